@@ -1,0 +1,1 @@
+"""Trials, error bound, verdict."""

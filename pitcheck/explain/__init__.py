@@ -1,0 +1,1 @@
+"""Witness, shrinking, replay, localisation, cause."""

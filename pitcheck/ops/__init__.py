@@ -1,0 +1,1 @@
+"""What each operator means: one declaration per operator."""

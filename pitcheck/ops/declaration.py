@@ -1,0 +1,52 @@
+"""How an operator is declared: once, by its meaning; everything else follows from it.
+
+``meaning`` computes the outputs from the inputs in any :class:`~pitcheck.algebra.base.Algebra`. ``derivative`` computes the gradients of the
+inputs, in the same language. Shape rule, axis signature and degree rule are read off by running the same two functions in the abstract algebras
+(:mod:`pitcheck.algebra.axes`, :mod:`pitcheck.algebra.degrees`), so they cannot disagree with the meaning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal as OneOf
+
+from pitcheck.algebra.base import Algebra
+
+Attributes = Mapping[str, Any]
+"""Attribute values with every table already resolved to the value at one coordinate."""
+
+Meaning = Callable[[Algebra[Any], Sequence[Any], Attributes], list[Any]]
+"""(algebra, inputs, attributes) -> outputs."""
+
+Derivative = Callable[[Algebra[Any], Sequence[Any], Sequence[Any], Sequence[Any], Attributes], list[Any]]
+"""(algebra, inputs, outputs, gradients of outputs, attributes) -> gradient per input, None where it has none."""
+
+AttributeRole = OneOf["value", "axis", "axes", "sizes", "position", "literal"]
+"""What an attribute is to shape reduction.
+
+``value``: anything that no size depends on (a flag, a mode, a permutation, a name); ``axis``/``axes``: dimension numbers; ``sizes``: sizes of output 0's
+dimensions (a view's shape): rewritten from the reduced shape; ``position``: offsets along the dimension that attribute ``axis`` names (of input 0): scaled
+with it; ``literal``: a number that enters the computation and keeps its value (a dimension of that size stays whole).
+"""
+
+
+@dataclass(frozen=True)
+class OperatorKind:
+    """One operator.
+
+    ``inputs``: (least, most) number of inputs. ``attributes``: role of every attribute; an attribute that is not declared is ``UnsupportedError``, one that is
+    ``required`` and absent is ``PlanError``. ``collective``: the single input arrives stacked, with the group's members as an extra leading dimension; attribute
+    ``position`` is then the member's own place in the group. ``permutes``: elements along an axis may change places (roll, flip, views that permute).
+    """
+
+    name: str
+    meaning: Meaning
+    derivative: Derivative | None = None
+    inputs: tuple[int, int] = (1, 1)
+    attributes: Mapping[str, AttributeRole] = field(default_factory=dict)
+    required: tuple[str, ...] = ()
+    collective: bool = False
+    permutes: bool = False
+    random: bool = False
+    doc: str = ""

@@ -1,0 +1,1 @@
+"""What is checked: mesh, tensors, operators, lineage; read, write, validate."""

@@ -1,0 +1,121 @@
+"""Coordinates of a mesh as arrays: ranks are numbered row-major over the mesh axes, micro-batches stand beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pitcheck.errors import PlanError
+from pitcheck.plan.model import MICROBATCH_AXIS, Axis, Box, Group, Plan, Table
+
+
+class Coordinates:
+    """The coordinates of one plan: ``ranks`` ranks times ``microbatches`` micro-batches."""
+
+    def __init__(self, mesh: tuple[Axis, ...], microbatches: int) -> None:
+        self.mesh = mesh
+        self.microbatches = microbatches
+        self.sizes = {axis.name: axis.size for axis in mesh}
+        self.ranks = prod(self.sizes.values())
+        grid = np.indices(tuple(self.sizes.values())).reshape(len(mesh), self.ranks)
+        self._of_rank = {axis.name: grid[i] for i, axis in enumerate(mesh)}
+
+    @classmethod
+    def of(cls, plan: Plan) -> Coordinates:
+        """The coordinates of a plan."""
+        return cls(plan.mesh, plan.microbatches)
+
+    def of_rank(self, axis: str) -> NDArray[np.int64]:
+        """Coordinate along mesh axis ``axis`` of every rank, shape (ranks,)."""
+        return self._of_rank[axis]
+
+    def describe(self, rank: int) -> dict[str, int]:
+        """The coordinate of one rank by axis name."""
+        return {name: int(column[rank]) for name, column in self._of_rank.items()}
+
+    def mask(self, where: tuple[Box, ...], place: str = "where") -> NDArray[np.bool_]:
+        """The union of boxes as a mask of shape (ranks, microbatches); no box at all is everywhere.
+
+        Raises PlanError for an unknown axis or a value out of range.
+        """
+        if not where:
+            return np.ones((self.ranks, self.microbatches), dtype=np.bool_)
+        result = np.zeros((self.ranks, self.microbatches), dtype=np.bool_)
+        for number, box in enumerate(where):
+            result |= self._box_mask(box, f"{place}[{number}]")
+        return result
+
+    def _box_mask(self, box: Mapping[str, tuple[int, ...]], place: str) -> NDArray[np.bool_]:
+        ranks = np.ones(self.ranks, dtype=np.bool_)
+        microbatches = np.ones(self.microbatches, dtype=np.bool_)
+        for axis, values in box.items():
+            size = self.microbatches if axis == MICROBATCH_AXIS else self.sizes.get(axis)
+            if size is None:
+                raise PlanError(f"unknown axis {axis!r}; the mesh has {', '.join(self.sizes)} and mb", place)
+            wrong = [v for v in values if not 0 <= v < size]
+            if wrong:
+                raise PlanError(f"value {wrong[0]} is outside axis {axis!r} of size {size}", f"{place}.{axis}")
+            if axis == MICROBATCH_AXIS:
+                microbatches &= np.isin(np.arange(size), values)
+            else:
+                ranks &= np.isin(self._of_rank[axis], values)
+        mask: NDArray[np.bool_] = ranks[:, None] & microbatches[None, :]
+        return mask
+
+    def row_major(self, over: tuple[str, ...], place: str = "over") -> NDArray[np.int64]:
+        """Row-major position of every coordinate within the axes ``over``, shape (ranks, microbatches)."""
+        position = np.zeros((self.ranks, self.microbatches), dtype=np.int64)
+        for axis in over:
+            if axis == MICROBATCH_AXIS:
+                position = position * self.microbatches + np.arange(self.microbatches)[None, :]
+            elif axis in self.sizes:
+                position = position * self.sizes[axis] + self._of_rank[axis][:, None]
+            else:
+                raise PlanError(f"unknown axis {axis!r}; the mesh has {', '.join(self.sizes)} and mb", place)
+        return position
+
+    def count(self, over: tuple[str, ...]) -> int:
+        """Number of positions of the axes ``over``."""
+        return prod(self.microbatches if axis == MICROBATCH_AXIS else self.sizes[axis] for axis in over)
+
+    def table(self, table: Table, place: str = "table") -> tuple[NDArray[np.int64], tuple[Any, ...]]:
+        """A table as (index per coordinate of shape (ranks, microbatches), its values).
+
+        Raises PlanError where the number of values is not the number of positions.
+        """
+        positions = self.row_major(table.over, f"{place}.over")
+        expected = self.count(table.over)
+        if len(table.values) != expected:
+            raise PlanError(f"{len(table.values)} values for {expected} positions over {', '.join(table.over)}", f"{place}.values")
+        return positions, table.values
+
+    def groups(self, group: Group, place: str = "group") -> list[tuple[int, ...]]:
+        """The rank lists of a group, each in gathering order.
+
+        Raises PlanError for an unknown axis, a rank out of range or a rank that stands twice.
+        """
+        if group.axes and group.ranks:
+            raise PlanError("a group has either axes or ranks, not both", place)
+        if group.ranks:
+            flat = [rank for ranks in group.ranks for rank in ranks]
+            wrong = [rank for rank in flat if not 0 <= rank < self.ranks]
+            if wrong:
+                raise PlanError(f"rank {wrong[0]} is not among the {self.ranks} ranks of the mesh", place)
+            if len(set(flat)) != len(flat):
+                twice = next(rank for rank in flat if flat.count(rank) > 1)
+                raise PlanError(f"rank {twice} stands twice in the group's rank lists", place)
+            return [tuple(ranks) for ranks in group.ranks]
+        unknown = [axis for axis in group.axes if axis not in self.sizes]
+        if unknown:
+            raise PlanError(f"unknown axis {unknown[0]!r}; the mesh has {', '.join(self.sizes)}", f"{place}.axes")
+        others = tuple(axis.name for axis in self.mesh if axis.name not in group.axes)
+        inside = tuple(axis.name for axis in self.mesh if axis.name in group.axes)
+        outer = self.row_major(others)[:, 0]
+        inner = self.row_major(inside)[:, 0]
+        order = np.lexsort((inner, outer))
+        size = self.count(inside)
+        return [tuple(int(r) for r in order[i : i + size]) for i in range(0, self.ranks, size)]

@@ -1,0 +1,183 @@
+"""The plan: an SSA graph over a device mesh, folded over ranks and micro-batches.
+
+One :class:`Operator` record stands for all coordinates (mesh coordinate, micro-batch) at which the same operator runs.
+Everything here is immutable data; reading it never runs code. The file format (``docs/plan-format.md``) is these structs.
+"""
+
+from __future__ import annotations
+
+from typing import Literal as OneOf
+
+import msgspec
+
+FORMAT = "pitcheck.plan/1"
+MICROBATCH_AXIS = "mb"
+
+DType = OneOf[
+    "float64", "float32", "bfloat16", "float16", "float8_e4m3", "float8_e5m2", "int64", "int32", "int16", "int8", "uint8", "bool"
+]
+Role = OneOf["input", "parameter", "constant", "activation", "gradient", "optimizer_state", "output"]
+Scalar = bool | int | float | str
+
+Box = dict[str, tuple[int, ...]]
+"""Values per axis (mesh axes and ``mb``) whose product is a set of coordinates; an axis that is absent takes all its values."""
+
+
+class Axis(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A named mesh axis and its size (>= 1)."""
+
+    name: str
+    size: int
+
+
+class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="table"):
+    """A value per coordinate: ``values`` is flat, row-major over the axes named in ``over`` (mesh axes and ``mb``)."""
+
+    over: tuple[str, ...]
+    values: tuple[Scalar | tuple[int, ...] | tuple[tuple[int, ...], ...], ...]
+
+
+Attribute = bool | int | float | str | None | Table | tuple[int, ...] | tuple[tuple[int, ...], ...] | tuple[str, ...]
+
+
+class Group(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The ranks that take part in a collective: either the mesh ``axes`` it runs over, or explicit ``ranks`` lists.
+
+    With ``axes``, ranks that differ only in those axes form one group, ordered row-major by those axes in mesh order. With ``ranks``,
+    every list is one group, in the order that gathering and scattering follow. A frontend whose framework sorts a group sorts it.
+    """
+
+    axes: tuple[str, ...] = ()
+    ranks: tuple[tuple[int, ...], ...] = ()
+
+
+class Shard(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Which part of reference dimension ``dim`` a coordinate holds.
+
+    Either ``by``: the dimension is cut evenly, row-major over these axes (mesh axes and ``mb``); or ``intervals``: per coordinate the list of
+    half-open ``(start, stop)`` intervals of the reference dimension whose concatenation is the local dimension; a ``(-1, n)`` interval
+    is ``n`` free elements (padding).
+    """
+
+    dim: int
+    by: tuple[str, ...] = ()
+    intervals: Table | None = None
+
+
+class Lineage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Which part of which reference tensor a parallel tensor holds, per coordinate.
+
+    Dimensions without a shard are whole; coordinates with equal parts are replicas. ``partial`` names the axes (mesh axes and ``mb``), or with
+    ``partial_ranks`` the rank lists, over whose members the values are terms of a sum (``reduction`` "sum") or max; ``scale`` is a
+    rational ("1", "1/2"): parallel value = scale * reference value.
+    """
+
+    reference: str
+    shards: tuple[Shard, ...] = ()
+    partial: tuple[str, ...] = ()
+    partial_ranks: tuple[tuple[int, ...], ...] = ()
+    reduction: OneOf["sum", "max"] = "sum"
+    scale: str = "1"
+
+
+class Tensor(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A family of tensors over coordinates: one per rank, and per micro-batch where ``microbatched``.
+
+    ``lineage`` of inputs, parameters and optimizer state is specification; of anything in between it is a hint. ``gradient_of`` names the
+    parameter (or other tensor) of the same plan whose gradient this is. ``storage`` names the buffer of which this is a version.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: DType = "float32"
+    role: Role = "activation"
+    microbatched: bool = False
+    lineage: Lineage | None = None
+    gradient_of: str | None = None
+    updated: str | None = None
+    """Name of the parameter or state tensor of the same plan whose new value this is, at the end of the step."""
+    storage: str | None = None
+    value: Scalar | None = None
+    """Of a ``constant``: the number that fills it."""
+    bounds: tuple[int, int] | None = None
+    """Of an integer input: the half-open range of its values (a vocabulary), e.g. ``(0, 50257)``."""
+
+
+class Use(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="use"):
+    """An input taken from a given micro-batch instead of the operator's own."""
+
+    tensor: str
+    microbatch: int
+
+
+class Number(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="number"):
+    """A literal operand. ``value`` is an int, a float, or a string: "1/3", "sqrt(1/2)", "inf", "-inf", "nan"."""
+
+    value: int | float | str
+
+
+Operand = str | Use | Number
+
+
+class Operator(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One record: the same operator at all coordinates in ``where`` (a union of boxes; empty: everywhere).
+
+    ``kind`` is a name from ``pitcheck.ops`` or such a name with ``.backward``: the derivative, whose inputs are the forward operator's inputs,
+    then its outputs, then the gradients of its outputs, and whose outputs are the gradients of the forward inputs ("" where not wanted).
+    An operator runs once per micro-batch where an output (without outputs: an input) is microbatched, else once.
+    """
+
+    id: str
+    kind: str
+    inputs: tuple[Operand, ...] = ()
+    outputs: tuple[str, ...] = ()
+    attributes: dict[str, Attribute] = {}
+    group: Group | None = None
+    where: tuple[Box, ...] = ()
+    source: str = ""
+    module: str = ""
+
+
+class Step(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A block run for one micro-batch (``None``: for none, e.g. the optimizer)."""
+
+    block: str
+    microbatch: int | None = None
+
+
+class Program(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The steps, in order, of all ranks in ``where`` (boxes over mesh axes only; empty: every rank)."""
+
+    steps: tuple[Step, ...]
+    where: tuple[Box, ...] = ()
+
+
+class Output(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A result of the plan that is compared.
+
+    In a reference plan ``tensor`` alone. In a parallel plan ``reference`` names the reference tensor that ``tensor`` must equal; ``lineage`` says how it is
+    spread where that differs from the default (a gradient or updated state: as the parameter it belongs to; anything else: whole on every rank).
+    """
+
+    tensor: str
+    reference: str = ""
+    lineage: Lineage | None = None
+
+
+class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A whole plan. ``blocks`` maps a block's name to the ids of its operators in order; ``programs`` give every rank's order.
+
+    Without programs every rank runs the operators in the order of the list, each for all its micro-batches in ascending order.
+    ``assumptions`` are sentences that the frontend had to assume; they go into the report.
+    """
+
+    mesh: tuple[Axis, ...]
+    tensors: tuple[Tensor, ...]
+    operators: tuple[Operator, ...]
+    outputs: tuple[Output, ...]
+    microbatches: int = 1
+    blocks: dict[str, tuple[str, ...]] = {}
+    programs: tuple[Program, ...] = ()
+    name: str = ""
+    assumptions: tuple[str, ...] = ()
+    format: str = FORMAT

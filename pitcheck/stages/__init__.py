@@ -1,0 +1,1 @@
+"""From plans to graphs, lineage and independent stages; shape reduction; canonical form."""
