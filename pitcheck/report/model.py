@@ -1,0 +1,134 @@
+"""The report: everything a check found, as immutable data. Its JSON form (``docs/report-format.md``) is these structs, field by field.
+
+A report knows only the verdict and what led to it; it knows nothing of fields, stages or plans.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Literal as OneOf
+
+import msgspec
+
+from pitcheck.errors import PitcheckError
+
+SCHEMA = "pitcheck.report/1"
+
+Verdict = OneOf["equivalent", "mismatch", "invalid", "inconclusive", "nothing-checked"]
+FindingVerdict = OneOf["mismatch", "invalid", "inconclusive", "nothing-checked", "warning"]
+
+EXIT_CODES: Mapping[Verdict, int] = {"equivalent": 0, "mismatch": 1, "invalid": 2, "inconclusive": 3, "nothing-checked": 5}
+
+NOTHING_CLAIMED = 0.0
+"""``error_bound_log2`` of a report that claims no equivalence: a probability of at most 1."""
+
+VOLATILE = ("backend", "peak_memory_mb", "seconds")
+"""The fields that may differ between two runs with the same plans, options and seed. All others are equal byte for byte."""
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing that is wrong, or that could not be decided.
+
+    ``code`` has a page (``pitcheck explain CODE``). ``ranks`` and ``microbatches`` are the numbers of the coordinates concerned (ranks are numbered row-major
+    over the mesh; empty: not tied to any). ``element`` is the index in the reference tensor ``output`` at which ``reference_value`` and
+    ``parallel_value`` stand, both as exact or decimal text. What is not known is ``None``. A finding of verdict ``warning`` does not change the verdict.
+    """
+
+    code: str
+    verdict: FindingVerdict
+    title: str
+    stage: str | None = None
+    output: str | None = None
+    operator: str | None = None
+    source: str | None = None
+    ranks: tuple[int, ...] = ()
+    microbatches: tuple[int, ...] = ()
+    element: tuple[int, ...] | None = None
+    reference_value: str | None = None
+    parallel_value: str | None = None
+    cause: str | None = None
+    repair: str | None = None
+    witness: str | None = None
+
+
+class OperatorCounts(msgspec.Struct, frozen=True, kw_only=True):
+    """Operators: ``reference`` and ``parallel`` count instances (over ranks and micro-batches), ``records`` the records of both plans."""
+
+    reference: int = 0
+    parallel: int = 0
+    records: int = 0
+
+
+class OutputCounts(msgspec.Struct, frozen=True, kw_only=True):
+    """Outputs of the reference: how many there are, and how many of them are proven."""
+
+    total: int = 0
+    proven: int = 0
+
+
+class StageCounts(msgspec.Struct, frozen=True, kw_only=True):
+    """Stages: ``distinct`` ones are those left when equal ones are proven once; ``widened`` ones were merged with their predecessors."""
+
+    total: int = 0
+    distinct: int = 0
+    proven: int = 0
+    failed: int = 0
+    inconclusive: int = 0
+    widened: int = 0
+
+
+class Seconds(msgspec.Struct, frozen=True, kw_only=True):
+    """Wall time of each step."""
+
+    load: float = 0.0
+    validate: float = 0.0
+    lineage: float = 0.0
+    stages: float = 0.0
+    evaluate: float = 0.0
+    explain: float = 0.0
+    total: float = 0.0
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """The outcome of one check.
+
+    ``error_bound_log2`` is the base-2 logarithm of the bound on the probability that unequal plans were called equivalent; 0 where nothing is
+    claimed, and finite always. ``exit_code`` follows from the verdict and is set here. ``trials`` is the largest number of complete redraws
+    that any stage needed.
+    The sentences: ``exceptions`` are what the user's specification excepts from full equality; ``reductions`` say which shapes and coordinates were made
+    smaller and by which rule; ``heuristic`` names the terms of the bound that are not proven; ``not_covered`` says what the bound does not cover.
+
+    Raises PitcheckError for an error bound that is not finite or above probability 1.
+    """
+
+    schema: str = SCHEMA
+    verdict: Verdict
+    exit_code: int = -1
+    exceptions: tuple[str, ...] = ()
+    error_bound_log2: float = NOTHING_CLAIMED
+    seed: int = 0
+    primes: tuple[int, ...] = ()
+    trials: int = 0
+    backend: str = "numpy"
+    mesh: dict[str, int] = {}
+    ranks: int = 0
+    microbatches: int = 0
+    operators: OperatorCounts = OperatorCounts()
+    outputs: OutputCounts = OutputCounts()
+    stages: StageCounts = StageCounts()
+    seconds: Seconds = Seconds()
+    peak_memory_mb: float = 0.0
+    assumptions: tuple[str, ...] = ()
+    discrete_cases: tuple[str, ...] = ()
+    reductions: tuple[str, ...] = ()
+    heuristic: tuple[str, ...] = ()
+    not_covered: tuple[str, ...] = ()
+    dead_operators: tuple[str, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    volatile: tuple[str, ...] = VOLATILE
+
+    def __post_init__(self) -> None:
+        if not math.isfinite(self.error_bound_log2) or self.error_bound_log2 > 0:
+            raise PitcheckError(f"error_bound_log2 is {self.error_bound_log2}; it must be finite and at most 0 (a probability of at most 1)")
+        msgspec.structs.force_setattr(self, "exit_code", EXIT_CODES[self.verdict])
