@@ -1,0 +1,36 @@
+"""The report as JSON (``docs/report-format.md``): one object, indented, UTF-8, ended by a newline."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from pitcheck.report.model import Report
+
+
+def encode(report: Report) -> bytes:
+    """The report's bytes: equal reports give equal bytes.
+
+    Lone surrogates (names of undecodable files) cannot stand in UTF-8 and are written as backslash escapes.
+    """
+    try:
+        raw = msgspec.json.encode(report)
+    except UnicodeEncodeError:
+        raw = msgspec.json.encode(_encodable(msgspec.to_builtins(report)))
+    return msgspec.json.format(raw, indent=2) + b"\n"
+
+
+def decode(data: bytes) -> Report:
+    """The report back from its bytes. Raises msgspec.DecodeError for anything else."""
+    return msgspec.json.decode(data, type=Report)
+
+
+def _encodable(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode("utf-8")
+    if isinstance(value, dict):
+        return {_encodable(key): _encodable(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_encodable(item) for item in value]
+    return value

@@ -1,0 +1,60 @@
+"""Coordinates as people write them: ``tp=0..1 of every dp, pp`` instead of sixteen rank numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import prod
+
+_MOST_RUNS = 8
+
+
+def describe_ranks(ranks: Sequence[int], mesh: Mapping[str, int]) -> str:
+    """The ranks as a product of mesh coordinates where they are one, else as runs of numbers; "" for no ranks.
+
+    ``mesh`` maps axes to sizes, and ranks are numbered row-major over it. ``tp=0 of every dp, pp`` names all ranks whose tp is 0.
+    """
+    wanted = sorted(set(ranks))
+    if not wanted:
+        return ""
+    box = _as_box(wanted, mesh)
+    if box is None:
+        return f"{'rank' if len(wanted) == 1 else 'ranks'} {_runs(wanted)}"
+    named = {axis: values for axis, values in box.items() if mesh[axis] > 1}
+    whole = [axis for axis, values in named.items() if len(values) == mesh[axis]]
+    parts = [f"{axis}={_runs(values)}" for axis, values in named.items() if axis not in whole]
+    if not parts:
+        return "every rank" if len(wanted) > 1 else f"rank {wanted[0]}"
+    return ", ".join(parts) + (f" of every {', '.join(whole)}" if whole else "")
+
+
+def describe_microbatches(microbatches: Sequence[int], total: int) -> str:
+    """The micro-batches as runs of numbers; "" where they are all there are, or none."""
+    wanted = sorted(set(microbatches))
+    if not wanted or len(wanted) >= total:
+        return ""
+    return f"{'micro-batch' if len(wanted) == 1 else 'micro-batches'} {_runs(wanted)}"
+
+
+def _as_box(ranks: Sequence[int], mesh: Mapping[str, int]) -> dict[str, list[int]] | None:
+    """The values per axis whose product is exactly ``ranks`` (ascending, distinct), or None where it is no product."""
+    if not mesh or not 0 <= ranks[0] <= ranks[-1] < prod(mesh.values()):
+        return None
+    box: dict[str, list[int]] = {}
+    stride = prod(mesh.values())
+    for axis, size in mesh.items():
+        stride //= size
+        box[axis] = sorted({rank // stride % size for rank in ranks})
+    return box if prod(len(values) for values in box.values()) == len(ranks) else None
+
+
+def _runs(numbers: Sequence[int]) -> str:
+    """Ascending distinct numbers as ``0..3, 7``, at most eight runs of them."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][1] + 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    shown = [str(first) if first == last else f"{first}..{last}" for first, last in runs[:_MOST_RUNS]]
+    left = sum(last - first + 1 for first, last in runs[_MOST_RUNS:])
+    return ", ".join(shown) + (f" and {left} more" if left else "")

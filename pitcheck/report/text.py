@@ -1,0 +1,190 @@
+"""The report as console text: findings first, the verdict last. Plain text, 100 columns; colour is laid over it on a terminal only."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Sequence
+from typing import Literal as OneOf
+from typing import NamedTuple
+
+from pitcheck.report.model import Finding, Report
+from pitcheck.report.places import describe_microbatches, describe_ranks
+
+WIDTH = 100
+FINDING_LINES = 24
+"""A finding takes at most this many lines; what does not fit is in the JSON report."""
+
+_LIST_LINES = 4
+_LABEL = 13
+
+Style = OneOf["plain", "strong", "good", "bad", "unsure", "faint"]
+
+_HEAD = {"mismatch": "error", "invalid": "error", "inconclusive": "unproven", "nothing-checked": "unproven", "warning": "warning"}
+_HEAD_STYLE: dict[str, Style] = {"error": "bad", "unproven": "unsure", "warning": "unsure"}
+_VERDICT_STYLE: dict[str, Style] = {
+    "equivalent": "good",
+    "mismatch": "bad",
+    "invalid": "bad",
+    "inconclusive": "unsure",
+    "nothing-checked": "unsure",
+}
+
+
+class Line(NamedTuple):
+    """One line of output and how a terminal shows it."""
+
+    text: str
+    style: Style = "plain"
+
+
+def render(report: Report, *, quiet: bool = False, verbose: bool = False) -> list[Line]:
+    """The report's lines.
+
+    ``quiet`` leaves the headline of every finding and the verdict; ``verbose`` shows every list whole and adds the times. Control characters and lone
+    surrogates (a plan may hold any text) are shown escaped, so that no plan can steer a terminal.
+    """
+    if quiet:
+        return [*(_headline(finding) for finding in report.findings), *_verdict(report)]
+    lines = [*_bulleted("exception", report.exceptions, whole=True)]
+    if lines:
+        lines.append(Line(""))
+    for finding in report.findings:
+        lines += [*_finding(finding, report), Line("")]
+    lines += _summary(report, verbose)
+    lines += [Line(""), *_verdict(report), *_bound(report), *_bulleted("not covered", report.not_covered, whole=True)]
+    return lines
+
+
+def printable(text: str) -> str:
+    """``text`` with everything that a terminal would obey, and what UTF-8 cannot hold, as escapes."""
+    return "".join(character if character.isprintable() else character.encode("unicode_escape").decode() for character in text)
+
+
+# --- findings
+
+
+def _headline(finding: Finding) -> Line:
+    head = _HEAD[finding.verdict]
+    return Line(printable(f"{head}[{finding.code}]: {finding.title}"), _HEAD_STYLE[head])
+
+
+def _finding(finding: Finding, report: Report) -> list[Line]:
+    """The finding in at most FINDING_LINES lines: cut short in the middle, so that help and witness stay."""
+    head = _headline(finding)
+    first = [Line(text, head.style) for text in textwrap.wrap(head.text, WIDTH, subsequent_indent="  ")]
+    place = _place(finding, report)
+    if place:
+        first += _wrapped("  --> ", place, "strong")
+    last = [line for label, text in _endings(finding) for line in _wrapped("   = ", f"{label}: {text}")]
+    body = [line for label, text in _details(finding) for line in _wrapped("   = ", f"{label}: {text}")]
+    first, last = first[: FINDING_LINES // 3], last[: FINDING_LINES // 3]
+    room = FINDING_LINES - len(first) - len(last)
+    if len(body) > room:
+        body = [*body[: room - 1], Line("   = ... (the JSON report has it whole)", "faint")]
+    return [*first, *body, *last]
+
+
+def _place(finding: Finding, report: Report) -> str:
+    where = "  ".join(part for part in (finding.source, f"({finding.operator})" if finding.operator else None) if part)
+    ranks = describe_ranks(finding.ranks, report.mesh)
+    microbatches = describe_microbatches(finding.microbatches, report.microbatches)
+    return "   ".join(part for part in (where, ranks, microbatches) if part)
+
+
+def _details(finding: Finding) -> Iterable[tuple[str, str]]:
+    if finding.stage:
+        yield "stage", finding.stage
+    if finding.output:
+        yield "output", finding.output + (f" at {list(finding.element)}" if finding.element is not None else "")
+    if finding.reference_value is not None or finding.parallel_value is not None:
+        reference = "-" if finding.reference_value is None else finding.reference_value
+        parallel = "-" if finding.parallel_value is None else finding.parallel_value
+        yield "reference", f"{reference}     parallel: {parallel}"
+    if finding.cause:
+        yield "cause", finding.cause
+
+
+def _endings(finding: Finding) -> Iterable[tuple[str, str]]:
+    if finding.repair:
+        yield "help", finding.repair
+    if finding.witness:
+        yield "witness", f"pitcheck replay {finding.witness}"
+    yield "more", f"pitcheck explain {finding.code}"
+
+
+# --- the rest
+
+
+def _summary(report: Report, verbose: bool) -> list[Line]:
+    lines: list[Line] = []
+    if report.mesh or report.operators.records:
+        mesh = " ".join(f"{axis}={size}" for axis, size in report.mesh.items()) or "one device"
+        lines += _labelled("mesh", f"{mesh} ({_count(report.ranks, 'rank')}), {_count(report.microbatches, 'micro-batch', 'micro-batches')}")
+        counts = report.operators
+        lines += _labelled("operators", f"{counts.reference} reference, {counts.parallel} parallel, in {_count(counts.records, 'record')}")
+    lines += _labelled("outputs", f"{report.outputs.proven} of {report.outputs.total} proven")
+    stages = report.stages
+    lines += _labelled(
+        "stages",
+        f"{stages.total} ({stages.distinct} distinct): {stages.proven} proven, {stages.failed} failed, "
+        f"{stages.inconclusive} inconclusive, {stages.widened} widened",
+    )
+    lines += _labelled("run", f"seed {report.seed}, {_count(report.trials, 'trial')}, {report.backend}, {report.seconds.total:.2f} s")
+    if verbose:
+        lines += _verbose(report)
+    lines += _bulleted("assuming", report.assumptions, verbose)
+    lines += _bulleted("tried", report.discrete_cases, verbose)
+    lines += _bulleted("reduced", report.reductions, verbose)
+    lines += _bulleted("dead", report.dead_operators, verbose)
+    return lines
+
+
+def _verbose(report: Report) -> list[Line]:
+    seconds = report.seconds
+    steps = ("load", "validate", "lineage", "stages", "evaluate", "explain")
+    lines = _labelled("primes", ", ".join(map(str, report.primes)) or "none")
+    lines += _labelled("seconds", ", ".join(f"{step} {getattr(seconds, step):.2f}" for step in steps))
+    return lines + _labelled("memory", f"{report.peak_memory_mb:.0f} MB at the peak")
+
+
+def _verdict(report: Report) -> list[Line]:
+    proven = f"{report.outputs.proven} of {_count(report.outputs.total, 'output')} proven"
+    meaning = {
+        "equivalent": proven,
+        "mismatch": "the parallel plan computes something else, and a witness shows it",
+        "invalid": "a plan is malformed or cannot run",
+        "inconclusive": f"{proven}; the rest is neither proven nor refuted",
+        "nothing-checked": "no output was compared; this is not a success",
+    }[report.verdict]
+    return [Line(f"{report.verdict}: {meaning}", _VERDICT_STYLE[report.verdict])]
+
+
+def _bound(report: Report) -> list[Line]:
+    if report.verdict != "equivalent" and report.error_bound_log2 == 0:
+        return []
+    claim = "this verdict is wrong" if report.verdict == "equivalent" else "what is called proven here is not"
+    lines = _wrapped("", f"error bound: {claim} with probability at most 2^{report.error_bound_log2:.1f}")
+    return lines + _bulleted("heuristic", report.heuristic, whole=True)
+
+
+def _labelled(label: str, text: str) -> list[Line]:
+    return _wrapped(f"{label:<{_LABEL}}", text)
+
+
+def _bulleted(label: str, sentences: Sequence[str], whole: bool) -> list[Line]:
+    """The sentences beside one label; unless ``whole``, only the first of them and the number of the others."""
+    shown = sentences if whole or len(sentences) <= _LIST_LINES else sentences[: _LIST_LINES - 1]
+    lines = [line for i, sentence in enumerate(shown) for line in _labelled(label if i == 0 else "", sentence)]
+    if len(shown) < len(sentences):
+        lines += _labelled("", f"and {len(sentences) - len(shown)} more (--verbose)")
+    return lines
+
+
+def _wrapped(prefix: str, text: str, style: Style = "plain") -> list[Line]:
+    """``text`` at WIDTH columns behind ``prefix``, its later lines indented as far. Runs of spaces inside a line are kept."""
+    rows = textwrap.wrap(printable(text), WIDTH - len(prefix), break_on_hyphens=False) or [""]
+    return [Line((prefix if i == 0 else " " * len(prefix)) + row, style) for i, row in enumerate(rows)]
+
+
+def _count(number: int, one: str, many: str = "") -> str:
+    return f"{number} {one if number == 1 else many or one + 's'}"

@@ -1,0 +1,134 @@
+"""Where reports go: ``FORMAT:FILE`` options, files that are written whole or not at all, and the console."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TextIO
+
+from pitcheck.errors import UsageError
+from pitcheck.report.json import encode
+from pitcheck.report.model import Report
+from pitcheck.report.text import Line, render
+
+STDOUT = "-"
+
+
+def _text(report: Report, quiet: bool, verbose: bool) -> bytes:
+    return "".join(f"{line.text}\n" for line in render(report, quiet=quiet, verbose=verbose)).encode("utf-8")
+
+
+def _json(report: Report, quiet: bool, verbose: bool) -> bytes:
+    del quiet, verbose
+    return encode(report)
+
+
+FORMATS: Mapping[str, Callable[[Report, bool, bool], bytes]] = {"text": _text, "json": _json}
+
+
+@dataclass(frozen=True)
+class Destination:
+    """A format and the file that takes it; ``-`` is standard output."""
+
+    format: str
+    file: str
+
+
+def parse_destination(text: str) -> Destination:
+    """``FORMAT:FILE`` as a destination. Raises UsageError for an unknown format or a missing file."""
+    format_, colon, file = text.partition(":")
+    if format_ not in FORMATS:
+        raise UsageError(f"output {text!r}: unknown format {format_!r}; the formats are {', '.join(FORMATS)} (as in json:report.json)")
+    if not colon or not file:
+        raise UsageError(f"output {text!r}: no file; write {format_}:FILE, or {format_}:- for standard output")
+    return Destination(format_, file)
+
+
+def check_destinations(destinations: Sequence[Destination]) -> None:
+    """Raise UsageError, before any work is done, for destinations that collide or cannot be written."""
+    files = [STDOUT if each.file == STDOUT else os.path.realpath(each.file) for each in destinations]
+    for i, file in enumerate(files):
+        if file in files[:i]:
+            raise UsageError(f"two outputs go to {destinations[i].file}; give each a file of its own")
+        if file == STDOUT:
+            continue
+        path = Path(file)
+        if path.is_dir():
+            raise UsageError(f"output {destinations[i].file} is a directory; name a file")
+        if not path.parent.is_dir():
+            raise UsageError(f"output {destinations[i].file}: directory {path.parent} does not exist; create it first")
+        target = path if path.exists() else path.parent
+        if not os.access(target, os.W_OK):
+            raise UsageError(f"output {destinations[i].file}: no permission to write {target}")
+
+
+def write_report(report: Report, destinations: Sequence[Destination], *, quiet: bool = False, verbose: bool = False) -> None:
+    """Write the report to every destination, and as text to standard output unless a destination takes that.
+
+    Every destination is tried; then UsageError is raised for those that failed. A standard output that nobody reads any more is no failure.
+    """
+    failures = []
+    for each in destinations:
+        if each.file == STDOUT:
+            continue
+        try:
+            write_whole(Path(each.file), FORMATS[each.format](report, quiet, verbose))
+        except OSError as error:
+            failures.append(f"cannot write {each.file}: {error.strerror or error}")
+    on_stdout = [each.format for each in destinations if each.file == STDOUT] or ["text"]
+    if on_stdout[0] == "text" and sys.stdout.isatty():
+        print_bytes(_coloured(render(report, quiet=quiet, verbose=verbose), sys.stdout))
+    else:
+        print_bytes(FORMATS[on_stdout[0]](report, quiet, verbose))
+    if failures:
+        raise UsageError("; ".join(failures))
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Write ``data`` so that the file is at no moment half-written: beside it first, then moved into its place.
+
+    Devices and pipes, which cannot be replaced, are written to. Raises OSError.
+    """
+    path = Path(os.path.realpath(path))
+    if path.exists() and not path.is_file():
+        path.write_bytes(data)
+        return
+    beside = path.with_name(f".{path.name[:200]}.{os.getpid()}.part")
+    try:
+        with beside.open("xb") as file:
+            file.write(data)
+        beside.replace(path)
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def print_bytes(data: bytes) -> None:
+    """Print UTF-8 bytes whatever the locale's encoding. A reader that has gone is no failure; raises UsageError for any other."""
+    buffer = getattr(sys.stdout, "buffer", None)
+    try:
+        if buffer is None:
+            sys.stdout.write(data.decode("utf-8"))
+        else:
+            sys.stdout.flush()
+            buffer.write(data)
+        sys.stdout.flush()
+    except OSError as error:
+        # What is left in the buffer has no way out either: without this the interpreter complains when it flushes at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if not isinstance(error, BrokenPipeError):
+            raise UsageError(f"cannot write to standard output: {error.strerror or error}") from None
+
+
+def _coloured(lines: Sequence[Line], stream: TextIO) -> bytes:
+    """The lines with the escapes of the terminal behind ``stream``. Captured rather than printed: rich ends the process itself on a broken pipe."""
+    from rich.console import Console  # noqa: PLC0415  only a terminal pays for rich
+    from rich.text import Text  # noqa: PLC0415
+
+    styles = {"plain": "", "strong": "bold", "good": "bold green", "bad": "bold red", "unsure": "bold yellow", "faint": "dim"}
+    console = Console(file=stream, soft_wrap=True, highlight=False)
+    with console.capture() as captured:
+        console.print(Text("\n").join(Text(line.text, style=styles[line.style]) for line in lines))
+    return captured.get().encode("utf-8")
