@@ -13,9 +13,7 @@ import msgspec
 FORMAT = "pitcheck.plan/1"
 MICROBATCH_AXIS = "mb"
 
-DType = OneOf[
-    "float64", "float32", "bfloat16", "float16", "float8_e4m3", "float8_e5m2", "int64", "int32", "int16", "int8", "uint8", "bool"
-]
+DType = OneOf["float64", "float32", "bfloat16", "float16", "float8_e4m3", "float8_e5m2", "int64", "int32", "int16", "int8", "uint8", "bool"]
 Role = OneOf["input", "parameter", "constant", "activation", "gradient", "optimizer_state", "output"]
 Scalar = bool | int | float | str
 
@@ -23,14 +21,14 @@ Box = dict[str, tuple[int, ...]]
 """Values per axis (mesh axes and ``mb``) whose product is a set of coordinates; an axis that is absent takes all its values."""
 
 
-class Axis(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Axis(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """A named mesh axis and its size (>= 1)."""
 
     name: str
     size: int
 
 
-class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="table"):
+class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, tag="table"):
     """A value per coordinate: ``values`` is flat, row-major over the axes named in ``over`` (mesh axes and ``mb``)."""
 
     over: tuple[str, ...]
@@ -40,7 +38,7 @@ class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="table"
 Attribute = bool | int | float | str | None | Table | tuple[int, ...] | tuple[tuple[int, ...], ...] | tuple[str, ...]
 
 
-class Group(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Group(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """The ranks that take part in a collective: either the mesh ``axes`` it runs over, or explicit ``ranks`` lists.
 
     With ``axes``, ranks that differ only in those axes form one group, ordered row-major by those axes in mesh order. With ``ranks``,
@@ -51,7 +49,7 @@ class Group(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ranks: tuple[tuple[int, ...], ...] = ()
 
 
-class Shard(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Shard(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """Which part of reference dimension ``dim`` a coordinate holds.
 
     Either ``by``: the dimension is cut evenly, row-major over these axes (mesh axes and ``mb``); or ``intervals``: per coordinate the list of
@@ -64,7 +62,7 @@ class Shard(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     intervals: Table | None = None
 
 
-class Lineage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Lineage(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """Which part of which reference tensor a parallel tensor holds, per coordinate.
 
     Dimensions without a shard are whole; coordinates with equal parts are replicas. ``partial`` names the axes (mesh axes and ``mb``), or with
@@ -80,7 +78,7 @@ class Lineage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     scale: str = "1"
 
 
-class Tensor(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Tensor(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """A family of tensors over coordinates: one per rank, and per micro-batch where ``microbatched``.
 
     ``lineage`` of inputs, parameters and optimizer state is specification; of anything in between it is a hint. ``gradient_of`` names the
@@ -103,14 +101,14 @@ class Tensor(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Of an integer input: the half-open range of its values (a vocabulary), e.g. ``(0, 50257)``."""
 
 
-class Use(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="use"):
+class Use(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, tag="use"):
     """An input taken from a given micro-batch instead of the operator's own."""
 
     tensor: str
     microbatch: int
 
 
-class Number(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="number"):
+class Number(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, tag="number"):
     """A literal operand. ``value`` is an int, a float, or a string: "1/3", "sqrt(1/2)", "inf", "-inf", "nan"."""
 
     value: int | float | str
@@ -119,7 +117,7 @@ class Number(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="numbe
 Operand = str | Use | Number
 
 
-class Operator(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Operator(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """One record: the same operator at all coordinates in ``where`` (a union of boxes; empty: everywhere).
 
     ``kind`` is a name from ``pitcheck.ops`` or such a name with ``.backward``: the derivative, whose inputs are the forward operator's inputs,
@@ -138,21 +136,21 @@ class Operator(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     module: str = ""
 
 
-class Step(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Step(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """A block run for one micro-batch (``None``: for none, e.g. the optimizer)."""
 
     block: str
     microbatch: int | None = None
 
 
-class Program(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Program(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """The steps, in order, of all ranks in ``where`` (boxes over mesh axes only; empty: every rank)."""
 
     steps: tuple[Step, ...]
     where: tuple[Box, ...] = ()
 
 
-class Output(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Output(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """A result of the plan that is compared.
 
     In a reference plan ``tensor`` alone. In a parallel plan ``reference`` names the reference tensor that ``tensor`` must equal; ``lineage`` says how it is

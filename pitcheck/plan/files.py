@@ -1,0 +1,268 @@
+"""Plan files: readable JSON (``.plan.json``) and MessagePack in a zstd frame (``.plan.zst``) of the same structs.
+
+Reading is bounded and never runs code; whatever is wrong with a file is a PlanError that names the place.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import math
+import os
+import re
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, NoReturn
+
+import msgspec
+import zstandard
+
+from pitcheck.errors import PlanError, UsageError
+from pitcheck.plan.model import FORMAT, Attribute, Number, Plan, Table
+from pitcheck.plan.sizes import mesh_violations
+
+JSON_SUFFIX = ".plan.json"
+ZSTD_SUFFIX = ".plan.zst"
+SIZE_LIMIT = 1 << 30
+_THINGS_LIMIT = 1 << 24
+_ZSTD_LEVEL = 9
+# zstd expands at most 2^15-fold, so that one piece adds at most 32 MiB before the limit is looked at again.
+_PIECE = 1 << 10
+_AT = re.compile(r" - at `\$\.?(.*?)`$")
+_BYTE = re.compile(r" \(byte (\d+)\)$")
+
+
+class _Header(msgspec.Struct):
+    format: str = ""
+
+
+def read_plan(path: str | os.PathLike[str], limit: int = SIZE_LIMIT) -> Plan:
+    """Read a plan file, chosen by its suffix: ``.plan.json`` or ``.plan.zst``.
+
+    ``limit`` bounds the (decompressed) size in bytes. Raises UsageError for another suffix or a file that cannot be opened and PlanError,
+    with the place in the file, for everything that is not a plan of format ``pitcheck.plan/1``. The plan is well-formed, not yet valid:
+    see :func:`pitcheck.plan.validate.validate`.
+    """
+    file = Path(path)
+    compressed = _is_compressed(file)
+    data = _load(file, limit)
+    if compressed:
+        data = _decompress(data, limit, file)
+    with _collector_off():
+        plan = decode_plan(data, str(file), "msgpack" if compressed else "json")
+    return plan
+
+
+def decode_plan(data: bytes, origin: str = "plan", encoding: str = "json") -> Plan:
+    """The plan in ``data``, "json" or "msgpack" (not compressed). ``origin`` names it in messages. Raises PlanError."""
+    if encoding == "json":
+        decode: Callable[[bytes, Any], Any] = _decode_json
+    else:
+        decode = _decode_msgpack
+    header: _Header = _guard(lambda: decode(data, _Header), data, origin)
+    if header.format != FORMAT:
+        said = f"the format is {header.format!r}" if header.format else "the file does not name its format"
+        raise PlanError(f"{said}; this version reads {FORMAT!r} (in {origin})", "format")
+    plan: Plan = _guard(lambda: decode(data, Plan), data, origin)
+    if encoding == "json":
+        _refuse_duplicate_keys(data, origin)
+    _refuse_oversize(plan, origin)
+    return plan
+
+
+def write_plan(plan: Plan, path: str | os.PathLike[str]) -> None:
+    """Write a plan file, chosen by its suffix; the file appears whole or not at all. Equal plans give equal bytes.
+
+    Raises UsageError for another suffix or where the file cannot be written, PlanError for a value that the format cannot hold (a NaN or infinite attribute).
+    """
+    file = Path(path)
+    if _is_compressed(file):
+        _refuse_special_floats(plan)
+        packed = msgspec.msgpack.encode(plan, order="deterministic")
+        data = zstandard.ZstdCompressor(level=_ZSTD_LEVEL, write_checksum=True, write_content_size=True).compress(packed)
+    else:
+        data = encode_json(plan)
+    _replace(file, data)
+
+
+def encode_json(plan: Plan) -> bytes:
+    """The plan as indented JSON with a final newline. Raises PlanError for a NaN or infinite attribute."""
+    _refuse_special_floats(plan)
+    return msgspec.json.format(msgspec.json.encode(plan, order="deterministic"), indent=1) + b"\n"
+
+
+def _is_compressed(file: Path) -> bool:
+    if file.name.endswith(JSON_SUFFIX):
+        return False
+    if file.name.endswith(ZSTD_SUFFIX):
+        return True
+    raise UsageError(f"{file}: a plan file ends in {JSON_SUFFIX} or {ZSTD_SUFFIX}")
+
+
+def _load(file: Path, limit: int) -> bytes:
+    try:
+        with file.open("rb") as stream:
+            data = stream.read(limit + 1)
+    except OSError as error:
+        raise UsageError(f"{file}: cannot be read: {error.strerror or error}") from None
+    if len(data) > limit:
+        raise PlanError(f"the file is larger than the limit of {limit} bytes (in {file})", f"byte {limit}")
+    return data
+
+
+def _decompress(data: bytes, limit: int, file: Path) -> bytes:
+    """The content of the one zstd frame in ``data``; never more than ``limit`` bytes and one piece are held."""
+    frame = zstandard.ZstdDecompressor().decompressobj()
+    pieces: list[bytes] = []
+    size = position = 0
+    while position < len(data) and not frame.eof:
+        try:
+            piece = frame.decompress(data[position : position + _PIECE])
+        except zstandard.ZstdError as error:
+            raise PlanError(f"the zstd frame is damaged: {error} (in {file})", f"byte {position}") from None
+        position += _PIECE
+        size += len(piece)
+        if size > limit:
+            raise PlanError(f"the content is larger than the limit of {limit} bytes (in {file})", f"byte {min(position, len(data))}")
+        pieces.append(piece)
+    if not frame.eof:
+        raise PlanError(f"the zstd frame is truncated (in {file})", f"byte {len(data)}")
+    rest = len(frame.unused_data) + max(0, len(data) - position)
+    if rest:
+        raise PlanError(f"{rest} bytes follow the zstd frame (in {file})", f"byte {len(data) - rest}")
+    return b"".join(pieces)
+
+
+def _decode_json(data: bytes, kind: Any) -> Any:
+    return msgspec.json.decode(data, type=kind)
+
+
+def _decode_msgpack(data: bytes, kind: Any) -> Any:
+    return msgspec.msgpack.decode(data, type=kind)
+
+
+def _guard(decode: Callable[[], Any], data: bytes, origin: str) -> Any:
+    """Run a decoder; what it raises becomes a PlanError with a place."""
+    try:
+        return decode()
+    except msgspec.DecodeError as error:
+        _raise_decode_error(str(error), data, origin)
+    except RecursionError:
+        raise PlanError(f"values are nested too deeply (in {origin})", "file") from None
+    except (ValueError, OverflowError) as error:
+        raise PlanError(f"a value cannot be read: {error} (in {origin})", "file") from None
+
+
+def _raise_decode_error(text: str, data: bytes, origin: str) -> NoReturn:
+    at = _AT.search(text)
+    if at:
+        raise PlanError(f"{text[: at.start()]} (in {origin})", at.group(1) or "file") from None
+    byte = _BYTE.search(text)
+    if not byte:
+        place = f"byte {len(data)}" if "truncated" in text else "file"
+        raise PlanError(f"{text} (in {origin})", place) from None
+    position = int(byte.group(1))
+    if data[position : position + 3] in (b"NaN", b"Inf"):
+        text = "NaN and Infinity are not JSON; write a literal operand as the string 'nan', 'inf' or '-inf'"
+    else:
+        text = text[: byte.start()]
+    raise PlanError(f"{text} (in {origin})", f"byte {position}") from None
+
+
+class _Duplicate:
+    """Stands for a JSON object in which ``key`` occurs twice."""
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+
+
+def _refuse_duplicate_keys(data: bytes, origin: str) -> None:
+    """Decoders keep the last of two equal keys; a file with two says two things, and neither is to be trusted."""
+    found = False
+
+    def build(pairs: list[tuple[str, Any]]) -> Any:
+        nonlocal found
+        result = dict(pairs)
+        if len(result) == len(pairs):
+            return result
+        found = True
+        seen: set[str] = set()
+        return _Duplicate(next(key for key, _ in pairs if key in seen or seen.add(key)))  # type: ignore[func-returns-value]
+
+    try:
+        tree = json.loads(data, object_pairs_hook=build)
+    except (ValueError, RecursionError) as error:
+        raise PlanError(f"a value cannot be read: {error} (in {origin})", "file") from None
+    if found:
+        place, key = next(_duplicates(tree, ""))
+        raise PlanError(f"the key {key!r} stands twice in one object (in {origin})", f"{place}.{key}".lstrip("."))
+
+
+def _duplicates(tree: Any, place: str) -> Iterator[tuple[str, str]]:
+    if isinstance(tree, _Duplicate):
+        yield place, tree.key
+    elif isinstance(tree, dict):
+        for key, value in tree.items():
+            yield from _duplicates(value, f"{place}.{key}".lstrip("."))
+    elif isinstance(tree, list):
+        for number, value in enumerate(tree):
+            yield from _duplicates(value, f"{place}[{number}]")
+
+
+def _refuse_oversize(plan: Plan, origin: str) -> None:
+    for violation in mesh_violations(plan):
+        raise PlanError(f"{violation.message} (in {origin})", violation.place)
+    for name in ("tensors", "operators", "outputs", "programs", "blocks"):
+        count = len(getattr(plan, name))
+        if count > _THINGS_LIMIT:
+            raise PlanError(f"{count} entries; at most {_THINGS_LIMIT} are read (in {origin})", name)
+
+
+def _refuse_special_floats(plan: Plan) -> None:
+    """JSON has no NaN or infinity, and a writer would turn them into null: another plan."""
+    for number, tensor in enumerate(plan.tensors):
+        if _is_special(tensor.value):
+            raise PlanError("NaN and infinity cannot be written as numbers; write the string 'nan', 'inf' or '-inf'", f"tensors[{number}].value")
+    for number, operator in enumerate(plan.operators):
+        for key, attribute in operator.attributes.items():
+            if _is_special(attribute):
+                raise PlanError(f"attribute {key!r} is {attribute}; NaN and infinity cannot be written", f"operators[{number}].attributes.{key}")
+        for position, operand in enumerate(operator.inputs):
+            if isinstance(operand, Number) and _is_special(operand.value):
+                raise PlanError("write a literal that is no finite number as 'nan', 'inf' or '-inf'", f"operators[{number}].inputs[{position}]")
+
+
+def _is_special(value: Attribute) -> bool:
+    if isinstance(value, float):
+        return not math.isfinite(value)
+    return isinstance(value, Table) and any(isinstance(entry, float) and not math.isfinite(entry) for entry in value.values)
+
+
+def _replace(file: Path, data: bytes) -> None:
+    """Write beside the file, then rename: a reader sees the old file or the new one, never a part."""
+    temporary: str | None = None
+    try:
+        descriptor, temporary = tempfile.mkstemp(prefix=f".{file.name}.", dir=file.parent)
+        with os.fdopen(descriptor, "wb") as stream:
+            stream.write(data)
+        Path(temporary).chmod(0o644)
+        Path(temporary).replace(file)
+    except OSError as error:
+        if temporary is not None:
+            with suppress(OSError):
+                Path(temporary).unlink()
+        raise UsageError(f"{file}: cannot be written: {error.strerror or error}") from None
+
+
+@contextmanager
+def _collector_off() -> Iterator[None]:
+    """Decoding makes many objects and no cycles: the collector would only walk them again and again."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
