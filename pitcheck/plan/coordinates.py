@@ -22,7 +22,7 @@ class Coordinates:
         self.sizes = {axis.name: axis.size for axis in mesh}
         self.ranks = prod(self.sizes.values())
         grid = np.indices(tuple(self.sizes.values())).reshape(len(mesh), self.ranks)
-        self._of_rank = {axis.name: grid[i] for i, axis in enumerate(mesh)}
+        self._of_rank: dict[str, NDArray[np.int64]] = {axis.name: grid[i] for i, axis in enumerate(mesh)}
 
     @classmethod
     def of(cls, plan: Plan) -> Coordinates:

@@ -51,8 +51,7 @@ def read_plan(path: str | os.PathLike[str], limit: int = SIZE_LIMIT) -> Plan:
     if compressed:
         data = _decompress(data, limit, file)
     with _collector_off():
-        plan = decode_plan(data, str(file), "msgpack" if compressed else "json")
-    return plan
+        return decode_plan(data, str(file), "msgpack" if compressed else "json")
 
 
 def decode_plan(data: bytes, origin: str = "plan", encoding: str = "json") -> Plan:
@@ -88,9 +87,20 @@ def write_plan(plan: Plan, path: str | os.PathLike[str]) -> None:
 
 
 def encode_json(plan: Plan) -> bytes:
-    """The plan as indented JSON with a final newline. Raises PlanError for a NaN or infinite attribute."""
+    """The plan as JSON, one tensor, operator, ... a line, with a final newline. Raises PlanError for a NaN or infinite attribute."""
     _refuse_special_floats(plan)
-    return msgspec.json.format(msgspec.json.encode(plan, order="deterministic"), indent=1) + b"\n"
+    encode = msgspec.json.Encoder(order="deterministic").encode
+    fields = {name: getattr(plan, name) for name in ("format", *(f for f in plan.__struct_fields__ if f != "format"))}
+    parts: list[bytes] = []
+    for name, value in fields.items():
+        if isinstance(value, tuple) and value:
+            body = b"[\n  " + b",\n  ".join(encode(entry) for entry in value) + b"\n ]"
+        elif isinstance(value, dict) and value:
+            body = b"{\n  " + b",\n  ".join(encode(key) + b":" + encode(entry) for key, entry in sorted(value.items())) + b"\n }"
+        else:
+            body = encode(value)
+        parts.append(b" " + encode(name) + b": " + body)
+    return b"{\n" + b",\n".join(parts) + b"\n}\n"
 
 
 def _is_compressed(file: Path) -> bool:

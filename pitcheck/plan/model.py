@@ -32,10 +32,10 @@ class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
     """A value per coordinate: ``values`` is flat, row-major over the axes named in ``over`` (mesh axes and ``mb``)."""
 
     over: tuple[str, ...]
-    values: tuple[Scalar | tuple[int, ...] | tuple[tuple[int, ...], ...], ...]
+    values: tuple[Scalar | tuple[int | tuple[int, ...], ...], ...]
 
 
-Attribute = bool | int | float | str | None | Table | tuple[int, ...] | tuple[tuple[int, ...], ...] | tuple[str, ...]
+Attribute = bool | int | float | str | None | Table | tuple[int | str | tuple[int, ...], ...]
 
 
 class Group(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
