@@ -50,8 +50,10 @@ def render(report: Report, *, quiet: bool = False, verbose: bool = False) -> lis
         lines.append(Line(""))
     for finding in report.findings:
         lines += [*_finding(finding, report), Line("")]
-    lines += _summary(report, verbose)
-    lines += [Line(""), *_verdict(report), *_bound(report), *_bulleted("not covered", report.not_covered, whole=True)]
+    summary = _summary(report, verbose)
+    if summary:
+        lines += [*summary, Line("")]
+    lines += [*_verdict(report), *_bound(report), *_bulleted("not covered", report.not_covered, whole=True)]
     return lines
 
 
@@ -116,14 +118,14 @@ def _endings(finding: Finding) -> Iterable[tuple[str, str]]:
 
 
 def _summary(report: Report, verbose: bool) -> list[Line]:
-    lines: list[Line] = []
-    if report.mesh or report.operators.records:
-        mesh = " ".join(f"{axis}={size}" for axis, size in report.mesh.items()) or "one device"
-        lines += _labelled("mesh", f"{mesh} ({_count(report.ranks, 'rank')}), {_count(report.microbatches, 'micro-batch', 'micro-batches')}")
-        counts = report.operators
-        lines += _labelled("operators", f"{counts.reference} reference, {counts.parallel} parallel, in {_count(counts.records, 'record')}")
+    """What was checked and how; nothing where no plan came as far as that."""
+    if not report.operators.records:
+        return []
+    counts, stages = report.operators, report.stages
+    mesh = " ".join(f"{axis}={size}" for axis, size in report.mesh.items()) or "one device"
+    lines = _labelled("mesh", f"{mesh} ({_count(report.ranks, 'rank')}), {_count(report.microbatches, 'micro-batch', 'micro-batches')}")
+    lines += _labelled("operators", f"{counts.reference} reference, {counts.parallel} parallel, in {_count(counts.records, 'record')}")
     lines += _labelled("outputs", f"{report.outputs.proven} of {report.outputs.total} proven")
-    stages = report.stages
     lines += _labelled(
         "stages",
         f"{stages.total} ({stages.distinct} distinct): {stages.proven} proven, {stages.failed} failed, "
@@ -148,11 +150,12 @@ def _verbose(report: Report) -> list[Line]:
 
 
 def _verdict(report: Report) -> list[Line]:
+    internal = any(finding.code == "PIT900" for finding in report.findings)
     proven = f"{report.outputs.proven} of {_count(report.outputs.total, 'output')} proven"
     meaning = {
         "equivalent": proven,
         "mismatch": "the parallel plan computes something else, and a witness shows it",
-        "invalid": "a plan is malformed or cannot run",
+        "invalid": "internal error; nothing is said about the plans" if internal else "a plan is malformed or cannot run",
         "inconclusive": f"{proven}; the rest is neither proven nor refuted",
         "nothing-checked": "no output was compared; this is not a success",
     }[report.verdict]

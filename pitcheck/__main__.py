@@ -1,0 +1,7 @@
+"""``python -m pitcheck``."""
+
+import sys
+
+from pitcheck.cli import main
+
+sys.exit(main())

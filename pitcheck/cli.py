@@ -1,0 +1,199 @@
+"""The command line. Nothing heavy is imported here: ``pitcheck --help`` must cost no more than click itself."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from pitcheck import __version__
+from pitcheck.errors import BudgetError, PitcheckError, UnsupportedError
+
+INVALID, INCONCLUSIVE, INTERRUPTED, NO_READER = 2, 3, 130, 141
+
+
+class Commands(click.Group):
+    """A click group whose exit code is never 1 by accident: 1 means a mismatch that a witness shows."""
+
+    def invoke(self, ctx: click.Context) -> int:
+        """Run the command and return its exit code; every error becomes a message on stderr."""
+        try:
+            code = super().invoke(ctx)
+            sys.stdout.flush()
+        except (click.ClickException, click.Abort, click.exceptions.Exit):
+            raise
+        except BrokenPipeError:
+            _drop_stdout()
+            return NO_READER
+        except (Exception, KeyboardInterrupt) as error:
+            return _answer(error)
+        return code if isinstance(code, int) else 0
+
+    def main(self, args: Sequence[str] | None = None, *others: Any, standalone_mode: bool = True, **settings: Any) -> Any:
+        """As click's, but for the exit codes: 2 for every usage error, 130 for an interrupt."""
+        code = self._code(args, *others, **settings)
+        if standalone_mode:
+            sys.exit(code)
+        return code
+
+    def _code(self, args: Sequence[str] | None, *others: Any, **settings: Any) -> int:
+        try:
+            code: object = super().main(args, *others, standalone_mode=False, **settings)  # type: ignore[call-overload]
+        except click.ClickException as error:
+            error.show(sys.stderr)
+            return INVALID
+        except click.Abort:
+            return _complain("interrupted", INTERRUPTED)
+        except SystemExit:  # click's own answer to a standard output that nobody reads
+            return NO_READER
+        return code if isinstance(code, int) else 0
+
+
+def _answer(error: BaseException) -> int:
+    if isinstance(error, KeyboardInterrupt):
+        return _complain("interrupted", INTERRUPTED)
+    if isinstance(error, MemoryError):
+        return _complain("out of memory; check a smaller plan, or use a machine with more", INCONCLUSIVE)
+    if isinstance(error, PitcheckError):
+        return _complain(str(error), INCONCLUSIVE if isinstance(error, (UnsupportedError, BudgetError)) else INVALID)
+    if isinstance(error, OSError):
+        return _complain(f"{error.filename or 'input/output'}: {error.strerror or error}", INVALID)
+    return _internal_error(error)
+
+
+def _complain(message: str, code: int) -> int:
+    click.echo(f"pitcheck: {message}", err=True)
+    return code
+
+
+def _internal_error(error: BaseException) -> int:
+    from traceback import format_exception  # noqa: PLC0415  rarely needed
+
+    click.echo("".join(format_exception(error)), err=True)
+    return _complain("PIT900: internal error, nothing is said about the plans; report the text above (pitcheck explain PIT900)", INVALID)
+
+
+def _drop_stdout() -> None:
+    """Send what is left in the buffer nowhere, so that the interpreter does not complain when it flushes at its end."""
+    try:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError as error:
+        if error.errno != errno.EBADF:
+            raise
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.version_option(__version__, prog_name="pitcheck")
+def cli() -> None:
+    """Does this parallel training plan compute what the single-device model computes?
+
+    Exit codes of check: 0 equivalent, 1 mismatch (a witness shows it), 2 invalid plan or wrong command, 3 inconclusive, 5 nothing was checked.
+    """
+
+
+@cli.command()
+@click.argument("reference")
+@click.argument("parallel")
+@click.option("--error-bound", default="2^-64", show_default=True, metavar="P", help="Accepted probability of a wrong 'equivalent': 2^-64 or 1e-20.")
+@click.option("--trials", type=click.IntRange(min=1), help="At least this many redraws per stage. [default: as many as the bound needs]")
+@click.option("--seed", type=click.IntRange(0, 2**63 - 1), help="Makes the run repeatable. [default: drawn]")
+@click.option("--backend", type=click.Choice(["auto", "numpy", "cupy"]), default="auto", show_default=True, help="Array library.")
+@click.option("--shapes", type=click.Choice(["reduced", "full"]), default="reduced", show_default=True, help="Sizes at which stages are evaluated.")
+@click.option("--coordinates", type=click.Choice(["reduced", "full"]), default="reduced", show_default=True, help="Equal copies of the program.")
+@click.option("--jobs", type=click.IntRange(min=1), default=1, show_default=True, help="Processes.")
+@click.option("--max-memory", default="4GiB", show_default=True, metavar="SIZE", help="Budget of memory, such as 500MB or 4GiB.")
+@click.option("--output", multiple=True, metavar="FORMAT:FILE", help="Write the report: text:FILE or json:FILE; FILE - is stdout. Repeatable.")
+@click.option("--witness-directory", default=".", show_default=True, metavar="DIRECTORY", help="Where the witness of a mismatch is saved.")
+@click.option("--quiet/--no-quiet", "-q", default=False, help="Print only headlines and the verdict.")
+@click.option("--verbose/--no-verbose", "-v", default=False, help="Print all assumptions, cases, reductions and times.")
+@click.pass_context
+def check(context: click.Context, /, **values: Any) -> int:
+    """Check PARALLEL against REFERENCE, each a plan file (.plan.json, .plan.zst) or an nnScaler execution plan (.pkl).
+
+    Every option but the files may also stand in [tool.pitcheck] of the nearest pyproject.toml; the command line wins.
+    """
+    from pitcheck.commands.check import run  # noqa: PLC0415
+    from pitcheck.commands.config import with_configuration  # noqa: PLC0415
+
+    return run(**with_configuration(context, values))
+
+
+@cli.command()
+@click.argument("witness")
+def replay(witness: str) -> int:
+    """Compute a saved WITNESS again: on galois and on the reals. Exits 1 if the plans still differ on it, 0 if not."""
+    from pitcheck.commands.replay import run  # noqa: PLC0415
+
+    return run(witness)
+
+
+@cli.group()
+def plan() -> None:
+    """Show, validate or convert one plan."""
+
+
+@plan.command()
+@click.argument("file")
+def show(file: str) -> int:
+    """Print mesh, counts, operators by kind, and outputs of a plan."""
+    from pitcheck.commands.plan import show as run  # noqa: PLC0415
+
+    return run(file)
+
+
+@plan.command()
+@click.argument("file")
+def validate(file: str) -> int:
+    """Print every violation of a plan, each with its place. Exits 2 if there are any."""
+    from pitcheck.commands.plan import validate as run  # noqa: PLC0415
+
+    return run(file)
+
+
+@plan.command()
+@click.argument("source")
+@click.argument("target")
+def convert(source: str, target: str) -> int:
+    """Write plan SOURCE as TARGET (.plan.json or .plan.zst)."""
+    from pitcheck.commands.plan import convert as run  # noqa: PLC0415
+
+    return run(source, target)
+
+
+@cli.command()
+@click.argument("code", required=False)
+def explain(code: str | None) -> int:
+    """Print the page of a finding's CODE (such as PIT104), or without one, the list of codes."""
+    from pitcheck.commands.explain import run  # noqa: PLC0415
+
+    return run(code)
+
+
+@cli.command()
+def doctor() -> int:
+    """Print versions, whether a GPU is seen, and whether arithmetic is exact here. Exits 2 if it is not."""
+    from pitcheck.commands.doctor import run  # noqa: PLC0415
+
+    return run()
+
+
+@cli.command()
+def demo() -> int:
+    """Check a real pair of plans and a buggy one: one proof, one caught bug."""
+    from pitcheck.commands.demo import run  # noqa: PLC0415
+
+    return run()
+
+
+def main(args: Sequence[str] | None = None) -> int:
+    """Run the command line and return the exit code."""
+    code: int = cli.main(args, prog_name="pitcheck", standalone_mode=False)
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,142 @@
+"""``pitcheck check``: read both plans, check them, write the report."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from time import perf_counter
+from traceback import print_exc
+
+from pitcheck.check.options import Options
+from pitcheck.commands.numbers import parse_probability_log2, parse_size
+from pitcheck.commands.reading import read
+from pitcheck.errors import BudgetError, PlanError, ShapeError, UnsupportedError, UsageError
+from pitcheck.plan.model import Plan
+from pitcheck.report.model import Finding, FindingVerdict, Report, Seconds
+from pitcheck.report.write import check_destinations, parse_destination, write_report
+
+Progress = Callable[[str, int, int], None]
+"""(step, done, total): how far a check has come."""
+
+
+def run(
+    *,
+    reference: str,
+    parallel: str,
+    error_bound: str,
+    trials: int | None,
+    seed: int | None,
+    backend: str,
+    shapes: str,
+    coordinates: str,
+    jobs: int,
+    max_memory: str,
+    output: Sequence[str],
+    witness_directory: str,
+    quiet: bool,
+    verbose: bool,
+) -> int:
+    """Check ``parallel`` against ``reference``, write the reports and return the verdict's exit code. Raises UsageError for a wrong option."""
+    if quiet and verbose:
+        raise UsageError("--quiet and --verbose exclude each other; give one of them")
+    destinations = [parse_destination(text) for text in output]
+    check_destinations(destinations)
+    options = Options(
+        error_bound_log2=parse_probability_log2(error_bound),
+        trials=trials,
+        seed=seed,
+        backend=backend,
+        shapes=shapes,
+        coordinates=coordinates,
+        jobs=jobs,
+        max_memory=parse_size(max_memory),
+        witness_directory=_directory(witness_directory),
+    )
+    with progress_bar(wanted=not quiet) as progress:
+        report = checked(reference, parallel, options, progress)
+    write_report(report, destinations, quiet=quiet, verbose=verbose)
+    return report.exit_code
+
+
+def checked(reference: str, parallel: str, options: Options, progress: Progress | None = None) -> Report:
+    """The report on two plan files. What stops the check (an unreadable file, a budget, an internal error) is a finding of it, not an exception.
+
+    Raises UsageError, which is about the command and not about the plans.
+    """
+    start = perf_counter()
+    plans: list[Plan] = []
+    findings: list[Finding] = []
+    for file in (reference, parallel):
+        try:
+            plans.append(read(file))
+        except Exception as error:
+            findings.append(_stopped(error))
+    if not findings:
+        from pitcheck.check.run import check  # noqa: PLC0415  heavy: an unreadable plan need not wait for it
+
+        try:
+            return check(plans[0], plans[1], options, progress, load_seconds=perf_counter() - start)
+        except UsageError:
+            raise
+        except Exception as error:
+            findings.append(_stopped(error))
+    return Report(
+        verdict="invalid" if any(finding.verdict == "invalid" for finding in findings) else "inconclusive",
+        seed=options.seed or 0,
+        seconds=Seconds(total=perf_counter() - start),
+        findings=tuple(findings),
+    )
+
+
+def _stopped(error: Exception) -> Finding:
+    code, verdict = _classify(error)
+    if code == "PIT900":
+        print_exc(file=sys.stderr)
+        return Finding(
+            code=code,
+            verdict=verdict,
+            title=f"internal error: {type(error).__name__}: {error}",
+            repair="report the traceback on stderr; nothing is said about the plans",
+        )
+    return Finding(code=code, verdict=verdict, title=str(error) or "out of memory")
+
+
+def _classify(error: Exception) -> tuple[str, FindingVerdict]:
+    table: tuple[tuple[type[Exception], str, FindingVerdict], ...] = (
+        (ShapeError, "PIT003", "invalid"),
+        (PlanError, "PIT001", "invalid"),
+        (UnsupportedError, "PIT200", "inconclusive"),
+        (BudgetError, "PIT203", "inconclusive"),
+        (MemoryError, "PIT203", "inconclusive"),
+    )
+    for kind, code, verdict in table:
+        if isinstance(error, kind):
+            return code, verdict
+    return "PIT900", "invalid"
+
+
+def _directory(name: str) -> Path:
+    path = Path(name)
+    if not path.is_dir():
+        raise UsageError(f"--witness-directory {name} is no directory; create it first")
+    return path
+
+
+@contextmanager
+def progress_bar(wanted: bool) -> Iterator[Progress | None]:
+    """A progress bar on stderr where that is a terminal and the bar is ``wanted``, else nothing."""
+    if not wanted or not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console  # noqa: PLC0415  only a terminal pays for rich
+    from rich.progress import Progress as Bar  # noqa: PLC0415
+
+    with Bar(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("loading", total=None)
+
+        def progress(step: str, done: int, total: int) -> None:
+            bar.update(task, description=step, completed=done, total=total)
+
+        yield progress

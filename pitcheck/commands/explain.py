@@ -1,0 +1,13 @@
+"""``pitcheck explain``: the page of a code."""
+
+from __future__ import annotations
+
+from pitcheck.explain.codes import find, listing
+from pitcheck.report.write import print_bytes
+
+
+def run(code: str | None) -> int:
+    """Print the page of ``code``, or the list of codes. Raises UsageError for an unknown one."""
+    text = listing() + "\n" if code is None else find(code).page()
+    print_bytes(text.encode("utf-8"))
+    return 0

@@ -1,0 +1,19 @@
+"""``pitcheck replay``: a saved witness, computed again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pitcheck.errors import UsageError
+from pitcheck.explain.replay import replay
+from pitcheck.report.write import print_bytes
+
+
+def run(witness: str) -> int:
+    """Print what the replay of ``witness`` shows; return 1 if the plans still differ on it, 0 if not. Raises UsageError for a file that is not there."""
+    path = Path(witness)
+    if not path.is_file():
+        raise UsageError(f"{witness}: no such file; a check that finds a mismatch names the witness it saved")
+    text, code = replay(path)
+    print_bytes(text.encode("utf-8", "backslashreplace"))
+    return code

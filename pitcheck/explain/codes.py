@@ -1,0 +1,74 @@
+"""The codes of findings: what each is called, which verdict it leads to, and its page (``docs/causes``)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pitcheck.errors import UsageError
+from pitcheck.report.model import FindingVerdict
+from pitcheck.resources import shipped
+
+
+@dataclass(frozen=True)
+class Code:
+    """A code, its short title, and the verdict that a finding of this code leads to."""
+
+    code: str
+    title: str
+    verdict: FindingVerdict
+
+    def page(self) -> str:
+        """The page, in Markdown. Raises UsageError where the installation lacks it."""
+        path = shipped("causes", "docs/causes") / f"{self.code}.md"
+        try:
+            return path.read_text(encoding="utf-8")
+        except OSError as error:
+            raise UsageError(f"cannot read the page {path}: {error.strerror or error}; install pitcheck anew") from None
+
+
+CODES: tuple[Code, ...] = (
+    Code("PIT001", "a plan cannot be read", "invalid"),
+    Code("PIT002", "a tensor is written twice or read before it is written", "invalid"),
+    Code("PIT003", "shapes or dtypes do not fit the operator", "invalid"),
+    Code("PIT004", "a group of ranks is wrong", "invalid"),
+    Code("PIT005", "a send without its receive, or a receive without its send", "invalid"),
+    Code("PIT006", "collectives are met out of step", "invalid"),
+    Code("PIT007", "deadlock", "invalid"),
+    Code("PIT008", "lineage does not fit the shapes", "invalid"),
+    Code("PIT009", "a rank's program is wrong", "invalid"),
+    Code("PIT010", "a buffer is used while it is still being written or read", "invalid"),
+    Code("PIT011", "the outputs are not well declared", "invalid"),
+    Code("PIT012", "hangs where sends wait for their receives", "warning"),
+    Code("PIT100", "values differ, and no cause was recognised", "mismatch"),
+    Code("PIT101", "values differ by a constant factor", "mismatch"),
+    Code("PIT104", "a reduction is missing", "mismatch"),
+    Code("PIT105", "a reduction is repeated", "mismatch"),
+    Code("PIT106", "a reduction runs over another group", "mismatch"),
+    Code("PIT107", "another slice or another order of the same elements", "mismatch"),
+    Code("PIT108", "a term or micro-batch is missing or doubled", "mismatch"),
+    Code("PIT109", "replicas differ", "mismatch"),
+    Code("PIT110", "a part of a reference tensor is held by no rank", "mismatch"),
+    Code("PIT200", "an operator has no meaning here", "inconclusive"),
+    Code("PIT201", "an output is missing or has no lineage", "inconclusive"),
+    Code("PIT202", "a stage is not proven, but no real input shows a difference", "inconclusive"),
+    Code("PIT203", "a budget was reached", "inconclusive"),
+    Code("PIT204", "an outcome of a decision was never seen", "inconclusive"),
+    Code("PIT205", "no common level of the exponential", "inconclusive"),
+    Code("PIT206", "random draws do not map one to one", "inconclusive"),
+    Code("PIT500", "nothing was compared", "nothing-checked"),
+    Code("PIT900", "internal error", "invalid"),
+)
+
+
+def find(code: str) -> Code:
+    """The code of that name, in any case. Raises UsageError that lists all codes."""
+    wanted = code.strip().upper()
+    for each in CODES:
+        if each.code == wanted:
+            return each
+    raise UsageError(f"unknown code {code!r}; the codes are\n{listing()}")
+
+
+def listing() -> str:
+    """All codes with their titles, one per line."""
+    return "\n".join(f"  {each.code}  {each.title}" for each in CODES)
