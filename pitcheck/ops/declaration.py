@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal as OneOf
+from typing import Any
+from typing import Literal as OneOf
 
 from pitcheck.algebra.base import Algebra
 
@@ -35,9 +36,10 @@ with it; ``literal``: a number that enters the computation and keeps its value (
 class OperatorKind:
     """One operator.
 
-    ``inputs``: (least, most) number of inputs. ``attributes``: role of every attribute; an attribute that is not declared is ``UnsupportedError``, one that is
-    ``required`` and absent is ``PlanError``. ``collective``: the single input arrives stacked, with the group's members as an extra leading dimension; attribute
-    ``position`` is then the member's own place in the group. ``permutes``: elements along an axis may change places (roll, flip, views that permute).
+    ``inputs``: (least, most) number of inputs. ``attributes``: role of every attribute; an attribute that is not declared is ``UnsupportedError``, one that
+    is ``required`` and absent is ``PlanError``. ``collective``: the single input arrives stacked, with the group's members as an extra leading dimension;
+    attribute ``position`` is then the member's own place in the group. ``permutes``: elements along an axis may change places (roll, flip, views that
+    permute).
     """
 
     name: str

@@ -1,0 +1,86 @@
+"""Activation functions, element by element: those with an algebra through exp, the others as functions known by name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+
+from pitcheck.errors import UnsupportedError
+from pitcheck.ops.declaration import Attributes
+from pitcheck.ops.declare import Lazy, Local, declare, elementwise
+from pitcheck.ops.term import Term
+
+_GELU_CUBIC = Fraction(44715, 10**6)
+
+
+def _relu(x: Term) -> Term:
+    return x.maximum(x.constant(Fraction(0), x.kind))
+
+
+def _step(x: Term) -> Term:
+    return x.compare("gt", 0).cast("field")
+
+
+def _silu_slope(d: Local) -> Term:
+    s = d.x.sigmoid()
+    return s * (1 + d.x * (1 - s))
+
+
+def _gelu_inner(x: Term) -> Term:
+    """sqrt(2/pi) (x + 0.044715 x^3), the argument of tanh."""
+    return _root_two_over_pi(x) * (x + x.constant(_GELU_CUBIC) * x**3)
+
+
+def _root_two_over_pi(x: Term) -> Term:
+    """sqrt(2/pi), as twice the density of the normal distribution at 0."""
+    return 2 * x.constant(Fraction(0)).function("normal_density")
+
+
+def _gelu(inputs: list[Term], attributes: Attributes) -> list[Term]:
+    x = inputs[0]
+    if _is_tanh(attributes):
+        return [x * (1 + _gelu_inner(x).tanh()) / 2]
+    return [x * x.function("normal_cdf")]
+
+
+def _gelu_backward(local: Local) -> Sequence[Lazy | None]:
+    x = local.x
+
+    def gradient() -> Term:
+        if not _is_tanh(local.attributes):
+            return local.dy * (x.function("normal_cdf") + x * x.function("normal_density"))
+        t = _gelu_inner(x).tanh()
+        inner = _root_two_over_pi(x) * (1 + x.constant(3 * _GELU_CUBIC) * (x * x))
+        return local.dy * (1 + t + x * (1 - t * t) * inner) / 2
+
+    return [gradient]
+
+
+def _is_tanh(attributes: Attributes) -> bool:
+    approximate = attributes.get("approximate", "none")
+    if approximate not in ("none", "tanh"):
+        raise UnsupportedError(f"gelu knows the approximations 'none' and 'tanh', not {approximate!r}")
+    return bool(approximate == "tanh")
+
+
+def _erf_slope(d: Local) -> Term:
+    """2 / sqrt(pi) exp(-x^2) = 2 sqrt(2) density(sqrt(2) x)."""
+    root = d.x.constant(Fraction(2)).sqrt()
+    return 2 * root * (root * d.x).function("normal_density")
+
+
+OPERATORS = (
+    elementwise("sigmoid", lambda x: x.sigmoid(), lambda d: d.y * (1 - d.y), doc="1 / (1 + exp(-x))."),
+    elementwise("silu", lambda x: x * x.sigmoid(), _silu_slope, doc="x * sigmoid(x)."),
+    elementwise("tanh", lambda x: x.tanh(), lambda d: 1 - d.y * d.y, doc="2 sigmoid(2x) - 1."),
+    elementwise("softplus", lambda x: (1 + x.exp()).log(), lambda d: d.x.sigmoid(), doc="log(1 + exp(x))."),
+    elementwise("relu", _relu, lambda d: _step(d.x), doc="max(x, 0); the derivative is 1 where x > 0, else 0."),
+    elementwise("erf", lambda x: x.function("erf"), _erf_slope, doc="The error function; its derivative is 2 / sqrt(pi) exp(-x^2)."),
+    declare(
+        "gelu",
+        _gelu,
+        _gelu_backward,
+        attributes={"approximate": "value"},
+        doc='x * Phi(x) with the normal distribution Phi; with `approximate` "tanh": x / 2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))).',
+    ),
+)

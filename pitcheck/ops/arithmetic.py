@@ -1,0 +1,131 @@
+"""Arithmetic, element by element; operands broadcast."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+
+from pitcheck.errors import PlanError, UnsupportedError
+from pitcheck.ops.declaration import Attributes
+from pitcheck.ops.declare import Lazy, Local, declare, elementwise
+from pitcheck.ops.term import Term, needed, number, promote, sum_to
+from pitcheck.plan.numbers import parse_number
+
+
+def _scaled(b: Term, attributes: Attributes) -> Term:
+    if "alpha" not in attributes:
+        return b
+    return number(b.algebra, attributes["alpha"], "attributes.alpha").cast(b.kind) * b
+
+
+def _add(inputs: list[Term], attributes: Attributes) -> list[Term]:
+    a, b = promote(inputs)
+    return [a + _scaled(b, attributes)]
+
+
+def _add_backward(local: Local) -> Sequence[Lazy | None]:
+    a, b = local.inputs
+    return [lambda: sum_to(local.dy, a.shape), lambda: sum_to(_scaled(local.dy, local.attributes), b.shape)]
+
+
+def _sub(inputs: list[Term], attributes: Attributes) -> list[Term]:
+    a, b = promote(inputs)
+    return [a - _scaled(b, attributes)]
+
+
+def _sub_backward(local: Local) -> Sequence[Lazy | None]:
+    a, b = local.inputs
+    return [lambda: sum_to(local.dy, a.shape), lambda: -sum_to(_scaled(local.dy, local.attributes), b.shape)]
+
+
+def _power(x: Term, exponent: Fraction) -> Term:
+    if exponent.denominator == 1:
+        return x**exponent.numerator
+    if exponent.denominator == 2:
+        return x.sqrt() ** exponent.numerator
+    raise UnsupportedError(f"the power {exponent} has no meaning here: exponents are multiples of 1/2")
+
+
+def _exponent(attributes: Attributes) -> Fraction:
+    exponent = parse_number(needed(attributes, "exponent"), "attributes.exponent")
+    if not isinstance(exponent, Fraction):
+        raise UnsupportedError(f"the power {attributes['exponent']!r} has no meaning here: exponents are multiples of 1/2")
+    return exponent
+
+
+def _pow(inputs: list[Term], attributes: Attributes) -> list[Term]:
+    return [_power(inputs[0], _exponent(attributes))]
+
+
+def _pow_backward(local: Local) -> Sequence[Lazy | None]:
+    exponent = _exponent(local.attributes)
+    if exponent == 0:
+        return [lambda: local.x.like(0)]
+    return [lambda: local.dy * (local.x.constant(exponent) * _power(local.x, exponent - 1))]
+
+
+def _sign(x: Term) -> Term:
+    zero, one = x.constant(Fraction(0), x.kind), x.constant(Fraction(1), x.kind)
+    return x.compare("gt", 0).where(one, x.compare("lt", 0).where(-one, zero))
+
+
+def _clamp_bounds(x: Term, attributes: Attributes) -> tuple[Term | None, Term | None]:
+    low, high = (
+        number(x.algebra, attributes[name], f"attributes.{name}").cast(x.kind) if attributes.get(name) is not None else None for name in ("min", "max")
+    )
+    if low is None and high is None:
+        raise PlanError("clamp needs at least one of the attributes 'min' and 'max'", "attributes")
+    return low, high
+
+
+def _clamp(inputs: list[Term], attributes: Attributes) -> list[Term]:
+    x = inputs[0]
+    low, high = _clamp_bounds(x, attributes)
+    raised = x if low is None else x.maximum(low)
+    return [raised if high is None else raised.minimum(high)]
+
+
+def _clamp_backward(local: Local) -> Sequence[Lazy | None]:
+    def gradient() -> Term:
+        low, high = _clamp_bounds(local.x, local.attributes)
+        zero = local.dy.constant(Fraction(0))
+        kept = local.dy if low is None else local.x.compare("ge", low).where(local.dy, zero)
+        return kept if high is None else local.x.compare("le", high).where(kept, zero)
+
+    return [gradient]
+
+
+OPERATORS = (
+    declare("add", _add, _add_backward, inputs=(2, 2), attributes={"alpha": "literal"}, doc="a + alpha * b; alpha is 1 by default."),
+    declare("sub", _sub, _sub_backward, inputs=(2, 2), attributes={"alpha": "literal"}, doc="a - alpha * b; alpha is 1 by default."),
+    elementwise("mul", lambda a, b: a * b, lambda d: d.b, lambda d: d.a, doc="a * b."),
+    elementwise("div", lambda a, b: a / b, lambda d: 1 / d.b, lambda d: -(d.y / d.b), doc="a / b, a field division."),
+    elementwise(
+        "floor_divide", lambda a, b: Term(a.algebra, a.algebra.floor_divide(a.value, b.value)), doc="The greatest integer at most a / b, for integers."
+    ),
+    elementwise("remainder", lambda a, b: Term(a.algebra, a.algebra.remainder(a.value, b.value)), doc="a - b * floor(a / b), for integers; has the sign of b."),
+    elementwise("neg", lambda x: -x, lambda d: d.x.constant(Fraction(-1)), doc="-x."),
+    declare(
+        "pow",
+        _pow,
+        _pow_backward,
+        attributes={"exponent": "literal"},
+        required=("exponent",),
+        doc="x to the power `exponent`, a multiple of 1/2: an integer power of x or of sqrt(x).",
+    ),
+    elementwise("square", lambda x: x * x, lambda d: 2 * d.x, doc="x * x."),
+    elementwise("reciprocal", lambda x: 1 / x, lambda d: -(d.y * d.y), doc="1 / x."),
+    elementwise("sqrt", lambda x: x.sqrt(), lambda d: 1 / (2 * d.y), doc="The square root."),
+    elementwise("rsqrt", lambda x: 1 / x.sqrt(), lambda d: -(d.y**3) / 2, doc="1 / sqrt(x)."),
+    elementwise("exp", lambda x: x.exp(), lambda d: d.y, doc="e to the power x."),
+    elementwise("log", lambda x: x.log(), lambda d: 1 / d.x, doc="The natural logarithm."),
+    elementwise("abs", lambda x: x.compare("lt", 0).where(-x, x), lambda d: _sign(d.x), doc="x or, where x < 0, -x; the derivative at 0 is 0."),
+    elementwise("sign", _sign, lambda d: d.x.constant(Fraction(0)), doc="1 where x > 0, -1 where x < 0, else 0; the derivative is 0."),
+    declare(
+        "clamp",
+        _clamp,
+        _clamp_backward,
+        attributes={"min": "literal", "max": "literal"},
+        doc="min(max(x, `min`), `max`); at least one bound. The derivative is 1 where `min` <= x <= `max`, else 0.",
+    ),
+)

@@ -1,0 +1,159 @@
+"""Collectives and other communication.
+
+The single input of a collective is the stack of what the members of the group hold: (members, *shape), in the group's order. ``position`` is the place
+of the member whose result is computed; the lowering of a plan sets it. Axes are those of one member's tensor. A backward pass states its
+collectives itself, so they have no derivative.
+"""
+
+from __future__ import annotations
+
+from pitcheck.errors import ShapeError, UnsupportedError
+from pitcheck.ops.declaration import AttributeRole, Attributes, OperatorKind
+from pitcheck.ops.declare import Formula, declare
+from pitcheck.ops.term import Term, needed, normalise
+
+_EVENT: dict[str, AttributeRole] = {"async": "value", "tag": "value", "batch": "value", "protocol": "value"}
+"""How a communication is matched and ordered; it does not change what is computed."""
+
+REDUCTIONS = ("sum", "avg", "max", "min", "product")
+
+
+def _reduced(stack: Term, attributes: Attributes) -> Term:
+    """The members' tensors combined; avg divides by the number of members."""
+    reduction = attributes.get("reduction", "sum")
+    if reduction == "sum":
+        return stack.sum(0)
+    if reduction == "avg":
+        return stack.mean(0)
+    if reduction in ("max", "min"):
+        return stack.maximum_over(0, least=reduction == "min")
+    if reduction == "product":
+        return _product(stack)
+    raise UnsupportedError(f"the reduction {reduction!r} has no meaning here; known are {', '.join(REDUCTIONS)}")
+
+
+def _product(stack: Term) -> Term:
+    result = stack.select(0, 0)
+    for member in range(1, stack.shape[0]):
+        result = result * stack.select(0, member)
+    return result
+
+
+def _member_axis(stack: Term, axis: int) -> int:
+    return normalise(axis, stack.ndim - 1)
+
+
+def _position(stack: Term, attributes: Attributes, name: str) -> int:
+    position = int(needed(attributes, name))
+    if not 0 <= position < stack.shape[0]:
+        raise ShapeError(f"{name} {position} is outside a group of {stack.shape[0]} members")
+    return position
+
+
+def _joined(stack: Term, axis: int) -> Term:
+    """The members' tensors concatenated along ``axis``."""
+    moved = stack.move(0, axis)
+    shape = moved.shape
+    return moved.reshape((*shape[:axis], shape[axis] * shape[axis + 1], *shape[axis + 2 :]))
+
+
+def _all_reduce(inputs: list[Term], attributes: Attributes) -> list[Term]:
+    return [_reduced(inputs[0], attributes)]
+
+
+def _reduce(inputs: list[Term], attributes: Attributes) -> list[Term]:
+    _position(inputs[0], attributes, "root")
+    return [_reduced(inputs[0], attributes)]
+
+
+def _reduce_scatter(inputs: list[Term], attributes: Attributes) -> list[Term]:
+    stack = inputs[0]
+    axis = _member_axis(stack, needed(attributes, "axis"))
+    position = _position(stack, attributes, "position")
+    return [_reduced(stack, attributes).part(axis, stack.shape[0], position)]
+
+
+def _all_gather(inputs: list[Term], attributes: Attributes) -> list[Term]:
+    return [_joined(inputs[0], _member_axis(inputs[0], needed(attributes, "axis")))]
+
+
+def _gather(inputs: list[Term], attributes: Attributes) -> list[Term]:
+    _position(inputs[0], attributes, "root")
+    return _all_gather(inputs, attributes)
+
+
+def _broadcast(inputs: list[Term], attributes: Attributes) -> list[Term]:
+    return [inputs[0].select(0, _position(inputs[0], attributes, "root"))]
+
+
+def _scatter(inputs: list[Term], attributes: Attributes) -> list[Term]:
+    stack = inputs[0]
+    axis = _member_axis(stack, needed(attributes, "axis"))
+    root = stack.select(0, _position(stack, attributes, "root"))
+    return [root.part(axis, stack.shape[0], _position(stack, attributes, "position"))]
+
+
+def _all_to_all(inputs: list[Term], attributes: Attributes) -> list[Term]:
+    stack = inputs[0]
+    split = _member_axis(stack, needed(attributes, "split_axis"))
+    concat = _member_axis(stack, needed(attributes, "concat_axis"))
+    return [_joined(stack.part(split + 1, stack.shape[0], _position(stack, attributes, "position")), concat)]
+
+
+def _accumulate(inputs: list[Term], _: Attributes) -> list[Term]:
+    return [inputs[0].sum(0)]
+
+
+def _copy(inputs: list[Term], _: Attributes) -> list[Term]:
+    return inputs
+
+
+def _collective(name: str, formula: Formula, required: dict[str, AttributeRole], doc: str, optional: dict[str, AttributeRole] | None = None) -> OperatorKind:
+    must = tuple(a for a in required if a != "position")
+    return declare(name, formula, attributes={**required, **(optional or {}), **_EVENT}, required=must, collective=True, doc=doc)
+
+
+_REDUCTION: dict[str, AttributeRole] = {"reduction": "value"}
+
+OPERATORS = (
+    _collective(
+        "all_reduce",
+        _all_reduce,
+        {},
+        "The sum (`reduction`: sum, avg, max, min, product) of the members' tensors; avg divides by the number of members.",
+        _REDUCTION,
+    ),
+    _collective("reduce", _reduce, {"root": "value"}, "As all_reduce; only the member at place `root` has the result.", _REDUCTION),
+    _collective(
+        "reduce_scatter",
+        _reduce_scatter,
+        {"axis": "axis", "position": "value"},
+        "As all_reduce, cut along `axis` into as many equal parts as there are members; a member gets the part at its place.",
+        _REDUCTION,
+    ),
+    _collective("all_gather", _all_gather, {"axis": "axis"}, "The members' tensors joined along `axis` in the group's order."),
+    _collective("gather_to", _gather, {"axis": "axis", "root": "value"}, "As all_gather; only the member at place `root` has the result."),
+    _collective("broadcast", _broadcast, {"root": "value"}, "The tensor of the member at place `root`."),
+    _collective(
+        "scatter_from",
+        _scatter,
+        {"axis": "axis", "root": "value", "position": "value"},
+        "The tensor of the member at place `root`, cut along `axis` into equal parts; a member gets the part at its place.",
+    ),
+    _collective(
+        "all_to_all",
+        _all_to_all,
+        {"split_axis": "axis", "concat_axis": "axis", "position": "value"},
+        "Every member's tensor is cut along `split_axis` into equal parts; a member gets the parts at its place, joined along `concat_axis`.",
+    ),
+    declare(
+        "accumulate",
+        _accumulate,
+        attributes={"microbatches": "value"},
+        collective=True,
+        doc="The sum over micro-batches (those in `microbatches`; all by default), which arrive stacked.",
+    ),
+    declare("send", _copy, attributes={"peer": "value", **_EVENT}, doc="x, on its way to rank `peer`."),
+    declare("receive", _copy, attributes={"peer": "value", **_EVENT}, doc="What the matching send of rank `peer` reads."),
+    declare("wait", _copy, doc="x, once the asynchronous operator that makes it is complete."),
+)

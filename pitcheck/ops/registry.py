@@ -1,0 +1,99 @@
+"""The operators by name, and the one entry through which they are evaluated."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from types import MappingProxyType
+from typing import Any
+
+from pitcheck.algebra.base import Algebra
+from pitcheck.errors import PlanError, UnsupportedError
+from pitcheck.ops import activations, arithmetic, collectives, matrix, normalization, reductions, structure
+from pitcheck.ops.declaration import Attributes, OperatorKind
+from pitcheck.ops.declare import WANTED
+from pitcheck.ops.term import Term
+
+BACKWARD = ".backward"
+_BACKWARD_ATTRIBUTES = ("forward_inputs", "forward_outputs", "gradients", WANTED)
+
+
+@cache
+def _registry() -> Mapping[str, OperatorKind]:
+    tables = (arithmetic, activations, matrix, normalization, reductions, structure, collectives)
+    kinds = [kind for table in tables for kind in table.OPERATORS]
+    return MappingProxyType({kind.name: kind for kind in kinds})
+
+
+def operator_names() -> tuple[str, ...]:
+    """The names of all operators, without the ``.backward`` ones."""
+    return tuple(_registry())
+
+
+def operator_kind(name: str) -> OperatorKind:
+    """The operator called ``name`` (with or without ``.backward``). Raises UnsupportedError for an unknown one."""
+    kind = _registry().get(name.removesuffix(BACKWARD))
+    if kind is None:
+        raise UnsupportedError(f"the operator {name!r} has no meaning here; the known ones are listed in docs/operators.md")
+    return kind
+
+
+def check_attributes(kind: OperatorKind, attributes: Attributes, backward: bool = False) -> None:
+    """Raise UnsupportedError for an attribute that the operator does not have, PlanError for a required one that is absent.
+
+    With ``backward`` the attributes of the derivative (``forward_inputs``, ``forward_outputs``, ``gradients``, ``wanted``) are allowed too.
+    """
+    for name in attributes:
+        if name not in kind.attributes and not (backward and name in _BACKWARD_ATTRIBUTES):
+            known = ", ".join(kind.attributes) or "none"
+            raise UnsupportedError(f"the operator {kind.name!r} has no attribute {name!r} (it has: {known})")
+    for name in kind.required:
+        if name not in attributes:
+            raise PlanError(f"the operator {kind.name!r} needs the attribute {name!r}", f"attributes.{name}")
+
+
+def evaluate(algebra: Algebra[Any], kind_name: str, inputs: Sequence[Any], attributes: Attributes, wanted: Sequence[bool] | None = None) -> list[Any]:
+    """The outputs of an operator, or of its derivative where the name ends in ``.backward``.
+
+    The inputs of a derivative are the forward inputs (attribute ``forward_inputs`` says how many; default: all that the rest leaves), the
+    forward outputs (``forward_outputs``, default 1), and the gradients of the outputs numbered in attribute ``gradients`` (default: all); a gradient that is
+    not given is zero. Its results are one gradient per forward input, None where there is none or ``wanted`` says that it is not wanted.
+
+    Raises UnsupportedError for an unknown operator or attribute or a missing derivative, PlanError for a wrong number of inputs or a missing attribute.
+    """
+    kind = operator_kind(kind_name)
+    backward = kind_name.endswith(BACKWARD)
+    check_attributes(kind, attributes, backward)
+    if backward:
+        return _evaluate_backward(algebra, kind, inputs, attributes, wanted)
+    _check_count(kind, len(inputs))
+    return kind.meaning(algebra, inputs, attributes)
+
+
+def _evaluate_backward(algebra: Algebra[Any], kind: OperatorKind, inputs: Sequence[Any], attributes: Attributes, wanted: Sequence[bool] | None) -> list[Any]:
+    if kind.derivative is None:
+        raise UnsupportedError(f"the operator {kind.name!r} has no derivative")
+    results = int(attributes.get("forward_outputs", 1))
+    given = tuple(attributes.get("gradients", range(results)))
+    operands = int(attributes.get("forward_inputs", len(inputs) - results - len(given)))
+    if operands + results + len(given) != len(inputs) or len(set(given)) != len(given) or not set(given) <= set(range(results)):
+        raise PlanError(
+            f"{kind.name}.backward has {len(inputs)} inputs, which are not {operands} forward inputs, {results} forward outputs "
+            f"and the gradients of outputs {given}"
+        )
+    _check_count(kind, operands)
+    forward, outputs, rest = inputs[:operands], inputs[operands : operands + results], inputs[operands + results :]
+    gradients = dict(zip(given, rest, strict=True))
+    complete = [gradients[i] if i in gradients else Term(algebra, outputs[i]).like(0).value for i in range(results)]
+    plain = {name: value for name, value in attributes.items() if name not in _BACKWARD_ATTRIBUTES}
+    flags = tuple(attributes.get(WANTED) or (True,) * operands) if wanted is None else tuple(wanted)
+    if len(flags) != operands:
+        raise PlanError(f"{kind.name}.backward has {operands} forward inputs but {len(flags)} flags say which gradients are wanted")
+    return kind.derivative(algebra, forward, outputs, complete, {**plain, WANTED: flags})
+
+
+def _check_count(kind: OperatorKind, count: int) -> None:
+    least, most = kind.inputs
+    if not least <= count <= most:
+        expected = str(least) if least == most else f"{least} to {most}"
+        raise PlanError(f"the operator {kind.name!r} takes {expected} inputs, not {count}")

@@ -1,0 +1,350 @@
+"""Values with arithmetic: the notation in which operators' formulas are written.
+
+A :class:`Term` is a value together with its algebra, so that ``x * (1 - y)`` can be written instead of nested calls. It adds nothing to the
+:class:`~pitcheck.algebra.base.Algebra`: every method is one or a few of its operations. Here, unlike there, negative axes count from the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from math import prod
+from typing import Any
+
+from pitcheck.algebra.base import Algebra, Comparison, Kind
+from pitcheck.errors import PlanError, ShapeError
+from pitcheck.plan.numbers import Root, parse_number
+
+Real = int | Fraction
+
+
+@dataclass(frozen=True, eq=False)
+class Term:
+    """A value of an algebra. Plain numbers in formulas become constants of the other operand's kind."""
+
+    algebra: Algebra[Any]
+    value: Any
+
+    # --- what it looks like
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Sizes of the logical dimensions."""
+        return self.algebra.shape(self.value)
+
+    @property
+    def ndim(self) -> int:
+        """Number of logical dimensions."""
+        return len(self.shape)
+
+    @property
+    def kind(self) -> Kind:
+        """Field, int or bool."""
+        return self.algebra.kind(self.value)
+
+    def axis(self, axis: int) -> int:
+        """The dimension ``axis`` counted from the front. Raises ShapeError where there is no such dimension."""
+        return normalise(axis, self.ndim)
+
+    def axes(self, axes: Sequence[int] | int | None) -> tuple[int, ...]:
+        """Several dimensions counted from the front; None is all of them. Raises ShapeError for one that is missing or stands twice."""
+        if axes is None:
+            return tuple(range(self.ndim))
+        result = tuple(self.axis(a) for a in ((axes,) if isinstance(axes, int) else axes))
+        if len(set(result)) != len(result):
+            raise ShapeError(f"an axis stands twice in {tuple(result)}")
+        return result
+
+    # --- arithmetic
+    def _of(self, value: Any) -> Term:
+        return Term(self.algebra, value)
+
+    def _value(self, other: Term | Real) -> Any:
+        return other.value if isinstance(other, Term) else self.algebra.constant(Fraction(other), self.kind)
+
+    def constant(self, number: Fraction | float, kind: Kind = "field") -> Term:
+        """A 0-d constant of the same algebra."""
+        return self._of(self.algebra.constant(number, kind))
+
+    def __add__(self, other: Term | Real) -> Term:
+        return self._of(self.algebra.add(self.value, self._value(other)))
+
+    def __radd__(self, other: Real) -> Term:
+        return self._of(self.algebra.add(self._value(other), self.value))
+
+    def __sub__(self, other: Term | Real) -> Term:
+        return self._of(self.algebra.subtract(self.value, self._value(other)))
+
+    def __rsub__(self, other: Real) -> Term:
+        return self._of(self.algebra.subtract(self._value(other), self.value))
+
+    def __mul__(self, other: Term | Real) -> Term:
+        return self._of(self.algebra.multiply(self.value, self._value(other)))
+
+    def __rmul__(self, other: Real) -> Term:
+        return self._of(self.algebra.multiply(self._value(other), self.value))
+
+    def __truediv__(self, other: Term | Real) -> Term:
+        return self._of(self.algebra.divide(self.value, self._value(other)))
+
+    def __rtruediv__(self, other: Real) -> Term:
+        return self._of(self.algebra.divide(self._value(other), self.value))
+
+    def __neg__(self) -> Term:
+        return self._of(self.algebra.negate(self.value))
+
+    def __pow__(self, exponent: int) -> Term:
+        return self._of(self.algebra.power(self.value, exponent))
+
+    def __matmul__(self, other: Term) -> Term:
+        return self._of(self.algebra.matmul(self.value, other.value))
+
+    def exp(self) -> Term:
+        """e to the power of each element."""
+        return self._of(self.algebra.exp(self.value))
+
+    def log(self) -> Term:
+        """Natural logarithm."""
+        return self._of(self.algebra.log(self.value))
+
+    def sqrt(self) -> Term:
+        """Square root."""
+        return self._of(self.algebra.sqrt(self.value))
+
+    def function(self, name: str, *others: Term) -> Term:
+        """The named function without algebra of this and ``others``."""
+        return self._of(self.algebra.function(name, self.value, *(o.value for o in others)))
+
+    def sigmoid(self) -> Term:
+        """1 / (1 + exp(-x))."""
+        return 1 / (1 + (-self).exp())
+
+    def tanh(self) -> Term:
+        """2 sigmoid(2x) - 1."""
+        return 2 * (2 * self).sigmoid() - 1
+
+    # --- reductions
+    def sum(self, axes: Sequence[int] | int | None = None, keep: bool = False) -> Term:
+        """Sum over ``axes`` (None: all), which disappear, or with ``keep`` stay with size 1."""
+        over = self.axes(axes)
+        if not over:
+            return self
+        return self._of(self.algebra.sum(self.value, over))._kept(self.shape, over, keep)
+
+    def extent(self, axes: Sequence[int] | int | None = None) -> Term:
+        """The number of elements along ``axes``, a field constant bound to the dimensions."""
+        return self._of(self.algebra.extent(self.value, self.axes(axes)))
+
+    def mean(self, axes: Sequence[int] | int | None = None, keep: bool = False) -> Term:
+        """Sum over ``axes`` divided by their extent."""
+        return self.sum(axes, keep) / self.extent(axes)
+
+    def maximum_over(self, axes: Sequence[int] | int | None = None, keep: bool = False, least: bool = False) -> Term:
+        """Maximum (with ``least``: minimum) over ``axes``."""
+        reduce = self.algebra.reduce_min if least else self.algebra.reduce_max
+        over = self.axes(axes)
+        value = self.value
+        for axis in sorted(over, reverse=True):
+            value = reduce(value, axis)
+        return self._of(value)._kept(self.shape, over, keep)
+
+    def _kept(self, shape: tuple[int, ...], axes: tuple[int, ...], keep: bool) -> Term:
+        return self.reshape(tuple(1 if i in axes else n for i, n in enumerate(shape))) if keep else self
+
+    # --- structure
+    def reshape(self, shape: Sequence[int]) -> Term:
+        """Same elements in row-major order, other sizes; one size may be -1."""
+        sizes = tuple(shape)
+        if sizes == self.shape:
+            return self
+        return self._of(self.algebra.reshape(self.value, complete(sizes, self.shape)))
+
+    def permute(self, permutation: Sequence[int]) -> Term:
+        """Dimension i of the result is dimension ``permutation[i]``."""
+        order = self.axes(permutation)
+        if len(order) != self.ndim:
+            raise ShapeError(f"the permutation {tuple(permutation)} does not name each of the {self.ndim} dimensions once")
+        return self._of(self.algebra.transpose(self.value, order))
+
+    def swap(self, first: int, second: int) -> Term:
+        """Exchange two dimensions."""
+        order = list(range(self.ndim))
+        a, b = self.axis(first), self.axis(second)
+        order[a], order[b] = b, a
+        return self.permute(order)
+
+    def move(self, source: int, target: int) -> Term:
+        """Move dimension ``source`` to place ``target``; the others keep their order."""
+        order = [i for i in range(self.ndim) if i != self.axis(source)]
+        order.insert(self.axis(target), self.axis(source))
+        return self.permute(order)
+
+    def expand(self, shape: Sequence[int]) -> Term:
+        """Broadcast to ``shape``."""
+        return self if tuple(shape) == self.shape else self._of(self.algebra.expand(self.value, tuple(shape)))
+
+    def unsqueeze(self, axis: int) -> Term:
+        """Insert a dimension of size 1 at ``axis`` of the result."""
+        place = normalise(axis, self.ndim + 1)
+        return self.reshape((*self.shape[:place], 1, *self.shape[place:]))
+
+    def squeeze(self, axis: int) -> Term:
+        """Remove dimension ``axis``, whose size must be 1."""
+        place = self.axis(axis)
+        if self.shape[place] != 1:
+            raise ShapeError(f"dimension {place} of {self.shape} has not size 1")
+        return self.reshape(self.shape[:place] + self.shape[place + 1 :])
+
+    def slice(self, axis: int, start: int, stop: int, step: int = 1) -> Term:
+        """Elements ``start, start + step, ... < stop`` along ``axis``; offsets must lie within the dimension."""
+        place = self.axis(axis)
+        if not 0 <= start <= stop <= self.shape[place]:
+            raise ShapeError(f"the slice [{start}:{stop}] does not lie within dimension {place} of {self.shape}")
+        if step < 1:
+            raise ShapeError(f"a slice's step is at least 1, not {step}")
+        return self._of(self.algebra.slice(self.value, place, start, stop, step))
+
+    def part(self, axis: int, count: int, position: int) -> Term:
+        """Part number ``position`` of ``count`` equal parts of dimension ``axis``."""
+        size = self.shape[self.axis(axis)]
+        if count < 1 or size % count:
+            raise ShapeError(f"dimension {self.axis(axis)} of {self.shape} cannot be cut into {count} equal parts")
+        if not 0 <= position < count:
+            raise ShapeError(f"part {position} of {count} does not exist")
+        return self.slice(axis, position * (size // count), (position + 1) * (size // count))
+
+    def select(self, axis: int, position: int) -> Term:
+        """The elements at ``position`` of ``axis``, which disappears."""
+        place = self.axis(axis)
+        return self.slice(place, position, position + 1).reshape(self.shape[:place] + self.shape[place + 1 :])
+
+    def flip(self, axis: int) -> Term:
+        """Reverse the order along ``axis``."""
+        return self._of(self.algebra.flip(self.value, self.axis(axis)))
+
+    def arange(self, axis: int) -> Term:
+        """Positions along ``axis``, 1-d int."""
+        return self._of(self.algebra.arange(self.value, self.axis(axis)))
+
+    def positions(self, axis: int) -> Term:
+        """Positions along ``axis``, int, shaped to broadcast against this term (size 1 elsewhere)."""
+        place = self.axis(axis)
+        return self.arange(place).reshape(tuple(n if i == place else 1 for i, n in enumerate(self.shape)))
+
+    def like(self, number: Fraction | float | int, kind: Kind = "field") -> Term:
+        """A value of the same shape filled with ``number``."""
+        return self.constant(number if isinstance(number, float) else Fraction(number), kind).expand(self.shape)
+
+    # --- indexing
+    def take(self, axis: int, indices: Term) -> Term:
+        """``axis`` replaced by the dimensions of ``indices``."""
+        return self._of(self.algebra.take(self.value, self.axis(axis), indices.value))
+
+    def add_at(self, axis: int, indices: Term, source: Term) -> Term:
+        """This with ``source`` added at ``indices`` of ``axis``."""
+        return self._of(self.algebra.add_at(self.value, self.axis(axis), indices.value, source.value))
+
+    def take_along(self, axis: int, indices: Term) -> Term:
+        """One element per index along ``axis``."""
+        return self._of(self.algebra.take_along(self.value, self.axis(axis), indices.value))
+
+    def add_along(self, axis: int, indices: Term, source: Term) -> Term:
+        """This with ``source`` added, element by element, at ``indices`` along ``axis``."""
+        return self._of(self.algebra.add_along(self.value, self.axis(axis), indices.value, source.value))
+
+    # --- decisions
+    def compare(self, comparison: Comparison, other: Term | Real) -> Term:
+        """A bool value."""
+        return self._of(self.algebra.compare(comparison, self.value, self._value(other)))
+
+    def where(self, a: Term, b: Term) -> Term:
+        """``a`` where this bool value is true, else ``b``."""
+        return self._of(self.algebra.where(self.value, a.value, b.value))
+
+    def __and__(self, other: Term) -> Term:
+        return self._of(self.algebra.logical_and(self.value, other.value))
+
+    def __or__(self, other: Term) -> Term:
+        return self._of(self.algebra.logical_or(self.value, other.value))
+
+    def __invert__(self) -> Term:
+        return self._of(self.algebra.logical_not(self.value))
+
+    def maximum(self, other: Term) -> Term:
+        """Elementwise maximum."""
+        return self._of(self.algebra.maximum(self.value, other.value))
+
+    def minimum(self, other: Term) -> Term:
+        """Elementwise minimum."""
+        return self._of(self.algebra.minimum(self.value, other.value))
+
+    def order(self, axis: int, descending: bool) -> Term:
+        """The stable sorting permutation along ``axis``."""
+        return self._of(self.algebra.order(self.value, self.axis(axis), descending))
+
+    def cast(self, kind: Kind) -> Term:
+        """As another kind; nothing where it has that kind."""
+        return self if self.kind == kind else self._of(self.algebra.cast(self.value, kind))
+
+
+def concatenate(terms: Sequence[Term], axis: int) -> Term:
+    """Join along an axis; at least one term."""
+    first = terms[0]
+    if len(terms) == 1:
+        return first
+    return Term(first.algebra, first.algebra.concatenate([t.value for t in terms], first.axis(axis)))
+
+
+def promote(terms: Sequence[Term]) -> list[Term]:
+    """Operands of one kind: bool becomes int beside int, and both become field beside field."""
+    kinds = {term.kind for term in terms}
+    if len(kinds) < 2:
+        return list(terms)
+    common: Kind = "field" if "field" in kinds else "int"
+    return [term.cast(common) for term in terms]
+
+
+def sum_to(gradient: Term, shape: tuple[int, ...]) -> Term:
+    """The gradient of an operand that was broadcast: summed over the dimensions in which it was."""
+    if gradient.shape == shape:
+        return gradient
+    extra = gradient.ndim - len(shape)
+    summed = gradient.sum(range(extra)) if extra else gradient
+    stretched = [i for i, n in enumerate(shape) if n == 1 and summed.shape[i] != 1]
+    return summed.sum(stretched, keep=True) if stretched else summed.expand(shape)
+
+
+def number(algebra: Algebra[Any], value: int | float | str, place: str) -> Term:
+    """A number of an attribute as an exact field constant; roots become square roots of constants."""
+    literal = parse_number(value, place)
+    if not isinstance(literal, Root):
+        return Term(algebra, algebra.constant(literal))
+    root = Term(algebra, algebra.constant(literal.square)).sqrt()
+    return -root if literal.sign < 0 else root
+
+
+def normalise(axis: int, ndim: int) -> int:
+    """An axis counted from the front. Raises ShapeError where it is not one of ``ndim`` dimensions."""
+    if not -ndim <= axis < ndim:
+        raise ShapeError(f"axis {axis} is outside a tensor of {ndim} dimensions")
+    return axis % ndim
+
+
+def complete(sizes: tuple[int, ...], old: tuple[int, ...]) -> tuple[int, ...]:
+    """Sizes of a reshape, with -1 computed. Raises ShapeError where the number of elements differs."""
+    unknown = [i for i, n in enumerate(sizes) if n == -1]
+    if len(unknown) > 1 or any(n < -1 for n in sizes):
+        raise ShapeError(f"the sizes {sizes} are not those of a reshape: at most one is -1, none is below")
+    total, known = prod(old), prod(n for n in sizes if n != -1)
+    if unknown and known and total % known == 0:
+        return tuple(total // known if n == -1 else n for n in sizes)
+    if unknown or total != known:
+        raise ShapeError(f"a tensor of shape {old} cannot be viewed as {sizes}: the number of elements differs")
+    return sizes
+
+
+def needed(attributes: Any, name: str) -> Any:
+    """An attribute without which the meaning is not defined. Raises PlanError where it is absent."""
+    if name not in attributes:
+        raise PlanError(f"the attribute {name!r} is required", f"attributes.{name}")
+    return attributes[name]

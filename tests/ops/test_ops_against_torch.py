@@ -1,0 +1,47 @@
+"""Meaning and derivative of every operator against PyTorch in float64."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from ops_numpy_algebra import NumpyAlgebra
+from ops_rows import Row, as_torch
+from ops_torch_rows import ROWS
+
+from pitcheck.ops.registry import evaluate, operator_kind
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.label)
+def test_meaning_and_derivative(row: Row) -> None:
+    tensors = as_torch(row.inputs, row.derivative)
+    expected = row.oracle(*tensors)
+    outputs = expected if isinstance(expected, tuple | list) else (expected,)
+    got = evaluate(NumpyAlgebra(), row.kind, row.inputs, row.attributes)
+    assert len(got) == len(outputs)
+    for mine, theirs in zip(got, outputs, strict=True):
+        assert mine.shape == tuple(theirs.shape)
+        np.testing.assert_allclose(mine, theirs.detach().numpy(), rtol=1e-9, atol=1e-12)
+    if row.derivative:
+        _check_derivative(row, tensors, list(outputs), got)
+
+
+def _check_derivative(row: Row, tensors: list[torch.Tensor], outputs: list[torch.Tensor], got: list[Any]) -> None:
+    assert operator_kind(row.kind).derivative is not None
+    smooth = [i for i, t in enumerate(outputs) if t.is_floating_point()]
+    generator = np.random.default_rng(3)
+    seeds = [generator.normal(size=tuple(outputs[i].shape)) for i in smooth]
+    varied = [t for t in tensors if t.requires_grad]
+    expected = iter(torch.autograd.grad([outputs[i] for i in smooth], varied, [torch.from_numpy(np.asarray(s)) for s in seeds], allow_unused=True))
+    attributes = {**row.attributes, "forward_inputs": len(tensors), "forward_outputs": len(outputs), "gradients": tuple(smooth)}
+    gradients = evaluate(NumpyAlgebra(), f"{row.kind}.backward", [*row.inputs, *got, *map(np.asarray, seeds)], attributes)
+    assert len(gradients) == len(tensors)
+    for tensor, mine in zip(tensors, gradients, strict=True):
+        theirs = next(expected) if tensor.requires_grad else None
+        if theirs is None:
+            assert mine is None or not np.any(mine)
+            continue
+        assert mine.shape == tuple(tensor.shape)
+        np.testing.assert_allclose(mine, theirs.numpy(), rtol=1e-8, atol=1e-11)
