@@ -1,0 +1,133 @@
+"""Where and in which order every operator runs: masks over coordinates, and a rank's place for every operator and micro-batch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pitcheck.plan.coordinates import Coordinates
+from pitcheck.plan.model import Box, Number, Operand, Operator, Plan, Use
+
+Mask = NDArray[np.bool_]
+Ints = NDArray[np.int64]
+
+COMMUNICATION = frozenset({"send", "receive"})
+EXTERNAL_ROLES = frozenset({"input", "parameter", "constant", "optimizer_state"})
+
+
+@dataclass(frozen=True)
+class Order:
+    """The order of the ranks of one program: codes ``operator position * microbatches + microbatch`` of all its operators, in order."""
+
+    ranks: Ints
+    codes: Ints
+
+
+def is_event(operator: Operator) -> bool:
+    """Whether other ranks may have a part in the operator: a collective (it has a group), a send or a receive."""
+    return operator.group is not None or operator.kind in COMMUNICATION
+
+
+def tensor_of(operand: Operand) -> str | None:
+    """The tensor that an operand names, None for a literal."""
+    if isinstance(operand, Number):
+        return None
+    return operand.tensor if isinstance(operand, Use) else operand
+
+
+def where_key(where: tuple[Box, ...]) -> tuple[tuple[tuple[str, tuple[int, ...]], ...], ...]:
+    """A hashable form of boxes."""
+    return tuple(tuple(sorted(box.items())) for box in where)
+
+
+class Schedule:
+    """Masks and orders of one plan, each distinct one computed once. Unknown tensors count as not microbatched."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.coordinates = Coordinates.of(plan)
+        self.microbatches = plan.microbatches
+        self.microbatched = {tensor.name: tensor.microbatched for tensor in plan.tensors}
+        self._masks: dict[object, tuple[int, Mask]] = {}
+        self._per_microbatch: list[bool] = [self._runs_per_microbatch(operator) for operator in plan.operators]
+
+    def _runs_per_microbatch(self, operator: Operator) -> bool:
+        names = [name for name in operator.outputs if name] or [name for name in map(tensor_of, operator.inputs) if name]
+        return any(self.microbatched.get(name, False) for name in names)
+
+    def per_microbatch(self, position: int) -> bool:
+        """Whether the operator at ``position`` of the plan's list runs once per micro-batch."""
+        return self._per_microbatch[position]
+
+    def mask(self, position: int) -> Mask:
+        """Where the operator runs, shape (ranks, microbatches); one that runs once does so at micro-batch 0. Raises PlanError (see Coordinates.mask)."""
+        return self._numbered_mask(position)[1]
+
+    def mask_number(self, position: int) -> int:
+        """A number that is equal for operators with equal ``where`` (and equal per_microbatch)."""
+        return self._numbered_mask(position)[0]
+
+    def _numbered_mask(self, position: int) -> tuple[int, Mask]:
+        operator = self.plan.operators[position]
+        key = (where_key(operator.where), self._per_microbatch[position])
+        found = self._masks.get(key)
+        if found is None:
+            mask = self.coordinates.mask(operator.where, f"operators[{position}].where")
+            if not self._per_microbatch[position]:
+                ranks = mask.any(axis=1)
+                mask = np.zeros_like(mask)
+                mask[:, 0] = ranks
+            found = self._masks[key] = (len(self._masks), mask)
+        return found
+
+    @cached_property
+    def program_of(self) -> Ints:
+        """The program of every rank (the first that names it), -1 where none does; without programs 0 everywhere. Shape (ranks,)."""
+        result = np.full(self.coordinates.ranks, -1, dtype=np.int64)
+        if not self.plan.programs:
+            result[:] = 0
+        for number, program in enumerate(self.plan.programs):
+            ranks = self.coordinates.mask(program.where, f"programs[{number}].where").any(axis=1)
+            result[ranks & (result < 0)] = number
+        return result
+
+    @cached_property
+    def _blocks(self) -> dict[str, Ints]:
+        position = {operator.id: number for number, operator in enumerate(self.plan.operators)}
+        return {name: np.array([position[i] for i in ids if i in position], dtype=np.int64) for name, ids in self.plan.blocks.items()}
+
+    def orders(self) -> Iterator[tuple[int, Order]]:
+        """(program, order) of all programs that some rank has; unknown blocks, ids and micro-batches are left out.
+
+        ``codes`` may name operators whose ``where`` leaves out some or all of these ranks.
+        """
+        for program in np.unique(self.program_of):
+            ranks = np.flatnonzero(self.program_of == program)
+            if program < 0:
+                yield -1, Order(ranks, np.zeros(0, dtype=np.int64))
+            elif not self.plan.programs:
+                yield 0, Order(ranks, self._default_codes())
+            else:
+                yield int(program), Order(ranks, self._codes(int(program)))
+
+    def _default_codes(self) -> Ints:
+        counts = np.where(np.array(self._per_microbatch, dtype=np.bool_), self.microbatches, 1)
+        starts = np.arange(len(counts), dtype=np.int64) * self.microbatches
+        within = np.arange(counts.sum(), dtype=np.int64) - np.repeat(np.cumsum(counts) - counts, counts)
+        codes: Ints = np.repeat(starts, counts) + within
+        return codes
+
+    def _codes(self, program: int) -> Ints:
+        per_microbatch = np.array(self._per_microbatch, dtype=np.bool_)
+        parts = [np.zeros(0, dtype=np.int64)]
+        for step in self.plan.programs[program].steps:
+            operators = self._blocks.get(step.block)
+            microbatch = step.microbatch or 0
+            if operators is None or not 0 <= microbatch < self.microbatches:
+                continue
+            parts.append(operators * self.microbatches + np.where(per_microbatch[operators], microbatch, 0))
+        return np.concatenate(parts)
