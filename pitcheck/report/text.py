@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import textwrap
 from collections.abc import Iterable, Sequence
 from typing import Literal as OneOf
@@ -14,6 +15,7 @@ WIDTH = 100
 FINDING_LINES = 24
 """A finding takes at most this many lines; what does not fit is in the JSON report."""
 
+_MOST_FINDINGS = 20
 _LIST_LINES = 4
 _LABEL = 13
 
@@ -48,8 +50,11 @@ def render(report: Report, *, quiet: bool = False, verbose: bool = False) -> lis
     lines = [*_bulleted("exception", report.exceptions, whole=True)]
     if lines:
         lines.append(Line(""))
-    for finding in report.findings:
+    shown = report.findings if verbose else report.findings[:_MOST_FINDINGS]
+    for finding in shown:
         lines += [*_finding(finding, report), Line("")]
+    if len(shown) < len(report.findings):
+        lines += [Line(f"and {len(report.findings) - len(shown)} more findings (--verbose shows them)"), Line("")]
     summary = _summary(report, verbose)
     if summary:
         lines += [*summary, Line("")]
@@ -166,7 +171,8 @@ def _bound(report: Report) -> list[Line]:
     if report.verdict != "equivalent" and report.error_bound_log2 == 0:
         return []
     claim = "this verdict is wrong" if report.verdict == "equivalent" else "what is called proven here is not"
-    lines = _wrapped("", f"error bound: {claim} with probability at most 2^{report.error_bound_log2:.1f}")
+    rounded = math.ceil(report.error_bound_log2 * 10) / 10  # up: what is printed must not claim more than was computed
+    lines = _wrapped("", f"error bound: {claim} with probability at most 2^{rounded:.1f}")
     return lines + _bulleted("heuristic", report.heuristic, whole=True)
 
 

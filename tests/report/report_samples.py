@@ -1,0 +1,78 @@
+"""Handmade reports, one of every verdict, for snapshots of every format."""
+
+from __future__ import annotations
+
+from pitcheck.report.model import Finding, OperatorCounts, OutputCounts, Report, Seconds, StageCounts, Verdict
+
+MESH = {"pp": 2, "dp": 2, "tp": 2}
+
+MISSING = Finding(
+    code="PIT104",
+    verdict="mismatch",
+    title="gradient of layers.3.attention_norm.weight is not summed over tp",
+    stage="layers.3.attention_norm.backward",
+    output="layers.3.attention_norm.weight.grad",
+    operator="rms_norm.backward layers.3.attention_norm",
+    source="model/norm.py:41",
+    ranks=(0, 1, 2, 3, 4, 5, 6, 7),
+    microbatches=(0, 1),
+    element=(3, 5),
+    reference_value="6",
+    parallel_value="tp=0 holds 4, tp=1 holds 2",
+    cause="each rank holds one term of a sum over tp",
+    repair="an all-reduce(sum) over tp after this operator makes the stage pass",
+    witness="layers.3.witness.json",
+)
+RENDEZVOUS = Finding(code="PIT012", verdict="warning", title="pp=0 and pp=1 both send first: hangs where a send waits for its receive", ranks=(0, 4))
+UNREADABLE = Finding(code="PIT001", verdict="invalid", title="operators[3].inputs[0]: Expected `str`, got `int` (in parallel.plan.json)")
+UNKNOWN = Finding(
+    code="PIT200",
+    verdict="inconclusive",
+    title="operator kind 'my_fused_mlp' has no meaning",
+    operator="my_fused_mlp layers.0.mlp",
+    source="model/mlp.py:7",
+    ranks=(1, 3),
+    microbatches=(1,),
+)
+NOTHING = Finding(code="PIT500", verdict="nothing-checked", title="the reference has no outputs")
+INTERNAL = Finding(code="PIT900", verdict="invalid", title="internal error: KeyError: 'x'", repair="report the traceback on stderr")
+
+
+def sample(verdict: Verdict, *findings: Finding, proven: int = 12, bound: float = 0.0) -> Report:
+    """A report with every field filled."""
+    return Report(
+        verdict=verdict,
+        exceptions=("the gradient of embed.weight is accepted scaled by 1/2",),
+        error_bound_log2=bound,
+        seed=7,
+        primes=(888679679, 1777359359),
+        trials=3,
+        backend="numpy",
+        mesh=MESH,
+        ranks=8,
+        microbatches=2,
+        operators=OperatorCounts(reference=31, parallel=412, records=58),
+        outputs=OutputCounts(total=12, proven=proven),
+        stages=StageCounts(total=20, distinct=4, proven=19, failed=1, inconclusive=0, widened=1),
+        seconds=Seconds(load=0.01, validate=0.02, lineage=0.03, stages=0.04, evaluate=0.05, explain=0.06, total=0.21),
+        peak_memory_mb=81.5,
+        assumptions=tuple(f"assumption number {number} that the frontend had to make" for number in range(6)),
+        discrete_cases=("token ids: first and last of every vocabulary shard",),
+        reductions=("batch 128 -> 8, two sets of sizes", "dp 2 -> 2, copies are equal programs"),
+        heuristic=("exp of dependent terms in stage layers.3.attention",),
+        not_covered=("Discrete inputs other than those listed under tried.", "The meanings of operators, derived backward formulas among them." * 2),
+        dead_operators=("layers.0.unused",),
+        findings=findings,
+    )
+
+
+def samples() -> dict[str, Report]:
+    """The reports by name."""
+    return {
+        "equivalent": sample("equivalent", RENDEZVOUS, bound=-66.25),
+        "mismatch": sample("mismatch", MISSING, proven=11),
+        "invalid": Report(verdict="invalid", seed=7, findings=(UNREADABLE,)),
+        "internal": Report(verdict="invalid", findings=(INTERNAL,)),
+        "inconclusive": sample("inconclusive", UNKNOWN, proven=3, bound=-64.5),
+        "nothing-checked": sample("nothing-checked", NOTHING, proven=0),
+    }

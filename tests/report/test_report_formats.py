@@ -1,0 +1,268 @@
+"""Every output format of a report of every verdict, held fast as snapshots; and what no snapshot shows."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import stat
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from report_samples import MISSING, samples
+from syrupy.assertion import SnapshotAssertion
+
+from pitcheck.errors import PitcheckError, UsageError
+from pitcheck.report.json import decode, encode
+from pitcheck.report.model import EXIT_CODES, VOLATILE, Finding, Report, Seconds
+from pitcheck.report.text import FINDING_LINES, WIDTH, render
+from pitcheck.report.write import Destination, check_destinations, parse_destination, write_report, write_whole
+
+NAMES = sorted(samples())
+
+
+def lines(report: Report, **how: bool) -> list[str]:
+    return [line.text for line in render(report, **how)]
+
+
+# --- snapshots
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_json_is_as_it_was(name: str, snapshot: SnapshotAssertion) -> None:
+    assert encode(samples()[name]).decode() == snapshot
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("how", ["plain", "quiet", "verbose"])
+def test_text_is_as_it_was(name: str, how: str, snapshot: SnapshotAssertion) -> None:
+    text = lines(samples()[name], quiet=how == "quiet", verbose=how == "verbose")
+    assert "\n".join(text) == snapshot
+
+
+# --- the model and its JSON
+
+
+def test_exit_codes_are_those_of_the_verdicts() -> None:
+    assert EXIT_CODES == {"equivalent": 0, "mismatch": 1, "invalid": 2, "inconclusive": 3, "nothing-checked": 5}
+    for verdict, code in EXIT_CODES.items():
+        assert Report(verdict=verdict, exit_code=77).exit_code == code
+
+
+@pytest.mark.parametrize("bound", [float("inf"), float("-inf"), float("nan"), 0.5])
+def test_an_error_bound_is_a_finite_probability(bound: float) -> None:
+    with pytest.raises(PitcheckError, match="error_bound_log2"):
+        Report(verdict="equivalent", error_bound_log2=bound)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_json_round_trips_and_is_plain_json(name: str) -> None:
+    report = samples()[name]
+    raw = encode(report)
+    assert decode(raw) == report
+    content = json.loads(raw)
+    assert isinstance(content["error_bound_log2"], float)
+    assert content["schema"] == "pitcheck.report/1"
+    assert content["exit_code"] == EXIT_CODES[report.verdict]
+    assert raw.endswith(b"}\n")
+
+
+def test_reports_differ_only_in_the_volatile_block() -> None:
+    report = samples()["mismatch"]
+    other = json.loads(encode(Report(**{**{f: getattr(report, f) for f in report.__struct_fields__}, "seconds": Seconds(total=9.0)})))
+    first = json.loads(encode(report))
+    assert {key for key in first if first[key] != other[key]} <= set(VOLATILE)
+    assert first["volatile"] == list(VOLATILE)
+
+
+def test_every_field_of_the_documented_object_is_there() -> None:
+    content = json.loads(encode(samples()["mismatch"]))
+    wanted = [
+        "schema",
+        "verdict",
+        "exit_code",
+        "error_bound_log2",
+        "seed",
+        "primes",
+        "trials",
+        "backend",
+        "mesh",
+        "ranks",
+        "microbatches",
+        "operators",
+        "outputs",
+        "stages",
+        "seconds",
+        "peak_memory_mb",
+        "assumptions",
+        "discrete_cases",
+        "findings",
+    ]
+    assert set(wanted) <= set(content)
+    finding = [
+        "code",
+        "verdict",
+        "title",
+        "stage",
+        "output",
+        "operator",
+        "source",
+        "ranks",
+        "microbatches",
+        "element",
+        "reference_value",
+        "parallel_value",
+        "cause",
+        "repair",
+        "witness",
+    ]
+    assert list(content["findings"][0]) == finding
+    assert list(content["operators"]) == ["reference", "parallel", "records"]
+    assert list(content["outputs"]) == ["total", "proven"]
+    assert list(content["stages"]) == ["total", "distinct", "proven", "failed", "inconclusive", "widened"]
+    assert list(content["seconds"]) == ["load", "validate", "lineage", "stages", "evaluate", "explain", "total"]
+
+
+def test_undecodable_names_become_escapes() -> None:
+    report = Report(verdict="invalid", findings=(Finding(code="PIT001", verdict="invalid", title="\udcff: no such file"),))
+    assert json.loads(encode(report))["findings"][0]["title"] == "\\udcff: no such file"
+
+
+# --- the text
+
+
+@given(st.text(max_size=3000), st.text(max_size=3000), st.text(max_size=400))
+def test_a_finding_is_short_narrow_and_cannot_steer_a_terminal(cause: str, repair: str, operator: str) -> None:
+    finding = Finding(code="PIT100", verdict="mismatch", title=operator or "t", operator=operator, cause=cause, repair=repair, output="o")
+    text = lines(Report(verdict="mismatch", findings=(finding,)))
+    assert text.index("") <= FINDING_LINES
+    assert all(line.isprintable() for line in text)
+    assert all(len(line) <= WIDTH for line in text)
+
+
+def test_help_and_witness_survive_a_long_cause() -> None:
+    finding = Finding(code="PIT100", verdict="mismatch", title="t", cause="word " * 1000, repair="do this", witness="w.witness.json")
+    text = "\n".join(lines(Report(verdict="mismatch", findings=(finding,))))
+    assert "help: do this" in text
+    assert "pitcheck replay w.witness.json" in text
+    assert "the JSON report has it whole" in text
+
+
+def test_many_findings_are_counted_not_printed() -> None:
+    findings = tuple(Finding(code="PIT003", verdict="invalid", title=f"finding {number}") for number in range(300))
+    report = Report(verdict="invalid", findings=findings)
+    assert "and 280 more findings (--verbose shows them)" in "\n".join(lines(report))
+    assert "finding 299" in "\n".join(lines(report, verbose=True))
+
+
+def test_exceptions_stand_at_the_head_and_the_verdict_stands_last() -> None:
+    text = lines(samples()["equivalent"])
+    assert text[0].startswith("exception")
+    verdict = next(i for i, line in enumerate(text) if line.startswith("equivalent:"))
+    assert "2^-66.2" in text[verdict + 1]
+    assert any(line.startswith("not covered") for line in text[verdict + 1 :])
+
+
+@pytest.mark.parametrize(("bound", "text"), [(-64.0, "2^-64.0"), (-66.29, "2^-66.2"), (-66.21, "2^-66.2"), (-0.04, "2^-0.0")])
+def test_the_printed_bound_never_claims_more_than_was_computed(bound: float, text: str) -> None:
+    assert text in "\n".join(lines(Report(verdict="equivalent", error_bound_log2=bound)))
+
+
+def test_only_an_equivalent_or_partly_proven_report_claims_a_bound() -> None:
+    assert not any("error bound" in line for line in lines(samples()["mismatch"]))
+    assert any("what is called proven here is not" in line for line in lines(samples()["inconclusive"]))
+
+
+# --- writing
+
+
+@pytest.mark.parametrize("text", ["json:a.json", "text:-", "json:-", "text:a:b"])
+def test_destinations(text: str) -> None:
+    format_, _, file = text.partition(":")
+    assert parse_destination(text) == Destination(format_, file)
+
+
+@given(st.text(max_size=30))
+def test_junk_destinations_name_the_formats(text: str) -> None:
+    if text.split(":", maxsplit=1)[0] in ("text", "json"):
+        return
+    with pytest.raises(UsageError, match="text, json"):
+        parse_destination(text)
+
+
+@pytest.mark.parametrize("text", ["json", "json:", "text:"])
+def test_a_destination_needs_a_file(text: str) -> None:
+    with pytest.raises(UsageError, match="no file"):
+        parse_destination(text)
+
+
+def test_colliding_and_unwritable_destinations(tmp_path: Path) -> None:
+    file = tmp_path / "a"
+    same = tmp_path / "." / "x" / ".." / "a"
+    for pair in (["-", "-"], [str(file), str(file)], [str(file), str(same)]):
+        with pytest.raises(UsageError, match="two outputs"):
+            check_destinations([Destination("json", each) for each in pair])
+    with pytest.raises(UsageError, match="does not exist"):
+        check_destinations([Destination("json", str(tmp_path / "none" / "a"))])
+    with pytest.raises(UsageError, match="is a directory"):
+        check_destinations([Destination("json", str(tmp_path))])
+    check_destinations([Destination("json", str(file)), Destination("text", "-")])
+
+
+def test_a_failed_write_leaves_the_old_file_and_nothing_beside_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "report.json"
+    file.write_bytes(b"old")
+
+    def full(self: Path, target: Path) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "replace", full)
+    with pytest.raises(OSError, match="No space"):
+        write_whole(file, b"new")
+    assert file.read_bytes() == b"old"
+    assert [each.name for each in tmp_path.iterdir()] == ["report.json"]
+
+
+def test_all_destinations_are_tried_and_stdout_is_printed(tmp_path: Path, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+    good = tmp_path / "good.json"
+    bad = tmp_path / "gone" / "bad.json"
+    with pytest.raises(UsageError, match=r"bad\.json"):
+        write_report(samples()["invalid"], [Destination("json", str(bad)), Destination("json", str(good))])
+    assert decode(good.read_bytes()).verdict == "invalid"
+    assert capsysbinary.readouterr().out.startswith(b"error[PIT001]")
+
+
+def test_files_follow_the_umask_links_are_kept_and_devices_are_written_to(tmp_path: Path) -> None:
+    before = os.umask(0o027)
+    try:
+        write_whole(tmp_path / "plain", b"x")
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "plain").stat().st_mode) == 0o640
+    (tmp_path / "link").symlink_to(tmp_path / "plain")
+    write_whole(tmp_path / "link", b"y")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "plain").read_bytes() == b"y"
+    write_whole(Path(os.devnull), b"z")
+    assert not Path(os.devnull).is_file()
+
+
+def test_stdout_takes_one_format_only(capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+    write_report(samples()["mismatch"], [Destination("json", "-")])
+    assert decode(capsysbinary.readouterr().out) == samples()["mismatch"]
+
+
+def test_a_terminal_gets_colour_and_the_same_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    stream = Terminal()
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setattr("sys.stdout", stream)
+    write_report(samples()["mismatch"], [])
+    assert "\x1b[1;31m" in stream.getvalue()
+    assert MISSING.title in stream.getvalue()
