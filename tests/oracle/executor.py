@@ -1,0 +1,195 @@
+"""Executes a plan rank by rank in program order: every rank runs until it waits for another one."""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from typing import Any
+
+import numpy as np
+import torch
+from oracle.meanings import backward, forward, reduced
+from oracle.places import (
+    Coordinate,
+    DeadlockError,
+    ExecutionError,
+    attributes_at,
+    group_of,
+    number,
+    program_of,
+    rank_coordinates,
+    runs_per_microbatch,
+)
+
+from pitcheck.plan.model import Number, Operand, Operator, Plan, Use
+
+Array = np.ndarray[Any, Any]
+Instance = tuple[str, int, int]
+"""(tensor, rank, micro-batch); micro-batch 0 for tensors that exist once."""
+
+
+def execute(plan: Plan, initial: dict[Instance, Array]) -> dict[Instance, Array]:
+    """All values of the plan. Raises ExecutionError where it cannot run, DeadlockError where all wait."""
+    run = _Run(plan, initial)
+    run.all()
+    return {key: value.numpy() for key, value in run.values.items()}
+
+
+class _Run:
+    def __init__(self, plan: Plan, initial: dict[Instance, Array]) -> None:
+        self.plan = plan
+        self.tensors = {tensor.name: tensor for tensor in plan.tensors}
+        self.coordinates = rank_coordinates(plan)
+        self.values = {key: torch.from_numpy(np.array(value)) for key, value in initial.items()}
+        self.programs = [deque(program_of(plan, rank)) for rank in range(len(self.coordinates))]
+        self.waiting: dict[int, tuple[int, ...]] = {}
+        self.mail: dict[tuple[int, int, Any], deque[torch.Tensor]] = defaultdict(deque)
+        self.groups: dict[tuple[int, Any], tuple[int, ...]] = {}
+
+    def all(self) -> None:
+        while any(self.programs):
+            moved = [self._advance(rank) for rank in range(len(self.programs))]
+            if not any(moved):
+                raise DeadlockError(f"ranks {[r for r, p in enumerate(self.programs) if p]} wait for ever")
+
+    def _advance(self, rank: int) -> bool:
+        """Run a rank until it waits; whether it did anything."""
+        moved = False
+        while self.programs[rank] and rank not in self.waiting:
+            operator, microbatch = self.programs[rank][0]
+            if operator.group is not None:
+                self.waiting[rank] = self._group(operator, rank)
+                return self._meet(self.waiting[rank]) or moved
+            if not self._alone(operator, rank, microbatch):
+                return moved
+            self.programs[rank].popleft()
+            moved = True
+        return moved
+
+    def _group(self, operator: Operator, rank: int) -> tuple[int, ...]:
+        key = (rank, operator.group)
+        if key not in self.groups:
+            assert operator.group is not None
+            self.groups[key] = group_of(self.plan, operator.group, rank)
+        return self.groups[key]
+
+    def _alone(self, operator: Operator, rank: int, microbatch: int) -> bool:
+        """Run an operator that meets nobody; False where it waits for a message."""
+        attributes = attributes_at(self.plan, operator, self.coordinates[rank], microbatch)
+        if operator.kind == "receive":
+            box = self.mail[(int(attributes["peer"]), rank, attributes.get("tag"))]
+            if not box:
+                return False
+            self._write(operator, rank, microbatch, [box.popleft()])
+            return True
+        if operator.kind == "accumulate":
+            self._accumulate(operator, rank, attributes)
+            return True
+        per_microbatch = runs_per_microbatch(self.plan, operator)
+        inputs = [self._read(operator, operand, rank, microbatch, per_microbatch) for operand in operator.inputs]
+        if operator.kind == "send":
+            peer = int(attributes["peer"])
+            if not 0 <= peer < len(self.coordinates):
+                raise ExecutionError(f"{operator.id}: rank {peer} does not exist")
+            self.mail[(rank, peer, attributes.get("tag"))].append(inputs[0])
+            return True
+        wanted = [bool(name) for name in operator.outputs]
+        try:
+            if operator.kind.endswith(".backward"):
+                results = backward(operator.kind.removesuffix(".backward"), inputs, attributes, wanted)
+            else:
+                results = forward(operator.kind, inputs, attributes)
+        except (RuntimeError, IndexError, ValueError) as error:
+            raise ExecutionError(f"{operator.id}: {error}") from error
+        self._write(operator, rank, microbatch, results)
+        return True
+
+    def _accumulate(self, operator: Operator, rank: int, attributes: dict[str, Any]) -> None:
+        operand = operator.inputs[0]
+        chosen = attributes.get("microbatches") or range(self.plan.microbatches)
+        assert isinstance(operand, str)
+        total = sum((self._value(operator, operand, rank, m) for m in chosen), start=torch.zeros(self.tensors[operand].shape, dtype=torch.float64))
+        assert isinstance(total, torch.Tensor)
+        self._write(operator, rank, 0, [total])
+
+    def _read(self, operator: Operator, operand: Operand, rank: int, microbatch: int, per_microbatch: bool) -> torch.Tensor:
+        if isinstance(operand, Number):
+            return torch.tensor(number(operand.value), dtype=torch.float64)
+        if isinstance(operand, Use):
+            return self._value(operator, operand.tensor, rank, operand.microbatch)
+        microbatched = self.tensors[operand].microbatched
+        if microbatched and not per_microbatch and self.plan.microbatches > 1:
+            raise ExecutionError(f"{operator.id}: runs once but reads {operand}, which exists per micro-batch")
+        return self._value(operator, operand, rank, microbatch if microbatched else 0)
+
+    def _value(self, operator: Operator, name: str, rank: int, microbatch: int) -> torch.Tensor:
+        found = self.values.get((name, rank, microbatch))
+        if found is None:
+            raise ExecutionError(f"{operator.id}: rank {rank} reads {name} (micro-batch {microbatch}) before it is written")
+        return found
+
+    def _write(self, operator: Operator, rank: int, microbatch: int, results: list[torch.Tensor | None]) -> None:
+        if len(results) != len(operator.outputs):
+            raise ExecutionError(f"{operator.id}: {len(operator.outputs)} outputs are named, {len(results)} computed")
+        for name, result in zip(operator.outputs, results, strict=True):
+            if not name:
+                continue
+            if result is None:
+                raise ExecutionError(f"{operator.id}: {name} has no gradient")
+            tensor = self.tensors[name]
+            if tuple(result.shape) != tensor.shape:
+                raise ExecutionError(f"{operator.id}: {name} has shape {tuple(result.shape)}, declared {tensor.shape}")
+            key = (name, rank, microbatch if tensor.microbatched else 0)
+            if key in self.values:
+                raise ExecutionError(f"{operator.id}: {key} is written twice")
+            self.values[key] = result.detach()
+
+    # --- collectives
+
+    def _meet(self, group: tuple[int, ...]) -> bool:
+        """Run the collective that all members of a group have reached; False while one of them has not."""
+        if any(self.waiting.get(member) != group for member in group):
+            return False
+        met = [self.programs[member][0] for member in group]
+        attributes = [attributes_at(self.plan, op, self.coordinates[rank], m) for rank, (op, m) in zip(group, met, strict=True)]
+        kinds = {(op.kind, tuple(sorted((k, v) for k, v in a.items() if k != "position"))) for (op, _), a in zip(met, attributes, strict=True)}
+        if len(kinds) > 1:
+            raise ExecutionError(f"the members of {group} meet in different collectives: {sorted(map(str, kinds))}")
+        inputs = [self._read(op, op.inputs[0], rank, m, runs_per_microbatch(self.plan, op)) for rank, (op, m) in zip(group, met, strict=True)]
+        if len({tuple(i.shape) for i in inputs}) > 1:
+            raise ExecutionError(f"{met[0][0].id}: the members bring different shapes")
+        for place, (rank, (operator, microbatch)) in enumerate(zip(group, met, strict=True)):
+            try:
+                result = collective(operator.kind, inputs, attributes[place], place)
+            except (RuntimeError, IndexError, ValueError) as error:
+                raise ExecutionError(f"{operator.id}: {error}") from error
+            self._write(operator, rank, microbatch, [result])
+            self.programs[rank].popleft()
+            del self.waiting[rank]
+        return True
+
+
+def collective(kind: str, inputs: list[torch.Tensor], attributes: dict[str, Any], place: int) -> torch.Tensor:
+    """What the member at ``place`` gets."""
+    members = len(inputs)
+    reduction = attributes.get("reduction", "sum")
+    if kind == "all_reduce":
+        return reduced(inputs, reduction)
+    if kind == "all_gather":
+        return torch.cat(inputs, attributes["axis"])
+    if kind == "reduce_scatter":
+        return _part(reduced(inputs, reduction), attributes["axis"], members, place)
+    if kind == "all_to_all":
+        return torch.cat([_part(x, attributes["split_axis"], members, place) for x in inputs], attributes["concat_axis"])
+    if kind == "broadcast":
+        return inputs[attributes["root"]]
+    raise ExecutionError(f"unknown collective {kind}")
+
+
+def _part(x: torch.Tensor, axis: int, count: int, place: int) -> torch.Tensor:
+    if x.shape[axis] % count:
+        raise ExecutionError(f"{x.shape[axis]} elements cannot be cut into {count} equal parts")
+    size = x.shape[axis] // count
+    return x.narrow(axis, place * size, size)
+
+
+__all__ = ["Array", "Coordinate", "Instance", "execute"]

@@ -1,0 +1,248 @@
+"""Inputs by lineage, and the comparison of all outputs of a pair."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from oracle.executor import Array, Instance, execute
+from oracle.places import ExecutionError, at_table, rank_coordinates, runs_at, tensor_name
+
+from pitcheck.plan.model import Lineage, Plan, Tensor
+
+TOLERANCE = 1e-9
+Region = tuple[tuple[int, ...], ...]
+"""Per dimension the positions of the reference held, in order; -1 is a free element."""
+
+
+@dataclass
+class Judgement:
+    """``different``: outputs with another value; ``missing``: outputs that are not there in full; ``error``: why the plan does not run."""
+
+    different: list[str] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)
+    error: str = ""
+
+    @property
+    def same(self) -> bool:
+        return not (self.different or self.missing or self.error)
+
+
+def written(plan: Plan) -> set[str]:
+    """Names of the tensors that some operator writes."""
+    return {name for operator in plan.operators for name in operator.outputs if name}
+
+
+def initial_tensors(plan: Plan) -> list[Tensor]:
+    """Tensors that are there before the first operator."""
+    computed = written(plan)
+    return [tensor for tensor in plan.tensors if tensor.name not in computed]
+
+
+def draw(tensor: Tensor, shape: tuple[int, ...], generator: np.random.Generator) -> Array:
+    """A random value: integers within their bounds, both ends among them; optimizer state not negative; reals of both signs."""
+    if tensor.dtype == "bool":
+        return generator.random(shape) < 0.6
+    if tensor.dtype.startswith(("int", "uint")):
+        if tensor.bounds is None:
+            raise ExecutionError(f"{tensor.name}: integers without bounds")
+        values = generator.integers(*tensor.bounds, size=shape)
+        flat = values.reshape(-1)
+        if len(flat) > 1:
+            flat[generator.permutation(len(flat))[:2]] = (tensor.bounds[0], tensor.bounds[1] - 1)
+        return flat.reshape(shape)
+    values = generator.normal(size=shape)
+    return np.abs(values) if tensor.role == "optimizer_state" else values
+
+
+def reference_inputs(plan: Plan, seed: int) -> dict[Instance, Array]:
+    """Random values of the reference's initial tensors, equal on all its ranks."""
+    generator = np.random.default_rng([seed, 17])
+    ranks = len(rank_coordinates(plan))
+    result: dict[Instance, Array] = {}
+    for tensor in initial_tensors(plan):
+        for microbatch in range(plan.microbatches if tensor.microbatched else 1):
+            value = np.full(tensor.shape, float(tensor.value)) if tensor.value is not None else draw(tensor, tensor.shape, generator)
+            for rank in range(ranks):
+                result[tensor.name, rank, microbatch] = value
+    return result
+
+
+def region(plan: Plan, lineage: Lineage, shape: tuple[int, ...], rank: int, microbatch: int) -> Region:
+    """The part of a reference tensor of shape ``shape`` that a coordinate holds."""
+    coordinate = rank_coordinates(plan)[rank]
+    sizes = {axis.name: axis.size for axis in plan.mesh} | {"mb": plan.microbatches}
+    place = {**coordinate, "mb": microbatch}
+    held = [tuple(range(size)) for size in shape]
+    for shard in lineage.shards:
+        size = shape[shard.dim]
+        if shard.intervals is not None:
+            positions: list[int] = []
+            for start, stop in at_table(plan, shard.intervals, coordinate, microbatch):
+                if start >= 0 and not start <= stop <= size:
+                    raise ExecutionError(f"interval ({start}, {stop}) is outside {size}")
+                positions.extend([-1] * stop if start == -1 else range(start, stop))
+            held[shard.dim] = tuple(positions)
+            continue
+        count, number = 1, 0
+        for axis in shard.by:
+            count, number = count * sizes[axis], number * sizes[axis] + place[axis]
+        if size % count:
+            raise ExecutionError(f"{size} elements cannot be cut into {count}")
+        step = size // count
+        held[shard.dim] = tuple(range(number * step, (number + 1) * step))
+    return tuple(held)
+
+
+def term_of(plan: Plan, lineage: Lineage, rank: int, microbatch: int) -> tuple[int, int, tuple[Any, ...]]:
+    """(which term of a sum, of how many, which sum)."""
+    coordinate = rank_coordinates(plan)[rank]
+    place = {**coordinate, "mb": microbatch}
+    sizes = {axis.name: axis.size for axis in plan.mesh} | {"mb": plan.microbatches}
+    if lineage.partial_ranks:
+        for ranks in lineage.partial_ranks:
+            if rank in ranks:
+                return ranks.index(rank), len(ranks), (ranks, microbatch)
+        return 0, 1, (rank, microbatch)
+    number, count = 0, 1
+    for axis in lineage.partial:
+        number, count = number * sizes[axis] + place[axis], count * sizes[axis]
+    return number, count, tuple((axis, value) for axis, value in place.items() if axis not in lineage.partial)
+
+
+def initial_values(reference_values: dict[Instance, Array], parallel: Plan, seed: int) -> dict[Instance, Array]:
+    """The parallel plan's initial tensors, sliced from the reference's by their lineage; partial terms are random and add up, padding is random."""
+    generator = np.random.default_rng([seed, 23])
+    result: dict[Instance, Array] = {}
+    shares: dict[Any, list[Array]] = {}
+    for tensor in initial_tensors(parallel):
+        lineage = tensor.lineage or Lineage(tensor.name)
+        for rank in range(len(rank_coordinates(parallel))):
+            for microbatch in range(parallel.microbatches if tensor.microbatched else 1):
+                if tensor.value is not None:
+                    result[tensor.name, rank, microbatch] = np.full(tensor.shape, float(tensor.value))
+                    continue
+                whole = reference_values.get((lineage.reference, 0, 0))
+                if whole is None:
+                    raise ExecutionError(f"{tensor.name}: the reference has no {lineage.reference}")
+                held = region(parallel, lineage, whole.shape, rank, microbatch)
+                value = _taken(whole, held, tensor, generator) * _scale(lineage, whole)
+                term, terms, _ = term_of(parallel, lineage, rank, microbatch)
+                if terms > 1:
+                    key = (tensor.name, held)
+                    if key not in shares:
+                        free = [generator.normal(size=value.shape) for _ in range(terms - 1)]
+                        shares[key] = [*free, value - sum(free, start=np.zeros(value.shape))]
+                    value = shares[key][term]
+                if value.shape != tensor.shape:
+                    raise ExecutionError(f"{tensor.name}: lineage gives {value.shape}, declared {tensor.shape}")
+                result[tensor.name, rank, microbatch] = value
+    return result
+
+
+def _scale(lineage: Lineage, like: Array) -> Any:
+    return float(Fraction(lineage.scale)) if lineage.scale != "1" else np.ones((), dtype=like.dtype)
+
+
+def _taken(whole: Array, held: Region, tensor: Tensor, generator: np.random.Generator) -> Array:
+    shape = tuple(len(positions) for positions in held)
+    free = draw(tensor, shape, generator) if any(-1 in positions for positions in held) else np.zeros(shape, dtype=whole.dtype)
+    if whole.ndim == 0:
+        return whole.copy()
+    index = np.ix_(*held)
+    known = np.ones(shape, dtype=bool)
+    for positions in index:
+        known &= positions >= 0
+    return np.where(known, whole[index], free).astype(whole.dtype)
+
+
+def judge(reference: Plan, parallel: Plan, seed: int) -> Judgement:
+    """Run both plans on the same random inputs and compare every output of the reference."""
+    inputs = reference_inputs(reference, seed)
+    expected = execute(reference, inputs)
+    try:
+        found = execute(parallel, initial_values(inputs, parallel, seed))
+        return _compare(reference, parallel, expected, found)
+    except ExecutionError as error:
+        return Judgement(error=str(error))
+
+
+def compare_outputs(reference: Plan, parallel: Plan, seed: int) -> list[str]:
+    """Names of the reference's outputs that differ or are missing. Raises ExecutionError where the parallel plan does not run."""
+    result = judge(reference, parallel, seed)
+    if result.error:
+        raise ExecutionError(result.error)
+    return [*result.different, *result.missing]
+
+
+def _compare(reference: Plan, parallel: Plan, expected: dict[Instance, Array], found: dict[Instance, Array]) -> Judgement:
+    result = Judgement()
+    tensors = {tensor.name: tensor for tensor in parallel.tensors}
+    offered = {output.reference or output.tensor: output for output in parallel.outputs}
+    for wanted in reference.outputs:
+        output = offered.get(wanted.tensor)
+        if output is None or output.tensor not in tensors:
+            result.missing.append(wanted.tensor)
+            continue
+        tensor = tensors[output.tensor]
+        owner = tensor.gradient_of or tensor.updated
+        lineage = output.lineage or Lineage(wanted.tensor)
+        if output.lineage is None and owner is not None:
+            lineage = tensors[owner].lineage or Lineage(owner)
+        status = _compare_one(parallel, tensor, lineage, expected[wanted.tensor, 0, 0], found)
+        if status == "same" and owner is not None and not _everywhere(parallel, tensor.name, owner, found):
+            status = "missing"
+        if status != "same":
+            (result.different if status == "different" else result.missing).append(wanted.tensor)
+    return result
+
+
+def _everywhere(plan: Plan, name: str, owner: str, found: dict[Instance, Array]) -> bool:
+    """Whether every rank that uses a parameter has what must be computed for it."""
+    for rank, coordinate in enumerate(rank_coordinates(plan)):
+        used = any(
+            any(tensor_name(o) == owner for o in operator.inputs) and any(runs_at(operator, coordinate, m) for m in range(plan.microbatches))
+            for operator in plan.operators
+        )
+        if used and not any((name, rank, m) in found for m in range(plan.microbatches)):
+            return False
+    return True
+
+
+def _compare_one(plan: Plan, tensor: Tensor, lineage: Lineage, whole: Array, found: dict[Instance, Array]) -> str:
+    covered = np.zeros(whole.shape, dtype=bool)
+    sums: dict[Any, dict[int, Array]] = {}
+    for rank in range(len(rank_coordinates(plan))):
+        for microbatch in range(plan.microbatches if tensor.microbatched else 1):
+            value = found.get((tensor.name, rank, microbatch))
+            if value is None:
+                continue
+            held = region(plan, lineage, whole.shape, rank, microbatch)
+            term, terms, which = term_of(plan, lineage, rank, microbatch)
+            sums.setdefault((held, terms, which), {})[term] = value
+    for (held, terms, _), present in sums.items():
+        if len(present) < terms:
+            return "missing"
+        total = sum(present.values(), start=np.zeros(()))
+        if total.shape != tuple(len(positions) for positions in held):
+            raise ExecutionError(f"{tensor.name}: has shape {total.shape}, its lineage says {tuple(len(p) for p in held)}")
+        if whole.ndim == 0:
+            if not close(total, whole * _scale(lineage, whole), whole):
+                return "different"
+            covered[...] = True
+            continue
+        real = np.ix_(*(np.flatnonzero(np.array(positions) >= 0) for positions in held))
+        index = np.ix_(*(np.array([p for p in positions if p >= 0], dtype=int) for positions in held))
+        if not close(total[real], whole[index] * _scale(lineage, whole), whole):
+            return "different"
+        covered[index] = True
+    return "same" if covered.all() else "missing"
+
+
+def close(a: Array, b: Array, whole: Array) -> bool:
+    """Equal to ``TOLERANCE`` of the output's largest finite magnitude; NaN equals NaN, an infinity the same infinity."""
+    finite = np.abs(whole[np.isfinite(whole)])
+    scale = max(float(finite.max()), 1e-6) if finite.size else 1.0
+    return bool(np.allclose(a, b, rtol=0, atol=TOLERANCE * scale, equal_nan=True))
