@@ -15,7 +15,7 @@ from pitcheck.plan.model import Box, Number, Operand, Operator, Plan, Use
 Mask = NDArray[np.bool_]
 Ints = NDArray[np.int64]
 
-COMMUNICATION = frozenset({"send", "receive"})
+COMMUNICATION = frozenset({"send", "receive", "wait"})
 EXTERNAL_ROLES = frozenset({"input", "parameter", "constant", "optimizer_state"})
 
 
@@ -28,7 +28,7 @@ class Order:
 
 
 def is_event(operator: Operator) -> bool:
-    """Whether other ranks may have a part in the operator: a collective (it has a group), a send or a receive."""
+    """Whether a rank may have to wait for others in the operator: a collective (it has a group), a send, a receive, or a wait."""
     return operator.group is not None or operator.kind in COMMUNICATION
 
 

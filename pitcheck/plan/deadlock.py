@@ -1,0 +1,225 @@
+"""Deadlock: do all ranks come to the end of their programs, whatever the timing?
+
+A collective, and a receive, waits until its partners have reached their part of it. A send waits likewise under ``protocol`` "rendezvous" and does not wait
+under "buffered"; where a send does not say, both are tried. Consecutive sends and receives with one ``batch`` are one event. An asynchronous event
+does not wait; the ``wait`` operator that reads its output does. Matching is deterministic, so that maximal progress is a unique least fixpoint.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from pitcheck.plan.events import Events
+from pitcheck.plan.matching import Matching
+from pitcheck.plan.model import Operator, Table, Use
+from pitcheck.plan.progress import Need, run_to_fixpoint
+from pitcheck.plan.quotient import Meetings, equitable_classes
+from pitcheck.plan.schedule import Ints
+from pitcheck.plan.violations import Violation
+
+_MOST_CYCLES = 8
+
+Event = tuple[int, int]
+"""(event number, micro-batch) on some rank."""
+Place = tuple[int, int, int]
+"""(rank, event number, micro-batch)."""
+
+
+@dataclass
+class _Class:
+    """The program of a class of ranks: joint events, in order, and where each event stands."""
+
+    rank: int
+    steps: list[list[Event]] = field(default_factory=list)
+    step_of: dict[Event, int] = field(default_factory=dict)
+
+
+def find_deadlocks(events: Events, matching: Matching, classes: Ints | None = None) -> list[Violation]:
+    """PIT007 for every cycle of waits that exists even if undeclared sends are buffered; else PIT012 (a warning) for those of rendezvous.
+
+    ``classes`` overrides the partition of the ranks (it must be equitable; one class per rank always is).
+    """
+    search = _Search(events, Meetings(events, matching), classes)
+    stuck = search.stuck(strict=False)
+    if stuck:
+        return stuck
+    return search.stuck(strict=True) if search.has_undeclared_sends() else []
+
+
+class _Search:
+    def __init__(self, events: Events, meetings: Meetings, classes: Ints | None) -> None:
+        self.events = events
+        self.plan = events.plan
+        self.meetings = meetings
+        self.class_of = equitable_classes(meetings) if classes is None else classes
+        representatives = np.unique(self.class_of, return_index=True)[1]
+        self._writers = self._asynchronous_writers()
+        self._class_members: dict[int, list[int]] = {}
+        self.classes = self._programs([int(rank) for rank in representatives])
+
+    def _operator(self, event: int) -> Operator:
+        return self.plan.operators[self.events.positions[event]]
+
+    def _attribute(self, event: int, name: str, rank: int, microbatch: int) -> object:
+        value = self._operator(event).attributes.get(name)
+        if isinstance(value, Table):
+            index, values = self.events.resolve(self.events.positions[event], name)
+            return values[int(index[rank, microbatch])]
+        return value
+
+    def has_undeclared_sends(self) -> bool:
+        """Whether some send leaves it open if it waits."""
+        return any(self._operator(event).kind == "send" and "protocol" not in self._operator(event).attributes for event in range(len(self.events.positions)))
+
+    # --- programs of the classes
+
+    def _programs(self, representatives: list[int]) -> list[_Class]:
+        ranks = np.array(representatives)
+        number = len(self.events.positions)
+        microbatches = self.events.schedule.microbatches
+        places = np.stack([self.events.places(event)[ranks] for event in range(number)]) if number else np.zeros((0, len(ranks), microbatches), dtype=np.int64)
+        classes = []
+        for column, rank in enumerate(representatives):
+            event, microbatch = np.nonzero(places[:, column] >= 0)
+            order = np.argsort(places[event, column, microbatch], kind="stable")
+            classes.append(self._program(rank, list(zip(event[order].tolist(), microbatch[order].tolist(), strict=True))))
+        return classes
+
+    def _program(self, rank: int, sequence: list[Event]) -> _Class:
+        result = _Class(rank)
+        batch: object = None
+        for event in sequence:
+            named = self._attribute(event[0], "batch", rank, event[1])
+            joins = named is not None and named == batch and all(event[0] != other for other, _ in result.steps[-1])
+            if joins:
+                result.steps[-1].append(event)
+            else:
+                result.steps.append([event])
+            batch = named
+            result.step_of[event] = len(result.steps) - 1
+        return result
+
+    def _asynchronous_writers(self) -> dict[str, list[int]]:
+        writers: dict[str, list[int]] = {}
+        for event, position in enumerate(self.events.positions):
+            operator = self.plan.operators[position]
+            if operator.attributes.get("async"):
+                for name in operator.outputs:
+                    writers.setdefault(name, []).append(event)
+        return writers
+
+    # --- needs
+
+    def _partners(self, rank: int, event: int, microbatch: int) -> list[Place]:
+        """The other sides of an event; of ranks of one class in a group, one is enough."""
+        if event in self.meetings.partner:
+            other, peer, its = (int(v) for v in self.meetings.partner[event][rank, microbatch])
+            return [(peer, other, its)]
+        table = self.meetings.irregular.get(event)
+        if table is not None:
+            return [(int(r), int(e), int(m)) for e, r, m in table[rank, microbatch] if r >= 0]
+        group = self._operator(event).group
+        if group is None:
+            return []
+        number = int(self.events.communicators(group).number[rank])
+        if number not in self._class_members:
+            members = np.array(self.events.members_of[number])
+            self._class_members[number] = members[np.unique(self.class_of[members], return_index=True)[1]].tolist()
+        return [(member, event, microbatch) for member in self._class_members[number]]
+
+    def _waits_for(self, rank: int, event: int, microbatch: int, strict: bool) -> list[Place]:
+        """What must have been reached before the program goes on."""
+        operator = self._operator(event)
+        if operator.kind == "wait":
+            return self._awaited(rank, event, microbatch)
+        if self._attribute(event, "async", rank, microbatch):
+            return []
+        if operator.kind == "send":
+            protocol = self._attribute(event, "protocol", rank, microbatch)
+            if protocol == "buffered" or (protocol is None and not strict):
+                return []
+        return self._partners(rank, event, microbatch)
+
+    def _awaited(self, rank: int, event: int, microbatch: int) -> list[Place]:
+        operand = self._operator(event).inputs[0] if self._operator(event).inputs else None
+        if isinstance(operand, Use):
+            name, microbatch = operand.tensor, operand.microbatch
+        elif isinstance(operand, str):
+            name = operand
+        else:
+            return []
+        steps = self.classes[int(self.class_of[rank])].step_of
+        for writer in self._writers.get(name, ()):
+            at = microbatch if self.events.schedule.per_microbatch(self.events.positions[writer]) else 0
+            if (writer, at) in steps:
+                return self._partners(rank, writer, at)
+        return []
+
+    def _needs(self, number: int, strict: bool) -> list[list[Need]]:
+        result: list[list[Need]] = []
+        rank = self.classes[number].rank
+        for step in self.classes[number].steps:
+            needed = {self._need(place) for event, microbatch in step for place in self._waits_for(rank, event, microbatch, strict)}
+            result.append(list(needed))
+        return result
+
+    def _need(self, place: Place) -> Need:
+        other = int(self.class_of[place[0]])
+        return other, self.classes[other].step_of[place[1], place[2]]
+
+    # --- stuck
+
+    def stuck(self, strict: bool) -> list[Violation]:
+        """The cycles of waits among ranks that do not come to their end."""
+        needs = [self._needs(number, strict) for number in range(len(self.classes))]
+        reached = run_to_fixpoint(needs)
+        cycles: dict[frozenset[int], list[Place]] = {}
+        for number, found in enumerate(self.classes):
+            if reached[number] < len(found.steps) and len(cycles) < _MOST_CYCLES:
+                cycle = self._cycle(found.rank, reached, strict)
+                cycles.setdefault(frozenset(int(self.class_of[place[0]]) for place in cycle), cycle)
+        return [self._violation(cycle, strict) for cycle in cycles.values()]
+
+    def _cycle(self, rank: int, reached: list[int], strict: bool) -> list[Place]:
+        """Follow the first wait of every rank until a rank comes again: (rank, event, micro-batch) of all ranks in the cycle."""
+        path: list[Place] = []
+        seen: dict[int, int] = {}
+        while rank not in seen:
+            seen[rank] = len(path)
+            number = int(self.class_of[rank])
+            place, rank = self._first_wait(rank, number, reached, strict)
+            path.append(place)
+        return path[seen[rank] :]
+
+    def _first_wait(self, rank: int, number: int, reached: list[int], strict: bool) -> tuple[Place, int]:
+        for event, microbatch in self.classes[number].steps[reached[number]]:
+            for place in self._waits_for(rank, event, microbatch, strict):
+                other, step = self._need(place)
+                if reached[other] < step:
+                    return (rank, event, microbatch), place[0]
+        return (rank, *self.classes[number].steps[reached[number]][0]), rank
+
+    def _violation(self, cycle: list[Place], strict: bool) -> Violation:
+        parts = []
+        for index, (rank, event, microbatch) in enumerate(cycle):
+            operator = self._operator(event)
+            other = cycle[(index + 1) % len(cycle)][0]
+            verb = f"rank {rank} waits in {operator.kind} {operator.id!r} (micro-batch {microbatch}) for rank {other}"
+            parts.append(verb)
+        text = ", and ".join(parts)
+        if strict:
+            advice = "this hangs where a send waits for its receive, as large NCCL sends do; put them into one 'batch', reorder them, or declare them buffered"
+        else:
+            advice = "no timing and no buffering of undeclared sends resolves this; reorder the operators of one of these ranks"
+        position = self.events.positions[cycle[0][1]]
+        return Violation(
+            "PIT012" if strict else "PIT007",
+            f"operators[{position}]",
+            f"{text}: {advice}",
+            operator=self.plan.operators[position].id,
+            ranks=tuple(place[0] for place in cycle[:16]),
+            microbatches=tuple(place[2] for place in cycle[:16]),
+            severity="warning" if strict else "error",
+        )
