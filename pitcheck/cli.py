@@ -146,12 +146,13 @@ def show(file: str) -> int:
 
 
 @plan.command()
-@click.argument("file")
-def validate(file: str) -> int:
-    """Print every violation of a plan, each with its place. Exits 2 if there are any."""
+@click.argument("files", nargs=-1, required=True)
+@click.option("--reference", metavar="FILE", help="The reference plan, to hold lineage against.")
+def validate(files: tuple[str, ...], reference: str | None) -> int:
+    """Print every violation of the plans in FILES, each with its place. Exits 2 if one makes a plan invalid."""
     from pitcheck.commands.plan import validate as run  # noqa: PLC0415
 
-    return run(file)
+    return run(files, reference)
 
 
 @plan.command()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import prod
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from pitcheck.commands.reading import PLAN_SUFFIXES, read
 from pitcheck.errors import UsageError
 from pitcheck.plan.files import write_plan
 from pitcheck.plan.model import Plan, Tensor
-from pitcheck.plan.validate import validate as violations_of
+from pitcheck.plan.violations import Violation
 from pitcheck.report.places import describe_ranks
 from pitcheck.report.text import printable
 from pitcheck.report.write import print_bytes
@@ -25,18 +25,28 @@ def show(file: str) -> int:
     return 0
 
 
-def validate(file: str) -> int:
-    """Print every violation; return 2 where one makes the plan invalid, else 0. Raises PlanError for a file that cannot be read."""
-    plan = read(file)
-    violations = violations_of(plan)
-    sizes = {axis.name: axis.size for axis in plan.mesh}
-    for each in violations:
-        ranks = describe_ranks(each.ranks, sizes)
-        _print([f"{each}" + (f" ({ranks})" if ranks else "")])
-    if any(each.severity == "error" for each in violations):
-        return INVALID
-    _print(["valid"])
-    return 0
+def validate(files: Sequence[str], reference: str | None) -> int:
+    """Print every violation of every plan in ``files``, with lineage held against ``reference`` where one is given.
+
+    Returns 2 where a violation makes a plan invalid, else 0. Raises PlanError for a file that cannot be read.
+    """
+    from pitcheck.plan.validate import validate as violations_of  # noqa: PLC0415  the other commands need not wait for it
+
+    specification = read(reference) if reference is not None else None
+    codes = []
+    for file in files:
+        plan = read(file)
+        violations = violations_of(plan, specification)
+        valid = all(each.severity != "error" for each in violations)
+        sizes = {axis.name: axis.size for axis in plan.mesh}
+        _print([*(_violation(each, sizes) for each in violations), f"{file}: {'valid' if valid else 'invalid'}"])
+        codes.append(0 if valid else INVALID)
+    return max(codes)
+
+
+def _violation(violation: Violation, sizes: Mapping[str, int]) -> str:
+    ranks = describe_ranks(violation.ranks, sizes)
+    return f"{violation}" + (f" ({ranks})" if ranks else "")
 
 
 def convert(source: str, target: str) -> int:
