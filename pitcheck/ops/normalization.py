@@ -1,39 +1,40 @@
-"""Softmax and normalisation layers."""
+"""Softmax and its logarithm, and normalisation layers."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from fractions import Fraction
 
-from pitcheck.ops.declaration import Attributes
+from pitcheck.errors import ShapeError
+from pitcheck.ops.declaration import AttributeRole, Attributes
 from pitcheck.ops.declare import Lazy, Local, declare
-from pitcheck.ops.term import Term, needed
+from pitcheck.ops.term import Term, needed, number, sum_to
 
+_NEGATIVE_INFINITY = float("-inf")
 
-def shifted_sum(x: Term, axis: int) -> tuple[Term, Term, Term]:
-    """(m, e, s): the maximum along ``axis``, e = exp(x - m) and s the sum of e; m and s keep the dimension.
-
-    The maximum cancels in every formula; it keeps floating point in range.
-    """
-    m = x.maximum_over(axis, keep=True)
-    e = (x - m).exp()
-    return m, e, e.sum(axis, keep=True)
+# --- softmax. The maximum m cancels in every formula; it keeps floating point in range.
 
 
 def softmax_of(x: Term, axis: int) -> Term:
-    """exp(x - m) / sum exp(x - m) along ``axis``."""
-    _, e, s = shifted_sum(x, axis)
-    return e / s
+    """exp(x - m) / sum exp(x - m) along ``axis``, m the maximum; NaN where all of x is -inf."""
+    e = (x - x.maximum_over(axis, keep=True)).exp()
+    return e / e.sum(axis, keep=True)
 
 
 def log_sum_exp_of(x: Term, axis: int) -> Term:
-    """m + log sum exp(x - m) along ``axis``, which keeps size 1."""
-    m, _, s = shifted_sum(x, axis)
-    return m + s.log()
+    """m + log sum exp(x - m) along ``axis``, which keeps size 1; NaN where all of x is -inf."""
+    m = x.maximum_over(axis, keep=True)
+    return m + (x - m).exp().sum(axis, keep=True).log()
 
 
 def softmax_gradient(y: Term, dy: Term, axis: int) -> Term:
-    """y (dy - sum y dy)."""
+    """y (dy - sum y dy): the gradient of the argument of a softmax with result y."""
     return y * (dy - (y * dy).sum(axis, keep=True))
+
+
+def nothing_left(x: Term, axis: int) -> Term:
+    """Whether all of x along ``axis`` is -inf; the axis keeps size 1."""
+    return x.maximum_over(axis, keep=True).compare("eq", x.constant(_NEGATIVE_INFINITY))
 
 
 def _axis(x: Term, attributes: Attributes) -> int:
@@ -48,6 +49,101 @@ def _softmax_backward(local: Local) -> Sequence[Lazy | None]:
     return [lambda: softmax_gradient(local.y, local.dy, _axis(local.x, local.attributes))]
 
 
+def _log_softmax(inputs: list[Term], attributes: Attributes) -> list[Term]:
+    return [inputs[0] - log_sum_exp_of(inputs[0], _axis(inputs[0], attributes))]
+
+
+def _log_softmax_backward(local: Local) -> Sequence[Lazy | None]:
+    axis = _axis(local.x, local.attributes)
+    return [lambda: local.dy - softmax_of(local.x, axis) * local.dy.sum(axis, keep=True)]
+
+
+def _logsumexp(inputs: list[Term], attributes: Attributes) -> list[Term]:
+    x = inputs[0]
+    axis = _axis(x, attributes)
+    empty = nothing_left(x, axis)
+    m = empty.where(x.constant(Fraction(0)), x.maximum_over(axis, keep=True))
+    result = m + (x - m).exp().sum(axis, keep=True).log()
+    return [result if attributes.get("keepdim", False) else result.squeeze(axis)]
+
+
+def _logsumexp_backward(local: Local) -> Sequence[Lazy | None]:
+    def gradient() -> Term:
+        axis = _axis(local.x, local.attributes)
+        dy = local.dy if local.dy.ndim == local.x.ndim else local.dy.unsqueeze(axis)
+        return nothing_left(local.x, axis).where(local.x.like(0), softmax_of(local.x, axis)) * dy
+
+    return [gradient]
+
+
+# --- layers
+
+
+def _last(x: Term, attributes: Attributes) -> tuple[int, ...]:
+    """The dimensions that are normalised: the last ``dims`` ones."""
+    dims = int(attributes.get("dims", 1))
+    if not 1 <= dims <= x.ndim:
+        raise ShapeError(f"the last {dims} dimensions of {x.shape} cannot be normalised")
+    return tuple(range(x.ndim - dims, x.ndim))
+
+
+def _deviation(x: Term, attributes: Attributes) -> Term:
+    """sqrt(mean x^2 + eps)."""
+    return ((x * x).mean(_last(x, attributes), keep=True) + number(x.algebra, attributes["eps"], "attributes.eps")).sqrt()
+
+
+def _centred(x: Term, attributes: Attributes) -> Term:
+    return x - x.mean(_last(x, attributes), keep=True)
+
+
+def _itself(x: Term, _: Attributes) -> Term:
+    return x
+
+
+_Before = Callable[[Term, Attributes], Term]
+
+
+def _normalised(before: _Before, x: Term, attributes: Attributes) -> Term:
+    prepared = before(x, attributes)
+    return prepared / _deviation(prepared, attributes)
+
+
+def _layer(before: _Before) -> Callable[[list[Term], Attributes], list[Term]]:
+    def formula(inputs: list[Term], attributes: Attributes) -> list[Term]:
+        result = _normalised(before, inputs[0], attributes)
+        if len(inputs) > 1:
+            result = result * inputs[1]
+        if len(inputs) > 2:
+            result = result + inputs[2]
+        return [result]
+
+    return formula
+
+
+def _layer_backward(before: _Before) -> Callable[[Local], Sequence[Lazy | None]]:
+    """With n = x'/s, s = sqrt(mean x'^2 + eps) and dn = dy w: dx' = (dn - n mean(n dn)) / s; x' = x - mean x takes the mean off dx' once more."""
+
+    def backward(local: Local) -> Sequence[Lazy | None]:
+        x, dy, attributes = local.x, local.dy, local.attributes
+
+        def to_x() -> Term:
+            prepared = before(x, attributes)
+            s = _deviation(prepared, attributes)
+            n, dn = prepared / s, dy * local.inputs[1] if len(local.inputs) > 1 else dy
+            return before((dn - n * (n * dn).mean(_last(x, attributes), keep=True)) / s, attributes)
+
+        gradients: list[Lazy | None] = [
+            to_x,
+            lambda: sum_to(dy * _normalised(before, x, attributes), local.inputs[1].shape),
+            lambda: sum_to(dy, local.inputs[2].shape),
+        ]
+        return gradients[: len(local.inputs)]
+
+    return backward
+
+
+_LAYER: dict[str, AttributeRole] = {"eps": "literal", "dims": "value"}
+
 OPERATORS = (
     declare(
         "softmax",
@@ -55,6 +151,40 @@ OPERATORS = (
         _softmax_backward,
         attributes={"axis": "axis"},
         required=("axis",),
-        doc="exp(x) / sum exp(x) along `axis`. A slice that is -inf throughout is NaN.",
+        doc="exp(x) / sum exp(x) along `axis`; NaN where all of x is -inf.",
+    ),
+    declare(
+        "log_softmax",
+        _log_softmax,
+        _log_softmax_backward,
+        attributes={"axis": "axis"},
+        required=("axis",),
+        doc="x - log sum exp(x) along `axis`; NaN where all of x is -inf.",
+    ),
+    declare(
+        "logsumexp",
+        _logsumexp,
+        _logsumexp_backward,
+        attributes={"axis": "axis", "keepdim": "value"},
+        required=("axis",),
+        doc="log sum exp(x) along `axis`; -inf, with gradient 0, where all of x is -inf.",
+    ),
+    declare(
+        "layer_norm",
+        _layer(_centred),
+        _layer_backward(_centred),
+        inputs=(1, 3),
+        attributes=_LAYER,
+        required=("eps",),
+        doc="(x - mean) / sqrt(mean (x - mean)^2 + `eps`) * weight + bias over the last `dims` (default 1) dimensions; weight and bias are optional.",
+    ),
+    declare(
+        "rms_norm",
+        _layer(_itself),
+        _layer_backward(_itself),
+        inputs=(1, 3),
+        attributes=_LAYER,
+        required=("eps",),
+        doc="x / sqrt(mean x^2 + `eps`) * weight + bias over the last `dims` (default 1) dimensions; weight and bias are optional.",
     ),
 )

@@ -9,7 +9,22 @@ from typing import Any
 
 from pitcheck.algebra.base import Algebra
 from pitcheck.errors import PlanError, UnsupportedError
-from pitcheck.ops import activations, arithmetic, collectives, matrix, normalization, reductions, structure
+from pitcheck.ops import (
+    activations,
+    arithmetic,
+    attention,
+    cast,
+    collectives,
+    comparison,
+    einsum,
+    indexing,
+    losses,
+    matrix,
+    normalization,
+    random,
+    reductions,
+    structure,
+)
 from pitcheck.ops.declaration import Attributes, OperatorKind
 from pitcheck.ops.declare import WANTED
 from pitcheck.ops.term import Term
@@ -18,11 +33,32 @@ BACKWARD = ".backward"
 _BACKWARD_ATTRIBUTES = ("forward_inputs", "forward_outputs", "gradients", WANTED)
 
 
+_THEMES = (
+    arithmetic,
+    activations,
+    matrix,
+    einsum,
+    normalization,
+    attention,
+    reductions,
+    structure,
+    indexing,
+    comparison,
+    losses,
+    cast,
+    random,
+    collectives,
+)
+
+
+def operator_themes() -> dict[str, tuple[OperatorKind, ...]]:
+    """All operators by what they are about: the first line of a table's description -> its operators."""
+    return {(theme.__doc__ or theme.__name__).partition("\n")[0]: theme.OPERATORS for theme in _THEMES}
+
+
 @cache
 def _registry() -> Mapping[str, OperatorKind]:
-    tables = (arithmetic, activations, matrix, normalization, reductions, structure, collectives)
-    kinds = [kind for table in tables for kind in table.OPERATORS]
-    return MappingProxyType({kind.name: kind for kind in kinds})
+    return MappingProxyType({kind.name: kind for kinds in operator_themes().values() for kind in kinds})
 
 
 def operator_names() -> tuple[str, ...]:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
-from pitcheck.errors import PlanError
+from pitcheck.errors import PlanError, ShapeError
 from pitcheck.ops.declaration import Attributes
-from pitcheck.ops.declare import MANY, Lazy, Local, declare
-from pitcheck.ops.term import Term, concatenate, needed
+from pitcheck.ops.declare import MANY, Backward, Formula, Lazy, Local, declare
+from pitcheck.ops.term import Term, concatenate, needed, normalise, number, sum_to
+
+# --- views
 
 
 def _view(inputs: list[Term], attributes: Attributes) -> list[Term]:
@@ -26,6 +29,38 @@ def _transpose_backward(local: Local) -> Sequence[Lazy | None]:
     return [lambda: local.dy.swap(local.attributes["dim0"], local.attributes["dim1"])]
 
 
+def _permute(inputs: list[Term], attributes: Attributes) -> list[Term]:
+    return [inputs[0].permute(needed(attributes, "permutation"))]
+
+
+def _permute_backward(local: Local) -> Sequence[Lazy | None]:
+    order = local.x.axes(local.attributes["permutation"])
+    return [lambda: local.dy.permute(tuple(order.index(i) for i in range(len(order))))]
+
+
+def _unsqueeze(inputs: list[Term], attributes: Attributes) -> list[Term]:
+    return [inputs[0].unsqueeze(needed(attributes, "axis"))]
+
+
+def _squeeze(inputs: list[Term], attributes: Attributes) -> list[Term]:
+    return [inputs[0].squeeze(needed(attributes, "axis"))]
+
+
+def _expand(inputs: list[Term], attributes: Attributes) -> list[Term]:
+    x, sizes = inputs[0], tuple(needed(attributes, "sizes"))
+    extra = len(sizes) - x.ndim
+    if extra < 0 or any(n < 0 for n in sizes[:extra]) or any(m not in (n, -1) and n != 1 for m, n in zip(sizes[extra:], x.shape, strict=True)):
+        raise ShapeError(f"a tensor of shape {x.shape} cannot be expanded to {sizes}")
+    return [x.expand(sizes[:extra] + tuple(n if m == -1 else m for m, n in zip(sizes[extra:], x.shape, strict=True)))]
+
+
+def _expand_backward(local: Local) -> Sequence[Lazy | None]:
+    return [lambda: sum_to(local.dy, local.x.shape)]
+
+
+# --- copies
+
+
 def _identity(inputs: list[Term], _: Attributes) -> list[Term]:
     return inputs
 
@@ -34,11 +69,12 @@ def _identity_backward(local: Local) -> Sequence[Lazy | None]:
     return [lambda: local.dy]
 
 
+def _no_gradient(local: Local) -> Sequence[Lazy | None]:
+    return [None] * len(local.inputs)
+
+
 def _multiref(inputs: list[Term], attributes: Attributes) -> list[Term]:
-    count = needed(attributes, "count")
-    if count < 1:
-        raise PlanError(f"multiref makes at least one copy, not {count}", "attributes.count")
-    return inputs * int(count)
+    return inputs * _at_least_one(attributes, "count")
 
 
 def _multiref_backward(local: Local) -> Sequence[Lazy | None]:
@@ -51,11 +87,45 @@ def _multiref_backward(local: Local) -> Sequence[Lazy | None]:
     return [gradient]
 
 
-def _embedded(part: Term, like: Term, axis: int, start: int) -> Term:
+def _at_least_one(attributes: Attributes, name: str) -> int:
+    count = int(needed(attributes, name))
+    if count < 1:
+        raise PlanError(f"{name} is at least 1, not {count}", f"attributes.{name}")
+    return count
+
+
+def _repeat_interleave(inputs: list[Term], attributes: Attributes) -> list[Term]:
+    x, count = inputs[0], _at_least_one(attributes, "count")
+    axis = x.axis(needed(attributes, "axis"))
+    return [repeated(x, axis, count)]
+
+
+def repeated(x: Term, axis: int, count: int) -> Term:
+    """Every element along ``axis`` ``count`` times, one after the other."""
+    before, after = x.shape[: axis + 1], x.shape[axis + 1 :]
+    return x.unsqueeze(axis + 1).expand((*before, count, *after)).reshape((*before[:-1], before[-1] * count, *after))
+
+
+def unrepeated(gradient: Term, axis: int, count: int) -> Term:
+    """The sum over the repetitions that :func:`repeated` made."""
+    before, after = gradient.shape[:axis], gradient.shape[axis + 1 :]
+    return gradient.reshape((*before, gradient.shape[axis] // count, count, *after)).sum(axis + 1)
+
+
+def _repeat_interleave_backward(local: Local) -> Sequence[Lazy | None]:
+    return [lambda: unrepeated(local.dy, local.x.axis(local.attributes["axis"]), int(local.attributes["count"]))]
+
+
+# --- parts
+
+
+def _embedded(part: Term, like: Term, axis: int, start: int, step: int = 1) -> Term:
     """``part`` at offset ``start`` along ``axis``, zeros elsewhere, in the shape of ``like``."""
     zeros = like.like(0)
-    pieces = [zeros.slice(axis, 0, start), part, zeros.slice(axis, start + part.shape[axis], like.shape[axis])]
-    return concatenate([p for p in pieces if p.shape[axis]], axis)
+    if step != 1:
+        return zeros.add_at(axis, part.arange(axis) * step + start, part)
+    pieces = (zeros.slice(axis, 0, start), part, zeros.slice(axis, start + part.shape[axis], like.shape[axis]))
+    return concatenate([p for p in pieces if p.shape[axis]] or [part], axis)
 
 
 def _chunk(inputs: list[Term], attributes: Attributes) -> list[Term]:
@@ -69,6 +139,56 @@ def _chunk_backward(local: Local) -> Sequence[Lazy | None]:
         return _embedded(local.dy, local.x, axis, size * local.attributes["position"])
 
     return [gradient]
+
+
+def _slice_bounds(x: Term, attributes: Attributes) -> tuple[int, int, int, int]:
+    axis = x.axis(needed(attributes, "axis"))
+    stop = attributes.get("stop")
+    return axis, int(attributes.get("start", 0)), x.shape[axis] if stop is None else int(stop), int(attributes.get("step", 1))
+
+
+def _slice(inputs: list[Term], attributes: Attributes) -> list[Term]:
+    return [inputs[0].slice(*_slice_bounds(inputs[0], attributes))]
+
+
+def _slice_backward(local: Local) -> Sequence[Lazy | None]:
+    axis, start, _, step = _slice_bounds(local.x, local.attributes)
+    return [lambda: _embedded(local.dy, local.x, axis, start, step)]
+
+
+def _select(inputs: list[Term], attributes: Attributes) -> list[Term]:
+    return [inputs[0].select(needed(attributes, "axis"), needed(attributes, "index"))]
+
+
+def _select_backward(local: Local) -> Sequence[Lazy | None]:
+    axis = local.x.axis(local.attributes["axis"])
+    return [lambda: _embedded(local.dy.unsqueeze(axis), local.x, axis, local.attributes["index"])]
+
+
+def _split(inputs: list[Term], attributes: Attributes) -> list[Term]:
+    x, sizes = inputs[0], tuple(needed(attributes, "sizes"))
+    axis = x.axis(needed(attributes, "axis"))
+    if sum(sizes) != x.shape[axis] or any(n < 0 for n in sizes):
+        raise ShapeError(f"the sizes {sizes} of a split do not add up to dimension {axis} of {x.shape}")
+    ends = [sum(sizes[:i]) for i in range(len(sizes) + 1)]
+    return [x.slice(axis, start, stop) for start, stop in pairwise(ends)]
+
+
+def _split_backward(local: Local) -> Sequence[Lazy | None]:
+    return [lambda: concatenate(local.gradients, local.x.axis(local.attributes["axis"]))]
+
+
+def _unbind(inputs: list[Term], attributes: Attributes) -> list[Term]:
+    axis = inputs[0].axis(needed(attributes, "axis"))
+    return [inputs[0].select(axis, i) for i in range(inputs[0].shape[axis])]
+
+
+def _unbind_backward(local: Local) -> Sequence[Lazy | None]:
+    axis = local.x.axis(local.attributes["axis"])
+    return [lambda: concatenate([g.unsqueeze(axis) for g in local.gradients], axis)]
+
+
+# --- joins
 
 
 def _cat(inputs: list[Term], attributes: Attributes) -> list[Term]:
@@ -85,6 +205,75 @@ def _cat_backward(local: Local) -> Sequence[Lazy | None]:
         return lambda: local.dy.slice(axis, ends[position], ends[position + 1])
 
     return [gradient(i) for i in range(len(local.inputs))]
+
+
+def _stack(inputs: list[Term], attributes: Attributes) -> list[Term]:
+    axis = normalise(needed(attributes, "axis"), inputs[0].ndim + 1)
+    return [concatenate([x.unsqueeze(axis) for x in inputs], axis)]
+
+
+def _stack_backward(local: Local) -> Sequence[Lazy | None]:
+    axis = local.dy.axis(local.attributes["axis"])
+
+    def gradient(position: int) -> Lazy:
+        return lambda: local.dy.select(axis, position)
+
+    return [gradient(i) for i in range(len(local.inputs))]
+
+
+def _pad_sizes(attributes: Attributes) -> tuple[int, int]:
+    before, after = int(attributes.get("before", 0)), int(attributes.get("after", 0))
+    if before < 0 or after < 0:
+        raise ShapeError(f"a pad adds at least 0 elements, not {before} before and {after} after; use slice to remove elements")
+    return before, after
+
+
+def _pad(inputs: list[Term], attributes: Attributes) -> list[Term]:
+    x = inputs[0]
+    axis = x.axis(needed(attributes, "axis"))
+    value = number(x.algebra, attributes.get("value", 0), "attributes.value").cast(x.kind)
+    before, after = (value.expand((*x.shape[:axis], n, *x.shape[axis + 1 :])) for n in _pad_sizes(attributes))
+    return [concatenate([t for t in (before, x, after) if t is x or t.shape[axis]], axis)]
+
+
+def _pad_backward(local: Local) -> Sequence[Lazy | None]:
+    axis = local.x.axis(local.attributes["axis"])
+    before, _ = _pad_sizes(local.attributes)
+    return [lambda: local.dy.slice(axis, before, before + local.x.shape[axis])]
+
+
+# --- orders
+
+
+def _flip(x: Term, attributes: Attributes) -> Term:
+    for axis in x.axes(needed(attributes, "axes")):
+        x = x.flip(axis)
+    return x
+
+
+def _rolled(x: Term, attributes: Attributes, sign: int) -> Term:
+    axis = x.axis(needed(attributes, "axis"))
+    size = x.shape[axis]
+    shift = sign * int(needed(attributes, "shift")) % size if size else 0
+    return concatenate([x.slice(axis, size - shift, size), x.slice(axis, 0, size - shift)], axis) if shift else x
+
+
+# --- triangles
+
+
+def _triangle(x: Term, attributes: Attributes, upper: bool) -> Term:
+    if x.ndim < 2:
+        raise ShapeError(f"a triangle needs at least two dimensions, not shape {x.shape}")
+    column, row = x.positions(-1), x.positions(-2) + int(attributes.get("diagonal", 0))
+    return column.compare("ge" if upper else "le", row).where(x, x.like(0, x.kind))
+
+
+def _triangular(upper: bool) -> Formula:
+    return lambda inputs, attributes: [_triangle(inputs[0], attributes, upper)]
+
+
+def _triangular_backward(upper: bool) -> Backward:
+    return lambda local: [lambda: _triangle(local.dy, local.attributes, upper)]
 
 
 OPERATORS = (
@@ -108,7 +297,26 @@ OPERATORS = (
         required=("dim0", "dim1"),
         doc="Dimensions `dim0` and `dim1` exchanged.",
     ),
+    declare(
+        "permute",
+        _permute,
+        _permute_backward,
+        attributes={"permutation": "value"},
+        required=("permutation",),
+        doc="Dimension i of the result is dimension `permutation`[i] of x.",
+    ),
+    declare("unsqueeze", _unsqueeze, _view_backward, attributes={"axis": "axis"}, required=("axis",), doc="A dimension of size 1 inserted at `axis`."),
+    declare("squeeze", _squeeze, _view_backward, attributes={"axis": "axis"}, required=("axis",), doc="Dimension `axis`, of size 1, removed."),
+    declare(
+        "expand",
+        _expand,
+        _expand_backward,
+        attributes={"sizes": "sizes"},
+        required=("sizes",),
+        doc="x broadcast to shape `sizes`; -1 keeps a size; dimensions may be added in front.",
+    ),
     *(declare(name, _identity, _identity_backward, doc="x itself.") for name in ("identity", "contiguous")),
+    declare("detach", _identity, _no_gradient, doc="x itself, without a gradient."),
     declare(
         "multiref",
         _multiref,
@@ -118,6 +326,14 @@ OPERATORS = (
         doc="x itself, `count` times; the gradient is the sum of the gradients of the copies.",
     ),
     declare(
+        "repeat_interleave",
+        _repeat_interleave,
+        _repeat_interleave_backward,
+        attributes={"count": "literal", "axis": "axis"},
+        required=("count", "axis"),
+        doc="Every element along `axis` `count` times, one after the other.",
+    ),
+    declare(
         "chunk",
         _chunk,
         _chunk_backward,
@@ -125,5 +341,75 @@ OPERATORS = (
         required=("axis", "count", "position"),
         doc="Part number `position` of `count` equal parts of dimension `axis`.",
     ),
+    declare(
+        "slice",
+        _slice,
+        _slice_backward,
+        attributes={"axis": "axis", "start": "position", "stop": "position", "step": "literal"},
+        required=("axis",),
+        doc="Elements `start` (default 0), `start` + `step` (default 1), ... below `stop` (default: the size) along `axis`; both offsets lie within 0 .. size.",
+    ),
+    declare(
+        "select",
+        _select,
+        _select_backward,
+        attributes={"axis": "axis", "index": "position"},
+        required=("axis", "index"),
+        doc="The elements at `index` of `axis`, which disappears.",
+    ),
+    declare(
+        "split",
+        _split,
+        _split_backward,
+        attributes={"axis": "axis", "sizes": "position"},
+        required=("axis", "sizes"),
+        doc="Dimension `axis` cut into parts of `sizes`, one output each.",
+    ),
+    declare("unbind", _unbind, _unbind_backward, attributes={"axis": "axis"}, required=("axis",), doc="One output per element of `axis`, which disappears."),
     declare("cat", _cat, _cat_backward, inputs=(1, MANY), attributes={"axis": "axis"}, required=("axis",), doc="The inputs joined along `axis`."),
+    declare(
+        "stack",
+        _stack,
+        _stack_backward,
+        inputs=(1, MANY),
+        attributes={"axis": "axis"},
+        required=("axis",),
+        doc="The inputs joined along a new dimension at `axis`.",
+    ),
+    declare(
+        "pad",
+        _pad,
+        _pad_backward,
+        attributes={"axis": "axis", "before": "literal", "after": "literal", "value": "literal"},
+        required=("axis",),
+        doc="`before` and `after` (default 0) elements with `value` (default 0) added along `axis`.",
+    ),
+    declare(
+        "flip",
+        lambda inputs, attributes: [_flip(inputs[0], attributes)],
+        lambda local: [lambda: _flip(local.dy, local.attributes)],
+        attributes={"axes": "axes"},
+        required=("axes",),
+        permutes=True,
+        doc="The order along each of `axes` reversed.",
+    ),
+    declare(
+        "roll",
+        lambda inputs, attributes: [_rolled(inputs[0], attributes, 1)],
+        lambda local: [lambda: _rolled(local.dy, local.attributes, -1)],
+        attributes={"axis": "axis", "shift": "literal"},
+        required=("axis", "shift"),
+        permutes=True,
+        doc="The element at i moves to i + `shift`, modulo the size, along `axis`.",
+    ),
+    *(
+        declare(
+            name,
+            _triangular(upper),
+            _triangular_backward(upper),
+            attributes={"diagonal": "literal"},
+            doc=f"Zeros where column - row {sign} `diagonal` (default 0), in the last two dimensions.",
+        )
+        for name, upper, sign in (("tril", False, ">"), ("triu", True, "<"))
+    ),
 )

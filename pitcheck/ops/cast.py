@@ -1,0 +1,44 @@
+"""Conversion between kinds of numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import get_args
+
+from pitcheck.algebra.base import Kind
+from pitcheck.errors import UnsupportedError
+from pitcheck.ops.declaration import Attributes
+from pitcheck.ops.declare import Lazy, Local, declare
+from pitcheck.ops.term import Term, needed
+from pitcheck.plan.model import DType
+
+
+def kind_named(dtype: str) -> Kind:
+    """What a dtype is to an algebra. Raises UnsupportedError for an unknown dtype."""
+    if dtype not in get_args(DType):
+        raise UnsupportedError(f"the dtype {dtype!r} is not known; known are {', '.join(get_args(DType))}")
+    if dtype == "bool":
+        return "bool"
+    return "int" if dtype.startswith(("int", "uint")) else "field"
+
+
+def _cast(inputs: list[Term], attributes: Attributes) -> list[Term]:
+    return [inputs[0].cast(kind_named(needed(attributes, "dtype")))]
+
+
+def _cast_backward(local: Local) -> Sequence[Lazy | None]:
+    """Between floating dtypes the gradient passes; an integer or boolean result has none."""
+    return [(lambda: local.dy) if local.y.kind == "field" else None]
+
+
+OPERATORS = (
+    declare(
+        "cast",
+        _cast,
+        _cast_backward,
+        attributes={"dtype": "value"},
+        required=("dtype",),
+        doc="x as `dtype`: floating to integer truncates toward 0, anything to bool is x != 0; between floating dtypes, and between integer dtypes "
+        "(whose values must fit), x itself.",
+    ),
+)

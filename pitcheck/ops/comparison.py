@@ -1,0 +1,49 @@
+"""Comparisons, logic and the greater or less of two; operands broadcast."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+
+from pitcheck.algebra.base import Comparison
+from pitcheck.ops.declaration import OperatorKind
+from pitcheck.ops.declare import Local, Slope, elementwise
+from pitcheck.ops.term import Term
+
+_SIGNS: tuple[tuple[Comparison, str], ...] = (("eq", "="), ("ne", "!="), ("lt", "<"), ("le", "<="), ("gt", ">"), ("ge", ">="))
+
+
+def _compare(name: Comparison, sign: str) -> OperatorKind:
+    def comparison(a: Term, b: Term) -> Term:
+        return a.compare(name, b)
+
+    return elementwise(name, comparison, doc=f"Whether a {sign} b.")
+
+
+def _logical(name: str, function: Callable[[Term, Term], Term], doc: str) -> OperatorKind:
+    def logic(a: Term, b: Term) -> Term:
+        return function(a.cast("bool"), b.cast("bool"))
+
+    return elementwise(name, logic, doc=doc)
+
+
+def _share(name: Comparison, first: bool) -> Slope:
+    """1 where this operand alone is the extreme, 1/2 where the operands are equal."""
+
+    def slope(d: Local) -> Term:
+        mine, other = (d.a, d.b) if first else (d.b, d.a)
+        zero, half, one = (d.dy.constant(Fraction(n, 2)) for n in range(3))
+        return mine.compare(name, other).where(one, mine.compare("eq", other).where(half, zero))
+
+    return slope
+
+
+OPERATORS = (
+    *(_compare(name, sign) for name, sign in _SIGNS),
+    _logical("logical_and", lambda a, b: a & b, "Whether both are true (not 0)."),
+    _logical("logical_or", lambda a, b: a | b, "Whether one or both are true (not 0)."),
+    _logical("logical_xor", lambda a, b: (a | b) & ~(a & b), "Whether exactly one is true (not 0)."),
+    elementwise("logical_not", lambda x: ~x.cast("bool"), doc="Whether x is false (0)."),
+    elementwise("maximum", lambda a, b: a.maximum(b), _share("gt", True), _share("gt", False), doc="The greater; equal operands share the gradient."),
+    elementwise("minimum", lambda a, b: a.minimum(b), _share("lt", True), _share("lt", False), doc="The less; equal operands share the gradient."),
+)

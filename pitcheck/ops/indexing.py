@@ -1,0 +1,283 @@
+"""Reading and writing by index, masks, positions and constants. Indices are int values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any
+
+from pitcheck.algebra.base import Algebra, Kind
+from pitcheck.errors import ShapeError, UnsupportedError
+from pitcheck.ops.cast import kind_named
+from pitcheck.ops.declaration import Attributes, OperatorKind
+from pitcheck.ops.declare import Lazy, Local, declare
+from pitcheck.ops.term import Term, needed, number, promote, sum_to
+
+
+def _axis(x: Term, attributes: Attributes) -> int:
+    return x.axis(needed(attributes, "axis"))
+
+
+# --- whole rows by index
+
+
+def _embedding(inputs: list[Term], _: Attributes) -> list[Term]:
+    return [inputs[1].take(0, inputs[0])]
+
+
+def _embedding_backward(local: Local) -> Sequence[Lazy | None]:
+    indices, weight = local.inputs
+
+    def gradient() -> Term:
+        dy, padding = local.dy, local.attributes.get("padding_idx")
+        if padding is not None:
+            row = int(padding) % weight.shape[0]
+            dy = indices.compare("eq", row).unsqueeze(-1).where(dy.like(0), dy)
+        return weight.like(0).add_at(0, indices, dy)
+
+    return [None, gradient]
+
+
+def _index_select(inputs: list[Term], attributes: Attributes) -> list[Term]:
+    return [inputs[0].take(_axis(inputs[0], attributes), inputs[1])]
+
+
+def _index_select_backward(local: Local) -> Sequence[Lazy | None]:
+    return [lambda: local.x.like(0).add_at(_axis(local.x, local.attributes), local.b, local.dy), None]
+
+
+def _index_add(inputs: list[Term], attributes: Attributes) -> list[Term]:
+    base, indices, source = inputs
+    return [base.add_at(_axis(base, attributes), indices, source)]
+
+
+def _index_add_backward(local: Local) -> Sequence[Lazy | None]:
+    return [lambda: local.dy, None, lambda: local.dy.take(_axis(local.x, local.attributes), local.b)]
+
+
+# --- single elements by index
+
+
+def _along(x: Term, indices: Term, attributes: Attributes) -> int:
+    """The axis that ``indices`` index; their other sizes must be those of ``x``."""
+    axis = _axis(x, attributes)
+    if indices.ndim != x.ndim:
+        raise ShapeError(f"indices of shape {indices.shape} do not index a tensor of shape {x.shape}: the number of dimensions differs")
+    if any(m != n for i, (m, n) in enumerate(zip(indices.shape, x.shape, strict=True)) if i != axis):
+        raise UnsupportedError(f"indices of shape {indices.shape} that leave out elements of {x.shape} beside axis {axis} have no meaning here; slice first")
+    return axis
+
+
+def _gather(inputs: list[Term], attributes: Attributes) -> list[Term]:
+    x, indices = inputs
+    return [x.take_along(_along(x, indices, attributes), indices)]
+
+
+def _gather_backward(local: Local) -> Sequence[Lazy | None]:
+    return [lambda: local.x.like(0).add_along(_along(local.x, local.b, local.attributes), local.b, local.dy), None]
+
+
+def _scatter_add(inputs: list[Term], attributes: Attributes) -> list[Term]:
+    base, indices, source = inputs
+    return [base.add_along(_along(base, indices, attributes), indices, source)]
+
+
+def _scatter_add_backward(local: Local) -> Sequence[Lazy | None]:
+    return [lambda: local.dy, None, lambda: local.dy.take_along(_along(local.x, local.b, local.attributes), local.b)]
+
+
+def _written(base: Term, indices: Term, attributes: Attributes) -> Term:
+    """Whether an element of ``base`` is named by ``indices``."""
+    hits = base.like(0, "int").add_along(_along(base, indices, attributes), indices, indices.like(1, "int"))
+    return hits.compare("gt", 0)
+
+
+def _scatter_value(inputs: list[Term], attributes: Attributes) -> list[Term]:
+    base, indices, value = inputs
+    _scalar(value)
+    base, value = promote((base, value))
+    return [_written(base, indices, attributes).where(value, base)]
+
+
+def _scatter_value_backward(local: Local) -> Sequence[Lazy | None]:
+    def kept(inside: bool) -> Term:
+        written, zeros = _written(local.x, local.b, local.attributes), local.dy.like(0)
+        return written.where(local.dy, zeros) if inside else written.where(zeros, local.dy)
+
+    return [lambda: kept(False), None, lambda: kept(True).sum()]
+
+
+def _scalar(value: Term) -> None:
+    if value.ndim:
+        raise ShapeError(f"the value that fills is 0-dimensional, not of shape {value.shape}")
+
+
+# --- choices
+
+
+def _where(inputs: list[Term], _: Attributes) -> list[Term]:
+    a, b = promote(inputs[1:])
+    return [inputs[0].cast("bool").where(a, b)]
+
+
+def _where_backward(local: Local) -> Sequence[Lazy | None]:
+    condition, a, b = local.inputs
+    zero = local.dy.constant(Fraction(0))
+    return [
+        None,
+        lambda: sum_to(condition.cast("bool").where(local.dy, zero), a.shape),
+        lambda: sum_to(condition.cast("bool").where(zero, local.dy), b.shape),
+    ]
+
+
+def _masked_fill(inputs: list[Term], _: Attributes) -> list[Term]:
+    x, mask, value = inputs
+    _scalar(value)
+    filled = mask.cast("bool").where(value.cast(x.kind), x)
+    if filled.shape != x.shape:
+        raise ShapeError(f"a mask of shape {mask.shape} does not broadcast to a tensor of shape {x.shape}")
+    return [filled]
+
+
+def _masked_fill_backward(local: Local) -> Sequence[Lazy | None]:
+    x, mask, _ = local.inputs
+    zero = local.dy.constant(Fraction(0))
+    return [
+        lambda: sum_to(mask.cast("bool").where(zero, local.dy), x.shape),
+        None,
+        lambda: mask.cast("bool").where(local.dy, zero).sum(),
+    ]
+
+
+# --- made from positions
+
+
+def _one_hot(inputs: list[Term], attributes: Attributes) -> list[Term]:
+    classes = inputs[0].constant(Fraction(0), "int").expand((int(needed(attributes, "classes")),)).arange(0)
+    return [inputs[0].unsqueeze(-1).compare("eq", classes).cast("int")]
+
+
+def _positions(inputs: list[Term], attributes: Attributes) -> list[Term]:
+    return [inputs[0].arange(_axis(inputs[0], attributes)) + int(attributes.get("offset", 0))]
+
+
+def _causal_mask(inputs: list[Term], attributes: Attributes) -> list[Term]:
+    return [causal(inputs[0], int(attributes.get("offset", 0)))]
+
+
+def causal(scores: Term, offset: int = 0) -> Term:
+    """Where row i of (..., queries, keys) may see column j: j <= i + ``offset``; shape (queries, keys)."""
+    if scores.ndim < 2:
+        raise ShapeError(f"a causal mask needs scores (..., queries, keys), not shape {scores.shape}")
+    return scores.arange(-1).unsqueeze(0).compare("le", scores.arange(-2).unsqueeze(1) + offset)
+
+
+# --- constants
+
+
+def _full(algebra: Algebra[Any], inputs: Sequence[Any], attributes: Attributes) -> list[Any]:  # noqa: ARG001
+    value = number(algebra, needed(attributes, "value"), "attributes.value")
+    return [value.cast(kind_named(attributes.get("dtype", "float32"))).expand(tuple(needed(attributes, "sizes"))).value]
+
+
+def _full_like(inputs: list[Term], attributes: Attributes) -> list[Term]:
+    x = inputs[0]
+    return [number(x.algebra, needed(attributes, "value"), "attributes.value").cast(_kind(x, attributes)).expand(x.shape)]
+
+
+def _kind(x: Term, attributes: Attributes) -> Kind:
+    return kind_named(attributes["dtype"]) if "dtype" in attributes else x.kind
+
+
+OPERATORS = (
+    declare(
+        "embedding",
+        _embedding,
+        _embedding_backward,
+        inputs=(2, 2),
+        attributes={"padding_idx": "literal"},
+        doc="Int indices (...), weight (n, d) -> (..., d), the rows of weight; row `padding_idx` gets no gradient.",
+    ),
+    declare(
+        "index_select",
+        _index_select,
+        _index_select_backward,
+        inputs=(2, 2),
+        attributes={"axis": "axis"},
+        required=("axis",),
+        doc="x at int indices along `axis`, which the dimensions of the indices replace.",
+    ),
+    declare(
+        "index_add",
+        _index_add,
+        _index_add_backward,
+        inputs=(3, 3),
+        attributes={"axis": "axis"},
+        required=("axis",),
+        doc="Base, int indices, source: base with slice i of source added at position indices[i] of `axis`; repeats add up.",
+    ),
+    declare(
+        "gather",
+        _gather,
+        _gather_backward,
+        inputs=(2, 2),
+        attributes={"axis": "axis"},
+        required=("axis",),
+        doc="x and int indices of the same sizes but for `axis`: the element of x at the index along `axis`.",
+    ),
+    declare(
+        "scatter_add",
+        _scatter_add,
+        _scatter_add_backward,
+        inputs=(3, 3),
+        attributes={"axis": "axis"},
+        required=("axis",),
+        doc="Base, int indices, source: base with each element of source added at its index along `axis`; repeats add up.",
+    ),
+    declare(
+        "scatter_value",
+        _scatter_value,
+        _scatter_value_backward,
+        inputs=(3, 3),
+        attributes={"axis": "axis"},
+        required=("axis",),
+        doc="Base, int indices, a 0-dimensional value: base with the value written at each index along `axis`.",
+    ),
+    declare("where", _where, _where_backward, inputs=(3, 3), doc="Condition, a, b, which broadcast: a where the condition holds, else b."),
+    declare("masked_fill", _masked_fill, _masked_fill_backward, inputs=(3, 3), doc="x, mask, a 0-dimensional value: the value where the mask holds, else x."),
+    declare(
+        "one_hot",
+        _one_hot,
+        attributes={"classes": "literal"},
+        required=("classes",),
+        doc="Int indices (...) -> int (..., `classes`): 1 at the index, else 0; an index outside 0 .. `classes` - 1 gives zeros only.",
+    ),
+    declare(
+        "positions",
+        _positions,
+        attributes={"axis": "axis", "offset": "literal"},
+        required=("axis",),
+        doc="`offset` (default 0), `offset` + 1, ... along `axis` of x, 1-dimensional int; the values of x do not matter.",
+    ),
+    declare(
+        "causal_mask",
+        _causal_mask,
+        attributes={"offset": "literal"},
+        doc="x (..., queries, keys) -> bool (queries, keys): column <= row + `offset` (default 0); the values of x do not matter.",
+    ),
+    OperatorKind(
+        "full",
+        _full,
+        inputs=(0, 0),
+        attributes={"sizes": "sizes", "value": "literal", "dtype": "value"},
+        required=("sizes", "value"),
+        doc="A tensor of shape `sizes` filled with `value`, of `dtype` (default float32).",
+    ),
+    declare(
+        "full_like",
+        _full_like,
+        attributes={"value": "literal", "dtype": "value"},
+        required=("value",),
+        doc="A tensor of the shape of x filled with `value`, of `dtype` (default: the kind of x).",
+    ),
+)

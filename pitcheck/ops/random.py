@@ -1,0 +1,93 @@
+"""Random draws: functions of a stream and of the place of an element in it, so that equal places draw equal numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+
+from pitcheck.errors import ShapeError, UnsupportedError
+from pitcheck.ops.declaration import AttributeRole, Attributes
+from pitcheck.ops.declare import Lazy, Local, declare
+from pitcheck.ops.term import Term, needed, sum_to
+from pitcheck.plan.numbers import parse_number
+
+
+def _places(like: Term, attributes: Attributes) -> Term:
+    """The number of every element's draw: `offset` plus the element's row-major place in the whole tensor."""
+    whole = tuple(attributes.get("whole", like.shape))
+    start = tuple(attributes.get("start", (0,) * like.ndim))
+    if len(whole) != like.ndim or len(start) != like.ndim or any(s < 0 or s + n > w for s, n, w in zip(start, like.shape, whole, strict=True)):
+        raise ShapeError(f"a part of shape {like.shape} at {start} does not lie within a tensor of shape {whole}")
+    place = like.constant(Fraction(int(attributes.get("offset", 0))), "int").expand(like.shape)
+    stride = 1
+    for axis in reversed(range(like.ndim)):
+        place = place + (like.positions(axis) + start[axis]) * stride
+        stride *= whole[axis]
+    return place
+
+
+def _drawn(like: Term, attributes: Attributes) -> Term:
+    return Term(like.algebra, like.algebra.draw(str(needed(attributes, "stream")), _places(like, attributes).value))
+
+
+def _uniform(inputs: list[Term], attributes: Attributes) -> list[Term]:
+    return [_drawn(inputs[0], attributes)]
+
+
+def _probability(x: Term, attributes: Attributes) -> Term:
+    probability = parse_number(needed(attributes, "probability"), "attributes.probability")
+    if not isinstance(probability, Fraction) or not 0 <= probability < 1:
+        raise UnsupportedError(f"a dropout probability is a rational from 0 to below 1, not {attributes['probability']!r}")
+    return x.constant(probability)
+
+
+def _dropout_mask(inputs: list[Term], attributes: Attributes) -> list[Term]:
+    return [_drawn(inputs[0], attributes).compare("ge", _probability(inputs[0], attributes))]
+
+
+def _kept(x: Term, mask: Term, attributes: Attributes) -> Term:
+    return x * mask.cast("field") / (1 - _probability(x, attributes))
+
+
+def _dropout(inputs: list[Term], attributes: Attributes) -> list[Term]:
+    return [_kept(inputs[0], inputs[1], attributes)]
+
+
+def _dropout_backward(local: Local) -> Sequence[Lazy | None]:
+    return [
+        lambda: sum_to(_kept(local.dy, local.b, local.attributes), local.a.shape),
+        lambda: sum_to(local.dy * local.a / (1 - _probability(local.a, local.attributes)), local.b.shape),
+    ]
+
+
+_DRAW: dict[str, AttributeRole] = {"stream": "value", "offset": "literal", "start": "literal", "whole": "literal"}
+
+OPERATORS = (
+    declare(
+        "uniform",
+        _uniform,
+        attributes=_DRAW,
+        required=("stream",),
+        random=True,
+        doc="Uniform draws in [0, 1) of random stream `stream`, in the shape of the input, whose values do not matter. The input's shape is that "
+        "of the part that begins at `start` (default 0s) of a tensor of shape `whole` (default: its own); an element gets draw number `offset` (default 0) "
+        "+ its row-major place in the whole tensor.",
+    ),
+    declare(
+        "dropout_mask",
+        _dropout_mask,
+        attributes={**_DRAW, "probability": "literal"},
+        required=("stream", "probability"),
+        random=True,
+        doc="Whether an element is kept: the draw of `uniform` is at least `probability`, the probability of dropping.",
+    ),
+    declare(
+        "dropout",
+        _dropout,
+        _dropout_backward,
+        inputs=(2, 2),
+        attributes={"probability": "literal"},
+        required=("probability",),
+        doc="x * mask / (1 - `probability`), with the mask given.",
+    ),
+)
