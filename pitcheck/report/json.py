@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from pitcheck.report.model import Report
+from pitcheck.report.model import SCHEMA, Report
 
 
 def encode(report: Report) -> bytes:
@@ -24,6 +24,17 @@ def encode(report: Report) -> bytes:
 def decode(data: bytes) -> Report:
     """The report back from its bytes. Raises msgspec.DecodeError for anything else."""
     return msgspec.json.decode(data, type=Report)
+
+
+def json_schema() -> dict[str, Any]:
+    """JSON Schema (draft 2020-12) of the report, published as ``docs/report.schema.json``. Every field is always written."""
+    schema = msgspec.json.schema(Report)
+    for definition in schema["$defs"].values():
+        definition["required"] = list(definition["properties"])
+        for described in definition["properties"].values():
+            described.pop("default", None)
+    schema["$defs"]["Report"]["properties"]["schema"] = {"const": SCHEMA}
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "pitcheck report", **schema}
 
 
 def _encodable(value: Any) -> Any:

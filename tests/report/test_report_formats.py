@@ -8,6 +8,7 @@ import os
 import stat
 from pathlib import Path
 
+import jsonschema
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,7 +16,7 @@ from report_samples import MISSING, samples
 from syrupy.assertion import SnapshotAssertion
 
 from pitcheck.errors import PitcheckError, UsageError
-from pitcheck.report.json import decode, encode
+from pitcheck.report.json import decode, encode, json_schema
 from pitcheck.report.model import EXIT_CODES, VOLATILE, Finding, Report, Seconds
 from pitcheck.report.text import FINDING_LINES, WIDTH, render
 from pitcheck.report.write import Destination, check_destinations, parse_destination, write_report, write_whole
@@ -89,6 +90,17 @@ def test_every_field_of_the_documented_object_is_there() -> None:
     assert list(content["outputs"]) == ["total", "proven"]
     assert list(content["stages"]) == ["total", "distinct", "proven", "failed", "inconclusive", "widened"]
     assert list(content["seconds"]) == ["load", "validate", "lineage", "stages", "evaluate", "explain", "total"]
+
+
+def test_the_published_schema_is_that_of_the_report_and_every_report_obeys_it() -> None:
+    published = json.loads((Path(__file__).parents[2] / "docs" / "report.schema.json").read_text())
+    assert published == json_schema()
+    for report in samples().values():
+        jsonschema.Draft202012Validator(published).validate(json.loads(encode(report)))
+    wrong = json.loads(encode(samples()["mismatch"]))
+    del wrong["findings"][0]["repair"]
+    with pytest.raises(jsonschema.ValidationError, match="repair"):
+        jsonschema.Draft202012Validator(published).validate(wrong)
 
 
 def test_undecodable_names_become_escapes() -> None:
