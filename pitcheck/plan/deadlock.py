@@ -76,10 +76,7 @@ class _Search:
     # --- programs of the classes
 
     def _programs(self, representatives: list[int]) -> list[_Class]:
-        ranks = np.array(representatives)
-        number = len(self.events.positions)
-        microbatches = self.events.schedule.microbatches
-        places = np.stack([self.events.places(event)[ranks] for event in range(number)]) if number else np.zeros((0, len(ranks), microbatches), dtype=np.int64)
+        places = self.events.places_of(np.array(representatives, dtype=np.int64))
         classes = []
         for column, rank in enumerate(representatives):
             event, microbatch = np.nonzero(places[:, column] >= 0)
@@ -212,7 +209,7 @@ class _Search:
         if strict:
             advice = "this hangs where a send waits for its receive, as large NCCL sends do; put them into one 'batch', reorder them, or declare them buffered"
         else:
-            advice = "no timing and no buffering of undeclared sends resolves this; reorder the operators of one of these ranks"
+            advice = "no timing resolves this, nor buffering of the sends that leave it open; reorder the operators of one of these ranks"
         position = self.events.positions[cycle[0][1]]
         return Violation(
             "PIT012" if strict else "PIT007",

@@ -70,6 +70,17 @@ class Events:
         places[~self.schedule.mask(self.positions[event])] = -1
         return places
 
+    def places_of(self, ranks: Ints) -> Ints:
+        """Places of all events in the orders of some ranks, shape (events, ranks, microbatches); -1 where they do not run."""
+        places: Ints = self._places[self._program_index[ranks]].transpose(1, 0, 2).astype(np.int64)
+        rows: dict[int, Mask] = {}
+        for event, position in enumerate(self.positions):
+            number = self.schedule.mask_number(position)
+            if number not in rows:
+                rows[number] = ~self.schedule.mask(position)[ranks]
+            places[event][rows[number]] = -1
+        return places
+
     def runs(self, event: int) -> Mask:
         """Where the event runs, shape (ranks, microbatches)."""
         mask: Mask = self.places(event) >= 0

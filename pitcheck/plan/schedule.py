@@ -53,6 +53,7 @@ class Schedule:
         self.microbatches = plan.microbatches
         self.microbatched = {tensor.name: tensor.microbatched for tensor in plan.tensors}
         self._masks: dict[object, tuple[int, Mask]] = {}
+        self._mask_of: dict[int, tuple[int, Mask]] = {}
         self._per_microbatch: list[bool] = [self._runs_per_microbatch(operator) for operator in plan.operators]
 
     def _runs_per_microbatch(self, operator: Operator) -> bool:
@@ -72,6 +73,9 @@ class Schedule:
         return self._numbered_mask(position)[0]
 
     def _numbered_mask(self, position: int) -> tuple[int, Mask]:
+        known = self._mask_of.get(position)
+        if known is not None:
+            return known
         operator = self.plan.operators[position]
         key = (where_key(operator.where), self._per_microbatch[position])
         found = self._masks.get(key)
@@ -82,6 +86,7 @@ class Schedule:
                 mask = np.zeros_like(mask)
                 mask[:, 0] = ranks
             found = self._masks[key] = (len(self._masks), mask)
+        self._mask_of[position] = found
         return found
 
     @cached_property

@@ -1,0 +1,60 @@
+"""Literals as exact numbers: rationals, square roots of rationals, and the three special floats."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from fractions import Fraction
+
+from pitcheck.errors import PlanError
+
+_ROOT = re.compile(r"^(-?)sqrt\((\d+(?:/\d+)?)\)$")
+_SMALL = 10**6
+
+
+@dataclass(frozen=True)
+class Root:
+    """``sign * sqrt(square)``, with ``square`` a positive rational that is no square itself."""
+
+    square: Fraction
+    sign: int = 1
+
+
+Literal = Fraction | float | Root
+"""An exact rational, a root of one, or nan, inf, -inf as a float."""
+
+
+def parse_number(value: int | float | str, place: str = "number") -> Literal:
+    """The exact number that a literal stands for.
+
+    A float is recognised as the simplest rational (denominator up to 10^6), else as the root of such a rational, that rounds to it in float64, else as
+    the decimal number that is printed for it: two different floats always stay different. Raises PlanError for text that is no number.
+    """
+    if isinstance(value, bool):
+        return Fraction(int(value))
+    if isinstance(value, int):
+        return Fraction(value)
+    if isinstance(value, float):
+        return _recognise(value)
+    if value in ("nan", "inf", "-inf"):
+        return float(value)
+    root = _ROOT.match(value)
+    try:
+        if root:
+            return Root(Fraction(root.group(2)), -1 if root.group(1) else 1)
+        return Fraction(value)
+    except (ValueError, ZeroDivisionError):
+        raise PlanError(f"{value!r} is not a number; write an integer, a decimal, 'n/d', 'sqrt(n/d)', 'inf', '-inf' or 'nan'", place) from None
+
+
+def _recognise(value: float) -> Literal:
+    if not math.isfinite(value):
+        return value
+    simple = Fraction(value).limit_denominator(_SMALL)
+    if float(simple) == value:
+        return simple
+    square = Fraction(value * value).limit_denominator(_SMALL)
+    if square > 0 and math.sqrt(square) == abs(value):
+        return Root(square, 1 if value > 0 else -1)
+    return Fraction(repr(value))
