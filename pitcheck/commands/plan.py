@@ -61,7 +61,8 @@ def _description(plan: Plan) -> Iterator[str]:
     sizes = {axis.name: axis.size for axis in plan.mesh}
     if plan.name:
         yield f"name           {plan.name}"
-    yield f"mesh           {' '.join(f'{axis}={size}' for axis, size in sizes.items()) or 'one device'} ({prod(sizes.values())} ranks)"
+    ranks = prod(sizes.values())
+    yield f"mesh           {' '.join(f'{axis}={size}' for axis, size in sizes.items()) or 'one device'} ({ranks} {'rank' if ranks == 1 else 'ranks'})"
     yield f"micro-batches  {plan.microbatches}"
     yield f"tensors        {len(plan.tensors)}: {_counts(tensor.role for tensor in plan.tensors)}"
     yield f"operators      {len(plan.operators)}"
