@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
+from types import MappingProxyType
 from typing import Any
 
 from pitcheck.algebra.base import Algebra, Kind
@@ -269,7 +270,7 @@ OPERATORS = (
         "full",
         _full,
         inputs=(0, 0),
-        attributes={"sizes": "sizes", "value": "literal", "dtype": "value"},
+        attributes=MappingProxyType({"sizes": "sizes", "value": "literal", "dtype": "value"}),
         required=("sizes", "value"),
         doc="A tensor of shape `sizes` filled with `value`, of `dtype` (default float32).",
     ),

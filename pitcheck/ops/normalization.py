@@ -71,7 +71,7 @@ def _logsumexp_backward(local: Local) -> Sequence[Lazy | None]:
     def gradient() -> Term:
         axis = _axis(local.x, local.attributes)
         dy = local.dy if local.dy.ndim == local.x.ndim else local.dy.unsqueeze(axis)
-        return nothing_left(local.x, axis).where(local.x.like(0), softmax_of(local.x, axis)) * dy
+        return softmax_of(local.x, axis) * dy
 
     return [gradient]
 
@@ -167,7 +167,7 @@ OPERATORS = (
         _logsumexp_backward,
         attributes={"axis": "axis", "keepdim": "value"},
         required=("axis",),
-        doc="log sum exp(x) along `axis`; -inf, with gradient 0, where all of x is -inf.",
+        doc="log sum exp(x) along `axis`; -inf, with gradient NaN, where all of x is -inf.",
     ),
     declare(
         "layer_norm",

@@ -13,7 +13,8 @@ attribute that is not here is never guessed at: a plan that needs it is inconclu
 
 *Inputs* is the number of inputs. *Attributes* are given with their role in the reduction of shapes, those that are required in bold. *Gradient* says whether
 the derivative `NAME.backward` exists: its inputs are the operator's inputs, then its outputs, then the gradients of its outputs (attributes
-`forward_inputs`, `forward_outputs`, and `gradients`, the numbers of the outputs whose gradients are given); its outputs are the gradients of the operator's inputs.
+`forward_inputs`, `forward_outputs`, and `gradients`, the numbers of the outputs whose gradients are given; with `forward_outputs` 0 the outputs are computed
+anew); its outputs are the gradients of the operator's inputs.
 Operands of different kinds become one kind: bool, then int, then floating. Axes may be negative. The gradient of an operand that was broadcast is summed to the
 operand's shape. An attribute named `position` of a collective is the member's own place; the plan does not give it.
 """

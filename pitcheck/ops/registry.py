@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from pitcheck.algebra.base import Algebra
-from pitcheck.errors import PlanError, UnsupportedError
+from pitcheck.errors import PlanError, ShapeError, UnsupportedError
 from pitcheck.ops import (
     activations,
     arithmetic,
@@ -92,8 +92,9 @@ def evaluate(algebra: Algebra[Any], kind_name: str, inputs: Sequence[Any], attri
     """The outputs of an operator, or of its derivative where the name ends in ``.backward``.
 
     The inputs of a derivative are the forward inputs (attribute ``forward_inputs`` says how many; default: all that the rest leaves), the
-    forward outputs (``forward_outputs``, default 1), and the gradients of the outputs numbered in attribute ``gradients`` (default: all); a gradient that is
-    not given is zero. Its results are one gradient per forward input, None where there is none or ``wanted`` says that it is not wanted.
+    forward outputs (``forward_outputs``, default 1; with 0 they are computed anew), and the gradients of the outputs numbered in attribute
+    ``gradients`` (default: all); a gradient that is not given is zero. Its results are one gradient per forward input, None where there is none or
+    ``wanted`` says that it is not wanted.
 
     Raises UnsupportedError for an unknown operator or attribute or a missing derivative, PlanError for a wrong number of inputs or a missing attribute.
     """
@@ -110,22 +111,32 @@ def _evaluate_backward(algebra: Algebra[Any], kind: OperatorKind, inputs: Sequen
     if kind.derivative is None:
         raise UnsupportedError(f"the operator {kind.name!r} has no derivative")
     results = int(attributes.get("forward_outputs", 1))
-    given = tuple(attributes.get("gradients", range(results)))
+    given = tuple(attributes.get("gradients", range(max(results, 1))))
     operands = int(attributes.get("forward_inputs", len(inputs) - results - len(given)))
-    if operands + results + len(given) != len(inputs) or len(set(given)) != len(given) or not set(given) <= set(range(results)):
+    if operands + results + len(given) != len(inputs):
         raise PlanError(
             f"{kind.name}.backward has {len(inputs)} inputs, which are not {operands} forward inputs, {results} forward outputs "
             f"and the gradients of outputs {given}"
         )
     _check_count(kind, operands)
-    forward, outputs, rest = inputs[:operands], inputs[operands : operands + results], inputs[operands + results :]
-    gradients = dict(zip(given, rest, strict=True))
-    complete = [gradients[i] if i in gradients else Term(algebra, outputs[i]).like(0).value for i in range(results)]
     plain = {name: value for name, value in attributes.items() if name not in _BACKWARD_ATTRIBUTES}
+    forward, rest = inputs[:operands], inputs[operands + results :]
+    outputs = inputs[operands : operands + results] if results else kind.meaning(algebra, forward, plain)
     flags = tuple(attributes.get(WANTED) or (True,) * operands) if wanted is None else tuple(wanted)
     if len(flags) != operands:
         raise PlanError(f"{kind.name}.backward has {operands} forward inputs but {len(flags)} flags say which gradients are wanted")
-    return kind.derivative(algebra, forward, outputs, complete, {**plain, WANTED: flags})
+    return kind.derivative(algebra, forward, outputs, _all_gradients(algebra, kind, outputs, given, rest), {**plain, WANTED: flags})
+
+
+def _all_gradients(algebra: Algebra[Any], kind: OperatorKind, outputs: Sequence[Any], given: tuple[int, ...], gradients: Sequence[Any]) -> list[Any]:
+    """A gradient per output, zeros where none is given. Raises PlanError where one is given twice, belongs to no output or has another shape."""
+    of_output = dict(zip(given, gradients, strict=True))
+    if len(of_output) != len(given) or not of_output.keys() <= set(range(len(outputs))):
+        raise PlanError(f"{kind.name}.backward has the gradients of outputs {given}; the {len(outputs)} outputs have one each", "attributes.gradients")
+    for number, gradient in of_output.items():
+        if algebra.shape(gradient) != algebra.shape(outputs[number]):
+            raise ShapeError(f"{kind.name}.backward: output {number} has shape {algebra.shape(outputs[number])}, its gradient {algebra.shape(gradient)}")
+    return [of_output[i] if i in of_output else Term(algebra, output).like(0).value for i, output in enumerate(outputs)]
 
 
 def _check_count(kind: OperatorKind, count: int) -> None:

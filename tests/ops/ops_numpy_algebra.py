@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -17,7 +17,7 @@ Array = np.ndarray[Any, Any]
 class NumpyAlgebra:
     """Every operation is the NumPy function of the same meaning, without trials, ranks or levels."""
 
-    dtypes = {"field": np.float64, "int": np.int64, "bool": np.bool_}
+    dtypes: ClassVar[dict[str, Any]] = {"field": np.float64, "int": np.int64, "bool": np.bool_}
 
     def shape(self, a: Array) -> tuple[int, ...]:
         return a.shape
@@ -43,7 +43,8 @@ class NumpyAlgebra:
 
     def subtract(self, a: Array, b: Array) -> Array:
         self._same(a, b)
-        return np.asarray(a - b)
+        with np.errstate(invalid="ignore"):
+            return np.asarray(a - b)
 
     def multiply(self, a: Array, b: Array) -> Array:
         self._same(a, b)
