@@ -1,0 +1,197 @@
+"""Which parallel tensor holds which part of which reference tensor: found by running both plans once on the reals and looking the values up.
+
+What is found here is a conjecture. It decides where stages are cut, and nothing else: a stage is proven with fresh residues, and a conjecture
+that does not hold is discarded. The reals serve because a whole model is deeper than any chain of primes has exponential levels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pitcheck.check.evaluate import Evaluated
+from pitcheck.stages.batch import Argument, Batch
+from pitcheck.stages.cuts import Box, Cut, Interval, Part
+from pitcheck.stages.pair import ShapedStage
+from pitcheck.stages.shapes import SymbolicPair
+
+Floats = NDArray[np.float64]
+TOLERANCE = 1e-8
+CANDIDATES = 6
+
+
+@dataclass(frozen=True)
+class Index:
+    """All elements of all reference values of trial 0, sorted."""
+
+    keys: Floats
+    owner: NDArray[np.int64]
+    offset: NDArray[np.int64]
+    arrays: Mapping[int, Floats]
+    """Reference values, shape (trials, *shape)."""
+
+
+def find_cuts(shaped: ShapedStage, symbolic: SymbolicPair, evaluated: Evaluated, scales: Sequence[Fraction], known: Mapping[int, Cut]) -> dict[int, Cut]:
+    """A cut for every computed parallel value that holds parts of one reference value at every needed coordinate.
+
+    ``scales`` are the factors tried beside 1. ``known`` cuts are kept as they are.
+    """
+    stage = shaped.stage
+    index = build_index(stage.reference, evaluated)
+    random = random_values(stage.parallel)
+    found: dict[int, Cut] = {}
+    for value in random:
+        if value in known or value in stage.parallel.inputs or stage.parallel.graph.values[value].kind != "field":
+            continue
+        data = np.asarray(evaluated.parallel[value].data)[0]
+        if data.shape[1] == 0 or data[0, 0].size == 0 or not np.isfinite(data).all():
+            continue
+        cut = _match(value, data, index, symbolic, shaped, scales)
+        if cut is not None:
+            found[value] = cut
+    return found
+
+
+def random_values(batch: Batch) -> list[int]:
+    """Values that depend on something drawn, in the order in which they are computed. Constants match by accident and are never cut at."""
+    random = {value for value in batch.inputs if batch.graph.values[value].tensor.value is None}
+    for step in batch.steps:
+        arguments = [a for operand in step.inputs for a in (operand if isinstance(operand, tuple) else (operand,)) if isinstance(a, Argument)]
+        if any(a.value in random for a in arguments):
+            random.update(output for output in step.outputs if output is not None)
+    return [v for step in batch.steps for v in dict.fromkeys(o for o in step.outputs if o is not None) if v in random]
+
+
+def build_index(batch: Batch, evaluated: Evaluated) -> Index:
+    arrays: dict[int, Floats] = {}
+    random = [*(v for v in batch.inputs if batch.graph.values[v].tensor.value is None), *random_values(batch)]
+    for value in dict.fromkeys(random):
+        if batch.graph.values[value].kind == "field" and value in evaluated.reference:
+            data = np.asarray(evaluated.reference[value].data)[0][:, 0]
+            if data[0].size and np.isfinite(data).all():
+                arrays[value] = data
+    if not arrays:
+        empty = np.zeros(0, dtype=np.int64)
+        return Index(np.zeros(0), empty, empty, arrays)
+    flat = np.concatenate([a[0].reshape(-1) for a in arrays.values()])
+    owner = np.repeat(np.array(list(arrays)), [a[0].size for a in arrays.values()])
+    offset = np.concatenate([np.arange(a[0].size) for a in arrays.values()])
+    order = np.argsort(flat, kind="stable")
+    return Index(flat[order], owner[order], offset[order], arrays)
+
+
+def lookup(data: Floats, index: Index, scales: Sequence[Fraction] = ()) -> tuple[int, Fraction, NDArray[np.int64]] | None:
+    """(reference value, factor, offset of every row in it) where all rows are boxes of one reference value; ``data``: (trials, rows, *shape)."""
+    for scale in (Fraction(1), *scales):
+        scaled = data / float(scale)
+        for reference in _candidates(scaled, index):
+            offsets = _offsets(scaled, index.arrays[reference], index, reference)
+            if offsets is not None:
+                return reference, scale, offsets
+    return None
+
+
+def _match(value: int, data: Floats, index: Index, symbolic: SymbolicPair, shaped: ShapedStage, scales: Sequence[Fraction]) -> Cut | None:
+    """Look a value up; ``data`` has shape (trials, rows, *shape)."""
+    for scale in (Fraction(1), *scales):
+        scaled = data / float(scale)
+        for reference in _candidates(scaled, index):
+            offsets = _offsets(scaled, index.arrays[reference], index, reference)
+            if offsets is not None:
+                cut = _as_cut(value, reference, offsets, scale, symbolic, shaped)
+                if cut is not None:
+                    return cut
+    return None
+
+
+def _pivots(data: Floats) -> tuple[NDArray[np.int64], Floats]:
+    """(flat position of the largest element of every row in trial 0, that element)."""
+    rows = data[0].reshape(data.shape[1], -1)
+    at = np.abs(rows).argmax(axis=1)
+    return at, rows[np.arange(len(rows)), at]
+
+
+def _near(index: Index, element: float) -> tuple[int, int]:
+    margin = TOLERANCE * abs(element)
+    low = int(np.searchsorted(index.keys, element - margin))
+    high = int(np.searchsorted(index.keys, element + margin, side="right"))
+    return low, high
+
+
+def _candidates(data: Floats, index: Index) -> list[int]:
+    """Reference values that contain the largest element of the first row and have as many dimensions."""
+    _, elements = _pivots(data[:, :1])
+    if not len(index.keys) or elements[0] == 0:
+        return []
+    low, high = _near(index, float(elements[0]))
+    owners = dict.fromkeys(int(o) for o in index.owner[low : min(high, low + 64)])
+    dims = data.ndim - 2
+    fitting = [o for o in owners if index.arrays[o].ndim - 1 == dims and all(a >= b for a, b in zip(index.arrays[o].shape[1:], data.shape[2:], strict=True))]
+    return sorted(fitting)[:CANDIDATES]
+
+
+def _offsets(data: Floats, whole: Floats, index: Index, reference: int) -> NDArray[np.int64] | None:
+    """Where in the reference value every row lies, shape (rows, dims), or None where one does not."""
+    local = data.shape[2:]
+    shape = whole.shape[1:]
+    if local == shape and _same(data, whole[:, None]):
+        return np.zeros((data.shape[1], len(shape)), dtype=np.int64)
+    pivots, elements = _pivots(data)
+    result = np.zeros((data.shape[1], len(shape)), dtype=np.int64)
+    for row in range(data.shape[1]):
+        low, high = _near(index, float(elements[row]))
+        mine = index.offset[low:high][index.owner[low:high] == reference]
+        place = np.array(np.unravel_index(int(pivots[row]), local), dtype=np.int64)
+        for flat in mine[:CANDIDATES]:
+            start = np.array(np.unravel_index(int(flat), shape), dtype=np.int64) - place
+            if (start < 0).any() or any(s + n > m for s, n, m in zip(start, local, shape, strict=True)):
+                continue
+            box = whole[(slice(None), *(slice(s, s + n) for s, n in zip(start, local, strict=True)))]
+            if _same(data[:, row], box):
+                result[row] = start
+                break
+        else:
+            return None
+    return result
+
+
+def _same(a: Floats, b: Floats) -> bool:
+    limit = TOLERANCE * max(float(np.abs(b).max(initial=0.0)), 1e-300)
+    return bool((np.abs(a - b) <= limit).all())
+
+
+def _as_cut(value: int, reference: int, offsets: NDArray[np.int64], scale: Fraction, symbolic: SymbolicPair, shaped: ShapedStage) -> Cut | None:
+    """The boxes found at reduced sizes as boxes at full size; None where an offset is no boundary there."""
+    stage = shaped.stage
+    nodes = symbolic.reference.values[reference].dims
+    whole = stage.reference.graph.values[reference].shape
+    local = stage.parallel.graph.values[value].shape
+    parts: dict[Part, int] = {}
+    of_row = []
+    for row in offsets:
+        box: list[tuple[Interval, ...]] = []
+        for node, start, size, total in zip(nodes, row, local, whole, strict=True):
+            full = shaped.sizes.full_position(node, int(start))
+            if full is None or full + size > total:
+                return None
+            box.append(((full, full + size),))
+        whole_box: Box = tuple(box)
+        of_row.append(parts.setdefault(Part(whole_box), len(parts)))
+    rows = stage.parallel.rows[value]
+    part_of = np.where(rows >= 0, np.array(of_row, dtype=np.int64)[np.maximum(rows, 0)], -1)
+    return Cut(value, reference, tuple(parts), part_of, scale)
+
+
+def real_differences(comparison_actual: Any, comparison_expected: Any) -> Floats:
+    """Relative difference of every element: |a - b| over the largest magnitude in the compared tensors, shape (trials, rows, *shape)."""
+    actual = np.asarray(comparison_actual.data, dtype=np.float64)[0]
+    expected = np.asarray(comparison_expected.data, dtype=np.float64)[0]
+    scale = np.maximum(np.abs(actual).max(initial=0.0), np.abs(expected).max(initial=0.0))
+    same = (actual == expected) | (np.isnan(actual) & np.isnan(expected))
+    with np.errstate(invalid="ignore"):
+        return np.where(same, 0.0, np.nan_to_num(np.abs(actual - expected) / max(float(scale), 1e-300), nan=np.inf, posinf=np.inf))

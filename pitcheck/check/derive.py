@@ -1,0 +1,138 @@
+"""Drawing the inputs of a pair of batches: fresh values for the reference, and from them, by lineage, the rows of the parallel values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from pitcheck.algebra.base import Kind
+from pitcheck.errors import UnsupportedError
+from pitcheck.stages.cuts import FREE, Box, Cut
+
+STRUCTURAL = frozenset({"view", "reshape", "transpose", "permute", "slice", "chunk", "expand", "squeeze", "unsqueeze", "identity", "contiguous", "split"})
+
+
+@dataclass(frozen=True)
+class Fresh:
+    """A reference tensor to draw: its key, reduced shape, kind, domain; integers between ``bounds``, ``marks`` among them first."""
+
+    key: str
+    shape: tuple[int, ...]
+    kind: Kind
+    domain: str = "any"
+    bounds: tuple[int, int] | None = None
+    marks: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Derived:
+    """Rows of a parallel value: for every row the part of reference tensor ``source`` that it holds, in boxes at reduced sizes."""
+
+    key: str
+    source: int
+    boxes: tuple[Box, ...]
+    terms: tuple[tuple[int, int, int], ...]
+    """(box number, term, number of terms) of every row."""
+    scale: Fraction
+
+
+def draw(algebra: Any, fresh: Fresh) -> Any:
+    """One instance of a reference tensor."""
+    if fresh.kind == "field":
+        return algebra.fresh(fresh.key, fresh.shape, 1, fresh.domain)
+    return algebra.integers(discrete(fresh, algebra.seed, list(algebra.trials)))
+
+
+def discrete(fresh: Fresh, seed: int, trials: Sequence[int]) -> np.ndarray[Any, np.dtype[Any]]:
+    """Integers or booleans of shape (trials, 1, *shape): the marked values first (each trial starts further on), then uniform ones."""
+    rows = []
+    for trial in trials:
+        generator = np.random.Generator(np.random.Philox(key=_key(fresh.key, seed), counter=[0, 0, 0, trial]))
+        if fresh.kind == "bool":
+            rows.append(generator.integers(0, 2, size=fresh.shape).astype(np.bool_))
+            continue
+        if fresh.bounds is None:
+            raise UnsupportedError(f"integer tensor {fresh.key!r} has no bounds: say between which values it lies (bounds of the tensor)")
+        values = generator.integers(*fresh.bounds, size=fresh.shape, dtype=np.int64)
+        flat = values.reshape(-1)
+        marks = np.array(fresh.marks, dtype=np.int64)
+        if len(marks) and len(flat):
+            places = generator.permutation(len(flat))[: len(marks)]
+            flat[places] = np.roll(marks, -trial * len(places))[: len(places)]
+        rows.append(flat.reshape(fresh.shape))
+    return np.stack(rows)[:, None]
+
+
+def _key(text: str, seed: int) -> int:
+    from hashlib import sha256
+
+    return int.from_bytes(sha256(f"{seed}:{text}".encode()).digest()[:16], "little")
+
+
+def derive(algebra: Any, derived: Derived, whole: Any) -> Any:
+    """All rows of a parallel value, from the one instance ``whole`` of its reference tensor."""
+    boxes: dict[int, Any] = {}
+    shares: dict[int, list[Any]] = {}
+    rows = []
+    for row, (box, term, terms) in enumerate(derived.terms):
+        if box not in boxes:
+            boxes[box] = scaled(algebra, take_box(algebra, whole, derived.boxes[box], f"{derived.key}/free{row}"), derived.scale)
+        if terms == 1:
+            rows.append(boxes[box])
+            continue
+        if box not in shares:
+            shares[box] = _shares(algebra, boxes[box], terms, f"{derived.key}/{box}")
+        rows.append(shares[box][term])
+    return rows[0] if len(rows) == 1 else algebra.join(rows)
+
+
+def _shares(algebra: Any, total: Any, terms: int, key: str) -> list[Any]:
+    """Random terms that add up to ``total``."""
+    shape = algebra.shape(total)
+    shares = [algebra.fresh(f"{key}/term{i}", shape, 1, "any") for i in range(terms - 1)]
+    last = total
+    for share in shares:
+        last = algebra.subtract(last, share)
+    return [*shares, last]
+
+
+def scaled(algebra: Any, value: Any, scale: Fraction) -> Any:
+    """``scale`` times a value; a value that is not a number cannot be scaled."""
+    if scale == 1:
+        return value
+    if algebra.kind(value) != "field":
+        raise UnsupportedError("a lineage with a scale needs a floating-point tensor")
+    return algebra.multiply(value, algebra.constant(scale))
+
+
+def take_box(algebra: Any, whole: Any, box: Box, key: str) -> Any:
+    """The box of a value; free intervals are drawn afresh under ``key``."""
+    value = whole
+    for dim, intervals in enumerate(box):
+        size = algebra.shape(value)[dim]
+        if intervals == ((0, size),):
+            continue
+        pieces = []
+        for number, (start, stop) in enumerate(intervals):
+            if start == FREE:
+                shape = (*algebra.shape(value)[:dim], stop, *algebra.shape(value)[dim + 1 :])
+                pieces.append(_free(algebra, value, f"{key}/{dim}.{number}", shape))
+            else:
+                pieces.append(algebra.slice(value, dim, start, stop))
+        value = pieces[0] if len(pieces) == 1 else algebra.concatenate(pieces, dim)
+    return value
+
+
+def _free(algebra: Any, like: Any, key: str, shape: tuple[int, ...]) -> Any:
+    if algebra.kind(like) != "field":
+        return algebra.expand(algebra.constant(Fraction(0), algebra.kind(like)), shape)
+    return algebra.fresh(key, shape, 1, "any")
+
+
+def derive_all(algebra: Any, drawn: Mapping[int, Any], derived: Mapping[int, Derived]) -> dict[int, Any]:
+    """All parallel inputs."""
+    return {value: derive(algebra, rows, drawn[rows.source]) for value, rows in derived.items()}

@@ -1,0 +1,103 @@
+"""Evaluating a stage at definite sizes in one algebra, and comparing its targets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pitcheck.check.derive import derive_all, draw, scaled, take_box
+from pitcheck.stages.cuts import FREE, Box, Cut, length
+from pitcheck.stages.pair import ShapedStage, Target, compared_rows
+from pitcheck.stages.run import Observer, literal, run_batch
+
+
+@dataclass
+class Evaluated:
+    """All values of both sides of a stage in one algebra, and what was drawn."""
+
+    algebra: Any
+    drawn: dict[int, Any]
+    reference: dict[int, Any]
+    parallel: dict[int, Any]
+
+
+def evaluate_stage(shaped: ShapedStage, algebra: Any, drawn: Mapping[int, Any] | None = None, observe: Observer | None = None) -> Evaluated:
+    """Draw the inputs (or take those given, by reference value) and run both sides. Raises StepError."""
+    stage = shaped.stage
+    values = dict(drawn) if drawn is not None else {value: draw(algebra, fresh) for value, fresh in shaped.fresh.items()}
+    constants = [{v: _constant(algebra, *known) for v, known in side.items()} for side in shaped.constants]
+    given = {value: values[value] for value in stage.reference.inputs if value in values}
+    reference = run_batch(stage.reference, algebra, {**constants[0], **given}, shaped.attributes[0], observe)
+    derived = derive_all(algebra, values, shaped.derived)
+    parallel = run_batch(stage.parallel, algebra, {**constants[1], **derived}, shaped.attributes[1], observe)
+    return Evaluated(algebra, values, reference, parallel)
+
+
+def _constant(algebra: Any, number: Any, shape: tuple[int, ...], kind: str) -> Any:
+    value = literal(algebra, number)
+    if kind != "field":
+        value = algebra.cast(value, kind)
+    return algebra.expand(value, shape)
+
+
+@dataclass
+class Comparison:
+    """One target compared: ``differs`` has shape (trials, compared rows, *local shape); ``codes`` names a code for every compared row."""
+
+    target: Target
+    differs: NDArray[np.bool_]
+    expected: Any
+    actual: Any
+    parts: NDArray[np.int64]
+    codes: NDArray[np.int64]
+    judged: NDArray[np.bool_]
+    """Like ``differs``: False for free elements, on which nothing may depend."""
+
+
+def compare_target(shaped: ShapedStage, evaluated: Evaluated, number: int) -> Comparison:
+    """Compare target ``number``: every distinct row against the part it must hold. Raises BudgetError where there is no common level."""
+    algebra = evaluated.algebra
+    target = shaped.stage.targets[number]
+    rows = shaped.stage.parallel.rows[target.cut.value][target.codes]
+    compared, sums = compared_rows(target, rows)
+    actual = evaluated.parallel[target.cut.value]
+    if len(sums):
+        parts = compared[0]
+        actual = algebra.sum(algebra.stack(actual, sums), (0,))
+        codes = target.codes[[int(np.flatnonzero(rows == row)[0]) for row in sums[:, 0]]]
+    else:
+        parts = compared[1]
+        actual = algebra.gather(actual, compared[0])
+        codes = target.codes[[int(np.flatnonzero(rows == row)[0]) for row in compared[0]]]
+    expected = expected_parts(algebra, shaped, number, evaluated.reference[target.cut.reference], parts)
+    judged = _judged(shaped.boxes[number], parts, algebra.shape(actual))
+    differs = algebra.differs(actual, expected) & judged
+    return Comparison(target, differs, expected, actual, parts, codes, np.broadcast_to(judged, differs.shape))
+
+
+def _judged(boxes: tuple[Box, ...], parts: NDArray[np.int64], shape: tuple[int, ...]) -> NDArray[np.bool_]:
+    """Which elements of every row are judged: all but the free ones. Shape (1, rows, *shape)."""
+    judged = np.ones((1, len(parts), *shape), dtype=np.bool_)
+    for row, part in enumerate(parts):
+        for dim, intervals in enumerate(boxes[int(part)]):
+            position = 0
+            for interval in intervals:
+                if interval[0] == FREE:
+                    index = [slice(None)] * len(shape)
+                    index[dim] = slice(position, position + interval[1])
+                    judged[(0, row, *index)] = False
+                position += length(interval)
+    return judged
+
+
+def expected_parts(algebra: Any, shaped: ShapedStage, number: int, whole: Any, parts: NDArray[np.int64]) -> Any:
+    """The reference's value for every compared row."""
+    cut: Cut = shaped.stage.targets[number].cut
+    distinct, which = np.unique(parts, return_inverse=True)
+    rows = [scaled(algebra, take_box(algebra, whole, shaped.boxes[number][int(p)], "free"), cut.scale) for p in distinct]
+    joined = rows[0] if len(rows) == 1 else algebra.join(rows)
+    return algebra.gather(joined, which.reshape(-1))

@@ -1,0 +1,144 @@
+"""The obligations of a check: every output, and every cut that a proof of it takes as given, each as one stage.
+
+Obligations are raised from the outputs backwards. A stage for a parallel value takes only values as given that are computed before it, so justifications
+follow the parallel plan's own order and cannot be circular; the reference side is always the reference's own function of its inputs.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pitcheck.check.prove import Proof, Settings, prove_stage
+from pitcheck.check.specification import Specification
+from pitcheck.errors import UnsupportedError
+from pitcheck.stages.cuts import Cut
+from pitcheck.stages.graph import Graph
+from pitcheck.stages.pair import Stage, Target, build_stage, canonical_form
+
+Progress = Callable[[str, int, int], None]
+WIDENINGS = 6
+
+
+@dataclass
+class Obligation:
+    """One target with its proof. ``output`` names the reference output it is, "" for a cut in between; ``nodes`` are parallel nodes it covers."""
+
+    target: Target
+    proof: Proof
+    key: str
+    output: str = ""
+    widened: int = 0
+    stage: Stage | None = None
+
+
+@dataclass
+class Ledger:
+    """All obligations of a run, and the distinct proofs behind them."""
+
+    obligations: list[Obligation] = field(default_factory=list)
+    proofs: dict[str, Proof] = field(default_factory=dict)
+    attempted: list[float] = field(default_factory=list)
+    """log2 error of every distinct attempt."""
+    covered: set[int] = field(default_factory=set)
+    """Parallel nodes that lie in some stage."""
+
+
+class Prover:
+    """Raises and proves the obligations of one pair of graphs."""
+
+    def __init__(self, first: Graph, second: Graph, specification: Specification, settings: Settings, progress: Progress | None = None) -> None:
+        self.first = first
+        self.second = second
+        self.specification = specification
+        self.settings = settings
+        self.progress = progress
+        self.proofs: dict[str, Proof] = {}
+        self.attempted: list[float] = []
+
+    def run(self, cuts: dict[int, Cut]) -> Ledger:
+        """Prove all outputs. Cuts that turn out false are dropped and everything that stood on them is proven anew."""
+        usable = dict(cuts)
+        while True:
+            ledger = self._round(usable)
+            false = {o.target.cut.value for o in ledger.obligations if not o.output and o.proof.outcome != "proven"}
+            if not false:
+                return ledger
+            for value in false:
+                del usable[value]
+
+    def _round(self, usable: dict[int, Cut]) -> Ledger:
+        ledger = Ledger(proofs=self.proofs, attempted=self.attempted)
+        pending: dict[int, NDArray[np.bool_]] = {}
+        queue: list[tuple[int, int]] = []
+        waiting: set[int] = set()
+
+        def demand(stage: Stage) -> None:
+            for value, cut in stage.cuts.items():
+                if value in self.specification.initial:
+                    continue
+                mask = stage.parallel.rows[value] >= 0
+                known = pending.setdefault(value, np.zeros(self.second.codes, dtype=np.bool_))
+                if (mask & ~known).any() and value not in waiting:
+                    waiting.add(value)
+                    heapq.heappush(queue, (-self._rank(cut.value), value))
+                known |= mask
+
+        for expected in self.specification.expected:
+            target = Target(expected.cut, expected.codes, expected.name)
+            obligation = self._prove(target, usable, expected.name)
+            self._take(ledger, obligation, demand)
+        while queue:
+            _, value = heapq.heappop(queue)
+            waiting.discard(value)
+            target = Target(usable[value], np.flatnonzero(pending[value]), self.second.values[value].name)
+            self._take(ledger, self._prove(target, usable, ""), demand)
+            if self.progress is not None:
+                self.progress("stages", len(ledger.obligations), len(ledger.obligations) + len(queue))
+        return ledger
+
+    def _take(self, ledger: Ledger, obligation: Obligation, demand: Callable[[Stage], None]) -> None:
+        ledger.obligations.append(obligation)
+        if obligation.stage is not None:
+            ledger.covered.update(step.node for step in obligation.stage.parallel.steps)
+            demand(obligation.stage)
+
+    def _rank(self, value: int) -> int:
+        return max((self.second.rank[w] for w in self.second.values[value].writers), default=-1)
+
+    def _prove(self, target: Target, usable: dict[int, Cut], output: str) -> Obligation:
+        """Prove one target; a failing stage is merged with its predecessors before it is blamed."""
+        excluded: set[int] = set()
+        first: Obligation | None = None
+        for widened in range(WIDENINGS + 1):
+            try:
+                stage = build_stage(self.first, self.second, lambda v: self._cut_of(v, usable, excluded), [target])
+            except UnsupportedError as error:
+                return Obligation(target, Proof("inconclusive", code="PIT201", reason=str(error)), "", output, widened)
+            obligation = self._prove_stage(stage, target, output, widened)
+            if obligation.proof.outcome == "proven":
+                return obligation
+            first = first or obligation
+            inner = {v for v in stage.cuts if v not in self.specification.initial}
+            if not inner:
+                break
+            excluded |= inner
+        return first if first is not None else obligation
+
+    def _cut_of(self, value: int, usable: dict[int, Cut], excluded: set[int]) -> Cut | None:
+        if value in self.specification.initial:
+            return self.specification.initial[value]
+        return None if value in excluded else usable.get(value)
+
+    def _prove_stage(self, stage: Stage, target: Target, output: str, widened: int) -> Obligation:
+        key, keys = canonical_form(stage)
+        if key not in self.proofs:
+            settings = replace(self.settings)
+            proof = prove_stage(stage, keys, settings)
+            self.proofs[key] = proof
+            self.attempted.append(proof.error_log2 if proof.outcome == "proven" else settings.target_log2)
+        return Obligation(target, self.proofs[key], key, output, widened, stage)

@@ -1,0 +1,28 @@
+"""The options of a check."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+GIB = 1 << 30
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a user may choose.
+
+    ``error_bound_log2``: base-2 logarithm of the accepted probability that unequal plans are called equivalent (< 0). ``trials``: least number of
+    complete redraws per stage, None for as many as the bound needs. ``seed``: None draws one. ``backend``: auto, numpy or cupy. ``shapes`` and
+    ``coordinates``: reduced or full. ``jobs``: processes. ``max_memory``: bytes. ``witness_directory``: where a witness is written, None for nowhere.
+    """
+
+    error_bound_log2: float = -64.0
+    trials: int | None = None
+    seed: int | None = None
+    backend: str = "auto"
+    shapes: str = "reduced"
+    coordinates: str = "reduced"
+    jobs: int = 1
+    max_memory: int = 4 * GIB
+    witness_directory: Path | None = None

@@ -1,0 +1,272 @@
+"""A whole check: two plans in, a report out."""
+
+from __future__ import annotations
+
+import resource
+import secrets
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from pitcheck.algebra.backend import array_module
+from pitcheck.check.obligations import Ledger, Prover
+from pitcheck.check.options import Options
+from pitcheck.check.prove import Settings, log2_sum
+from pitcheck.check.specification import Specification, specify
+from pitcheck.check.whole import WholeRun, conjecture, run_whole
+from pitcheck.errors import PlanError, UnsupportedError
+from pitcheck.explain.difference import explain_difference, gap_finding
+from pitcheck.plan.coordinates import Coordinates
+from pitcheck.plan.matching import match
+from pitcheck.plan.model import Plan
+from pitcheck.plan.validate import validate
+from pitcheck.plan.violations import Violation
+from pitcheck.report.model import Finding, OperatorCounts, OutputCounts, Report, Seconds, StageCounts, Verdict
+from pitcheck.stages.cuts import Cut
+from pitcheck.stages.graph import Graph
+from pitcheck.stages.lowering import lower
+from pitcheck.stages.run import StepError
+
+Progress = Callable[[str, int, int], None]
+SPARE_LOG2 = 12.0
+"""Every obligation is proven to 2^-12 of the accepted error, so that a few thousand distinct ones stay below it together."""
+
+
+@dataclass
+class Clock:
+    """Seconds per step of a check."""
+
+    spent: dict[str, float] = field(default_factory=dict)
+    started: float = field(default_factory=time.perf_counter)
+    last: float = field(default_factory=time.perf_counter)
+
+    def lap(self, name: str) -> None:
+        """Book the time since the last lap."""
+        now = time.perf_counter()
+        self.spent[name] = self.spent.get(name, 0.0) + now - self.last
+        self.last = now
+
+    def seconds(self, load: float) -> Seconds:
+        """The volatile block of times."""
+        rounded = {name: round(value, 4) for name, value in self.spent.items()}
+        return Seconds(**rounded, load=round(load, 4), total=round(load + time.perf_counter() - self.started, 4))
+
+
+@dataclass
+class _Check:
+    """What is known while a check goes on."""
+
+    reference: Plan
+    parallel: Plan
+    options: Options
+    seed: int
+    load_seconds: float
+    clock: Clock = field(default_factory=Clock)
+    findings: list[Finding] = field(default_factory=list)
+    specification: Specification | None = None
+    ledger: Ledger | None = None
+    counts: OperatorCounts = field(default_factory=OperatorCounts)
+    dead: tuple[str, ...] = ()
+
+
+def check(reference: Plan, parallel: Plan, options: Options, progress: Progress | None = None, load_seconds: float = 0.0) -> Report:
+    """Decide whether ``parallel`` computes what ``reference`` computes. Bad plans give a report with verdict ``invalid``; only wrong options raise (UsageError)."""
+    seed = secrets.randbits(63) if options.seed is None else options.seed
+    state = _Check(reference, parallel, options, seed, load_seconds)
+    xp = array_module(options.backend)
+    try:
+        return _decide(state, xp, progress)
+    except PlanError as error:
+        state.findings.append(Finding(code="PIT008", verdict="invalid", title=error.message, operator=error.place or None))
+        return _report(state, "invalid", xp)
+    except StepError as error:
+        return _stopped(state, error, xp)
+    except UnsupportedError as error:
+        state.findings.append(Finding(code="PIT201", verdict="inconclusive", title=str(error)))
+        return _report(state, "inconclusive", xp)
+
+
+def _stopped(state: _Check, error: StepError, xp: object) -> Report:
+    """An operator could not be evaluated: its shapes are wrong (invalid), or it has no meaning here (inconclusive)."""
+    invalid = isinstance(error.cause, PlanError)
+    place = error.operator
+    state.findings.append(
+        Finding(code="PIT003" if invalid else "PIT200", verdict="invalid" if invalid else "inconclusive", title=str(error.cause), operator=place)
+    )
+    return _report(state, "invalid" if invalid else "inconclusive", xp)
+
+
+def _decide(state: _Check, xp: object, progress: Progress | None) -> Report:
+    graphs = _validated(state)
+    if graphs is None:
+        return _report(state, "invalid", xp)
+    first, second = graphs
+    state.counts = _count(state, first, second)
+    specification = state.specification = specify(state.reference, state.parallel, first, second)
+    state.clock.lap("lineage")
+    _missing_outputs(state, specification)
+    if not specification.expected:
+        code = "PIT500" if not specification.total else "PIT201"
+        state.findings.append(Finding(code=code, verdict="nothing-checked", title="no output was compared"))
+        return _report(state, "nothing-checked", xp)
+    full = state.options.shapes == "full"
+    run = run_whole(first, second, specification, state.seed, full)
+    cuts = conjecture(run, second, specification)
+    state.clock.lap("lineage")
+    if run.differing():
+        found = explain_difference(first, second, specification, run, cuts, state.options, state.seed)
+        state.findings.extend(found)
+        state.clock.lap("explain")
+        if any(f.verdict == "mismatch" for f in found):
+            return _report(state, "mismatch", xp)
+    return _prove(state, first, second, specification, cuts, run, xp, progress)
+
+
+def _validated(state: _Check) -> tuple[Graph, Graph] | None:
+    """The graphs of both plans, or None when one of them is invalid."""
+    graphs = []
+    for plan, reference, side in ((state.reference, None, "reference"), (state.parallel, state.reference, "parallel")):
+        violations = validate(plan, reference)
+        matching, more = match(plan)
+        seen = {(v.code, v.place, v.message) for v in violations}
+        violations = [*violations, *(v for v in more if (v.code, v.place, v.message) not in seen)]
+        state.findings.extend(_violation(v, side, plan) for v in violations)
+        if matching is None or any(v.severity == "error" for v in violations):
+            state.clock.lap("validate")
+            if not state.findings:
+                state.findings.append(Finding(code="PIT005", verdict="invalid", title=f"the {side} plan's communication does not match"))
+            return None
+        state.clock.lap("validate")
+        graphs.append(lower(plan, matching))
+        state.clock.lap("stages")
+    return graphs[0], graphs[1]
+
+
+def _violation(violation: Violation, side: str, plan: Plan) -> Finding:
+    operator = next((o for o in plan.operators if o.id == violation.operator), None) if violation.operator else None
+    return Finding(
+        code=violation.code,
+        verdict="invalid" if violation.severity == "error" else "warning",
+        title=f"{side} plan: {violation.message}",
+        operator=violation.operator or violation.place or None,
+        source=operator.source or operator.module or None if operator is not None else None,
+        output=violation.tensor or None,
+        ranks=violation.ranks,
+        microbatches=violation.microbatches,
+    )
+
+
+def _missing_outputs(state: _Check, specification: Specification) -> None:
+    for name, why in specification.missing:
+        state.findings.append(Finding(code="PIT201", verdict="inconclusive", title=f"output {name!r} is not there to compare: {why}", output=name))
+    for gap in specification.gaps:
+        if gap.output:
+            state.findings.append(gap_finding(gap, "inconclusive"))
+
+
+def _prove(
+    state: _Check, first: Graph, second: Graph, specification: Specification, cuts: dict[int, Cut], run: WholeRun, xp: object, progress: Progress | None
+) -> Report:
+    options = state.options
+    settings = Settings(xp, state.seed, options.error_bound_log2 - SPARE_LOG2, options.trials or 1, options.shapes == "full", options.max_memory)
+    prover = Prover(first, second, specification, settings, progress)
+    ledger = state.ledger = prover.run(cuts)
+    state.clock.lap("evaluate")
+    open_ones = [o for o in ledger.obligations if o.output and o.proof.outcome != "proven"]
+    for obligation in open_ones:
+        proof = obligation.proof
+        state.findings.append(
+            Finding(
+                code=proof.code or "PIT202",
+                verdict="inconclusive",
+                title=f"{obligation.output!r} could not be proven: {proof.reason}",
+                output=obligation.output,
+                stage=obligation.key[:12] or None,
+            )
+        )
+    state.dead = _dead(second, ledger)
+    inconclusive = open_ones or any(f.verdict == "inconclusive" for f in state.findings)
+    return _report(state, "inconclusive" if inconclusive else "equivalent", xp)
+
+
+def _dead(graph: Graph, ledger: Ledger) -> tuple[str, ...]:
+    live = {graph.nodes[n].operator for n in ledger.covered}
+    return tuple(dict.fromkeys(node.operator for node in graph.nodes if node.operator not in live))
+
+
+def _count(state: _Check, first: Graph, second: Graph) -> OperatorCounts:
+    return OperatorCounts(
+        reference=_instances(first, state.reference), parallel=_instances(second, state.parallel), records=len(state.reference.operators) + len(state.parallel.operators)
+    )
+
+
+def _instances(graph: Graph, plan: Plan) -> int:
+    coordinates = Coordinates.of(plan)
+    microbatched = {t.name: t.microbatched for t in plan.tensors}
+    total = 0
+    masks: dict[object, np.ndarray[tuple[int, ...], np.dtype[np.bool_]]] = {}
+    for operator in plan.operators:
+        key = tuple(tuple(sorted(box.items())) for box in operator.where)
+        if key not in masks:
+            masks[key] = coordinates.mask(operator.where)
+        names = [n for n in operator.outputs if n] or [i for i in operator.inputs if isinstance(i, str)]
+        per_microbatch = any(microbatched.get(n, False) for n in names)
+        total += int(masks[key].sum() if per_microbatch else masks[key].any(axis=1).sum())
+    return total
+
+
+def _report(state: _Check, verdict: Verdict, xp: object) -> Report:
+    specification = state.specification or Specification(total=len(state.reference.outputs))
+    ledger = state.ledger or Ledger()
+    used = {o.key: o.proof for o in ledger.obligations if o.key}
+    proven = [o for o in ledger.obligations if o.output and o.proof.outcome == "proven"]
+    error = min(0.0, log2_sum(ledger.attempted)) if verdict == "equivalent" else 0.0
+    primes = tuple(sorted({p for proof in used.values() for p in proof.primes}))
+    return Report(
+        verdict=verdict,
+        exceptions=tuple(specification.exceptions),
+        error_bound_log2=error,
+        seed=state.seed,
+        primes=primes,
+        trials=max((p.trials for p in used.values()), default=0),
+        backend=getattr(xp, "__name__", "numpy"),
+        mesh={axis.name: axis.size for axis in state.parallel.mesh},
+        ranks=Coordinates.of(state.parallel).ranks,
+        microbatches=state.parallel.microbatches,
+        operators=state.counts,
+        outputs=OutputCounts(total=specification.total, proven=len(proven)),
+        stages=StageCounts(
+            total=len(ledger.obligations),
+            distinct=len(used),
+            proven=sum(o.proof.outcome == "proven" for o in ledger.obligations),
+            failed=sum(o.proof.outcome == "failed" for o in ledger.obligations),
+            inconclusive=sum(o.proof.outcome == "inconclusive" for o in ledger.obligations),
+            widened=sum(o.widened > 0 for o in ledger.obligations),
+        ),
+        seconds=state.clock.seconds(state.load_seconds),
+        peak_memory_mb=_peak_memory(),
+        assumptions=tuple(dict.fromkeys([*state.reference.assumptions, *state.parallel.assumptions, *specification.assumptions])),
+        discrete_cases=tuple(dict.fromkeys(line for p in used.values() for line in p.discrete)),
+        reductions=tuple(dict.fromkeys(line for p in used.values() for line in p.reductions)),
+        heuristic=("exponentials, roots, orders or keyed functions occur in a stage",) if any(p.heuristic for p in used.values()) else (),
+        not_covered=NOT_COVERED if verdict == "equivalent" else (),
+        dead_operators=state.dead,
+        findings=tuple(state.findings),
+    )
+
+
+NOT_COVERED = (
+    "the discrete cases that were not tried",
+    "the reduction of shapes to small sizes (--shapes full does without)",
+    "the meanings of the operators, derived backward formulas among them",
+    "the specification: lineage of inputs, parameters and outputs",
+    "rounding: both plans are compared over exact numbers",
+)
+
+
+def _peak_memory() -> float:
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return round(peak / (1024 if sys.platform != "darwin" else 1 << 20), 1)

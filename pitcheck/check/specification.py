@@ -1,0 +1,192 @@
+"""What is given and what must come out: the lineage of the parallel plan's initial tensors, and of its outputs.
+
+Nothing here looks at what the parallel plan computes. An output must equal the reference's in full, with scale 1, on every replica; what a plan
+file says otherwise is an exception that the report prints first.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from pitcheck.errors import PlanError
+from pitcheck.plan.model import Lineage, Output, Plan, Tensor
+from pitcheck.stages.cuts import Box, Cut, resolve, uncovered
+from pitcheck.stages.graph import Codes, Graph
+from pitcheck.stages.order import sources_of
+
+INITIAL = frozenset({"input", "parameter", "optimizer_state", "constant"})
+
+
+@dataclass(frozen=True)
+class Expected:
+    """One output to prove: ``cut`` says what the parallel value must hold at ``codes``."""
+
+    name: str
+    cut: Cut
+    codes: Codes
+
+
+@dataclass(frozen=True)
+class Gap:
+    """A part of a reference tensor that no rank holds, of an initial tensor or an output."""
+
+    reference: str
+    tensor: str
+    box: Box
+    output: bool
+    """Of an output: then something is not compared. Of an initial tensor: it may be the cause of a difference, and is none by itself."""
+
+
+@dataclass
+class Specification:
+    """``initial``: cuts of the parallel plan's initial values; ``expected``: its outputs; ``missing``: reference outputs without one."""
+
+    initial: dict[int, Cut] = field(default_factory=dict)
+    expected: list[Expected] = field(default_factory=list)
+    missing: list[tuple[str, str]] = field(default_factory=list)
+    gaps: list[Gap] = field(default_factory=list)
+    exceptions: list[str] = field(default_factory=list)
+    assumptions: list[str] = field(default_factory=list)
+    total: int = 0
+
+
+def specify(reference: Plan, parallel: Plan, first: Graph, second: Graph) -> Specification:
+    """Read the specification off both plans. Raises PlanError for lineage that does not fit and for an initial tensor that corresponds to nothing."""
+    result = Specification()
+    read = _read_codes(second)
+    for tensor in parallel.tensors:
+        if is_drawn(tensor, second):
+            _initial(tensor, first, second, read, result)
+    _outputs(reference, parallel, first, second, result)
+    return result
+
+
+def is_drawn(tensor: Tensor, graph: Graph) -> bool:
+    """Whether a tensor's values come from outside the plan: nothing writes it and it is no constant of known value."""
+    value = graph.number[tensor.name]
+    return not graph.values[value].writers and graph.values[value].name == tensor.name and tensor.value is None
+
+
+def _read_codes(graph: Graph) -> dict[int, np.ndarray[tuple[int], np.dtype[np.bool_]]]:
+    """For every value the codes at which some node reads it."""
+    read: dict[int, np.ndarray[tuple[int], np.dtype[np.bool_]]] = {}
+    for node in graph.nodes:
+        codes = np.flatnonzero(node.mask)
+        for operand in node.inputs:
+            for source in sources_of(operand):
+                mask = read.setdefault(source.value, np.zeros(graph.codes, dtype=np.bool_))
+                mask[source.at(codes).reshape(-1)] = True
+    return read
+
+
+def _initial(tensor: Tensor, first: Graph, second: Graph, read: dict[int, np.ndarray[tuple[int], np.dtype[np.bool_]]], result: Specification) -> None:
+    value = second.number[tensor.name]
+    lineage = tensor.lineage or Lineage(tensor.name)
+    place = f"tensors[{tensor.name}].lineage"
+    if lineage.reference not in first.number:
+        raise PlanError(f"{tensor.name!r} is given from outside but corresponds to no tensor of the reference ({lineage.reference!r} is not there)", place)
+    target = first.number[lineage.reference]
+    if first.values[target].writers:
+        raise PlanError(f"{tensor.name!r} is given from outside, but {lineage.reference!r} is computed in the reference", place)
+    if first.values[target].kind != second.values[value].kind:
+        raise PlanError(f"{tensor.name!r} is {tensor.dtype}, but {lineage.reference!r} is {first.values[target].tensor.dtype}", place)
+    if tensor.lineage is None and second.coordinates.ranks * second.coordinates.microbatches > 1:
+        result.assumptions.append(f"{tensor.name} has no lineage: it is taken to be whole on every rank")
+    cut = resolve(lineage, value, second, target, first.values[target].shape, place)
+    result.initial[value] = cut
+    if value in read:
+        box = uncovered(cut, first.values[target].shape, np.flatnonzero(read[value]))
+        if box is not None:
+            result.gaps.append(Gap(lineage.reference, tensor.name, box, False))
+
+
+def _outputs(reference: Plan, parallel: Plan, first: Graph, second: Graph, result: Specification) -> None:
+    offered: dict[str, Output] = {}
+    for output in parallel.outputs:
+        offered[output.reference or output.tensor] = output
+    result.total = len(reference.outputs)
+    tensors = {t.name: t for t in parallel.tensors}
+    for wanted in reference.outputs:
+        if wanted.tensor not in offered:
+            result.missing.append((wanted.tensor, "the parallel plan names no tensor for it"))
+            continue
+        output = offered[wanted.tensor]
+        if output.tensor not in tensors:
+            result.missing.append((wanted.tensor, f"the parallel plan has no tensor {output.tensor!r}"))
+            continue
+        _expect(wanted.tensor, output, tensors[output.tensor], first, second, result)
+
+
+def _expect(name: str, output: Output, tensor: Tensor, first: Graph, second: Graph, result: Specification) -> None:
+    value, target = second.number[tensor.name], first.number[name]
+    owner = tensor.gradient_of or tensor.updated
+    place = f"outputs[{output.tensor}]"
+    shape = first.values[target].shape
+    if output.lineage is not None:
+        cut = resolve(_named(output.lineage, name), value, second, target, shape, place)
+        result.exceptions.extend(_exception(name, output.lineage))
+    elif owner is not None and second.number.get(owner) in result.initial:
+        held = result.initial[second.number[owner]]
+        if first.values[held.reference].shape != shape:
+            raise PlanError(f"{name!r} has shape {shape}, but the tensor it belongs to has {first.values[held.reference].shape}", place)
+        cut = Cut(value, target, held.parts, held.part_of)
+    else:
+        cut = resolve(Lineage(name), value, second, target, shape, place)
+    held_somewhere = _written(second, value)
+    codes = np.flatnonzero(held_somewhere & (cut.part_of >= 0))
+    if not len(codes):
+        result.missing.append((name, f"{tensor.name!r} is computed on no rank"))
+        return
+    box = uncovered(cut, shape, codes)
+    if box is not None:
+        result.gaps.append(Gap(name, tensor.name, box, True))
+    lost = _expected_on(second, result, owner) & ~held_somewhere
+    if lost.any():
+        ranks = sorted({int(c) // second.coordinates.microbatches for c in np.flatnonzero(lost)})
+        result.missing.append((name, f"ranks {', '.join(map(str, ranks))} hold {owner!r} but compute no {tensor.name!r}"))
+    result.expected.append(Expected(name, cut, codes))
+
+
+def _expected_on(graph: Graph, result: Specification, owner: str | None) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    """Codes of the ranks that use the parameter an output belongs to: each of them must have the output."""
+    mask = np.zeros(graph.codes, dtype=np.bool_)
+    if owner is None or graph.number.get(owner) not in result.initial:
+        return mask
+    value = graph.number[owner]
+    for node in graph.nodes:
+        codes = np.flatnonzero(node.mask)
+        for operand in node.inputs:
+            for source in sources_of(operand):
+                if source.value == value:
+                    mask[source.at(codes).reshape(-1)] = True
+    return mask
+
+
+def _written(graph: Graph, value: int) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    mask = np.zeros(graph.codes, dtype=np.bool_)
+    for writer in graph.values[value].writers:
+        mask |= graph.nodes[writer].mask
+    if not graph.values[value].writers:
+        mask[:] = True
+    return mask
+
+
+def _named(lineage: Lineage, name: str) -> Lineage:
+    if lineage.reference not in ("", name):
+        raise PlanError(f"the output for {name!r} has a lineage of {lineage.reference!r}", f"outputs[{name}].lineage")
+    return lineage
+
+
+def _exception(name: str, lineage: Lineage) -> list[str]:
+    said: list[str] = []
+    if lineage.partial:
+        said.append(f"{name}: one term per {' and '.join(lineage.partial)}; the sum of the terms is compared")
+    if lineage.partial_ranks:
+        said.append(f"{name}: one term per rank of {[list(r) for r in lineage.partial_ranks]}; the sum of the terms is compared")
+    if lineage.scale != "1":
+        said.append(f"{name}: compared with {lineage.scale} times the reference")
+    if lineage.shards:
+        said.append(f"{name}: spread over ranks along dimension {', '.join(str(s.dim) for s in lineage.shards)}")
+    return said

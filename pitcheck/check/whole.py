@@ -1,0 +1,74 @@
+"""The whole pair of plans as one stage, run from its inputs on the reals."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from pitcheck.algebra.real import RealAlgebra
+from pitcheck.check.conjecture import find_cuts, real_differences
+from pitcheck.check.evaluate import Comparison, Evaluated, compare_target, evaluate_stage
+from pitcheck.check.specification import Specification
+from pitcheck.stages.cuts import Cut
+from pitcheck.stages.graph import Graph, Source
+from pitcheck.stages.pair import ShapedStage, Stage, Target, build_stage, shape_stage
+from pitcheck.stages.shapes import SymbolicPair, symbolic_pair
+
+SAME = 1e-9
+"""Relative difference below which two float64 results of a whole step count as rounding."""
+
+
+@dataclass
+class WholeRun:
+    """The pair run once on float64. ``largest`` is the largest relative difference of every output; ``comparisons`` stand beside it."""
+
+    stage: Stage
+    symbolic: SymbolicPair
+    shaped: ShapedStage
+    evaluated: Evaluated
+    comparisons: list[Comparison]
+    largest: list[float]
+
+    def differing(self) -> list[int]:
+        """Numbers of the outputs that differ by more than rounding."""
+        return [number for number, difference in enumerate(self.largest) if difference > SAME]
+
+
+def run_whole(first: Graph, second: Graph, specification: Specification, seed: int, full_shapes: bool, variant: int = 1) -> WholeRun:
+    """Run both plans from their inputs. Raises StepError, PlanError, UnsupportedError."""
+    targets = [Target(e.cut, e.codes, e.name) for e in specification.expected]
+    stage = build_stage(first, second, specification.initial.get, targets)
+    symbolic = symbolic_pair(stage.reference, stage.parallel, stage.all_cuts())
+    sizes = symbolic.system.full() if full_shapes else symbolic.system.solve(variant)
+    keys = {value: f"whole/{first.values[value].name}" for value in range(len(first.values))}
+    shaped = shape_stage(stage, symbolic, sizes, keys)
+    with np.errstate(all="ignore"):
+        evaluated = evaluate_stage(shaped, RealAlgebra(np, seed, [0, 1]))
+        comparisons = [compare_target(shaped, evaluated, n) for n in range(len(targets))]
+    largest = [float(real_differences(c.actual, c.expected)[c.judged].max(initial=0.0)) if c.judged.any() else 0.0 for c in comparisons]
+    return WholeRun(stage, symbolic, shaped, evaluated, comparisons, largest)
+
+
+def conjecture(run: WholeRun, second: Graph, specification: Specification) -> dict[int, Cut]:
+    """Cuts of everything in between."""
+    return find_cuts(run.shaped, run.symbolic, run.evaluated, plausible_scales(second), specification.initial)
+
+
+def plausible_scales(graph: Graph) -> Sequence[Fraction]:
+    """Factors by which a right plan may scale what it holds for a while: sizes of its groups and numbers of its micro-batches, and their inverses."""
+    sizes = {graph.coordinates.microbatches}
+    for node in graph.nodes:
+        for operand in node.inputs:
+            if isinstance(operand, Source) and operand.table is not None and operand.table.ndim == 2:
+                sizes.add(operand.table.shape[1])
+    sizes -= {0, 1}
+    return [Fraction(n) for n in sorted(sizes)] + [Fraction(1, n) for n in sorted(sizes)]
+
+
+def flat_index(array: Any) -> tuple[int, ...]:
+    """Index of the largest element of an array."""
+    return tuple(int(i) for i in np.unravel_index(int(np.argmax(array)), array.shape))

@@ -1,0 +1,210 @@
+"""From a real difference of outputs to findings: where it begins, on which ranks, why, and what would mend it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from pitcheck.check.conjecture import Floats, real_differences
+from pitcheck.check.options import Options
+from pitcheck.check.specification import Gap, Specification
+from pitcheck.check.whole import WholeRun
+from pitcheck.explain.evidence import Evidence
+from pitcheck.explain.hypotheses import (
+    Cause,
+    constant_ratio,
+    duplicated_part,
+    forgotten_sum,
+    missing_term,
+    other_part,
+    repeated_reduction,
+    spell,
+)
+from pitcheck.report.model import Finding
+from pitcheck.stages.batch import Step
+from pitcheck.stages.cuts import Cut
+from pitcheck.stages.graph import Codes, Graph
+
+MOST_FINDINGS = 5
+
+
+def gap_finding(gap: Gap, verdict: str) -> Finding:
+    """A part of a reference tensor that no rank holds."""
+    return Finding(
+        code="PIT110",
+        verdict="mismatch" if verdict == "mismatch" else "inconclusive",
+        title=f"part {spell(gap.box)} of {gap.reference!r} is held by no rank",
+        output=gap.reference,
+        operator=gap.tensor,
+        cause=f"the shards of {gap.tensor!r} over all ranks do not tile {gap.reference!r}",
+        repair=f"let some rank hold {spell(gap.box)}",
+    )
+
+
+def explain_difference(
+    first: Graph, second: Graph, specification: Specification, run: WholeRun, cuts: Mapping[int, Cut], options: Options, seed: int
+) -> list[Finding]:
+    """Findings for the outputs that differ on the reals, first cause first."""
+    evidence = Evidence(first, second, specification, run, cuts)
+    differing = run.differing()
+    gaps = [gap_finding(gap, "mismatch") for gap in specification.gaps if not gap.output]
+    findings = [*gaps, _located(evidence, run, differing)]
+    return findings[:MOST_FINDINGS]
+
+
+def _located(evidence: Evidence, run: WholeRun, differing: list[int]) -> Finding:
+    """One finding: the first value, in the order of computation, from which an output goes wrong."""
+    number = min(differing, key=lambda n: _depth(evidence, run.comparisons[n].target.cut.value))
+    chains = [_chain(evidence, run.comparisons[n].target.cut.value) for n in differing]
+    for step, value in _suspects(evidence, chains):
+        cause = _cause_inside(evidence, run, value)
+        if cause is not None:
+            return _finding(evidence, run, number, step, value, cause)
+    return _at_output(evidence, run, number, differing)
+
+
+def _depth(evidence: Evidence, value: int) -> int:
+    return max((evidence.second.rank[w] for w in evidence.second.values[value].writers), default=-1)
+
+
+def _chain(evidence: Evidence, value: int) -> set[int]:
+    """The values through which an output goes wrong: back from it through values that are not known to be right."""
+    chain = {value}
+    stack = [value]
+    while stack:
+        for step in evidence.writers.get(stack.pop(), []):
+            for source in evidence.inputs(step):
+                if source not in chain and not evidence.is_true(source):
+                    chain.add(source)
+                    stack.append(source)
+    return chain
+
+
+def _suspects(evidence: Evidence, chains: list[set[int]]) -> list[tuple[Step, int]]:
+    """Values to look at, in the order of computation: those right parts that are doubled, then the members of the chains."""
+    members = set().union(*chains)
+    needed = {source for value in members for step in evidence.writers.get(value, []) for source in evidence.inputs(step)}
+    ordered: list[tuple[Step, int]] = []
+    seen: set[int] = set()
+    for step in evidence.batch.steps:
+        for output in step.outputs:
+            if output is not None and output not in seen and (output in members or output in needed):
+                seen.add(output)
+                ordered.append((step, output))
+    return ordered
+
+
+def _cause_inside(evidence: Evidence, run: WholeRun, value: int) -> Cause | None:
+    outputs = {c.target.cut.value: c for c in run.comparisons}
+    if value in evidence.cuts:
+        cut = evidence.cuts[value]
+        if value in outputs and outputs[value].target.cut.reference == cut.reference:
+            return None
+        if cut.scale == 1:
+            return duplicated_part(evidence, value)
+        return None
+    if value in outputs:
+        return None
+    return forgotten_sum(evidence, value, None)
+
+
+def _at_output(evidence: Evidence, run: WholeRun, number: int, differing: list[int]) -> Finding:
+    """No cause on the way: test what the outputs themselves say; the first cause found wins."""
+    for candidate in sorted(differing, key=lambda n: _depth(evidence, run.comparisons[n].target.cut.value)):
+        cause = _cause_of_output(evidence, run, candidate)
+        if cause is not None:
+            value = run.comparisons[candidate].target.cut.value
+            step = evidence.writers[value][-1] if value in evidence.writers else None
+            return _finding(evidence, run, candidate, step, value, cause)
+    value = run.comparisons[number].target.cut.value
+    first = _suspects(evidence, [_chain(evidence, value)])
+    wrong = [(s, v) for s, v in first if not evidence.is_true(v)]
+    step, where = wrong[0] if wrong else (None, value)
+    return _finding(evidence, run, number, step, where, Cause("PIT100", "cause not found: none of the known causes explains the values", ""))
+
+
+def _cause_of_output(evidence: Evidence, run: WholeRun, number: int) -> Cause | None:
+    comparison = run.comparisons[number]
+    value = comparison.target.cut.value
+    actual, wanted = _real(comparison.actual), _real(comparison.expected)
+    ratio = constant_ratio(evidence, actual, wanted)
+    if ratio is not None:
+        return _ratio_cause(evidence, value, ratio[1], comparison.codes)
+    found = evidence.cuts.get(value)
+    if found is not None:
+        part = other_part(evidence, value, comparison.target.cut, found)
+        if part is not None:
+            return part
+    if comparison.target.cut.group_of is None:
+        codes = comparison.target.codes
+        rows = {int(r): i for i, r in enumerate(evidence.batch.rows[value][comparison.codes])}
+        wanted_at = wanted[:, [rows.get(int(evidence.batch.rows[value][c]), 0) for c in codes]]
+        cause = forgotten_sum(evidence, value, (wanted_at, codes))
+        if cause is not None:
+            return cause
+    wrong = np.flatnonzero((real_differences(comparison.actual, comparison.expected) > 1e-9).any(axis=tuple(i for i in range(actual.ndim) if i != 1)))
+    if len(wrong) < actual.shape[1]:
+        partial = constant_ratio(evidence, actual[:, wrong], wanted[:, wrong])
+        if partial is not None:
+            return _ratio_cause(evidence, value, partial[1], comparison.codes[wrong])
+        return Cause("PIT109", f"{evidence.name(value)!r} is right on some ranks and wrong on others", "let all replicas run the same operators", comparison.codes[wrong])
+    return missing_term(evidence, actual, wanted)
+
+
+def _ratio_cause(evidence: Evidence, value: int, meaning: str, codes: Codes) -> Cause:
+    if repeated_reduction(evidence, value):
+        return Cause("PIT105", f"it is {meaning} times what it should be, and was already reduced before its last reduction", "drop one of the reductions", codes)
+    return Cause("PIT101", f"every element is {meaning} times what it should be", "divide by that factor once, or drop the reduction that brought it", codes)
+
+
+def _real(value: object) -> Floats:
+    return np.asarray(getattr(value, "data"), dtype=np.float64)[0]  # noqa: B009
+
+
+def _finding(evidence: Evidence, run: WholeRun, number: int, step: Step | None, value: int, cause: Cause) -> Finding:
+    comparison = run.comparisons[number]
+    differences = real_differences(comparison.actual, comparison.expected)
+    place = np.unravel_index(int(np.argmax(np.where(comparison.judged[: len(differences)], differences, -1))), differences.shape)
+    row = int(place[1])
+    codes = cause.codes if cause.codes is not None else comparison.codes[[row]]
+    part = comparison.target.cut.parts[int(comparison.parts[row])]
+    box = run.shaped.boxes[number][comparison.target.cut.parts.index(part)]
+    element = tuple(_global(int(i), intervals) for i, intervals in zip(place[2:], box, strict=True))
+    operator = evidence.operator(step) if step is not None else None
+    record = evidence.second.nodes[step.node] if step is not None else None
+    return Finding(
+        code=cause.code,
+        verdict="mismatch",
+        title=_title(evidence, comparison.target.name, value, cause),
+        output=comparison.target.name,
+        operator=f"{operator} ({record.kind})" if record is not None else None,
+        ranks=evidence.ranks_of(codes),
+        microbatches=evidence.microbatches_of(value, codes),
+        element=element,
+        reference_value=f"{float(_real(comparison.expected)[place]):.9g}",
+        parallel_value=f"{float(_real(comparison.actual)[place]):.9g}",
+        cause=cause.cause,
+        repair=cause.repair or None,
+    )
+
+
+def _global(local: int, intervals: tuple[tuple[int, int], ...]) -> int:
+    for start, stop in intervals:
+        size = stop - start if start >= 0 else stop
+        if local < size:
+            return start + local
+        local -= size
+    return local
+
+
+def _title(evidence: Evidence, output: str, value: int, cause: Cause) -> str:
+    titles = {
+        "PIT104": f"{evidence.name(value)!r} is not summed where it must be",
+        "PIT105": f"{output!r} is reduced more than once",
+        "PIT101": f"{output!r} is off by a constant factor",
+        "PIT107": f"{evidence.name(value)!r} holds another part than it should",
+        "PIT108": f"a term or micro-batch is missing or doubled in {evidence.name(value)!r}",
+        "PIT109": f"replicas of {output!r} differ",
+    }
+    return titles.get(cause.code, f"{output!r} differs from the reference")

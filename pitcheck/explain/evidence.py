@@ -1,0 +1,120 @@
+"""What the causes are looked for in: all values of one run of both plans on the reals."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pitcheck.check.conjecture import Floats, Index, build_index, lookup
+from pitcheck.check.specification import Specification
+from pitcheck.check.whole import WholeRun
+from pitcheck.plan.model import MICROBATCH_AXIS
+from pitcheck.stages.batch import Argument, Step
+from pitcheck.stages.cuts import Cut
+from pitcheck.stages.graph import Codes, Graph, Source
+
+
+@dataclass(frozen=True)
+class Grouping:
+    """A partition of coordinate codes: ``table`` has one row per group. ``name`` says over what, e.g. ``tp`` or ``ranks [0, 2]``."""
+
+    name: str
+    table: Codes
+    axes: tuple[str, ...] = ()
+
+
+class Evidence:
+    """Values, steps and conjectured cuts of a run."""
+
+    def __init__(self, first: Graph, second: Graph, specification: Specification, run: WholeRun, cuts: Mapping[int, Cut]) -> None:
+        self.first = first
+        self.second = second
+        self.specification = specification
+        self.run = run
+        self.cuts = {**cuts, **specification.initial}
+        self.batch = run.stage.parallel
+        self.index: Index = build_index(run.stage.reference, run.evaluated)
+        self.writers: dict[int, list[Step]] = {}
+        for step in self.batch.steps:
+            for output in step.outputs:
+                if output is not None:
+                    self.writers.setdefault(output, []).append(step)
+        self.groupings = _groupings(second)
+
+    def array(self, value: int) -> Floats:
+        """A parallel value, shape (trials, rows, *shape)."""
+        return np.asarray(self.run.evaluated.parallel[value].data, dtype=np.float64)[0]
+
+    def at(self, value: int, codes: Codes) -> Floats | None:
+        """A parallel value at codes, shape (trials, codes, *shape); None where it is not there at one of them."""
+        rows = self.batch.rows[value][codes]
+        return None if (rows < 0).any() else self.array(value)[:, rows]
+
+    def codes(self, value: int) -> Codes:
+        """Codes at which a parallel value is there."""
+        return np.flatnonzero(self.batch.rows[value] >= 0)
+
+    def name(self, value: int) -> str:
+        """Name of a parallel value."""
+        return self.second.values[value].name
+
+    def operator(self, step: Step) -> str:
+        """The plan's operator that a step belongs to."""
+        return self.second.nodes[step.node].operator
+
+    def inputs(self, step: Step) -> list[int]:
+        """Parallel values that a step reads."""
+        found = [a.value for operand in step.inputs for a in (operand if isinstance(operand, tuple) else (operand,)) if isinstance(a, Argument)]
+        return list(dict.fromkeys(found))
+
+    def is_true(self, value: int) -> bool:
+        """Whether a value is a constant, or holds unscaled parts of one reference value as far as this run shows."""
+        if value in self.batch.inputs and value not in self.cuts:
+            return True
+        cut = self.cuts.get(value)
+        return cut is not None and cut.scale == 1
+
+    def find(self, data: Floats, scales: tuple[Fraction, ...] = ()) -> tuple[int, Fraction, NDArray[np.int64]] | None:
+        """Look rows up among the reference's values."""
+        if not np.isfinite(data).all() or data[0].size == 0:
+            return None
+        return lookup(data, self.index, scales)
+
+    def ranks_of(self, codes: Codes) -> tuple[int, ...]:
+        """Ranks of coordinate codes."""
+        return tuple(sorted({int(c) // self.second.coordinates.microbatches for c in codes}))
+
+    def microbatches_of(self, value: int, codes: Codes) -> tuple[int, ...]:
+        """Micro-batches of coordinate codes, empty for a value that exists once."""
+        if not self.second.values[value].tensor.microbatched:
+            return ()
+        return tuple(sorted({int(c) % self.second.coordinates.microbatches for c in codes}))
+
+
+def _groupings(graph: Graph) -> list[Grouping]:
+    """Over what a sum might have been forgotten: every mesh axis, micro-batches, both, pairs of axes, and every group that the plan uses."""
+    coordinates = graph.coordinates
+    axes = [name for name, size in coordinates.sizes.items() if size > 1] + ([MICROBATCH_AXIS] if coordinates.microbatches > 1 else [])
+    sets: list[tuple[str, ...]] = [(a,) for a in axes] + [(a, b) for i, a in enumerate(axes) for b in axes[i + 1 :]]
+    if len(axes) > 2:
+        sets.append(tuple(axes))
+    everything = tuple(coordinates.sizes) + (MICROBATCH_AXIS,)
+    result = []
+    for over in sets:
+        others = tuple(a for a in everything if a not in over)
+        outer = coordinates.row_major(others).reshape(-1)
+        inner = coordinates.row_major(over).reshape(-1)
+        table = np.lexsort((inner, outer)).reshape(-1, coordinates.count(over))
+        result.append(Grouping(" and ".join(over), table, over))
+    used: dict[bytes, Grouping] = {}
+    for node in graph.nodes:
+        for operand in node.inputs:
+            if isinstance(operand, Source) and operand.table is not None and operand.table.ndim == 2:
+                table = np.unique(operand.table[np.flatnonzero(node.mask)], axis=0)
+                ranks = [[int(c) // coordinates.microbatches for c in row] for row in table[:2]]
+                used.setdefault(table.tobytes(), Grouping(f"ranks {ranks[0]}", table))
+    return [*result, *list(used.values())[:16]]

@@ -1,0 +1,179 @@
+"""The evident causes of a wrong value, each tested on numbers, cheapest first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from pitcheck.check.conjecture import Floats
+from pitcheck.explain.evidence import Evidence, Grouping
+from pitcheck.stages.cuts import Cut
+from pitcheck.stages.graph import Codes
+
+RATIO_TOLERANCE = 1e-9
+RATIO_DENOMINATOR = 4096
+
+
+@dataclass(frozen=True)
+class Cause:
+    """A cause with its code, what it says and what would mend it. ``codes``: where it shows."""
+
+    code: str
+    cause: str
+    repair: str
+    codes: Codes | None = None
+
+
+def groups_present(evidence: Evidence, value: int, grouping: Grouping) -> Codes | None:
+    """The groups whose members all have the value, if together they are all codes that have it."""
+    rows = evidence.batch.rows[value]
+    table = grouping.table[(rows[grouping.table] >= 0).all(axis=1)]
+    codes = evidence.codes(value)
+    if not len(table) or table.shape[1] < 2 or len(np.unique(table)) != len(codes):
+        return None
+    return table
+
+
+def forgotten_sum(evidence: Evidence, value: int, expected: tuple[Floats, Codes] | None) -> Cause | None:
+    """Whether the value becomes right when it is summed over some group: a reduction is missing, or runs over another group.
+
+    ``expected`` is what it should be at codes; without it the sum only has to be a part of some reference value.
+    """
+    for grouping in evidence.groupings:
+        table = groups_present(evidence, value, grouping)
+        if table is None:
+            continue
+        terms = evidence.array(value)[:, evidence.batch.rows[value][table]]
+        total = terms.sum(axis=2)
+        if expected is not None:
+            wanted, codes = expected
+            place = {int(c): i for i, c in enumerate(codes)}
+            known = [(g, place[int(row[0])]) for g, row in enumerate(table) if int(row[0]) in place]
+            right = bool(known) and all(close(total[:, g], wanted[:, i]) for g, i in known)
+        else:
+            right = evidence.find(total) is not None
+        if right:
+            return Cause(
+                "PIT104",
+                f"{evidence.name(value)!r} is a term of a sum over {grouping.name}, and is used as if it were the sum",
+                f"an all-reduce(sum) over {grouping.name} of {evidence.name(value)!r} before it is used makes it right",
+                table.reshape(-1),
+            )
+    return None
+
+
+def constant_ratio(evidence: Evidence, actual: Floats, wanted: Floats) -> tuple[Fraction, str] | None:
+    """(the factor, what of the plan has that size) where every element is the same multiple of what it should be."""
+    scale = np.abs(wanted).max(initial=0.0)
+    solid = np.abs(wanted) > 1e-6 * scale
+    if not solid.any() or scale == 0:
+        return None
+    ratios = actual[solid] / wanted[solid]
+    middle = float(np.median(ratios))
+    if middle == 0 or not np.isfinite(ratios).all() or (np.abs(ratios - middle) > 1e-6 * abs(middle)).any():
+        return None
+    ratio = Fraction(middle).limit_denominator(RATIO_DENOMINATOR)
+    if ratio == 1 or abs(float(ratio) - middle) > RATIO_TOLERANCE * 100 * abs(middle):
+        return None
+    return ratio, _meaning_of(evidence, ratio)
+
+
+def _meaning_of(evidence: Evidence, ratio: Fraction) -> str:
+    coordinates = evidence.second.coordinates
+    sizes = {**coordinates.sizes, "micro-batches": coordinates.microbatches}
+    for name, size in sizes.items():
+        if size > 1 and ratio in (size, Fraction(1, size)):
+            return f"{ratio} = {'' if ratio > 1 else '1 / '}size of {name}"
+    names = list(sizes)
+    for i, a in enumerate(names):
+        for b in names[i + 1 :]:
+            size = sizes[a] * sizes[b]
+            if sizes[a] > 1 and sizes[b] > 1 and ratio in (size, Fraction(1, size)):
+                return f"{ratio} = {'' if ratio > 1 else '1 / '}size of {a} x size of {b}"
+    return str(ratio)
+
+
+def repeated_reduction(evidence: Evidence, value: int) -> bool:
+    """Whether the value comes out of an all-reduce whose input was already the same on all members: it is summed again."""
+    for step in evidence.writers.get(value, []):
+        if step.kind not in ("all_reduce", "reduce_scatter", "reduce"):
+            continue
+        for operand in step.inputs:
+            rows = getattr(operand, "rows", None)
+            if rows is not None and rows.ndim == 2 and (rows == rows[:, :1]).all():
+                return True
+    return False
+
+
+def other_part(evidence: Evidence, value: int, cut: Cut, found: Cut) -> Cause | None:
+    """Whether the value holds other parts of the same reference value than it should."""
+    if found.reference != cut.reference or found.scale != 1:
+        return None
+    wrong = [int(c) for c in evidence.codes(value) if cut.part_of[c] >= 0 and found.parts[int(found.part_of[c])].box != cut.parts[int(cut.part_of[c])].box]
+    if not wrong:
+        return None
+    held = found.parts[int(found.part_of[wrong[0]])].box
+    due = cut.parts[int(cut.part_of[wrong[0]])].box
+    name = evidence.first.values[cut.reference].name
+    return Cause(
+        "PIT107",
+        f"{evidence.name(value)!r} holds {spell(held)} of {name!r} where {spell(due)} is due",
+        f"take {spell(due)} there",
+        np.array(wrong, dtype=np.int64),
+    )
+
+
+def missing_term(evidence: Evidence, actual: Floats, wanted: Floats) -> Cause | None:
+    """Whether the difference to what is due is itself a known tensor: a term that is missing, or stands twice."""
+    for sign, word, repair in ((1.0, "misses", "add"), (-1.0, "has too much of", "drop")):
+        difference = sign * (wanted - actual)
+        for value, step in ((o, s) for s in evidence.batch.steps for o in s.outputs if o is not None):
+            data = evidence.array(value)
+            if data.shape[2:] != difference.shape[2:] or evidence.second.values[value].kind != "field":
+                continue
+            for row in range(data.shape[1]):
+                if all(close(difference[:, i], data[:, row]) for i in range(difference.shape[1])):
+                    return Cause("PIT108", f"it {word} the term {evidence.name(value)!r} (of operator {evidence.operator(step)!r})", f"{repair} that term once")
+    return None
+
+
+def duplicated_part(evidence: Evidence, value: int) -> Cause | None:
+    """Whether parts of a reference value are held nowhere although each coordinate holds some part: one coordinate computes another's part."""
+    from pitcheck.stages.cuts import uncovered
+
+    cut = evidence.cuts[value]
+    shape = evidence.first.values[cut.reference].shape
+    codes = evidence.codes(value)
+    box = uncovered(cut, shape, codes)
+    if box is None:
+        return None
+    held: dict[int, list[int]] = {}
+    for code in codes:
+        held.setdefault(int(cut.part_of[code]), []).append(int(code))
+    most = max(len(v) for v in held.values())
+    doubled = [c for v in held.values() if len(v) == most for c in v] if len({len(v) for v in held.values()}) > 1 else [int(c) for c in codes]
+    name = evidence.first.values[cut.reference].name
+    part = cut.parts[int(cut.part_of[doubled[0]])].box
+    batches = evidence.microbatches_of(value, np.array(doubled))
+    code = "PIT108" if len(batches) > 1 and evidence.second.values[value].tensor.microbatched else "PIT107"
+    where = f"ranks {', '.join(map(str, evidence.ranks_of(np.array(doubled))))}" + (f", micro-batches {', '.join(map(str, batches))}" if batches else "")
+    return Cause(
+        code,
+        f"{spell(box)} of {name!r} is computed nowhere, while {where} all compute {spell(part)}",
+        f"let one of them compute {spell(box)}: its input, weight shard or micro-batch is another's",
+        np.array(doubled, dtype=np.int64),
+    )
+
+
+def spell(box: Sequence[Sequence[tuple[int, int]]]) -> str:
+    """A box as text."""
+    return "[" + ", ".join("+".join(f"{a}:{b}" for a, b in intervals) for intervals in box) + "]"
+
+
+def close(a: Floats, b: Floats) -> bool:
+    """Whether two arrays are equal up to rounding."""
+    scale = max(float(np.abs(a).max(initial=0.0)), float(np.abs(b).max(initial=0.0)))
+    return a.shape == b.shape and bool((np.abs(a - b) <= 1e-8 * scale).all()) and scale > 0

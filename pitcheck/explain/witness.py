@@ -1,0 +1,208 @@
+"""The witness file: one stage with small inputs on which both sides differ, complete in itself, and its reading and writing."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from pitcheck.errors import PlanError
+from pitcheck.plan.coordinates import Coordinates
+from pitcheck.plan.model import Axis, Tensor
+from pitcheck.plan.numbers import Literal, Root, parse_number
+from pitcheck.stages.batch import Argument, Batch, Step, StepOperand
+from pitcheck.stages.graph import Graph, GraphValue, Node
+
+FORMAT = "pitcheck.witness/1"
+LARGEST = 64 << 20
+
+
+class Operand(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Rows of a value, or of several stacked ones (``members``), or a literal (``number``)."""
+
+    value: int = -1
+    rows: list[Any] = []
+    members: list[Operand] = []
+    number: str = ""
+
+
+class WitnessStep(msgspec.Struct, frozen=True):
+    """One operator of the stage."""
+
+    operator: str
+    kind: str
+    attributes: dict[str, Any]
+    inputs: list[Operand]
+    outputs: list[int | None]
+    count: int
+
+
+class Filled(msgspec.Struct, frozen=True):
+    """A tensor with its numbers in row-major order; ``numbers`` of length one fills it."""
+
+    name: str
+    shape: list[int]
+    kind: str
+    numbers: list[str]
+
+
+class Held(msgspec.Struct, frozen=True):
+    """What the rows of a parallel input hold of reference tensor ``source``: ``rows`` are (box, term, number of terms)."""
+
+    name: str
+    source: int
+    boxes: list[list[list[tuple[int, int]]]]
+    rows: list[tuple[int, int, int]]
+    scale: str
+
+
+class Side(msgspec.Struct, frozen=True):
+    """The steps of one plan in the stage, with its constants."""
+
+    steps: list[WitnessStep]
+    constants: dict[int, Filled]
+
+
+class Compared(msgspec.Struct, frozen=True):
+    """What is compared: the sum over ``rows`` of parallel value ``parallel`` against ``scale`` times ``box`` of reference value ``reference``."""
+
+    parallel: int
+    reference: int
+    rows: list[int]
+    box: list[list[tuple[int, int]]]
+    scale: str
+    element: list[int]
+
+
+class Witness(msgspec.Struct, frozen=True):
+    """A witness. ``reference_value`` and ``parallel_value`` are what the two sides give at ``compared.element``, to 60 digits where that was computed."""
+
+    code: str
+    title: str
+    output: str
+    ranks: list[int]
+    microbatches: list[int]
+    reference: Side
+    parallel: Side
+    inputs: dict[int, Filled]
+    held: dict[int, Held]
+    compared: Compared
+    reference_value: str
+    parallel_value: str
+    confirmed_by: list[str]
+    format: str = FORMAT
+
+
+def write_witness(witness: Witness, directory: Path) -> Path:
+    """Write a witness under a name made of its code and contents; whole or not at all. Returns the path."""
+    data = msgspec.json.format(msgspec.json.encode(witness, order="deterministic"), indent=1)
+    path = directory / f"{witness.code}-{hashlib.sha256(data).hexdigest()[:10]}.witness.json"
+    directory.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=directory, prefix=".witness-")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+        Path(temporary).replace(path)
+    except OSError:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+    return path
+
+
+def read_witness(path: Path) -> Witness:
+    """Read a witness. Raises PlanError, naming the place, for anything that is none."""
+    try:
+        if path.stat().st_size > LARGEST:
+            raise PlanError(f"the file is larger than {LARGEST >> 20} MiB", str(path))
+        witness = msgspec.json.decode(path.read_bytes(), type=Witness)
+    except (OSError, msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
+        raise PlanError(f"not a witness: {error}", str(path)) from error
+    if witness.format != FORMAT:
+        raise PlanError(f"format {witness.format!r} is not {FORMAT!r}", str(path))
+    return witness
+
+
+# --- batches to data
+
+
+def side_of(batch: Batch, attributes: list[Any], constants: dict[int, tuple[Any, tuple[int, ...], str]]) -> Side:
+    """One side of a stage as data."""
+    steps = [
+        WitnessStep(
+            batch.graph.nodes[step.node].operator,
+            step.kind,
+            {name: _plain(value) for name, value in given.items()},
+            [_operand(operand) for operand in step.inputs],
+            list(step.outputs),
+            step.count,
+        )
+        for step, given in zip(batch.steps, attributes, strict=True)
+    ]
+    filled = {value: Filled(batch.graph.values[value].name, list(shape), kind, [spell_number(number)]) for value, (number, shape, kind) in constants.items()}
+    return Side(steps, filled)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Fraction):
+        return str(value)
+    return [_plain(v) for v in value] if isinstance(value, tuple) else value
+
+
+def _operand(operand: StepOperand) -> Operand:
+    if isinstance(operand, Argument):
+        return Operand(operand.value, operand.rows.tolist())
+    if isinstance(operand, tuple):
+        return Operand(members=[_operand(member) for member in operand])
+    return Operand(number=spell_number(operand))
+
+
+def spell_number(number: Literal) -> str:
+    """A literal as the text that ``parse_number`` reads."""
+    if isinstance(number, Root):
+        return f"{'-' if number.sign < 0 else ''}sqrt({number.square})"
+    return str(number)
+
+
+# --- data to batches
+
+
+def batch_of(side: Side, inputs: dict[int, int]) -> Batch:
+    """A batch that runs the side's steps; ``inputs`` maps input values to their number of rows. Raises PlanError for rows out of range."""
+    graph = Graph(Coordinates((Axis("witness", 1),), 1))
+    batch = Batch(graph)
+    filled = dict(inputs)
+    for number, step in enumerate(side.steps):
+        operands = tuple(_read_operand(o, filled, f"steps[{number}]") for o in step.inputs)
+        attributes = {name: _tuples(value) for name, value in step.attributes.items()}
+        graph.nodes.append(Node(step.kind, attributes, (), tuple(step.outputs), np.zeros(1, dtype=np.bool_), step.operator, number))
+        batch.steps.append(Step(number, step.kind, attributes, operands, tuple(step.outputs), step.count))
+        for output in step.outputs:
+            if output is not None:
+                filled[output] = filled.get(output, 0) + step.count
+    graph.values.append(GraphValue("witness", (), "field", Tensor("witness", ())))
+    return batch
+
+
+def _read_operand(operand: Operand, filled: dict[int, int], place: str) -> StepOperand:
+    if operand.members:
+        members = [_read_operand(member, filled, place) for member in operand.members]
+        return tuple(m for m in members if isinstance(m, Argument))
+    if operand.number:
+        return parse_number(operand.number, place)
+    try:
+        rows = np.array(operand.rows, dtype=np.int64)
+    except (ValueError, TypeError, OverflowError):
+        raise PlanError("rows are no table of integers", place) from None
+    if operand.value not in filled or rows.ndim not in (1, 2) or (rows < 0).any() or (rows >= filled[operand.value]).any():
+        raise PlanError(f"value {operand.value} has no such rows", place)
+    return Argument(operand.value, rows)
+
+
+def _tuples(value: Any) -> Any:
+    return tuple(_tuples(v) for v in value) if isinstance(value, list) else value

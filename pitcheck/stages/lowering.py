@@ -1,0 +1,257 @@
+"""From a validated plan to a graph: groups and matched events become coordinate tables, tables of attributes become nodes, copies become aliases."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pitcheck.errors import PlanError, UnsupportedError
+from pitcheck.ops.registry import operator_kind
+from pitcheck.plan.coordinates import Coordinates
+from pitcheck.plan.matching import Matching
+from pitcheck.plan.model import Group, Number, Operator, Plan, Table, Use
+from pitcheck.plan.numbers import parse_number
+from pitcheck.stages.graph import Codes, Graph, GraphValue, Node, Operand, Source, Stacked, kind_of
+from pitcheck.stages.order import order_nodes
+
+COPIES = frozenset({"identity", "contiguous", "multiref", "wait", "detach"})
+ACCUMULATE = "accumulate"
+
+
+class Lowering:
+    """Lowers one plan; ``matching`` says which send every receive meets and who meets in every collective."""
+
+    def __init__(self, plan: Plan, matching: Matching) -> None:
+        self.plan = plan
+        self.matching = matching
+        self.coordinates = Coordinates.of(plan)
+        self.graph = Graph(self.coordinates)
+        self.microbatches = plan.microbatches
+        self._microbatched = {t.name: t.microbatched for t in plan.tensors}
+        self._all_codes = np.arange(self.graph.codes, dtype=np.int64)
+        self._of_rank = (self._all_codes // self.microbatches) * self.microbatches
+        self._masks: dict[Any, NDArray[np.bool_]] = {}
+        self._groups: dict[Group, list[tuple[int, ...]]] = {}
+        self._copies = self._find_copies()
+
+    def run(self) -> Graph:
+        """The graph. Raises PlanError for what a validated plan cannot contain."""
+        for tensor in self.plan.tensors:
+            if tensor.name not in self._copies:
+                self.graph.number[tensor.name] = len(self.graph.values)
+                self.graph.values.append(GraphValue(tensor.name, tensor.shape, kind_of(tensor.dtype), tensor))
+        for name in self._copies:
+            self.graph.number[name] = self.graph.number[self._original(name)]
+        for position, operator in enumerate(self.plan.operators):
+            if operator.kind != "send":
+                self._lower(position, operator)
+        return self.graph
+
+    # --- copies
+
+    def _find_copies(self) -> dict[str, str]:
+        """Families that are plain copies, at the same coordinate, of another: name -> the family copied."""
+        writers: dict[str, int] = {}
+        for operator in self.plan.operators:
+            for name in operator.outputs:
+                writers[name] = writers.get(name, 0) + 1
+        copies: dict[str, str] = {}
+        for operator in self.plan.operators:
+            source = operator.inputs[0] if operator.inputs else None
+            if operator.kind not in COPIES or len(operator.inputs) != 1 or not isinstance(source, str):
+                continue
+            for name in operator.outputs:
+                if name and writers[name] == 1 and self._microbatched[name] == self._microbatched[source]:
+                    copies[name] = source
+        return copies
+
+    def _original(self, name: str) -> str:
+        while name in self._copies:
+            name = self._copies[name]
+        return name
+
+    # --- operators
+
+    def _lower(self, position: int, operator: Operator) -> None:
+        if operator.outputs and all(name in self._copies for name in operator.outputs if name):
+            return
+        mask = self._mask(operator)
+        for attributes, part in self._resolve_attributes(operator, mask):
+            for inputs, more, where in self._operands(position, operator, part):
+                outputs = tuple(self.graph.number[name] if name else None for name in operator.outputs)
+                kind = "identity" if operator.kind == "receive" else operator.kind
+                node = Node(kind, {**attributes, **more}, inputs, outputs, where, operator.id, position)
+                for value in outputs:
+                    if value is not None:
+                        self.graph.values[value].writers.append(len(self.graph.nodes))
+                self.graph.nodes.append(node)
+
+    def _runs_per_microbatch(self, operator: Operator) -> bool:
+        names = [name for name in operator.outputs if name] or [operand_name(o) for o in operator.inputs if not isinstance(o, Number)]
+        return any(self._microbatched[name] for name in names)
+
+    def _mask(self, operator: Operator) -> NDArray[np.bool_]:
+        per_microbatch = self._runs_per_microbatch(operator)
+        key = (tuple(tuple(sorted(box.items())) for box in operator.where), per_microbatch)
+        if key not in self._masks:
+            mask = self.coordinates.mask(operator.where)
+            if not per_microbatch:
+                ranks = mask.any(axis=1)
+                mask = np.zeros_like(mask)
+                mask[:, 0] = ranks
+            self._masks[key] = mask.reshape(-1)
+        return self._masks[key]
+
+    def _resolve_attributes(self, operator: Operator, mask: NDArray[np.bool_]) -> Iterator[tuple[dict[str, Any], NDArray[np.bool_]]]:
+        """One set of plain attributes for every part of the coordinates on which all tables have one value."""
+        hidden = {"peer", "protocol", "batch", "tag", "async", "microbatches"} if operator.kind in ("send", "receive", "wait") or operator.group else {"microbatches"}
+        plain = {k: v for k, v in operator.attributes.items() if not isinstance(v, Table) and k not in hidden}
+        tables = {k: v for k, v in operator.attributes.items() if isinstance(v, Table) and k not in hidden}
+        if not tables:
+            yield plain, mask
+            return
+        resolved = {k: self.coordinates.table(v, f"operators[{operator.id}].attributes.{k}") for k, v in tables.items()}
+        rows = np.stack([positions.reshape(-1) for positions, _ in resolved.values()], axis=1)
+        combinations, which = np.unique(rows[mask], axis=0, return_inverse=True)
+        codes = self._all_codes[mask]
+        merged: dict[tuple[Any, ...], NDArray[np.bool_]] = {}
+        for number, combination in enumerate(combinations):
+            values = tuple(table[1][int(i)] for table, i in zip(resolved.values(), combination, strict=True))
+            part = merged.setdefault(values, np.zeros_like(mask))
+            part[codes[which.reshape(-1) == number]] = True
+        for values, part in merged.items():
+            yield {**plain, **dict(zip(resolved, values, strict=True))}, part
+
+    # --- operands
+
+    def _operands(
+        self, position: int, operator: Operator, mask: NDArray[np.bool_]
+    ) -> Iterator[tuple[tuple[Operand, ...], dict[str, Any], NDArray[np.bool_]]]:
+        """(operands, further attributes, coordinates) of the nodes that an operator becomes."""
+        if operator.kind == "receive":
+            yield from self._received(operator, mask)
+        elif operator.kind == ACCUMULATE:
+            yield self._accumulated(operator), {}, mask
+        elif operator.group is not None:
+            yield from self._collective(operator, mask)
+        else:
+            per_microbatch = self._runs_per_microbatch(operator)
+            yield tuple(self._operand(operator, o, per_microbatch) for o in operator.inputs), {}, mask
+
+    def _operand(self, operator: Operator, operand: str | Use | Number, per_microbatch: bool) -> Operand:
+        if isinstance(operand, Number):
+            return parse_number(operand.value, f"operators[{operator.id}].inputs")
+        name = operand_name(operand)
+        value = self.graph.number[name]
+        if isinstance(operand, Use):
+            return Source(value, self._of_rank + operand.microbatch)
+        if not self._microbatched[name]:
+            return Source(value, self._of_rank if per_microbatch and self.microbatches > 1 else None)
+        if not per_microbatch and self.microbatches > 1:
+            raise PlanError(
+                f"{operator.kind} runs once but reads {name!r}, which exists once per micro-batch; use 'accumulate' or name the micro-batch",
+                f"operators[{operator.id}].inputs",
+            )
+        return Source(value)
+
+    def _accumulated(self, operator: Operator) -> tuple[Operand, ...]:
+        name = operand_name(operator.inputs[0])
+        chosen = operator.attributes.get("microbatches")
+        microbatches = np.arange(self.microbatches) if chosen is None else np.array(chosen, dtype=np.int64)
+        if not self._microbatched[name]:
+            raise PlanError(f"accumulate reads {name!r}, which does not exist per micro-batch", f"operators[{operator.id}].inputs[0]")
+        return (Source(self.graph.number[name], self._of_rank[:, None] + microbatches[None, :]),)
+
+    def _received(self, operator: Operator, mask: NDArray[np.bool_]) -> Iterator[tuple[tuple[Operand, ...], dict[str, Any], NDArray[np.bool_]]]:
+        """A receive copies what the matched send reads; sends by different operators give different nodes."""
+        found = self.matching.received[operator.id].reshape(-1, 3)
+        for sender in np.unique(found[mask, 0]):
+            if sender < 0:
+                raise PlanError("a receive has no matching send", f"operators[{operator.id}]")
+            part = mask & (found[:, 0] == sender)
+            yield (self._event_source(int(sender), found),), {}, part
+
+    def _event_source(self, position: int, found: NDArray[np.int64]) -> Source:
+        """The operand of the operator at ``position`` in the plan, read at the (rank, micro-batch) in columns 1 and 2 of ``found``."""
+        operand = self.plan.operators[position].inputs[0]
+        if isinstance(operand, Number):
+            raise UnsupportedError(f"operators[{self.plan.operators[position].id}]: a literal cannot be communicated")
+        ranks, microbatches = np.maximum(found[..., 1], 0), np.maximum(found[..., 2], 0)
+        name = operand_name(operand)
+        if isinstance(operand, Use):
+            microbatches = np.full_like(microbatches, operand.microbatch)
+        elif not self._microbatched[name]:
+            microbatches = np.zeros_like(microbatches)
+        return Source(self.graph.number[name], ranks * self.microbatches + microbatches)
+
+    def _collective(self, operator: Operator, mask: NDArray[np.bool_]) -> Iterator[tuple[tuple[Operand, ...], dict[str, Any], NDArray[np.bool_]]]:
+        members = self.matching.members[operator.id]
+        if members is not None:
+            yield from self._irregular(operator, mask, members.reshape(-1, *members.shape[2:]))
+            return
+        group = operator.group or Group()
+        if group not in self._groups:
+            self._groups[group] = self.coordinates.groups(group)
+        groups = self._groups[group]
+        for size in sorted({len(ranks) for ranks in groups}):
+            table, place = self._group_table([ranks for ranks in groups if len(ranks) == size], size)
+            source = self._operand(operator, operator.inputs[0], self._runs_per_microbatch(operator))
+            if not isinstance(source, Source):
+                raise UnsupportedError(f"operators[{operator.id}]: a literal cannot be communicated")
+            stacked = Source(source.value, table if source.table is None else source.table[table])
+            yield from self._by_position(operator, stacked, mask, place)
+
+    def _group_table(self, groups: list[tuple[int, ...]], size: int) -> tuple[Codes, Codes]:
+        """(codes of all members per code, the code's own place in its group or -1)."""
+        table = np.zeros((self.graph.codes, size), dtype=np.int64)
+        place = np.full(self.graph.codes, -1, dtype=np.int64)
+        microbatches = np.arange(self.microbatches)
+        for ranks in groups:
+            for own, rank in enumerate(ranks):
+                codes = rank * self.microbatches + microbatches
+                table[codes] = np.array(ranks)[None, :] * self.microbatches + microbatches[:, None]
+                place[codes] = own
+        return table, place
+
+    def _by_position(
+        self, operator: Operator, stacked: Operand, mask: NDArray[np.bool_], place: Codes
+    ) -> Iterator[tuple[tuple[Operand, ...], dict[str, Any], NDArray[np.bool_]]]:
+        if "position" not in operator_kind(operator.kind).attributes:
+            part = mask & (place >= 0)
+            if part.any():
+                yield (stacked,), {}, part
+            return
+        for own in np.unique(place[mask & (place >= 0)]):
+            yield (stacked,), {"position": int(own)}, mask & (place == own)
+
+    def _irregular(
+        self, operator: Operator, mask: NDArray[np.bool_], members: NDArray[np.int64]
+    ) -> Iterator[tuple[tuple[Operand, ...], dict[str, Any], NDArray[np.bool_]]]:
+        """Members that run different operators or micro-batches: one node per pattern of operators."""
+        patterns = np.unique(members[mask][:, :, 0], axis=0)
+        ranks = self._all_codes // self.microbatches
+        for pattern in patterns:
+            real = [i for i, sender in enumerate(pattern) if sender >= 0]
+            part = mask & (members[:, :, 0] == pattern[None, :]).all(axis=1)
+            stacked = Stacked(tuple(self._event_source(int(pattern[i]), members[:, i]) for i in real))
+            place = np.full(self.graph.codes, -1, dtype=np.int64)
+            for own, i in enumerate(real):
+                place[members[:, i, 1] == ranks] = own
+            yield from self._by_position(operator, stacked, part, place)
+
+
+def operand_name(operand: str | Use | Number) -> str:
+    """The tensor that an operand names."""
+    if isinstance(operand, Number):
+        raise PlanError(f"the literal {operand.value} stands where a tensor is needed")
+    return operand.tensor if isinstance(operand, Use) else operand
+
+
+def lower(plan: Plan, matching: Matching) -> Graph:
+    """Lower a validated plan; the graph's nodes are ordered."""
+    graph = Lowering(plan, matching).run()
+    order_nodes(graph)
+    return graph

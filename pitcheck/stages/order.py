@@ -1,0 +1,109 @@
+"""A topological order of a graph's nodes; records that feed themselves over coordinates are split until they do not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import networkx as nx
+import numpy as np
+
+from pitcheck.errors import PlanError
+from pitcheck.stages.graph import Graph, Node, Operand, Source, Stacked
+
+
+def sources_of(operand: Operand) -> tuple[Source, ...]:
+    """The tensors that an operand reads; none for a literal."""
+    if isinstance(operand, Source):
+        return (operand,)
+    return operand.members if isinstance(operand, Stacked) else ()
+
+
+def order_nodes(graph: Graph) -> None:
+    """Set ``graph.order``: the nodes in an order in which everything is written before it is read, and ``graph.rank``.
+
+    A folded record may depend on itself at other coordinates (a pipeline in one record): the nodes of such a cycle are split into
+    one node per coordinate, in ``graph`` itself. Raises PlanError when single coordinates still wait for themselves.
+    """
+    order = _topological(graph)
+    if order is None:
+        _split_cycles(graph)
+        order = _topological(graph)
+    if order is None:
+        cycle = _one_cycle(graph)
+        raise PlanError(f"values depend on themselves: {' -> '.join(cycle)}", "operators")
+    graph.order = order
+    graph.rank = [0] * len(order)
+    for place, number in enumerate(order):
+        graph.rank[number] = place
+
+
+def _edges(graph: Graph) -> list[list[int]]:
+    """For every node the nodes that read what it writes (at a coordinate that it writes)."""
+    after: list[list[int]] = [[] for _ in graph.nodes]
+    for number, node in enumerate(graph.nodes):
+        seen: set[int] = set()
+        for operand in node.inputs:
+            for source in sources_of(operand):
+                writers = graph.values[source.value].writers
+                if len(writers) == 1:
+                    seen.add(writers[0])
+                    continue
+                read = np.zeros(graph.codes, dtype=np.bool_)
+                read[source.at(np.flatnonzero(node.mask))] = True
+                seen.update(writer for writer in writers if (graph.nodes[writer].mask & read).any())
+        for writer in seen:
+            after[writer].append(number)
+    return after
+
+
+def _topological(graph: Graph) -> list[int] | None:
+    after = _edges(graph)
+    waiting = [0] * len(graph.nodes)
+    for readers in after:
+        for reader in readers:
+            waiting[reader] += 1
+    ready = [number for number, count in enumerate(waiting) if count == 0]
+    order: list[int] = []
+    for number in ready:
+        order.append(number)
+        for reader in after[number]:
+            waiting[reader] -= 1
+            if waiting[reader] == 0:
+                ready.append(reader)
+    return order if len(order) == len(graph.nodes) else None
+
+
+def _digraph(graph: Graph) -> nx.DiGraph:
+    result = nx.DiGraph()
+    result.add_nodes_from(range(len(graph.nodes)))
+    result.add_edges_from((writer, reader) for writer, readers in enumerate(_edges(graph)) for reader in readers)
+    return result
+
+
+def _split_cycles(graph: Graph) -> None:
+    dependences = _digraph(graph)
+    cyclic: set[int] = set()
+    for component in nx.strongly_connected_components(dependences):
+        if len(component) > 1 or any(dependences.has_edge(n, n) for n in component):
+            cyclic |= component
+    nodes: list[Node] = []
+    for number, node in enumerate(graph.nodes):
+        if number not in cyclic:
+            nodes.append(node)
+            continue
+        for code in np.flatnonzero(node.mask):
+            mask = np.zeros_like(node.mask)
+            mask[code] = True
+            nodes.append(replace(node, mask=mask))
+    graph.nodes[:] = nodes
+    for value in graph.values:
+        value.writers.clear()
+    for number, node in enumerate(graph.nodes):
+        for output in node.outputs:
+            if output is not None:
+                graph.values[output].writers.append(number)
+
+
+def _one_cycle(graph: Graph) -> list[str]:
+    found = nx.find_cycle(_digraph(graph))
+    return [graph.nodes[edge[0]].operator for edge in found] + [graph.nodes[found[0][0]].operator]

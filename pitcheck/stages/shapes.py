@@ -1,0 +1,108 @@
+"""Reduced shapes of a pair of batches: dimensions are tied by running both batches on axes, and by the lineage between them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pitcheck.algebra.axes import AxisAlgebra, AxisSystem, AxisValue, Sizes, reduce_attributes
+from pitcheck.errors import PlanError
+from pitcheck.stages.batch import Batch, Step
+from pitcheck.stages.cuts import FREE, Box, Cut, Interval, length
+from pitcheck.stages.run import run_batch
+
+
+@dataclass
+class SymbolicBatch:
+    """A batch run on axes: the dimensions of every value, and of every step's operands and results."""
+
+    batch: Batch
+    values: dict[int, AxisValue]
+    steps: list[tuple[Sequence[AxisValue], Sequence[AxisValue | None]]]
+
+    def shape(self, value: int, sizes: Sizes) -> tuple[int, ...]:
+        """The reduced shape of a value."""
+        return tuple(sizes.size(d) for d in self.values[value].dims)
+
+    def attributes(self, sizes: Sizes) -> list[Mapping[str, Any]]:
+        """Every step's attributes at reduced sizes."""
+        return [
+            reduce_attributes(step.kind, step.attributes, inputs, outputs, sizes) for step, (inputs, outputs) in zip(self.batch.steps, self.steps, strict=True)
+        ]
+
+
+@dataclass
+class SymbolicPair:
+    """Both batches over one system of axes, tied by their cuts."""
+
+    system: AxisSystem
+    reference: SymbolicBatch
+    parallel: SymbolicBatch
+    cuts: tuple[Cut, ...]
+
+    def box(self, cut: Cut, box: Box, sizes: Sizes) -> Box:
+        """A box of the cut's reference value at reduced sizes."""
+        local = self.parallel.values[cut.value].dims
+        result: list[tuple[Interval, ...]] = []
+        for dim, (node, intervals) in enumerate(zip(self.reference.values[cut.reference].dims, box, strict=True)):
+            if len(intervals) == 1 and intervals[0][0] == FREE:
+                result.append(((FREE, sizes.size(local[dim])),))
+            else:
+                result.append(tuple((FREE, i[1]) if i[0] == FREE else (sizes.position(node, i[0]), sizes.position(node, i[1])) for i in intervals))
+        return tuple(result)
+
+
+def symbolic_pair(reference: Batch, parallel: Batch, cuts: Sequence[Cut]) -> SymbolicPair:
+    """Run both batches on axes. ``cuts`` are all cuts at the batches' boundaries and targets. Raises StepError and PlanError for shapes that do not fit."""
+    system = AxisSystem()
+    algebra = AxisAlgebra(system)
+    first = _run(reference, algebra)
+    second = _run(parallel, algebra)
+    for cut in cuts:
+        if cut.reference in first.values and cut.value in second.values:
+            _tie(system, first.values[cut.reference], second.values[cut.value], cut)
+    return SymbolicPair(system, first, second, tuple(cuts))
+
+
+def _run(batch: Batch, algebra: AxisAlgebra) -> SymbolicBatch:
+    graph = batch.graph
+    inputs = {value: algebra.tensor(graph.values[value].shape, graph.values[value].kind) for value in batch.inputs}
+    steps: list[tuple[Sequence[AxisValue], Sequence[AxisValue | None]]] = []
+
+    def observe(_: int, step: Step, given: Sequence[AxisValue], results: Sequence[AxisValue | None]) -> None:
+        steps.append((given, results))
+        for output, result in zip(step.outputs, results, strict=True):
+            if output is None or result is None:
+                continue
+            declared = graph.values[output]
+            if algebra.shape(result) != declared.shape:
+                raise PlanError(
+                    f"{step.kind} gives a tensor of shape {algebra.shape(result)}, but {declared.name!r} is declared as {declared.shape}",
+                    f"operators[{graph.nodes[step.node].operator}]",
+                )
+
+    values = run_batch(batch, algebra, inputs, observe=observe)
+    return SymbolicBatch(batch, values, steps)
+
+
+def _tie(system: AxisSystem, whole: AxisValue, local: AxisValue, cut: Cut) -> None:
+    """Tie every local dimension to the reference dimension whose intervals it holds."""
+    seen: set[tuple[int, tuple[Interval, ...]]] = set()
+    for part in cut.parts:
+        for dim, intervals in enumerate(part.box):
+            if (dim, intervals) in seen:
+                continue
+            seen.add((dim, intervals))
+            if len(intervals) == 1 and intervals[0][0] != FREE:
+                system.tie(local.dims[dim], whole.dims[dim], intervals[0][0])
+                continue
+            position = 0
+            for interval in intervals:
+                piece = system.dimension(length(interval))
+                if interval[0] == FREE:
+                    system.fix(piece)
+                else:
+                    system.tie(piece, whole.dims[dim], interval[0])
+                system.tie(piece, local.dims[dim], position)
+                position += length(interval)

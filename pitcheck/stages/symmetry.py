@@ -1,0 +1,234 @@
+"""Reduction of symmetric coordinates: target coordinates that are renamings of each other are represented by two or three of them.
+
+Let a reference dimension be a pure batch dimension of the stage: no operator of either side mixes, cuts or measures it. If the cones of two target
+coordinates have the same operators, attributes and inputs, but that every box along that dimension is moved by one common offset, then the
+two claims are the same claim about renamed rows, and one proves the other. Nothing is assumed about mesh axes: what is compared are the cones themselves.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pitcheck.algebra.axes import AxisSystem, Sizes
+from pitcheck.stages.batch import Argument, Step
+from pitcheck.stages.cuts import FREE, Cut, Part
+from pitcheck.stages.graph import Codes
+from pitcheck.stages.pair import Stage, Target
+from pitcheck.stages.shapes import SymbolicPair
+
+WORTHWHILE = 4
+"""Classes up to this size are left whole: to reduce them costs more than it saves."""
+
+Words = NDArray[np.uint64]
+
+
+@dataclass(frozen=True)
+class Symmetry:
+    """A pure batch dimension (by its root in the axis system), its segment, and the coordinates kept."""
+
+    root: int
+    total: int
+    segment: int
+    codes: Codes
+    classes: int
+    members: int
+
+
+def find_symmetry(stage: Stage, symbolic: SymbolicPair, keep: int) -> Symmetry | None:
+    """A reduction that keeps ``keep`` coordinates of every class, or None where there is none worthwhile."""
+    if len(stage.targets) != 1 or stage.targets[0].cut.group_of is not None:
+        return None
+    target = stage.targets[0]
+    dims = symbolic.reference.values[target.cut.reference].dims
+    for dim, node in enumerate(dims):
+        offsets = _offsets(target.cut, dim)
+        if offsets is None or len(set(offsets.values())) <= WORTHWHILE or not symbolic.system.is_batch(node):
+            continue
+        root = symbolic.system.root(node)
+        total = stage.reference.graph.values[target.cut.reference].shape[dim]
+        segment = _segment(stage, symbolic, root, total)
+        if segment is None:
+            continue
+        moved = np.array([offsets[int(p)] for p in target.cut.part_of[target.codes]], dtype=np.int64)
+        kept, classes = _representatives(stage, symbolic, root, target, dim, moved, keep)
+        if len(kept) * 2 <= len(target.codes):
+            return Symmetry(root, total, segment, kept, classes, len(target.codes))
+    return None
+
+
+def _offsets(cut: Cut, dim: int) -> dict[int, int] | None:
+    """Offset of every part along ``dim``; None where a part is no single interval there."""
+    found = {}
+    for number, part in enumerate(cut.parts):
+        if len(part.box[dim]) != 1 or part.box[dim][0][0] == FREE:
+            return None
+        found[number] = part.box[dim][0][0]
+    return found
+
+
+def _segment(stage: Stage, symbolic: SymbolicPair, root: int, total: int) -> int | None:
+    """The common length of all boxes along the dimension, if every offset is a multiple of it."""
+    lengths: set[int] = set()
+    for cut in stage.all_cuts():
+        nodes = symbolic.reference.values[cut.reference].dims
+        shape = stage.reference.graph.values[cut.reference].shape
+        for dim, node in enumerate(nodes):
+            if symbolic.system.root(node) != root:
+                continue
+            if shape[dim] != total or _offsets(cut, dim) is None:
+                return None
+            for part in cut.parts:
+                start, stop = part.box[dim][0]
+                lengths.add(stop - start)
+                if start % (stop - start):
+                    return None
+    return lengths.pop() if len(lengths) == 1 else None
+
+
+def _representatives(
+    stage: Stage, symbolic: SymbolicPair, root: int, target: Target, dim: int, moved: NDArray[np.int64], keep: int
+) -> tuple[Codes, int]:
+    """(codes kept, number of classes)."""
+    shapes, sums, weights = _signatures(stage, symbolic, root)
+    value = target.cut.value
+    rows = stage.parallel.rows[value][target.codes]
+    with np.errstate(over="ignore"):
+        relative = sums[value][rows] - weights[value][rows] * moved.astype(np.uint64)
+    others = [_without(target.cut.parts[int(p)], dim) for p in target.cut.part_of[target.codes]]
+    classes: dict[tuple[object, ...], list[int]] = {}
+    for position, code in enumerate(target.codes):
+        key = (int(shapes[value][rows[position]]), int(relative[position]), others[position])
+        classes.setdefault(key, []).append(int(code))
+    kept = [code for members in classes.values() for code in _spread(members, keep)]
+    return np.array(sorted(kept), dtype=np.int64), len(classes)
+
+
+def _spread(members: list[int], keep: int) -> list[int]:
+    """First, last and middle: ``keep`` members of a class."""
+    if len(members) <= keep:
+        return members
+    return [members[i * (len(members) - 1) // (keep - 1)] for i in range(keep)] if keep > 1 else members[:1]
+
+
+def _without(part: Part, dim: int) -> tuple[object, ...]:
+    return part.box[:dim], part.box[dim + 1 :]
+
+
+def _signatures(stage: Stage, symbolic: SymbolicPair, root: int) -> tuple[dict[int, Words], dict[int, Words], dict[int, Words]]:
+    """Per value and row: a hash of the cone without offsets along the dimension; a random linear form of those offsets; the form of ones.
+
+    Two rows have the same relative offsets when ``form - ones * own offset`` agree, up to a collision of 64-bit words.
+    """
+    shapes: dict[int, list[Words]] = {}
+    sums: dict[int, list[Words]] = {}
+    weights: dict[int, list[Words]] = {}
+    for value in stage.parallel.inputs:
+        shape, total, ones = _leaves(stage, symbolic, root, value)
+        shapes[value], sums[value], weights[value] = [shape], [total], [ones]
+    with np.errstate(over="ignore"):
+        for step in stage.parallel.steps:
+            _step_signature(step, shapes, sums, weights)
+    return {v: np.concatenate(a) for v, a in shapes.items()}, {v: np.concatenate(a) for v, a in sums.items()}, {v: np.concatenate(a) for v, a in weights.items()}
+
+
+def _leaves(stage: Stage, symbolic: SymbolicPair, root: int, value: int) -> tuple[Words, Words, Words]:
+    cut = stage.cuts.get(value)
+    parts = stage.parallel.inputs[value]
+    shape = np.zeros(len(parts), dtype=np.uint64)
+    total = np.zeros(len(parts), dtype=np.uint64)
+    ones = np.zeros(len(parts), dtype=np.uint64)
+    if cut is None:
+        shape[:] = _word("constant", value)
+        return shape, total, ones
+    batch = [dim for dim, node in enumerate(symbolic.reference.values[cut.reference].dims) if symbolic.system.root(node) == root]
+    for row, number in enumerate(parts):
+        part = cut.parts[int(number)]
+        rest = tuple(intervals for dim, intervals in enumerate(part.box) if dim not in batch)
+        shape[row] = _word("leaf", cut.reference, rest, part.term, part.terms, part.owner, cut.scale)
+        for dim in batch:
+            weight = _word("dim", cut.reference, dim)
+            with np.errstate(over="ignore"):
+                total[row] += weight * np.uint64(part.box[dim][0][0])
+                ones[row] += weight
+    return shape, total, ones
+
+
+def _step_signature(step: Step, shapes: dict[int, list[Words]], sums: dict[int, list[Words]], weights: dict[int, list[Words]]) -> None:
+    base = _word(step.kind, sorted(step.attributes.items()), [o if not isinstance(o, (Argument, tuple)) else None for o in step.inputs])
+    shape = np.full(step.count, base, dtype=np.uint64)
+    total = np.zeros(step.count, dtype=np.uint64)
+    ones = np.zeros(step.count, dtype=np.uint64)
+    for place, operand in enumerate(step.inputs):
+        arguments = operand if isinstance(operand, tuple) else (operand,) if isinstance(operand, Argument) else ()
+        for member, argument in enumerate(arguments):
+            table = argument.rows if argument.rows.ndim == 2 else argument.rows[:, None]
+            whole = [np.concatenate(store[argument.value]) for store in (shapes, sums, weights)]
+            for column in range(table.shape[1]):
+                factor = _word("operand", place, member, column)
+                chosen = [words[table[:, column]] for words in whole]
+                shape = _mix(shape * np.uint64(3) + chosen[0] * factor)
+                total += chosen[1] * factor
+                ones += chosen[2] * factor
+    for number, output in enumerate(step.outputs):
+        if output is not None:
+            own = _word("output", number)
+            shapes.setdefault(output, []).append(_mix(shape + own))
+            sums.setdefault(output, []).append(total * own)
+            weights.setdefault(output, []).append(ones * own)
+
+
+def _mix(words: Words) -> Words:
+    """splitmix64's finaliser (Steele, Lea, Flood 2014)."""
+    words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return words ^ (words >> np.uint64(31))
+
+
+def _word(*what: object) -> np.uint64:
+    """An odd 64-bit word from anything printable."""
+    return np.uint64(int.from_bytes(hashlib.blake2b(repr(what).encode(), digest_size=8).digest(), "little") | 1)
+
+
+class RestrictedSizes:
+    """Sizes in which the batch dimension keeps only the segments that the kept coordinates use."""
+
+    def __init__(self, base: Sizes, system: AxisSystem, symmetry: Symmetry, stage: Stage, symbolic: SymbolicPair) -> None:
+        self._base = base
+        self._system = system
+        self._symmetry = symmetry
+        self._kept = _used_segments(stage, symbolic, symmetry)
+
+    def size(self, node: Any) -> int:
+        """Reduced size of a dimension."""
+        if self._system.root(node) == self._symmetry.root and self._system.full_size(node) == self._symmetry.total:
+            return len(self._kept) * (self._base.size(node) // (self._symmetry.total // self._symmetry.segment))
+        return self._base.size(node)
+
+    def position(self, node: Any, offset: int) -> int:
+        """Reduced position of an offset along a dimension."""
+        if self._system.root(node) != self._symmetry.root:
+            return self._base.position(node, offset)
+        below = int(np.searchsorted(self._kept, offset // self._symmetry.segment))
+        return below * (self._base.position(node, self._symmetry.segment))
+
+    def describe(self) -> list[str]:
+        """What was reduced, in sentences."""
+        told = f"{self._symmetry.members} coordinates in {self._symmetry.classes} classes of equal cones, {len(self._symmetry.codes)} kept (pure batch dimension)"
+        return [*self._base.describe(), told]
+
+
+def _used_segments(stage: Stage, symbolic: SymbolicPair, symmetry: Symmetry) -> NDArray[np.int64]:
+    used: set[int] = set()
+    chosen: list[tuple[Cut, Codes]] = [(cut, stage.parallel.inputs[value]) for value, cut in stage.cuts.items()]
+    chosen += [(t.cut, np.unique(t.cut.part_of[t.codes])) for t in stage.targets]
+    for cut, numbers in chosen:
+        for dim, node in enumerate(symbolic.reference.values[cut.reference].dims):
+            if symbolic.system.root(node) == symmetry.root:
+                used |= {cut.parts[int(n)].box[dim][0][0] // symmetry.segment for n in numbers}
+    return np.array(sorted(used), dtype=np.int64)
+
