@@ -79,10 +79,12 @@ def write_plan(plan: Plan, path: str | os.PathLike[str]) -> None:
     file = Path(path)
     if _is_compressed(file):
         _refuse_special_floats(plan)
-        packed = msgspec.msgpack.encode(plan, order="deterministic")
+        with _writable(file):
+            packed = msgspec.msgpack.encode(plan, order="deterministic")
         data = zstandard.ZstdCompressor(level=_ZSTD_LEVEL, write_checksum=True, write_content_size=True).compress(packed)
     else:
-        data = encode_json(plan)
+        with _writable(file):
+            data = encode_json(plan)
     _replace(file, data)
 
 
@@ -264,6 +266,15 @@ def _replace(file: Path, data: bytes) -> None:
             with suppress(OSError):
                 Path(temporary).unlink()
         raise UsageError(f"{file}: cannot be written: {error.strerror or error}") from None
+
+
+@contextmanager
+def _writable(file: Path) -> Iterator[None]:
+    """What the encoders refuse: integers beyond 64 bits, text that is no Unicode, values of another type."""
+    try:
+        yield
+    except (OverflowError, UnicodeEncodeError, TypeError, msgspec.MsgspecError) as error:
+        raise PlanError(f"the plan has a value that {file.name} cannot hold: {error}", "plan") from None
 
 
 @contextmanager
