@@ -162,15 +162,15 @@ def _positions(inputs: list[Term], attributes: Attributes) -> list[Term]:
     return [inputs[0].arange(_axis(inputs[0], attributes)) + int(attributes.get("offset", 0))]
 
 
-def _causal_mask(inputs: list[Term], attributes: Attributes) -> list[Term]:
-    return [causal(inputs[0], int(attributes.get("offset", 0)))]
+def _causal_mask(inputs: list[Term], _: Attributes) -> list[Term]:
+    return [causal(inputs[0])]
 
 
-def causal(scores: Term, offset: int = 0) -> Term:
-    """Where row i of (..., queries, keys) may see column j: j <= i + ``offset``; shape (queries, keys)."""
+def causal(scores: Term) -> Term:
+    """Where row i of (..., queries, keys) may see column j: j <= i; shape (queries, keys)."""
     if scores.ndim < 2:
         raise ShapeError(f"a causal mask needs scores (..., queries, keys), not shape {scores.shape}")
-    return scores.arange(-1).unsqueeze(0).compare("le", scores.arange(-2).unsqueeze(1) + offset)
+    return scores.arange(-1).unsqueeze(0).compare("le", scores.arange(-2).unsqueeze(1))
 
 
 # --- constants
@@ -256,15 +256,14 @@ OPERATORS = (
     declare(
         "positions",
         _positions,
-        attributes={"axis": "axis", "offset": "literal"},
+        attributes={"axis": "axis", "offset": "position"},
         required=("axis",),
         doc="`offset` (default 0), `offset` + 1, ... along `axis` of x, 1-dimensional int; the values of x do not matter.",
     ),
     declare(
         "causal_mask",
         _causal_mask,
-        attributes={"offset": "literal"},
-        doc="x (..., queries, keys) -> bool (queries, keys): column <= row + `offset` (default 0); the values of x do not matter.",
+        doc="x (..., queries, keys) -> bool (queries, keys): column <= row; the values of x do not matter. Compare `positions` where rows do not begin at 0.",
     ),
     OperatorKind(
         "full",

@@ -380,7 +380,7 @@ OPERATORS = (
         "pad",
         _pad,
         _pad_backward,
-        attributes={"axis": "axis", "before": "literal", "after": "literal", "value": "literal"},
+        attributes={"axis": "axis", "before": "position", "after": "position", "value": "literal"},
         required=("axis",),
         doc="`before` and `after` (default 0) elements with `value` (default 0) added along `axis`.",
     ),

@@ -31,7 +31,7 @@ class Row:
 def reals(*shape: int, seed: int = 0) -> Array:
     """Reals of both signs, none near 0."""
     generator = np.random.default_rng([7, seed, *shape])
-    return np.asarray(generator.uniform(0.2, 2.0, shape)) * generator.choice([-1.0, 1.0], shape)
+    return np.asarray(generator.uniform(0.2, 2.0, shape) * generator.choice([-1.0, 1.0], shape))
 
 
 def positive(*shape: int, seed: int = 0) -> Array:
