@@ -144,7 +144,7 @@ def _chunk_backward(local: Local) -> Sequence[Lazy | None]:
 def _slice_bounds(x: Term, attributes: Attributes) -> tuple[int, int, int, int]:
     axis = x.axis(needed(attributes, "axis"))
     stop = attributes.get("stop")
-    return axis, int(attributes.get("start", 0)), x.shape[axis] if stop is None else int(stop), int(attributes.get("step", 1))
+    return axis, attributes.get("start", 0), x.shape[axis] if stop is None else stop, attributes.get("step", 1)
 
 
 def _slice(inputs: list[Term], attributes: Attributes) -> list[Term]:

@@ -6,11 +6,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pitcheck.algebra.axes import AxisAlgebra, AxisSystem, AxisValue, Sizes, reduce_attributes
+from pitcheck.algebra.axes import AxisAlgebra
+from pitcheck.algebra.axis_attributes import reduce_attributes, symbolic_attributes
+from pitcheck.algebra.axis_classes import AxisSystem
+from pitcheck.algebra.axis_values import AxisValue
+from pitcheck.algebra.size_choice import Sizes
 from pitcheck.errors import PlanError
+from pitcheck.plan.numbers import parse_number
 from pitcheck.stages.batch import Batch, Step
 from pitcheck.stages.cuts import FREE, Box, Cut, Interval, length
-from pitcheck.stages.run import run_batch
+from pitcheck.stages.run import literal, run_batch
 
 
 @dataclass
@@ -68,6 +73,10 @@ def symbolic_pair(reference: Batch, parallel: Batch, cuts: Sequence[Cut]) -> Sym
 def _run(batch: Batch, algebra: AxisAlgebra) -> SymbolicBatch:
     graph = batch.graph
     inputs = {value: algebra.tensor(graph.values[value].shape, graph.values[value].kind) for value in batch.inputs}
+    for value in batch.inputs:
+        filled = graph.values[value].tensor.value
+        if filled is not None and not graph.values[value].writers:
+            literal(algebra, parse_number(filled, f"tensors[{graph.values[value].name}].value"))
     steps: list[tuple[Sequence[AxisValue], Sequence[AxisValue | None]]] = []
 
     def observe(_: int, step: Step, given: Sequence[AxisValue], results: Sequence[AxisValue | None]) -> None:
@@ -82,7 +91,8 @@ def _run(batch: Batch, algebra: AxisAlgebra) -> SymbolicBatch:
                     f"operators[{graph.nodes[step.node].operator}]",
                 )
 
-    values = run_batch(batch, algebra, inputs, observe=observe)
+    attributes = [symbolic_attributes(step.kind, step.attributes) for step in batch.steps]
+    values = run_batch(batch, algebra, inputs, attributes, observe)
     return SymbolicBatch(batch, values, steps)
 
 
