@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
+
 from oracle.meanings import backward, forward, reduced
 from oracle.places import (
     Coordinate,
@@ -19,7 +20,6 @@ from oracle.places import (
     rank_coordinates,
     runs_per_microbatch,
 )
-
 from pitcheck.plan.model import Number, Operand, Operator, Plan, Use
 
 Array = np.ndarray[Any, Any]

@@ -7,6 +7,8 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F  # noqa: N812
+
+from oracle import elements
 from oracle.places import ExecutionError, number
 
 Tensor = torch.Tensor
@@ -120,8 +122,13 @@ MEANINGS: dict[str, Meaning] = {
     "multiref": lambda i, a: [i[0]] * a["count"],
     "chunk": _chunk,
     "cat": lambda i, a: torch.cat(i, a["axis"]),
+    "amax": _over(lambda x, axes, keep: x.amax(axes, keep)),
+    "amin": _over(lambda x, axes, keep: x.amin(axes, keep)),
+    "maximum": _binary(torch.maximum),
+    "minimum": _binary(torch.minimum),
     "floor_divide": _binary(torch.floor_divide),
     "remainder": _binary(torch.remainder),
+    **elements.MEANINGS,
 }
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pitcheck.plan.model import Number, Plan
-
 from zoo.builder import Builder, intervals, lineage
 
 Pair = tuple[Plan, Plan]
@@ -289,6 +288,7 @@ PAIRS = {
     "row_parallel": row_parallel,
     "row_parallel_bias_after": row_parallel_bias_after,
     "row_parallel_scatter_gather": row_parallel_scatter_gather,
+    "uneven_columns": uneven_columns,
     "megatron_mlp_silu": megatron_mlp_silu,
     "megatron_mlp_gelu": megatron_mlp_gelu,
     "megatron_mlp_relu": megatron_mlp_relu,

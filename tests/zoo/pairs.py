@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache
 
-from pitcheck.plan.model import Plan
+import msgspec
 
-from zoo import linear
+from pitcheck.plan.model import Plan
+from zoo import attention, linear, training, unusual, vocabulary
 
 Pair = tuple[Plan, Plan]
-TABLES = (linear.PAIRS,)
+TABLES = (linear.PAIRS, training.PAIRS, attention.PAIRS, vocabulary.PAIRS, unusual.PAIRS)
 
 
 @cache
@@ -29,3 +30,10 @@ def builders() -> dict[str, Callable[[], Pair]]:
 def pair(name: str) -> Pair:
     """(reference, parallel)."""
     return builders()[name]()
+
+
+def without_hints(plan: Plan) -> Plan:
+    """The plan without the lineage of anything that an operator writes."""
+    written = {name for operator in plan.operators for name in operator.outputs}
+    tensors = tuple(msgspec.structs.replace(t, lineage=None) if t.name in written else t for t in plan.tensors)
+    return msgspec.structs.replace(plan, tensors=tensors)
