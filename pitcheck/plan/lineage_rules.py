@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from fractions import Fraction
 from typing import Any
@@ -10,6 +11,8 @@ from pitcheck.plan.coordinates import Coordinates
 from pitcheck.plan.model import MICROBATCH_AXIS, Lineage, Plan, Shard, Tensor
 from pitcheck.plan.structure import table_error
 from pitcheck.plan.violations import Violation
+
+_RATIONAL = re.compile(r"^-?\d{1,40}(/0*[1-9]\d{0,39}|\.\d{1,40})?$", re.ASCII)
 
 FREE = -1
 """Start of an interval of free elements (padding)."""
@@ -55,12 +58,9 @@ class LineageRules:
 
     @staticmethod
     def _scale_problems(lineage: Lineage) -> Iterator[tuple[str, str]]:
-        try:
-            scale = Fraction(lineage.scale)
-        except (ValueError, ZeroDivisionError):
+        if not _RATIONAL.match(lineage.scale):
             yield "scale", f"scale {lineage.scale[:40]!r} is no rational; write it as '1' or '1/2'"
-            return
-        if scale == 0:
+        elif Fraction(lineage.scale) == 0:
             yield "scale", "scale 0 says nothing about the reference value; a scale is not 0"
 
     def _partial_problems(self, tensor: Tensor, lineage: Lineage) -> Iterator[tuple[str, str]]:

@@ -10,7 +10,10 @@ from fractions import Fraction
 from pitcheck.errors import PlanError
 
 _ROOT = re.compile(r"^(-?)sqrt\((\d+(?:/\d+)?)\)$")
+_DECIMAL = re.compile(r"^[-+]?(\d+/\d+|(\d+\.?\d*|\.\d+)([eE][-+]?\d{1,3})?)$")
 _SMALL = 10**6
+_LONGEST = 400
+_NUMBERS = "write an integer, a decimal, 'n/d', 'sqrt(n/d)', 'inf', '-inf' or 'nan'"
 
 
 @dataclass(frozen=True)
@@ -39,13 +42,16 @@ def parse_number(value: int | float | str, place: str = "number") -> Literal:
         return _recognise(value)
     if value in ("nan", "inf", "-inf"):
         return float(value)
-    root = _ROOT.match(value)
+    # An exponent is written out when it is read, so that it must be small: 1e999999999 would fill the memory.
+    root = _ROOT.match(value) if len(value) <= _LONGEST else None
+    if root is None and (len(value) > _LONGEST or not _DECIMAL.match(value)):
+        raise PlanError(f"{value[:40]!r} is not a number; {_NUMBERS}", place)
     try:
         if root:
             return Root(Fraction(root.group(2)), -1 if root.group(1) else 1)
         return Fraction(value)
     except (ValueError, ZeroDivisionError):
-        raise PlanError(f"{value!r} is not a number; write an integer, a decimal, 'n/d', 'sqrt(n/d)', 'inf', '-inf' or 'nan'", place) from None
+        raise PlanError(f"{value!r} is not a number; {_NUMBERS}", place) from None
 
 
 def _recognise(value: float) -> Literal:

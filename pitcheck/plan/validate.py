@@ -14,6 +14,7 @@ from pitcheck.plan.model import Plan
 from pitcheck.plan.output_rules import check_outputs
 from pitcheck.plan.programs import LocalOrders, LocalRules, check_programs
 from pitcheck.plan.schedule import Schedule
+from pitcheck.plan.shape_rules import ShapeRules, check_values
 from pitcheck.plan.sizes import check_sizes, mesh_violations
 from pitcheck.plan.ssa import SingleAssignment
 from pitcheck.plan.storages import StorageRules
@@ -44,6 +45,8 @@ def _content(plan: Plan, reference: Plan | None, coordinates: Coordinates) -> It
     schedule = Schedule(plan)
     assignment = list(SingleAssignment(schedule).run())
     yield from assignment
+    yield from check_values(schedule)
+    yield from ShapeRules(schedule).run()
     yield from LineageRules(plan, coordinates, reference).run()
     yield from check_outputs(plan, reference)
     programs = list(check_programs(schedule))
