@@ -222,7 +222,7 @@ def _stack_backward(local: Local) -> Sequence[Lazy | None]:
 
 
 def _pad_sizes(attributes: Attributes) -> tuple[int, int]:
-    before, after = int(attributes.get("before", 0)), int(attributes.get("after", 0))
+    before, after = attributes.get("before", 0), attributes.get("after", 0)
     if before < 0 or after < 0:
         raise ShapeError(f"a pad adds at least 0 elements, not {before} before and {after} after; use slice to remove elements")
     return before, after

@@ -2,6 +2,9 @@
 
 A :class:`Term` is a value together with its algebra, so that ``x * (1 - y)`` can be written instead of nested calls. It adds nothing to the
 :class:`~pitcheck.algebra.base.Algebra`: every method is one or a few of its operations. Here, unlike there, negative axes count from the end.
+
+Sizes are used as the algebra gives them and never passed through ``int``: in the algebra of axes they remember the dimensions they come from, and a
+reshape to an equal shape may still tie dimensions.
 """
 
 from __future__ import annotations
@@ -154,10 +157,7 @@ class Term:
     # --- structure
     def reshape(self, shape: Sequence[int]) -> Term:
         """Same elements in row-major order, other sizes; one size may be -1."""
-        sizes = tuple(shape)
-        if sizes == self.shape:
-            return self
-        return self._of(self.algebra.reshape(self.value, complete(sizes, self.shape)))
+        return self._of(self.algebra.reshape(self.value, complete(tuple(shape), self.shape)))
 
     def permute(self, permutation: Sequence[int]) -> Term:
         """Dimension i of the result is dimension ``permutation[i]``."""
@@ -181,7 +181,7 @@ class Term:
 
     def expand(self, shape: Sequence[int]) -> Term:
         """Broadcast to ``shape``."""
-        return self if tuple(shape) == self.shape else self._of(self.algebra.expand(self.value, tuple(shape)))
+        return self._of(self.algebra.expand(self.value, tuple(shape)))
 
     def unsqueeze(self, axis: int) -> Term:
         """Insert a dimension of size 1 at ``axis`` of the result."""
@@ -306,12 +306,11 @@ def promote(terms: Sequence[Term]) -> list[Term]:
 
 def sum_to(gradient: Term, shape: tuple[int, ...]) -> Term:
     """The gradient of an operand that was broadcast: summed over the dimensions in which it was."""
-    if gradient.shape == shape:
-        return gradient
     extra = gradient.ndim - len(shape)
     summed = gradient.sum(range(extra)) if extra else gradient
     stretched = [i for i, n in enumerate(shape) if n == 1 and summed.shape[i] != 1]
-    return summed.sum(stretched, keep=True) if stretched else summed.expand(shape)
+    reduced = summed.sum(stretched, keep=True) if stretched else summed
+    return reduced.expand(shape)
 
 
 def number(algebra: Algebra[Any], value: int | float | str, place: str) -> Term:
