@@ -1,0 +1,56 @@
+"""The array module that values live in: NumPy, or CuPy where a GPU can be used."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import numpy as np
+
+from pitcheck.errors import UsageError
+
+BACKENDS = ("auto", "numpy", "cupy")
+
+
+def array_module(name: str) -> Any:
+    """The array module called ``name``; "auto" is CuPy where it is installed and a GPU answers, else NumPy.
+
+    Raises UsageError for an unknown name, and where "cupy" is asked for but cannot be used.
+    """
+    if name not in BACKENDS:
+        raise UsageError(f"there is no backend {name!r}; choose one of {', '.join(BACKENDS)}")
+    if name == "numpy":
+        return np
+    try:
+        return _usable_cupy()
+    except UsageError:
+        if name == "cupy":
+            raise
+        return np
+
+
+def _usable_cupy() -> Any:
+    try:
+        cupy = importlib.import_module("cupy")
+    except ImportError as error:
+        raise UsageError(f"the backend cupy needs the package cupy ({error}): install pitcheck[cuda12] or pitcheck[cuda13], or choose numpy") from error
+    try:
+        devices = cupy.cuda.runtime.getDeviceCount()
+        cupy.zeros(1)
+    except Exception as error:  # CuPy raises errors of many classes where the driver is missing or does not fit
+        raise UsageError(f"the backend cupy finds no GPU that it can use ({error}); choose numpy") from error
+    if devices < 1:
+        raise UsageError("the backend cupy finds no GPU; choose numpy")
+    return cupy
+
+
+def to_host(xp: Any, array: Any) -> Any:
+    """The array as a NumPy array."""
+    return array if xp is np else xp.asnumpy(array)
+
+
+def scatter_add(xp: Any, target: Any, index: tuple[Any, ...], source: Any) -> None:
+    """``target[index] += source`` with repeated indices adding up, in place. int64 wraps modulo 2^64."""
+    if target.dtype == np.int64:  # CuPy's atomic additions know unsigned integers only, and modulo 2^64 both are one
+        target, source = target.view(np.uint64), source.view(np.uint64)
+    xp.add.at(target, index, source)

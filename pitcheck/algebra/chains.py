@@ -1,0 +1,57 @@
+"""Chains of primes P(i+1) = 2 P(i) + 1 (Cunningham chains of the first kind) below 2^31.
+
+In every listed chain all members are 3 modulo 4, so that x^((p+1)/4) is a square root of every square x; and all primes up to a bound are squares modulo
+every member, so that square roots of constants with small prime factors are exact.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pitcheck.errors import UsageError
+
+LARGEST = 1 << 31
+
+
+@dataclass(frozen=True)
+class Chain:
+    """Primes P(0) < P(1) < ... with P(i+1) = 2 P(i) + 1, below 2^31; that they are prime is the caller's word.
+
+    Raises UsageError where the rule between neighbours or the range is broken.
+    """
+
+    primes: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        if not self.primes:
+            raise UsageError("a chain needs at least one prime")
+        for prime in self.primes:
+            if not 2 < prime < LARGEST:
+                raise UsageError(f"a chain's primes lie between 3 and 2^31 - 1; {prime} does not")
+        for below, above in zip(self.primes, self.primes[1:], strict=False):
+            if above != 2 * below + 1:
+                raise UsageError(f"in a chain every prime is twice the one before and one more: after {below} comes {2 * below + 1}, not {above}")
+
+    def __len__(self) -> int:
+        return len(self.primes)
+
+
+SQUARES_UP_TO = {1: 37, 2: 37, 3: 19, 4: 13}
+"""Length of a chain -> all primes up to this bound are squares modulo every member of the listed chains of that length."""
+
+_FIRST_PRIMES: dict[int, tuple[int, ...]] = {
+    1: (888679679,),
+    2: (888679679,),
+    3: (479486279,),
+    4: (251891639,),
+}
+
+
+def chains_of(length: int) -> tuple[Chain, ...]:
+    """The listed chains of ``length`` primes (1 to 4), which have ``length - 1`` levels of exp.
+
+    Raises UsageError for another length.
+    """
+    if length not in _FIRST_PRIMES:
+        raise UsageError(f"there are chains of {min(_FIRST_PRIMES)} to {max(_FIRST_PRIMES)} primes, not of {length}")
+    return tuple(Chain(tuple(((first + 1) << i) - 1 for i in range(length))) for first in _FIRST_PRIMES[length])

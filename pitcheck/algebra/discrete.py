@@ -1,0 +1,239 @@
+"""Integers, booleans and decisions, evaluated as what they are: shared by all concrete algebras."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pitcheck.algebra.backend import to_host
+from pitcheck.algebra.base import Comparison, Kind
+from pitcheck.algebra.structure import Structure, aligned
+from pitcheck.algebra.value import LEADING, Value
+from pitcheck.errors import ShapeError, UnsupportedError
+
+COMPARISONS: dict[Comparison, str] = {"eq": "equal", "ne": "not_equal", "lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater_equal"}
+"""NumPy's names of the comparisons."""
+
+
+@dataclass(frozen=True)
+class Decision:
+    """How often each outcome of one comparison, choice, maximum or minimum occurred, int64 arrays of shape (trials, instances).
+
+    ``true``: the comparison held, the first operand (of a reduction: the extremum of the elements before) was kept.
+    """
+
+    site: str
+    true: NDArray[np.int64]
+    false: NDArray[np.int64]
+
+
+class Discrete(Structure):
+    """Operations on int and bool values, and the record of decisions.
+
+    ``site`` is set by the caller before each operator. Decisions between values that no trial draws (constants, positions) are not recorded: another trial
+    would decide them the same.
+    """
+
+    trials: tuple[int, ...]
+    site: str
+    decisions: list[Decision]
+
+    def __init__(self) -> None:
+        self.site = ""
+        self.decisions = []
+        self._counts: dict[str, int] = {}
+
+    def _record(self, outcome: Any) -> None:
+        """Count a bool array of shape (1, trials, instances, ...)."""
+        if outcome.shape[1] == 1 and len(self.trials) > 1:
+            return
+        self._count(outcome)
+
+    def _count(self, outcome: Any) -> None:
+        flat = outcome.reshape(outcome.shape[1], outcome.shape[2], -1)
+        true = to_host(self.xp, flat.sum(axis=2, dtype=np.int64))
+        number = self._counts.get(self.site, 0)
+        self._counts[self.site] = number + 1
+        self.decisions.append(Decision(f"{self.site}#{number}", true, flat.shape[2] - true))
+
+    # --- operands
+    def _same_kind(self, what: str, a: Value, b: Value) -> Kind:
+        if a.kind != b.kind:
+            raise ShapeError(f"{what} needs operands of one kind, not {a.kind} and {b.kind}; cast one of them")
+        return a.kind
+
+    def _wrong_kind(self, what: str, a: Value, wanted: str) -> ShapeError:
+        return ShapeError(f"{what} is defined for {wanted} values, not for {a.kind} values; cast first")
+
+    def _broadcast(self, operation: Callable[[Any, Any], Any], a: Value, b: Value) -> Any:
+        """An array operation on two values' data, logical axes aligned; sizes that do not fit are a ShapeError."""
+        rank = max(a.rank, b.rank)
+        try:
+            return operation(aligned(a.data, rank), aligned(b.data, rank))
+        except ValueError as error:
+            raise ShapeError(f"tensors of shapes {self.shape(a)} and {self.shape(b)} do not fit together") from error
+
+    # --- integers
+    def _int_binary(self, what: str, operation: Callable[[Any, Any], Any], a: Value, b: Value) -> Value:
+        if a.kind != "int" or b.kind != "int":
+            raise ShapeError(f"{what} needs two operands of one kind, field or int, not {a.kind} and {b.kind}; cast first")
+        return Value("int", self._broadcast(operation, a, b))
+
+    def floor_divide(self, a: Value, b: Value) -> Value:
+        self._nonzero_divisor(b)
+        return self._int_binary("floor_divide", self.xp.floor_divide, a, b)
+
+    def remainder(self, a: Value, b: Value) -> Value:
+        self._nonzero_divisor(b)
+        return self._int_binary("remainder", self.xp.remainder, a, b)
+
+    def _nonzero_divisor(self, b: Value) -> None:
+        if b.kind == "int" and bool((b.data == 0).any()):
+            raise UnsupportedError("an integer is divided by zero, which has no meaning")
+
+    # --- booleans
+    def _logical(self, what: str, operation: Callable[[Any, Any], Any], a: Value, b: Value) -> Value:
+        if a.kind != "bool" or b.kind != "bool":
+            raise ShapeError(f"{what} is defined for bool values, not for {a.kind} and {b.kind}; cast first")
+        return Value("bool", self._broadcast(operation, a, b))
+
+    def logical_and(self, a: Value, b: Value) -> Value:
+        return self._logical("logical_and", self.xp.logical_and, a, b)
+
+    def logical_or(self, a: Value, b: Value) -> Value:
+        return self._logical("logical_or", self.xp.logical_or, a, b)
+
+    def logical_not(self, a: Value) -> Value:
+        if a.kind != "bool":
+            raise self._wrong_kind("logical_not", a, "bool")
+        return Value("bool", ~a.data)
+
+    # --- order: what an algebra adds are the keys by which values compare
+    def _keys(self, values: tuple[Value, ...], nan_first: bool = False) -> list[Any]:
+        """Arrays of shape (1, trials, instances, *shape) that compare as the values do."""
+        if any(v.kind == "bool" for v in values):
+            raise self._wrong_kind("an order", values[0], "field and int")
+        return [v.data for v in values]
+
+    def _extremum(self, what: str, a: Value, b: Value, largest: bool) -> Value:
+        self._same_kind(what, a, b)
+        x, y = self._keys((a, b), nan_first=not largest)
+        rank = max(a.rank, b.rank)
+        try:
+            first = aligned(x, rank) >= aligned(y, rank) if largest else aligned(x, rank) <= aligned(y, rank)
+        except ValueError as error:
+            raise ShapeError(f"tensors of shapes {self.shape(a)} and {self.shape(b)} do not fit together") from error
+        self._record(first)
+        return self._select(first, a, b)
+
+    def maximum(self, a: Value, b: Value) -> Value:
+        return self._extremum("maximum", a, b, True)
+
+    def minimum(self, a: Value, b: Value) -> Value:
+        return self._extremum("minimum", a, b, False)
+
+    def _reduced(self, a: Value, axis: int, largest: bool) -> Value:
+        if not 0 <= axis < a.rank or self.shape(a)[axis] == 0:
+            raise ShapeError(f"a tensor of shape {self.shape(a)} has no extremum along dimension {axis}")
+        key = self._keys((a,), nan_first=not largest)[0]
+        place = LEADING + axis
+        where = self.xp.expand_dims(key.argmax(axis=place) if largest else key.argmin(axis=place), place)
+        if self.shape(a)[axis] > 1:
+            self._record_reduction(key, place, largest)
+        indices = Value("int", where)
+        return self.reshape(self.take_along(a, axis, indices), self.shape(a)[:axis] + self.shape(a)[axis + 1 :])
+
+    def _record_reduction(self, key: Any, place: int, largest: bool) -> None:
+        """A reduction is a row of maxima of two: what is kept so far against the next element."""
+        behind = (slice(None),) * place
+        kept = (np.maximum if largest else np.minimum).accumulate(to_host(self.xp, key), axis=place)
+        before, following = kept[(*behind, slice(None, -1))], to_host(self.xp, key)[(*behind, slice(1, None))]
+        self._record(self.xp.asarray(before >= following if largest else before <= following))
+
+    def reduce_max(self, a: Value, axis: int) -> Value:
+        return self._reduced(a, axis, True)
+
+    def reduce_min(self, a: Value, axis: int) -> Value:
+        return self._reduced(a, axis, False)
+
+    def order(self, a: Value, axis: int, descending: bool) -> Value:
+        if not 0 <= axis < a.rank:
+            raise ShapeError(f"a tensor of shape {self.shape(a)} has no dimension {axis} to order along")
+        key = self._keys((a,))[0]
+        place = LEADING + axis
+        if self.shape(a)[axis] > 1:
+            behind = (slice(None),) * place
+            self._record(key[(*behind, slice(None, -1))] >= key[(*behind, slice(1, None))])
+        return Value("int", self.xp.argsort(-key if descending else key, axis=place, kind="stable").astype(np.int64))
+
+    # --- choice
+    def where(self, condition: Value, a: Value, b: Value) -> Value:
+        if condition.kind != "bool":
+            raise self._wrong_kind("the condition of where", condition, "bool")
+        self._same_kind("where", a, b)
+        self._record(condition.data)
+        return self._select(condition.data, a, b)
+
+    def _select(self, condition: Any, a: Value, b: Value) -> Value:
+        """Elements of ``a`` where ``condition`` (1, trials, instances, ...) holds, else of ``b``, on the common levels."""
+        rank = max(a.rank, b.rank, condition.ndim - LEADING)
+        chosen = aligned(condition, rank)
+        low, stop = self._common([a, b])
+        x, y = (aligned(v.data[low - v.lowest : stop - v.lowest], rank) for v in (a, b))
+        try:
+            data = self.xp.where(chosen, x, y)
+        except ValueError as error:
+            raise ShapeError(f"where: shapes {condition.shape[LEADING:]}, {self.shape(a)} and {self.shape(b)} do not fit together") from error
+        special = None
+        if a.special is not None or b.special is not None:
+            codes = [np.uint8(0) if v.special is None else aligned(v.special, rank) for v in (a, b)]
+            special = self.xp.where(chosen, *codes)
+            special = self.xp.broadcast_to(special, (1, *special.shape[1:LEADING], *data.shape[LEADING:])) if bool(special.any()) else None
+        return Value(a.kind, data, low, special, self._selected_logs(condition, a, b, data.shape[LEADING:]))
+
+    def _selected_logs(self, condition: Any, a: Value, b: Value, shape: tuple[int, ...]) -> tuple[tuple[int, Value], ...]:
+        if not a.logs and not b.logs:
+            return ()
+        one = self.constant(Fraction(1))
+        bases = [dict(v.logs) for v in (a, b)]
+        chosen = sorted({*bases[0], *bases[1]})
+        return tuple((n, self.expand(self._select(condition, bases[0].get(n, one), bases[1].get(n, one)), shape)) for n in chosen)
+
+    # --- casts
+    def cast(self, a: Value, kind: Kind) -> Value:
+        if a.kind == kind:
+            return a
+        if kind == "bool":
+            return self.compare("ne", a, self.constant(Fraction(0), a.kind))
+        if kind == "int":
+            return Value("int", a.data.astype(np.int64)) if a.kind == "bool" else self._truncated(a)
+        return self._embedded(Value("int", a.data.astype(np.int64)) if a.kind == "bool" else a)
+
+    def compare(self, comparison: Comparison, a: Value, b: Value) -> Value:
+        kind = self._same_kind(f"comparison {comparison}", a, b)
+        if kind == "field":
+            return self._compare_field(comparison, a, b)
+        outcome = self._broadcast(getattr(self.xp, COMPARISONS[comparison]), a, b)
+        self._record(outcome)
+        return Value("bool", outcome)
+
+    def _compare_field(self, comparison: Comparison, a: Value, b: Value) -> Value:
+        raise NotImplementedError
+
+    def _truncated(self, a: Value) -> Value:
+        raise NotImplementedError
+
+    def _embedded(self, a: Value) -> Value:
+        raise NotImplementedError
+
+    def _discrete_constant(self, number: Fraction | float, kind: Kind) -> Value:
+        """An int or bool constant."""
+        if not isinstance(number, Fraction | int) or Fraction(number).denominator != 1:
+            raise UnsupportedError(f"{number} is not an integer, and so no constant of kind {kind}")
+        array = self.xp.full((1, 1, 1), int(number), dtype=np.int64)
+        return Value("int", array) if kind == "int" else Value("bool", array != 0)

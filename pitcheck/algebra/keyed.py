@@ -1,0 +1,64 @@
+"""Counter-based randomness: 64-bit hashes of (seed, key, trial, level, instance, element), the same in whatever order they are asked for.
+
+The mixer is the finaliser of splitmix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, OOPSLA 2014).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from hashlib import blake2b
+from math import prod
+from typing import Any
+
+_MASK = (1 << 64) - 1
+_GAMMA = 0x9E3779B97F4A7C15
+_FIRST = 0xBF58476D1CE4E5B9
+_SECOND = 0x94D049BB133111EB
+
+
+def key_of(*parts: object) -> int:
+    """A 64-bit key of the given parts (their ``repr``)."""
+    return int.from_bytes(blake2b(repr(parts).encode(), digest_size=8).digest(), "little")
+
+
+def mix_int(x: int) -> int:
+    """The splitmix64 finaliser of a Python int, in [0, 2^64)."""
+    x = (x + _GAMMA) & _MASK
+    x = ((x ^ (x >> 30)) * _FIRST) & _MASK
+    x = ((x ^ (x >> 27)) * _SECOND) & _MASK
+    return x ^ (x >> 31)
+
+
+def mix(xp: Any, x: Any) -> Any:
+    """The splitmix64 finaliser, elementwise on uint64; ``x`` is left as it is."""
+    x = x + xp.uint64(_GAMMA)
+    x ^= x >> xp.uint64(30)
+    x *= xp.uint64(_FIRST)
+    x ^= x >> xp.uint64(27)
+    x *= xp.uint64(_SECOND)
+    x ^= x >> xp.uint64(31)
+    return x
+
+
+def lane_keys(xp: Any, key: int, levels: range, trials: Sequence[int]) -> Any:
+    """One 64-bit key per (level, trial), uint64 of shape (levels, trials); each is a function of its own level and trial number alone."""
+    return xp.asarray([[mix_int(mix_int(key ^ mix_int(trial)) + level) for trial in trials] for level in levels], dtype=xp.uint64)
+
+
+def uniform_words(xp: Any, lanes: Any, instances: int, shape: Sequence[int]) -> Any:
+    """Uniform 64-bit words of shape (levels, trials, instances, *shape) from the keys of the lanes (levels, trials)."""
+    rows = mix(xp, lanes[:, :, None] + xp.arange(instances, dtype=xp.uint64) * xp.uint64(_SECOND))
+    words = mix(xp, rows[..., None] + xp.arange(prod(shape), dtype=xp.uint64) * xp.uint64(_GAMMA))
+    return words.reshape(*lanes.shape, instances, *shape)
+
+
+def hash_words(xp: Any, state: Any, words: Sequence[Any]) -> Any:
+    """Fold uint64 ``words`` one after the other into uint64 ``state`` (broadcasting)."""
+    for word in words:
+        state = mix(xp, state ^ mix(xp, word))
+    return state
+
+
+def unit_interval(xp: Any, words: Any) -> Any:
+    """Words as float64 in (0, 1): the upper 52 bits, and a half."""
+    return ((words >> xp.uint64(12)).astype(xp.float64) + 0.5) * 2.0**-52

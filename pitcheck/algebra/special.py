@@ -1,0 +1,33 @@
+"""NaN and infinity beside residues, by the rules of IEEE 754.
+
+A residue has no NaN; codes stand beside it. To find the codes of a result, the same operation runs on float64 stand-ins: the sign of a finite value (-1, 0 or
+1), or the special value itself. Finite stand-ins only make NaN or infinity where the operation does so for every finite value of that sign.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from pitcheck.algebra.value import FINITE, NAN, NEGATIVE_INFINITY, POSITIVE_INFINITY
+
+
+def stand_in(xp: Any, sign: Any, special: Any) -> Any:
+    """float64 stand-ins from the signs of finite values (-1, 0, 1) and the codes of the others."""
+    result = sign.astype(xp.float64)
+    if special is None:
+        return result
+    table = xp.asarray([0.0, np.nan, np.inf, -np.inf])
+    return xp.where(special == FINITE, result, table[special])
+
+
+def codes_of(xp: Any, stand_ins: Any) -> Any:
+    """The codes of float64 stand-ins, or None where all are finite."""
+    if bool(xp.isfinite(stand_ins).all()):
+        return None
+    codes = xp.zeros(stand_ins.shape, dtype=xp.uint8)
+    codes[xp.isnan(stand_ins)] = NAN
+    codes[stand_ins == np.inf] = POSITIVE_INFINITY
+    codes[stand_ins == -np.inf] = NEGATIVE_INFINITY
+    return codes

@@ -1,0 +1,286 @@
+"""Structural operations, indexing and instances: everything that only moves elements, shared by all concrete algebras."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from pitcheck.algebra.backend import scatter_add
+from pitcheck.algebra.base import Kind
+from pitcheck.algebra.value import LEADING, Value
+from pitcheck.errors import BudgetError, ShapeError
+
+
+def aligned(array: Any, rank: int) -> Any:
+    """``array`` with size-1 axes put behind the leading ones until it has ``rank`` logical axes."""
+    missing = rank + LEADING - array.ndim
+    if missing <= 0:
+        return array
+    return array.reshape(array.shape[:LEADING] + (1,) * missing + array.shape[LEADING:])
+
+
+class Structure:
+    """Operations on values that treat elements as they are."""
+
+    xp: Any
+
+    # --- what an algebra adds
+    def constant(self, number: Fraction | float, kind: Kind = "field") -> Value:
+        raise NotImplementedError
+
+    def plain(self, a: Value) -> Value:
+        """``a`` without formal logarithms."""
+        return a
+
+    def _added_at(self, base: Any, index: tuple[Any, ...], source: Any, like: Value) -> Any:  # noqa: ARG002 (algebras of residues need it)
+        """The array ``base`` (own copy) with ``source`` added at ``index``; ``like`` says kind and lowest level."""
+        scatter_add(self.xp, base, index, source)
+        return base
+
+    def _stand_ins(self, a: Value) -> Any:
+        """float64 stand-ins for special values (only where an algebra has special codes)."""
+        raise NotImplementedError
+
+    def _codes(self, stand_ins: Any) -> Any:
+        raise NotImplementedError
+
+    # --- what a value looks like
+    def shape(self, a: Value) -> tuple[int, ...]:
+        shape: tuple[int, ...] = a.data.shape[LEADING:]
+        return shape
+
+    def kind(self, a: Value) -> Kind:
+        return a.kind
+
+    def levels(self, a: Value) -> range:
+        """The chain levels at which ``a`` is defined; a formal logarithm of S is defined one level below S."""
+        low, stop = a.lowest, a.lowest + int(a.data.shape[0])
+        for _, s in a.logs:
+            low, stop = max(low, s.lowest - 1), min(stop, s.lowest + int(s.data.shape[0]) - 1)
+        return range(low, max(low, stop))
+
+    def extent(self, a: Value, axes: Sequence[int]) -> Value:
+        return self.constant(Fraction(prod(self.shape(a)[axis] for axis in axes)))
+
+    def arange(self, like: Value, axis: int) -> Value:
+        return Value("int", self.xp.arange(self.shape(like)[axis], dtype=np.int64)[None, None, None])
+
+    # --- structure
+    def _map(self, a: Value, move: Callable[[Any], Any]) -> Value:
+        """``move`` applied to every array of a value."""
+        if a.special is None and not a.logs:
+            return Value(a.kind, move(a.data), a.lowest)
+        special = None if a.special is None else move(a.special)
+        return Value(a.kind, move(a.data), a.lowest, special, tuple((n, self._map(s, move)) for n, s in a.logs))
+
+    def reshape(self, a: Value, shape: Sequence[int]) -> Value:
+        if prod(shape) != prod(self.shape(a)):
+            raise ShapeError(f"a tensor of shape {self.shape(a)} cannot be viewed as {tuple(shape)}")
+        return self._map(a, lambda d: d.reshape(d.shape[:LEADING] + tuple(shape)))
+
+    def transpose(self, a: Value, permutation: Sequence[int]) -> Value:
+        if sorted(permutation) != list(range(a.rank)):
+            raise ShapeError(f"{tuple(permutation)} is no permutation of the {a.rank} dimensions of shape {self.shape(a)}")
+        axes = (0, 1, 2, *(LEADING + axis for axis in permutation))
+        return self._map(a, lambda d: d.transpose(axes))
+
+    def expand(self, a: Value, shape: Sequence[int]) -> Value:
+        old, new = self.shape(a), tuple(shape)
+        if len(new) < len(old) or any(m not in (1, n) for m, n in zip(old, new[len(new) - len(old) :], strict=True)):
+            raise ShapeError(f"a tensor of shape {old} cannot be expanded to {new}")
+        if old == new:
+            return a
+        return self._map(a, lambda d: self.xp.broadcast_to(aligned(d, len(new)), d.shape[:LEADING] + new))
+
+    def _at(self, a: Value, axis: int, part: slice) -> Value:
+        index = (slice(None),) * (LEADING + axis) + (part,)
+        return self._map(a, lambda d: d[index])
+
+    def slice(self, a: Value, axis: int, start: int, stop: int, step: int = 1) -> Value:
+        if not (0 <= axis < a.rank and 0 <= start <= stop <= self.shape(a)[axis] and step >= 1):
+            raise ShapeError(f"the slice {start}:{stop}:{step} does not lie within dimension {axis} of shape {self.shape(a)}")
+        return self._at(a, axis, slice(start, stop, step))
+
+    def flip(self, a: Value, axis: int) -> Value:
+        return self._at(a, axis, slice(None, None, -1))
+
+    def concatenate(self, values: Sequence[Value], axis: int) -> Value:
+        shapes = {(*self.shape(v)[:axis], *self.shape(v)[axis + 1 :], v.rank) for v in values}
+        kinds = {v.kind for v in values}
+        if len(shapes) != 1 or len(kinds) != 1:
+            raise ShapeError(f"tensors {[(v.kind, self.shape(v)) for v in values]} cannot be concatenated along dimension {axis}")
+        return self._combine(values, LEADING + axis, None)
+
+    def _combine(self, values: Sequence[Value], axis: int, counts: Sequence[int] | None) -> Value:
+        """Concatenate along an array axis; the leading axes beside it are broadcast, levels cut to the common ones."""
+        if len(values) == 1 and counts is None:
+            return values[0]
+        low, stop = self._common(values)
+        arrays = [v.data[low - v.lowest : stop - v.lowest] for v in values]
+        lead = (max(_size(v, 1) for v in values), max(_size(v, 2) for v in values))
+        sizes = [None] * len(values) if counts is None else list(counts)
+        data = self._joined(arrays, axis, lead, sizes)
+        special = None
+        if any(v.special is not None for v in values):
+            codes = [self.xp.zeros((1, *v.data.shape[1:]), dtype=np.uint8) if v.special is None else v.special for v in values]
+            special = self._joined(codes, axis, lead, sizes)
+        logs = []
+        for n in sorted({n for v in values for n, _ in v.logs}):
+            one = self.constant(Fraction(1))
+            bases = [dict(v.logs).get(n) or self.expand(one, self.shape(v)) for v in values]
+            logs.append((n, self._combine(bases, axis, [_size(v, 2) if c is None else c for v, c in zip(values, sizes, strict=True)] if axis == 2 else None)))
+        return Value(values[0].kind, data, low, special, tuple(logs))
+
+    def _joined(self, arrays: Sequence[Any], axis: int, lead: tuple[int, int], counts: Sequence[int | None]) -> Any:
+        full = []
+        for array, count in zip(arrays, counts, strict=True):
+            instances = lead[1] if axis != 2 else array.shape[2] if count is None else count
+            full.append(self.xp.broadcast_to(array, (array.shape[0], lead[0], instances, *array.shape[LEADING:])))
+        return self.xp.concatenate(full, axis=axis)
+
+    def _common(self, values: Sequence[Value]) -> tuple[int, int]:
+        """(lowest, one past the highest) level at which all of the arrays are defined."""
+        low = max(v.lowest for v in values)
+        stop = min(v.lowest + v.data.shape[0] for v in values)
+        if stop <= low:
+            raise BudgetError(f"values at levels {[list(self.levels(v)) for v in values]} have no level in common; a longer chain is needed")
+        return low, stop
+
+    # --- indexing
+    def _index(self, a: Value, axis: int, indices: Value) -> Any:
+        """The index array, checked."""
+        if indices.kind != "int" or a.rank <= axis:
+            raise ShapeError(f"indices of kind {indices.kind!r} cannot index dimension {axis} of shape {self.shape(a)}; they must be integers")
+        index = indices.data
+        size = self.shape(a)[axis]
+        if index.size and not bool(((index >= 0) & (index < size)).all()):
+            raise ShapeError(f"an index lies outside 0 .. {size - 1}, dimension {axis} of shape {self.shape(a)}")
+        return index
+
+    def take(self, a: Value, axis: int, indices: Value) -> Value:
+        index = self._index(a, axis, indices)
+        shape = self.shape(a)
+        result = (*shape[:axis], *index.shape[LEADING:], *shape[axis + 1 :])
+        if index.shape[1] == index.shape[2] == 1:
+            return self._map(a, lambda d: d.take(index[0, 0, 0], axis=LEADING + axis))
+        before, behind = prod(shape[:axis]), prod(shape[axis + 1 :])
+        flat = index.reshape(*index.shape[:LEADING], 1, prod(index.shape[LEADING:]), 1)
+
+        def pick(d: Any) -> Any:
+            split = d.reshape(*d.shape[:LEADING], before, shape[axis], behind)
+            picked = split[_grid(self.xp, split.shape, flat, LEADING + 1)]
+            return picked.reshape(*picked.shape[:LEADING], *result)
+
+        return self._map(a, pick)
+
+    def take_along(self, a: Value, axis: int, indices: Value) -> Value:
+        index = self._index(a, axis, indices)
+        self._check_along(a, axis, indices)
+        return self._map(a, lambda d: d[_grid(self.xp, d.shape, index, LEADING + axis)])
+
+    def add_at(self, base: Value, axis: int, indices: Value, source: Value) -> Value:
+        index = self._index(base, axis, indices)
+        shape = self.shape(base)
+        if self.shape(source) != (*shape[:axis], *index.shape[LEADING:], *shape[axis + 1 :]):
+            raise ShapeError(f"a tensor of shape {self.shape(source)} cannot be added at indices of shape {self.shape(indices)} of dimension {axis} of {shape}")
+        before, behind = prod(shape[:axis]), prod(shape[axis + 1 :])
+        flat = index.reshape(*index.shape[:LEADING], 1, prod(index.shape[LEADING:]), 1)
+        split = self.reshape(self.plain(base), (before, shape[axis], behind))
+        added = self._scatter(split, 1, flat, self.reshape(self.plain(source), (before, flat.shape[LEADING + 1], behind)))
+        return self.reshape(added, shape)
+
+    def add_along(self, base: Value, axis: int, indices: Value, source: Value) -> Value:
+        index = self._index(base, axis, indices)
+        self._check_along(base, axis, indices)
+        if self.shape(source) != self.shape(indices):
+            raise ShapeError(f"a tensor of shape {self.shape(source)} cannot be added at indices of shape {self.shape(indices)}; the shapes must be equal")
+        return self._scatter(self.plain(base), axis, index, self.plain(source))
+
+    def _check_along(self, a: Value, axis: int, indices: Value) -> None:
+        shape, given = self.shape(a), self.shape(indices)
+        if len(shape) != len(given) or shape[:axis] != given[:axis] or shape[axis + 1 :] != given[axis + 1 :]:
+            raise ShapeError(f"indices of shape {given} do not fit shape {shape}: but for dimension {axis} they must be the same")
+
+    def _scatter(self, base: Value, axis: int, index: Any, source: Value) -> Value:
+        if base.kind != source.kind or base.kind == "bool":
+            raise ShapeError(f"values of kind {source.kind!r} cannot be added into values of kind {base.kind!r}")
+        low, stop = self._common([base, source])
+        parts = [v.data[low - v.lowest : stop - v.lowest] for v in (base, source)]
+        data = self._scattered(parts[0], parts[1], axis, index, Value(base.kind, parts[0], low))
+        special = None
+        if base.special is not None or source.special is not None:
+            sums = self._scattered(self._stand_ins(base), self._stand_ins(source), axis, index, None)
+            special = self._codes(sums)
+        return Value(base.kind, data, low, special)
+
+    def _scattered(self, base: Any, source: Any, axis: int, index: Any, like: Value | None) -> Any:
+        xp = self.xp
+        lead = tuple(max(base.shape[i], source.shape[i], index.shape[i]) for i in (1, 2))
+        target = xp.broadcast_to(base, (base.shape[0], *lead, *base.shape[LEADING:])).copy()
+        given = xp.broadcast_to(source, (source.shape[0], *lead, *source.shape[LEADING:]))
+        places = _grid(xp, target.shape, index, LEADING + axis)
+        if like is None:
+            scatter_add(xp, target, places, given)
+            return target
+        return self._added_at(target, places, given, like)
+
+    # --- instances
+    def integers(self, array: Any) -> Value:
+        given = self.xp.asarray(array)
+        if given.ndim < 2 or given.dtype.kind not in "iub":
+            raise ShapeError(f"integers or booleans of shape (trials, instances, ...) are wanted, not {given.dtype} of shape {given.shape}")
+        if given.dtype.kind == "b":
+            return Value("bool", given[None])
+        return Value("int", given.astype(np.int64)[None])
+
+    def gather(self, a: Value, index: Any) -> Value:
+        count = len(index)
+        stored = _size(a, 2)
+        if stored == 1:
+            if count == 1:
+                return a
+            return self._map(a, lambda d: self.xp.broadcast_to(d, (*d.shape[:2], count, *d.shape[LEADING:])))
+        chosen = self.xp.asarray(index)
+        if count == stored and bool((chosen == self.xp.arange(count)).all()):
+            return a
+        return self._map(a, lambda d: self.xp.broadcast_to(d, (*d.shape[:2], count, *d.shape[LEADING:])) if d.shape[2] == 1 else d.take(chosen, axis=2))
+
+    def stack(self, a: Value, index: Any) -> Value:
+        chosen = self.xp.asarray(index)
+
+        def pick(d: Any) -> Any:
+            if d.shape[2] == 1:
+                return self.xp.broadcast_to(d[:, :, :, None], (*d.shape[:2], *chosen.shape, *d.shape[LEADING:]))
+            return d.take(chosen, axis=2)
+
+        return self._map(a, pick)
+
+    def join(self, parts: Sequence[Value], counts: Sequence[int] | None = None) -> Value:
+        if len({(v.kind, self.shape(v)) for v in parts}) != 1:
+            raise ShapeError(f"instances {[(v.kind, self.shape(v)) for v in parts]} are not of one kind and shape")
+        given = [_size(v, 2) for v in parts] if counts is None else counts
+        return parts[0] if len(parts) == 1 and given[0] == _size(parts[0], 2) else self._combine(parts, 2, given)
+
+
+def _size(a: Value, axis: int) -> int:
+    """Size of leading array axis ``axis`` over all arrays of a value."""
+    size = int(a.data.shape[axis])
+    if a.special is not None:
+        size = max(size, int(a.special.shape[axis]))
+    return max([size, *(_size(s, axis) for _, s in a.logs)]) if a.logs else size
+
+
+def _grid(xp: Any, shape: Sequence[int], index: Any, axis: int) -> tuple[Any, ...]:
+    """Index arrays that pick ``index`` along array ``axis`` and every place along the other axes."""
+    rank = len(shape)
+    parts = []
+    for i, size in enumerate(shape):
+        if i == axis:
+            parts.append(index)
+        else:
+            parts.append(xp.arange(size).reshape((size,) + (1,) * (rank - 1 - i)))
+    return tuple(parts)

@@ -1,0 +1,37 @@
+"""The value that every concrete algebra computes with: one array for all levels, trials and instances of a tensor."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from pitcheck.algebra.base import Kind
+
+LEADING = 3
+"""Axes in front of the logical ones: levels, trials, instances."""
+
+FINITE, NAN, POSITIVE_INFINITY, NEGATIVE_INFINITY = 0, 1, 2, 3
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A tensor at all levels, trials and instances.
+
+    ``data`` has shape (levels, trials, instances, *shape); an axis of trials or instances of size 1 stands for all of them (constants), int and bool values
+    have one level. Residues are int64 in [0, p). ``lowest`` is the chain level of ``data[0]``.
+
+    ``special`` is None, or uint8 of shape (1, trials or 1, instances or 1, *shape): 0 finite, 1 NaN, 2 +inf, 3 -inf; where it is not 0, ``data`` says nothing.
+
+    ``logs`` are formal logarithms (n, S) with integers n and values S of the same logical shape, no n twice: the value is ``data + sum n log(S)``.
+    """
+
+    kind: Kind
+    data: Any
+    lowest: int = 0
+    special: Any = None
+    logs: tuple[tuple[int, Value], ...] = ()
+
+    @property
+    def rank(self) -> int:
+        """The number of logical dimensions."""
+        return int(self.data.ndim) - LEADING
