@@ -172,7 +172,7 @@ class LocalRules:
     def _violation(self, local: LocalOrder, code: int, text: str) -> Violation:
         position, microbatch = divmod(code, self.microbatches)
         identity = self.plan.operators[position].id
-        where = f"on rank {local.ranks[0]}, micro-batch {microbatch},"
+        where = f"on rank {local.ranks[0]} (micro-batch {microbatch})"
         ranks = tuple(int(rank) for rank in local.ranks[:8])
         message = f"{identity!r} {text.format(where=where)}"
         return Violation("PIT009", f"operators[{position}]", message, operator=identity, ranks=ranks, microbatches=(microbatch,))
