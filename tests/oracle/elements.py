@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
+import zlib
 from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812
 
@@ -133,6 +136,22 @@ def _logic(function: Any) -> Any:
     return lambda i, a: function(*(t.bool() for t in i))
 
 
+def _uniform(inputs: list[Tensor], attributes: Attributes) -> Tensor:
+    """Draw number i of a stream is the i-th of one generator; an element's number is its row-major place in the whole."""
+    shape = tuple(inputs[0].shape)
+    whole, start = attributes.get("whole", shape), attributes.get("start", (0,) * len(shape))
+    generator = np.random.default_rng(zlib.crc32(str(attributes["stream"]).encode()))
+    offset = int(attributes.get("offset", 0))
+    draws = torch.from_numpy(generator.random(offset + math.prod(whole))[offset:].reshape(whole))
+    for axis, (first, size) in enumerate(zip(start, shape, strict=True)):
+        draws = draws.narrow(axis, first, size)
+    return draws
+
+
+def _dropout_mask(inputs: list[Tensor], attributes: Attributes) -> Tensor:
+    return _uniform(inputs, attributes) >= number(attributes["probability"])
+
+
 MEANINGS: dict[str, Any] = {
     "layer_norm": lambda i, a: _norm(i, a, True),
     "rms_norm": lambda i, a: _norm(i, a, False),
@@ -170,6 +189,9 @@ MEANINGS: dict[str, Any] = {
     "cross_entropy": _classes_loss(F.cross_entropy),
     "nll_loss": _classes_loss(F.nll_loss),
     "mse_loss": lambda i, a: F.mse_loss(i[0], i[1], reduction=a.get("reduction", "mean")),
+    "uniform": _uniform,
+    "dropout_mask": _dropout_mask,
+    "dropout": lambda i, a: i[0] * i[1].double() / (1 - number(a["probability"])),
     "cast": _cast,
     "topk": _topk,
     "max": _extreme(True),

@@ -181,6 +181,8 @@ def collective(kind: str, inputs: list[torch.Tensor], attributes: dict[str, Any]
     if kind == "all_to_all":
         return torch.cat([_part(x, attributes["split_axis"], members, place) for x in inputs], attributes["concat_axis"])
     if kind == "broadcast":
+        if not 0 <= attributes["root"] < members:
+            raise ExecutionError(f"root {attributes['root']} is no place in a group of {members}")
         return inputs[attributes["root"]]
     raise ExecutionError(f"unknown collective {kind}")
 
