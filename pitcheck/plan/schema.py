@@ -15,4 +15,6 @@ def json_schema() -> dict[str, Any]:
     plan = schema["$defs"]["Plan"]
     plan["required"] = [*plan["required"], "format"]
     plan["properties"]["format"] = {"const": FORMAT}
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "pitcheck plan", **schema}
+    # Defaults are tuples here and lists in JSON.
+    plain: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(schema))
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "pitcheck plan", **plain}
