@@ -51,7 +51,7 @@ def _positions(inputs: list[Tensor], attributes: Attributes) -> Tensor:
 
 def _causal_mask(inputs: list[Tensor], attributes: Attributes) -> Tensor:
     queries, keys = inputs[0].shape[-2:]
-    return torch.ones(queries, keys, dtype=torch.bool).tril(int(attributes.get("offset", 0)))
+    return torch.ones(queries, keys, dtype=torch.bool).tril()
 
 
 def _rotary(inputs: list[Tensor], attributes: Attributes) -> Tensor:

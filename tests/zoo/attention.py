@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from pitcheck.plan.model import Number, Plan
 from zoo.builder import Builder, intervals, lineage, table
 
@@ -268,19 +266,21 @@ def causal_context_parallel() -> Pair:
     r = Builder("causal")
     q, k, v = (r.input(n, (6, 3)) for n in "qkv")
 
-    def attend(b: Builder, q: str, k: str, v: str, out: str, **attributes: Any) -> str:
-        s = b.op("einsum", q, k, equation="qd,kd->qk")
-        hidden = b.op("logical_not", b.op("causal_mask", s, **attributes))
+    def attend(b: Builder, s: str, hidden: str, v: str) -> str:
         p = b.op("softmax", b.op("masked_fill", s, hidden, INFINITE), axis=-1)
-        found: str = b.op("matmul", p, v, out=out)
+        found: str = b.op("matmul", p, v, out="o")
         return found
 
-    r.output(attend(r, q, k, v, "o"))
+    s = r.op("einsum", q, k, equation="qd,kd->qk")
+    r.output(attend(r, s, r.op("logical_not", r.op("causal_mask", s)), v))
+
     b = Builder("causal-cp", {"cp": 3})
     q, k, v = (b.input(n, (2, 3), {0: "cp"}) for n in "qkv")
     keys, values = (b.op("all_gather", x, group="cp", axis=0) for x in (k, v))
-    o = attend(b, q, keys, values, "o", offset=table("cp", 0, 2, 4))
-    b.output(o, spec=lineage("o", {0: "cp"}))
+    s = b.op("einsum", q, keys, equation="qd,kd->qk")
+    rows = b.op("unsqueeze", b.op("positions", s, axis=0, offset=table("cp", 0, 2, 4)), axis=1)
+    columns = b.op("unsqueeze", b.op("positions", s, axis=1), axis=0)
+    b.output(attend(b, s, b.op("gt", columns, rows), values), spec=lineage("o", {0: "cp"}))
     return r.plan(), b.plan()
 
 

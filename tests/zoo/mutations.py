@@ -154,10 +154,10 @@ def _attributes(plan: Plan, operator: Operator) -> Iterator[tuple[str, tuple[Ope
             yield "other reduction", (_attribute(operator, name, "sum" if value == "mean" else "mean"),)
         elif name == "max" and isinstance(value, int):
             yield "another bound", (_attribute(operator, name, value + 1),)
-    if operator.kind == "causal_mask":
-        offset = operator.attributes.get("offset", 0)
+    if operator.kind == "positions" and "offset" in operator.attributes:
+        offset = operator.attributes["offset"]
         moved = Table(offset.over, tuple(int(str(v)) + 1 for v in offset.values)) if isinstance(offset, Table) else int(str(offset)) + 1
-        yield "the mask is off by one", (_attribute(operator, "offset", moved),)
+        yield "the positions are off by one", (_attribute(operator, "offset", moved),)
     if operator.kind == "slice" and isinstance(operator.attributes.get("start"), int):
         start, stop = int(str(operator.attributes["start"])), int(str(operator.attributes["stop"]))
         if start:
