@@ -409,7 +409,7 @@ class AxisAlgebra:
         self._used(a)
         return AxisValue(a.kind, (members, *a.dims))
 
-    def join(self, parts: Sequence[AxisValue]) -> AxisValue:
+    def join(self, parts: Sequence[AxisValue], counts: Sequence[int] | None = None) -> AxisValue:  # noqa: ARG002  rows do not matter to axes
         """Instances beside each other: all have one shape, and equal dimensions are tied."""
         first = parts[0]
         for part in parts[1:]:

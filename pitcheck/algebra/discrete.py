@@ -22,7 +22,7 @@ COMPARISONS: dict[Comparison, str] = {"eq": "equal", "ne": "not_equal", "lt": "l
 
 @dataclass(frozen=True)
 class Decision:
-    """How often each outcome of one comparison, choice, maximum or minimum occurred, int64 arrays of shape (trials, instances).
+    """How often each outcome of one comparison, maximum or minimum of field values occurred, int64 arrays of shape (trials, instances).
 
     ``true``: the comparison held, the first operand (of a reduction: the extremum of the elements before) was kept.
     """
@@ -36,7 +36,7 @@ class Discrete(Structure):
     """Operations on int and bool values, and the record of decisions.
 
     ``site`` is set by the caller before each operator. Decisions between values that no trial draws (constants, positions) are not recorded: another trial
-    would decide them the same.
+    would decide them the same. Nor are decisions between integers: which integers are tried is for the list of discrete cases to say.
     """
 
     trials: tuple[int, ...]
@@ -48,18 +48,20 @@ class Discrete(Structure):
         self.decisions = []
         self._counts: dict[str, int] = {}
 
-    def _record(self, outcome: Any) -> None:
-        """Count a bool array of shape (1, trials, instances, ...)."""
+    def _record(self, outcome: Any, free: Any) -> None:
+        """Count a bool array of shape (1, trials, instances, ...).
+
+        ``free``, of the same shape: elements that count for both outcomes, because equal operands give one result either way, or because an infinite or NaN
+        operand, which comes from discrete data, decides alone.
+        """
         if outcome.shape[1] == 1 and len(self.trials) > 1:
             return
-        self._count(outcome)
-
-    def _count(self, outcome: Any) -> None:
-        flat = outcome.reshape(outcome.shape[1], outcome.shape[2], -1)
-        true = to_host(self.xp, flat.sum(axis=2, dtype=np.int64))
         number = self._counts.get(self.site, 0)
         self._counts[self.site] = number + 1
-        self.decisions.append(Decision(f"{self.site}#{number}", true, flat.shape[2] - true))
+        true, false = (
+            to_host(self.xp, side.reshape(outcome.shape[1], outcome.shape[2], -1).sum(axis=2, dtype=np.int64)) for side in (outcome | free, ~outcome | free)
+        )
+        self.decisions.append(Decision(f"{self.site}#{number}", true, false))
 
     # --- operands
     def _same_kind(self, what: str, a: Value, b: Value) -> Kind:
@@ -114,7 +116,7 @@ class Discrete(Structure):
         return Value("bool", ~a.data)
 
     # --- order: what an algebra adds are the keys by which values compare
-    def _keys(self, values: tuple[Value, ...], nan_first: bool = False) -> list[Any]:
+    def _keys(self, values: tuple[Value, ...], nan_first: bool = False) -> list[Any]:  # noqa: ARG002 (integers have no NaN)
         """Arrays of shape (1, trials, instances, *shape) that compare as the values do."""
         if any(v.kind == "bool" for v in values):
             raise self._wrong_kind("an order", values[0], "field and int")
@@ -124,11 +126,13 @@ class Discrete(Structure):
         self._same_kind(what, a, b)
         x, y = self._keys((a, b), nan_first=not largest)
         rank = max(a.rank, b.rank)
+        x, y = aligned(x, rank), aligned(y, rank)
         try:
-            first = aligned(x, rank) >= aligned(y, rank) if largest else aligned(x, rank) <= aligned(y, rank)
+            first = x >= y if largest else x <= y
         except ValueError as error:
             raise ShapeError(f"tensors of shapes {self.shape(a)} and {self.shape(b)} do not fit together") from error
-        self._record(first)
+        if a.kind == "field":
+            self._record(first, x == y)
         return self._select(first, a, b)
 
     def maximum(self, a: Value, b: Value) -> Value:
@@ -143,7 +147,7 @@ class Discrete(Structure):
         key = self._keys((a,), nan_first=not largest)[0]
         place = LEADING + axis
         where = self.xp.expand_dims(key.argmax(axis=place) if largest else key.argmin(axis=place), place)
-        if self.shape(a)[axis] > 1:
+        if self.shape(a)[axis] > 1 and a.kind == "field":
             self._record_reduction(key, place, largest)
         indices = Value("int", where)
         return self.reshape(self.take_along(a, axis, indices), self.shape(a)[:axis] + self.shape(a)[axis + 1 :])
@@ -153,7 +157,7 @@ class Discrete(Structure):
         behind = (slice(None),) * place
         kept = (np.maximum if largest else np.minimum).accumulate(to_host(self.xp, key), axis=place)
         before, following = kept[(*behind, slice(None, -1))], to_host(self.xp, key)[(*behind, slice(1, None))]
-        self._record(self.xp.asarray(before >= following if largest else before <= following))
+        self._record(self.xp.asarray(before >= following if largest else before <= following), self.xp.asarray(before == following))
 
     def reduce_max(self, a: Value, axis: int) -> Value:
         return self._reduced(a, axis, True)
@@ -166,9 +170,10 @@ class Discrete(Structure):
             raise ShapeError(f"a tensor of shape {self.shape(a)} has no dimension {axis} to order along")
         key = self._keys((a,))[0]
         place = LEADING + axis
-        if self.shape(a)[axis] > 1:
+        if self.shape(a)[axis] > 1 and a.kind == "field":
             behind = (slice(None),) * place
-            self._record(key[(*behind, slice(None, -1))] >= key[(*behind, slice(1, None))])
+            before, following = key[(*behind, slice(None, -1))], key[(*behind, slice(1, None))]
+            self._record(before >= following, before == following)
         return Value("int", self.xp.argsort(-key if descending else key, axis=place, kind="stable").astype(np.int64))
 
     # --- choice
@@ -176,7 +181,6 @@ class Discrete(Structure):
         if condition.kind != "bool":
             raise self._wrong_kind("the condition of where", condition, "bool")
         self._same_kind("where", a, b)
-        self._record(condition.data)
         return self._select(condition.data, a, b)
 
     def _select(self, condition: Any, a: Value, b: Value) -> Value:
@@ -218,9 +222,7 @@ class Discrete(Structure):
         kind = self._same_kind(f"comparison {comparison}", a, b)
         if kind == "field":
             return self._compare_field(comparison, a, b)
-        outcome = self._broadcast(getattr(self.xp, COMPARISONS[comparison]), a, b)
-        self._record(outcome)
-        return Value("bool", outcome)
+        return Value("bool", self._broadcast(getattr(self.xp, COMPARISONS[comparison]), a, b))
 
     def _compare_field(self, comparison: Comparison, a: Value, b: Value) -> Value:
         raise NotImplementedError

@@ -270,12 +270,14 @@ class PrimeAlgebra(KeyedFunctions, Formal, Discrete):
         else:
             first, second = (aligned(key, rank) for key in self._keys((a, b)))
             outcome = {"lt": first < second, "le": first <= second, "gt": first > second, "ge": first >= second}[comparison]
+        free = self.xp.zeros_like(outcome)
         for v in (a, b):
             if v.special is not None:
                 outcome = outcome & (aligned(v.special, rank) != NAN)
+                free = free | (aligned(v.special, rank) != 0)
         if comparison == "ne":
             outcome = ~outcome
-        self._record(outcome)
+        self._record(outcome, free)
         return Value("bool", outcome)
 
     # --- comparison of results

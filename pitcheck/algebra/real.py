@@ -186,7 +186,7 @@ class RealAlgebra(Discrete):
 
     def _compare_field(self, comparison: Comparison, a: Value, b: Value) -> Value:
         outcome = self._broadcast(getattr(self.xp, COMPARISONS[comparison]), a, b)
-        self._record(outcome)
+        self._record(outcome, self.xp.zeros_like(outcome))
         return Value("bool", outcome)
 
     # --- comparison of results

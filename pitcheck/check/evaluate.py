@@ -31,9 +31,9 @@ def evaluate_stage(shaped: ShapedStage, algebra: Any, drawn: Mapping[int, Any] |
     values = dict(drawn) if drawn is not None else {value: draw(algebra, fresh) for value, fresh in shaped.fresh.items()}
     constants = [{v: _constant(algebra, *known) for v, known in side.items()} for side in shaped.constants]
     given = {value: values[value] for value in stage.reference.inputs if value in values}
-    reference = run_batch(stage.reference, algebra, {**constants[0], **given}, shaped.attributes[0], observe)
+    reference = run_batch(stage.reference, algebra, {**constants[0], **given}, shaped.attributes[0], observe, "reference ")
     derived = derive_all(algebra, values, shaped.derived)
-    parallel = run_batch(stage.parallel, algebra, {**constants[1], **derived}, shaped.attributes[1], observe)
+    parallel = run_batch(stage.parallel, algebra, {**constants[1], **derived}, shaped.attributes[1], observe, "parallel ")
     return Evaluated(algebra, values, reference, parallel)
 
 

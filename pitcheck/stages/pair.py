@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pitcheck.algebra.axes import Sizes
+from pitcheck.algebra.size_choice import Sizes
 from pitcheck.check.derive import STRUCTURAL, Derived, Fresh
 from pitcheck.errors import UnsupportedError
 from pitcheck.plan.numbers import parse_number
@@ -86,6 +86,11 @@ def build_stage(first: Graph, second: Graph, cut_of: CutOf, targets: Sequence[Ta
     wanted = {target.cut.reference: np.ones(first.codes, dtype=np.bool_) for target in targets}
     reference = extract(first, wanted, reference_boundary)
     _no_missing(reference, "reference")
+    for value in given - reference.inputs.keys():
+        # The parallel side reads a tensor that this part of the reference does not: an input all the same, from which it is derived.
+        if value not in reference.rows:
+            reference.inputs[value] = np.zeros(1, dtype=np.int64)
+            reference.rows[value] = np.zeros(first.codes, dtype=np.int64)
     return Stage(reference, parallel, cuts, tuple(targets))
 
 

@@ -3,23 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
 from typing import Any, Protocol
+
+import numpy as np
 
 from pitcheck.algebra.base import Algebra
 from pitcheck.errors import PitcheckError
 from pitcheck.ops.registry import evaluate
 from pitcheck.plan.numbers import Literal, Root
-from pitcheck.stages.batch import Argument, Batch, Step, StepOperand
+from pitcheck.stages.batch import Argument, Batch, Step
 from pitcheck.stages.graph import Codes
 
 
 class Batched(Algebra[Any], Protocol):
     """What running a batch needs beside the algebra: choosing, stacking and joining rows."""
 
+    site: str
+    """Where the algebra is: names what is recorded of decisions."""
+
     def gather(self, a: Any, index: Codes) -> Any: ...
     def stack(self, a: Any, index: Codes) -> Any: ...
-    def join(self, parts: Sequence[Any]) -> Any: ...
+    def join(self, parts: Sequence[Any], counts: Sequence[int] | None = None) -> Any: ...
 
+
+Piece = tuple[Any, int]
+"""A value for some rows, and how many rows."""
 
 Observer = Callable[[int, Step, Sequence[Any], Sequence[Any]], None]
 """Called after every step with its number, itself, its inputs and its outputs."""
@@ -36,25 +45,26 @@ class StepError(PitcheckError):
 
 
 def run_batch(
-    batch: Batch, algebra: Batched, inputs: Mapping[int, Any], attributes: Sequence[Mapping[str, Any]] | None = None, observe: Observer | None = None
+    batch: Batch, algebra: Batched, inputs: Mapping[int, Any], attributes: Sequence[Mapping[str, Any]] | None = None, observe: Observer | None = None, side: str = ""
 ) -> dict[int, Any]:
     """Run all steps and return every value computed (and the inputs), by number.
 
-    ``inputs`` holds the rows of ``batch.inputs``; ``attributes`` replaces the steps' own, step by step. Raises StepError.
+    ``inputs`` holds the rows of ``batch.inputs``; ``attributes`` replaces the steps' own, step by step; ``side`` begins the sites' names. Raises StepError.
     """
-    pieces: dict[int, list[Any]] = {value: [a] for value, a in inputs.items()}
+    pieces: dict[int, list[Piece]] = {value: [(a, len(batch.inputs.get(value, (0,))))] for value, a in inputs.items()}
     for number, step in enumerate(batch.steps):
-        given = [_operand(algebra, pieces, operand) for operand in step.inputs]
+        algebra.site = f"{side}{number} {step.kind}"
+        given = _operands(algebra, pieces, step)
         try:
             results = evaluate(algebra, step.kind, given, step.attributes if attributes is None else attributes[number], wanted_of(step))
         except PitcheckError as error:
             raise StepError(step, batch, error) from error
         for output, result in zip(step.outputs, results, strict=True):
             if output is not None:
-                pieces.setdefault(output, []).append(result)
+                pieces.setdefault(output, []).append((result, step.count))
         if observe is not None:
             observe(number, step, given, results)
-    return {value: _whole(algebra, parts) for value, parts in pieces.items()}
+    return {value: _whole(algebra, parts)[0] for value, parts in pieces.items()}
 
 
 def wanted_of(step: Step) -> tuple[bool, ...]:
@@ -70,24 +80,46 @@ def literal(algebra: Algebra[Any], number: Literal) -> Any:
     return algebra.constant(number)
 
 
-def _operand(algebra: Batched, pieces: dict[int, list[Any]], operand: StepOperand) -> Any:
+def _operands(algebra: Batched, pieces: dict[int, list[Piece]], step: Step) -> list[Any]:
+    """The operands of a step. Literals are integers where they are whole and no tensor beside them is a floating-point one, as in PyTorch."""
+    given = [None if not isinstance(o, (Argument, tuple)) else _operand(algebra, pieces, o) for o in step.inputs]
+    kinds = {algebra.kind(a) for a in given if a is not None}
+    discrete = bool(kinds) and "field" not in kinds
+    return [
+        _literal_operand(algebra, o, discrete) if a is None and not isinstance(o, (Argument, tuple)) else a for a, o in zip(given, step.inputs, strict=True)
+    ]
+
+
+def _literal_operand(algebra: Batched, number: Literal, discrete: bool) -> Any:
+    if discrete and isinstance(number, Fraction) and number.denominator == 1:
+        return algebra.constant(number, "int")
+    return literal(algebra, number)
+
+
+def _operand(algebra: Batched, pieces: dict[int, list[Piece]], operand: Argument | tuple[Argument, ...]) -> Any:
     if isinstance(operand, Argument):
         return _pick(algebra, pieces, operand)
-    if isinstance(operand, tuple):
-        members = []
-        for argument in operand:
-            member = _pick(algebra, pieces, argument)
-            members.append(algebra.reshape(member, (1, *algebra.shape(member))))
-        return algebra.concatenate(members, 0)
-    return literal(algebra, operand)
+    members = []
+    for argument in operand:
+        member = _pick(algebra, pieces, argument)
+        members.append(algebra.reshape(member, (1, *algebra.shape(member))))
+    return algebra.concatenate(members, 0)
 
 
-def _pick(algebra: Batched, pieces: dict[int, list[Any]], argument: Argument) -> Any:
+def _pick(algebra: Batched, pieces: dict[int, list[Piece]], argument: Argument) -> Any:
     value = pieces[argument.value]
-    whole = _whole(algebra, value)
-    value[:] = [whole]
-    return algebra.stack(whole, argument.rows) if argument.rows.ndim == 2 else algebra.gather(whole, argument.rows)
+    value[:] = [_whole(algebra, value)]
+    whole, count = value[0]
+    if argument.rows.ndim == 2:
+        return algebra.stack(whole, argument.rows)
+    if count == len(argument.rows) and (count == 1 or (argument.rows == np.arange(count)).all()):
+        return whole
+    return algebra.gather(whole, argument.rows)
 
 
-def _whole(algebra: Batched, parts: list[Any]) -> Any:
-    return parts[0] if len(parts) == 1 else algebra.join(parts)
+def _whole(algebra: Batched, parts: list[Piece]) -> Piece:
+    """A value with all its rows. A piece may store one row for all that it stands for; counts say how many."""
+    if len(parts) == 1:
+        return parts[0]
+    counts = [count for _, count in parts]
+    return algebra.join([a for a, _ in parts], counts), sum(counts)

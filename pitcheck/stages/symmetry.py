@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pitcheck.algebra.axes import AxisSystem, Sizes
+from pitcheck.algebra.axis_classes import AxisSystem
+from pitcheck.algebra.size_choice import Sizes
 from pitcheck.stages.batch import Argument, Step
 from pitcheck.stages.cuts import FREE, Cut, Part
 from pitcheck.stages.graph import Codes
@@ -49,7 +50,7 @@ def find_symmetry(stage: Stage, symbolic: SymbolicPair, keep: int) -> Symmetry |
         offsets = _offsets(target.cut, dim)
         if offsets is None or len(set(offsets.values())) <= WORTHWHILE or not symbolic.system.is_batch(node):
             continue
-        root = symbolic.system.root(node)
+        root = symbolic.system.number_of(node)
         total = stage.reference.graph.values[target.cut.reference].shape[dim]
         segment = _segment(stage, symbolic, root, total)
         if segment is None:
@@ -78,7 +79,7 @@ def _segment(stage: Stage, symbolic: SymbolicPair, root: int, total: int) -> int
         nodes = symbolic.reference.values[cut.reference].dims
         shape = stage.reference.graph.values[cut.reference].shape
         for dim, node in enumerate(nodes):
-            if symbolic.system.root(node) != root:
+            if symbolic.system.number_of(node) != root:
                 continue
             if shape[dim] != total or _offsets(cut, dim) is None:
                 return None
@@ -145,7 +146,7 @@ def _leaves(stage: Stage, symbolic: SymbolicPair, root: int, value: int) -> tupl
     if cut is None:
         shape[:] = _word("constant", value)
         return shape, total, ones
-    batch = [dim for dim, node in enumerate(symbolic.reference.values[cut.reference].dims) if symbolic.system.root(node) == root]
+    batch = [dim for dim, node in enumerate(symbolic.reference.values[cut.reference].dims) if symbolic.system.number_of(node) == root]
     for row, number in enumerate(parts):
         part = cut.parts[int(number)]
         rest = tuple(intervals for dim, intervals in enumerate(part.box) if dim not in batch)
@@ -205,13 +206,13 @@ class RestrictedSizes:
 
     def size(self, node: Any) -> int:
         """Reduced size of a dimension."""
-        if self._system.root(node) == self._symmetry.root and self._system.full_size(node) == self._symmetry.total:
+        if self._system.number_of(node) == self._symmetry.root and node.size == self._symmetry.total:
             return len(self._kept) * (self._base.size(node) // (self._symmetry.total // self._symmetry.segment))
         return self._base.size(node)
 
     def position(self, node: Any, offset: int) -> int:
         """Reduced position of an offset along a dimension."""
-        if self._system.root(node) != self._symmetry.root:
+        if self._system.number_of(node) != self._symmetry.root:
             return self._base.position(node, offset)
         below = int(np.searchsorted(self._kept, offset // self._symmetry.segment))
         return below * (self._base.position(node, self._symmetry.segment))
@@ -228,7 +229,7 @@ def _used_segments(stage: Stage, symbolic: SymbolicPair, symmetry: Symmetry) -> 
     chosen += [(t.cut, np.unique(t.cut.part_of[t.codes])) for t in stage.targets]
     for cut, numbers in chosen:
         for dim, node in enumerate(symbolic.reference.values[cut.reference].dims):
-            if symbolic.system.root(node) == symmetry.root:
+            if symbolic.system.number_of(node) == symmetry.root:
                 used |= {cut.parts[int(n)].box[dim][0][0] // symmetry.segment for n in numbers}
     return np.array(sorted(used), dtype=np.int64)
 
