@@ -1,0 +1,5 @@
+"""Reader of nnScaler's execution plans."""
+
+from pitcheck.frontends.nnscaler.build import read_nnscaler
+
+__all__ = ["read_nnscaler"]

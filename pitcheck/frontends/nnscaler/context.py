@@ -1,0 +1,239 @@
+"""What the lowering of a device works with: names, values, and the list of operators that grows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from pitcheck.errors import PlanError
+from pitcheck.frontends.nnscaler.families import GRADIENT, LOSS, Families, Family, base_of
+from pitcheck.frontends.nnscaler.layout import Layout
+from pitcheck.frontends.nnscaler.objects import SubTensor
+from pitcheck.plan.fold import Instance
+from pitcheck.plan.model import Attribute, DType, Group, Number, Operand, Role, Use
+
+
+class Value(NamedTuple):
+    """A tensor of a device: its family, and the micro-batch whose tensor it is (None where there is one for all)."""
+
+    family: Family
+    microbatch: int | None
+
+
+class Shared:
+    """What all devices share: families, the plan's inputs and parameters, the tensors without dimensions."""
+
+    def __init__(self, layout: Layout, microbatches: int, scalars: frozenset[int]) -> None:
+        self.layout = layout
+        self.microbatches = microbatches
+        self.families = Families()
+        self.inputs: list[Family] = []
+        self.parameters: list[Family] = []
+        self.losses: list[Family] = []
+        self._scalars = scalars
+        self._inputs: dict[tuple[int, int], Family] = {}
+        self._owners: dict[str, int] = {}
+        self._starts: dict[str, int] = {}
+        self._ends: dict[str, int] = {}
+        self.gradients: dict[str, set[int]] = {}
+        """Ids of the full tensors that are gradients, by name."""
+        self.equal: dict[int, int] = {}
+        """Gradients of copies: the gradient of the copy -> the gradient of the original, which is the same."""
+
+    def shape_of(self, tensor: SubTensor) -> tuple[int, ...]:
+        """The shape of a tensor when it runs: nnScaler writes (1,) for tensors without dimensions."""
+        return () if tensor.full in self._scalars and tensor.shape == (1,) else tensor.shape
+
+    def input(self, cell: int, position: int, tensor: SubTensor, device: int) -> Family:
+        """The family of an output of the data loader."""
+        key = (cell, position)
+        if key not in self._inputs:
+            base = base_of(tensor)
+            version = sum(family.stated == base for family in self.inputs)
+            family = self.families.named(base, version, tensor.shape, tensor.dtype, "input", microbatched=True)
+            family.stated = base
+            self._inputs[key] = family
+            self.inputs.append(family)
+            self._starts[base] = max(self._starts.get(base, 0), version + 1)
+        found = self._inputs[key]
+        found.parts.setdefault(device, tensor)
+        if found.shape != tensor.shape or found.dtype != tensor.dtype:
+            raise PlanError(f"the data loader gives {tensor.name!r} as {tensor.dtype} {tensor.shape} here and as {found.dtype} {found.shape} elsewhere")
+        return found
+
+    def parameter(self, tensor: SubTensor, version: int) -> Family:
+        """The family of a parameter or buffer. Raises PlanError where two tensors have one name."""
+        base = base_of(tensor)
+        if self._owners.setdefault(base, tensor.full) != tensor.full:
+            raise PlanError(f"two different tensors of the model are both named {tensor.name!r}")
+        role: Role = "parameter" if tensor.trainable else "constant"
+        family = self.families.named(base, version, tensor.shape, tensor.dtype, role, microbatched=False)
+        if not family.stated:
+            family.stated = base
+            self.parameters.append(family)
+        return family
+
+    def seed(self, tensor: SubTensor) -> Family:
+        """The gradient of the loss: one."""
+        return self._constant(f"{GRADIENT}{LOSS}", self.shape_of(tensor), tensor.dtype, 1)
+
+    def zero(self, shape: tuple[int, ...], dtype: DType) -> Family:
+        """Zeros."""
+        return self._constant(f"zero:{'x'.join(map(str, shape))}", shape, dtype, 0)
+
+    def _constant(self, name: str, shape: tuple[int, ...], dtype: DType, value: int) -> Family:
+        family = self.families.named(name, 0, shape, dtype, "constant", microbatched=False)
+        family.value = value
+        return family
+
+    def is_ambiguous(self, base: str) -> bool:
+        """Whether different gradients have this name, so that it does not say which one is meant."""
+        return len({self._original(number) for number in self.gradients.get(base, ())}) > 1
+
+    def _original(self, gradient: int) -> int:
+        seen: set[int] = set()
+        while gradient in self.equal and gradient not in seen:
+            seen.add(gradient)
+            gradient = self.equal[gradient]
+        return gradient
+
+    # --- versions
+
+    def first_version(self, base: str) -> int:
+        """The version that the devices of the present stage begin with."""
+        return self._starts.get(base, 0)
+
+    def saw(self, base: str, version: int) -> None:
+        """A device of the present stage has used a version."""
+        if version >= self._ends.get(base, 0):
+            self._ends[base] = version + 1
+
+    def end_stage(self) -> None:
+        """The next stage counts on from here."""
+        self._starts = dict(self._ends)
+
+
+class Context:
+    """One device: reads, writes, and the operators so far."""
+
+    def __init__(self, shared: Shared, device: int) -> None:
+        self.shared = shared
+        self.device = device
+        self.layout = shared.layout
+        self.microbatches = shared.microbatches
+        self.instances: list[Instance] = []
+        self._versions: dict[tuple[str, int | None], int] = {}
+        self._parameters: dict[int, Value] = {}
+        self._losses: dict[int, Family] = {}
+
+    def parameter(self, tensor: SubTensor) -> Value:
+        """The value of a parameter or buffer: one per sub-tensor."""
+        found = self._parameters.get(tensor.id)
+        if found is None:
+            base = base_of(tensor)
+            version = self._versions.get((base, None), 0)
+            self._versions[base, None] = version + 1
+            found = self._parameters[tensor.id] = Value(self.shared.parameter(tensor, version), None)
+            found.family.parts[self.device] = tensor
+        return found
+
+    def read(self, number: int, local: Mapping[int, Value]) -> Value:
+        """What was last written under an id. Raises PlanError where nothing was."""
+        found = local.get(number)
+        if found is None:
+            raise PlanError(f"tensor {number} is read, but nothing on device {self.device} has written it before; it is dropped, renamed or made too late")
+        return found
+
+    def write(
+        self, tensor: SubTensor, microbatch: int, like: Family | None = None, gradient_of: str | None = None, shape: tuple[int, ...] | None = None
+    ) -> Value:
+        """A new value for a tensor; ``like`` is the tensor whose gradient it is."""
+        base = base_of(tensor)
+        key = (base, microbatch)
+        version = self._versions.get(key)
+        if version is None:
+            version = self.shared.first_version(base)
+        self._versions[key] = version + 1
+        self.shared.saw(base, version)
+        actual = like.shape if like is not None else shape if shape is not None else self.shared.shape_of(tensor)
+        role: Role = "gradient" if tensor.gradient else "activation"
+        family = self.shared.families.named(base, version, actual, tensor.dtype, role, microbatched=True, gradient_of=gradient_of)
+        if self.device not in family.parts:
+            family.parts[self.device] = tensor
+            family.stated = f"{GRADIENT}{gradient_of}" if gradient_of else _stated(tensor, base)
+            if tensor.gradient and gradient_of is None:
+                self.shared.gradients.setdefault(base, set()).add(tensor.full)
+        if tensor.loss and not tensor.gradient:
+            self._losses[microbatch] = family
+        return Value(family, microbatch)
+
+    def emit(
+        self,
+        kind: str,
+        inputs: Sequence[Value | Number],
+        outputs: Sequence[Value | None],
+        attributes: Mapping[str, Attribute],
+        microbatch: int | None,
+        *,
+        group: Group | None = None,
+        source: str = "",
+        module: str = "",
+    ) -> None:
+        """Append an operator. An operand of another micro-batch is named with it."""
+        self.instances.append(
+            Instance(
+                kind=kind,
+                inputs=tuple([value if isinstance(value, Number) else _operand(value, microbatch) for value in inputs]),
+                outputs=tuple(["" if value is None else value.family.name for value in outputs]),
+                attributes=attributes if isinstance(attributes, dict) else dict(attributes),
+                group=group,
+                source=source,
+                module=module,
+                microbatch=microbatch,
+            )
+        )
+
+    def name_loss(self) -> None:
+        """Give the last version of the loss, on every device, one name."""
+        renamed: dict[tuple[str, int | None], str] = {}
+        for microbatch, family in self._losses.items():
+            final = self.shared.families.named(LOSS, 0, family.shape, family.dtype, "output", microbatched=True)
+            final.parts.setdefault(self.device, family.parts[self.device])
+            final.stated = LOSS
+            if final not in self.shared.losses:
+                self.shared.losses.append(final)
+            renamed[family.name, microbatch] = final.name
+        if renamed:
+            names = {name for name, _ in renamed}
+            self.instances = [_renamed(i, renamed) if not names.isdisjoint(_names(i)) else i for i in self.instances]
+
+
+def _stated(tensor: SubTensor, base: str) -> str:
+    """The reference's name for a tensor; "" for the gradient of the loss, which is no tensor of the reference."""
+    if tensor.loss:
+        return "" if tensor.gradient else LOSS
+    return base
+
+
+def _operand(value: Value, microbatch: int | None) -> Operand:
+    if value.microbatch is None or value.microbatch == microbatch or microbatch is None:
+        return value.family.name
+    return Use(value.family.name, value.microbatch)
+
+
+def _names(instance: Instance) -> list[str]:
+    return [*instance.outputs, *(o if isinstance(o, str) else o.tensor for o in instance.inputs if not isinstance(o, Number))]
+
+
+def _renamed(instance: Instance, names: Mapping[tuple[str, int | None], str]) -> Instance:
+    def operand(operand: Operand) -> Operand:
+        if isinstance(operand, Number):
+            return operand
+        if isinstance(operand, Use):
+            return Use(names.get((operand.tensor, operand.microbatch), operand.tensor), operand.microbatch)
+        return names.get((operand, instance.microbatch), operand)
+
+    outputs = tuple([names.get((name, instance.microbatch), name) for name in instance.outputs])
+    return msgspec.structs.replace(instance, inputs=tuple([operand(o) for o in instance.inputs]), outputs=outputs)

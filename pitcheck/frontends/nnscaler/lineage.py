@@ -1,0 +1,157 @@
+"""Lineage from what nnScaler says of its sub-tensors: boxes (``_indmap``) and terms of sums (``_valmap``).
+
+Of inputs and parameters it is specification; of everything in between it is a hint, which nobody has to believe.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import combinations, permutations
+
+import numpy as np
+
+from pitcheck.errors import PlanError
+from pitcheck.frontends.nnscaler.layout import Layout
+from pitcheck.frontends.nnscaler.objects import SubTensor
+from pitcheck.plan.coordinates import Coordinates
+from pitcheck.plan.model import MICROBATCH_AXIS, Lineage, Shard, Table
+
+Intervals = Mapping[int, tuple[int, int]]
+"""(start, stop) per device of a replica."""
+
+_Part = tuple[tuple[tuple[int, int], ...], tuple[int, int]]
+
+
+class Lineages:
+    """Builds lineages for one plan."""
+
+    def __init__(self, layout: Layout, microbatches: int) -> None:
+        self._axes = [axis.name for axis in layout.mesh[1:] if axis.size > 1]
+        self._coordinates = Coordinates(layout.mesh, microbatches)
+        sizes = {"dp": layout.replicas, MICROBATCH_AXIS: microbatches}
+        self._batch = tuple(axis for axis, size in sizes.items() if size > 1)
+        self._places: dict[tuple[str, ...], list[int]] = {}
+        self._known: dict[tuple[object, ...], tuple[tuple[Shard, ...], tuple[str, ...]] | None] = {}
+
+    def of_input(self, reference: str, rank: int) -> Lineage | None:
+        """An input whose first of ``rank`` dimensions is cut over replicas, then micro-batches."""
+        shards = (Shard(0, by=self._batch),) if rank and self._batch else ()
+        return Lineage(reference, shards)
+
+    def of_parameter(self, reference: str, parts: Mapping[int, SubTensor]) -> Lineage:
+        """The part of a parameter that every device holds. Raises PlanError for a box that is not of the tensor's shape or lies outside the whole."""
+        for tensor in parts.values():
+            for dim, ((start, stop), size, local) in enumerate(zip(tensor.box, tensor.whole, tensor.shape, strict=True)):
+                if not 0 <= start <= stop <= size or stop - start != local:
+                    raise PlanError(f"{tensor.name!r} of shape {tensor.shape} is said to hold {start}:{stop} of dimension {dim} of size {size}")
+        first = next(iter(parts.values()))
+        if any(tensor.whole != first.whole for tensor in parts.values()):
+            raise PlanError(f"{first.name!r} has different full shapes on different devices")
+        shards = [self._shard(dim, size, {device: tensor.box[dim] for device, tensor in parts.items()}) for dim, size in enumerate(first.whole)]
+        return Lineage(reference, tuple(shard for shard in shards if shard is not None))
+
+    def of_loss(self) -> Lineage | None:
+        """One term per replica and micro-batch."""
+        return Lineage("loss", partial=self._batch) if self._batch else None
+
+    def hint(self, reference: str, parts: Mapping[int, SubTensor], *, shape: tuple[int, ...], batched: bool, partial: bool, reduced: bool) -> Lineage | None:
+        """What a tensor in between is said to hold, None where that cannot be written.
+
+        ``batched``: the first dimension is cut over replicas and micro-batches; ``partial``: every replica and micro-batch has a term (``reduced``: every
+        replica); a tensor without dimensions that is ``batched`` has a term likewise.
+        """
+        described = tuple((device, (tensor.box, tensor.term), tensor.whole) for device, tensor in parts.items())
+        key = (described, shape, batched, partial, reduced)
+        if key not in self._known:
+            self._known[key] = self._new_hint({device: part for device, part, _ in described}, described[0][2], key)
+        found = self._known[key]
+        return None if found is None else Lineage(reference, found[0], found[1])
+
+    def _new_hint(self, parts: Mapping[int, _Part], whole: tuple[int, ...], key: tuple[object, ...]) -> tuple[tuple[Shard, ...], tuple[str, ...]] | None:
+        _, shape, batched, partial, reduced = key
+        terms = self._terms({device: term for device, (_, term) in parts.items()})
+        if terms is None:
+            return None
+        axes = tuple(axis for axis in self._batch if partial and not (reduced and axis == MICROBATCH_AXIS))
+        if shape == ():
+            return (), (*self._batch, *terms) if batched else (*axes, *terms)
+        shards: list[Shard] = []
+        for dim, size in enumerate(whole):
+            boxes = {device: box[dim] for device, (box, _) in parts.items()}
+            if any(stop - start != shape[dim] for start, stop in boxes.values()):  # type: ignore[index]
+                return None
+            shard = self._shard(dim, size, boxes)
+            if batched and dim == 0:
+                if shard is not None and shard.intervals is not None:
+                    return None
+                by = (*self._batch, *(shard.by if shard else ()))
+                shard = Shard(0, by=by) if by else None
+            if shard is not None:
+                shards.append(shard)
+        return tuple(shards), (*axes, *terms)
+
+    # --- one dimension
+
+    def _shard(self, dim: int, size: int, boxes: Intervals) -> Shard | None:
+        """None where every device holds the whole dimension."""
+        if all(box == (0, size) for box in boxes.values()):
+            return None
+        start, stop = next(iter(boxes.values()))
+        width = stop - start
+        even = {device: box[0] // width for device, box in boxes.items() if width and box[0] % width == 0 and box[1] - box[0] == width}
+        if len(even) == len(boxes) and size % width == 0:
+            axes = self._counted(size // width, even)
+            if axes is not None:
+                return Shard(dim, by=axes)
+        return Shard(dim, intervals=self._table(boxes))
+
+    def _terms(self, terms: Mapping[int, tuple[int, int]]) -> tuple[str, ...] | None:
+        """The axes over whose members the terms of a sum lie; () where there is one term."""
+        counts = {count for _, count in terms.values()}
+        if counts == {1}:
+            return ()
+        if len(counts) > 1:
+            return None
+        count = counts.pop()
+        for size in range(1, len(self._axes) + 1):
+            for axes in combinations(self._axes, size):
+                if self._coordinates.count(axes) == count and self._separates(axes, count, terms):
+                    return axes
+        return None
+
+    def _separates(self, axes: tuple[str, ...], count: int, terms: Mapping[int, tuple[int, int]]) -> bool:
+        """Whether devices that differ along ``axes`` alone have all terms; the order of terms means nothing."""
+        others = self._place(tuple(axis for axis in self._axes if axis not in axes))
+        groups = {others[device] for device in terms}
+        found = {(others[device], number) for device, (number, _) in terms.items()}
+        return len(found) == len(terms) == count * len(groups)
+
+    def _counted(self, count: int, numbers: Mapping[int, int]) -> tuple[str, ...] | None:
+        """Axes of ``count`` positions along which every device stands at its number."""
+        for axes in self._choices():
+            if self._coordinates.count(axes) == count:
+                places = self._place(axes)
+                if all(places[device] == number for device, number in numbers.items()):
+                    return axes
+        return None
+
+    def _choices(self) -> Iterator[tuple[str, ...]]:
+        for count in range(1, len(self._axes) + 1):
+            for chosen in combinations(self._axes, count):
+                yield from permutations(chosen)
+
+    def _place(self, axes: tuple[str, ...]) -> list[int]:
+        """Row-major position along ``axes`` of every rank."""
+        if axes not in self._places:
+            self._places[axes] = [int(p) for p in np.asarray(self._coordinates.row_major(axes)[:, 0])]
+        return self._places[axes]
+
+    def _table(self, boxes: Intervals) -> Table:
+        """Intervals over the fewest axes that tell them apart; where no device holds the tensor, those of one that does."""
+        usual = next(iter(boxes.values()))
+        for count in range(len(self._axes) + 1):
+            for axes in combinations(self._axes, count):
+                entries: dict[int, tuple[int, int]] = {}
+                if all(entries.setdefault(self._place(axes)[device], box) == box for device, box in boxes.items()):
+                    return Table(axes, tuple((entries.get(position, usual),) for position in range(self._coordinates.count(axes))))
+        raise PlanError("a tensor has two parts on one device")

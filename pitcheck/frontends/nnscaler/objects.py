@@ -1,0 +1,273 @@
+"""What stands in nnScaler's objects, read with distrust: every field may be missing or hold anything."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, NamedTuple, get_args
+
+from pitcheck.errors import PlanError
+from pitcheck.frontends.nnscaler.pickles import Stub
+from pitcheck.plan.model import DType
+
+LARGEST_INTEGER = 2**53
+_MISSING = object()
+_LONGEST_TEXT = 1000
+_LONGEST_NAME = 300
+_DEEPEST_VALUE = 8
+_LONGEST_VALUE = 1000
+
+_DTYPES: Mapping[str, str] = {
+    "torch.float": "float32",
+    "torch.double": "float64",
+    "torch.half": "float16",
+    "torch.long": "int64",
+    "torch.int": "int32",
+    "torch.short": "int16",
+    "torch.float8_e4m3fn": "float8_e4m3",
+}
+_SCALARS: Mapping[str, str] = {
+    "i1": "b",
+    "i2": "h",
+    "i4": "i",
+    "i8": "q",
+    "u1": "B",
+    "u2": "H",
+    "u4": "I",
+    "u8": "Q",
+    "f2": "e",
+    "f4": "f",
+    "f8": "d",
+    "b1": "?",
+}
+"""Codes of NumPy's dtypes, and the codes of ``struct`` for the same bytes."""
+
+
+@contextmanager
+def within(place: str) -> Iterator[None]:
+    """Put ``place`` in front of the place of a PlanError that is raised inside."""
+    try:
+        yield
+    except PlanError as error:
+        raise placed(error, place) from None
+
+
+def placed(error: PlanError, place: str) -> PlanError:
+    """The same error with ``place`` in front of its place."""
+    joiner = "" if error.place.startswith(("[", ".")) or not error.place else "."
+    return PlanError(error.message, f"{place}{joiner}{error.place}")
+
+
+def class_of(thing: object) -> str:
+    """The name of the class that an object of the pickle has, or of its Python type."""
+    return type(thing).origin[1] if isinstance(thing, Stub) else type(thing).__name__
+
+
+def has(thing: object, name: str) -> bool:
+    """Whether an object of the pickle has a field."""
+    return isinstance(thing, Stub) and name in thing.__dict__
+
+
+def field(thing: object, name: str) -> Any:
+    """A field of an object of the pickle. Raises PlanError where it has none of that name."""
+    if not isinstance(thing, Stub):
+        raise PlanError(f"there is a {type(thing).__name__} where an object with the field {name!r} is needed")
+    found = thing.__dict__.get(name, _MISSING)
+    if found is _MISSING:
+        raise PlanError(f"{class_of(thing)} has no field {name!r}", f".{name}")
+    return found
+
+
+def items(thing: object, name: str) -> list[Any] | tuple[Any, ...]:
+    """A field that is a list or a tuple."""
+    value = field(thing, name)
+    if not isinstance(value, list | tuple):
+        raise PlanError(f"{class_of(value)} where a list is needed", f".{name}")
+    return value
+
+
+def table(thing: object, name: str) -> dict[Any, Any]:
+    """A field that is a dictionary."""
+    value = field(thing, name)
+    if not isinstance(value, dict):
+        raise PlanError(f"{class_of(value)} where a dictionary is needed", f".{name}")
+    return value
+
+
+def number(value: object) -> int | float | bool | None:
+    """A plain number, or a NumPy scalar decoded from its bytes; None for anything else."""
+    if isinstance(value, bool | int | float):
+        return value
+    if isinstance(value, Stub) and type(value).origin[1] == "scalar" and type(value).origin[0].startswith("numpy"):
+        return _scalar(value)
+    return None
+
+
+def _scalar(value: Stub) -> int | float | bool | None:
+    arguments = value.__dict__.get("__arguments__")
+    if not (isinstance(arguments, tuple) and len(arguments) == 2 and isinstance(arguments[0], Stub) and isinstance(arguments[1], bytes)):
+        return None
+    dtype, data = arguments
+    codes = dtype.__dict__.get("__arguments__")
+    code = codes[0] if isinstance(codes, tuple) and codes else None
+    state = dtype.__dict__.get("__state__")
+    order = state[1] if isinstance(state, tuple) and len(state) > 1 else "|"
+    if not isinstance(code, str) or code not in _SCALARS or not isinstance(order, str):
+        return None
+    layout = (">" if order == ">" else "<") + _SCALARS[code]
+    if struct.calcsize(layout) != len(data):
+        raise PlanError(f"a NumPy scalar of type {code!r} has {len(data)} bytes")
+    decoded: int | float | bool = struct.unpack(layout, data)[0]
+    return decoded
+
+
+def whole(value: object, what: str) -> int:
+    """An integer of sensible size. Raises PlanError for anything else."""
+    found = number(value)
+    if isinstance(found, float) or found is None or isinstance(found, bool):
+        raise PlanError(f"{what} is {shown(value)}, not an integer")
+    if abs(found) > LARGEST_INTEGER:
+        raise PlanError(f"{what} is too large")
+    return found
+
+
+def integer(thing: object, name: str) -> int:
+    """A field that is an integer."""
+    found = thing.__dict__.get(name) if isinstance(thing, Stub) else None
+    if type(found) is int and -LARGEST_INTEGER < found < LARGEST_INTEGER:
+        return found
+    return whole(field(thing, name), f"{class_of(thing)}.{name}")
+
+
+def integers(value: object, what: str) -> tuple[int, ...]:
+    """A list or tuple of integers."""
+    if not isinstance(value, list | tuple):
+        raise PlanError(f"{what} is {shown(value)}, not a list of integers")
+    return tuple([entry if type(entry) is int and -LARGEST_INTEGER < entry < LARGEST_INTEGER else whole(entry, what) for entry in value])
+
+
+def text(thing: object, name: str) -> str:
+    """A field that is a string of printable characters."""
+    value = field(thing, name)
+    if not isinstance(value, str) or len(value) > _LONGEST_NAME or not value.isprintable():
+        raise PlanError(f"{class_of(thing)}.{name} is {shown(value)}, not a name", f".{name}")
+    return value
+
+
+def shown(value: object) -> str:
+    """A value in an error message: short, printable, and without asking the value."""
+    if isinstance(value, Stub):
+        return f"a {'.'.join(type(value).origin)}"
+    if value is None or isinstance(value, bool | float):
+        return repr(value)
+    if isinstance(value, int):
+        return str(value) if abs(value) < 10**18 else "a huge integer"
+    if isinstance(value, str):
+        return ascii(value[:60])
+    return f"a {type(value).__name__}"
+
+
+def plain(value: object, depth: int = 0) -> Any:
+    """A keyword's value as plain Python: numbers, strings, None, tuples; what is none of these becomes a description in angle brackets."""
+    found = number(value)
+    if found is not None:
+        return found if not (isinstance(found, int) and abs(found) > LARGEST_INTEGER) else "<a huge integer>"
+    if value is None:
+        return None
+    if isinstance(value, str):
+        return value[:_LONGEST_TEXT]
+    if isinstance(value, list | tuple) and depth < _DEEPEST_VALUE and len(value) <= _LONGEST_VALUE:
+        return tuple(plain(entry, depth + 1) for entry in value)
+    if isinstance(value, Stub | type):
+        origin = value.origin if isinstance(value, type) and issubclass(value, Stub) else type(value).origin if isinstance(value, Stub) else ("", "")
+        return f"<{'.'.join(origin)}>"
+    return f"<{type(value).__name__}>"
+
+
+# --- tensors
+
+
+class SubTensor(NamedTuple):
+    """A part of a tensor on a device. ``box``: (start, stop) per dimension of ``whole``; ``term`` is (i, n): term i of n that add up."""
+
+    id: int
+    full: int
+    name: str
+    shape: tuple[int, ...]
+    whole: tuple[int, ...]
+    dtype: DType
+    box: tuple[tuple[int, int], ...]
+    term: tuple[int, int]
+    attribute: bool
+    gradient: bool
+    loss: bool
+    trainable: bool
+
+
+def is_tensor(value: object) -> bool:
+    """Whether an operand is a tensor (and not a number or another object)."""
+    return isinstance(value, Stub) and type(value).origin[1] == "IRSubTensor"
+
+
+def tensor_id(value: object) -> int:
+    """The id of a sub-tensor: two with one id are one tensor."""
+    return integer(value, "_id")
+
+
+def sub_tensor(value: object) -> SubTensor:
+    """A sub-tensor with what its full tensor says. Raises PlanError for a field that is missing, of another type, or that contradicts the shape."""
+    if not is_tensor(value):
+        raise PlanError(f"{shown(value)} where an IRSubTensor is needed")
+    full = field(value, "_full_tensor")
+    shape = integers(field(value, "_shape"), "_shape")
+    box = tuple([_interval(integers(pair, "_indmap")) for pair in items(field(value, "_indmap"), "_indices")])
+    complete = integers(field(full, "_shape"), "_full_tensor._shape")
+    term = integers(field(field(value, "_valmap"), "_weight"), "_valmap._weight")
+    name = text(full, "name")
+    if len(term) != 2 or not 0 <= term[0] < term[1]:
+        raise PlanError(f"{name!r} is term {term}, not (i, n) with 0 <= i < n", "._valmap")
+    if len(box) != len(shape) or len(complete) != len(shape) or any(size < 0 for size in shape):
+        raise PlanError(f"{name!r} has shape {shape}, the box {box} and a full shape {complete}, which do not fit", "._indmap")
+    return SubTensor(
+        id=tensor_id(value),
+        full=integer(full, "_id"),
+        name=name,
+        shape=shape,
+        whole=complete,
+        dtype=dtype_of(field(value, "_dtype"), name),
+        box=box,
+        term=(term[0], term[1]),
+        attribute=field(value, "_is_attr") is True,
+        gradient=field(value, "_is_grad") is True,
+        loss=has(full, "_is_loss") and full.__dict__["_is_loss"] is True,
+        trainable=field(value, "_requires_grad") is True,
+    )
+
+
+def gradient_id(value: object) -> int | None:
+    """The id of the gradient of a sub-tensor, None where it has none."""
+    gradient = field(value, "_grad")
+    return tensor_id(gradient) if is_tensor(gradient) else None
+
+
+def _interval(pair: tuple[int, ...]) -> tuple[int, int]:
+    if len(pair) != 2:
+        raise PlanError(f"{pair} is no (start, stop)", "._indmap")
+    return pair[0], pair[1]
+
+
+def dtype_of(value: object, name: str) -> DType:
+    """A dtype of the plan from ``torch.float32`` and the like (a stub, or the name as a string)."""
+    said = "<class>"
+    if isinstance(value, type) and issubclass(value, Stub):
+        said = ".".join(value.origin)
+    elif isinstance(value, Stub):
+        said = ".".join(type(value).origin)
+    elif isinstance(value, str):
+        said = value[:60]
+    found = _DTYPES.get(said, said.removeprefix("torch."))
+    if found not in get_args(DType):
+        raise PlanError(f"{name!r} has dtype {said!a}, which is none of {', '.join(get_args(DType))}", "._dtype")
+    known: DType = found  # type: ignore[assignment]
+    return known

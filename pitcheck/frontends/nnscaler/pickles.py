@@ -1,0 +1,257 @@
+"""Reading a pickle without running anything that is in it.
+
+Every class and function that the pickle names becomes an inert :class:`Stub`, which stores what it is given. Real classes stand for ``OrderedDict``, ``set``
+and ``frozenset`` alone. Before the pickle is loaded its opcodes are scanned for those that reserve memory by a number in the file, or that reach
+Python's registry of extensions.
+"""
+
+from __future__ import annotations
+
+import gc
+import io
+import pickle
+import pickletools
+import re
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from pitcheck.errors import PlanError
+
+LARGEST = 2**30
+"""Bytes a pickle may have."""
+
+_REAL: dict[tuple[str, str], type] = {
+    ("collections", "OrderedDict"): OrderedDict,
+    ("builtins", "set"): set,
+    ("builtins", "frozenset"): frozenset,
+    ("__builtin__", "set"): set,
+    ("__builtin__", "frozenset"): frozenset,
+}
+
+# Hashing a nested tuple recurses in C without a check. A pickle is loaded on a stack that its deepest possible tuple fits.
+_STACK_PER_TUPLE = 512
+_SMALL_STACK = 2**22
+_LARGEST_STACK = 2**30
+_TUPLES = (b"\x85", b"\x86", b"\x87", b"t")
+
+
+class _Sealed(type):
+    """The class of stub classes: nothing in a pickle can change them."""
+
+    def __setattr__(cls, name: str, value: object) -> None:
+        raise TypeError(f"{cls.__name__}.{name} cannot be set")
+
+
+class Stub(metaclass=_Sealed):
+    """Stands for an object of the class or function ``origin`` (module, name) of the pickle; its attributes are what the pickle stored."""
+
+    origin: tuple[str, str] = ("", "")
+    made: list[Stub]
+    """All stubs of the pickle."""
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Stub:
+        stub = object.__new__(cls)
+        cls.made.append(stub)
+        if args:
+            stub.__dict__["__arguments__"] = args
+        if kwargs:
+            stub.__dict__["__keywords__"] = kwargs
+        return stub
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        """Nothing: ``__new__`` has stored the arguments."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        self.__dict__[name] = value
+
+    def __setitem__(self, key: object, value: object) -> None:
+        self.__dict__.setdefault("__items__", []).append((key, value))
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Stub:
+        return type(self)(self, *args, **kwargs)
+
+    def append(self, item: object) -> None:
+        """Store an item that the pickle appends."""
+        self.__dict__.setdefault("__list__", []).append(item)
+
+    def extend(self, items: list[object]) -> None:
+        """Store items that the pickle appends."""
+        self.__dict__.setdefault("__list__", []).extend(items)
+
+
+class _Stateful(Stub):
+    """A stub of a class whose state may be anything, not only a dictionary of attributes."""
+
+    def __setstate__(self, state: object) -> None:
+        self.__dict__["__state__"] = state
+
+
+class _Reader(pickle.Unpickler):
+    def __init__(self, data: bytes) -> None:
+        super().__init__(io.BytesIO(data))
+        self._stubs: dict[tuple[str, str], type[Any]] = {}
+        self.made: list[Stub] = []
+
+    def find_class(self, module: str, name: str) -> Any:
+        """A real class of the three, else a stub class; nothing is imported."""
+        key = (module, name)
+        found = _REAL.get(key) or self._stubs.get(key)
+        if found is None:
+            # The objects of the planner itself have plain attributes: the reader then fills them without calling Python.
+            base = Stub if module.partition(".")[0] == "nnscaler" else _Stateful
+            found = self._stubs[key] = _Sealed("Stub", (base,), {"origin": key, "made": self.made})
+        return found
+
+
+@contextmanager
+def loaded(path: Path) -> Iterator[Any]:
+    """The object graph of the pickle at ``path``, made of stubs, plain containers and plain values; afterwards the stubs are empty.
+
+    Raises PlanError for a file that is too large, is no pickle, is damaged or asks for more memory than it may.
+    """
+    place = str(path)
+    with path.open("rb") as file:
+        data = file.read(LARGEST + 1)
+    if len(data) > LARGEST:
+        raise PlanError(f"the pickle has more than {LARGEST} bytes, which is the largest that is read", place)
+    check_opcodes(data, place)
+    stack = sum(data.count(code) for code in _TUPLES) * _STACK_PER_TUPLE
+    if stack > _LARGEST_STACK:
+        raise PlanError(f"the pickle has more than {_LARGEST_STACK // _STACK_PER_TUPLE} tuples, which is the most that is read", place)
+    reader = _Reader(data)
+    try:
+        yield _on_stack(stack, lambda: _unpickled(reader, place))
+    finally:
+        # The objects refer to each other in circles: without this they would wait for a long garbage collection.
+        for stub in reader.made:
+            stub.__dict__.clear()
+
+
+def _unpickled(reader: _Reader, place: str) -> Any:
+    try:
+        return reader.load()
+    except MemoryError:
+        raise PlanError("the pickle asks for more memory than there is", place) from None
+    except RecursionError:
+        raise PlanError("the pickle is nested too deeply", place) from None
+    except Exception as error:  # damaged data can raise anything; nothing of the file has run, so nothing else can be behind it
+        raise PlanError(f"the pickle is damaged ({type(error).__name__}: {str(error)[:200]}); write it anew", place) from None
+
+
+@contextmanager
+def without_collection() -> Iterator[None]:
+    """Without garbage collection, which would traverse hundreds of thousands of objects that all live on again and again."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def _on_stack(size: int, work: Callable[[], Any]) -> Any:
+    """The result of ``work`` on a stack of at least ``size`` bytes; what it raises is raised here."""
+    if size <= _SMALL_STACK:
+        return work()
+    results: list[Any] = []
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            results.append(work())
+        except BaseException as error:
+            errors.append(error)
+
+    before = threading.stack_size()
+    try:
+        threading.stack_size(-(-(size + _SMALL_STACK) // 4096) * 4096)
+        thread = threading.Thread(target=run)
+        thread.start()
+    except (RuntimeError, ValueError):
+        raise PlanError(f"the pickle needs a stack of {size} bytes, which there is no memory for") from None
+    finally:
+        threading.stack_size(before)
+    thread.join()
+    if errors:
+        raise errors[0]
+    return results[0]
+
+
+# --- the scan
+
+
+@cache
+def _plain_opcodes() -> re.Pattern[bytes]:
+    """A run of opcodes of fixed size that need no look."""
+    sizes: dict[int, list[bytes]] = {}
+    for opcode in pickletools.opcodes:
+        size = 0 if opcode.arg is None else opcode.arg.n
+        if size >= 0 and opcode.name not in _LOOKED_AT:
+            sizes.setdefault(size, []).append(opcode.code.encode("latin-1"))
+    ways = [b"[" + b"".join(map(re.escape, codes)) + b"]" + b".{%d}" % size for size, codes in sorted(sizes.items())]
+    return re.compile(b"(?s:" + b"|".join(ways) + b")*+")
+
+
+_LOOKED_AT = frozenset({"STOP", "LONG_BINPUT", "EXT1", "EXT2", "EXT4"})
+_LENGTHS = {0x8A: 1, 0x55: 1, 0x43: 1, 0x8C: 1, 0x8B: 4, 0x54: 4, 0x42: 4, 0x58: 4, 0x8E: 8, 0x96: 8, 0x8D: 8}
+"""Opcodes followed by a length of so many bytes and then by as many bytes of text, bytes or integer."""
+_LINES = {0x49: 1, 0x4C: 1, 0x53: 1, 0x56: 1, 0x46: 1, 0x67: 1, 0x70: 1, 0x50: 1, 0x63: 2, 0x69: 2}
+"""Opcodes followed by so many lines."""
+_STOP, _PUT, _LONG_PUT = 0x2E, 0x70, 0x72
+_EXTENSIONS = frozenset({0x82, 0x83, 0x84})
+
+
+def check_opcodes(data: bytes, place: str) -> None:
+    """Scan the opcodes of a pickle. Raises PlanError, with the byte, where it is cut off, is no pickle, or asks for what it may not."""
+    plain = _plain_opcodes()
+    position = 0
+    while True:
+        run = plain.match(data, position)
+        position = run.end() if run else position
+        if position >= len(data):
+            raise PlanError("the pickle is cut off: it has no end", f"{place}: byte {len(data)}")
+        opcode = data[position]
+        if opcode == _STOP:
+            if position + 1 != len(data):
+                raise PlanError(f"{len(data) - position - 1} bytes follow the end of the pickle", f"{place}: byte {position + 1}")
+            return
+        position = _after(data, position, opcode, place)
+
+
+def _after(data: bytes, position: int, opcode: int, place: str) -> int:
+    """Where the opcode after the one at ``position`` stands."""
+    here = f"{place}: byte {position}"
+    if opcode in _EXTENSIONS:
+        raise PlanError("the pickle names an object by an extension code; only names are read", here)
+    if opcode == _LONG_PUT:
+        _check_memo(int.from_bytes(data[position + 1 : position + 5], "little"), len(data), here)
+        return position + 5
+    if opcode in _LENGTHS:
+        width = _LENGTHS[opcode]
+        end = position + 1 + width + int.from_bytes(data[position + 1 : position + 1 + width], "little")
+        if end > len(data):
+            raise PlanError(f"the pickle is cut off or damaged: a value ends at byte {end} of {len(data)}", here)
+        return end
+    if opcode not in _LINES:
+        raise PlanError(f"this is no pickle: {opcode:#04x} is no opcode, or its argument is cut off", here)
+    end = position
+    for _ in range(_LINES[opcode]):
+        end = data.find(b"\n", end + 1)
+        if end < 0:
+            raise PlanError("the pickle is cut off within a line", here)
+    if opcode == _PUT:
+        number = data[position + 1 : end].strip()
+        _check_memo(int(number) if number.isdigit() and len(number) < 20 else len(data), len(data), here)
+    return end + 1
+
+
+def _check_memo(number: int, size: int, place: str) -> None:
+    """The reader's memo has room for twice its largest number; an honest pickle has fewer memos than bytes."""
+    if number >= size:
+        raise PlanError(f"the pickle remembers a value under number {number}, more than it has bytes", place)

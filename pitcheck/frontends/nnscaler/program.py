@@ -1,0 +1,353 @@
+"""The execution plan of nnScaler as plain data: per device the calls it runs in order, and what every call is made of.
+
+The names of fields are nnScaler's (``nnscaler/ir``, ``nnscaler/execplan``). A call is a cell with the tensors of one micro-batch in place of its own.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from pitcheck.errors import PlanError
+from pitcheck.frontends.nnscaler import objects
+from pitcheck.frontends.nnscaler.objects import SubTensor, class_of, gradient_id, is_tensor, items, placed, sub_tensor, tensor_id, within
+from pitcheck.frontends.nnscaler.pickles import Stub, loaded
+from pitcheck.frontends.nnscaler.signatures import Meaning, meaning_of
+from pitcheck.plan.model import Number
+
+LARGEST_RUN = 2**20
+"""Ranks a plan may have."""
+LONGEST_PROGRAM = 2**22
+"""Calls and nodes of one plan that are read: a cell can be called any number of times in few bytes."""
+
+CallKind = Literal["data", "forward", "backward", "adapter", "reducer"]
+_SOURCE = re.compile(r'File "([^"]{1,300})", line (\d{1,9})')
+
+
+class Argument(NamedTuple):
+    """A tensor that an operator reads: ``attribute`` where it is a parameter or buffer; ``gradient`` is the id of its gradient."""
+
+    id: int
+    full: int
+    attribute: SubTensor | None
+    gradient: int | None
+
+
+class Result(NamedTuple):
+    """A tensor that an operator writes."""
+
+    tensor: SubTensor
+    gradient: int | None
+    gradient_full: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Compute:
+    """A forward operator. Its operands are arguments and numbers."""
+
+    id: int
+    kind: str
+    operands: tuple[Argument | Number, ...]
+    attributes: Mapping[str, Any]
+    results: tuple[Result, ...]
+    source: str
+    module: str
+
+
+@dataclass(frozen=True, slots=True)
+class Derive:
+    """A backward operator: the derivative of operator ``mirror``. ``given`` are ids of gradients, ``results`` gradients."""
+
+    mirror: int
+    given: tuple[int, ...]
+    results: tuple[SubTensor, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Primitive:
+    """One communication or local step of an adapter; ``name`` is nnScaler's class."""
+
+    name: str
+    inputs: tuple[int, ...]
+    outputs: tuple[SubTensor, ...]
+    keywords: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Adapter:
+    """A chain of primitives. Where ``mirrored``, the primitives are those of the forward pass, and what runs is their backward half."""
+
+    inputs: tuple[int, ...]
+    outputs: tuple[SubTensor, ...]
+    primitives: tuple[Primitive, ...]
+    mirrored: bool
+
+
+Node = Compute | Derive | Adapter
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """What a call runs. ``inputs`` and ``outputs`` are the ids that the call's own replace position by position; None for what is no tensor.
+
+    ``tensors``: the outputs of a data loader, the weights of a reducer. ``devices``: of a reducer. ``seeds``: those inputs of a backward segment that are
+    gradients of the loss.
+    """
+
+    id: int
+    kind: CallKind
+    inputs: tuple[int | None, ...]
+    outputs: tuple[int | None, ...]
+    nodes: tuple[Node, ...] = ()
+    tensors: tuple[SubTensor, ...] = ()
+    mirror: int | None = None
+    devices: tuple[int, ...] = ()
+    seeds: tuple[SubTensor, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A cell as one device runs it once. ``mirror`` is the id of the forward call whose backward pass this is."""
+
+    id: int
+    cell: Cell
+    inputs: tuple[int | None, ...]
+    outputs: tuple[int | None, ...]
+    mirror: int | None
+    place: str
+
+
+@dataclass
+class ExecutionPlan:
+    """``programs``: the calls of every device of one replica; ``ranks`` is the number of ranks of all replicas."""
+
+    ranks: int
+    programs: dict[int, list[Call]] = field(default_factory=dict)
+
+    @property
+    def devices(self) -> int:
+        """The number of devices of one replica."""
+        return len(self.programs)
+
+
+def read_program(path: Path) -> ExecutionPlan:
+    """The execution plan in a pickle of nnScaler's ``ModuleCodeGen``.
+
+    Raises PlanError for a damaged pickle, one of another object, and a field that is missing, of another type, or out of range.
+    """
+    with loaded(path) as root, within(str(path)):
+        if class_of(root) != "ModuleCodeGen":
+            raise PlanError(f"the pickle holds a {class_of(root)[:100]}, not a ModuleCodeGen of nnScaler")
+        return _Reader(root).run()
+
+
+class _Reader:
+    def __init__(self, root: Stub) -> None:
+        self.root = root
+        self._cells: dict[int, Cell] = {}
+        self._nodes: dict[int, Node] = {}
+        self._read = 0
+
+    def run(self) -> ExecutionPlan:
+        devices = objects.integers(objects.field(self.root, "devices"), "devices")
+        if not devices or devices != tuple(range(len(devices))):
+            raise PlanError(f"the devices are {devices[:20]}, not 0, 1, 2, ...", "devices")
+        ranks = objects.integer(self.root, "runtime_ndevs")
+        if not 0 < ranks <= LARGEST_RUN or ranks % len(devices):
+            raise PlanError(f"{ranks} ranks are no whole number of replicas of {len(devices)} devices, or more than {LARGEST_RUN}", "runtime_ndevs")
+        plan = ExecutionPlan(ranks)
+        sequences = objects.table(objects.field(self.root, "execplan"), "_seq")
+        for device in devices:
+            with within(f"execplan._seq[{device}]"):
+                if device not in sequences:
+                    raise PlanError(f"device {device} has no sequence")
+                sequence = sequences[device]
+                if not isinstance(sequence, list | tuple):
+                    raise PlanError(f"the sequence is a {class_of(sequence)}, not a list")
+                plan.programs[device] = [self._call(item, position) for position, item in enumerate(sequence)]
+        return plan
+
+    def _call(self, item: object, position: int) -> Call:
+        place = f"[{position}]"
+        with within(place):
+            reused = class_of(item) == "ExeReuseCell"
+            cell = self._cell(objects.field(item, "_cell") if reused else item)
+            self._count(1 + len(cell.nodes))
+            mirror = objects.field(item, "_mirror")
+            call = Call(
+                id=objects.integer(item, "_id"),
+                cell=cell,
+                inputs=_ids(items(item, "_inputs")) if cell.kind != "reducer" else (),
+                outputs=_ids(items(item, "_outputs")),
+                mirror=objects.integer(mirror, "_id") if isinstance(mirror, Stub) else None,
+                place=place,
+            )
+            if len(call.outputs) != len(cell.outputs) or len(call.inputs) != len(cell.inputs):
+                raise PlanError(f"the call has {len(call.inputs)} inputs and {len(call.outputs)} outputs, its cell {len(cell.inputs)} and {len(cell.outputs)}")
+            return call
+
+    def _count(self, more: int) -> None:
+        self._read += more
+        if self._read > LONGEST_PROGRAM:
+            raise PlanError(f"the plan runs more than {LONGEST_PROGRAM} operators, which is the most that is read")
+
+    # --- cells
+
+    def _cell(self, thing: object) -> Cell:
+        known = self._cells.get(id(thing))
+        if known is None:
+            known = self._cells[id(thing)] = self._new_cell(thing)
+        return known
+
+    def _new_cell(self, thing: object) -> Cell:
+        name = class_of(thing)
+        if name == "IRDataOperation":
+            outputs = items(thing, "_outputs")
+            return Cell(objects.integer(thing, "_id"), "data", _ids(items(thing, "_inputs")), _ids(outputs), tensors=_tensors(outputs))
+        if name == "IRWeightReducer":
+            devices = objects.integers(objects.field(thing, "_device"), "IRWeightReducer._device")
+            weights = tuple(sub_tensor(weight) for weight in items(thing, "_inputs"))
+            return Cell(objects.integer(thing, "_id"), "reducer", (), _ids(items(thing, "_outputs")), tensors=weights, devices=devices)
+        if name == "IRAdapter":
+            return self._framed(thing, "adapter", (self._adapter(thing, within_backward=False),))
+        if name == "IRSegment":
+            nodes = items(thing, "_nodes")
+            self._count(len(nodes))
+            backward = any(class_of(node) == "IRBpOperation" or _runs_backward(node) for node in nodes)
+            return self._framed(thing, "backward" if backward else "forward", tuple(self._node(node, n, backward) for n, node in enumerate(nodes)))
+        raise PlanError(f"{objects.shown(thing)} is no cell that a device can run (IRDataOperation, IRSegment, IRAdapter, IRWeightReducer)")
+
+    def _framed(self, thing: object, kind: CallKind, nodes: tuple[Node, ...]) -> Cell:
+        mirror = objects.field(thing, "_mirror")
+        inputs = items(thing, "_inputs")
+        seeds = tuple(t for t in _tensors(inputs) if t.loss) if kind == "backward" else ()
+        return Cell(
+            id=objects.integer(thing, "_id"),
+            kind=kind,
+            inputs=_ids(inputs),
+            outputs=_ids(items(thing, "_outputs")),
+            nodes=nodes,
+            seeds=seeds,
+            mirror=objects.integer(mirror, "_id") if isinstance(mirror, Stub) else None,
+        )
+
+    # --- nodes
+
+    def _node(self, node: object, number: int, backward: bool) -> Node:
+        known = self._nodes.get(id(node))
+        if known is None:
+            try:
+                known = self._nodes[id(node)] = self._new_node(node, backward)
+            except PlanError as error:
+                raise placed(error, f"_nodes[{number}]") from None
+        return known
+
+    def _new_node(self, node: object, backward: bool) -> Node:
+        name = class_of(node)
+        if name == "IRAdapter":
+            return self._adapter(node, within_backward=backward)
+        if name == "IRBpOperation":
+            return self._derive(node)
+        if name == "IRSegment":
+            raise PlanError("a segment inside a segment is not read; write the plan without nested segments")
+        if backward:
+            raise PlanError(f"{objects.shown(node)} stands in a backward segment")
+        return self._compute(node)
+
+    def _compute(self, node: object) -> Compute:
+        results = [result for thing in items(node, "_outputs") if (result := _result(thing)) is not None]
+        meaning = meaning_of(objects.text(node, "signature"), items(node, "_inputs"), objects.table(node, "_kwargs"), [r.tensor.dtype for r in results])
+        return Compute(
+            id=objects.integer(node, "_id"),
+            kind=meaning.kind,
+            operands=_operands(meaning),
+            attributes=meaning.attributes,
+            results=tuple(results),
+            source=_source(node),
+            module=_module(node),
+        )
+
+    def _derive(self, node: object) -> Derive:
+        mirror = objects.field(node, "_mirror")
+        return Derive(
+            mirror=objects.integer(mirror, "_id"),
+            given=tuple(tensor_id(thing) for thing in items(node, "_inputs") if is_tensor(thing)),
+            results=_tensors(items(node, "_outputs")),
+        )
+
+    def _adapter(self, node: object, within_backward: bool) -> Adapter:
+        primitives = tuple(self._primitive(thing, n) for n, thing in enumerate(items(node, "_prims")))
+        mirrored = within_backward and objects.field(node, "_differentiable") is True and objects.field(node, "custom") is not True
+        if mirrored:
+            self._check_mirror(node, primitives)
+        inputs = tuple(tensor_id(thing) for thing in items(node, "_inputs") if is_tensor(thing))
+        return Adapter(inputs, _tensors(items(node, "_outputs")), primitives, mirrored)
+
+    def _primitive(self, thing: object, number: int) -> Primitive:
+        with within(f"_prims[{number}]"):
+            return Primitive(
+                name=class_of(thing),
+                inputs=tuple(tensor_id(entry) for entry in items(thing, "_inputs")),
+                outputs=_tensors(items(thing, "_outputs")),
+                keywords={str(key)[:100]: objects.plain(value) for key, value in objects.table(thing, "kwargs").items()},
+            )
+
+    def _check_mirror(self, node: object, primitives: tuple[Primitive, ...]) -> None:
+        """What autograd runs backward is what ran forward; a plan that lists something else contradicts itself."""
+        mirror = objects.field(node, "_mirror")
+        forward = [_said(self._primitive(thing, n)) for n, thing in enumerate(items(mirror, "_prims"))]
+        if forward != [_said(primitive) for primitive in primitives]:
+            raise PlanError(f"the backward adapter lists {[p.name for p in primitives]}, but its forward adapter runs {[said[0] for said in forward]}")
+
+
+def _said(primitive: Primitive) -> tuple[str, dict[str, Any]]:
+    keywords = dict(primitive.keywords)
+    ranks = keywords.get("ranks")
+    if isinstance(ranks, tuple):
+        keywords["ranks"] = frozenset(ranks)
+    return primitive.name, keywords
+
+
+def _runs_backward(node: object) -> bool:
+    return class_of(node) == "IRAdapter" and objects.field(node, "_forward") is False
+
+
+def _result(thing: object) -> Result | None:
+    if not is_tensor(thing):
+        return None
+    gradient = objects.field(objects.field(thing, "_full_tensor"), "_grad")
+    return Result(sub_tensor(thing), gradient_id(thing), tensor_id(gradient) if isinstance(gradient, Stub) else None)
+
+
+def _operands(meaning: Meaning) -> tuple[Argument | Number, ...]:
+    return tuple(operand if isinstance(operand, Number) else _argument(operand) for operand in meaning.operands)
+
+
+def _argument(thing: object) -> Argument:
+    attribute = sub_tensor(thing) if objects.field(thing, "_is_attr") is True else None
+    return Argument(tensor_id(thing), objects.integer(objects.field(thing, "_full_tensor"), "_id"), attribute, gradient_id(thing))
+
+
+def _ids(things: list[Any] | tuple[Any, ...]) -> tuple[int | None, ...]:
+    return tuple(tensor_id(thing) if is_tensor(thing) else None for thing in things)
+
+
+def _tensors(things: list[Any] | tuple[Any, ...]) -> tuple[SubTensor, ...]:
+    return tuple(sub_tensor(thing) for thing in things if is_tensor(thing))
+
+
+def _source(node: object) -> str:
+    """file:line of the model's code from nnScaler's comment, "" where there is none."""
+    comment = objects.field(node, "_comment") if objects.has(node, "_comment") else None
+    found = _SOURCE.search(comment[:2000]) if isinstance(comment, str) else None
+    return f"{found.group(1)}:{found.group(2)}" if found and found.group(1).isprintable() else ""
+
+
+def _module(node: object) -> str:
+    """Path of the module that the operator belongs to: the innermost of nnScaler's stack."""
+    stack = objects.field(node, "_module_stack") if objects.has(node, "_module_stack") else None
+    last = next(reversed(stack), "") if isinstance(stack, dict) and stack else ""
+    return last if isinstance(last, str) and len(last) <= 300 and last.isprintable() else ""
