@@ -64,9 +64,7 @@ def test_a_wheel_holds_all_that_the_commands_need(tmp_path: Path) -> None:
     (wheel,) = tmp_path.glob("*.whl")
     site = tmp_path / "site"
     subprocess.run([sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", str(site), str(wheel)], check=True, timeout=300, capture_output=True)
-    code = (
-        f"import sys; sys.path.insert(0, {str(site)!r}); import pitcheck; from pitcheck.cli import main; print(pitcheck.__file__); sys.exit(main(sys.argv[1:]))"
-    )
+    code = f"import sys; sys.path.insert(0, {str(site)!r}); import pitcheck, pitcheck.cli; print(pitcheck.__file__); sys.exit(pitcheck.cli.main(sys.argv[1:]))"
     for arguments in (["demo"], ["explain", "PIT104"]):
         result = subprocess.run([sys.executable, "-c", code, *arguments], check=False, timeout=120, capture_output=True, text=True, cwd=tmp_path)
         assert result.returncode == 0, result.stderr
