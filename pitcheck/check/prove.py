@@ -10,7 +10,7 @@ from typing import Any, Literal as OneOf
 import numpy as np
 
 from pitcheck.algebra.chains import Chain, chains_of
-from pitcheck.algebra.degrees import Degree, DegreeAlgebra, rejected_share, trial_error_log2
+from pitcheck.algebra.degrees import Degree, DegreeAlgebra, rejected_share, trial_error
 from pitcheck.algebra.residues import Decision, ResidueAlgebra
 from pitcheck.check.evaluate import Comparison, Evaluated, compare_target, evaluate_stage
 from pitcheck.errors import BudgetError, PitcheckError, UnsupportedError
@@ -181,8 +181,9 @@ def _trial_error(shaped: ShapedStage, chain: Chain, evaluated: Evaluated, compar
         levels = sorted(set(exact.levels(comparison.actual)) & set(exact.levels(comparison.expected)))
         if exact.kind(comparison.actual) != "field":
             levels = [0]
-        worst = max(worst, trial_error_log2(both[0], both[1], chain.primes, levels))
-        heuristic = heuristic or both[0].heuristic or both[1].heuristic
+        bound = trial_error(both[0], both[1], chain.primes, levels)
+        worst = max(worst, bound.log2)
+        heuristic = heuristic or bound.heuristic
     if rejected >= 1:
         return 0.0, heuristic
     return worst - math.log2(1 - rejected), heuristic
