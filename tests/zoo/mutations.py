@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from msgspec.structs import replace
+from oracle.places import tensor_name
 
-from pitcheck.plan.model import Box, Group, Lineage, Number, Operator, Plan, Shard, Table, Tensor, Use
+from pitcheck.plan.model import Box, Group, Lineage, Number, Operator, Plan, Program, Shard, Step, Table, Tensor, Use
 
 Mutant = tuple[str, Plan]
 FREELY = frozenset({"linear", "matmul", "bmm", "einsum", "mul", "square", "silu", "gelu", "relu", "embedding", "masked_fill"})
@@ -25,6 +26,7 @@ def mutants(plan: Plan) -> Iterator[Mutant]:
         for name, changed in _of_operator(plan, operator):
             yield f"{operator.id}: {name}", _complete(_with(plan, number, *changed))
     yield from _pinned(plan)
+    yield from _reordered(plan)
     yield from _of_lineage(plan)
 
 
@@ -236,6 +238,26 @@ def _pinned(plan: Plan) -> Iterator[Mutant]:
         yield f"{operator.id}: doubled on the last place of {axis.name}", _complete(_with(plan, number, *changed))
 
 
+# --- another order on one rank
+
+
+def _reordered(plan: Plan) -> Iterator[Mutant]:
+    """The last rank runs two collectives in the other order: different ones hang, like ones exchange their data."""
+    if plan.programs or plan.microbatches > 1 or not any(axis.size > 1 for axis in plan.mesh):
+        return
+    events = [number for number, operator in enumerate(plan.operators) if operator.group is not None]
+    last: Box = {axis.name: (axis.size - 1,) for axis in plan.mesh}
+    ids = [operator.id for operator in plan.operators]
+    for first, second in itertools.pairwise(events):
+        moved = plan.operators[first]
+        between = plan.operators[first + 1 : second + 1]
+        if any(tensor_name(o) in moved.outputs for operator in between for o in operator.inputs):
+            continue
+        other = (*ids[:first], *ids[first + 1 : second + 1], moved.id, *ids[second + 1 :])
+        programs = Program((Step("other", 0),), (last,)), Program((Step("listed", 0),))
+        yield f"{moved.id}: after the next collective on the last rank", replace(plan, blocks={"listed": tuple(ids), "other": other}, programs=programs)
+
+
 # --- what is given
 
 
@@ -245,7 +267,7 @@ def _of_lineage(plan: Plan) -> Iterator[Mutant]:
     for number, tensor in enumerate(plan.tensors):
         if tensor.name in written or tensor.lineage is None:
             continue
-        for name, changed in _lineages(plan, tensor.lineage):
+        for name, changed in (*_lineages(plan, tensor.lineage), *_shifted(plan, tensor)):
             tensors = (*plan.tensors[:number], replace(tensor, lineage=changed), *plan.tensors[number + 1 :])
             yield f"{tensor.name}: {name}", replace(plan, tensors=tensors)
 
@@ -263,6 +285,17 @@ def _lineages(plan: Plan, lineage: Lineage) -> Iterator[tuple[str, Lineage]]:
             )
             moved = tuple(_moved(entry) for entry in values)
             yield f"intervals of dimension {shard.dim} off by one", _reshard(lineage, place, Shard(shard.dim, intervals=Table(shard.intervals.over, moved)))
+
+
+def _shifted(plan: Plan, tensor: Tensor) -> Iterator[tuple[str, Lineage]]:
+    """The last part along an even shard of one axis begins one earlier."""
+    sizes = {axis.name: axis.size for axis in plan.mesh} | {"mb": plan.microbatches}
+    for place, shard in enumerate(tensor.lineage.shards if tensor.lineage is not None else ()):
+        if tensor.lineage is None or len(shard.by) != 1 or sizes[shard.by[0]] < 2:
+            continue
+        step, count = tensor.shape[shard.dim], sizes[shard.by[0]]
+        values = tuple((((i * step) - (i == count - 1), (i + 1) * step - (i == count - 1)),) for i in range(count))
+        yield f"the last part of dimension {shard.dim} is off by one", _reshard(tensor.lineage, place, Shard(shard.dim, intervals=Table(shard.by, values)))
 
 
 def _moved(entry: Any) -> Any:
