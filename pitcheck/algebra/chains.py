@@ -6,6 +6,7 @@ every member, so that square roots of constants with small prime factors are exa
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pitcheck.errors import UsageError
@@ -36,15 +37,20 @@ class Chain:
         return len(self.primes)
 
 
-SQUARES_UP_TO = {1: 37, 2: 37, 3: 19, 4: 13}
+SQUARES_UP_TO = {1: 37, 2: 29, 3: 17, 4: 13}
 """Length of a chain -> all primes up to this bound are squares modulo every member of the listed chains of that length."""
 
-_FIRST_PRIMES: dict[int, tuple[int, ...]] = {
-    1: (888679679,),
-    2: (888679679,),
-    3: (479486279,),
-    4: (251891639,),
-}
+_ONE = """
+2147481311 2147366399 2147260631 2147161799 2147072639 2146780919 2146664519 2146607399 2146517831 2146496351 2146303871 2146229279 2146180559 2146174631
+2145695639 2145509159"""
+_TWO = """
+975808679 970283159 888679679 839878199 823727519 802706519 543181799 480479159 478479119 445885439 437924759 352986479 311031839 248735759 227201519"""
+_THREE = """
+529609079 490810319 479486279 476516039 444050879 437924759 429549119 396876479 394834439 392071679 390750359 330810479 329489159 265465199 256903919 251891639
+232792559 219218999 203090159"""
+_FOUR = """
+251891639 236155919 198438239 162522359 160600439 137417279 136576439 132492359 116396279 115195079 103783679 101741639"""
+_FIRST_PRIMES: Mapping[int, tuple[int, ...]] = {length: tuple(map(int, text.split())) for length, text in enumerate((_ONE, _TWO, _THREE, _FOUR), start=1)}
 
 
 def chains_of(length: int) -> tuple[Chain, ...]:

@@ -10,7 +10,7 @@ import numpy as np
 
 from pitcheck.algebra.special import codes_of
 from pitcheck.algebra.structure import Structure, aligned
-from pitcheck.algebra.value import LEADING, NAN, NEGATIVE_INFINITY, Value
+from pitcheck.algebra.value import LEADING, NEGATIVE_INFINITY, Value
 from pitcheck.errors import BudgetError, ShapeError
 
 Logs = tuple[tuple[int, Value], ...]

@@ -1,7 +1,7 @@
 """Functions without algebra as keyed random functions: equal arguments give equal results, nothing else is assumed but the symmetry of known ones.
 
-A function is keyed by its name, the trial, and the joint residues of its arguments at the two highest levels they have in common: about 62 bits, so that different
-arguments do not meet, and none of the lower levels that one side of a comparison may have lost to an exponential.
+A function is keyed by its name, the trial, and the joint residues of its arguments at the two highest levels they have in common: about 62 bits, so
+that different arguments do not meet, and none of the lower levels that one side of a comparison may have lost to an exponential.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class KeyedFunctions(Structure):
         words = [array[level - low : level - low + 1].view(np.uint64) for array in arrays for level in range(first, stop)]
         lanes = lane_keys(xp, key_of(self.seed, "function", name, len(arguments)), range(low, stop), self.trials)
         shape = lanes.shape + (1,) * (rank + LEADING - 2)
-        state = hash_words(xp, lanes[:1].reshape((1, *shape[1:])) ^ lanes[:1].reshape((1, *shape[1:])), words)
+        state = hash_words(xp, xp.zeros((1,) * len(shape), dtype=np.uint64), words)
         result = self._residues(mix(xp, state ^ lanes.reshape(shape)), low)
         if odd:
             result = xp.where(negative, self.arithmetic.negate(result, low), result)

@@ -245,7 +245,7 @@ class Structure:
                 return a
             return self._map(a, lambda d: self.xp.broadcast_to(d, (*d.shape[:2], count, *d.shape[LEADING:])))
         chosen = self.xp.asarray(index)
-        if count == stored and bool((chosen == self.xp.arange(count)).all()):
+        if count == stored and chosen[0] == 0 and chosen[-1] == count - 1 and bool((chosen == self.xp.arange(count)).all()):
             return a
         return self._map(a, lambda d: self.xp.broadcast_to(d, (*d.shape[:2], count, *d.shape[LEADING:])) if d.shape[2] == 1 else d.take(chosen, axis=2))
 
