@@ -5,7 +5,6 @@ Reading is bounded and never runs code; whatever is wrong with a file is a PlanE
 
 from __future__ import annotations
 
-import gc
 import json
 import math
 import os
@@ -20,6 +19,7 @@ import msgspec
 import zstandard
 
 from pitcheck.errors import PlanError, UsageError
+from pitcheck.plan.collector import collector_off
 from pitcheck.plan.model import FORMAT, Attribute, Number, Plan, Table
 from pitcheck.plan.sizes import mesh_violations
 
@@ -50,7 +50,7 @@ def read_plan(path: str | os.PathLike[str], limit: int = SIZE_LIMIT) -> Plan:
     data = _load(file, limit)
     if compressed:
         data = _decompress(data, limit, file)
-    with _collector_off():
+    with collector_off():
         return decode_plan(data, str(file), "msgpack" if compressed else "json")
 
 
@@ -275,15 +275,3 @@ def _writable(file: Path) -> Iterator[None]:
         yield
     except (OverflowError, UnicodeEncodeError, TypeError, msgspec.MsgspecError) as error:
         raise PlanError(f"the plan has a value that {file.name} cannot hold: {error}", "plan") from None
-
-
-@contextmanager
-def _collector_off() -> Iterator[None]:
-    """Decoding makes many objects and no cycles: the collector would only walk them again and again."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from pitcheck.errors import PlanError
 from pitcheck.plan.boxes import boxes_of
+from pitcheck.plan.collector import collector_off
 from pitcheck.plan.coordinates import Coordinates
 from pitcheck.plan.model import MICROBATCH_AXIS, Attribute, Axis, Box, Group, Number, Operand, Operator, Program, Step, Table
 
@@ -38,10 +39,11 @@ class Instance(msgspec.Struct, frozen=True, gc=False):
 
 
 class _Form(NamedTuple):
-    """What distinct instances are made of: the number of their record's skeleton and their integer attributes."""
+    """What distinct instances are made of: the number of their record's skeleton and their integer attributes. ``literal``: a literal is among the inputs."""
 
     skeleton: int
     integers: tuple[int, ...]
+    literal: bool
 
 
 @dataclass
@@ -60,9 +62,10 @@ def fold(
 
     Operators stand in the order in which they are first met; ids are unique and made of kind and output. The k-th instance of the same form on a rank and
     micro-batch always belongs to the k-th record of that form. Passing one and the same sequence object for several ranks folds it once.
-    Raises PlanError for a rank or micro-batch out of range.
+    Raises PlanError for a rank or micro-batch out of range, or an integer beyond 64 bits.
     """
-    return _Folding(mesh, microbatches).run(programs)
+    with collector_off():
+        return _Folding(mesh, microbatches).run(programs)
 
 
 class _Folding:
@@ -74,6 +77,7 @@ class _Folding:
         self._records: dict[tuple[int, int], int] = {}
         self.records: list[_Record] = []
         self._where: dict[bytes, tuple[Box, ...]] = {}
+        self._tables: dict[bytes, Attribute] = {}
 
     def run(self, programs: Mapping[int, Sequence[Instance]]) -> tuple[tuple[Operator, ...], dict[str, tuple[str, ...]], tuple[Program, ...]]:
         classes = self._classes(programs)
@@ -116,7 +120,7 @@ class _Folding:
                 instance.microbatch is None,
             )
             form = forms.get(key)
-            if form is None or any(operand.__class__ is Number for operand in instance.inputs):
+            if form is None or form.literal:
                 form = self._form(key, instance)
             microbatch = -1 if instance.microbatch is None else instance.microbatch
             if not -1 <= microbatch < self.microbatches or (microbatch == -1 and instance.microbatch is not None):
@@ -132,15 +136,19 @@ class _Folding:
         return tuple([(number, microbatch) for number, microbatch, _ in places]), places
 
     def _form(self, key: tuple[Any, ...], instance: Instance) -> _Form:
-        if any(isinstance(operand, Number) for operand in instance.inputs):
+        literal = any(isinstance(operand, Number) for operand in instance.inputs)
+        plain = key
+        if literal:
+            # Literals 1 and 1.0 are equal too, so that the key alone does not tell the form.
             key = (*key, tuple(type(operand.value) for operand in instance.inputs if isinstance(operand, Number)))
         form = self._forms.get(key)
         if form is None:
             names = _integer_names(instance.attributes)
             others = tuple(sorted((k, type(v).__name__, v) for k, v in instance.attributes.items() if k not in names)) if len(names) < len(key[3]) else ()
             skeleton = (*key[:3], names, others, *key[4:])
-            form = _Form(self._skeletons.setdefault(skeleton, len(self._skeletons)), tuple(_integer(instance.attributes[name]) for name in names))
+            form = _Form(self._skeletons.setdefault(skeleton, len(self._skeletons)), tuple(_integer(instance.attributes[name]) for name in names), literal)
             self._forms[key] = form
+            self._forms.setdefault(plain, form)
         return form
 
     # --- operators
@@ -182,13 +190,20 @@ class _Folding:
 
     def _integers(self, record: _Record, column: int) -> Attribute:
         """One integer if it is the same everywhere, else a table over as few axes as tell its values apart."""
-        values = np.array([place[2][column] for place in record.places], dtype=np.int64)
+        rows = np.array([(rank, microbatch, integers[column]) for rank, microbatch, integers in record.places], dtype=np.int64)
+        key = rows.tobytes()
+        if key not in self._tables:
+            self._tables[key] = self._table(rows, record.shown.microbatch is not None, f"{record.shown.kind}: attribute {record.names[column]!r}")
+        return self._tables[key]
+
+    def _table(self, rows: NDArray[np.int64], per_microbatch: bool, named: str) -> Attribute:
+        """From rows of (rank, micro-batch, value)."""
+        ranks, microbatches, values = rows.T
         if (values == values[0]).all():
             return int(values[0])
-        ranks = np.array([place[0] for place in record.places])
         columns = {axis.name: self.coordinates.of_rank(axis.name)[ranks] for axis in self.coordinates.mesh}
-        if record.shown.microbatch is not None:
-            columns[MICROBATCH_AXIS] = np.array([place[1] for place in record.places])
+        if per_microbatch:
+            columns[MICROBATCH_AXIS] = microbatches
         over = list(columns)
         for axis in list(columns):
             fewer = [name for name in over if name != axis]
@@ -196,7 +211,7 @@ class _Folding:
                 over = fewer
         filled = self._filled(over, columns, values)
         if filled is None:
-            raise PlanError(f"attribute {record.names[column]!r} has two values at one coordinate", record.shown.kind)
+            raise PlanError(f"{named} has two values at one coordinate")
         return Table(tuple(over), tuple(int(v) for v in filled))
 
     def _filled(self, over: list[str], columns: Mapping[str, NDArray[np.int64]], values: NDArray[np.int64]) -> NDArray[np.int64] | None:
@@ -247,8 +262,8 @@ def _integer_names(attributes: Mapping[str, Attribute]) -> tuple[str, ...]:
 
 
 def _integer(value: Attribute) -> int:
-    if not isinstance(value, int):
-        raise PlanError(f"{value!r} is no integer")
+    if not isinstance(value, int) or not -(2**63) <= value < 2**63:
+        raise PlanError(f"{value!r} is no integer of 64 bits")
     return value
 
 
