@@ -413,7 +413,7 @@ class DegreeAlgebra:
         stacked = a.moved(self._key(), shape, lambda m: Mark(self._key(), m.varies | front))
         return replace(stacked, instances=int(index.shape[0]))
 
-    def join(self, parts: Sequence[DegreeValue]) -> DegreeValue:
+    def join(self, parts: Sequence[DegreeValue], counts: Sequence[int] | None = None) -> DegreeValue:  # noqa: ARG002  bounds hold for every row
         """Instances beside each other."""
         joined = self._one_of(parts[0].kind, parts[0].shape, parts, frozenset())
         renamed = joined.moved(self._key(), joined.shape, lambda m: Mark(self._key(), m.varies))

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pitcheck.check.evaluate import Evaluated
+from pitcheck.errors import UnsupportedError
 from pitcheck.stages.batch import Argument, Batch
 from pitcheck.stages.cuts import Box, Cut, Interval, Part
 from pitcheck.stages.pair import ShapedStage
@@ -43,37 +44,87 @@ def find_cuts(shaped: ShapedStage, symbolic: SymbolicPair, evaluated: Evaluated,
     """
     stage = shaped.stage
     index = build_index(stage.reference, evaluated)
-    random = random_values(stage.parallel)
+    places = Places(symbolic, shaped, known)
     found: dict[int, Cut] = {}
-    for value in random:
+    for value in computed_values(stage.parallel):
         if value in known or value in stage.parallel.inputs or stage.parallel.graph.values[value].kind != "field":
             continue
-        data = np.asarray(evaluated.parallel[value].data)[0]
-        if data.shape[1] == 0 or data[0, 0].size == 0 or not np.isfinite(data).all():
+        data = _all_rows(np.asarray(evaluated.parallel[value].data)[0], stage.parallel.count(value))
+        if not varies(data):
             continue
-        cut = _match(value, data, index, symbolic, shaped, scales)
+        cut = _match(value, data, index, places, scales)
         if cut is not None:
             found[value] = cut
+            places.learn(cut)
     return found
 
 
-def random_values(batch: Batch) -> list[int]:
-    """Values that depend on something drawn, in the order in which they are computed. Constants match by accident and are never cut at."""
-    random = {value for value in batch.inputs if batch.graph.values[value].tensor.value is None}
-    for step in batch.steps:
-        arguments = [a for operand in step.inputs for a in (operand if isinstance(operand, tuple) else (operand,)) if isinstance(a, Argument)]
-        if any(a.value in random for a in arguments):
-            random.update(output for output in step.outputs if output is not None)
-    return [v for step in batch.steps for v in dict.fromkeys(o for o in step.outputs if o is not None) if v in random]
+class Places:
+    """Where along an axis each coordinate's shards lie, as far as is known: what decides where a value fits in several places."""
+
+    def __init__(self, symbolic: SymbolicPair, shaped: ShapedStage, known: Mapping[int, Cut]) -> None:
+        self.symbolic = symbolic
+        self.shaped = shaped
+        self._offsets: dict[tuple[int, int], NDArray[np.int64]] = {}
+        for cut in known.values():
+            self.learn(cut)
+
+    def learn(self, cut: Cut) -> None:
+        """Note the offsets of a cut along every axis, unless offsets of shards of that size are known there."""
+        dims = self.symbolic.reference.values.get(cut.reference)
+        if dims is None:
+            return
+        for dim, node in enumerate(dims.dims):
+            intervals = [part.box[dim] for part in cut.parts]
+            lengths = {i[0][1] - i[0][0] for i in intervals if len(i) == 1 and i[0][0] >= 0}
+            if len(lengths) != 1 or any(len(i) != 1 or i[0][0] < 0 for i in intervals):
+                continue
+            key = self.symbolic.system.number_of(node), lengths.pop()
+            offsets = np.where(cut.part_of >= 0, np.array([i[0][0] for i in intervals])[np.maximum(cut.part_of, 0)], -1)
+            before = self._offsets.get(key)
+            self._offsets[key] = offsets if before is None else np.where(before >= 0, before, offsets)
+
+    def expected(self, value: int, reference: int) -> NDArray[np.int64] | None:
+        """Full offsets (codes, dims) at which a value of this shape would lie in a reference value at the codes where it is there; None where unknown."""
+        stage = self.shaped.stage
+        local = stage.parallel.graph.values[value].shape
+        whole = stage.reference.graph.values[reference].shape
+        if len(local) != len(whole):
+            return None
+        codes = np.flatnonzero(stage.parallel.rows[value] >= 0)
+        columns = []
+        for node, size, total in zip(self.symbolic.reference.values[reference].dims, local, whole, strict=True):
+            if size == total:
+                columns.append(np.zeros(len(codes), dtype=np.int64))
+                continue
+            offsets = self._offsets.get((self.symbolic.system.number_of(node), size))
+            if offsets is None or (offsets[codes] < 0).any():
+                return None
+            columns.append(offsets[codes])
+        return np.stack(columns, axis=1) if columns else np.zeros((len(codes), 0), dtype=np.int64)
+
+
+def _all_rows(data: Floats, rows: int) -> Floats:
+    """A value that stores one row for all, with all its rows."""
+    return np.broadcast_to(data, (data.shape[0], rows, *data.shape[2:])) if data.shape[1] != rows else data
+
+
+def computed_values(batch: Batch) -> list[int]:
+    """Values that the steps compute, in order."""
+    return list(dict.fromkeys(output for step in batch.steps for output in step.outputs if output is not None))
+
+
+def varies(data: Floats) -> bool:
+    """Whether finite numbers, shape (trials, ...), differ from trial to trial. What does not is a constant: it matches by accident and is never cut at."""
+    return data.shape[0] > 1 and data[0].size > 0 and bool(np.isfinite(data).all()) and not np.array_equal(data[0], data[1])
 
 
 def build_index(batch: Batch, evaluated: Evaluated) -> Index:
     arrays: dict[int, Floats] = {}
-    random = [*(v for v in batch.inputs if batch.graph.values[v].tensor.value is None), *random_values(batch)]
-    for value in dict.fromkeys(random):
+    for value in dict.fromkeys([*batch.inputs, *computed_values(batch)]):
         if batch.graph.values[value].kind == "field" and value in evaluated.reference:
             data = np.asarray(evaluated.reference[value].data)[0][:, 0]
-            if data[0].size and np.isfinite(data).all():
+            if varies(data):
                 arrays[value] = data
     if not arrays:
         empty = np.zeros(0, dtype=np.int64)
@@ -96,17 +147,44 @@ def lookup(data: Floats, index: Index, scales: Sequence[Fraction] = ()) -> tuple
     return None
 
 
-def _match(value: int, data: Floats, index: Index, symbolic: SymbolicPair, shaped: ShapedStage, scales: Sequence[Fraction]) -> Cut | None:
+def _match(value: int, data: Floats, index: Index, places: Places, scales: Sequence[Fraction]) -> Cut | None:
     """Look a value up; ``data`` has shape (trials, rows, *shape)."""
     for scale in (Fraction(1), *scales):
-        scaled = data / float(scale)
+        scaled = data / float(scale) if scale != 1 else data
         for reference in _candidates(scaled, index):
-            offsets = _offsets(scaled, index.arrays[reference], index, reference)
-            if offsets is not None:
-                cut = _as_cut(value, reference, offsets, scale, symbolic, shaped)
-                if cut is not None:
-                    return cut
+            cut = _at_expected(value, scaled, index.arrays[reference], reference, scale, places)
+            if cut is None:
+                offsets = _offsets(scaled, index.arrays[reference], index, reference)
+                cut = None if offsets is None else _as_cut(value, reference, offsets, scale, places.symbolic, places.shaped)
+            if cut is not None:
+                return cut
     return None
+
+
+def _at_expected(value: int, data: Floats, whole: Floats, reference: int, scale: Fraction, places: Places) -> Cut | None:
+    """The cut at the places where shards of this shape are known to lie, if the value is what stands there."""
+    expected = places.expected(value, reference)
+    if expected is None:
+        return None
+    stage = places.shaped.stage
+    codes = np.flatnonzero(stage.parallel.rows[value] >= 0)
+    pairs, which = np.unique(np.concatenate([stage.parallel.rows[value][codes][:, None], expected], axis=1), axis=0, return_inverse=True)
+    local = stage.parallel.graph.values[value].shape
+    nodes = places.symbolic.reference.values[reference].dims
+    parts: dict[Part, int] = {}
+    of_pair = []
+    for row, *offsets in pairs.tolist():
+        try:
+            starts = [places.shaped.sizes.position(node, offset) for node, offset in zip(nodes, offsets, strict=True)]
+        except UnsupportedError:
+            return None
+        box = whole[(slice(None), *(slice(s, s + n) for s, n in zip(starts, data.shape[2:], strict=True)))]
+        if box.shape[1:] != data.shape[2:] or not _same(data[:, row], box):
+            return None
+        of_pair.append(parts.setdefault(Part(tuple(((o, o + n),) for o, n in zip(offsets, local, strict=True))), len(parts)))
+    part_of = np.full(len(stage.parallel.rows[value]), -1, dtype=np.int64)
+    part_of[codes] = np.array(of_pair, dtype=np.int64)[which.reshape(-1)]
+    return Cut(value, reference, tuple(parts), part_of, scale)
 
 
 def _pivots(data: Floats) -> tuple[NDArray[np.int64], Floats]:
@@ -187,11 +265,15 @@ def _as_cut(value: int, reference: int, offsets: NDArray[np.int64], scale: Fract
     return Cut(value, reference, tuple(parts), part_of, scale)
 
 
-def real_differences(comparison_actual: Any, comparison_expected: Any) -> Floats:
-    """Relative difference of every element: |a - b| over the largest magnitude in the compared tensors, shape (trials, rows, *shape)."""
+def real_differences(comparison_actual: Any, comparison_expected: Any, trials: int = 1) -> Floats:
+    """Relative difference of every element: |a - b| over the largest magnitude in the compared tensors, shape (trials, rows, *shape).
+
+    Values that no trial draws have one trial; they are repeated to ``trials``.
+    """
     actual = np.asarray(comparison_actual.data, dtype=np.float64)[0]
     expected = np.asarray(comparison_expected.data, dtype=np.float64)[0]
     scale = np.maximum(np.abs(actual).max(initial=0.0), np.abs(expected).max(initial=0.0))
     same = (actual == expected) | (np.isnan(actual) & np.isnan(expected))
     with np.errstate(invalid="ignore"):
-        return np.where(same, 0.0, np.nan_to_num(np.abs(actual - expected) / max(float(scale), 1e-300), nan=np.inf, posinf=np.inf))
+        found = np.where(same, 0.0, np.nan_to_num(np.abs(actual - expected) / max(float(scale), 1e-300), nan=np.inf, posinf=np.inf))
+    return np.broadcast_to(found, (max(trials, len(found)), *found.shape[1:]))

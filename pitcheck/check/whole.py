@@ -49,7 +49,7 @@ def run_whole(first: Graph, second: Graph, specification: Specification, seed: i
     with np.errstate(all="ignore"):
         evaluated = evaluate_stage(shaped, RealAlgebra(np, seed, [0, 1]))
         comparisons = [compare_target(shaped, evaluated, n) for n in range(len(targets))]
-    largest = [float(real_differences(c.actual, c.expected)[c.judged].max(initial=0.0)) if c.judged.any() else 0.0 for c in comparisons]
+    largest = [float(real_differences(c.actual, c.expected, 2)[np.broadcast_to(c.judged, (2, *c.judged.shape[1:]))].max(initial=0.0)) for c in comparisons]
     return WholeRun(stage, symbolic, shaped, evaluated, comparisons, largest)
 
 

@@ -165,7 +165,7 @@ def _real(value: object) -> Floats:
 def _finding(evidence: Evidence, run: WholeRun, number: int, step: Step | None, value: int, cause: Cause) -> Finding:
     comparison = run.comparisons[number]
     differences = real_differences(comparison.actual, comparison.expected)
-    place = np.unravel_index(int(np.argmax(np.where(comparison.judged[: len(differences)], differences, -1))), differences.shape)
+    place = np.unravel_index(int(np.argmax(np.where(comparison.judged[:1], differences, -1))), differences.shape)
     row = int(place[1])
     codes = cause.codes if cause.codes is not None else comparison.codes[[row]]
     part = comparison.target.cut.parts[int(comparison.parts[row])]
@@ -182,11 +182,16 @@ def _finding(evidence: Evidence, run: WholeRun, number: int, step: Step | None, 
         ranks=evidence.ranks_of(codes),
         microbatches=evidence.microbatches_of(value, codes),
         element=element,
-        reference_value=f"{float(_real(comparison.expected)[place]):.9g}",
-        parallel_value=f"{float(_real(comparison.actual)[place]):.9g}",
+        reference_value=_shown(comparison.expected, place),
+        parallel_value=_shown(comparison.actual, place),
         cause=cause.cause,
         repair=cause.repair or None,
     )
+
+
+def _shown(value: object, place: tuple[np.intp, ...]) -> str:
+    data = _real(value)
+    return f"{float(data[tuple(min(int(i), n - 1) for i, n in zip(place, data.shape, strict=True))]):.9g}"
 
 
 def _global(local: int, intervals: tuple[tuple[int, int], ...]) -> int:

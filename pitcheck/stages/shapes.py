@@ -12,6 +12,7 @@ from pitcheck.algebra.axis_classes import AxisSystem
 from pitcheck.algebra.axis_values import AxisValue
 from pitcheck.algebra.size_choice import Sizes
 from pitcheck.errors import PlanError
+from pitcheck.ops.registry import BACKWARD
 from pitcheck.plan.numbers import parse_number
 from pitcheck.stages.batch import Batch, Step
 from pitcheck.stages.cuts import FREE, Box, Cut, Interval, length
@@ -62,15 +63,15 @@ def symbolic_pair(reference: Batch, parallel: Batch, cuts: Sequence[Cut]) -> Sym
     """Run both batches on axes. ``cuts`` are all cuts at the batches' boundaries and targets. Raises StepError and PlanError for shapes that do not fit."""
     system = AxisSystem()
     algebra = AxisAlgebra(system)
-    first = _run(reference, algebra)
-    second = _run(parallel, algebra)
+    first = _run(reference, algebra, system)
+    second = _run(parallel, algebra, system)
     for cut in cuts:
         if cut.reference in first.values and cut.value in second.values:
             _tie(system, first.values[cut.reference], second.values[cut.value], cut)
     return SymbolicPair(system, first, second, tuple(cuts))
 
 
-def _run(batch: Batch, algebra: AxisAlgebra) -> SymbolicBatch:
+def _run(batch: Batch, algebra: AxisAlgebra, system: AxisSystem) -> SymbolicBatch:
     graph = batch.graph
     inputs = {value: algebra.tensor(graph.values[value].shape, graph.values[value].kind) for value in batch.inputs}
     for value in batch.inputs:
@@ -81,6 +82,7 @@ def _run(batch: Batch, algebra: AxisAlgebra) -> SymbolicBatch:
 
     def observe(_: int, step: Step, given: Sequence[AxisValue], results: Sequence[AxisValue | None]) -> None:
         steps.append((given, results))
+        _tie_derivative(system, step, given, results)
         for output, result in zip(step.outputs, results, strict=True):
             if output is None or result is None:
                 continue
@@ -94,6 +96,21 @@ def _run(batch: Batch, algebra: AxisAlgebra) -> SymbolicBatch:
     attributes = [symbolic_attributes(step.kind, step.attributes) for step in batch.steps]
     values = run_batch(batch, algebra, inputs, attributes, observe)
     return SymbolicBatch(batch, values, steps)
+
+
+def _tie_derivative(system: AxisSystem, step: Step, given: Sequence[AxisValue], results: Sequence[AxisValue | None]) -> None:
+    """A gradient has the dimensions of what it is the gradient of, also where its formula does not use that tensor."""
+    if not step.kind.endswith(BACKWARD):
+        return
+    outputs = int(step.attributes.get("forward_outputs", 1))
+    gradients = tuple(step.attributes.get("gradients", range(outputs)))
+    inputs = len(given) - outputs - len(gradients)
+    pairs = [(given[inputs + output], given[inputs + outputs + place]) for place, output in enumerate(gradients)]
+    pairs += [(value, result) for value, result in zip(given[:inputs], results, strict=False) if result is not None]
+    for value, gradient in pairs:
+        for node, other in zip(value.dims, gradient.dims, strict=False):
+            if node.size == other.size:
+                system.tie(other, node)
 
 
 def _tie(system: AxisSystem, whole: AxisValue, local: AxisValue, cut: Cut) -> None:
