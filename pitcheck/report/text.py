@@ -131,11 +131,9 @@ def _summary(report: Report, verbose: bool) -> list[Line]:
     lines = _labelled("mesh", f"{mesh} ({_count(report.ranks, 'rank')}), {_count(report.microbatches, 'micro-batch', 'micro-batches')}")
     lines += _labelled("operators", f"{counts.reference} reference, {counts.parallel} parallel, in {_count(counts.records, 'record')}")
     lines += _labelled("outputs", f"{report.outputs.proven} of {report.outputs.total} proven")
-    lines += _labelled(
-        "stages",
-        f"{stages.total} ({stages.distinct} distinct): {stages.proven} proven, {stages.failed} failed, "
-        f"{stages.inconclusive} inconclusive, {stages.widened} widened",
-    )
+    if stages.total:
+        proven = f"{stages.proven} proven, {stages.failed} failed, {stages.inconclusive} inconclusive, {stages.widened} widened"
+        lines += _labelled("stages", f"{stages.total} ({stages.distinct} distinct): {proven}")
     lines += _labelled("run", f"seed {report.seed}, {_count(report.trials, 'trial')}, {report.backend}, {report.seconds.total:.2f} s")
     if verbose:
         lines += _verbose(report)
@@ -159,7 +157,7 @@ def _verdict(report: Report) -> list[Line]:
     proven = f"{report.outputs.proven} of {_count(report.outputs.total, 'output')} proven"
     meaning = {
         "equivalent": proven,
-        "mismatch": "the parallel plan computes something else, and a witness shows it",
+        "mismatch": "the parallel plan computes something else, and an input shows it",
         "invalid": "internal error; nothing is said about the plans" if internal else "a plan is malformed or cannot run",
         "inconclusive": f"{proven}; the rest is neither proven nor refuted",
         "nothing-checked": "no output was compared; this is not a success",

@@ -69,3 +69,16 @@ def test_a_wheel_holds_all_that_the_commands_need(tmp_path: Path) -> None:
         result = subprocess.run([sys.executable, "-c", code, *arguments], check=False, timeout=120, capture_output=True, text=True, cwd=tmp_path)
         assert result.returncode == 0, result.stderr
         assert str(site) in result.stdout.splitlines()[0]
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_the_readme_shows_what_is_printed(call: Call, number: int) -> None:
+    """All of it but the run's time. After a change of the text, put the output of ``pitcheck check ... --seed 1`` into the README."""
+    readme = (DEMO.parents[1] / "README.md").read_text()
+    shown = [block for block in readme.split("```") if block.startswith("\nexception")][number]
+    printed = call("check", str(DEMO / REFERENCE), str(DEMO / EXPECTED[number][0]), "--seed", "1").out
+    assert without_time(shown) == without_time(printed)
+
+
+def without_time(text: str) -> list[str]:
+    return [line for line in text.strip().splitlines() if not line.startswith("run ")]
