@@ -20,10 +20,11 @@ FAST_MUTANTS = ("row_parallel", "microbatches", "cross_entropy_vocabulary_parall
 FAST_SHARE = 4
 """Of the near misses of ``FAST_MUTANTS`` every fourth is tried in the fast run."""
 
-NOT_DECIDED = {
-    "PIT202": "an identity that holds on the reals but not in the field, or only on the domain of what was computed",
-}
-"""Codes with which an unchanged mutant may be inconclusive, and why."""
+NOT_DECIDED = {"PIT202": "the plans agree on the reals by the sign of what was computed (a maximum with 0 of a sum of squares), which residues do not know"}
+"""Codes with which a near miss that changes nothing may be inconclusive, and why."""
+
+NOT_DEFINED = {"PIT200": "an operator without a meaning for these operands"}
+"""Codes with which a near miss that changes an output may be inconclusive, and why."""
 
 
 def _check(reference: Plan, parallel: Plan, shapes: str = "reduced", coordinates: str = "reduced") -> Report:
@@ -79,16 +80,19 @@ def _wrong_verdicts(name: str, every: int = 1) -> Iterator[str]:
                 yield f"{name} | {mutation} | {wrong}"
 
 
+def _undecided(report: Report, why: dict[str, str]) -> bool:
+    return report.verdict == "inconclusive" and {f.code for f in report.findings if f.verdict == "inconclusive"} <= set(why)
+
+
 def _wrong_verdict(reference: Plan, mutant: Plan) -> str:
     judgement = judge_often(reference, mutant, SEEDS)
     report = _check(reference, mutant)
     if judgement.same:
-        undecided = report.verdict == "inconclusive" and {f.code for f in report.findings if f.verdict == "inconclusive"} <= set(NOT_DECIDED)
-        return "" if report.verdict == "equivalent" or undecided else f"nothing changed, but {_said(report)}"
+        return "" if report.verdict == "equivalent" or _undecided(report, NOT_DECIDED) else f"nothing changed, but {_said(report)}"
     if judgement.missing and not judgement.different and not judgement.error:
         return "" if report.verdict != "equivalent" else f"{judgement.missing} are missing, but {_said(report)}"
     what = f"{judgement.different} differ" if judgement.different else judgement.error
-    return "" if report.verdict in ("mismatch", "invalid") else f"{what}, but {_said(report)}"
+    return "" if report.verdict in ("mismatch", "invalid") or _undecided(report, NOT_DEFINED) else f"{what}, but {_said(report)}"
 
 
 @pytest.mark.parametrize("name", FAST_MUTANTS)
@@ -122,4 +126,5 @@ def test_few_unchanged_mutants_stay_undecided() -> None:
         for _, mutant in mutants(parallel):
             if judge_often(reference, mutant, SEEDS).same:
                 verdicts[_check(reference, mutant).verdict] += 1
-    assert verdicts["inconclusive"] < sum(verdicts.values()) / 5, verdicts
+    assert set(verdicts) <= {"equivalent", "inconclusive"}
+    assert verdicts["inconclusive"] <= sum(verdicts.values()) / 50, verdicts

@@ -149,7 +149,8 @@ class Builder:
             return torch.ones((), dtype=torch.float64)
         tensor = self.tensors[operand.tensor if isinstance(operand, Use) else operand]
         kinds = {"bool": torch.bool} | dict.fromkeys(("int64", "int32", "int16", "int8", "uint8"), torch.int64)
-        return torch.zeros(tensor.shape, dtype=kinds.get(tensor.dtype, torch.float64))
+        least = tensor.bounds[0] if tensor.bounds else 0
+        return torch.full(tensor.shape, least, dtype=kinds.get(tensor.dtype, torch.float64))
 
     def _shapes(
         self, kind: str, inputs: Sequence[Operand], attributes: dict[str, Any], wanted: list[bool], group: Group | None

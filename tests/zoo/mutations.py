@@ -145,7 +145,7 @@ def _attributes(plan: Plan, operator: Operator) -> Iterator[tuple[str, tuple[Ope
             yield f"{name} rotated", (_attribute(operator, name, Table(value.over, (*value.values[1:], value.values[0]))),)
             yield f"{name} of the first for all", (_attribute(operator, name, value.values[0]),)
         elif name in POSITIONS and isinstance(value, int):
-            yield f"{name} {1 - value}", (_attribute(operator, name, 1 - value),)
+            yield f"{name} {abs(1 - value)}", (_attribute(operator, name, abs(1 - value)),)
         elif name == "peer" and isinstance(value, int):
             yield f"peer {value + 1}", (_attribute(operator, name, value + 1),)
         elif name == "convention":
