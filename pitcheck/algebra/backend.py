@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from pitcheck.algebra.fused import FusedProduct
 from pitcheck.errors import UsageError
 
 BACKENDS = ("auto", "numpy", "cupy")
@@ -42,6 +43,11 @@ def _usable_cupy() -> Any:
     if devices < 1:
         raise UsageError("the backend cupy finds no GPU; choose numpy")
     return cupy
+
+
+def small_product(xp: Any) -> FusedProduct | None:
+    """What multiplies small matrices in one go in this array module, or None where array operations do it well."""
+    return None if xp is np else FusedProduct(xp)
 
 
 def to_host(xp: Any, array: Any) -> Any:

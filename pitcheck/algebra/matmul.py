@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pitcheck.algebra.backend import small_product
+
 if TYPE_CHECKING:
     from pitcheck.algebra.modular import Modular
 
@@ -25,9 +27,12 @@ class MatrixProduct:
     def __init__(self, xp: Any, modular: Modular) -> None:
         self.xp = xp
         self.modular = modular
+        self.small = small_product(xp)
 
     def __call__(self, a: Any, b: Any, low: int) -> Any:
         """``a @ b`` for residues of shape (levels, ..., m, k) and (levels, ..., k, n)."""
+        if self.small is not None and self.small.fits(a, b):
+            return self.small(a, b, self.modular.primes(low, a.shape[0], 1))
         terms = a.shape[-1]
         x, y = self._balanced(a, low), self._balanced(b, low)
         if terms <= INT64_TERMS:

@@ -2,7 +2,7 @@
 
 Any order of a finite field is arbitrary, but this one keeps what programs rely on: it is total, so maximum is associative, commutative and idempotent and
 max + min = a + b; it is odd, so max(-a, -b) = -min(a, b) and relu(x) - relu(-x) = x; and because x is first multiplied by a number with many divisors,
-integers up to about 1,700 and rationals between them with small denominators (1/2, 1/10, 3/4) stand in their true order.
+integers up to p / 1,260,000 (hundreds) and rationals between them with small denominators (1/2, 1/10, 3/4) stand in their true order.
 """
 
 from __future__ import annotations

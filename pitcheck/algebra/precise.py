@@ -39,7 +39,7 @@ class PreciseAlgebra(RealAlgebra):
         c = self.context
         return {
             "erf": c.erf,
-            "normal_cdf": lambda x: (1 + c.erf(x / c.sqrt(2))) / 2,
+            "normal_cdf": lambda x: c.erfc(-x / c.sqrt(2)) / 2,
             "normal_density": lambda x: c.exp(-x * x / 2) / c.sqrt(2 * c.pi),
             "sin": c.sin,
             "cos": c.cos,
@@ -54,7 +54,8 @@ class PreciseAlgebra(RealAlgebra):
         return Value("field", self._objects(np.asarray(array, dtype=np.float64))[None])
 
     def _objects(self, array: Any) -> Any:
-        return np.asarray(self._to_number(array), dtype=object).reshape(np.shape(array))
+        with np.errstate(all="ignore"):
+            return np.asarray(self._to_number(array), dtype=object).reshape(np.shape(array))
 
     def _from_float(self, array: Any) -> Any:
         return self._objects(array)

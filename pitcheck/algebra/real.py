@@ -20,10 +20,11 @@ from pitcheck.algebra.value import LEADING, Value
 from pitcheck.errors import ShapeError, UnsupportedError
 
 _erf = np.vectorize(math.erf, otypes=[np.float64])
+_erfc = np.vectorize(math.erfc, otypes=[np.float64])
 
 FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "erf": _erf,
-    "normal_cdf": lambda x: 0.5 * (1.0 + _erf(x / math.sqrt(2.0))),
+    "normal_cdf": lambda x: 0.5 * _erfc(-x / math.sqrt(2.0)),  # (1 + erf(x / sqrt 2)) / 2 without its cancellation
     "normal_density": lambda x: np.exp(-0.5 * x * x) / math.sqrt(2.0 * math.pi),
     "sin": np.sin,
     "cos": np.cos,
