@@ -92,7 +92,7 @@ def _finding(finding: Finding, report: Report) -> list[Line]:
 
 
 def _place(finding: Finding, report: Report) -> str:
-    where = "  ".join(part for part in (finding.source, f"({finding.operator})" if finding.operator else None) if part)
+    where = f"{finding.source}  ({finding.operator})" if finding.source and finding.operator else finding.source or finding.operator
     ranks = describe_ranks(finding.ranks, report.mesh)
     microbatches = describe_microbatches(finding.microbatches, report.microbatches)
     return "   ".join(part for part in (where, ranks, microbatches) if part)
