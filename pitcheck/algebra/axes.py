@@ -68,6 +68,10 @@ class AxisAlgebra:
         (node,) = (like.dims[i] for i in _checked(like, (axis,)))
         return AxisValue("int", (node,), counts=node)
 
+    def viewed(self, dims: Sequence[Dimension], shape: Sequence[int]) -> tuple[Dimension, ...]:
+        """The dimensions of a reshape; how they are refined depends on what is already tied."""
+        return view(self.system, dims, shape)
+
     # --- elementwise
     def _used(self, *values: AxisValue) -> None:
         for value in values:
@@ -244,7 +248,7 @@ class AxisAlgebra:
         """The common refinement of both factorisations; a size bound to a dimension is tied to it, a literal size stays."""
         if prod(shape) != prod(d.size for d in a.dims) or any(n < 0 for n in shape):
             raise ShapeError(f"a tensor of shape {_plain(a)} cannot be viewed as {tuple(map(int, shape))}: the number of elements differs")
-        dims = view(self.system, a.dims, shape)
+        dims = self.viewed(a.dims, shape)
         for node, size in zip(dims, shape, strict=True):
             self._bound(node, size)
         return replace(a, dims=dims)

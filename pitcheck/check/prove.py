@@ -9,6 +9,7 @@ from typing import Any, Literal as OneOf
 
 import numpy as np
 
+from pitcheck.algebra.axis_templates import Templates
 from pitcheck.algebra.chains import Chain, chains_of
 from pitcheck.algebra.degrees import Degree, DegreeAlgebra, rejected_share, trial_error
 from pitcheck.algebra.residues import Decision, ResidueAlgebra
@@ -42,6 +43,8 @@ class Settings:
     max_memory: int
     chain: Callable[[int, int], Chain] = draw_chain
     """(number of primes, seed) -> the chain to use."""
+    templates: Templates | None = None
+    """What operators do to dimensions, shared between stages."""
 
 
 @dataclass
@@ -67,7 +70,7 @@ class Proof:
 def prove_stage(stage: Stage, keys: dict[int, str], settings: Settings) -> Proof:
     """Prove a stage or say why not. Errors of operators become an inconclusive proof; nothing but a program error is raised."""
     try:
-        symbolic = symbolic_pair(stage.reference, stage.parallel, stage.all_cuts())
+        symbolic = symbolic_pair(stage.reference, stage.parallel, stage.all_cuts(), settings.templates)
         return _prove_variants(stage, symbolic, keys, settings)
     except StepError as error:
         return _refused(error.cause, str(error))

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from pitcheck.algebra.axis_templates import Templates
 from pitcheck.algebra.backend import array_module
 from pitcheck.check.obligations import Ledger, Prover
 from pitcheck.check.options import Options
@@ -19,6 +20,7 @@ from pitcheck.check.specification import Specification, specify
 from pitcheck.check.whole import WholeRun, conjecture, run_whole
 from pitcheck.errors import PlanError, UnsupportedError
 from pitcheck.explain.difference import explain_difference, gap_finding
+from pitcheck.ops.registry import evaluate
 from pitcheck.plan.coordinates import Coordinates
 from pitcheck.plan.matching import match
 from pitcheck.plan.model import Plan
@@ -70,6 +72,7 @@ class _Check:
     ledger: Ledger | None = None
     counts: OperatorCounts = field(default_factory=OperatorCounts)
     dead: tuple[str, ...] = ()
+    templates: Templates = field(default_factory=lambda: Templates(evaluate))
 
 
 def check(reference: Plan, parallel: Plan, options: Options, progress: Progress | None = None, load_seconds: float = 0.0) -> Report:
@@ -113,7 +116,7 @@ def _decide(state: _Check, xp: object, progress: Progress | None) -> Report:
         state.findings.append(Finding(code=code, verdict="nothing-checked", title="no output was compared"))
         return _report(state, "nothing-checked", xp)
     full = state.options.shapes == "full"
-    run = run_whole(first, second, specification, state.seed, full)
+    run = run_whole(first, second, specification, state.seed, full, state.templates)
     cuts = conjecture(run, second, specification)
     state.clock.lap("lineage")
     if run.differing():
@@ -171,7 +174,7 @@ def _prove(
     state: _Check, first: Graph, second: Graph, specification: Specification, cuts: dict[int, Cut], run: WholeRun, xp: object, progress: Progress | None
 ) -> Report:
     options = state.options
-    settings = Settings(xp, state.seed, options.error_bound_log2 - SPARE_LOG2, options.trials or 1, options.shapes == "full", options.max_memory)
+    settings = Settings(xp, state.seed, options.error_bound_log2 - SPARE_LOG2, options.trials or 1, options.shapes == "full", options.max_memory, templates=state.templates)
     prover = Prover(first, second, specification, settings, progress)
     ledger = state.ledger = prover.run(cuts)
     state.clock.lap("evaluate")

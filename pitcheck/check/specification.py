@@ -16,6 +16,9 @@ from pitcheck.stages.cuts import Box, Cut, resolve, uncovered
 from pitcheck.stages.graph import Codes, Graph
 from pitcheck.stages.order import sources_of
 
+Readers = dict[int, np.ndarray[tuple[int], np.dtype[np.bool_]]]
+"""For a value the codes at which some node reads it."""
+
 INITIAL = frozenset({"input", "parameter", "optimizer_state", "constant"})
 
 
@@ -59,7 +62,7 @@ def specify(reference: Plan, parallel: Plan, first: Graph, second: Graph) -> Spe
     for tensor in parallel.tensors:
         if is_drawn(tensor, second):
             _initial(tensor, first, second, read, result)
-    _outputs(reference, parallel, first, second, result)
+    _outputs(reference, parallel, first, second, read, result)
     return result
 
 
@@ -69,9 +72,9 @@ def is_drawn(tensor: Tensor, graph: Graph) -> bool:
     return not graph.values[value].writers and graph.values[value].name == tensor.name and tensor.value is None
 
 
-def _read_codes(graph: Graph) -> dict[int, np.ndarray[tuple[int], np.dtype[np.bool_]]]:
+def _read_codes(graph: Graph) -> Readers:
     """For every value the codes at which some node reads it."""
-    read: dict[int, np.ndarray[tuple[int], np.dtype[np.bool_]]] = {}
+    read: Readers = {}
     for node in graph.nodes:
         codes = np.flatnonzero(node.mask)
         for operand in node.inputs:
@@ -81,7 +84,7 @@ def _read_codes(graph: Graph) -> dict[int, np.ndarray[tuple[int], np.dtype[np.bo
     return read
 
 
-def _initial(tensor: Tensor, first: Graph, second: Graph, read: dict[int, np.ndarray[tuple[int], np.dtype[np.bool_]]], result: Specification) -> None:
+def _initial(tensor: Tensor, first: Graph, second: Graph, read: Readers, result: Specification) -> None:
     value = second.number[tensor.name]
     lineage = tensor.lineage or Lineage(tensor.name)
     place = f"tensors[{tensor.name}].lineage"
@@ -102,7 +105,7 @@ def _initial(tensor: Tensor, first: Graph, second: Graph, read: dict[int, np.nda
             result.gaps.append(Gap(lineage.reference, tensor.name, box, False))
 
 
-def _outputs(reference: Plan, parallel: Plan, first: Graph, second: Graph, result: Specification) -> None:
+def _outputs(reference: Plan, parallel: Plan, first: Graph, second: Graph, read: Readers, result: Specification) -> None:
     offered: dict[str, Output] = {}
     for output in parallel.outputs:
         offered[output.reference or output.tensor] = output
@@ -116,10 +119,10 @@ def _outputs(reference: Plan, parallel: Plan, first: Graph, second: Graph, resul
         if output.tensor not in tensors:
             result.missing.append((wanted.tensor, f"the parallel plan has no tensor {output.tensor!r}"))
             continue
-        _expect(wanted.tensor, output, tensors[output.tensor], first, second, result)
+        _expect(wanted.tensor, output, tensors[output.tensor], first, second, read, result)
 
 
-def _expect(name: str, output: Output, tensor: Tensor, first: Graph, second: Graph, result: Specification) -> None:
+def _expect(name: str, output: Output, tensor: Tensor, first: Graph, second: Graph, read: Readers, result: Specification) -> None:
     value, target = second.number[tensor.name], first.number[name]
     owner = tensor.gradient_of or tensor.updated
     place = f"outputs[{output.tensor}]"
@@ -135,6 +138,7 @@ def _expect(name: str, output: Output, tensor: Tensor, first: Graph, second: Gra
     else:
         cut = resolve(Lineage(name), value, second, target, shape, place)
     held_somewhere = _written(second, value)
+    no_codes = np.zeros(second.codes, dtype=np.bool_)
     codes = np.flatnonzero(held_somewhere & (cut.part_of >= 0))
     if not len(codes):
         result.missing.append((name, f"{tensor.name!r} is computed on no rank"))
@@ -142,26 +146,11 @@ def _expect(name: str, output: Output, tensor: Tensor, first: Graph, second: Gra
     box = uncovered(cut, shape, codes)
     if box is not None:
         result.gaps.append(Gap(name, tensor.name, box, True))
-    lost = _expected_on(second, result, owner) & ~held_somewhere
+    lost = read.get(second.number[owner], no_codes) & ~held_somewhere if owner is not None and second.number.get(owner) in result.initial else no_codes
     if lost.any():
         ranks = sorted({int(c) // second.coordinates.microbatches for c in np.flatnonzero(lost)})
         result.missing.append((name, f"ranks {', '.join(map(str, ranks))} hold {owner!r} but compute no {tensor.name!r}"))
     result.expected.append(Expected(name, cut, codes))
-
-
-def _expected_on(graph: Graph, result: Specification, owner: str | None) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """Codes of the ranks that use the parameter an output belongs to: each of them must have the output."""
-    mask = np.zeros(graph.codes, dtype=np.bool_)
-    if owner is None or graph.number.get(owner) not in result.initial:
-        return mask
-    value = graph.number[owner]
-    for node in graph.nodes:
-        codes = np.flatnonzero(node.mask)
-        for operand in node.inputs:
-            for source in sources_of(operand):
-                if source.value == value:
-                    mask[source.at(codes).reshape(-1)] = True
-    return mask
 
 
 def _written(graph: Graph, value: int) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:

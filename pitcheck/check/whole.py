@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from pitcheck.algebra.axis_templates import Templates
 from pitcheck.algebra.real import RealAlgebra
 from pitcheck.check.conjecture import find_cuts, real_differences
 from pitcheck.check.evaluate import Comparison, Evaluated, compare_target, evaluate_stage
@@ -38,12 +39,12 @@ class WholeRun:
         return [number for number, difference in enumerate(self.largest) if difference > SAME]
 
 
-def run_whole(first: Graph, second: Graph, specification: Specification, seed: int, full_shapes: bool, variant: int = 1) -> WholeRun:
+def run_whole(first: Graph, second: Graph, specification: Specification, seed: int, full_shapes: bool, templates: Templates) -> WholeRun:
     """Run both plans from their inputs. Raises StepError, PlanError, UnsupportedError."""
     targets = [Target(e.cut, e.codes, e.name) for e in specification.expected]
     stage = build_stage(first, second, specification.initial.get, targets)
-    symbolic = symbolic_pair(stage.reference, stage.parallel, stage.all_cuts())
-    sizes = symbolic.system.full() if full_shapes else symbolic.system.solve(variant)
+    symbolic = symbolic_pair(stage.reference, stage.parallel, stage.all_cuts(), templates)
+    sizes = symbolic.system.full() if full_shapes else symbolic.system.solve(0)
     keys = {value: f"whole/{first.values[value].name}" for value in range(len(first.values))}
     shaped = shape_stage(stage, symbolic, sizes, keys)
     with np.errstate(all="ignore"):

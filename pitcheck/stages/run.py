@@ -27,6 +27,8 @@ class Batched(Algebra[Any], Protocol):
     def join(self, parts: Sequence[Any], counts: Sequence[int] | None = None) -> Any: ...
 
 
+Evaluator = Callable[[Any, str, Sequence[Any], Mapping[str, Any], Sequence[bool] | None], list[Any]]
+
 Piece = tuple[Any, int]
 """A value for some rows, and how many rows."""
 
@@ -45,18 +47,19 @@ class StepError(PitcheckError):
 
 
 def run_batch(
-    batch: Batch, algebra: Batched, inputs: Mapping[int, Any], attributes: Sequence[Mapping[str, Any]] | None = None, observe: Observer | None = None, side: str = ""
+    batch: Batch, algebra: Batched, inputs: Mapping[int, Any], attributes: Sequence[Mapping[str, Any]] | None = None, observe: Observer | None = None, side: str = "", evaluator: Evaluator = evaluate
 ) -> dict[int, Any]:
     """Run all steps and return every value computed (and the inputs), by number.
 
-    ``inputs`` holds the rows of ``batch.inputs``; ``attributes`` replaces the steps' own, step by step; ``side`` begins the sites' names. Raises StepError.
+    ``inputs`` holds the rows of ``batch.inputs``; ``attributes`` replaces the steps' own, step by step; ``side`` begins the sites' names; ``evaluator`` stands in for the registry's.
+    Raises StepError.
     """
     pieces: dict[int, list[Piece]] = {value: [(a, len(batch.inputs.get(value, (0,))))] for value, a in inputs.items()}
     for number, step in enumerate(batch.steps):
         algebra.site = f"{side}{number} {step.kind}"
         given = _operands(algebra, pieces, step)
         try:
-            results = evaluate(algebra, step.kind, given, step.attributes if attributes is None else attributes[number], wanted_of(step))
+            results = evaluator(algebra, step.kind, given, step.attributes if attributes is None else attributes[number], wanted_of(step))
         except PitcheckError as error:
             raise StepError(step, batch, error) from error
         for output, result in zip(step.outputs, results, strict=True):

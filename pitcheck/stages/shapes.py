@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from pitcheck.algebra.axes import AxisAlgebra
-from pitcheck.algebra.axis_attributes import reduce_attributes, symbolic_attributes
+from pitcheck.algebra.axis_attributes import reduce_attributes
 from pitcheck.algebra.axis_classes import AxisSystem
+from pitcheck.algebra.axis_templates import Templates
 from pitcheck.algebra.axis_values import AxisValue
 from pitcheck.algebra.size_choice import Sizes
 from pitcheck.errors import PlanError
-from pitcheck.ops.registry import BACKWARD
+from pitcheck.ops.registry import BACKWARD, evaluate
 from pitcheck.plan.numbers import parse_number
 from pitcheck.stages.batch import Batch, Step
 from pitcheck.stages.cuts import FREE, Box, Cut, Interval, length
@@ -59,19 +60,21 @@ class SymbolicPair:
         return tuple(result)
 
 
-def symbolic_pair(reference: Batch, parallel: Batch, cuts: Sequence[Cut]) -> SymbolicPair:
-    """Run both batches on axes. ``cuts`` are all cuts at the batches' boundaries and targets. Raises StepError and PlanError for shapes that do not fit."""
+def symbolic_pair(reference: Batch, parallel: Batch, cuts: Sequence[Cut], templates: Templates | None = None) -> SymbolicPair:
+    """Run both batches on axes. ``cuts`` are all cuts at the batches' boundaries and targets; ``templates`` are shared between stages.
+    Raises StepError and PlanError for shapes that do not fit."""
     system = AxisSystem()
     algebra = AxisAlgebra(system)
-    first = _run(reference, algebra, system)
-    second = _run(parallel, algebra, system)
+    shared = templates or Templates(evaluate)
+    first = _run(reference, algebra, system, shared)
+    second = _run(parallel, algebra, system, shared)
     for cut in cuts:
         if cut.reference in first.values and cut.value in second.values:
             _tie(system, first.values[cut.reference], second.values[cut.value], cut)
     return SymbolicPair(system, first, second, tuple(cuts))
 
 
-def _run(batch: Batch, algebra: AxisAlgebra, system: AxisSystem) -> SymbolicBatch:
+def _run(batch: Batch, algebra: AxisAlgebra, system: AxisSystem, templates: Templates) -> SymbolicBatch:
     graph = batch.graph
     inputs = {value: algebra.tensor(graph.values[value].shape, graph.values[value].kind) for value in batch.inputs}
     for value in batch.inputs:
@@ -93,8 +96,7 @@ def _run(batch: Batch, algebra: AxisAlgebra, system: AxisSystem) -> SymbolicBatc
                     f"operators[{graph.nodes[step.node].operator}]",
                 )
 
-    attributes = [symbolic_attributes(step.kind, step.attributes) for step in batch.steps]
-    values = run_batch(batch, algebra, inputs, attributes, observe)
+    values = run_batch(batch, algebra, inputs, observe=observe, evaluator=templates.run)
     return SymbolicBatch(batch, values, steps)
 
 

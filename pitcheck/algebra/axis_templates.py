@@ -1,0 +1,179 @@
+"""What an operator does to dimensions, found once for all places where it has the same attributes and shapes.
+
+A meaning run on axes only makes dimensions and ties them; which calls it makes depends on its attributes and on the sizes of its operands, never on what
+was tied before. So the calls are recorded in a scratch system and made again on other dimensions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pitcheck.algebra.axes import AxisAlgebra
+from pitcheck.algebra.axis_attributes import symbolic_attributes
+from pitcheck.algebra.axis_classes import AxisSystem, Dimension
+from pitcheck.algebra.axis_values import AxisValue
+from pitcheck.algebra.axis_views import view
+from pitcheck.algebra.base import Kind
+
+Evaluate = Callable[[Any, str, Sequence[Any], Mapping[str, Any], Sequence[bool] | None], list[Any]]
+
+
+@dataclass(frozen=True)
+class _Call:
+    """One call on a system: ``nodes`` are numbers of dimensions in the order in which the recording met them, ``rest`` is everything else."""
+
+    name: str
+    nodes: tuple[int, ...]
+    rest: tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class _Output:
+    """An output by the numbers of its dimensions."""
+
+    kind: Kind
+    dims: tuple[int, ...]
+    counts: int | None
+    literal: Any
+
+
+@dataclass(frozen=True)
+class _Template:
+    calls: tuple[_Call, ...]
+    outputs: tuple[_Output | None, ...]
+
+
+class _Recorder(AxisSystem):
+    """A scratch system that records the calls made on it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: list[_Call] = []
+        self.known: dict[int, int] = {}
+        self.silent = False
+
+    def meet(self, node: Dimension) -> int:
+        """The number of a dimension in the recording."""
+        return self.known.setdefault(node.number, len(self.known))
+
+    def _note(self, name: str, nodes: Sequence[Dimension], *rest: Any) -> None:
+        if not self.silent:
+            self.calls.append(_Call(name, tuple(self.meet(n) for n in nodes), rest))
+
+    def dimension(self, size: int, fixed: str = "", copies: bool = False) -> Dimension:
+        node = super().dimension(size, fixed, copies)
+        if not self.silent:
+            self._note("dimension", (), int(size), fixed, copies)
+            self.meet(node)
+        return node
+
+    def tie(self, node: Dimension, whole: Dimension, offset: int = 0) -> None:
+        self._note("tie", (node, whole), int(offset))
+        self._quietly(lambda: AxisSystem.tie(self, node, whole, offset))
+
+    def position(self, node: Dimension, offset: int) -> None:
+        self._note("position", (node,), int(offset))
+        self._quietly(lambda: AxisSystem.position(self, node, offset))
+
+    def fix(self, node: Dimension, reason: str = "its size is given") -> None:
+        self._note("fix", (node,), reason)
+        self._quietly(lambda: AxisSystem.fix(self, node, reason))
+
+    def mark_permuted(self, node: Dimension) -> None:
+        self._note("mark_permuted", (node,))
+        self._quietly(lambda: AxisSystem.mark_permuted(self, node))
+
+    def add_literal(self, number: Any) -> None:
+        self._note("add_literal", (), number)
+
+    def add_extent(self, nodes: Sequence[Dimension]) -> None:
+        self._note("add_extent", tuple(nodes))
+
+    def _quietly(self, act: Callable[[], None]) -> None:
+        before, self.silent = self.silent, True
+        try:
+            act()
+        finally:
+            self.silent = before
+
+    def viewed(self, dims: Sequence[Dimension], shape: Sequence[int]) -> tuple[Dimension, ...]:
+        """A reshape, recorded as one call: how it refines depends on what is tied where it is made again."""
+        self._note("view", tuple(dims), tuple(int(n) for n in shape))
+        before, self.silent = self.silent, True
+        try:
+            made = view(self, dims, shape)
+        finally:
+            self.silent = before
+        # Every place of the result is a new number: made again, it may be another dimension than here.
+        fresh = tuple(AxisSystem.dimension(self, d.size, "", d.copies) for d in made)
+        for old, new in zip(made, fresh, strict=True):
+            self._quietly(lambda a=old, b=new: AxisSystem.tie(self, a, b))  # type: ignore[misc]
+            self.meet(new)
+        return fresh
+
+
+class _RecordingAlgebra(AxisAlgebra):
+    system: _Recorder
+
+    def viewed(self, dims: Sequence[Dimension], shape: Sequence[int]) -> tuple[Dimension, ...]:
+        return self.system.viewed(dims, shape)
+
+
+class Templates:
+    """Recordings by operator, attributes and operands; used for one run."""
+
+    def __init__(self, evaluate: Evaluate) -> None:
+        self._evaluate = evaluate
+        self._found: dict[tuple[Any, ...], _Template] = {}
+
+    def run(self, algebra: AxisAlgebra, kind: str, inputs: Sequence[AxisValue], attributes: Mapping[str, Any], wanted: Sequence[bool] | None) -> list[Any]:
+        """What ``evaluate`` would do with ``attributes`` at full size, in the algebra's system. Raises what it raises."""
+        if any(value.counts is not None for value in inputs):
+            return self._evaluate(algebra, kind, inputs, symbolic_attributes(kind, attributes), wanted)
+        signature = tuple((v.kind, v.literal, tuple((d.size, d.copies) for d in v.dims), _repeats(v.dims)) for v in inputs)
+        key = (kind, repr(sorted(attributes.items())), signature, None if wanted is None else tuple(wanted))
+        template = self._found.get(key)
+        if template is None:
+            template = self._found[key] = self._record(kind, inputs, attributes, wanted)
+        return _replay(template, algebra.system, [d for v in inputs for d in v.dims])
+
+    def _record(self, kind: str, inputs: Sequence[AxisValue], attributes: Mapping[str, Any], wanted: Sequence[bool] | None) -> _Template:
+        recorder = _Recorder()
+        recorder.silent = True
+        given = [AxisValue(v.kind, tuple(recorder.dimension(d.size, "", d.copies) for d in v.dims), v.literal) for v in inputs]
+        for value in given:
+            for node in value.dims:
+                recorder.meet(node)
+        recorder.silent = False
+        results = self._evaluate(_RecordingAlgebra(recorder), kind, given, symbolic_attributes(kind, attributes), wanted)
+        outputs = tuple(None if r is None else _output(recorder, r) for r in results)
+        return _Template(tuple(recorder.calls), outputs)
+
+
+def _output(recorder: _Recorder, value: AxisValue) -> _Output:
+    return _Output(value.kind, tuple(recorder.meet(d) for d in value.dims), None if value.counts is None else recorder.meet(value.counts), value.literal)
+
+
+def _repeats(dims: Sequence[Dimension]) -> tuple[int, ...]:
+    """Which dimensions of one tensor are the same one."""
+    first: dict[int, int] = {}
+    return tuple(first.setdefault(d.number, i) for i, d in enumerate(dims))
+
+
+def _replay(template: _Template, system: AxisSystem, nodes: list[Dimension]) -> list[Any]:
+    for call in template.calls:
+        given = [nodes[n] for n in call.nodes]
+        if call.name == "dimension":
+            nodes.append(system.dimension(*call.rest))
+        elif call.name == "view":
+            nodes.extend(view(system, given, call.rest[0]))
+        elif call.name == "add_extent":
+            system.add_extent(given)
+        else:
+            getattr(system, call.name)(*given, *call.rest)
+    return [
+        None if o is None else AxisValue(o.kind, tuple(nodes[n] for n in o.dims), o.literal, None if o.counts is None else nodes[o.counts])
+        for o in template.outputs
+    ]
