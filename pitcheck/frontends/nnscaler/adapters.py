@@ -7,7 +7,7 @@ from math import prod
 from pitcheck.errors import PlanError, UnsupportedError
 from pitcheck.frontends.nnscaler.context import Context, Value
 from pitcheck.frontends.nnscaler.objects import SubTensor, dtype_of, placed, shown
-from pitcheck.frontends.nnscaler.primitives import Step, backward_step, device_of, devices_of, forward_step, is_step, keyword
+from pitcheck.frontends.nnscaler.primitives import Step, backward_step, contradiction, device_of, devices_of, forward_step, is_step, keyword
 from pitcheck.frontends.nnscaler.program import Adapter, Primitive
 from pitcheck.plan.model import Number
 
@@ -17,6 +17,9 @@ def run_adapter(context: Context, adapter: Adapter, local: dict[int, Value], mic
 
     Raises PlanError for a primitive whose keywords or tensors do not fit, UnsupportedError for one that is not known.
     """
+    for primitive in adapter.primitives:
+        if said := contradiction(primitive):
+            context.shared.contradictions[said] = None
     runner = _Runner(context, local, microbatch)
     if adapter.mirrored:
         runner.backward(adapter)

@@ -24,6 +24,7 @@ _DATA = (
 )
 _LOSS = "the loss of the parallel plan is one term per replica and micro-batch; the sum of the terms is compared"
 _WHOLE = frozenset({"sum", "mean"})
+_LOSSES = frozenset({"cross_entropy", "mse_loss"})
 _RESHAPES = frozenset({"view"})
 
 
@@ -136,6 +137,7 @@ class _Builder:
             yield _DATA
             if self.lineages.of_loss() is not None:
                 yield _LOSS
+        yield from self.shared.contradictions
 
 
 def _shifted(instances: list[Instance], shift: int) -> list[Instance]:
@@ -162,12 +164,18 @@ def scalars_of(plan: ExecutionPlan) -> frozenset[int]:
         before = len(scalars)
         for node in candidates:
             read = [operand.full for operand in node.operands if not isinstance(operand, Number)]
-            if (node.kind in _WHOLE and "axes" not in node.attributes) or (node.kind not in _RESHAPES and scalars.issuperset(read)):
+            if _reduces_all(node) or (node.kind not in _RESHAPES and scalars.issuperset(read)):
                 for result in node.results:
                     scalars.add(result.tensor.full)
                     if result.gradient_full is not None:
                         scalars.add(result.gradient_full)
     return frozenset(scalars)
+
+
+def _reduces_all(node: Compute) -> bool:
+    if node.kind in _LOSSES:
+        return node.attributes.get("reduction", "mean") != "none"
+    return node.kind in _WHOLE and "axes" not in node.attributes
 
 
 def _compute_nodes(plan: ExecutionPlan) -> Iterator[Compute]:

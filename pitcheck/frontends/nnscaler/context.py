@@ -39,6 +39,8 @@ class Shared:
         self._ends: dict[str, int] = {}
         self.gradients: dict[str, set[int]] = {}
         """Ids of the full tensors that are gradients, by name."""
+        self.contradictions: dict[str, None] = {}
+        """What the file says in two ways: sentences, in order."""
         self.equal: dict[int, int] = {}
         """Gradients of copies: the gradient of the copy -> the gradient of the original, which is the same."""
 

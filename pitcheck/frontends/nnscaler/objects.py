@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from types import MappingProxyType
 from typing import Any, NamedTuple, get_args
 
 from pitcheck.errors import PlanError
@@ -18,29 +19,18 @@ _LONGEST_NAME = 300
 _DEEPEST_VALUE = 8
 _LONGEST_VALUE = 1000
 
-_DTYPES: Mapping[str, str] = {
-    "torch.float": "float32",
-    "torch.double": "float64",
-    "torch.half": "float16",
-    "torch.long": "int64",
-    "torch.int": "int32",
-    "torch.short": "int16",
-    "torch.float8_e4m3fn": "float8_e4m3",
-}
-_SCALARS: Mapping[str, str] = {
-    "i1": "b",
-    "i2": "h",
-    "i4": "i",
-    "i8": "q",
-    "u1": "B",
-    "u2": "H",
-    "u4": "I",
-    "u8": "Q",
-    "f2": "e",
-    "f4": "f",
-    "f8": "d",
-    "b1": "?",
-}
+_DTYPES: Mapping[str, str] = MappingProxyType(
+    {
+        "torch.float": "float32",
+        "torch.double": "float64",
+        "torch.half": "float16",
+        "torch.long": "int64",
+        "torch.int": "int32",
+        "torch.short": "int16",
+        "torch.float8_e4m3fn": "float8_e4m3",
+    }
+)
+_SCALARS: Mapping[str, str] = MappingProxyType(dict(zip(["i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8", "b1"], "bhiqBHIQefd?", strict=True)))
 """Codes of NumPy's dtypes, and the codes of ``struct`` for the same bytes."""
 
 

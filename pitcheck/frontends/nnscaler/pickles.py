@@ -14,10 +14,11 @@ import pickletools
 import re
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from pitcheck.errors import PlanError
@@ -25,13 +26,15 @@ from pitcheck.errors import PlanError
 LARGEST = 2**30
 """Bytes a pickle may have."""
 
-_REAL: dict[tuple[str, str], type] = {
-    ("collections", "OrderedDict"): OrderedDict,
-    ("builtins", "set"): set,
-    ("builtins", "frozenset"): frozenset,
-    ("__builtin__", "set"): set,
-    ("__builtin__", "frozenset"): frozenset,
-}
+_REAL: Mapping[tuple[str, str], type] = MappingProxyType(
+    {
+        ("collections", "OrderedDict"): OrderedDict,
+        ("builtins", "set"): set,
+        ("builtins", "frozenset"): frozenset,
+        ("__builtin__", "set"): set,
+        ("__builtin__", "frozenset"): frozenset,
+    }
+)
 
 # Hashing a nested tuple recurses in C without a check. A pickle is loaded on a stack that its deepest possible tuple fits.
 _STACK_PER_TUPLE = 512
@@ -199,9 +202,9 @@ def _plain_opcodes() -> re.Pattern[bytes]:
 
 
 _LOOKED_AT = frozenset({"STOP", "LONG_BINPUT", "EXT1", "EXT2", "EXT4"})
-_LENGTHS = {0x8A: 1, 0x55: 1, 0x43: 1, 0x8C: 1, 0x8B: 4, 0x54: 4, 0x42: 4, 0x58: 4, 0x8E: 8, 0x96: 8, 0x8D: 8}
+_LENGTHS = MappingProxyType({0x8A: 1, 0x55: 1, 0x43: 1, 0x8C: 1, 0x8B: 4, 0x54: 4, 0x42: 4, 0x58: 4, 0x8E: 8, 0x96: 8, 0x8D: 8})
 """Opcodes followed by a length of so many bytes and then by as many bytes of text, bytes or integer."""
-_LINES = {0x49: 1, 0x4C: 1, 0x53: 1, 0x56: 1, 0x46: 1, 0x67: 1, 0x70: 1, 0x50: 1, 0x63: 2, 0x69: 2}
+_LINES = MappingProxyType({0x49: 1, 0x4C: 1, 0x53: 1, 0x56: 1, 0x46: 1, 0x67: 1, 0x70: 1, 0x50: 1, 0x63: 2, 0x69: 2})
 """Opcodes followed by so many lines."""
 _STOP, _PUT, _LONG_PUT = 0x2E, 0x70, 0x72
 _EXTENSIONS = frozenset({0x82, 0x83, 0x84})

@@ -112,6 +112,28 @@ _HALVES: Mapping[str, tuple[Rule, Rule]] = MappingProxyType(
 """Forward and backward halves; the spelling is nnScaler's."""
 
 
+_BY_SIGNATURE: Mapping[str, str] = MappingProxyType(
+    {
+        "identity_allreduce": "IdentityAllreducePrim",
+        "allreduce_identity": "AllReduceIdentityPrim",
+        "allreduce_allreduce": "AllReduceAllReducePrim",
+        "reducescatter_allgather": "ReduceScatterAllGatherPrim",
+        "allgather_reducescatter": "AllGatherReduceScatterPrim",
+        "allgather_split": "AllGatherSplitPrim",
+        "split_allgather": "SplitAllGatherPrim",
+        "alltoall_alltoall": "AllToAllAllToAllPrim",
+    }
+)
+
+
+def contradiction(primitive: Primitive) -> str:
+    """A sentence where the class of a primitive and its signature name different functions, else ""."""
+    other = _BY_SIGNATURE.get(primitive.signature, primitive.name)
+    if primitive.name not in _HALVES or other == primitive.name:
+        return ""
+    return f"{primitive.name} carries the signature {primitive.signature!r}; its class is taken to say what runs"
+
+
 def is_step(primitive: Primitive) -> bool:
     """Whether a primitive is one operator with one tensor in and one out."""
     return primitive.name in _FORWARD or primitive.name in _HALVES
@@ -119,8 +141,16 @@ def is_step(primitive: Primitive) -> bool:
 
 def forward_step(primitive: Primitive, device: int) -> Step:
     """What ``device`` runs in the forward pass, or in an adapter that stands by itself. Raises PlanError for a missing or wrong keyword."""
-    rule = _HALVES[primitive.name][0] if primitive.name in _HALVES else _FORWARD[primitive.name]
-    return rule(primitive, device)
+    if primitive.name not in _HALVES:
+        return _FORWARD[primitive.name](primitive, device)
+    forward, backward = _HALVES[primitive.name]
+    named_forward, named_backward = _HALVES[_BY_SIGNATURE.get(primitive.signature, primitive.name)]
+    # No class is identity in both directions. One whose two halves both contradict its signature, and which gives the very tensor that it takes, stands for an
+    # identity that has lost its backward half: nnScaler, which calls the signature, runs an identity here.
+    unchanged = len(primitive.inputs) == len(primitive.outputs) == 1 and primitive.inputs[0] == primitive.outputs[0].id
+    if unchanged and named_forward is _identity and forward is not named_forward and backward is not named_backward:
+        return _identity(primitive, device)
+    return forward(primitive, device)
 
 
 def backward_step(primitive: Primitive, device: int) -> Step:

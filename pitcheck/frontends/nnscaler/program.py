@@ -68,9 +68,10 @@ class Derive:
 
 @dataclass(frozen=True, slots=True)
 class Primitive:
-    """One communication or local step of an adapter; ``name`` is nnScaler's class."""
+    """One communication or local step of an adapter; ``name`` is nnScaler's class, ``signature`` the function that it names."""
 
     name: str
+    signature: str
     inputs: tuple[int, ...]
     outputs: tuple[SubTensor, ...]
     keywords: Mapping[str, Any]
@@ -290,6 +291,7 @@ class _Reader:
         with within(f"_prims[{number}]"):
             return Primitive(
                 name=class_of(thing),
+                signature=_signature(thing),
                 inputs=tuple(tensor_id(entry) for entry in items(thing, "_inputs")),
                 outputs=_tensors(items(thing, "_outputs")),
                 keywords={str(key)[:100]: objects.plain(value) for key, value in objects.table(thing, "kwargs").items()},
@@ -309,6 +311,12 @@ def _said(primitive: Primitive) -> tuple[str, dict[str, Any]]:
     if isinstance(ranks, tuple):
         keywords["ranks"] = frozenset(ranks)
     return primitive.name, keywords
+
+
+def _signature(thing: object) -> str:
+    """The last part of a primitive's signature, "" where it has none."""
+    value = objects.field(thing, "signature")
+    return value[:100].rpartition(".")[2] if isinstance(value, str) else ""
 
 
 def _runs_backward(node: object) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from pitcheck.errors import PlanError
@@ -33,68 +34,95 @@ class Function:
 
     ``parameters``: names of its positional arguments, in order. ``tensors``: those that are operands (a number there is a literal operand).
     ``attributes``: the attribute that an argument becomes. ``neutral``: values of arguments that change nothing. ``ignored``: arguments without effect.
+    ``needed``: arguments that must be there, because without them the function does something else. ``sequence``: the argument that takes all remaining
+    positional ones (``view(2, 3)``). ``many``: all positional arguments are operands.
     """
 
     kind: str
-    parameters: tuple[str, ...]
+    parameters: tuple[str, ...] = ("input",)
     tensors: tuple[str, ...] = ("input",)
     attributes: tuple[tuple[str, str], ...] = ()
     neutral: tuple[tuple[str, Any], ...] = ()
-    ignored: tuple[str, ...] = ()
+    ignored: tuple[str, ...] = ("out",)
+    needed: tuple[str, ...] = ()
     sequence: str = ""
-    """An argument that takes all remaining positional ones (``view(2, 3)``)."""
+    many: bool = False
 
 
 _BINARY = ("input", "other")
-_REDUCTION = (("dim", "axes"), ("keepdim", "keepdim"))
+_ALPHA = (("alpha", "alpha"),)
+_AXES = (("dim", "axes"), ("keepdim", "keepdim"))
+_WHOLE = (("dim", None), ("keepdim", False))
+_AXIS = (("dim", "axis"),)
+_BOUNDS = (("min", "min"), ("max", "max"))
+_UNBOUND = (("min", None), ("max", None))
+_LAYER = (("normalized_shape", "dims"), ("eps", "eps"))
+_LOSS = (("reduction", "reduction"), ("ignore_index", "ignore_index"))
+_NO_LOSS_OPTIONS = (("weight", None), ("label_smoothing", 0), ("size_average", None), ("reduce", None))
 
 
-def _unary(kind: str, *names: str, ignored: tuple[str, ...] = ()) -> dict[str, Function]:
-    return {name: Function(kind, ("input", *ignored), ignored=(*ignored, "out")) for name in names}
+def _unary(kind: str, *names: str, ignored: tuple[str, ...] = ("out",)) -> dict[str, Function]:
+    return {name: Function(kind, ignored=ignored) for name in names}
 
 
-def _functions() -> dict[str, Function]:
-    binary = {"tensors": _BINARY, "ignored": ("out",)}
+def _arithmetic() -> dict[str, Function]:
+    table = {f"torch.{name}": Function(name, _BINARY, _BINARY) for name in ("matmul", "mul", "maximum", "minimum", "eq", "ne", "lt", "le", "gt", "ge")}
+    for name in ("rsqrt", "sqrt", "exp", "log", "neg", "abs", "tanh", "sigmoid", "square", "reciprocal", "sign", "erf", "relu"):
+        table |= _unary(name, f"torch.{name}")
+    for name in ("tanh", "sigmoid", "softplus"):
+        table |= _unary(name, f"torch.nn.functional.{name}")
+    return table | {
+        "torch.add": Function("add", (*_BINARY, "alpha"), _BINARY, _ALPHA, (("alpha", 1),)),
+        "torch.sub": Function("sub", (*_BINARY, "alpha"), _BINARY, _ALPHA, (("alpha", 1),)),
+        "torch.div": Function("div", (*_BINARY, "rounding_mode"), _BINARY, neutral=(("rounding_mode", None),)),
+        "torch.pow": Function("pow", ("input", "exponent"), attributes=(("exponent", "exponent"),)),
+        "torch.clamp": Function("clamp", ("input", "min", "max"), attributes=_BOUNDS, neutral=_UNBOUND),
+        "torch.bmm": Function("bmm", ("input", "mat2"), ("input", "mat2")),
+        "torch.where": Function("where", ("condition", *_BINARY), ("condition", *_BINARY)),
+        "torch.sum": Function("sum", ("input", "dim", "keepdim"), attributes=_AXES, neutral=_WHOLE),
+        "torch.mean": Function("mean", ("input", "dim", "keepdim"), attributes=_AXES, neutral=_WHOLE),
+        "torch.cumsum": Function("cumsum", ("input", "dim"), attributes=_AXIS),
+    }
+
+
+def _layers() -> dict[str, Function]:
+    weighted = ("input", "weight", "bias")
     table = {
-        "torch.nn.functional.linear": Function("linear", ("input", "weight", "bias"), ("input", "weight", "bias")),
-        "torch.matmul": Function("matmul", _BINARY, **binary),  # type: ignore[arg-type]
-        "torch.bmm": Function("bmm", ("input", "mat2"), ("input", "mat2"), ignored=("out",)),
-        "torch.add": Function("add", (*_BINARY, "alpha"), _BINARY, (("alpha", "alpha"),), (("alpha", 1),), ("out",)),
-        "torch.sub": Function("sub", (*_BINARY, "alpha"), _BINARY, (("alpha", "alpha"),), (("alpha", 1),), ("out",)),
-        "torch.mul": Function("mul", _BINARY, **binary),  # type: ignore[arg-type]
-        "torch.div": Function("div", (*_BINARY, "rounding_mode"), _BINARY, neutral=(("rounding_mode", None),), ignored=("out",)),
-        "torch.pow": Function("pow", ("input", "exponent"), attributes=(("exponent", "exponent"),), ignored=("out",)),
-        "torch.sum": Function("sum", ("input", "dim", "keepdim"), attributes=_REDUCTION, neutral=(("dim", None), ("keepdim", False)), ignored=("out",)),
-        "torch.mean": Function("mean", ("input", "dim", "keepdim"), attributes=_REDUCTION, neutral=(("dim", None), ("keepdim", False)), ignored=("out",)),
-        "torch.nn.functional.softmax": Function("softmax", ("input", "dim"), attributes=(("dim", "axis"),), ignored=("_stacklevel",)),
-        "torch.softmax": Function("softmax", ("input", "dim"), attributes=(("dim", "axis"),)),
-        "torch.nn.functional.gelu": Function("gelu", ("input",), attributes=(("approximate", "approximate"),), neutral=(("approximate", "none"),)),
-        "torch.clamp": Function(
-            "clamp", ("input", "min", "max"), attributes=(("min", "min"), ("max", "max")), neutral=(("min", None), ("max", None)), ignored=("out",)
-        ),
-        "torch.Tensor.view": Function("view", ("input",), attributes=(("size", "sizes"),), sequence="size"),
-        "torch.Tensor.reshape": Function("view", ("input",), attributes=(("shape", "sizes"),), sequence="shape"),
+        "torch.nn.functional.linear": Function("linear", weighted, weighted),
+        "torch.nn.functional.softmax": Function("softmax", ("input", "dim"), attributes=_AXIS, ignored=("_stacklevel",), needed=("dim",)),
+        "torch.softmax": Function("softmax", ("input", "dim"), attributes=_AXIS, needed=("dim",)),
+        "torch.nn.functional.log_softmax": Function("log_softmax", ("input", "dim"), attributes=_AXIS, ignored=("_stacklevel",), needed=("dim",)),
+        "torch.log_softmax": Function("log_softmax", ("input", "dim"), attributes=_AXIS, needed=("dim",)),
+        "torch.nn.functional.gelu": Function("gelu", attributes=(("approximate", "approximate"),), neutral=(("approximate", "none"),)),
+        "torch.nn.functional.dropout": Function("identity", neutral=(("p", 0),), ignored=("training", "inplace"), needed=("p",)),
+        "nnscaler.runtime.function.layer_norm": Function("layer_norm", weighted, weighted, _LAYER, needed=("normalized_shape", "eps")),
+        "torch.nn.functional.cross_entropy": Function("cross_entropy", ("input", "target"), ("input", "target"), _LOSS, _NO_LOSS_OPTIONS),
+        "torch.nn.functional.mse_loss": Function("mse_loss", ("input", "target"), ("input", "target"), _LOSS[:1], _NO_LOSS_OPTIONS),
+    }
+    return table | _unary("silu", "torch.nn.functional.silu", ignored=("inplace",)) | _unary("relu", "torch.nn.functional.relu", ignored=("inplace",))
+
+
+def _structure() -> dict[str, Function]:
+    return {
+        "torch.Tensor.view": Function("view", attributes=(("size", "sizes"),), sequence="size"),
+        "torch.Tensor.reshape": Function("view", attributes=(("shape", "sizes"),), sequence="shape"),
         "torch.reshape": Function("view", ("input", "shape"), attributes=(("shape", "sizes"),)),
         "torch.transpose": Function("transpose", ("input", "dim0", "dim1"), attributes=(("dim0", "dim0"), ("dim1", "dim1"))),
-        "torch.Tensor.contiguous": Function("contiguous", ("input",), ignored=("memory_format",)),
-        "nnscaler.runtime.function.identity": Function("identity", ("input",)),
+        "torch.permute": Function("permute", ("input", "dims"), attributes=(("dims", "permutation"),)),
+        "torch.unsqueeze": Function("unsqueeze", ("input", "dim"), attributes=_AXIS),
+        "torch.squeeze": Function("squeeze", ("input", "dim"), attributes=_AXIS, needed=("dim",)),
+        "torch.Tensor.contiguous": Function("contiguous", ignored=("memory_format",)),
+        "torch.tril": Function("tril", ("input", "diagonal"), attributes=(("diagonal", "diagonal"),)),
+        "torch.triu": Function("triu", ("input", "diagonal"), attributes=(("diagonal", "diagonal"),)),
+        "nnscaler.runtime.function.identity": Function("identity"),
         "nnscaler.runtime.function.multiref": Function("multiref", ("input", "times"), attributes=(("times", "count"),)),
-        "torch.nn.functional.dropout": Function("identity", ("input",), neutral=(("p", 0),), ignored=("training", "inplace")),
+        "nnscaler.runtime.function.cat": Function("cat", (), (), _AXIS, needed=("dim",), many=True),
+        "nnscaler.runtime.function.stack": Function("stack", (), (), _AXIS, needed=("dim",), many=True),
     }
-    table |= _unary("silu", "torch.nn.functional.silu", ignored=("inplace",))
-    table |= _unary("relu", "torch.nn.functional.relu", ignored=("inplace",)) | _unary("relu", "torch.relu")
-    for name in ("rsqrt", "sqrt", "exp", "log", "neg", "abs", "tanh", "sigmoid", "square", "reciprocal", "sign", "erf"):
-        table |= _unary(name, f"torch.{name}")
-    return (
-        table
-        | _unary("softplus", "torch.nn.functional.softplus")
-        | _unary("tanh", "torch.nn.functional.tanh")
-        | _unary("sigmoid", "torch.nn.functional.sigmoid")
-    )
 
 
-_FUNCTIONS: Mapping[str, Function] = _functions()
-_TUPLES = frozenset({"axes", "sizes"})
+_FUNCTIONS: Mapping[str, Function] = MappingProxyType(_arithmetic() | _layers() | _structure())
+_TUPLES = frozenset({"axes", "sizes", "permutation"})
 """Attributes that are a tuple of integers even where one integer is given."""
 
 
@@ -106,13 +134,20 @@ def meaning_of(signature: str, arguments: Sequence[Any], keywords: Mapping[Any, 
     if any(not isinstance(key, str) or not key.isprintable() or len(key) > 100 for key in keywords):
         raise PlanError("a keyword is no name", "._kwargs")
     function = _FUNCTIONS.get(signature)
-    bound = None if function is None else _bound(function, arguments, keywords)
-    found = None if function is None or bound is None else _known(function, bound, results)
-    return found or _unknown(signature, arguments, keywords)
+    if function is None:
+        return _unknown(signature, arguments, keywords)
+    bound = _bound(function, arguments, keywords)
+    operands = None if bound is None else _operands(function, bound, arguments)
+    attributes = None if bound is None else _attributes(function, bound, results)
+    if operands is None or attributes is None:
+        return _unknown(signature, arguments, keywords)
+    return Meaning(function.kind, operands, attributes)
 
 
 def _bound(function: Function, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> dict[str, Any] | None:
     """Arguments by name, None where they do not fit the function."""
+    if function.many:
+        return dict(keywords)
     count = len(function.parameters)
     bound = dict(zip(function.parameters, arguments, strict=False))
     if len(arguments) > count:
@@ -125,18 +160,23 @@ def _bound(function: Function, arguments: Sequence[Any], keywords: Mapping[str, 
     return {**bound, **keywords}
 
 
-def _known(function: Function, bound: dict[str, Any], results: Sequence[str]) -> Meaning | None:
-    """The operator, or None where an operand is missing or is neither tensor nor number."""
-    operands: list[Any] = []
+def _operands(function: Function, bound: Mapping[str, Any], arguments: Sequence[Any]) -> tuple[Any, ...] | None:
+    """Tensors and numbers in order, or None where one is missing or is something else."""
+    if function.many:
+        given = arguments[0] if len(arguments) == 1 and isinstance(arguments[0], list | tuple) else arguments
+        return tuple(given) if given and all(is_tensor(value) for value in given) else None
     names = list(function.tensors)
     while names and bound.get(names[-1]) is None:
         names.pop()
-    for name in names:
-        operand = _operand(bound.get(name))
-        if operand is None:
-            return None
-        operands.append(operand)
-    if not any(not isinstance(operand, Number) for operand in operands):
+    operands = tuple([_operand(bound.get(name)) for name in names])
+    if any(operand is None for operand in operands) or all(isinstance(operand, Number) for operand in operands):
+        return None
+    return operands
+
+
+def _attributes(function: Function, bound: Mapping[str, Any], results: Sequence[str]) -> dict[str, Any] | None:
+    """The attributes, or None where an argument is missing or has no meaning as an attribute."""
+    if any(name not in bound for name in function.needed):
         return None
     attributes: dict[str, Any] = {}
     renamed, neutral = dict(function.attributes), dict(function.neutral)
@@ -144,18 +184,21 @@ def _known(function: Function, bound: dict[str, Any], results: Sequence[str]) ->
         if name in function.tensors or name in function.ignored:
             continue
         simple = plain(value)
-        if name in neutral and type(simple) is type(neutral[name]) and simple == neutral[name]:
-            continue
-        if name == "dtype" and (value is None or _same_dtype(value, results)):
+        if (name in neutral and _equal(simple, neutral[name])) or (name == "dtype" and (value is None or _same_dtype(value, results))):
             continue
         if is_tensor(value):
             return None
         # An argument that is not understood gets a name that no operator has, so that it is refused.
         attribute = renamed.get(name, f"torch.{name}")
-        attributes[attribute] = _attribute(attribute, simple)
-        if attribute in _TUPLES and not isinstance(attributes[attribute], tuple):
+        attributes[attribute] = len(simple) if attribute == "dims" and isinstance(simple, tuple) else _attribute(attribute, simple)
+        if attribute in _TUPLES and (not isinstance(attributes[attribute], tuple) or not attributes[attribute]):
             return None
-    return Meaning(function.kind, tuple(operands), attributes)
+    return attributes
+
+
+def _equal(value: Any, neutral: Any) -> bool:
+    """Whether an argument has its neutral value; True is not 1."""
+    return bool(value == neutral) and isinstance(value, bool) == isinstance(neutral, bool)
 
 
 def _operand(value: Any) -> Any:
