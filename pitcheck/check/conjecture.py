@@ -66,8 +66,22 @@ class Places:
         self.symbolic = symbolic
         self.shaped = shaped
         self._offsets: dict[tuple[int, int], NDArray[np.int64]] = {}
+        self._origins = (_origins(shaped.stage.reference), _origins(shaped.stage.parallel))
         for cut in known.values():
             self.learn(cut)
+
+    def preferred(self, value: int, references: Sequence[int]) -> list[int]:
+        """Equal tensors abound (a sum hands its gradient on): first the one a hint names, then one of the same name, then one computed by the same operator."""
+        tensor = self.shaped.stage.parallel.graph.values[value].tensor
+        hint = tensor.lineage.reference if tensor.lineage is not None else None
+        origin = self._origins[1].get(value)
+        values = self.shaped.stage.reference.graph.values
+
+        def rank(reference: int) -> tuple[bool, bool, bool, int]:
+            name = values[reference].name
+            return name != hint, name != tensor.name, self._origins[0].get(reference) != origin, reference
+
+        return sorted(references, key=rank)[:CANDIDATES]
 
     def learn(self, cut: Cut) -> None:
         """Note the offsets of a cut along every axis, unless offsets of shards of that size are known there."""
@@ -102,6 +116,11 @@ class Places:
                 return None
             columns.append(offsets[codes])
         return np.stack(columns, axis=1) if columns else np.zeros((len(codes), 0), dtype=np.int64)
+
+
+def _origins(batch: Batch) -> dict[int, tuple[str, int]]:
+    """For every computed value the kind of operator and which of its outputs it is."""
+    return {output: (step.kind, place) for step in batch.steps for place, output in enumerate(step.outputs) if output is not None}
 
 
 def _all_rows(data: Floats, rows: int) -> Floats:
@@ -140,7 +159,7 @@ def lookup(data: Floats, index: Index, scales: Sequence[Fraction] = ()) -> tuple
     """(reference value, factor, offset of every row in it) where all rows are boxes of one reference value; ``data``: (trials, rows, *shape)."""
     for scale in (Fraction(1), *scales):
         scaled = data / float(scale)
-        for reference in _candidates(scaled, index):
+        for reference in _candidates(scaled, index)[:CANDIDATES]:
             offsets = _offsets(scaled, index.arrays[reference], index, reference)
             if offsets is not None:
                 return reference, scale, offsets
@@ -151,7 +170,7 @@ def _match(value: int, data: Floats, index: Index, places: Places, scales: Seque
     """Look a value up; ``data`` has shape (trials, rows, *shape)."""
     for scale in (Fraction(1), *scales):
         scaled = data / float(scale) if scale != 1 else data
-        for reference in _candidates(scaled, index):
+        for reference in places.preferred(value, _candidates(scaled, index)):
             cut = _at_expected(value, scaled, index.arrays[reference], reference, scale, places)
             if cut is None:
                 offsets = _offsets(scaled, index.arrays[reference], index, reference)
@@ -210,7 +229,7 @@ def _candidates(data: Floats, index: Index) -> list[int]:
     owners = dict.fromkeys(int(o) for o in index.owner[low : min(high, low + 64)])
     dims = data.ndim - 2
     fitting = [o for o in owners if index.arrays[o].ndim - 1 == dims and all(a >= b for a, b in zip(index.arrays[o].shape[1:], data.shape[2:], strict=True))]
-    return sorted(fitting)[:CANDIDATES]
+    return sorted(fitting)
 
 
 def _offsets(data: Floats, whole: Floats, index: Index, reference: int) -> NDArray[np.int64] | None:
