@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from pitcheck.algebra.keyed import hash_words, key_of, lane_keys, mix
+from pitcheck.algebra.keyed import hash_words, key_of, lane_keys, mix, remainder
 from pitcheck.algebra.order import order_key
 from pitcheck.algebra.structure import Structure, aligned
 from pitcheck.algebra.value import LEADING, NAN, NEGATIVE_INFINITY, POSITIVE_INFINITY, Value
@@ -64,7 +64,7 @@ class KeyedFunctions(Structure):
             negative = key < 0
             arrays = [xp.where(negative, self.arithmetic.negate(arrays[0], low), arrays[0])]
         first = max(stop - _JOINT, low)
-        words = [array[level - low : level - low + 1].view(np.uint64) for array in arrays for level in range(first, stop)]
+        words = [self._joint(array[first - low :]) for array in arrays]
         lanes = lane_keys(xp, key_of(self.seed, "function", name, len(arguments)), range(low, stop), self.trials)
         shape = lanes.shape + (1,) * (rank + LEADING - 2)
         state = hash_words(xp, xp.zeros((1,) * len(shape), dtype=np.uint64), words)
@@ -76,7 +76,12 @@ class KeyedFunctions(Structure):
 
     def _residues(self, words: Any, low: int) -> Any:
         p = self.xp.asarray(self.chain.primes[low : low + words.shape[0]], dtype=np.uint64)
-        return (words % p.reshape((-1,) + (1,) * (words.ndim - 1))).view(np.int64)
+        return remainder(words, p.reshape((-1,) + (1,) * (words.ndim - 1))).view(np.int64)
+
+    def _joint(self, residues: Any) -> Any:
+        """One 64-bit word from the residues of one or two levels, which are below 2^31 each."""
+        word = residues[:1].view(np.uint64)
+        return word if residues.shape[0] == 1 else word | (residues[1:2].view(np.uint64) << self.xp.uint64(32))
 
     def _special_any(self, arguments: list[Value], shape: tuple[int, ...]) -> Any:
         """Codes of the only argument; of several, NaN wherever one is special."""

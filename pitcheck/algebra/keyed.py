@@ -55,8 +55,15 @@ def uniform_words(xp: Any, lanes: Any, instances: int, shape: Sequence[int]) -> 
 def hash_words(xp: Any, state: Any, words: Sequence[Any]) -> Any:
     """Fold uint64 ``words`` one after the other into uint64 ``state`` (broadcasting)."""
     for word in words:
-        state = mix(xp, state ^ mix(xp, word))
+        state = mix(xp, state ^ word)
     return state
+
+
+def remainder(words: Any, divisors: Any) -> Any:
+    """``words`` modulo ``divisors`` for unsigned integers: NumPy divides by a constant much faster than it takes remainders."""
+    quotient = words // divisors
+    quotient *= divisors
+    return words - quotient
 
 
 def unit_interval(xp: Any, words: Any) -> Any:

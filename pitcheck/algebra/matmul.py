@@ -3,6 +3,7 @@
 With balanced residues, whose size is below 2^30, an int64 dot product of at most 8 terms is below 8 * 2^60 = 2^63: it cannot overflow. Longer ones go through
 float64: one operand is split into a low part of size at most 2^15 and a high part of size at most 2^14 (times 2^16), and a dot product of 192 terms is at most
 192 * 2^15 * 2^30 < 2^52.6, where float64 holds every integer. The two parts are stacked, so that one GEMM does both.
+Batches are cut into pieces that stay in the cache through all of these steps.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 INT64_TERMS = 8
 FLOAT64_TERMS = 192
-_SPLIT = 2.0**16
+_SPLIT = 1 << 16
 _CACHED = 1 << 18
 """Elements of operands and result together (2 MiB) up to which everything stays in the second-level cache."""
 
@@ -31,7 +32,6 @@ class MatrixProduct:
         self.xp = xp
         self.modular = modular
         self.small = small_product(xp)
-        self._floats: dict[tuple[int, int, int], tuple[Any, Any]] = {}
 
     def __call__(self, a: Any, b: Any, low: int) -> Any:
         """``a @ b`` for residues of shapes (levels, ..., m, k) and (levels, ..., k, n) with equally many axes, which broadcast."""
@@ -56,52 +56,29 @@ class MatrixProduct:
         return self.xp.concatenate(parts, axis=axis)
 
     def _in_int64(self, a: Any, b: Any, low: int) -> Any:
-        p = self.modular.primes(low, a.shape[0], a.ndim)
-        return self.modular.reduce((a - p * (a > p >> 1)) @ (b - p * (b > p >> 1)), low)
+        return self.modular.reduce(self._balanced(a, low) @ self._balanced(b, low), low)
 
     def _in_float64(self, a: Any, b: Any, low: int) -> Any:
-        """Reduction in float64 too: the quotient's rounding error is far below 1, so a remainder is off by at most one p, put right at the end."""
-        p, inverse = self._primes(low, a.shape[0], a.ndim)
-        split, y = self._split(self._balanced(a, p)), self._balanced(b, p)
-        result = self._product(split[..., :FLOAT64_TERMS], y[..., :FLOAT64_TERMS, :], p, inverse)
+        x, y = self._balanced(a, low), self._balanced(b, low)
+        high = (x + (_SPLIT >> 1)) // _SPLIT
+        split = self.xp.concatenate([high, x - high * _SPLIT], axis=-2).astype(np.float64)
+        y = y.astype(np.float64)
+        result = self._product(split[..., :FLOAT64_TERMS], y[..., :FLOAT64_TERMS, :], low)
         for start in range(FLOAT64_TERMS, a.shape[-1], FLOAT64_TERMS):
             stop = start + FLOAT64_TERMS
-            result += self._product(split[..., start:stop], y[..., start:stop, :], p, inverse)
-            self._reduce(result, p, inverse)
-        result += p * (result < 0)
-        result -= p * (result >= p)
-        return result.astype(np.int64)
+            result = self.modular.add(result, self._product(split[..., start:stop], y[..., start:stop, :], low), low)
+        return result
 
-    def _primes(self, low: int, count: int, ndim: int) -> tuple[Any, Any]:
-        found = self._floats.get((low, count, ndim))
-        if found is None:
-            p = self.modular.primes(low, count, ndim).astype(np.float64)
-            found = self._floats[low, count, ndim] = (p, 1.0 / p)
-        return found
+    def _balanced(self, a: Any, low: int) -> Any:
+        """Representatives in [-(p-1)/2, (p-1)/2]."""
+        p = self.modular.primes(low, a.shape[0], a.ndim)
+        return a - p * (a > p >> 1)
 
-    def _balanced(self, a: Any, p: Any) -> Any:
-        """Representatives of size at most (p - 1) / 2, as float64."""
-        x = a.astype(np.float64)
-        x -= p * (x > 0.5 * p)
-        return x
-
-    def _split(self, x: Any) -> Any:
-        """High parts above low parts: x = 2^16 high + low, stacked along the rows."""
-        high = self.xp.rint(x * (1.0 / _SPLIT))
-        return self.xp.concatenate([high, x - high * _SPLIT], axis=-2)
-
-    def _product(self, split: Any, y: Any, p: Any, inverse: Any) -> Any:
-        both = split @ y
+    def _product(self, split: Any, y: Any, low: int) -> Any:
+        """2^16 times the product of the high parts plus that of the low parts, reduced: below 2^47 + 2^53 before the second reduction."""
+        both = (split @ y).astype(np.int64)
         rows = split.shape[-2] // 2
-        result = self._reduce(both[..., :rows, :], p, inverse)
-        result *= _SPLIT
-        result += both[..., rows:, :]
-        return self._reduce(result, p, inverse)
-
-    def _reduce(self, t: Any, p: Any, inverse: Any) -> Any:
-        """t minus a multiple of p, between -p and 2 p, for whole t of size below 2^53; overwrites ``t``."""
-        quotient = t * inverse
-        self.xp.floor(quotient, out=quotient)
-        quotient *= p
-        t -= quotient
-        return t
+        high = self.modular.reduce(both[..., :rows, :], low)
+        high *= _SPLIT
+        high += both[..., rows:, :]
+        return self.modular.reduce(high, low)

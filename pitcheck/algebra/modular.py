@@ -13,6 +13,7 @@ import numpy as np
 
 from pitcheck.algebra.backend import scatter_add
 from pitcheck.algebra.chains import Chain
+from pitcheck.algebra.keyed import remainder
 from pitcheck.algebra.matmul import MatrixProduct
 
 _TERMS = 1 << 31
@@ -79,7 +80,7 @@ class Modular:
 
     def embed(self, integers: Any, low: int, count: int) -> Any:
         """Integers of shape (1, ...) as residues of shape (count, ...)."""
-        return integers % self.primes(low, count, integers.ndim)
+        return self.reduce(self.xp.repeat(integers, count, axis=0), low)
 
     def constant(self, numerator: int, denominator: int, low: int, count: int) -> Any:
         """A rational as residues, shape (count, 1, 1). The denominator divides no prime."""
@@ -90,9 +91,9 @@ class Modular:
         """Uniform 64-bit words of shape (all levels, ...) as residues: any, nonzero, or squares of nonzero ones."""
         p = self._of(words, 0).view(np.uint64)
         if domain == "any":
-            return (words % p).view(np.int64)
+            return remainder(words, p).view(np.int64)
         one = np.uint64(1)
-        nonzero = (words % (p - one) + one).view(np.int64)
+        nonzero = (remainder(words, p - one) + one).view(np.int64)
         return nonzero if domain == "nonzero" else self.multiply(nonzero, nonzero, 0)
 
     def power(self, a: Any, exponent: int, low: int) -> Any:

@@ -27,8 +27,8 @@ def order_key(xp: Any, top: Any, prime: int, special: Any = None, nan_first: boo
 
     Infinities lie beyond; NaN lies above everything, or with ``nan_first`` below, so that both maximum and minimum hand it on.
     """
-    key = top if scale_for(prime) == 1 else top * scale_for(prime) % prime
-    key = xp.where(key > prime // 2, key - prime, key)
+    key = top * scale_for(prime)
+    key -= (key + prime // 2) // prime * prime
     if special is None:
         return key
     nan = -2 * _INFINITE if nan_first else 2 * _INFINITE

@@ -192,9 +192,7 @@ def test_computed_residues_have_no_integer_part() -> None:
 def test_the_order_is_total_odd_and_true_for_literals() -> None:
     p = CHAIN.primes[-1]
     literals = (
-        [Fraction(n) for n in (-600, -6, -1, 0, 1, 6, 600)]
-        + [Fraction(1, n) for n in (2, 3, 4, 5, 8, 10, 20, 100, 1000)]
-        + [Fraction(9, 10), Fraction(-3, 4)]
+        [Fraction(n) for n in (-600, -6, -1, 0, 1, 6, 600)] + [Fraction(1, n) for n in (2, 3, 4, 5, 8, 10, 20, 100, 1000)] + [Fraction(9, 10), Fraction(-3, 4)]
     )
     keys = {q: int(order_key(np, np.array(q.numerator * pow(q.denominator, -1, p) % p), p)) for q in literals}
     assert sorted(literals) == sorted(literals, key=keys.__getitem__)
