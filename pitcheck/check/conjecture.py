@@ -15,8 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pitcheck.check.evaluate import Evaluated
+from pitcheck.algebra.axis_classes import Dimension
 from pitcheck.errors import UnsupportedError
-from pitcheck.stages.batch import Argument, Batch
+from pitcheck.ops.registry import BACKWARD
+from pitcheck.stages.batch import Batch
 from pitcheck.stages.cuts import Box, Cut, Interval, Part
 from pitcheck.stages.pair import ShapedStage
 from pitcheck.stages.shapes import SymbolicPair
@@ -24,15 +26,17 @@ from pitcheck.stages.shapes import SymbolicPair
 Floats = NDArray[np.float64]
 TOLERANCE = 1e-8
 CANDIDATES = 6
+MOST_OWNERS = 64
+VIEWS = frozenset({"view", "reshape", "transpose", "permute", "expand", "squeeze", "unsqueeze", "contiguous", "identity"})
+MOST_PLACES = 32
 
 
 @dataclass(frozen=True)
 class Index:
-    """All elements of all reference values of trial 0, sorted."""
+    """Elements of the reference's values in trial 0, sorted, and the value that each belongs to."""
 
     keys: Floats
     owner: NDArray[np.int64]
-    offset: NDArray[np.int64]
     arrays: Mapping[int, Floats]
     """Reference values, shape (trials, *shape)."""
 
@@ -43,11 +47,12 @@ def find_cuts(shaped: ShapedStage, symbolic: SymbolicPair, evaluated: Evaluated,
     ``scales`` are the factors tried beside 1. ``known`` cuts are kept as they are.
     """
     stage = shaped.stage
-    index = build_index(stage.reference, evaluated)
+    index = build_index(stage.reference, evaluated, Corners(symbolic, shaped))
     places = Places(symbolic, shaped, known)
     found: dict[int, Cut] = {}
+    views = _views(stage.parallel)
     for value in computed_values(stage.parallel):
-        if value in known or value in stage.parallel.inputs or stage.parallel.graph.values[value].kind != "field":
+        if value in known or value in views or value in stage.parallel.inputs or stage.parallel.graph.values[value].kind != "field":
             continue
         data = _all_rows(np.asarray(evaluated.parallel[value].data)[0], stage.parallel.count(value))
         if not varies(data):
@@ -66,6 +71,7 @@ class Places:
         self.symbolic = symbolic
         self.shaped = shaped
         self._offsets: dict[tuple[int, int], NDArray[np.int64]] = {}
+        self._starts: dict[tuple[int, int, int], int | None] = {}
         self._origins = (_origins(shaped.stage.reference), _origins(shaped.stage.parallel))
         for cut in known.values():
             self.learn(cut)
@@ -97,6 +103,22 @@ class Places:
             offsets = np.where(cut.part_of >= 0, np.array([i[0][0] for i in intervals])[np.maximum(cut.part_of, 0)], -1)
             before = self._offsets.get(key)
             self._offsets[key] = offsets if before is None else np.where(before >= 0, before, offsets)
+
+    def reduced(self, nodes: Sequence[Dimension], offsets: Sequence[int]) -> list[int] | None:
+        """Offsets at reduced sizes; None where one is no boundary."""
+        found = []
+        for node, offset in zip(nodes, offsets, strict=True):
+            key = self.symbolic.system.number_of(node), node.size, offset
+            if key not in self._starts:
+                try:
+                    self._starts[key] = self.shaped.sizes.position(node, offset)
+                except UnsupportedError:
+                    self._starts[key] = None
+            start = self._starts[key]
+            if start is None:
+                return None
+            found.append(start)
+        return found
 
     def expected(self, value: int, reference: int) -> NDArray[np.int64] | None:
         """Full offsets (codes, dims) at which a value of this shape would lie in a reference value at the codes where it is there; None where unknown."""
@@ -133,26 +155,52 @@ def computed_values(batch: Batch) -> list[int]:
     return list(dict.fromkeys(output for step in batch.steps for output in step.outputs if output is not None))
 
 
+def _views(batch: Batch) -> set[int]:
+    """Values that only show another one in another shape: nothing is gained by a cut there."""
+    return {output for step in batch.steps if step.kind.removesuffix(BACKWARD) in VIEWS for output in step.outputs if output is not None}
+
+
 def varies(data: Floats) -> bool:
     """Whether finite numbers, shape (trials, ...), differ from trial to trial. What does not is a constant: it matches by accident and is never cut at."""
     return data.shape[0] > 1 and data[0].size > 0 and bool(np.isfinite(data).all()) and not np.array_equal(data[0], data[1])
 
 
-def build_index(batch: Batch, evaluated: Evaluated) -> Index:
+def build_index(batch: Batch, evaluated: Evaluated, corners: Corners) -> Index:
+    """The elements of the reference's values at which a part may begin."""
     arrays: dict[int, Floats] = {}
+    keys, owners = [], []
     for value in dict.fromkeys([*batch.inputs, *computed_values(batch)]):
         if batch.graph.values[value].kind == "field" and value in evaluated.reference:
             data = np.asarray(evaluated.reference[value].data)[0][:, 0]
             if varies(data):
                 arrays[value] = data
+                keys.append(data[0][np.ix_(*corners.of(value))].reshape(-1) if data[0].ndim else data[0].reshape(1))
+                owners.append(np.full(len(keys[-1]), value, dtype=np.int64))
     if not arrays:
-        empty = np.zeros(0, dtype=np.int64)
-        return Index(np.zeros(0), empty, empty, arrays)
-    flat = np.concatenate([a[0].reshape(-1) for a in arrays.values()])
-    owner = np.repeat(np.array(list(arrays)), [a[0].size for a in arrays.values()])
-    offset = np.concatenate([np.arange(a[0].size) for a in arrays.values()])
+        return Index(np.zeros(0), np.zeros(0, dtype=np.int64), arrays)
+    flat, owner = np.concatenate(keys), np.concatenate(owners)
     order = np.argsort(flat, kind="stable")
-    return Index(flat[order], owner[order], offset[order], arrays)
+    return Index(flat[order], owner[order], arrays)
+
+
+class Corners:
+    """Reduced positions along the dimensions of reference values that are boundaries at full size: only there can a part begin."""
+
+    def __init__(self, symbolic: SymbolicPair, shaped: ShapedStage) -> None:
+        self._symbolic = symbolic
+        self._sizes = shaped.sizes
+        self._known: dict[tuple[int, int], NDArray[np.int64]] = {}
+
+    def of(self, value: int) -> list[NDArray[np.int64]]:
+        """Per dimension of a reference value the positions."""
+        return [self._along(node) for node in self._symbolic.reference.values[value].dims]
+
+    def _along(self, node: Dimension) -> NDArray[np.int64]:
+        key = self._symbolic.system.number_of(node), node.size
+        if key not in self._known:
+            places = [i for i in range(self._sizes.size(node)) if self._sizes.full_position(node, i) is not None]
+            self._known[key] = np.array(places, dtype=np.int64)
+        return self._known[key]
 
 
 def lookup(data: Floats, index: Index, scales: Sequence[Fraction] = ()) -> tuple[int, Fraction, NDArray[np.int64]] | None:
@@ -160,7 +208,7 @@ def lookup(data: Floats, index: Index, scales: Sequence[Fraction] = ()) -> tuple
     for scale in (Fraction(1), *scales):
         scaled = data / float(scale)
         for reference in _candidates(scaled, index)[:CANDIDATES]:
-            offsets = _offsets(scaled, index.arrays[reference], index, reference)
+            offsets = _offsets(scaled, index.arrays[reference])
             if offsets is not None:
                 return reference, scale, offsets
     return None
@@ -173,7 +221,7 @@ def _match(value: int, data: Floats, index: Index, places: Places, scales: Seque
         for reference in places.preferred(value, _candidates(scaled, index)):
             cut = _at_expected(value, scaled, index.arrays[reference], reference, scale, places)
             if cut is None:
-                offsets = _offsets(scaled, index.arrays[reference], index, reference)
+                offsets = _offsets(scaled, index.arrays[reference])
                 cut = None if offsets is None else _as_cut(value, reference, offsets, scale, places.symbolic, places.shaped)
             if cut is not None:
                 return cut
@@ -187,69 +235,52 @@ def _at_expected(value: int, data: Floats, whole: Floats, reference: int, scale:
         return None
     stage = places.shaped.stage
     codes = np.flatnonzero(stage.parallel.rows[value] >= 0)
-    pairs, which = np.unique(np.concatenate([stage.parallel.rows[value][codes][:, None], expected], axis=1), axis=0, return_inverse=True)
+    table = np.concatenate([stage.parallel.rows[value][codes][:, None], expected], axis=1).tolist()
+    seen: dict[tuple[int, ...], int] = {}
+    which = [seen.setdefault(tuple(line), len(seen)) for line in table]
     local = stage.parallel.graph.values[value].shape
     nodes = places.symbolic.reference.values[reference].dims
     parts: dict[Part, int] = {}
     of_pair = []
-    for row, *offsets in pairs.tolist():
-        try:
-            starts = [places.shaped.sizes.position(node, offset) for node, offset in zip(nodes, offsets, strict=True)]
-        except UnsupportedError:
+    for row, *offsets in seen:
+        starts = places.reduced(nodes, offsets)
+        if starts is None:
             return None
         box = whole[(slice(None), *(slice(s, s + n) for s, n in zip(starts, data.shape[2:], strict=True)))]
         if box.shape[1:] != data.shape[2:] or not _same(data[:, row], box):
             return None
         of_pair.append(parts.setdefault(Part(tuple(((o, o + n),) for o, n in zip(offsets, local, strict=True))), len(parts)))
     part_of = np.full(len(stage.parallel.rows[value]), -1, dtype=np.int64)
-    part_of[codes] = np.array(of_pair, dtype=np.int64)[which.reshape(-1)]
+    part_of[codes] = np.array(of_pair, dtype=np.int64)[which]
     return Cut(value, reference, tuple(parts), part_of, scale)
 
 
-def _pivots(data: Floats) -> tuple[NDArray[np.int64], Floats]:
-    """(flat position of the largest element of every row in trial 0, that element)."""
-    rows = data[0].reshape(data.shape[1], -1)
-    at = np.abs(rows).argmax(axis=1)
-    return at, rows[np.arange(len(rows)), at]
-
-
-def _near(index: Index, element: float) -> tuple[int, int]:
-    margin = TOLERANCE * abs(element)
-    low = int(np.searchsorted(index.keys, element - margin))
-    high = int(np.searchsorted(index.keys, element + margin, side="right"))
-    return low, high
-
-
 def _candidates(data: Floats, index: Index) -> list[int]:
-    """Reference values that contain the largest element of the first row and have as many dimensions."""
-    _, elements = _pivots(data[:, :1])
-    if not len(index.keys) or elements[0] == 0:
-        return []
-    low, high = _near(index, float(elements[0]))
-    owners = dict.fromkeys(int(o) for o in index.owner[low : min(high, low + 64)])
-    dims = data.ndim - 2
-    fitting = [o for o in owners if index.arrays[o].ndim - 1 == dims and all(a >= b for a, b in zip(index.arrays[o].shape[1:], data.shape[2:], strict=True))]
-    return sorted(fitting)
+    """Reference values of as many dimensions in which a part may begin with the first element of the first row."""
+    first = float(data[0, 0].reshape(-1)[0])
+    margin = TOLERANCE * abs(first)
+    low = int(np.searchsorted(index.keys, first - margin))
+    high = int(np.searchsorted(index.keys, first + margin, side="right"))
+    shape = data.shape[2:]
+    owners = dict.fromkeys(index.owner[low : min(high, low + MOST_OWNERS)].tolist())
+    return sorted(o for o in owners if index.arrays[o].ndim - 1 == len(shape) and all(a >= b for a, b in zip(index.arrays[o].shape[1:], shape, strict=True)))
 
 
-def _offsets(data: Floats, whole: Floats, index: Index, reference: int) -> NDArray[np.int64] | None:
+def _offsets(data: Floats, whole: Floats) -> NDArray[np.int64] | None:
     """Where in the reference value every row lies, shape (rows, dims), or None where one does not."""
-    local = data.shape[2:]
-    shape = whole.shape[1:]
-    if local == shape and _same(data, whole[:, None]):
-        return np.zeros((data.shape[1], len(shape)), dtype=np.int64)
-    pivots, elements = _pivots(data)
+    local, shape = data.shape[2:], whole.shape[1:]
     result = np.zeros((data.shape[1], len(shape)), dtype=np.int64)
+    if local == shape and _same(data, whole[:, None]):
+        return result
     for row in range(data.shape[1]):
-        low, high = _near(index, float(elements[row]))
-        mine = index.offset[low:high][index.owner[low:high] == reference]
-        place = np.array(np.unravel_index(int(pivots[row]), local), dtype=np.int64)
-        for flat in mine[:CANDIDATES]:
-            start = np.array(np.unravel_index(int(flat), shape), dtype=np.int64) - place
+        flat = data[0, row].reshape(-1)
+        pivot = int(np.abs(flat).argmax())
+        place = np.array(np.unravel_index(pivot, local), dtype=np.int64)
+        near = np.argwhere(np.abs(whole[0] - flat[pivot]) <= TOLERANCE * abs(flat[pivot]))
+        for start in (near - place)[:MOST_PLACES]:
             if (start < 0).any() or any(s + n > m for s, n, m in zip(start, local, shape, strict=True)):
                 continue
-            box = whole[(slice(None), *(slice(s, s + n) for s, n in zip(start, local, strict=True)))]
-            if _same(data[:, row], box):
+            if _same(data[:, row], whole[(slice(None), *(slice(s, s + n) for s, n in zip(start, local, strict=True)))]):
                 result[row] = start
                 break
         else:

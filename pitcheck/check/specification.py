@@ -14,7 +14,6 @@ from pitcheck.errors import PlanError
 from pitcheck.plan.model import Lineage, Output, Plan, Tensor
 from pitcheck.stages.cuts import Box, Cut, resolve, uncovered
 from pitcheck.stages.graph import Codes, Graph
-from pitcheck.stages.order import sources_of
 
 Readers = dict[int, np.ndarray[tuple[int], np.dtype[np.bool_]]]
 """For a value the codes at which some node reads it."""
@@ -76,11 +75,9 @@ def _read_codes(graph: Graph) -> Readers:
     """For every value the codes at which some node reads it."""
     read: Readers = {}
     for node in graph.nodes:
-        codes = np.flatnonzero(node.mask)
-        for operand in node.inputs:
-            for source in sources_of(operand):
-                mask = read.setdefault(source.value, np.zeros(graph.codes, dtype=np.bool_))
-                mask[source.at(codes).reshape(-1)] = True
+        for source, mask in node.whole.reads:
+            known = read.get(source.value)
+            read[source.value] = mask if known is None else known | mask
     return read
 
 

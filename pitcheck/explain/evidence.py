@@ -9,7 +9,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from pitcheck.check.conjecture import Floats, Index, build_index, lookup
+from pitcheck.check.conjecture import Corners, Floats, Index, build_index, lookup
 from pitcheck.check.specification import Specification
 from pitcheck.check.whole import WholeRun
 from pitcheck.plan.model import MICROBATCH_AXIS
@@ -37,7 +37,7 @@ class Evidence:
         self.run = run
         self.cuts = {**cuts, **specification.initial}
         self.batch = run.stage.parallel
-        self.index: Index = build_index(run.stage.reference, run.evaluated)
+        self.index: Index = build_index(run.stage.reference, run.evaluated, Corners(run.symbolic, run.shaped))
         self.writers: dict[int, list[Step]] = {}
         for step in self.batch.steps:
             for output in step.outputs:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from pitcheck.plan.numbers import Literal
 from pitcheck.stages.graph import Codes, Graph, Node, Operand, Source, Stacked
-from pitcheck.stages.order import sources_of
+from pitcheck.stages.distinct import distinct
 
 Boundary = Callable[[int], NDArray[np.int64] | None]
 """For a value, the number of the part it holds at every code (-1: computed there), or None where it is not on the boundary at all."""
@@ -71,10 +71,11 @@ def extract(graph: Graph, targets: Mapping[int, NDArray[np.bool_]], boundary: Bo
             continue
         held = mask & (parts >= 0)
         if held.any():
-            distinct, which = np.unique(parts[held], return_inverse=True)
-            batch.inputs[value] = distinct
+            present = parts[held]
+            first, which = distinct(present)
+            batch.inputs[value] = present[first]
             rows = np.full(graph.codes, -1, dtype=np.int64)
-            rows[held] = which.reshape(-1)
+            rows[held] = which
             batch.rows[value] = rows
     if missing:
         return batch
@@ -118,12 +119,16 @@ def _cone(
         if not run.any():
             continue
         running[number] = run
-        codes = np.flatnonzero(run)
-        for operand in node.inputs:
-            for source in sources_of(operand):
-                mask = np.zeros(graph.codes, dtype=np.bool_)
-                mask[source.at(codes).reshape(-1)] = True
-                need(source.value, mask)
+        whole = node.whole
+        full = len(whole.codes) == int(run.sum())
+        codes = whole.codes if full else run.nonzero()[0]
+        for source, reads in whole.reads:
+            if full:
+                need(source.value, reads)
+                continue
+            mask = np.zeros(graph.codes, dtype=np.bool_)
+            mask[source.at(codes).reshape(-1)] = True
+            need(source.value, mask)
     for value, mask in needed.items():
         left = _computed(boundary, value, mask)
         for writer in graph.values[value].writers:
@@ -139,7 +144,7 @@ def _computed(boundary: Boundary, value: int, mask: NDArray[np.bool_]) -> NDArra
 
 
 def _add_step(batch: Batch, number: int, node: Node, run: NDArray[np.bool_], filled: dict[int, int]) -> None:
-    codes = np.flatnonzero(run)
+    codes = node.whole.codes if len(node.whole.codes) == int(run.sum()) else run.nonzero()[0]
     operands = [_rows(batch, operand, codes) for operand in node.inputs]
     columns = [
         argument.rows.reshape(len(codes), -1)
@@ -175,18 +180,18 @@ def _distinct(columns: list[Codes], count: int) -> tuple[Codes, Codes]:
     """(position of the first of every distinct row, which distinct row each one is)."""
     if count == 1 or not columns:
         return np.zeros(1, dtype=np.int64), np.zeros(count, dtype=np.int64)
-    table = np.concatenate(columns, axis=1)
     key = np.zeros(count, dtype=np.int64)
     span = 1
-    for column in table.T:
+    for column in (c[:, i] for c in columns for i in range(c.shape[1])):
         width = int(column.max()) + 1
+        if width == 1:
+            continue
         if span * width > 2**62:
-            _, first, which = np.unique(table, axis=0, return_index=True, return_inverse=True)
-            return first, which.reshape(-1)
+            _, key = distinct(key)
+            span = int(key.max()) + 1
         key = key * width + column
         span *= width
-    _, first, which = np.unique(key, return_index=True, return_inverse=True)
-    return first, which.reshape(-1)
+    return distinct(key)
 
 
 def _choose(operand: StepOperand, chosen: Codes) -> StepOperand:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -59,6 +60,33 @@ class Node:
     operator: str
     position: int
     """Position of the operator in the plan's list."""
+
+    @cached_property
+    def whole(self) -> Whole:
+        """What running at all its coordinates reads."""
+        codes = np.flatnonzero(self.mask)
+        reads = []
+        for operand in self.inputs:
+            for source in sources_of(operand):
+                mask = np.zeros(len(self.mask), dtype=np.bool_)
+                mask[source.at(codes).reshape(-1)] = True
+                reads.append((source, mask))
+        return Whole(codes, tuple(reads))
+
+
+@dataclass(frozen=True)
+class Whole:
+    """The codes of a node, and for every source the mask of codes that they read there."""
+
+    codes: Codes
+    reads: tuple[tuple[Source, NDArray[np.bool_]], ...]
+
+
+def sources_of(operand: Operand) -> tuple[Source, ...]:
+    """The tensors that an operand reads; none for a literal."""
+    if isinstance(operand, Source):
+        return (operand,)
+    return operand.members if isinstance(operand, Stacked) else ()
 
 
 @dataclass

@@ -8,14 +8,7 @@ import networkx as nx
 import numpy as np
 
 from pitcheck.errors import PlanError
-from pitcheck.stages.graph import Graph, Node, Operand, Source, Stacked
-
-
-def sources_of(operand: Operand) -> tuple[Source, ...]:
-    """The tensors that an operand reads; none for a literal."""
-    if isinstance(operand, Source):
-        return (operand,)
-    return operand.members if isinstance(operand, Stacked) else ()
+from pitcheck.stages.graph import Graph, Node
 
 
 def order_nodes(graph: Graph) -> None:
@@ -42,14 +35,11 @@ def _edges(graph: Graph) -> list[list[int]]:
     after: list[list[int]] = [[] for _ in graph.nodes]
     for number, node in enumerate(graph.nodes):
         seen: set[int] = set()
-        for operand in node.inputs:
-            for source in sources_of(operand):
-                writers = graph.values[source.value].writers
-                if len(writers) == 1:
-                    seen.add(writers[0])
-                    continue
-                read = np.zeros(graph.codes, dtype=np.bool_)
-                read[source.at(np.flatnonzero(node.mask))] = True
+        for source, read in node.whole.reads:
+            writers = graph.values[source.value].writers
+            if len(writers) == 1:
+                seen.add(writers[0])
+            else:
                 seen.update(writer for writer in writers if (graph.nodes[writer].mask & read).any())
         for writer in seen:
             after[writer].append(number)

@@ -20,6 +20,7 @@ from pitcheck.errors import UnsupportedError
 from pitcheck.plan.numbers import parse_number
 from pitcheck.stages.batch import Argument, Batch, Step, extract
 from pitcheck.stages.cuts import FREE, Box, Cut
+from pitcheck.stages.distinct import distinct
 from pitcheck.stages.graph import Codes, Graph
 from pitcheck.stages.shapes import SymbolicPair
 
@@ -242,7 +243,8 @@ def compared_rows(target: Target, rows: Codes) -> tuple[Codes, Codes]:
     """
     parts = target.cut.part_of[target.codes]
     if target.cut.group_of is None:
-        return np.unique(np.stack([rows, parts]), axis=1), np.zeros((0, 0), dtype=np.int64)
+        pairs, _ = distinct(rows * len(target.cut.parts) + parts)
+        return np.stack([rows[pairs], parts[pairs]]), np.zeros((0, 0), dtype=np.int64)
     groups = target.cut.group_of[target.codes]
     sums: dict[tuple[int, ...], int] = {}
     for group in np.unique(groups):
