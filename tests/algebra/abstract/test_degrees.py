@@ -42,6 +42,7 @@ def quotient(value: DegreeValue) -> tuple[int, int]:
         (lambda a, x, y: a.add(a.divide(x, y), a.divide(y, y)), (1, 1)),
         (lambda a, x, y: a.add(a.divide(x, y), a.divide(y, x)), (2, 2)),
         (lambda a, x, y: a.add(a.divide(x, y), a.flip(a.divide(y, y), 0)), (2, 2)),
+        (lambda a, x, y: a.add(a.divide(x, y), a.transpose(a.divide(x, y), (1, 0))), (2, 2)),
         (lambda a, x, y: a.power(x, 3), (3, 0)),
         (lambda a, x, y: a.power(x, -3), (0, 3)),
         (lambda a, x, y: a.power(x, 0), (0, 0)),
