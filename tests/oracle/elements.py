@@ -128,6 +128,41 @@ def _one_hot(inputs: list[Tensor], attributes: Attributes) -> Tensor:
     return (inputs[0].unsqueeze(-1) == torch.arange(attributes["classes"])).long()
 
 
+def _argmin(inputs: list[Tensor], attributes: Attributes) -> Tensor:
+    return inputs[0].argmin(attributes.get("axis"), keepdim=bool(attributes.get("keepdim", False)))
+
+
+def _sort(inputs: list[Tensor], attributes: Attributes) -> tuple[Tensor, Tensor]:
+    values, places = inputs[0].sort(dim=attributes.get("axis", -1), descending=bool(attributes.get("descending", False)), stable=True)
+    return values, places
+
+
+def _var(inputs: list[Tensor], attributes: Attributes) -> Tensor:
+    x = inputs[0]
+    axes = attributes.get("axes", tuple(range(x.ndim)))
+    return x.var(axes, correction=attributes.get("correction", 1), keepdim=bool(attributes.get("keepdim", False)))
+
+
+def _every(function: Any) -> Any:
+    def meaning(inputs: list[Tensor], attributes: Attributes) -> Tensor:
+        result = inputs[0] != 0
+        axes = attributes.get("axes", tuple(range(result.ndim)))
+        for axis in sorted((a % max(result.ndim, 1) for a in axes), reverse=True):
+            result = function(result, axis, bool(attributes.get("keepdim", False)))
+        return result
+
+    return meaning
+
+
+def _filled(sizes: Any, attributes: Attributes, dtype: str) -> Tensor:
+    return _cast([torch.full(tuple(sizes), number(attributes["value"]), dtype=torch.float64)], {"dtype": dtype})
+
+
+def _full_like(inputs: list[Tensor], attributes: Attributes) -> Tensor:
+    own = "bool" if inputs[0].dtype == torch.bool else "float64" if inputs[0].is_floating_point() else "int64"
+    return _filled(inputs[0].shape, attributes, attributes.get("dtype", own))
+
+
 def _compared(function: Any) -> Any:
     return lambda i, a: function(*(t.double() for t in i))
 
@@ -207,4 +242,14 @@ MEANINGS: dict[str, Any] = {
     "logical_and": _logic(torch.logical_and),
     "logical_or": _logic(torch.logical_or),
     "logical_not": _logic(torch.logical_not),
+    "logical_xor": _logic(torch.logical_xor),
+    "argmin": _argmin,
+    "sort": _sort,
+    "var": _var,
+    "any": _every(torch.any),
+    "all": _every(torch.all),
+    "scatter_value": lambda i, a: i[0].scatter(a["axis"], i[1], i[2].to(i[0].dtype).expand(i[1].shape)),
+    "full": lambda i, a: _filled(a["sizes"], a, a.get("dtype", "float32")),
+    "full_like": _full_like,
+    "wait": lambda i, a: i[0].clone(),
 }

@@ -22,6 +22,7 @@ from oracle.places import (
 )
 from pitcheck.plan.model import Number, Operand, Operator, Plan, Use
 
+torch.set_num_threads(1)  # the tensors are tiny
 Array = np.ndarray[Any, Any]
 Instance = tuple[str, int, int]
 """(tensor, rank, micro-batch); micro-batch 0 for tensors that exist once."""

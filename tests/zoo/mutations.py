@@ -78,6 +78,8 @@ def _operands(plan: Plan, operator: Operator, tensors: dict[str, Tensor]) -> Ite
         if isinstance(operand, Number):
             if not isinstance(operand.value, str) or "inf" not in operand.value:
                 yield f"operand {place} doubled", (_operand(operator, place, _doubled(operand)),)
+            if isinstance(operand.value, int):
+                yield f"operand {place} off by one", (_operand(operator, place, Number(operand.value + 1)),)
             continue
         if isinstance(operand, Use):
             for other in range(plan.microbatches):
@@ -154,6 +156,12 @@ def _attributes(plan: Plan, operator: Operator) -> Iterator[tuple[str, tuple[Ope
             yield "other permutation", (_attribute(operator, name, (*value[:-2], value[-1], value[-2])),)
         elif name == "reduction" and operator.group is None:
             yield "other reduction", (_attribute(operator, name, "sum" if value == "mean" else "mean"),)
+        elif name == "shift" and isinstance(value, int):
+            yield "the other way", (_attribute(operator, name, -value),)
+        elif name == "sizes" and operator.kind in ("view", "reshape") and isinstance(value, tuple):
+            for place in range(len(value) - 1):
+                exchanged = (*value[:place], value[place + 1], value[place], *value[place + 2 :])
+                yield f"sizes {exchanged}", (_attribute(operator, name, exchanged),)
         elif name == "max" and isinstance(value, int):
             yield "another bound", (_attribute(operator, name, value + 1),)
     if operator.kind == "positions" and "offset" in operator.attributes:

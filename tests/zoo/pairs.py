@@ -8,10 +8,10 @@ from functools import cache
 import msgspec
 
 from pitcheck.plan.model import Plan
-from zoo import attention, composed, linear, training, unusual, vocabulary
+from zoo import attention, composed, large, linear, training, unusual, vocabulary
 
 Pair = tuple[Plan, Plan]
-TABLES = (linear.PAIRS, training.PAIRS, attention.PAIRS, vocabulary.PAIRS, unusual.PAIRS, composed.PAIRS)
+TABLES = (linear.PAIRS, training.PAIRS, attention.PAIRS, vocabulary.PAIRS, unusual.PAIRS, composed.PAIRS, large.PAIRS)
 
 
 @cache
