@@ -1,0 +1,111 @@
+"""A stage over every operator: the right way to spread it is proven, a near miss is caught, at reduced and at full shapes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import operator_pairs
+import pytest
+from operator_rows import ROWS
+from oracle.judge import judge_often
+from zoo.mutations import mutants
+
+from pitcheck.check.options import Options
+from pitcheck.check.run import check
+from pitcheck.ops.registry import operator_names
+from pitcheck.plan.model import Plan
+from pitcheck.report.model import Report
+
+SEEDS = tuple(range(3))
+COMMUNICATION = frozenset(
+    {"all_reduce", "reduce", "reduce_scatter", "all_gather", "gather_to", "broadcast", "scatter_from", "all_to_all", "accumulate", "send", "receive"}
+)
+"""Tried in test_operators_collectives.py."""
+
+
+TIES = "equal operands of maximum and minimum never occur among independent draws, so that this outcome of the derivative stays unseen"
+FEW_DRAWS = "two real draws at reduced shapes show no difference, and no more are tried when residues differ"
+NOT_DECIDED = {name: TIES for kind in ("maximum", "minimum") for name in (kind, f"{kind}_broadcast")}
+NOT_CAUGHT = {
+    "log": FEW_DRAWS,
+    "amax_over_ranks": FEW_DRAWS,
+    "causal_mask": "explaining a difference of a value that all ranks share raises IndexError",
+    "full_like": "explaining a difference of a value that all ranks share raises IndexError",
+}
+
+
+def _known(reasons: dict[str, str]) -> list[Any]:
+    """All rows; those with a reason are expected to fail."""
+    return [pytest.param(name, marks=pytest.mark.xfail(strict=True, reason=reasons[name])) if name in reasons else name for name in ROWS]
+
+
+def _said(report: Report) -> str:
+    return f"{report.verdict}: " + "; ".join(f"{f.code} {f.title} ({f.operator})" for f in report.findings[:3])
+
+
+def _verdict_is_due(reference: Plan, parallel: Plan, report: Report) -> str:
+    """What is wrong with a verdict, by the independent executor, or nothing."""
+    judgement = judge_often(reference, parallel, SEEDS)
+    if judgement.same:
+        return _said(report) if report.verdict in ("mismatch", "invalid") else ""
+    what = f"{judgement.different} differ" if judgement.different else judgement.error or f"{judgement.missing} missing"
+    if judgement.missing and not judgement.different and not judgement.error:
+        return f"{what}, but {_said(report)}" if report.verdict == "equivalent" else ""
+    return "" if report.verdict in ("mismatch", "invalid") else f"{what}, but {_said(report)}"
+
+
+def test_every_operator_has_a_row() -> None:
+    assert {row.kind for row in ROWS.values()} | COMMUNICATION == set(operator_names())
+
+
+@pytest.mark.parametrize("shapes", ["reduced", pytest.param("full", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", _known(NOT_DECIDED))
+def test_right_way_is_equivalent(name: str, shapes: str) -> None:
+    reference, parallel = operator_pairs.pair(ROWS[name])
+    assert judge_often(reference, parallel, SEEDS).same
+    report = check(reference, parallel, Options(seed=3, shapes=shapes))
+    assert report.verdict == "equivalent", _said(report)
+    assert report.outputs.proven == report.outputs.total == len(reference.outputs)
+
+
+@pytest.mark.parametrize("name", _known({"causal_mask": NOT_CAUGHT["causal_mask"]}))
+def test_one_near_miss_is_caught(name: str) -> None:
+    """One fault of every row, so that all faults come up over the rows."""
+    every = list(operator_pairs.faults(ROWS[name]))
+    wrong = _wrong(name, "reduced", [every[len(name) % len(every)]])
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", _known(NOT_CAUGHT))
+def test_near_miss_is_caught(name: str) -> None:
+    wrong = _wrong(name, "reduced", operator_pairs.faults(ROWS[name]))
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ROWS)
+def test_near_miss_is_caught_at_full_shapes(name: str) -> None:
+    wrong = _wrong(name, "full", operator_pairs.faults(ROWS[name]))
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ROWS)
+def test_mutants(name: str) -> None:
+    reference, parallel = operator_pairs.pair(ROWS[name])
+    wrong = []
+    for mutation, mutant in mutants(parallel):
+        said = _verdict_is_due(reference, mutant, check(reference, mutant, Options(seed=5)))
+        wrong.extend([f"{mutation}: {said}"] if said else [])
+    assert not wrong, "\n".join(wrong)
+
+
+def _wrong(name: str, shapes: str, faults: Iterable[operator_pairs.Fault]) -> list[str]:
+    found = []
+    for fault in faults:
+        reference, parallel = operator_pairs.pair(ROWS[name], fault)
+        said = _verdict_is_due(reference, parallel, check(reference, parallel, Options(seed=3, shapes=shapes)))
+        found.extend([f"{fault}: {said}"] if said else [])
+    return found
