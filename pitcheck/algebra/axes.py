@@ -36,6 +36,7 @@ class AxisAlgebra:
 
     def __init__(self, system: AxisSystem) -> None:
         self.system = system
+        self.site = ""
 
     # --- what a value looks like
     def shape(self, a: AxisValue) -> tuple[int, ...]:

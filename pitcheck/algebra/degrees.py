@@ -46,6 +46,7 @@ class DegreeAlgebra:
 
     def __init__(self) -> None:
         self.divisions: list[Division] = []
+        self.site = ""
         self._keys = count()
 
     def _key(self) -> int:
@@ -413,11 +414,11 @@ class DegreeAlgebra:
         stacked = a.moved(self._key(), shape, lambda m: Mark(self._key(), m.varies | front))
         return replace(stacked, instances=int(index.shape[0]))
 
-    def join(self, parts: Sequence[DegreeValue], counts: Sequence[int] | None = None) -> DegreeValue:  # noqa: ARG002  bounds hold for every row
-        """Instances beside each other."""
+    def join(self, parts: Sequence[DegreeValue], counts: Sequence[int] | None = None) -> DegreeValue:
+        """Instances beside each other; ``counts`` says for how many rows each part stands."""
         joined = self._one_of(parts[0].kind, parts[0].shape, parts, frozenset())
         renamed = joined.moved(self._key(), joined.shape, lambda m: Mark(self._key(), m.varies))
-        return replace(renamed, instances=sum(p.instances for p in parts))
+        return replace(renamed, instances=sum(counts or [p.instances for p in parts]))
 
 
 def _missing(a: DegreeValue, merged: Mapping[Mark, Divisor]) -> Polynomial:
