@@ -174,7 +174,7 @@ def scalars_of(plan: ExecutionPlan) -> frozenset[int]:
 
 def _reduces_all(node: Compute) -> bool:
     if node.kind in _LOSSES:
-        return node.attributes.get("reduction", "mean") != "none"
+        return bool(node.attributes.get("reduction", "mean") != "none")
     return node.kind in _WHOLE and "axes" not in node.attributes
 
 

@@ -127,7 +127,9 @@ class Lineages:
         return len(found) == len(terms) == count * len(groups)
 
     def _counted(self, count: int, numbers: Mapping[int, int]) -> tuple[str, ...] | None:
-        """Axes of ``count`` positions along which every device stands at its number."""
+        """Axes of ``count`` positions, all of them taken, along which every device stands at its number."""
+        if set(numbers.values()) != set(range(count)):
+            return None
         for axes in self._choices():
             if self._coordinates.count(axes) == count:
                 places = self._place(axes)

@@ -166,7 +166,7 @@ def plain(value: object, depth: int = 0) -> Any:
     if value is None:
         return None
     if isinstance(value, str):
-        return value[:_LONGEST_TEXT]
+        return value[:_LONGEST_TEXT] if value.isprintable() else ascii(value[:_LONGEST_TEXT])
     if isinstance(value, list | tuple) and depth < _DEEPEST_VALUE and len(value) <= _LONGEST_VALUE:
         return tuple(plain(entry, depth + 1) for entry in value)
     if isinstance(value, Stub | type):

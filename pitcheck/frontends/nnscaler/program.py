@@ -18,10 +18,10 @@ from pitcheck.frontends.nnscaler.pickles import Stub, loaded
 from pitcheck.frontends.nnscaler.signatures import Meaning, meaning_of
 from pitcheck.plan.model import Number
 
-LARGEST_RUN = 2**20
+LARGEST_RUN = 2**16
 """Ranks a plan may have."""
 LONGEST_PROGRAM = 2**22
-"""Calls and nodes of one plan that are read: a cell can be called any number of times in few bytes."""
+"""Calls and nodes of all ranks that are read: a cell can be called any number of times, and a replica copied, in few bytes."""
 
 CallKind = Literal["data", "forward", "backward", "adapter", "reducer"]
 _SOURCE = re.compile(r'File "([^"]{1,300})", line (\d{1,9})')
@@ -151,6 +151,7 @@ class _Reader:
         self._cells: dict[int, Cell] = {}
         self._nodes: dict[int, Node] = {}
         self._read = 0
+        self._replicas = 1
 
     def run(self) -> ExecutionPlan:
         devices = objects.integers(objects.field(self.root, "devices"), "devices")
@@ -160,6 +161,7 @@ class _Reader:
         if not 0 < ranks <= LARGEST_RUN or ranks % len(devices):
             raise PlanError(f"{ranks} ranks are no whole number of replicas of {len(devices)} devices, or more than {LARGEST_RUN}", "runtime_ndevs")
         plan = ExecutionPlan(ranks)
+        self._replicas = ranks // len(devices)
         sequences = objects.table(objects.field(self.root, "execplan"), "_seq")
         for device in devices:
             with within(f"execplan._seq[{device}]"):
@@ -191,9 +193,9 @@ class _Reader:
             return call
 
     def _count(self, more: int) -> None:
-        self._read += more
+        self._read += more * self._replicas
         if self._read > LONGEST_PROGRAM:
-            raise PlanError(f"the plan runs more than {LONGEST_PROGRAM} operators, which is the most that is read")
+            raise PlanError(f"the ranks of the plan run more than {LONGEST_PROGRAM} operators, which is the most that is read")
 
     # --- cells
 

@@ -35,7 +35,7 @@ class Function:
     ``parameters``: names of its positional arguments, in order. ``tensors``: those that are operands (a number there is a literal operand).
     ``attributes``: the attribute that an argument becomes. ``neutral``: values of arguments that change nothing. ``ignored``: arguments without effect.
     ``needed``: arguments that must be there, because without them the function does something else. ``sequence``: the argument that takes all remaining
-    positional ones (``view(2, 3)``). ``many``: all positional arguments are operands.
+    positional ones (``view(2, 3)``). ``many``: all positional arguments are operands. ``optional``: how many of the last operands may be missing or None.
     """
 
     kind: str
@@ -47,6 +47,7 @@ class Function:
     needed: tuple[str, ...] = ()
     sequence: str = ""
     many: bool = False
+    optional: int = 0
 
 
 _BINARY = ("input", "other")
@@ -88,14 +89,14 @@ def _arithmetic() -> dict[str, Function]:
 def _layers() -> dict[str, Function]:
     weighted = ("input", "weight", "bias")
     table = {
-        "torch.nn.functional.linear": Function("linear", weighted, weighted),
+        "torch.nn.functional.linear": Function("linear", weighted, weighted, optional=1),
         "torch.nn.functional.softmax": Function("softmax", ("input", "dim"), attributes=_AXIS, ignored=("_stacklevel",), needed=("dim",)),
         "torch.softmax": Function("softmax", ("input", "dim"), attributes=_AXIS, needed=("dim",)),
         "torch.nn.functional.log_softmax": Function("log_softmax", ("input", "dim"), attributes=_AXIS, ignored=("_stacklevel",), needed=("dim",)),
         "torch.log_softmax": Function("log_softmax", ("input", "dim"), attributes=_AXIS, needed=("dim",)),
         "torch.nn.functional.gelu": Function("gelu", attributes=(("approximate", "approximate"),), neutral=(("approximate", "none"),)),
         "torch.nn.functional.dropout": Function("identity", neutral=(("p", 0),), ignored=("training", "inplace"), needed=("p",)),
-        "nnscaler.runtime.function.layer_norm": Function("layer_norm", weighted, weighted, _LAYER, needed=("normalized_shape", "eps")),
+        "nnscaler.runtime.function.layer_norm": Function("layer_norm", weighted, weighted, _LAYER, needed=("normalized_shape", "eps"), optional=2),
         "torch.nn.functional.cross_entropy": Function("cross_entropy", ("input", "target"), ("input", "target"), _LOSS, _NO_LOSS_OPTIONS),
         "torch.nn.functional.mse_loss": Function("mse_loss", ("input", "target"), ("input", "target"), _LOSS[:1], _NO_LOSS_OPTIONS),
     }
@@ -166,7 +167,9 @@ def _operands(function: Function, bound: Mapping[str, Any], arguments: Sequence[
         given = arguments[0] if len(arguments) == 1 and isinstance(arguments[0], list | tuple) else arguments
         return tuple(given) if given and all(is_tensor(value) for value in given) else None
     names = list(function.tensors)
-    while names and bound.get(names[-1]) is None:
+    for name in reversed(function.tensors[len(function.tensors) - function.optional :]):
+        if bound.get(name) is not None:
+            break
         names.pop()
     operands = tuple([_operand(bound.get(name)) for name in names])
     if any(operand is None for operand in operands) or all(isinstance(operand, Number) for operand in operands):
@@ -191,9 +194,14 @@ def _attributes(function: Function, bound: Mapping[str, Any], results: Sequence[
         # An argument that is not understood gets a name that no operator has, so that it is refused.
         attribute = renamed.get(name, f"torch.{name}")
         attributes[attribute] = len(simple) if attribute == "dims" and isinstance(simple, tuple) else _attribute(attribute, simple)
-        if attribute in _TUPLES and (not isinstance(attributes[attribute], tuple) or not attributes[attribute]):
+        if attribute in _TUPLES and not _integers(attributes[attribute]):
             return None
     return attributes
+
+
+def _integers(value: Any) -> bool:
+    """Whether a value is a tuple of at least one integer."""
+    return isinstance(value, tuple) and bool(value) and all(type(entry) is int for entry in value)
 
 
 def _equal(value: Any, neutral: Any) -> bool:
