@@ -19,7 +19,7 @@ from pitcheck.algebra.axis_classes import Dimension
 from pitcheck.errors import UnsupportedError
 from pitcheck.ops.registry import BACKWARD
 from pitcheck.stages.batch import Batch
-from pitcheck.stages.cuts import Box, Cut, Interval, Part
+from pitcheck.stages.cuts import Cut, Part
 from pitcheck.stages.pair import ShapedStage
 from pitcheck.stages.shapes import SymbolicPair
 
@@ -120,24 +120,25 @@ class Places:
             found.append(start)
         return found
 
-    def expected(self, value: int, reference: int) -> NDArray[np.int64] | None:
-        """Full offsets (codes, dims) at which a value of this shape would lie in a reference value at the codes where it is there; None where unknown."""
+    def full(self, nodes: Sequence[Dimension], starts: Sequence[int]) -> list[int] | None:
+        """Reduced places at full size; None where one is no boundary there."""
+        found = [self.shaped.sizes.full_position(node, start) for node, start in zip(nodes, starts, strict=True)]
+        return [f for f in found if f is not None] if None not in found else None
+
+    def expected(self, value: int, reference: int) -> list[NDArray[np.int64] | None]:
+        """Per dimension the full offsets at which a value of this shape would lie in a reference value, at the codes where it is there; None where unknown."""
         stage = self.shaped.stage
         local = stage.parallel.graph.values[value].shape
         whole = stage.reference.graph.values[reference].shape
-        if len(local) != len(whole):
-            return None
         codes = np.flatnonzero(stage.parallel.rows[value] >= 0)
-        columns = []
+        columns: list[NDArray[np.int64] | None] = []
         for node, size, total in zip(self.symbolic.reference.values[reference].dims, local, whole, strict=True):
             if size == total:
                 columns.append(np.zeros(len(codes), dtype=np.int64))
                 continue
             offsets = self._offsets.get((self.symbolic.system.number_of(node), size))
-            if offsets is None or (offsets[codes] < 0).any():
-                return None
-            columns.append(offsets[codes])
-        return np.stack(columns, axis=1) if columns else np.zeros((len(codes), 0), dtype=np.int64)
+            columns.append(None if offsets is None or (offsets[codes] < 0).any() else offsets[codes])
+        return columns
 
 
 def _origins(batch: Batch) -> dict[int, tuple[str, int]]:
@@ -184,7 +185,7 @@ def build_index(batch: Batch, evaluated: Evaluated, corners: Corners) -> Index:
 
 
 class Corners:
-    """Reduced positions along the dimensions of reference values that are boundaries at full size: only there can a part begin."""
+    """Reduced positions along the dimensions of reference values that are multiples of a unit at full size: only there can a part begin."""
 
     def __init__(self, symbolic: SymbolicPair, shaped: ShapedStage) -> None:
         self._symbolic = symbolic
@@ -198,19 +199,24 @@ class Corners:
     def _along(self, node: Dimension) -> NDArray[np.int64]:
         key = self._symbolic.system.number_of(node), node.size
         if key not in self._known:
-            places = [i for i in range(self._sizes.size(node)) if self._sizes.full_position(node, i) is not None]
-            self._known[key] = np.array(places, dtype=np.int64)
+            self._known[key] = np.array(self._places(node), dtype=np.int64)
         return self._known[key]
 
+    def _places(self, node: Dimension) -> list[int]:
+        own = self._symbolic.system.class_of(node)
+        if own.inner is None and not own.positions and self._sizes.size(node) == node.size:
+            return [0]
+        if own.inner is None:
+            return [self._sizes.position(node, start) for start in range(0, node.size, own.unit)]
+        return [i for i in range(self._sizes.size(node)) if self._sizes.full_position(node, i) is not None]
 
-def lookup(data: Floats, index: Index, scales: Sequence[Fraction] = ()) -> tuple[int, Fraction, NDArray[np.int64]] | None:
-    """(reference value, factor, offset of every row in it) where all rows are boxes of one reference value; ``data``: (trials, rows, *shape)."""
-    for scale in (Fraction(1), *scales):
-        scaled = data / float(scale)
-        for reference in _candidates(scaled, index)[:CANDIDATES]:
-            offsets = _offsets(scaled, index.arrays[reference])
-            if offsets is not None:
-                return reference, scale, offsets
+
+def lookup(data: Floats, index: Index) -> int | None:
+    """A reference value of which all rows of ``data`` (trials, rows, *shape) are boxes, or None."""
+    for reference in _candidates(data, index)[:CANDIDATES]:
+        whole = index.arrays[reference]
+        if all(any(_stands(data[:, row], whole, start) for start in _starts(data[:, row], whole)) for row in range(data.shape[1])):
+            return reference
     return None
 
 
@@ -219,40 +225,59 @@ def _match(value: int, data: Floats, index: Index, places: Places, scales: Seque
     for scale in (Fraction(1), *scales):
         scaled = data / float(scale) if scale != 1 else data
         for reference in places.preferred(value, _candidates(scaled, index)):
-            cut = _at_expected(value, scaled, index.arrays[reference], reference, scale, places)
-            if cut is None:
-                offsets = _offsets(scaled, index.arrays[reference])
-                cut = None if offsets is None else _as_cut(value, reference, offsets, scale, places.symbolic, places.shaped)
+            cut = _locate(value, scaled, index.arrays[reference], reference, scale, places)
             if cut is not None:
                 return cut
     return None
 
 
-def _at_expected(value: int, data: Floats, whole: Floats, reference: int, scale: Fraction, places: Places) -> Cut | None:
-    """The cut at the places where shards of this shape are known to lie, if the value is what stands there."""
-    expected = places.expected(value, reference)
-    if expected is None:
-        return None
+def _locate(value: int, data: Floats, whole: Floats, reference: int, scale: Fraction, places: Places) -> Cut | None:
+    """The cut of a value in one reference value: at the places where shards of this shape are known to lie, else wherever it is found."""
     stage = places.shaped.stage
     codes = np.flatnonzero(stage.parallel.rows[value] >= 0)
-    table = np.concatenate([stage.parallel.rows[value][codes][:, None], expected], axis=1).tolist()
+    expected = places.expected(value, reference)
+    unknown = np.full(len(codes), -1, dtype=np.int64)
+    table = np.stack([stage.parallel.rows[value][codes], *(unknown if c is None else c for c in expected)], axis=1).tolist()
     seen: dict[tuple[int, ...], int] = {}
     which = [seen.setdefault(tuple(line), len(seen)) for line in table]
-    local = stage.parallel.graph.values[value].shape
     nodes = places.symbolic.reference.values[reference].dims
+    local = stage.parallel.graph.values[value].shape
     parts: dict[Part, int] = {}
-    of_pair = []
+    of_line = []
     for row, *offsets in seen:
-        starts = places.reduced(nodes, offsets)
-        if starts is None:
+        full = _place(data[:, row], whole, nodes, offsets, places)
+        if full is None or any(o + n > node.size for o, n, node in zip(full, local, nodes, strict=True)):
             return None
-        box = whole[(slice(None), *(slice(s, s + n) for s, n in zip(starts, data.shape[2:], strict=True)))]
-        if box.shape[1:] != data.shape[2:] or not _same(data[:, row], box):
-            return None
-        of_pair.append(parts.setdefault(Part(tuple(((o, o + n),) for o, n in zip(offsets, local, strict=True))), len(parts)))
+        of_line.append(parts.setdefault(Part(tuple(((o, o + n),) for o, n in zip(full, local, strict=True))), len(parts)))
     part_of = np.full(len(stage.parallel.rows[value]), -1, dtype=np.int64)
-    part_of[codes] = np.array(of_pair, dtype=np.int64)[which]
+    part_of[codes] = np.array(of_line, dtype=np.int64)[which]
     return Cut(value, reference, tuple(parts), part_of, scale)
+
+
+def _place(data: Floats, whole: Floats, nodes: Sequence[Dimension], offsets: list[int], places: Places) -> list[int] | None:
+    """Full offsets at which ``data`` (trials, *shape) stands in ``whole``: at ``offsets`` (-1: unknown) if it does, else at another place."""
+    if -1 not in offsets:
+        starts = places.reduced(nodes, offsets)
+        if starts is not None and _stands(data, whole, starts):
+            return offsets
+    found = [start for start in _starts(data, whole) if _stands(data, whole, start)]
+    full = [f for f in (places.full(nodes, start) for start in found) if f is not None]
+    return max(full, key=lambda f: sum(a == b for a, b in zip(f, offsets, strict=True)), default=None)
+
+
+def _stands(data: Floats, whole: Floats, starts: Sequence[int]) -> bool:
+    box = whole[(slice(None), *(slice(s, s + n) for s, n in zip(starts, data.shape[1:], strict=True)))]
+    return box.shape[1:] == data.shape[1:] and _same(data, box)
+
+
+def _starts(data: Floats, whole: Floats) -> list[list[int]]:
+    """Places at which the largest element of trial 0 would be where it must."""
+    flat = data[0].reshape(-1)
+    pivot = int(np.abs(flat).argmax())
+    place = np.array(np.unravel_index(pivot, data.shape[1:]), dtype=np.int64)
+    starts = np.argwhere(np.abs(whole[0] - flat[pivot]) <= TOLERANCE * abs(flat[pivot])) - place
+    fitting = (starts >= 0).all(axis=1) & (starts + np.array(data.shape[1:], dtype=np.int64) <= np.array(whole.shape[1:], dtype=np.int64)).all(axis=1)
+    return [[int(i) for i in start] for start in starts[fitting][:MOST_PLACES]]
 
 
 def _candidates(data: Floats, index: Index) -> list[int]:
@@ -266,53 +291,9 @@ def _candidates(data: Floats, index: Index) -> list[int]:
     return sorted(o for o in owners if index.arrays[o].ndim - 1 == len(shape) and all(a >= b for a, b in zip(index.arrays[o].shape[1:], shape, strict=True)))
 
 
-def _offsets(data: Floats, whole: Floats) -> NDArray[np.int64] | None:
-    """Where in the reference value every row lies, shape (rows, dims), or None where one does not."""
-    local, shape = data.shape[2:], whole.shape[1:]
-    result = np.zeros((data.shape[1], len(shape)), dtype=np.int64)
-    if local == shape and _same(data, whole[:, None]):
-        return result
-    for row in range(data.shape[1]):
-        flat = data[0, row].reshape(-1)
-        pivot = int(np.abs(flat).argmax())
-        place = np.array(np.unravel_index(pivot, local), dtype=np.int64)
-        near = np.argwhere(np.abs(whole[0] - flat[pivot]) <= TOLERANCE * abs(flat[pivot]))
-        for start in (near - place)[:MOST_PLACES]:
-            if (start < 0).any() or any(s + n > m for s, n, m in zip(start, local, shape, strict=True)):
-                continue
-            if _same(data[:, row], whole[(slice(None), *(slice(s, s + n) for s, n in zip(start, local, strict=True)))]):
-                result[row] = start
-                break
-        else:
-            return None
-    return result
-
-
 def _same(a: Floats, b: Floats) -> bool:
     limit = TOLERANCE * max(float(np.abs(b).max(initial=0.0)), 1e-300)
     return bool((np.abs(a - b) <= limit).all())
-
-
-def _as_cut(value: int, reference: int, offsets: NDArray[np.int64], scale: Fraction, symbolic: SymbolicPair, shaped: ShapedStage) -> Cut | None:
-    """The boxes found at reduced sizes as boxes at full size; None where an offset is no boundary there."""
-    stage = shaped.stage
-    nodes = symbolic.reference.values[reference].dims
-    whole = stage.reference.graph.values[reference].shape
-    local = stage.parallel.graph.values[value].shape
-    parts: dict[Part, int] = {}
-    of_row = []
-    for row in offsets:
-        box: list[tuple[Interval, ...]] = []
-        for node, start, size, total in zip(nodes, row, local, whole, strict=True):
-            full = shaped.sizes.full_position(node, int(start))
-            if full is None or full + size > total:
-                return None
-            box.append(((full, full + size),))
-        whole_box: Box = tuple(box)
-        of_row.append(parts.setdefault(Part(whole_box), len(parts)))
-    rows = stage.parallel.rows[value]
-    part_of = np.where(rows >= 0, np.array(of_row, dtype=np.int64)[np.maximum(rows, 0)], -1)
-    return Cut(value, reference, tuple(parts), part_of, scale)
 
 
 def real_differences(comparison_actual: Any, comparison_expected: Any, trials: int = 1) -> Floats:

@@ -7,13 +7,14 @@ follow the parallel plan's own order and cannot be circular; the reference side 
 from __future__ import annotations
 
 import heapq
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pitcheck.check.prove import Proof, Settings, prove_stage
+from pitcheck.check.prove import Proof, Settings, log2_sum, prove_stage
 from pitcheck.check.specification import Specification
 from pitcheck.errors import UnsupportedError
 from pitcheck.stages.cuts import Cut
@@ -49,19 +50,37 @@ class Ledger:
 
 
 class Prover:
-    """Raises and proves the obligations of one pair of graphs."""
+    """Raises and proves the obligations of one pair of graphs. ``accepted_log2`` is what the errors of all obligations attempted may add up to."""
 
-    def __init__(self, first: Graph, second: Graph, specification: Specification, settings: Settings, progress: Progress | None = None) -> None:
+    def __init__(
+        self, first: Graph, second: Graph, specification: Specification, settings: Settings, progress: Progress | None = None, accepted_log2: float = 0.0
+    ) -> None:
         self.first = first
         self.second = second
         self.specification = specification
         self.settings = settings
         self.progress = progress
+        self.accepted_log2 = accepted_log2
         self.proofs: dict[str, Proof] = {}
         self.attempted: list[float] = []
 
     def run(self, cuts: dict[int, Cut]) -> Ledger:
-        """Prove all outputs. Cuts that turn out false are dropped and everything that stood on them is proven anew."""
+        """Prove all outputs, so that the errors of all obligations attempted add up to at most the accepted one, or leave an output unproven.
+
+        Where so many obligations were needed that their sum is larger, all are proven again to a share of it. Trials are numbered as before, so a false
+        obligation is only then proven again when it agrees in the earlier draws and in more: the last round's errors are those that count.
+        """
+        while True:
+            ledger = self._settled(cuts)
+            if log2_sum(self.attempted) <= self.accepted_log2 or any(o.output and o.proof.outcome != "proven" for o in ledger.obligations):
+                return ledger
+            # Each counts at two sets of sizes.
+            self.settings = replace(self.settings, target_log2=self.accepted_log2 - math.ceil(math.log2(len(self.attempted))) - 2)
+            self.proofs = {}
+            self.attempted = []
+
+    def _settled(self, cuts: dict[int, Cut]) -> Ledger:
+        """Cuts that turn out false are dropped and everything that stood on them is proven anew."""
         usable = dict(cuts)
         while True:
             ledger = self._round(usable)
@@ -137,8 +156,7 @@ class Prover:
     def _prove_stage(self, stage: Stage, target: Target, output: str, widened: int) -> Obligation:
         key, keys = canonical_form(stage)
         if key not in self.proofs:
-            settings = replace(self.settings)
-            proof = prove_stage(stage, keys, settings)
+            proof = prove_stage(stage, keys, self.settings)
             self.proofs[key] = proof
-            self.attempted.append(proof.error_log2 if proof.outcome == "proven" else settings.target_log2)
+            self.attempted.append(proof.error_log2 if proof.outcome == "proven" else self.settings.target_log2)
         return Obligation(target, self.proofs[key], key, output, widened, stage)

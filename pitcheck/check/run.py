@@ -121,7 +121,7 @@ def _decide(state: _Check, xp: object, progress: Progress | None) -> Report:
     state.clock.lap("lineage")
     if run.differing():
         found = explain_difference(first, second, specification, run, cuts, state.options, state.seed)
-        state.findings.extend(found)
+        state.findings[:0] = found
         state.clock.lap("explain")
         if any(f.verdict == "mismatch" for f in found):
             return _report(state, "mismatch", xp)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
+from msgspec.structs import replace
 
 from pitcheck.check.conjecture import Floats, real_differences
 from pitcheck.check.options import Options
@@ -21,6 +22,8 @@ from pitcheck.explain.hypotheses import (
     repeated_reduction,
     spell,
 )
+from pitcheck.explain.shrink import find_witness
+from pitcheck.explain.witness import write_witness
 from pitcheck.report.model import Finding
 from pitcheck.stages.batch import Step
 from pitcheck.stages.cuts import Cut
@@ -49,8 +52,29 @@ def explain_difference(
     evidence = Evidence(first, second, specification, run, cuts)
     differing = run.differing()
     gaps = [gap_finding(gap, "mismatch") for gap in specification.gaps if not gap.output]
-    findings = [*gaps, _located(evidence, run, differing)]
-    return findings[:MOST_FINDINGS]
+    located = _witnessed(evidence, run, differing, _located(evidence, run, differing), options, seed)
+    parameters = {t.name for t in (v.tensor for v in second.values) if t.role == "parameter"}
+    return sorted([located, *gaps], key=lambda f: f.operator not in parameters)[:MOST_FINDINGS]
+
+
+def _witnessed(evidence: Evidence, run: WholeRun, differing: list[int], finding: Finding, options: Options, seed: int) -> Finding:
+    """The finding with a small witness, saved where the options say so."""
+    given = {value: cut for value, cut in evidence.cuts.items() if cut.scale == 1 and cut.group_of is None}
+    given |= evidence.specification.initial
+    wrong = {run.comparisons[n].target.cut.value for n in differing}
+    targets = [run.comparisons[n].target for n in differing]
+    witness = find_witness(evidence.first, evidence.second, {v: c for v, c in given.items() if v not in wrong or v in evidence.specification.initial}, targets, finding, seed)
+    if witness is None:
+        return finding
+    path = None if options.witness_directory is None else str(write_witness(witness, options.witness_directory))
+    return replace(
+        finding,
+        output=witness.output,
+        element=tuple(_global(i, tuple(box)) for i, box in zip(witness.compared.element, witness.compared.box, strict=True)),
+        reference_value=witness.reference_value,
+        parallel_value=witness.parallel_value,
+        witness=path,
+    )
 
 
 def _located(evidence: Evidence, run: WholeRun, differing: list[int]) -> Finding:

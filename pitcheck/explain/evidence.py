@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +11,7 @@ from numpy.typing import NDArray
 from pitcheck.check.conjecture import Corners, Floats, Index, build_index, lookup
 from pitcheck.check.specification import Specification
 from pitcheck.check.whole import WholeRun
+from pitcheck.ops.registry import operator_kind
 from pitcheck.plan.model import MICROBATCH_AXIS
 from pitcheck.stages.batch import Argument, Step
 from pitcheck.stages.cuts import Cut
@@ -43,6 +43,10 @@ class Evidence:
             for output in step.outputs:
                 if output is not None:
                     self.writers.setdefault(output, []).append(step)
+        self.readers: dict[int, list[Step]] = {}
+        for step in self.batch.steps:
+            for source in self.inputs(step):
+                self.readers.setdefault(source, []).append(step)
         self.groupings = _groupings(second)
 
     def array(self, value: int) -> Floats:
@@ -78,11 +82,13 @@ class Evidence:
         cut = self.cuts.get(value)
         return cut is not None and cut.scale == 1
 
-    def find(self, data: Floats, scales: tuple[Fraction, ...] = ()) -> tuple[int, Fraction, NDArray[np.int64]] | None:
-        """Look rows up among the reference's values."""
-        if not np.isfinite(data).all() or data[0].size == 0:
-            return None
-        return lookup(data, self.index, scales)
+    def is_reduced(self, value: int) -> bool:
+        """Whether some collective already turns a value into parts of a reference value: then it is rightly a term of a sum."""
+        return any(self.is_true(o) for step in self.readers.get(value, []) for o in step.outputs if o is not None and operator_kind(step.kind).collective)
+
+    def is_part(self, data: Floats) -> bool:
+        """Whether all rows (trials, rows, *shape) are parts of one reference value."""
+        return bool(np.isfinite(data).all()) and data[0].size > 0 and lookup(data, self.index) is not None
 
     def ranks_of(self, codes: Codes) -> tuple[int, ...]:
         """Ranks of coordinate codes."""

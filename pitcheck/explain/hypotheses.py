@@ -42,6 +42,8 @@ def forgotten_sum(evidence: Evidence, value: int, expected: tuple[Floats, Codes]
 
     ``expected`` is what it should be at codes; without it the sum only has to be a part of some reference value.
     """
+    if evidence.is_reduced(value):
+        return None
     for grouping in evidence.groupings:
         table = groups_present(evidence, value, grouping)
         if table is None:
@@ -54,7 +56,7 @@ def forgotten_sum(evidence: Evidence, value: int, expected: tuple[Floats, Codes]
             known = [(g, place[int(row[0])]) for g, row in enumerate(table) if int(row[0]) in place]
             right = bool(known) and all(close(total[:, g], wanted[:, i]) for g, i in known)
         else:
-            right = evidence.find(total) is not None
+            right = evidence.is_part(total)
         if right:
             return Cause(
                 "PIT104",

@@ -91,14 +91,19 @@ def _held(algebra: Any, value: int, held: Held, drawn: dict[int, Any]) -> Any:
     return derive(algebra, derived, drawn[held.source])
 
 
-def arithmetics() -> dict[str, tuple[Callable[[], Any], Callable[[Any], str]]]:
-    """The arithmetics a witness is replayed in, and how each shows a number."""
-    chain = chains_of(3)[0]
+def real_arithmetics() -> dict[str, tuple[Callable[[], Any], Callable[[Any], str]]]:
+    """The arithmetics on the reals, and how each shows a number."""
     return {
         "float64": (lambda: RealAlgebra(np, 0, [0]), lambda x: f"{float(x):.12g}"),
         f"{DIGITS} digits": (lambda: PreciseAlgebra(DIGITS), lambda x: str(x)[: DIGITS + 2]),
-        f"galois, modulo {chain.primes[0]} (first level left)": (lambda: GaloisAlgebra(chain, 0, [0]), lambda x: str(int(x))),
     }
+
+
+def arithmetics() -> dict[str, tuple[Callable[[], Any], Callable[[Any], str]]]:
+    """The arithmetics a witness is replayed in, and how each shows a number."""
+    chain = chains_of(4)[0]
+    prime = "galois, the lowest prime of the chain left"
+    return {**real_arithmetics(), prime: (lambda: GaloisAlgebra(chain, 0, [0]), lambda x: str(int(x)))}
 
 
 def replay(path: Path) -> tuple[str, int]:

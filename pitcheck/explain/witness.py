@@ -101,7 +101,7 @@ class Witness(msgspec.Struct, frozen=True):
 
 def write_witness(witness: Witness, directory: Path) -> Path:
     """Write a witness under a name made of its code and contents; whole or not at all. Returns the path."""
-    data = msgspec.json.format(msgspec.json.encode(witness, order="deterministic"), indent=1)
+    data = msgspec.json.format(msgspec.json.encode(witness), indent=1)
     path = directory / f"{witness.code}-{hashlib.sha256(data).hexdigest()[:10]}.witness.json"
     directory.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=directory, prefix=".witness-")

@@ -1,0 +1,187 @@
+"""Finding a small witness: a stage that ends in a wrong output, with small integers, as many zeros as possible, on which it still differs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+from msgspec.structs import replace
+from numpy.typing import NDArray
+
+from pitcheck.algebra.real import RealAlgebra
+from pitcheck.check.conjecture import real_differences
+from pitcheck.check.derive import discrete
+from pitcheck.check.evaluate import Comparison, compare_target, evaluate_stage
+from pitcheck.errors import PitcheckError, UnsupportedError
+from pitcheck.explain.replay import real_arithmetics, replay_in
+from pitcheck.explain.witness import Compared, Filled, Held, Witness, side_of
+from pitcheck.report.model import Finding
+from pitcheck.stages.cuts import Cut
+from pitcheck.stages.graph import Graph
+from pitcheck.stages.pair import ShapedStage, Stage, Target, build_stage, canonical_form, compared_rows, shape_stage
+from pitcheck.stages.shapes import symbolic_pair
+
+Inputs = dict[int, NDArray[np.int64]]
+CLEAR = 1e-6
+"""Relative difference that a witness shows at least."""
+MOST_EVALUATIONS = 120
+MOST_WORK = 6000
+"""Steps times evaluations that shrinking may cost."""
+MOST_PRECISE_STEPS = 80
+"""Stages of more steps are confirmed in float64 alone: 60 digits would take minutes."""
+
+
+def find_witness(first: Graph, second: Graph, given: Mapping[int, Cut], targets: list[Target], finding: Finding, seed: int) -> Witness | None:
+    """A witness for a stage that ends in one of ``targets`` (the finding's output first, then the smallest) and differs; None where no small integers show the difference.
+
+    ``given``: cuts at which parallel values may be taken as given.
+    """
+    stages = sorted((s for t in targets for s in _stage(first, second, given, t)), key=lambda s: (s.targets[0].name != finding.output, _work(s)))
+    for stage in stages[:3]:
+        try:
+            witness = _from_stage(stage, finding, seed)
+        except PitcheckError:
+            continue
+        if witness is not None:
+            return witness
+    return None
+
+
+def _work(stage: Stage) -> int:
+    return len(stage.reference.steps) + len(stage.parallel.steps)
+
+
+def _stage(first: Graph, second: Graph, given: Mapping[int, Cut], target: Target) -> list[Stage]:
+    try:
+        return [build_stage(first, second, given.get, [target])]
+    except UnsupportedError:
+        return []
+
+
+def _from_stage(stage: Stage, finding: Finding, seed: int) -> Witness | None:
+    _, keys = canonical_form(stage)
+    symbolic = symbolic_pair(stage.reference, stage.parallel, stage.all_cuts())
+    shaped = shape_stage(stage, symbolic, symbolic.system.solve(0), keys)
+    search = _Search(shaped, seed)
+    inputs = search.first()
+    if inputs is None:
+        return None
+    inputs = search.shrink(inputs)
+    return _confirmed(_witness(shaped, inputs, search.compare(inputs), finding), _work(stage))
+
+
+class _Search:
+    """Looks for inputs on which the stage differs, and makes them smaller."""
+
+    def __init__(self, shaped: ShapedStage, seed: int) -> None:
+        self.shaped = shaped
+        self.seed = seed
+        self.left = max(12, min(MOST_EVALUATIONS, MOST_WORK // max(_work(shaped.stage), 1)))
+
+    def compare(self, inputs: Inputs) -> Comparison:
+        """Both sides on the reals."""
+        algebra = RealAlgebra(np, self.seed, [0])
+        drawn = {v: algebra.cast(algebra.integers(a[None, None]), self.shaped.fresh[v].kind) for v, a in inputs.items()}
+        with np.errstate(all="ignore"):
+            return compare_target(self.shaped, evaluate_stage(self.shaped, algebra, drawn), 0)
+
+    def differs(self, inputs: Inputs) -> bool:
+        """Whether the inputs show a clear, finite difference."""
+        self.left -= 1
+        comparison = self.compare(inputs)
+        found = real_differences(comparison.actual, comparison.expected)
+        return bool(((found > CLEAR) & np.isfinite(found) & comparison.judged).any())
+
+    def first(self) -> Inputs | None:
+        """The first candidate that shows the difference: from {0, 1}, then small integers."""
+        for candidate in self._candidates():
+            if self.left <= 0:
+                return None
+            if self.differs(candidate):
+                return candidate
+        return None
+
+    def _candidates(self) -> Iterator[Inputs]:
+        generator = np.random.default_rng(self.seed)
+        for low, high in ((0, 2), (0, 2), (0, 2), (1, 3), (-1, 3), (-3, 4), (1, 8), (-9, 10), (-9, 10)):
+            yield {v: self._draw(v, generator, low, high) for v in self.shaped.fresh}
+
+    def _draw(self, value: int, generator: np.random.Generator, low: int, high: int) -> NDArray[np.int64]:
+        fresh = self.shaped.fresh[value]
+        if fresh.kind != "field":
+            return np.asarray(discrete(fresh, self.seed, [0])[0, 0], dtype=np.int64)
+        drawn = generator.integers(low, high, size=fresh.shape, dtype=np.int64)
+        return drawn * drawn if fresh.domain == "square" else drawn
+
+    def shrink(self, inputs: Inputs) -> Inputs:
+        """Set whole tensors, then halves and smaller blocks of them to zero while the difference stays."""
+        for value in inputs:
+            if self.shaped.fresh[value].kind != "field":
+                continue
+            block = max(inputs[value].size, 1)
+            while block >= 1 and self.left > 0:
+                inputs = self._without_blocks(inputs, value, block)
+                block //= 2 if block > 1 else 2
+        return inputs
+
+    def _without_blocks(self, inputs: Inputs, value: int, block: int) -> Inputs:
+        for start in range(0, inputs[value].size, block):
+            if self.left <= 0:
+                break
+            flat = inputs[value].reshape(-1).copy()
+            if not flat[start : start + block].any():
+                continue
+            flat[start : start + block] = 0
+            candidate = {**inputs, value: flat.reshape(inputs[value].shape)}
+            if self.differs(candidate):
+                inputs = candidate
+        return inputs
+
+
+def _witness(shaped: ShapedStage, inputs: Inputs, comparison: Comparison, finding: Finding) -> Witness:
+    stage = shaped.stage
+    target = stage.targets[0]
+    found = np.where(comparison.judged[:1], real_differences(comparison.actual, comparison.expected), -1)
+    place = np.unravel_index(int(np.argmax(found)), found.shape)
+    row = int(place[1])
+    compared, sums = compared_rows(target, stage.parallel.rows[target.cut.value][target.codes])
+    rows = sums[row].tolist() if len(sums) else [int(compared[0][row])]
+    box = shaped.boxes[0][int(comparison.parts[row])]
+    values = stage.reference.graph.values
+    return Witness(
+        code=finding.code,
+        title=finding.title,
+        output=target.name,
+        ranks=list(finding.ranks),
+        microbatches=list(finding.microbatches),
+        reference=side_of(stage.reference, shaped.attributes[0], shaped.constants[0]),
+        parallel=side_of(stage.parallel, shaped.attributes[1], shaped.constants[1]),
+        inputs={v: Filled(values[v].name, list(a.shape), shaped.fresh[v].kind, [str(int(n)) for n in a.reshape(-1)]) for v, a in inputs.items()},
+        held={
+            v: Held(stage.parallel.graph.values[v].name, d.source, [[list(i) for i in b] for b in d.boxes], list(d.terms), str(d.scale))
+            for v, d in shaped.derived.items()
+        },
+        compared=Compared(target.cut.value, target.cut.reference, rows, [list(i) for i in box], str(target.cut.scale), [int(i) for i in place[2:]]),
+        reference_value="",
+        parallel_value="",
+        confirmed_by=[],
+    )
+
+
+def _confirmed(witness: Witness, steps: int) -> Witness | None:
+    """The witness with both values to as many digits as was computed; None where an arithmetic does not show the difference."""
+    confirmed: list[str] = []
+    values = ("", "")
+    for name, (make, show) in real_arithmetics().items():
+        if steps > MOST_PRECISE_STEPS and confirmed:
+            continue
+        try:
+            result = replay_in(witness, name, make(), show)
+        except PitcheckError:
+            continue
+        if not result.differs:
+            return None
+        confirmed.append(name)
+        values = (result.reference, result.parallel)
+    return replace(witness, reference_value=values[0], parallel_value=values[1], confirmed_by=confirmed) if confirmed else None
