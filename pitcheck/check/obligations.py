@@ -53,7 +53,7 @@ class Prover:
     """Raises and proves the obligations of one pair of graphs. ``accepted_log2`` is what the errors of all obligations attempted may add up to."""
 
     def __init__(
-        self, first: Graph, second: Graph, specification: Specification, settings: Settings, progress: Progress | None = None, accepted_log2: float = 0.0
+        self, first: Graph, second: Graph, specification: Specification, settings: Settings, progress: Progress | None = None, *, accepted_log2: float = 0.0
     ) -> None:
         self.first = first
         self.second = second

@@ -34,7 +34,10 @@ from pitcheck.stages.run import StepError
 
 Progress = Callable[[str, int, int], None]
 SPARE_LOG2 = 12.0
-"""Every obligation is proven to 2^-12 of the accepted error, so that a few thousand distinct ones stay below it together."""
+"""Every obligation is proven to 2^-12 of the accepted error, so that a few thousand distinct ones stay below it together; else all are proven again."""
+
+LEAST_LOG2 = -1074.0
+"""The least error that is claimed, the smallest float64 above 0: of outputs that nothing random enters (integers, constants) the bound would be 0."""
 
 
 @dataclass
@@ -175,7 +178,7 @@ def _prove(
 ) -> Report:
     options = state.options
     settings = Settings(xp, state.seed, options.error_bound_log2 - SPARE_LOG2, options.trials or 1, options.shapes == "full", options.max_memory, templates=state.templates)
-    prover = Prover(first, second, specification, settings, progress)
+    prover = Prover(first, second, specification, settings, progress, accepted_log2=options.error_bound_log2)
     ledger = state.ledger = prover.run(cuts)
     state.clock.lap("evaluate")
     open_ones = [o for o in ledger.obligations if o.output and o.proof.outcome != "proven"]
@@ -226,7 +229,7 @@ def _report(state: _Check, verdict: Verdict, xp: object) -> Report:
     ledger = state.ledger or Ledger()
     used = {o.key: o.proof for o in ledger.obligations if o.key}
     proven = [o for o in ledger.obligations if o.output and o.proof.outcome == "proven"]
-    error = min(0.0, log2_sum(ledger.attempted)) if verdict == "equivalent" else 0.0
+    error = min(0.0, max(LEAST_LOG2, log2_sum(ledger.attempted))) if verdict == "equivalent" else 0.0
     primes = tuple(sorted({p for proof in used.values() for p in proof.primes}))
     return Report(
         verdict=verdict,
