@@ -50,6 +50,8 @@ def _verdict_is_due(reference: Plan, parallel: Plan, report: Report) -> str:
     if judgement.same:
         return _said(report) if report.verdict in ("mismatch", "invalid") else ""
     what = f"{judgement.different} differ" if judgement.different else judgement.error or f"{judgement.missing} missing"
+    if judgement.error:
+        return f"{what}, but {_said(report)}" if report.verdict == "equivalent" else ""
     if judgement.missing and not judgement.different and not judgement.error:
         return f"{what}, but {_said(report)}" if report.verdict == "equivalent" else ""
     return "" if report.verdict in ("mismatch", "invalid") else f"{what}, but {_said(report)}"
