@@ -163,14 +163,15 @@ class _Run:
                 result = collective(operator.kind, inputs, attributes[place], place)
             except (RuntimeError, IndexError, ValueError) as error:
                 raise ExecutionError(f"{operator.id}: {error}") from error
-            self._write(operator, rank, microbatch, [result])
+            if result is not None:
+                self._write(operator, rank, microbatch, [result])
             self.programs[rank].popleft()
             del self.waiting[rank]
         return True
 
 
-def collective(kind: str, inputs: list[torch.Tensor], attributes: dict[str, Any], place: int) -> torch.Tensor:
-    """What the member at ``place`` gets."""
+def collective(kind: str, inputs: list[torch.Tensor], attributes: dict[str, Any], place: int) -> torch.Tensor | None:
+    """What the member at ``place`` gets; None where only the root gets something."""
     members = len(inputs)
     reduction = attributes.get("reduction", "sum")
     if kind == "all_reduce":
@@ -185,6 +186,11 @@ def collective(kind: str, inputs: list[torch.Tensor], attributes: dict[str, Any]
         if not 0 <= attributes["root"] < members:
             raise ExecutionError(f"root {attributes['root']} is no place in a group of {members}")
         return inputs[attributes["root"]]
+    if kind in ("reduce", "gather_to"):
+        whole = reduced(inputs, reduction) if kind == "reduce" else torch.cat(inputs, attributes["axis"])
+        return whole if place == attributes["root"] else None
+    if kind == "scatter_from":
+        return _part(inputs[attributes["root"]], attributes["axis"], members, place)
     raise ExecutionError(f"unknown collective {kind}")
 
 
