@@ -41,6 +41,8 @@ CODES: tuple[Code, ...] = (
     Code("PIT012", "hangs where sends wait for their receives", "warning"),
     Code("PIT100", "values differ, and no cause was recognised", "mismatch"),
     Code("PIT101", "values differ by a constant factor", "mismatch"),
+    Code("PIT102", "an operator has another attribute or literal", "mismatch"),
+    Code("PIT103", "an operator reads another tensor", "mismatch"),
     Code("PIT104", "a reduction is missing", "mismatch"),
     Code("PIT105", "a reduction is repeated", "mismatch"),
     Code("PIT106", "a reduction runs over another group", "mismatch"),

@@ -18,6 +18,7 @@ from pitcheck.explain.hypotheses import (
     duplicated_part,
     forgotten_sum,
     missing_term,
+    other_operator,
     other_part,
     repeated_reduction,
     spell,
@@ -81,11 +82,18 @@ def _located(evidence: Evidence, run: WholeRun, differing: list[int]) -> Finding
     """One finding: the first value, in the order of computation, from which an output goes wrong."""
     number = min(differing, key=lambda n: _depth(evidence, run.comparisons[n].target.cut.value))
     chains = [_chain(evidence, run.comparisons[n].target.cut.value) for n in differing]
-    for step, value in _suspects(evidence, chains):
+    suspects = _suspects(evidence, chains)
+    # A value that a collective reduces is looked at last: what is wrong may only come after that reduction.
+    for step, value in sorted(suspects, key=lambda s: bool(evidence.reductions_of(s[1]))):
         cause = _cause_inside(evidence, run, value)
-        if cause is not None:
+        if cause is not None and (cause.code != "PIT106" or not _explained(evidence, run, differing)):
             return _finding(evidence, run, number, step, value, cause)
     return _at_output(evidence, run, number, differing)
+
+
+def _explained(evidence: Evidence, run: WholeRun, differing: list[int]) -> bool:
+    """Whether the outputs themselves show a cause."""
+    return any(_cause_of_output(evidence, run, n) is not None for n in differing)
 
 
 def _depth(evidence: Evidence, value: int) -> int:
@@ -135,17 +143,31 @@ def _cause_inside(evidence: Evidence, run: WholeRun, value: int) -> Cause | None
 
 def _at_output(evidence: Evidence, run: WholeRun, number: int, differing: list[int]) -> Finding:
     """No cause on the way: test what the outputs themselves say; the first cause found wins."""
+    origin = _first_wrong(evidence, run, number)
+    if origin is not None:
+        return origin
     for candidate in sorted(differing, key=lambda n: _depth(evidence, run.comparisons[n].target.cut.value)):
         cause = _cause_of_output(evidence, run, candidate)
         if cause is not None:
             value = run.comparisons[candidate].target.cut.value
             step = evidence.writers[value][-1] if value in evidence.writers else None
             return _finding(evidence, run, candidate, step, value, cause)
-    value = run.comparisons[number].target.cut.value
-    first = _suspects(evidence, [_chain(evidence, value)])
-    wrong = [(s, v) for s, v in first if not evidence.is_true(v)]
-    step, where = wrong[0] if wrong else (None, value)
+    step, where = _origin(evidence, run, number)
     return _finding(evidence, run, number, step, where, Cause("PIT100", "cause not found: none of the known causes explains the values", ""))
+
+
+def _origin(evidence: Evidence, run: WholeRun, number: int) -> tuple[Step | None, int]:
+    """The first computed value on the way to an output that is no part of any reference value."""
+    value = run.comparisons[number].target.cut.value
+    wrong = [(s, v) for s, v in _suspects(evidence, [_chain(evidence, value)]) if not evidence.is_true(v)]
+    return wrong[0] if wrong else (None, value)
+
+
+def _first_wrong(evidence: Evidence, run: WholeRun, number: int) -> Finding | None:
+    """The finding that the first wrong operator is another than the reference's, if that can be seen."""
+    step, value = _origin(evidence, run, number)
+    cause = other_operator(evidence, step) if step is not None else None
+    return None if cause is None else _finding(evidence, run, number, step, value, cause)
 
 
 def _cause_of_output(evidence: Evidence, run: WholeRun, number: int) -> Cause | None:
@@ -191,7 +213,7 @@ def _finding(evidence: Evidence, run: WholeRun, number: int, step: Step | None, 
     differences = real_differences(comparison.actual, comparison.expected)
     place = np.unravel_index(int(np.argmax(np.where(comparison.judged[:1], differences, -1))), differences.shape)
     row = int(place[1])
-    codes = cause.codes if cause.codes is not None else comparison.codes[[row]]
+    codes = cause.codes if cause.codes is not None else evidence.codes(value)
     part = comparison.target.cut.parts[int(comparison.parts[row])]
     box = run.shaped.boxes[number][comparison.target.cut.parts.index(part)]
     element = tuple(_global(int(i), intervals) for i, intervals in zip(place[2:], box, strict=True))
@@ -229,9 +251,12 @@ def _global(local: int, intervals: tuple[tuple[int, int], ...]) -> int:
 
 def _title(evidence: Evidence, output: str, value: int, cause: Cause) -> str:
     titles = {
+        "PIT102": f"an operator computes {evidence.name(value)!r} otherwise than the reference",
+        "PIT103": f"{evidence.name(value)!r} is computed from another tensor than in the reference",
         "PIT104": f"{evidence.name(value)!r} is not summed where it must be",
         "PIT105": f"{output!r} is reduced more than once",
         "PIT101": f"{output!r} is off by a constant factor",
+        "PIT106": f"{evidence.name(value)!r} is reduced over another group than it must be",
         "PIT107": f"{evidence.name(value)!r} holds another part than it should",
         "PIT108": f"a term or micro-batch is missing or doubled in {evidence.name(value)!r}",
         "PIT109": f"replicas of {output!r} differ",

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from pitcheck.check.conjecture import Corners, Floats, Index, build_index, lookup
+from pitcheck.check.conjecture import VIEWS, Corners, Floats, Index, build_index, lookup
 from pitcheck.check.specification import Specification
 from pitcheck.check.whole import WholeRun
 from pitcheck.ops.registry import operator_kind
@@ -38,6 +38,7 @@ class Evidence:
         self.cuts = {**cuts, **specification.initial}
         self.batch = run.stage.parallel
         self.index: Index = build_index(run.stage.reference, run.evaluated, Corners(run.symbolic, run.shaped))
+        self._true: dict[int, bool] = {}
         self.writers: dict[int, list[Step]] = {}
         for step in self.batch.steps:
             for output in step.outputs:
@@ -76,15 +77,21 @@ class Evidence:
         return list(dict.fromkeys(found))
 
     def is_true(self, value: int) -> bool:
-        """Whether a value is a constant, or holds unscaled parts of one reference value as far as this run shows."""
-        if value in self.batch.inputs and value not in self.cuts:
-            return True
-        cut = self.cuts.get(value)
-        return cut is not None and cut.scale == 1
+        """Whether a value is a constant, holds unscaled parts of one reference value as far as this run shows, or only views such a value."""
+        if value not in self._true:
+            cut = self.cuts.get(value)
+            if cut is not None:
+                self._true[value] = cut.scale == 1
+            elif value in self.batch.inputs:
+                self._true[value] = True
+            else:
+                steps = self.writers.get(value, [])
+                self._true[value] = all(s.kind in VIEWS and all(self.is_true(i) for i in self.inputs(s)) for s in steps)
+        return self._true[value]
 
-    def is_reduced(self, value: int) -> bool:
-        """Whether some collective already turns a value into parts of a reference value: then it is rightly a term of a sum."""
-        return any(self.is_true(o) for step in self.readers.get(value, []) for o in step.outputs if o is not None and operator_kind(step.kind).collective)
+    def reductions_of(self, value: int) -> list[Step]:
+        """The collectives that read a value: its terms are summed there, rightly or not."""
+        return [step for step in self.readers.get(value, []) if operator_kind(step.kind).collective]
 
     def is_part(self, data: Floats) -> bool:
         """Whether all rows (trials, rows, *shape) are parts of one reference value."""

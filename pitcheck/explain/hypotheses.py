@@ -10,7 +10,8 @@ import numpy as np
 
 from pitcheck.check.conjecture import Floats
 from pitcheck.explain.evidence import Evidence, Grouping
-from pitcheck.stages.cuts import Cut
+from pitcheck.stages.batch import Argument, Step, StepOperand
+from pitcheck.stages.cuts import Cut, uncovered
 from pitcheck.stages.graph import Codes
 
 RATIO_TOLERANCE = 1e-9
@@ -42,7 +43,8 @@ def forgotten_sum(evidence: Evidence, value: int, expected: tuple[Floats, Codes]
 
     ``expected`` is what it should be at codes; without it the sum only has to be a part of some reference value.
     """
-    if evidence.is_reduced(value):
+    reductions = evidence.reductions_of(value)
+    if any(evidence.is_true(o) for step in reductions for o in step.outputs if o is not None):
         return None
     for grouping in evidence.groupings:
         table = groups_present(evidence, value, grouping)
@@ -57,6 +59,13 @@ def forgotten_sum(evidence: Evidence, value: int, expected: tuple[Floats, Codes]
             right = bool(known) and all(close(total[:, g], wanted[:, i]) for g, i in known)
         else:
             right = evidence.is_part(total)
+        if right and reductions:
+            return Cause(
+                "PIT106",
+                f"{evidence.name(value)!r} is a term of a sum over {grouping.name}, but {evidence.operator(reductions[0])!r} reduces it otherwise",
+                f"let {evidence.operator(reductions[0])!r} run over {grouping.name}",
+                table.reshape(-1),
+            )
         if right:
             return Cause(
                 "PIT104",
@@ -144,8 +153,6 @@ def missing_term(evidence: Evidence, actual: Floats, wanted: Floats) -> Cause | 
 
 def duplicated_part(evidence: Evidence, value: int) -> Cause | None:
     """Whether parts of a reference value are held nowhere although each coordinate holds some part: one coordinate computes another's part."""
-    from pitcheck.stages.cuts import uncovered
-
     cut = evidence.cuts[value]
     shape = evidence.first.values[cut.reference].shape
     codes = evidence.codes(value)
@@ -168,6 +175,44 @@ def duplicated_part(evidence: Evidence, value: int) -> Cause | None:
         f"let one of them compute {spell(box)}: its input, weight shard or micro-batch is another's",
         np.array(doubled, dtype=np.int64),
     )
+
+
+def other_operator(evidence: Evidence, step: Step) -> Cause | None:
+    """Whether the reference runs the same operator on the same tensors with another attribute or literal, or with one other tensor."""
+    own = [_reads(evidence, operand) for operand in step.inputs]
+    if None in own:
+        return None
+    name = evidence.operator(step)
+    others: list[Cause] = []
+    for other in evidence.run.stage.reference.steps:
+        if other.kind != step.kind or len(other.inputs) != len(step.inputs):
+            continue
+        theirs: list[object] = [operand.value if isinstance(operand, Argument) else operand for operand in other.inputs]
+        different = [i for i, (a, b) in enumerate(zip(own, theirs, strict=True)) if a != b]
+        attributes = sorted(k for k in {*step.attributes, *other.attributes} if step.attributes.get(k) != other.attributes.get(k) and k not in SIZES)
+        if not different and attributes:
+            said = ", ".join(f"{k} = {step.attributes.get(k)} where the reference has {other.attributes.get(k)}" for k in attributes)
+            return Cause("PIT102", f"operator {name!r} has {said}", "use the reference's attribute")
+        if len(different) == 1 and not attributes and len(step.inputs) > 1:
+            a, b = own[different[0]], theirs[different[0]]
+            if not isinstance(step.inputs[different[0]], Argument):
+                return Cause("PIT102", f"operator {name!r} has the literal {a} where the reference has {b}", f"use {b}")
+            mine, right = (evidence.first.values[int(str(v))].name for v in (a, b))
+            others.append(Cause("PIT103", f"operator {name!r} reads {mine!r} where the reference reads {right!r}", f"read {right!r}"))
+    return others[0] if others else None
+
+
+SIZES = frozenset({"sizes", "position", "count", "start", "stop"})
+
+
+def _reads(evidence: Evidence, operand: StepOperand) -> object:
+    """The reference value that an operand holds parts of, or a literal; None where that is not known."""
+    if isinstance(operand, tuple):
+        return None
+    if not isinstance(operand, Argument):
+        return operand
+    cut = evidence.cuts.get(operand.value)
+    return None if cut is None or cut.scale != 1 else cut.reference
 
 
 def spell(box: Sequence[Sequence[tuple[int, int]]]) -> str:
