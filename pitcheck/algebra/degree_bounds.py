@@ -17,6 +17,12 @@ SAFETY = 4
 USEFUL_LOG2 = -3.0
 """A bound by cases that is not below this is of no use: the comparison is then bounded as if exponentials (or roots) were independent, and called heuristic."""
 
+TWO_TERMS_LOG2 = 1.0
+"""log2 of the number of exponential terms up to which a bound is proven."""
+
+PAIR_OF_ROOTS = 2
+"""Number of roots in a difference up to which a bound is proven: one on either side."""
+
 HEURISTIC = frozenset({"log", "order", "keyed"})
 """What the bound by degrees does not cover: its use makes a bound heuristic."""
 
@@ -163,28 +169,42 @@ class Bound(NamedTuple):
 def level_bound(value: Degree, primes: Sequence[int], level: int) -> Bound:
     """The probability that a numerator that is not zero vanishes at residues of prime number ``level``.
 
-    Without exponentials deg/p (Schwartz, Zippel, DeMillo and Lipton). With k exponential terms, p the prime of the level and q the one below:
-    one term vanishes with its coefficient, deg/p; two terms, deg/p + deg(f1 - f2)/q; k terms, deg/p + C(k, 2) deg(f_i - f_j)/q, as exponents may coincide in
-    any pair; all times the safety factor 4. Exponents with exponentials of their own are bounded in turn, a level further down.
-    With r roots, y^2 = q adjoined each, the norm has degree 2^r deg. Where a bound by these cases is of no use, the exponentials and the roots are taken as
-    independent variables and the bound is heuristic.
+    Without exponentials deg/p (Schwartz, Zippel, DeMillo and Lipton). With exponential terms c_j(x) w^(f_j(y)), p the prime of the level, q the one below:
+
+    - one term vanishes with its coefficient, deg/p;
+    - two terms vanish when w^(f_1 - f_2) = -c_2/c_1 =: w^t, or when both coefficients do: deg/p for a coefficient that is 0, and for given x the
+      polynomial f_1 - f_2 - t is not 0, or is a constant that the random base meets once: deg(f_1 - f_2 - t)/q. Proven;
+    - k > 2 terms, with C(k, 2) deg(f_i - f_j)/q for exponents that coincide in some pair: where the exponents are distinct and the coefficients linearly
+      independent, at most deg/p more. Where they depend on each other a sum of powers with constant coefficients is left, which vanishes for about deg/q of
+      the draws; a proof of that needs an exponent with a variable of its own. Degrees tell neither, so these bounds are heuristic.
+
+    All with exponentials times the safety factor 4. Exponents with exponentials of their own are bounded in turn, a level further down; t is a term more.
+    With r roots, y^2 = q adjoined each, the norm has degree 2^r deg; that it is not 0 needs that no product of arguments of different roots is a square
+    (:mod:`pitcheck.check.characters` sees to single arguments and pairs; with more than two roots the bound is heuristic). Where a bound by these cases is of
+    no use, the exponentials and the roots are taken as independent variables and the bound is heuristic.
     """
     prime = primes[max(level, 0)]
     plain = max(value.numerator, 1) / prime
     exact, guess = plain * 2.0 ** min(value.roots, 1000), plain * (2 if value.roots else 1)
-    heuristic = value.heuristic
+    heuristic = value.heuristic or value.roots > PAIR_OF_ROOTS
     if value.top.powers and value.exponents is not None and value.top.terms_log2 > 0:
-        below = level_bound(difference(value.exponents, value.exponents), primes, level - 1)
+        below = level_bound(_apart(value.exponents), primes, level - 1)
         apart = 2.0**below.log2
         pairs_log2 = max(2 * value.top.terms_log2 - 1, 0.0)
         exact = SAFETY * (exact + 2.0 ** min(pairs_log2, 1000) * apart)
         guess = SAFETY * (guess + value.top.powers * apart)
-        heuristic = heuristic or below.heuristic
+        heuristic = heuristic or below.heuristic or value.top.terms_log2 > TWO_TERMS_LOG2
     elif value.top.powers:
         exact, guess = SAFETY * exact, SAFETY * guess
     if exact < 2.0**USEFUL_LOG2:
         return Bound(math.log2(exact), heuristic)
     return Bound(min(0.0, math.log2(guess)), True) if guess < exact else Bound(min(0.0, math.log2(exact)), heuristic)
+
+
+def _apart(exponents: Degree) -> Degree:
+    """Bounds for the difference of two exponents less a constant."""
+    apart = difference(exponents, exponents)
+    return replace(apart, top=apart.top.plus(apart.bottom))
 
 
 def trial_error(a: Degree, b: Degree, primes: Sequence[int], levels: Sequence[int]) -> Bound:

@@ -41,6 +41,8 @@ class PrimeAlgebra(KeyedFunctions, Formal, Discrete):
         self.trials = tuple(trials)
         self.arithmetic = arithmetic
         self._void = xp.zeros(len(self.trials), dtype=np.bool_)
+        self.roots: list[tuple[Value, Value]] = []
+        """Arguments of square roots taken so far, and the roots."""
         self._constants: dict[tuple[Fraction | float, Kind], Value] = {}
 
     @property
@@ -248,7 +250,9 @@ class PrimeAlgebra(KeyedFunctions, Formal, Discrete):
         if wrong is not None:
             raise UnsupportedError(f"square roots need primes that are 3 modulo 4, and {wrong} is not; choose another chain")
         special = None if a.special is None else self.xp.where(a.special == NEGATIVE_INFINITY, np.uint8(NAN), a.special)
-        return Value("field", self.arithmetic.root(a.data, a.lowest), a.lowest, special)
+        root = Value("field", self.arithmetic.root(a.data, a.lowest), a.lowest, special)
+        self.roots.append((a, root))
+        return root
 
     # --- order
     def _keys(self, values: tuple[Value, ...], nan_first: bool = False) -> list[Any]:

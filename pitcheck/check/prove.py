@@ -13,6 +13,7 @@ from pitcheck.algebra.axis_templates import Templates
 from pitcheck.algebra.chains import Chain, chains_of
 from pitcheck.algebra.degrees import Degree, DegreeAlgebra, rejected_share, trial_error
 from pitcheck.algebra.residues import Decision, ResidueAlgebra
+from pitcheck.check.characters import Characters
 from pitcheck.check.evaluate import Comparison, Evaluated, compare_target, evaluate_stage
 from pitcheck.errors import BudgetError, PitcheckError, UnsupportedError
 from pitcheck.stages.pair import ShapedStage, Stage, shape_stage
@@ -133,8 +134,11 @@ def _prove_on_chain(shaped: ShapedStage, variant: int, chain: Chain, settings: S
     error = 0.0
     heuristic = False
     decisions: dict[str, tuple[Any, Any]] = {}
+    characters = Characters()
+    squares = [value for value, fresh in shaped.fresh.items() if fresh.domain == "square"]
     wanted = max(settings.least_trials, 1)
     per_trial: float | None = None
+    unseen = ""
     while trials < MOST_TRIALS:
         numbers = range(variant * MOST_TRIALS + trials, variant * MOST_TRIALS + min(wanted, MOST_TRIALS))
         algebra = ResidueAlgebra(settings.xp, chain, settings.seed, list(numbers))
@@ -161,10 +165,13 @@ def _prove_on_chain(shaped: ShapedStage, variant: int, chain: Chain, settings: S
         counted = int(good.sum())
         error += per_trial * counted
         unseen = _unseen(algebra.decisions, good, decisions, settings.target_log2, per_trial)
-        if error <= settings.target_log2 and trials >= settings.least_trials and not unseen:
+        characters.observe(algebra, [evaluated.drawn[value] for value in squares], good)
+        if error <= settings.target_log2 and trials >= settings.least_trials and not unseen and not characters.unproven():
             return Proof("proven", error, trials, 1, chain.primes, heuristic, shaped=shaped, discrete=_discrete(shaped, decisions))
         missing = max(1, math.ceil((settings.target_log2 - error) / per_trial)) if error > settings.target_log2 else 2
         wanted = trials + missing
+    if not unseen and error <= settings.target_log2:
+        return Proof("inconclusive", code="PIT204", reason=f"after {trials} draws the argument of a square root may still be a square", shaped=shaped)
     if decisions and error <= settings.target_log2:
         return Proof("inconclusive", code="PIT204", reason=f"after {trials} draws an outcome was not seen often enough: {unseen}", shaped=shaped)
     return Proof("inconclusive", code="PIT203", reason=f"the error bound was not reached after {trials} draws", shaped=shaped)

@@ -168,6 +168,13 @@ def test_error_with_a_root_counts_one_level_and_doubles(algebra: DegreeAlgebra) 
     assert trial_error_log2(root, algebra.fresh("y", (4,)).degree, PRIMES, [0, 1, 3]) == pytest.approx(math.log2(2 / PRIMES[3]))
 
 
+def test_more_than_two_roots_are_heuristic(algebra: DegreeAlgebra) -> None:
+    one = algebra.sqrt(algebra.fresh("x", (4,))).degree
+    two = algebra.multiply(algebra.sqrt(algebra.fresh("x", (4,))), algebra.sqrt(algebra.fresh("y", (4,)))).degree
+    assert not trial_error(one, one, PRIMES, [0]).heuristic
+    assert trial_error(one, two, PRIMES, [0]).heuristic
+
+
 def test_error_with_two_exponentials(algebra: DegreeAlgebra) -> None:
     """x e^y - z e^u: coefficient degree 1 over p, exponent degree 1 over the prime below, one pair, safety factor 4."""
     x, y = algebra.fresh("x", (4,)), algebra.fresh("y", (4,))
@@ -178,12 +185,14 @@ def test_error_with_two_exponentials(algebra: DegreeAlgebra) -> None:
     assert not found.heuristic
 
 
-def test_many_exponentials_are_heuristic(algebra: DegreeAlgebra) -> None:
+def test_more_than_two_exponentials_are_heuristic(algebra: DegreeAlgebra) -> None:
     e = algebra.exp(algebra.fresh("x", (20, 40)))
     ratio = algebra.divide(e, algebra.reshape(algebra.sum(e, (1,)), (20, 1)))
     few, many = ratio.degree, algebra.sum(ratio, (0,)).degree
-    assert not trial_error(few, few, PRIMES, [1]).heuristic
+    assert trial_error(e.degree, e.degree, PRIMES, [1]) == (pytest.approx(math.log2(4 * (1 / PRIMES[1] + 2 / PRIMES[0]))), False)
+    assert trial_error(few, few, PRIMES, [1]).heuristic
     assert trial_error(many, many, PRIMES, [1]).heuristic
+    assert trial_error(few, few, PRIMES, [1]).log2 < -10
     assert trial_error(many, many, PRIMES, [1]).log2 < -10
 
 

@@ -1,0 +1,86 @@
+"""Whether the arguments of square roots may be squares: of what sign a root is depends on the draw then, and a bound by norms does not hold.
+
+The root of q modulo p is q^((p+1)/4), and its square is X(q) q, X the Legendre symbol. A difference with a root y of q is A + B y, its norm A^2 - X B^2 q
+is not 0 where q is no square. Where q = h^2 the root is h X(h): it is h in half of all draws, and sqrt(x^2) = x would be believed as often. Where
+q_1 q_2 = h^2 the same is true of the product of both roots. So it must be *seen* that arguments, and products of two different ones, are no squares: a
+constant times a square has the same symbol modulo p in all draws (but where it is 0), another polynomial in about half of them. Both symbols modulo
+one prime are a proof.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pitcheck.algebra.backend import to_host
+from pitcheck.algebra.prime import PrimeAlgebra
+from pitcheck.algebra.value import LEADING, Value
+
+Residues = NDArray[np.int64]
+
+
+class Characters:
+    """Legendre symbols of all arguments of roots, over the draws of a stage."""
+
+    def __init__(self) -> None:
+        self._arguments: list[Residues] = []
+        self._symbols: list[Residues] = []
+        self._squares: list[Residues] = []
+
+    def observe(self, algebra: PrimeAlgebra, squares: Sequence[Value], good: NDArray[np.bool_]) -> None:
+        """Take in the ``good`` trials of one evaluation. ``squares`` are inputs drawn as squares, whose roots are variables of their own."""
+        if not algebra.roots:
+            return
+        low = max(argument.lowest for argument, _ in algebra.roots)
+        stop = max(low, min(argument.lowest + argument.data.shape[0] for argument, _ in algebra.roots))
+        primes = np.array(algebra.chain.primes[low:stop], dtype=np.int64)[:, None, None]
+
+        def columns(values: Sequence[Value]) -> Residues:
+            parts = [_columns(algebra.xp, value, low, stop, len(good)) for value in values]
+            return np.concatenate([np.zeros((stop - low, len(good), 0), dtype=np.int64), *parts], axis=2)[:, good]
+
+        arguments, roots = (columns([pair[side] for pair in algebra.roots]) for side in (0, 1))
+        self._arguments.append(arguments)
+        self._symbols.append(np.where(arguments == 0, 0, np.where(roots * roots % primes == arguments, 1, -1)))
+        self._squares.append(columns(squares))
+
+    def unproven(self) -> bool:
+        """Whether some argument, or the product of two, may still be a square."""
+        if not self._arguments:
+            return False
+        arguments, squares = np.concatenate(self._arguments, axis=1), np.concatenate(self._squares, axis=1)
+        if arguments.shape[0] == 0 or arguments.shape[1] < 2:
+            return True
+        _, first = np.unique(_rows(arguments), axis=0, return_index=True)
+        constant = (arguments == arguments[:, :1]).all(axis=(0, 1))
+        drawn = {row.tobytes() for row in _rows(squares)}
+        kept = [i for i in first if not constant[i] and _rows(arguments[:, :, i : i + 1])[0].tobytes() not in drawn]
+        symbols = np.concatenate(self._symbols, axis=1)[:, :, kept]
+        both = (symbols.max(axis=1, initial=0) > 0) & (symbols.min(axis=1, initial=0) < 0)
+        if not both.any(axis=0).all():
+            return True
+        return len(np.unique(_rows(_from_first(symbols)), axis=0)) < len(kept)
+
+
+def _columns(xp: Any, value: Value, low: int, stop: int, trials: int) -> Residues:
+    """Residues of all elements at levels low .. stop-1, shape (levels, trials, elements)."""
+    data = to_host(xp, value.data)
+    held = data[max(low - value.lowest, 0) : max(stop - value.lowest, 0)]
+    spread = np.broadcast_to(held, (len(held), trials, *held.shape[LEADING - 1 :]))
+    return spread.reshape(len(held), trials, prod(held.shape[LEADING - 1 :]))
+
+
+def _rows(columns: Residues) -> Residues:
+    """A row for every element."""
+    return np.ascontiguousarray(columns.reshape(columns.shape[0] * columns.shape[1], columns.shape[2]).T)
+
+
+def _from_first(symbols: Residues) -> Residues:
+    """Symbols relative to the first one of the level that is not 0, where 0 counts as no change: equal for two arguments whose product has one symbol."""
+    first = np.take_along_axis(symbols, (symbols != 0).argmax(axis=1)[:, None], axis=1)
+    relative: Residues = np.where(symbols == 0, 1, symbols * first)
+    return relative
