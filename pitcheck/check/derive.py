@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from hashlib import sha256
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -13,12 +15,15 @@ from pitcheck.algebra.base import Kind
 from pitcheck.errors import UnsupportedError
 from pitcheck.stages.cuts import FREE, Box, Cut
 
+STRIDE = 3
+"""How far marked integers move on from trial to trial: the least size of a reduced dimension, so that nothing is skipped and little repeated."""
+
 STRUCTURAL = frozenset({"view", "reshape", "transpose", "permute", "slice", "chunk", "expand", "squeeze", "unsqueeze", "identity", "contiguous", "split"})
 
 
 @dataclass(frozen=True)
 class Fresh:
-    """A reference tensor to draw: its key, reduced shape, kind, domain; integers between ``bounds``, ``marks`` among them first."""
+    """A reference tensor to draw: its key, reduced shape, kind, domain; integers between ``bounds``, among them ``marks``."""
 
     key: str
     shape: tuple[int, ...]
@@ -48,28 +53,42 @@ def draw(algebra: Any, fresh: Fresh) -> Any:
 
 
 def discrete(fresh: Fresh, seed: int, trials: Sequence[int]) -> np.ndarray[Any, np.dtype[Any]]:
-    """Integers or booleans of shape (trials, 1, *shape): the marked values first (each trial starts further on), then uniform ones."""
-    rows = []
-    for trial in trials:
-        generator = np.random.Generator(np.random.Philox(key=_key(fresh.key, seed), counter=[0, 0, 0, trial]))
-        if fresh.kind == "bool":
-            rows.append(generator.integers(0, 2, size=fresh.shape).astype(np.bool_))
-            continue
-        if fresh.bounds is None:
-            raise UnsupportedError(f"integer tensor {fresh.key!r} has no bounds: say between which values it lies (bounds of the tensor)")
-        values = generator.integers(*fresh.bounds, size=fresh.shape, dtype=np.int64)
-        flat = values.reshape(-1)
-        marks = np.array(fresh.marks, dtype=np.int64)
-        if len(marks) and len(flat):
-            places = generator.permutation(len(flat))[: len(marks)]
-            flat[places] = np.roll(marks, -trial * len(places))[: len(places)]
-        rows.append(flat.reshape(fresh.shape))
-    return np.stack(rows)[:, None]
+    """Integers or booleans of shape (trials, 1, *shape).
+
+    Two trials of three hold marked values only, moved on from element to element and from trial to trial, so that a run of trials brings every mark to every
+    element; the third holds uniform ones. Raises UnsupportedError for integers without bounds.
+    """
+    return np.stack([_discrete_trial(fresh, seed, trial) for trial in trials])[:, None]
+
+
+def _discrete_trial(fresh: Fresh, seed: int, trial: int) -> np.ndarray[Any, np.dtype[Any]]:
+    generator = np.random.Generator(np.random.Philox(key=_key(fresh.key, seed), counter=[0, 0, 0, trial]))
+    if fresh.kind == "bool":
+        return generator.integers(0, 2, size=fresh.shape).astype(np.bool_)
+    if fresh.bounds is None:
+        raise UnsupportedError(f"integer tensor {fresh.key!r} has no bounds: say between which values it lies (bounds of the tensor)")
+    if not fresh.marks or trial % 3 == 2:
+        return generator.integers(*fresh.bounds, size=fresh.shape, dtype=np.int64)
+    marked = 2 * (trial // 3) + trial % 3
+    places = np.arange(prod(fresh.shape), dtype=np.int64) + marked * STRIDE + _key(fresh.key, seed) % len(fresh.marks)
+    return np.array(fresh.marks, dtype=np.int64)[places % len(fresh.marks)].reshape(fresh.shape)
+
+
+def untried(fresh: Fresh, boxes: Sequence[Box], seed: int, trials: Sequence[int]) -> int | None:
+    """A marked value that some box of an integer tensor has not held in any of the trials, or None."""
+    if fresh.kind != "int" or not fresh.marks or not trials:
+        return None
+    drawn = discrete(fresh, seed, trials)[:, 0]
+    for box in boxes:
+        index = [np.concatenate([np.arange(a, b) for a, b in intervals if a != FREE] or [np.zeros(0, dtype=np.int64)]) for intervals in box]
+        held = set(np.unique(drawn[np.ix_(np.arange(len(drawn)), *index)]).tolist()) if index else set(np.unique(drawn).tolist())
+        missing = sorted(set(fresh.marks) - held)
+        if missing and all(len(i) for i in index):
+            return int(missing[0])
+    return None
 
 
 def _key(text: str, seed: int) -> int:
-    from hashlib import sha256
-
     return int.from_bytes(sha256(f"{seed}:{text}".encode()).digest()[:16], "little")
 
 

@@ -14,6 +14,7 @@ from pitcheck.algebra.chains import Chain, chains_of
 from pitcheck.algebra.degrees import Degree, DegreeAlgebra, rejected_share, trial_error
 from pitcheck.algebra.residues import Decision, ResidueAlgebra
 from pitcheck.check.characters import Characters
+from pitcheck.check.derive import untried
 from pitcheck.check.evaluate import Comparison, Evaluated, compare_target, evaluate_stage
 from pitcheck.errors import BudgetError, PitcheckError, UnsupportedError
 from pitcheck.stages.pair import ShapedStage, Stage, shape_stage
@@ -138,7 +139,7 @@ def _prove_on_chain(shaped: ShapedStage, variant: int, chain: Chain, settings: S
     squares = [value for value, fresh in shaped.fresh.items() if fresh.domain == "square"]
     wanted = max(settings.least_trials, 1)
     per_trial: float | None = None
-    unseen = ""
+    lacking = ""
     while trials < MOST_TRIALS:
         numbers = range(variant * MOST_TRIALS + trials, variant * MOST_TRIALS + min(wanted, MOST_TRIALS))
         algebra = ResidueAlgebra(settings.xp, chain, settings.seed, list(numbers))
@@ -153,7 +154,7 @@ def _prove_on_chain(shaped: ShapedStage, variant: int, chain: Chain, settings: S
             return None
         good = ~np.asarray(algebra.void)
         for comparison in comparisons:
-            if comparison.differs[good].any():
+            if np.broadcast_to(comparison.differs, (len(good), *comparison.differs.shape[1:]))[good].any():
                 return Proof(
                     "failed", primes=chain.primes, trials=len(numbers), reason="residues differ", comparison=comparison, evaluated=evaluated, shaped=shaped
                 )
@@ -166,15 +167,23 @@ def _prove_on_chain(shaped: ShapedStage, variant: int, chain: Chain, settings: S
         error += per_trial * counted
         unseen = _unseen(algebra.decisions, good, decisions, settings.target_log2, per_trial)
         characters.observe(algebra, [evaluated.drawn[value] for value in squares], good)
-        if error <= settings.target_log2 and trials >= settings.least_trials and not unseen and not characters.unproven():
+        lacking = _lacking(unseen, characters, _untested(shaped, settings.seed, range(numbers.stop - trials, numbers.stop)))
+        if error <= settings.target_log2 and trials >= settings.least_trials and not lacking:
             return Proof("proven", error, trials, 1, chain.primes, heuristic, shaped=shaped, discrete=_discrete(shaped, decisions))
         missing = max(1, math.ceil((settings.target_log2 - error) / per_trial)) if error > settings.target_log2 else 2
         wanted = trials + missing
-    if not unseen and error <= settings.target_log2:
-        return Proof("inconclusive", code="PIT204", reason=f"after {trials} draws the argument of a square root may still be a square", shaped=shaped)
-    if decisions and error <= settings.target_log2:
-        return Proof("inconclusive", code="PIT204", reason=f"after {trials} draws an outcome was not seen often enough: {unseen}", shaped=shaped)
+    if error <= settings.target_log2:
+        return Proof("inconclusive", code="PIT204", reason=f"after {trials} draws {lacking}", shaped=shaped)
     return Proof("inconclusive", code="PIT203", reason=f"the error bound was not reached after {trials} draws", shaped=shaped)
+
+
+def _lacking(unseen: str, characters: Characters, untested: str) -> str:
+    """What the draws so far leave open, or ""."""
+    if unseen:
+        return f"an outcome was not seen often enough: {unseen}"
+    if untested:
+        return f"a discrete case was not tried: {untested}"
+    return "the argument of a square root may still be a square" if characters.unproven() else ""
 
 
 def _trial_error(shaped: ShapedStage, chain: Chain, evaluated: Evaluated, comparisons: Sequence[Comparison]) -> tuple[float, bool]:
@@ -211,6 +220,17 @@ def _unseen(found: Sequence[Decision], good: Any, seen: dict[str, tuple[Any, Any
         if (both[0] < enough).any() or (both[1] < enough).any():
             lacking = decision.site
     return lacking
+
+
+def _untested(shaped: ShapedStage, seed: int, trials: Sequence[int]) -> str:
+    """An integer case that some shard has not met, or ""."""
+    for value, fresh in shaped.fresh.items():
+        whole = tuple(((0, size),) for size in fresh.shape)
+        boxes = [box for derived in shaped.derived.values() if derived.source == value for box in derived.boxes]
+        missing = untried(fresh, boxes or [whole], seed, trials)
+        if missing is not None:
+            return f"{fresh.key} = {missing} on every shard"
+    return ""
 
 
 def _discrete(shaped: ShapedStage, decisions: dict[str, tuple[Any, Any]]) -> tuple[str, ...]:

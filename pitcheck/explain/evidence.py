@@ -51,8 +51,9 @@ class Evidence:
         self.groupings = _groupings(second)
 
     def array(self, value: int) -> Floats:
-        """A parallel value, shape (trials, rows, *shape)."""
-        return np.asarray(self.run.evaluated.parallel[value].data, dtype=np.float64)[0]
+        """A parallel value, shape (trials, rows, *shape); what does not depend on trial or row is repeated."""
+        data = np.asarray(self.run.evaluated.parallel[value].data, dtype=np.float64)[0]
+        return np.broadcast_to(data, (len(self.run.evaluated.algebra.trials), self.batch.count(value), *data.shape[2:]))
 
     def at(self, value: int, codes: Codes) -> Floats | None:
         """A parallel value at codes, shape (trials, codes, *shape); None where it is not there at one of them."""

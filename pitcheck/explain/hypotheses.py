@@ -78,6 +78,7 @@ def forgotten_sum(evidence: Evidence, value: int, expected: tuple[Floats, Codes]
 
 def constant_ratio(evidence: Evidence, actual: Floats, wanted: Floats) -> tuple[Fraction, str] | None:
     """(the factor, what of the plan has that size) where every element is the same multiple of what it should be."""
+    actual, wanted = np.broadcast_arrays(actual, wanted)
     scale = np.abs(wanted).max(initial=0.0)
     solid = np.abs(wanted) > 1e-6 * scale
     if not solid.any() or scale == 0:
