@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pitcheck.check.derive import derive_all, draw, scaled, take_box
+from pitcheck.check.derive import derive_all, draw, scaled, take_box, untried
 from pitcheck.stages.cuts import FREE, Box, Cut, length
 from pitcheck.stages.pair import ShapedStage, Target, compared_rows
 from pitcheck.stages.run import Observer, literal, run_batch
@@ -101,3 +101,14 @@ def expected_parts(algebra: Any, shaped: ShapedStage, number: int, whole: Any, p
     rows = [scaled(algebra, take_box(algebra, whole, shaped.boxes[number][int(p)], "free"), cut.scale) for p in distinct]
     joined = rows[0] if len(rows) == 1 else algebra.join(rows)
     return algebra.gather(joined, which.reshape(-1))
+
+
+def untested(shaped: ShapedStage, seed: int, trials: Sequence[int]) -> str:
+    """An integer case that some shard has not met, or ""."""
+    for value, fresh in shaped.fresh.items():
+        whole = tuple(((0, size),) for size in fresh.shape)
+        boxes = [box for derived in shaped.derived.values() if derived.source == value for box in derived.boxes]
+        missing = untried(fresh, boxes or [whole], seed, trials)
+        if missing is not None:
+            return f"{fresh.key} = {missing} on every shard"
+    return ""

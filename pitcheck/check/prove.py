@@ -14,8 +14,7 @@ from pitcheck.algebra.chains import Chain, chains_of
 from pitcheck.algebra.degrees import Degree, DegreeAlgebra, rejected_share, trial_error
 from pitcheck.algebra.residues import Decision, ResidueAlgebra
 from pitcheck.check.characters import Characters
-from pitcheck.check.derive import untried
-from pitcheck.check.evaluate import Comparison, Evaluated, compare_target, evaluate_stage
+from pitcheck.check.evaluate import Comparison, Evaluated, compare_target, evaluate_stage, untested
 from pitcheck.errors import BudgetError, PitcheckError, UnsupportedError
 from pitcheck.stages.pair import ShapedStage, Stage, shape_stage
 from pitcheck.stages.run import StepError
@@ -167,7 +166,7 @@ def _prove_on_chain(shaped: ShapedStage, variant: int, chain: Chain, settings: S
         error += per_trial * counted
         unseen = _unseen(algebra.decisions, good, decisions, settings.target_log2, per_trial)
         characters.observe(algebra, [evaluated.drawn[value] for value in squares], good)
-        lacking = _lacking(unseen, characters, _untested(shaped, settings.seed, range(numbers.stop - trials, numbers.stop)))
+        lacking = _lacking(unseen, characters, untested(shaped, settings.seed, range(numbers.stop - trials, numbers.stop)))
         if error <= settings.target_log2 and trials >= settings.least_trials and not lacking:
             return Proof("proven", error, trials, 1, chain.primes, heuristic, shaped=shaped, discrete=_discrete(shaped, decisions))
         missing = max(1, math.ceil((settings.target_log2 - error) / per_trial)) if error > settings.target_log2 else 2
@@ -220,17 +219,6 @@ def _unseen(found: Sequence[Decision], good: Any, seen: dict[str, tuple[Any, Any
         if (both[0] < enough).any() or (both[1] < enough).any():
             lacking = decision.site
     return lacking
-
-
-def _untested(shaped: ShapedStage, seed: int, trials: Sequence[int]) -> str:
-    """An integer case that some shard has not met, or ""."""
-    for value, fresh in shaped.fresh.items():
-        whole = tuple(((0, size),) for size in fresh.shape)
-        boxes = [box for derived in shaped.derived.values() if derived.source == value for box in derived.boxes]
-        missing = untried(fresh, boxes or [whole], seed, trials)
-        if missing is not None:
-            return f"{fresh.key} = {missing} on every shard"
-    return ""
 
 
 def _discrete(shaped: ShapedStage, decisions: dict[str, tuple[Any, Any]]) -> tuple[str, ...]:

@@ -12,13 +12,14 @@ import numpy as np
 from pitcheck.algebra.axis_templates import Templates
 from pitcheck.algebra.real import RealAlgebra
 from pitcheck.check.conjecture import find_cuts, real_differences
-from pitcheck.check.evaluate import Comparison, Evaluated, compare_target, evaluate_stage
+from pitcheck.check.evaluate import Comparison, Evaluated, compare_target, evaluate_stage, untested
 from pitcheck.check.specification import Specification
 from pitcheck.stages.cuts import Cut
 from pitcheck.stages.graph import Graph, Source
 from pitcheck.stages.pair import ShapedStage, Stage, Target, build_stage, shape_stage
 from pitcheck.stages.shapes import SymbolicPair, symbolic_pair
 
+MOST_TRIALS = 24
 SAME = 1e-9
 """Relative difference below which two float64 results of a whole step count as rounding."""
 
@@ -48,10 +49,15 @@ def run_whole(first: Graph, second: Graph, specification: Specification, seed: i
     keys = {value: f"whole/{first.values[value].name}" for value in range(len(first.values))}
     shaped = shape_stage(stage, symbolic, sizes, keys)
     with np.errstate(all="ignore"):
-        evaluated = evaluate_stage(shaped, RealAlgebra(np, seed, [0, 1]))
+        evaluated = evaluate_stage(shaped, RealAlgebra(np, seed, range(_enough_trials(shaped, seed))))
         comparisons = [compare_target(shaped, evaluated, n) for n in range(len(targets))]
-    largest = [float(real_differences(c.actual, c.expected, 2)[np.broadcast_to(c.judged, (2, *c.judged.shape[1:]))].max(initial=0.0)) for c in comparisons]
+    largest = [float(np.max(real_differences(c.actual, c.expected), where=c.judged[:1], initial=0.0)) for c in comparisons]
     return WholeRun(stage, symbolic, shaped, evaluated, comparisons, largest)
+
+
+def _enough_trials(shaped: ShapedStage, seed: int) -> int:
+    """Two draws, and as many more as bring every discrete case to every shard."""
+    return next((n for n in range(2, MOST_TRIALS) if not untested(shaped, seed, range(n))), MOST_TRIALS)
 
 
 def conjecture(run: WholeRun, second: Graph, specification: Specification) -> dict[int, Cut]:
