@@ -175,7 +175,7 @@ def spell_number(number: Literal) -> str:
 def batch_of(side: Side, inputs: dict[int, int]) -> Batch:
     """A batch that runs the side's steps; ``inputs`` maps input values to their number of rows. Raises PlanError for rows out of range."""
     graph = Graph(Coordinates((Axis("witness", 1),), 1))
-    batch = Batch(graph)
+    batch = Batch(graph, inputs={value: np.arange(rows, dtype=np.int64) for value, rows in inputs.items()})
     filled = dict(inputs)
     for number, step in enumerate(side.steps):
         operands = tuple(_read_operand(o, filled, f"steps[{number}]") for o in step.inputs)
