@@ -61,13 +61,20 @@ class AxisAlgebra:
 
     def extent(self, a: AxisValue, axes: Sequence[int]) -> AxisValue:
         """The number of elements along ``axes``: no literal, it follows the dimensions."""
-        self.system.add_extent([a.dims[i] for i in _checked(a, axes)])
+        counted = [a.dims[i] for i in _checked(a, axes)]
+        self.system.add_extent(counted)
+        self._mix(counted)
         return AxisValue("field", ())
 
     def arange(self, like: AxisValue, axis: int) -> AxisValue:
         """Positions along an axis. They may be compared with positions along an equal dimension; any other use makes the dimension rigid."""
         (node,) = (like.dims[i] for i in _checked(like, (axis,)))
+        self._mix([node])
         return AxisValue("int", (node,), counts=node)
+
+    def _mix(self, nodes: Sequence[Dimension]) -> None:
+        for node in nodes:
+            self.system.mix(node)
 
     def viewed(self, dims: Sequence[Dimension], shape: Sequence[int]) -> tuple[Dimension, ...]:
         """The dimensions of a reshape; how they are refined depends on what is already tied."""
@@ -214,6 +221,7 @@ class AxisAlgebra:
         self._used(a)
         over = _checked(a, axes)
         self.system.add_extent([a.dims[i] for i in over])
+        self._mix([a.dims[i] for i in over])
         return AxisValue(a.kind, tuple(d for i, d in enumerate(a.dims) if i not in over))
 
     def matmul(self, a: AxisValue, b: AxisValue) -> AxisValue:
@@ -224,6 +232,7 @@ class AxisAlgebra:
         if len(a.dims) < 2 or len(b.dims) < 2 or a.dims[-1].size != b.dims[-2].size:
             raise ShapeError(f"matmul takes (..., m, k) and (..., k, n), not {_plain(a)} and {_plain(b)}")
         self.system.tie(a.dims[-1], b.dims[-2])
+        self._mix([a.dims[-1]])
         batch = [AxisValue(v.kind, v.dims[:-2]) for v in (a, b)]
         dims = self._broadcast(*batch) if any(v.dims for v in batch) else ()
         return AxisValue(a.kind, (*dims, a.dims[-2], b.dims[-1]))
@@ -242,6 +251,7 @@ class AxisAlgebra:
         (over,) = _checked(a, (axis,))
         if a.dims[over].size == 0:
             raise ShapeError(f"{name} over dimension {over} of {_plain(a)}, which is empty")
+        self._mix([a.dims[over]])
         return AxisValue(a.kind, tuple(d for i, d in enumerate(a.dims) if i != over))
 
     # --- structure
@@ -307,6 +317,7 @@ class AxisAlgebra:
             self.system.fix(node, f"it is sliced with step {step}")
             return self.system.dimension(len(range(start, stop, step)), fixed=f"it is a slice with step {step}")
         part = self.system.dimension(stop - start)
+        self._mix([node, part])
         self.system.tie(part, node, start)
         return part
 
@@ -340,6 +351,7 @@ class AxisAlgebra:
         if all(part.size == 1 for part in parts):
             return self.system.dimension(total, fixed="it stacks single elements", copies=True)
         joined = self.system.dimension(total)
+        self._mix([joined, *parts])
         offset = 0
         for part in parts:
             self.system.tie(part, joined, offset)
@@ -370,6 +382,7 @@ class AxisAlgebra:
         """The indexed dimension becomes rigid; the source is tied to what ``take`` would give."""
         taken = self.take(base, axis, indices)
         self._equal("add_at", taken, source)
+        self._mix(indices.dims)
         return AxisValue(base.kind, base.dims)
 
     def take_along(self, a: AxisValue, axis: int, indices: AxisValue) -> AxisValue:

@@ -32,7 +32,8 @@ class Dimension:
 class ScalingClass:
     """Dimensions that shrink together. ``inner`` is None, or every member m is ``outer[m]`` times ``inner``; ``rigid`` is the reason why it stays whole.
 
-    ``factor``: a dimension was split into this class and others; ``beside``: the inner dimensions of which this class was the outer one.
+    ``factor``: a dimension was split into this class and others; ``beside``: the inner dimensions of which this class was the outer one. ``mixed``: some
+    operator combines, cuts, joins, views or counts elements along it.
     """
 
     members: list[Dimension]
@@ -43,6 +44,7 @@ class ScalingClass:
     outer: dict[Dimension, Dimension] = field(default_factory=dict)
     factor: bool = False
     beside: list[Dimension] = field(default_factory=list)
+    mixed: bool = False
 
     @property
     def unit(self) -> int:
@@ -135,6 +137,15 @@ class AxisSystem:
                 seen.add(root)
                 self._classes[root].permuted = True
                 queue.extend(self._classes[root].factors())
+
+    def mix(self, node: Dimension) -> None:
+        """Say that an operator combines, cuts, joins, views or counts elements along ``node``: what happens at one place there depends on others."""
+        self.class_of(node).mixed = True
+
+    def is_batch(self, node: Dimension) -> bool:
+        """Whether every element along ``node`` is computed for itself, by the same operators, so that fewer of them show as much."""
+        own = self.class_of(node)
+        return not (own.mixed or own.rigid or own.permuted or own.factor) and own.inner is None
 
     def add_literal(self, number: Fraction | float) -> None:
         """Say that a number enters the computation: a dimension of that size (or of its square, of which it may be the root) may be what it means."""
@@ -281,6 +292,7 @@ class AxisSystem:
         kept.members.extend(dropped.members)
         kept.positions |= dropped.positions
         kept.permuted = kept.permuted or dropped.permuted
+        kept.mixed = kept.mixed or dropped.mixed
         kept.factor = kept.factor or dropped.factor
         kept.beside.extend(dropped.beside)
 

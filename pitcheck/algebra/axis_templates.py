@@ -85,6 +85,9 @@ class _Recorder(AxisSystem):
         self._note("mark_permuted", (node,))
         self._quietly(lambda: AxisSystem.mark_permuted(self, node))
 
+    def mix(self, node: Dimension) -> None:
+        self._note("mix", (node,))
+
     def add_literal(self, number: Any) -> None:
         self._note("add_literal", (), number)
 

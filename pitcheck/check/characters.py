@@ -48,17 +48,20 @@ class Characters:
         self._symbols.append(np.where(arguments == 0, 0, np.where(roots * roots % primes == arguments, 1, -1)))
         self._squares.append(columns(squares))
 
-    def unproven(self) -> bool:
-        """Whether some argument, or the product of two, may still be a square."""
+    def unproven(self, enough: int) -> bool:
+        """Whether some argument, or the product of two, may still be a square.
+
+        Arguments that keep their residues are constants, whose roots have one sign; that is believed when they kept them ``enough`` times.
+        """
         if not self._arguments:
             return False
         arguments, squares = np.concatenate(self._arguments, axis=1), np.concatenate(self._squares, axis=1)
-        if arguments.shape[0] == 0 or arguments.shape[1] < 2:
-            return True
         _, first = np.unique(_rows(arguments), axis=0, return_index=True)
-        constant = (arguments == arguments[:, :1]).all(axis=(0, 1))
+        constant = (arguments == arguments[:, :1]).all(axis=(0, 1)) & (arguments.shape[0] * (arguments.shape[1] - 1) >= enough)
         drawn = {row.tobytes() for row in _rows(squares)}
         kept = [i for i in first if not constant[i] and _rows(arguments[:, :, i : i + 1])[0].tobytes() not in drawn]
+        if not kept:
+            return False
         symbols = np.concatenate(self._symbols, axis=1)[:, :, kept]
         both = (symbols.max(axis=1, initial=0) > 0) & (symbols.min(axis=1, initial=0) < 0)
         if not both.any(axis=0).all():
@@ -80,7 +83,8 @@ def _rows(columns: Residues) -> Residues:
 
 
 def _from_first(symbols: Residues) -> Residues:
-    """Symbols relative to the first one of the level that is not 0, where 0 counts as no change: equal for two arguments whose product has one symbol."""
-    first = np.take_along_axis(symbols, (symbols != 0).argmax(axis=1)[:, None], axis=1)
-    relative: Residues = np.where(symbols == 0, 1, symbols * first)
+    """Symbols relative to the first draw at each level: equal for two arguments whose product has one symbol. Draws with an argument 0 are left out."""
+    usable = (symbols != 0).all(axis=2, keepdims=True)
+    first = np.take_along_axis(symbols, usable.argmax(axis=1)[:, None], axis=1)
+    relative: Residues = np.where(usable, symbols * first, 0)
     return relative

@@ -177,7 +177,16 @@ def _prove(
     state: _Check, first: Graph, second: Graph, specification: Specification, cuts: dict[int, Cut], run: WholeRun, xp: object, progress: Progress | None
 ) -> Report:
     options = state.options
-    settings = Settings(xp, state.seed, options.error_bound_log2 - SPARE_LOG2, options.trials or 1, options.shapes == "full", options.max_memory, templates=state.templates)
+    settings = Settings(
+        xp,
+        state.seed,
+        options.error_bound_log2 - SPARE_LOG2,
+        options.trials or 1,
+        options.shapes == "full",
+        options.max_memory,
+        templates=state.templates,
+        full_coordinates=options.coordinates == "full",
+    )
     prover = Prover(first, second, specification, settings, progress, accepted_log2=options.error_bound_log2)
     ledger = state.ledger = prover.run(cuts)
     state.clock.lap("evaluate")
@@ -205,7 +214,9 @@ def _dead(graph: Graph, ledger: Ledger) -> tuple[str, ...]:
 
 def _count(state: _Check, first: Graph, second: Graph) -> OperatorCounts:
     return OperatorCounts(
-        reference=_instances(first, state.reference), parallel=_instances(second, state.parallel), records=len(state.reference.operators) + len(state.parallel.operators)
+        reference=_instances(first, state.reference),
+        parallel=_instances(second, state.parallel),
+        records=len(state.reference.operators) + len(state.parallel.operators),
     )
 
 

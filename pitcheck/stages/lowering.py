@@ -107,7 +107,11 @@ class Lowering:
 
     def _resolve_attributes(self, operator: Operator, mask: NDArray[np.bool_]) -> Iterator[tuple[dict[str, Any], NDArray[np.bool_]]]:
         """One set of plain attributes for every part of the coordinates on which all tables have one value."""
-        hidden = {"peer", "protocol", "batch", "tag", "async", "microbatches"} if operator.kind in ("send", "receive", "wait") or operator.group else {"microbatches"}
+        hidden = (
+            {"peer", "protocol", "batch", "tag", "async", "microbatches"}
+            if operator.kind in ("send", "receive", "wait") or operator.group
+            else {"microbatches"}
+        )
         plain = {k: v for k, v in operator.attributes.items() if not isinstance(v, Table) and k not in hidden}
         tables = {k: v for k, v in operator.attributes.items() if isinstance(v, Table) and k not in hidden}
         if not tables:
@@ -127,9 +131,7 @@ class Lowering:
 
     # --- operands
 
-    def _operands(
-        self, position: int, operator: Operator, mask: NDArray[np.bool_]
-    ) -> Iterator[tuple[tuple[Operand, ...], dict[str, Any], NDArray[np.bool_]]]:
+    def _operands(self, position: int, operator: Operator, mask: NDArray[np.bool_]) -> Iterator[tuple[tuple[Operand, ...], dict[str, Any], NDArray[np.bool_]]]:
         """(operands, further attributes, coordinates) of the nodes that an operator becomes."""
         if operator.kind == "receive":
             yield from self._received(operator, mask)

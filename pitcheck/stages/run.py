@@ -47,7 +47,13 @@ class StepError(PitcheckError):
 
 
 def run_batch(
-    batch: Batch, algebra: Batched, inputs: Mapping[int, Any], attributes: Sequence[Mapping[str, Any]] | None = None, observe: Observer | None = None, side: str = "", evaluator: Evaluator = evaluate
+    batch: Batch,
+    algebra: Batched,
+    inputs: Mapping[int, Any],
+    attributes: Sequence[Mapping[str, Any]] | None = None,
+    observe: Observer | None = None,
+    side: str = "",
+    evaluator: Evaluator = evaluate,
 ) -> dict[int, Any]:
     """Run all steps and return every value computed (and the inputs), by number.
 

@@ -8,19 +8,20 @@ two claims are the same claim about renamed rows, and one proves the other. Noth
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pitcheck.algebra.axis_classes import AxisSystem
+from pitcheck.algebra.axis_templates import Templates
 from pitcheck.algebra.size_choice import Sizes
 from pitcheck.stages.batch import Argument, Step
 from pitcheck.stages.cuts import FREE, Cut, Part
 from pitcheck.stages.graph import Codes
-from pitcheck.stages.pair import Stage, Target
-from pitcheck.stages.shapes import SymbolicPair
+from pitcheck.stages.pair import Stage, Target, build_stage
+from pitcheck.stages.shapes import SymbolicPair, symbolic_pair
 
 WORTHWHILE = 4
 """Classes up to this size are left whole: to reduce them costs more than it saves."""
@@ -30,8 +31,9 @@ Words = NDArray[np.uint64]
 
 @dataclass(frozen=True)
 class Symmetry:
-    """A pure batch dimension (by its root in the axis system), its segment, and the coordinates kept."""
+    """A pure batch dimension: of the target's reference value, its class in the axis system, its size and segment; and the coordinates kept."""
 
+    dim: int
     root: int
     total: int
     segment: int
@@ -58,8 +60,18 @@ def find_symmetry(stage: Stage, symbolic: SymbolicPair, keep: int) -> Symmetry |
         moved = np.array([offsets[int(p)] for p in target.cut.part_of[target.codes]], dtype=np.int64)
         kept, classes = _representatives(stage, symbolic, root, target, dim, moved, keep)
         if len(kept) * 2 <= len(target.codes):
-            return Symmetry(root, total, segment, kept, classes, len(target.codes))
+            return Symmetry(dim, root, total, segment, kept, classes, len(target.codes))
     return None
+
+
+def restrict(stage: Stage, symmetry: Symmetry, templates: Templates | None, variant: int) -> tuple[Stage, SymbolicPair, RestrictedSizes]:
+    """The stage for the kept coordinates alone, and its sizes."""
+    target = stage.targets[0]
+    fewer = build_stage(stage.reference.graph, stage.parallel.graph, stage.cuts.get, [replace(target, codes=symmetry.codes)])
+    symbolic = symbolic_pair(fewer.reference, fewer.parallel, fewer.all_cuts(), templates)
+    root = symbolic.system.number_of(symbolic.reference.values[target.cut.reference].dims[symmetry.dim])
+    sizes = RestrictedSizes(symbolic.system.solve(variant), symbolic.system, replace(symmetry, root=root), fewer, symbolic)
+    return fewer, symbolic, sizes
 
 
 def _offsets(cut: Cut, dim: int) -> dict[int, int] | None:
@@ -91,9 +103,7 @@ def _segment(stage: Stage, symbolic: SymbolicPair, root: int, total: int) -> int
     return lengths.pop() if len(lengths) == 1 else None
 
 
-def _representatives(
-    stage: Stage, symbolic: SymbolicPair, root: int, target: Target, dim: int, moved: NDArray[np.int64], keep: int
-) -> tuple[Codes, int]:
+def _representatives(stage: Stage, symbolic: SymbolicPair, root: int, target: Target, dim: int, moved: NDArray[np.int64], keep: int) -> tuple[Codes, int]:
     """(codes kept, number of classes)."""
     shapes, sums, weights = _signatures(stage, symbolic, root)
     value = target.cut.value
@@ -134,7 +144,11 @@ def _signatures(stage: Stage, symbolic: SymbolicPair, root: int) -> tuple[dict[i
     with np.errstate(over="ignore"):
         for step in stage.parallel.steps:
             _step_signature(step, shapes, sums, weights)
-    return {v: np.concatenate(a) for v, a in shapes.items()}, {v: np.concatenate(a) for v, a in sums.items()}, {v: np.concatenate(a) for v, a in weights.items()}
+    return (
+        {v: np.concatenate(a) for v, a in shapes.items()},
+        {v: np.concatenate(a) for v, a in sums.items()},
+        {v: np.concatenate(a) for v, a in weights.items()},
+    )
 
 
 def _leaves(stage: Stage, symbolic: SymbolicPair, root: int, value: int) -> tuple[Words, Words, Words]:
@@ -195,12 +209,12 @@ def _word(*what: object) -> np.uint64:
     return np.uint64(int.from_bytes(hashlib.blake2b(repr(what).encode(), digest_size=8).digest(), "little") | 1)
 
 
-class RestrictedSizes:
+class RestrictedSizes(Sizes):
     """Sizes in which the batch dimension keeps only the segments that the kept coordinates use."""
 
     def __init__(self, base: Sizes, system: AxisSystem, symmetry: Symmetry, stage: Stage, symbolic: SymbolicPair) -> None:
+        super().__init__(system, {})
         self._base = base
-        self._system = system
         self._symmetry = symmetry
         self._kept = _used_segments(stage, symbolic, symmetry)
 
@@ -217,9 +231,20 @@ class RestrictedSizes:
         below = int(np.searchsorted(self._kept, offset // self._symmetry.segment))
         return below * (self._base.position(node, self._symmetry.segment))
 
+    @property
+    def identity(self) -> bool:
+        """Never: some coordinates are left out."""
+        return False
+
+    def full_position(self, node: Any, offset: int) -> int | None:
+        """Places along the batch dimension are not those of the whole plan; others are as they were."""
+        return None if self._system.number_of(node) == self._symmetry.root else self._base.full_position(node, offset)
+
     def describe(self) -> list[str]:
         """What was reduced, in sentences."""
-        told = f"{self._symmetry.members} coordinates in {self._symmetry.classes} classes of equal cones, {len(self._symmetry.codes)} kept (pure batch dimension)"
+        told = (
+            f"{self._symmetry.members} coordinates in {self._symmetry.classes} classes of equal cones, {len(self._symmetry.codes)} kept (pure batch dimension)"
+        )
         return [*self._base.describe(), told]
 
 
@@ -232,4 +257,3 @@ def _used_segments(stage: Stage, symbolic: SymbolicPair, symmetry: Symmetry) -> 
             if symbolic.system.number_of(node) == symmetry.root:
                 used |= {cut.parts[int(n)].box[dim][0][0] // symmetry.segment for n in numbers}
     return np.array(sorted(used), dtype=np.int64)
-

@@ -1,0 +1,121 @@
+"""Reduction of symmetric coordinates: what it keeps, and that it hides no fault at one coordinate."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from pitcheck.algebra.axis_templates import Templates
+from pitcheck.check.options import Options
+from pitcheck.check.prove import Settings, prove_stage
+from pitcheck.check.run import check
+from pitcheck.check.specification import specify
+from pitcheck.ops.registry import evaluate
+from pitcheck.plan.matching import match
+from pitcheck.plan.model import Axis, Lineage, Operator, Output, Plan, Shard, Tensor, Use
+from pitcheck.stages.lowering import lower
+from pitcheck.stages.pair import Target, build_stage, canonical_form
+from pitcheck.stages.shapes import symbolic_pair
+from pitcheck.stages.symmetry import find_symmetry
+
+DP, MB = 8, 4
+BATCH = Lineage("", shards=(Shard(0, by=("dp", "mb")),))
+
+
+def _lineage(reference: str) -> Lineage:
+    return Lineage(reference, shards=BATCH.shards)
+
+
+def _reference(mixing: str = "") -> Plan:
+    rows = 4 * DP * MB
+    last = Operator("n", "softmax", ("y",), ("z",), {"axis": 0 if mixing == "softmax" else 1})
+    return Plan(
+        mesh=(Axis("one", 1),),
+        tensors=(
+            Tensor("x", (rows, 6), role="input"),
+            Tensor("w", (8, 6), role="parameter"),
+            *(Tensor(n, (rows, 8)) for n in "hyz"),
+        ),
+        operators=(Operator("l", "linear", ("x", "w"), ("h",)), Operator("s", "silu", ("h",), ("y",)), last),
+        outputs=(Output("z"),),
+    )
+
+
+def _parallel(*operators: Operator) -> Plan:
+    default = (Operator("l", "linear", ("x", "w"), ("h",)), Operator("s", "silu", ("h",), ("y",)), Operator("n", "softmax", ("y",), ("z",), {"axis": 1}))
+    replaced = {o.id[0]: o for o in operators}
+    extra = tuple(o for o in operators if len(o.id) > 1)
+    return Plan(
+        mesh=(Axis("dp", DP),),
+        microbatches=MB,
+        tensors=(
+            Tensor("x", (4, 6), role="input", microbatched=True, lineage=_lineage("x")),
+            Tensor("w", (8, 6), role="parameter", lineage=Lineage("w")),
+            *(Tensor(n, (4, 8), microbatched=True) for n in "hyz"),
+        ),
+        operators=tuple(replaced.get(o.id, o) for o in default[:2]) + extra + (default[2],),
+        outputs=(Output("z", "z", _lineage("z")),),
+    )
+
+
+def _whole_stage(reference: Plan, parallel: Plan):
+    graphs = [lower(plan, match(plan)[0]) for plan in (reference, parallel)]
+    specification = specify(reference, parallel, *graphs)
+    expected = specification.expected[0]
+    return build_stage(*graphs, specification.initial.get, [Target(expected.cut, expected.codes, expected.name)])
+
+
+def _prove(stage, full: bool):
+    settings = Settings(np, 3, -70.0, 1, False, 1 << 32, templates=Templates(evaluate), full_coordinates=full)
+    return prove_stage(stage, canonical_form(stage)[1], settings)
+
+
+def _one_rank(rank: int) -> tuple[Operator, Operator]:
+    others = tuple(r for r in range(DP) if r != rank)
+    return Operator("s", "silu", ("h",), ("y",), where=({"dp": others},)), Operator("s2", "relu", ("h",), ("y",), where=({"dp": (rank,)},))
+
+
+@pytest.mark.parametrize("keep", [2, 3])
+def test_equal_cones_are_represented_by_a_few(keep: int) -> None:
+    stage = _whole_stage(_reference(), _parallel())
+    symmetry = find_symmetry(stage, symbolic_pair(stage.reference, stage.parallel, stage.all_cuts()), keep)
+    assert symmetry is not None
+    assert (symmetry.classes, symmetry.members, len(symmetry.codes)) == (1, DP * MB, keep)
+
+
+def test_a_rank_that_differs_is_a_class_of_its_own() -> None:
+    stage = _whole_stage(_reference(), _parallel(*_one_rank(5)))
+    symmetry = find_symmetry(stage, symbolic_pair(stage.reference, stage.parallel, stage.all_cuts()), 2)
+    assert symmetry is not None
+    assert symmetry.classes == 2
+    assert {int(c) // MB for c in symmetry.codes} >= {5}
+
+
+@pytest.mark.parametrize("full", [False, True])
+def test_the_right_stage_is_proven(full: bool) -> None:
+    assert _prove(_whole_stage(_reference(), _parallel()), full).outcome == "proven"
+
+
+@pytest.mark.parametrize("full", [False, True])
+@pytest.mark.parametrize("rank", [0, 3, DP - 1])
+def test_a_fault_on_one_rank_is_seen(rank: int, full: bool) -> None:
+    assert _prove(_whole_stage(_reference(), _parallel(*_one_rank(rank))), full).outcome == "failed"
+
+
+@pytest.mark.parametrize("full", [False, True])
+def test_a_microbatch_that_reads_another_is_seen(full: bool) -> None:
+    wrong = Operator("l", "linear", (Use("x", 0), "w"), ("h",))
+    assert _prove(_whole_stage(_reference(), _parallel(wrong)), full).outcome == "failed"
+
+
+def test_a_dimension_that_the_reference_mixes_stays_whole() -> None:
+    stage = _whole_stage(_reference("softmax"), _parallel())
+    assert find_symmetry(stage, symbolic_pair(stage.reference, stage.parallel, stage.all_cuts()), 2) is None
+    assert _prove(stage, False).outcome == "failed"
+
+
+@pytest.mark.parametrize("coordinates", ["reduced", "full"])
+def test_the_whole_check_agrees(coordinates: str) -> None:
+    options = Options(seed=5, coordinates=coordinates)
+    assert check(_reference(), _parallel(), options).verdict == "equivalent"
+    assert check(_reference(), _parallel(*_one_rank(6)), options).verdict == "mismatch"
