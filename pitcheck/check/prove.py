@@ -1,0 +1,251 @@
+"""Proving one stage: complete redraws over residues until the bound is met, at two sets of sizes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal as OneOf
+
+import numpy as np
+
+from pitcheck.algebra.axis_templates import Templates
+from pitcheck.algebra.chains import Chain, chains_of
+from pitcheck.algebra.degrees import Degree, DegreeAlgebra, rejected_share, trial_error
+from pitcheck.algebra.residues import Decision, ResidueAlgebra
+from pitcheck.algebra.size_choice import Sizes
+from pitcheck.check.characters import Characters
+from pitcheck.check.evaluate import Comparison, Evaluated, compare_target, evaluate_stage, untested
+from pitcheck.errors import BudgetError, PitcheckError, UnsupportedError
+from pitcheck.stages.pair import ShapedStage, Stage, shape_stage
+from pitcheck.stages.run import StepError
+from pitcheck.stages.shapes import SymbolicPair, symbolic_pair
+from pitcheck.stages.symmetry import find_symmetry, restrict
+
+Outcome = OneOf["proven", "failed", "inconclusive"]
+MOST_TRIALS = 48
+VARIANTS = (0, 1)
+LENGTHS = (3, 4)
+
+
+def draw_chain(length: int, seed: int) -> Chain:
+    """One of the listed chains of ``length`` primes, by the run's seed, so that no fixed prime divides a coefficient for ever."""
+    chains = chains_of(length)
+    return chains[seed % len(chains)]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How stages are evaluated: array module, run seed, accepted error per attempted obligation (log2), least trials, full or reduced shapes, memory in bytes."""
+
+    xp: Any
+    seed: int
+    target_log2: float
+    least_trials: int
+    full_shapes: bool
+    max_memory: int
+    chain: Callable[[int, int], Chain] = draw_chain
+    """(number of primes, seed) -> the chain to use."""
+    templates: Templates | None = None
+    """What operators do to dimensions, shared between stages."""
+    full_coordinates: bool = False
+    """Whether every coordinate is evaluated, symmetric or not."""
+
+
+@dataclass
+class Proof:
+    """What became of a stage. ``error_log2``: bound on the probability that it was called proven although it is false."""
+
+    outcome: Outcome
+    error_log2: float = 0.0
+    trials: int = 0
+    attempts: int = 0
+    primes: tuple[int, ...] = ()
+    heuristic: bool = False
+    code: str = ""
+    reason: str = ""
+    reductions: tuple[str, ...] = ()
+    discrete: tuple[str, ...] = ()
+    comparison: Comparison | None = None
+    evaluated: Evaluated | None = None
+    shaped: ShapedStage | None = None
+    skipped: bool = field(default=False)
+
+
+def prove_stage(stage: Stage, keys: dict[int, str], settings: Settings) -> Proof:
+    """Prove a stage or say why not. Errors of operators become an inconclusive proof; nothing but a program error is raised."""
+    try:
+        symbolic = symbolic_pair(stage.reference, stage.parallel, stage.all_cuts(), settings.templates)
+        return _prove_variants(stage, symbolic, keys, settings)
+    except StepError as error:
+        return _refused(error.cause, str(error))
+    except (UnsupportedError, BudgetError) as error:
+        return _refused(error, str(error))
+
+
+def _refused(error: PitcheckError, text: str) -> Proof:
+    code = "PIT200" if isinstance(error, UnsupportedError) else "PIT203" if isinstance(error, BudgetError) else "PIT003"
+    return Proof("inconclusive", code=code, reason=text)
+
+
+def _prove_variants(stage: Stage, symbolic: SymbolicPair, keys: dict[int, str], settings: Settings) -> Proof:
+    proofs: list[Proof] = []
+    seen: set[tuple[int, ...]] = set()
+    for variant in VARIANTS:
+        chosen, symbols, sizes = _sized(stage, symbolic, variant, settings)
+        shaped = shape_stage(chosen, symbols, sizes, keys)
+        signature = tuple(n for fresh in shaped.fresh.values() for n in fresh.shape)
+        if proofs and signature in seen:
+            continue
+        seen.add(signature)
+        proof = _prove_shaped(shaped, variant, settings)
+        proof.reductions = tuple(sizes.describe())
+        if proof.outcome != "proven":
+            return proof
+        proofs.append(proof)
+        if settings.full_shapes:
+            break
+    last = proofs[-1]
+    last.error_log2 = log2_sum([p.error_log2 for p in proofs])
+    last.trials = max(p.trials for p in proofs)
+    last.attempts = len(proofs)
+    last.heuristic = any(p.heuristic for p in proofs)
+    last.reductions = proofs[0].reductions
+    return last
+
+
+def _sized(stage: Stage, symbolic: SymbolicPair, variant: int, settings: Settings) -> tuple[Stage, SymbolicPair, Sizes]:
+    """The stage at full or reduced shapes; at reduced ones with two (then three) coordinates of every symmetric class."""
+    if settings.full_shapes:
+        return stage, symbolic, symbolic.system.full()
+    sizes = symbolic.system.solve(variant)
+    symmetry = None if settings.full_coordinates else find_symmetry(stage, symbolic, 2 + variant)
+    return (stage, symbolic, sizes) if symmetry is None else restrict(stage, symmetry, settings.templates, variant)
+
+
+def _prove_shaped(shaped: ShapedStage, variant: int, settings: Settings) -> Proof:
+    """Try chains with more and more levels until both sides of every target have one in common."""
+    _check_memory(shaped, settings)
+    for length in LENGTHS:
+        proof = _prove_on_chain(shaped, variant, settings.chain(length, settings.seed), settings)
+        if proof is not None:
+            return proof
+    return Proof("inconclusive", code="PIT205", reason="the sides of the stage have no exponential level in common", shaped=shaped)
+
+
+def _check_memory(shaped: ShapedStage, settings: Settings) -> None:
+    cells = sum(math.prod(f.shape) for f in shaped.fresh.values())
+    rows = sum(len(d.terms) * math.prod(shaped.fresh[d.source].shape) for d in shaped.derived.values())
+    needed = 8 * 4 * 4 * (cells + rows)
+    if needed > settings.max_memory:
+        raise BudgetError(f"the stage needs about {needed >> 20} MiB for its inputs alone, more than --max-memory allows ({settings.max_memory >> 20} MiB)")
+
+
+def _prove_on_chain(shaped: ShapedStage, variant: int, chain: Chain, settings: Settings) -> Proof | None:
+    """None where the chain is too short."""
+    trials = 0
+    error = 0.0
+    heuristic = False
+    decisions: dict[str, tuple[Any, Any]] = {}
+    characters = Characters()
+    squares = [value for value, fresh in shaped.fresh.items() if fresh.domain == "square"]
+    wanted = max(settings.least_trials, 1)
+    per_trial: float | None = None
+    lacking = ""
+    while trials < MOST_TRIALS:
+        numbers = range(variant * MOST_TRIALS + trials, variant * MOST_TRIALS + min(wanted, MOST_TRIALS))
+        algebra = ResidueAlgebra(settings.xp, chain, settings.seed, list(numbers))
+        try:
+            evaluated = evaluate_stage(shaped, algebra)
+            comparisons = [compare_target(shaped, evaluated, n) for n in range(len(shaped.stage.targets))]
+        except StepError as failure:
+            if isinstance(failure.cause, BudgetError):
+                return None
+            raise
+        except BudgetError:
+            return None
+        good = ~np.asarray(algebra.void)
+        for comparison in comparisons:
+            if np.broadcast_to(comparison.differs, (len(good), *comparison.differs.shape[1:]))[good].any():
+                return Proof(
+                    "failed", primes=chain.primes, trials=len(numbers), reason="residues differ", comparison=comparison, evaluated=evaluated, shaped=shaped
+                )
+        if per_trial is None:
+            per_trial, heuristic = _trial_error(shaped, chain, evaluated, comparisons)
+            if per_trial >= 0:
+                return Proof("inconclusive", code="PIT203", reason="the degree bound is vacuous: the stage is too large for primes below 2^31", shaped=shaped)
+        trials += len(numbers)
+        counted = int(good.sum())
+        error += per_trial * counted
+        unseen = _unseen(algebra.decisions, good, decisions, settings.target_log2, per_trial)
+        characters.observe(algebra, [evaluated.drawn[value] for value in squares], good)
+        lacking = _lacking(unseen, characters, untested(shaped, settings.seed, range(numbers.stop - trials, numbers.stop)))
+        if error <= settings.target_log2 and trials >= settings.least_trials and not lacking:
+            return Proof("proven", error, trials, 1, chain.primes, heuristic, shaped=shaped, discrete=_discrete(shaped, decisions))
+        missing = max(1, math.ceil((settings.target_log2 - error) / per_trial)) if error > settings.target_log2 else 2
+        wanted = trials + missing
+    if error <= settings.target_log2:
+        return Proof("inconclusive", code="PIT204", reason=f"after {trials} draws {lacking}", shaped=shaped)
+    return Proof("inconclusive", code="PIT203", reason=f"the error bound was not reached after {trials} draws", shaped=shaped)
+
+
+def _lacking(unseen: str, characters: Characters, untested: str) -> str:
+    """What the draws so far leave open, or ""."""
+    if unseen:
+        return f"an outcome was not seen often enough: {unseen}"
+    if untested:
+        return f"a discrete case was not tried: {untested}"
+    return "the argument of a square root may still be a square" if characters.unproven() else ""
+
+
+def _trial_error(shaped: ShapedStage, chain: Chain, evaluated: Evaluated, comparisons: Sequence[Comparison]) -> tuple[float, bool]:
+    """(log2 of the probability that a false target agrees in one draw, whether a term of it is heuristic)."""
+    algebra = DegreeAlgebra()
+    drawn = {value: algebra.fresh(fresh.key, fresh.shape, 1, fresh.domain, fresh.kind) for value, fresh in shaped.fresh.items()}
+    degrees = evaluate_stage(shaped, algebra, drawn)
+    worst, heuristic = -math.inf, False
+    rejected = rejected_share(algebra.divisions, chain.primes)
+    for number, comparison in enumerate(comparisons):
+        target = shaped.stage.targets[number]
+        both: list[Degree] = [degrees.parallel[target.cut.value].degree, degrees.reference[target.cut.reference].degree]
+        exact = evaluated.algebra
+        levels = sorted(set(exact.levels(comparison.actual)) & set(exact.levels(comparison.expected)))
+        if exact.kind(comparison.actual) != "field":
+            levels = [0]
+        bound = trial_error(both[0], both[1], chain.primes, levels)
+        worst = max(worst, bound.log2)
+        heuristic = heuristic or bound.heuristic
+    if rejected >= 1:
+        return 0.0, heuristic
+    return worst - math.log2(1 - rejected), heuristic
+
+
+def _unseen(found: Sequence[Decision], good: Any, seen: dict[str, tuple[Any, Any]], target: float, per_trial: float) -> str:
+    """Count outcomes per site and row; name a site with an outcome that was not seen in enough redraws to meet the bound on its own, or ""."""
+    enough = math.ceil(target / per_trial)
+    lacking = ""
+    for decision in found:
+        counts = [(np.asarray(c)[good] > 0).sum(axis=0) for c in (decision.true, decision.false)]
+        before = seen.get(decision.site)
+        both = (counts[0], counts[1]) if before is None else (before[0] + counts[0], before[1] + counts[1])
+        seen[decision.site] = both
+        if (both[0] < enough).any() or (both[1] < enough).any():
+            lacking = decision.site
+    return lacking
+
+
+def _discrete(shaped: ShapedStage, decisions: dict[str, tuple[Any, Any]]) -> tuple[str, ...]:
+    said = [f"{f.key}: integers in [{f.bounds[0]}, {f.bounds[1]}) with {', '.join(map(str, f.marks))} among them" for f in shaped.fresh.values() if f.bounds]
+    if decisions:
+        said.append(f"{len(decisions)} decisions, each seen with both outcomes on every shard")
+    return tuple(said)
+
+
+def log2_sum(logs: Sequence[float]) -> float:
+    """log2 of a sum of powers of two given by their exponents; -inf for none."""
+    if not logs:
+        return -math.inf
+    top = max(logs)
+    if top == -math.inf:
+        return top
+    return top + math.log2(sum(2.0 ** (x - top) for x in logs))
