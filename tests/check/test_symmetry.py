@@ -43,7 +43,7 @@ def _reference(mixing: str = "") -> Plan:
 
 def _parallel(*operators: Operator) -> Plan:
     default = (Operator("l", "linear", ("x", "w"), ("h",)), Operator("s", "silu", ("h",), ("y",)), Operator("n", "softmax", ("y",), ("z",), {"axis": 1}))
-    replaced = {o.id[0]: o for o in operators}
+    replaced = {o.id: o for o in operators if len(o.id) == 1}
     extra = tuple(o for o in operators if len(o.id) > 1)
     return Plan(
         mesh=(Axis("dp", DP),),
