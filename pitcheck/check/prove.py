@@ -179,7 +179,8 @@ def _prove_on_chain(shaped: ShapedStage, variant: int, chain: Chain, settings: S
         error += per_trial * counted
         unseen = _unseen(algebra.decisions, good, decisions, settings.target_log2, per_trial)
         characters.observe(algebra, [evaluated.drawn[value] for value in squares], good)
-        lacking = _lacking(unseen, characters, untested(shaped, settings.seed, range(numbers.stop - trials, numbers.stop)))
+        enough = math.ceil(settings.target_log2 / per_trial)
+        lacking = _lacking(unseen, characters.unproven(enough), untested(shaped, settings.seed, range(numbers.stop - trials, numbers.stop)))
         if error <= settings.target_log2 and trials >= settings.least_trials and not lacking:
             return Proof("proven", error, trials, 1, chain.primes, heuristic, shaped=shaped, discrete=_discrete(shaped, decisions))
         missing = max(1, math.ceil((settings.target_log2 - error) / per_trial)) if error > settings.target_log2 else 2
@@ -189,13 +190,13 @@ def _prove_on_chain(shaped: ShapedStage, variant: int, chain: Chain, settings: S
     return Proof("inconclusive", code="PIT203", reason=f"the error bound was not reached after {trials} draws", shaped=shaped)
 
 
-def _lacking(unseen: str, characters: Characters, untested: str) -> str:
+def _lacking(unseen: str, square: bool, untested: str) -> str:
     """What the draws so far leave open, or ""."""
     if unseen:
         return f"an outcome was not seen often enough: {unseen}"
     if untested:
         return f"a discrete case was not tried: {untested}"
-    return "the argument of a square root may still be a square" if characters.unproven() else ""
+    return "the argument of a square root may still be a square" if square else ""
 
 
 def _trial_error(shaped: ShapedStage, chain: Chain, evaluated: Evaluated, comparisons: Sequence[Comparison]) -> tuple[float, bool]:
