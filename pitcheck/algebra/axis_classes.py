@@ -148,10 +148,10 @@ class AxisSystem:
         return not (own.mixed or own.rigid or own.permuted or own.factor) and own.inner is None
 
     def add_literal(self, number: Fraction | float) -> None:
-        """Say that a number enters the computation: a dimension of that size (or of its square, of which it may be the root) may be what it means."""
+        """Say that a number enters the computation: a dimension of that size may be what it means, or of one more (a count less one), or of its square."""
         if isinstance(number, Fraction):
             for part in (abs(number.numerator), number.denominator):
-                self._literals |= {part, part * part} if part > 2 else set()
+                self._literals |= {part, part + 1, part * part} if part > 2 else set()
 
     def add_extent(self, nodes: Sequence[Dimension]) -> None:
         """Say that elements are counted along ``nodes`` together: a literal equal to that count may be what is meant."""

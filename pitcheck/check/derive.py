@@ -15,8 +15,11 @@ from pitcheck.algebra.base import Kind
 from pitcheck.errors import UnsupportedError
 from pitcheck.stages.cuts import FREE, Box, Cut
 
-STRIDE = 3
-"""How far marked integers move on from trial to trial: the least size of a reduced dimension, so that nothing is skipped and little repeated."""
+MARKED = 0.75
+"""Share of marked values in a trial of them."""
+
+BOOLEAN_CASES = 4
+"""Kinds of boolean draws, one after the other."""
 
 STRUCTURAL = frozenset({"view", "reshape", "transpose", "permute", "slice", "chunk", "expand", "squeeze", "unsqueeze", "identity", "contiguous", "split"})
 
@@ -55,8 +58,8 @@ def draw(algebra: Any, fresh: Fresh) -> Any:
 def discrete(fresh: Fresh, seed: int, trials: Sequence[int]) -> np.ndarray[Any, np.dtype[Any]]:
     """Integers or booleans of shape (trials, 1, *shape).
 
-    Two trials of three hold marked values only, moved on from element to element and from trial to trial, so that a run of trials brings every mark to every
-    element; the third holds uniform ones. Raises UnsupportedError for integers without bounds.
+    Every other trial of integers holds marked values, in an order of its own, with uniform ones between them; the others are uniform. Of four trials of booleans
+    one is uniform, one has rows that are all alike, one lacks a stretch of rows altogether, one is all true. Raises UnsupportedError for integers without bounds.
     """
     return np.stack([_discrete_trial(fresh, seed, trial) for trial in trials])[:, None]
 
@@ -64,19 +67,36 @@ def discrete(fresh: Fresh, seed: int, trials: Sequence[int]) -> np.ndarray[Any, 
 def _discrete_trial(fresh: Fresh, seed: int, trial: int) -> np.ndarray[Any, np.dtype[Any]]:
     generator = np.random.Generator(np.random.Philox(key=_key(fresh.key, seed), counter=[0, 0, 0, trial]))
     if fresh.kind == "bool":
-        return generator.integers(0, 2, size=fresh.shape).astype(np.bool_)
+        return _booleans(fresh.shape, generator, trial)
     if fresh.bounds is None:
         raise UnsupportedError(f"integer tensor {fresh.key!r} has no bounds: say between which values it lies (bounds of the tensor)")
-    if not fresh.marks or trial % 3 == 2:
-        return generator.integers(*fresh.bounds, size=fresh.shape, dtype=np.int64)
-    marked = 2 * (trial // 3) + trial % 3
-    places = np.arange(prod(fresh.shape), dtype=np.int64) + marked * STRIDE + _key(fresh.key, seed) % len(fresh.marks)
-    return np.array(fresh.marks, dtype=np.int64)[places % len(fresh.marks)].reshape(fresh.shape)
+    uniform = generator.integers(*fresh.bounds, size=fresh.shape, dtype=np.int64)
+    if not fresh.marks or trial % 2:
+        return uniform
+    count = prod(fresh.shape)
+    marks = np.concatenate([generator.permutation(np.array(fresh.marks, dtype=np.int64)) for _ in range(count // len(fresh.marks) + 1)])
+    return np.where(generator.random(fresh.shape) < MARKED, marks[:count].reshape(fresh.shape), uniform)
+
+
+def _booleans(shape: tuple[int, ...], generator: np.random.Generator, trial: int) -> np.ndarray[Any, np.dtype[Any]]:
+    uniform = generator.integers(0, 2, size=shape).astype(np.bool_)
+    if not shape or trial % BOOLEAN_CASES == 0:
+        return uniform
+    if trial % BOOLEAN_CASES == 1:
+        return np.broadcast_to(generator.integers(0, 2, size=(*shape[:-1], 1)).astype(np.bool_), shape)
+    if trial % BOOLEAN_CASES == 2:
+        length = (shape[0] + 1) // 2
+        start = int(generator.integers(0, shape[0] - length + 1))
+        uniform[start : start + length] = False
+        return uniform
+    return np.ones(shape, dtype=np.bool_)
 
 
 def untried(fresh: Fresh, boxes: Sequence[Box], seed: int, trials: Sequence[int]) -> int | None:
-    """A marked value that some box of an integer tensor has not held in any of the trials, or None."""
-    if fresh.kind != "int" or not fresh.marks or not trials:
+    """A marked value that some box of an integer tensor has not held in any of the trials (-1: too few trials for all kinds of draws), or None."""
+    if fresh.kind != "field" and len(trials) < (BOOLEAN_CASES if fresh.kind == "bool" else 2):
+        return -1
+    if fresh.kind != "int" or not fresh.marks:
         return None
     drawn = discrete(fresh, seed, trials)[:, 0]
     for box in boxes:
@@ -148,7 +168,8 @@ def take_box(algebra: Any, whole: Any, box: Box, key: str) -> Any:
 
 def _free(algebra: Any, like: Any, key: str, shape: tuple[int, ...]) -> Any:
     if algebra.kind(like) != "field":
-        return algebra.expand(algebra.constant(Fraction(0), algebra.kind(like)), shape)
+        kind = algebra.kind(like)
+        return algebra.integers(discrete(Fresh(key, shape, kind, bounds=(0, 2) if kind == "int" else None), algebra.seed, list(algebra.trials)))
     return algebra.fresh(key, shape, 1, "any")
 
 

@@ -110,5 +110,5 @@ def untested(shaped: ShapedStage, seed: int, trials: Sequence[int]) -> str:
         boxes = [box for derived in shaped.derived.values() if derived.source == value for box in derived.boxes]
         missing = untried(fresh, boxes or [whole], seed, trials)
         if missing is not None:
-            return f"{fresh.key} = {missing} on every shard"
+            return f"{fresh.key} = {missing} on every shard" if missing >= 0 else f"all kinds of draws of {fresh.key}"
     return ""

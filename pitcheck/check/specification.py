@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from pitcheck.errors import PlanError
+from pitcheck.errors import PlanError, UnsupportedError
 from pitcheck.plan.model import Lineage, Output, Plan, Tensor
 from pitcheck.stages.cuts import Box, Cut, resolve, uncovered
 from pitcheck.stages.graph import Codes, Graph
@@ -103,35 +103,53 @@ def _initial(tensor: Tensor, first: Graph, second: Graph, read: Readers, result:
 
 
 def _outputs(reference: Plan, parallel: Plan, first: Graph, second: Graph, read: Readers, result: Specification) -> None:
-    offered: dict[str, Output] = {}
+    offered: dict[str, list[Output]] = {}
     for output in parallel.outputs:
-        offered[output.reference or output.tensor] = output
+        offered.setdefault(output.reference or output.tensor, []).append(output)
     result.total = len(reference.outputs)
     tensors = {t.name: t for t in parallel.tensors}
     for wanted in reference.outputs:
         if wanted.tensor not in offered:
             result.missing.append((wanted.tensor, "the parallel plan names no tensor for it"))
             continue
-        output = offered[wanted.tensor]
-        if output.tensor not in tensors:
-            result.missing.append((wanted.tensor, f"the parallel plan has no tensor {output.tensor!r}"))
-            continue
-        _expect(wanted.tensor, output, tensors[output.tensor], first, second, read, result)
+        for output in offered[wanted.tensor]:
+            if output.tensor not in tensors:
+                result.missing.append((wanted.tensor, f"the parallel plan has no tensor {output.tensor!r}"))
+                continue
+            _expect(wanted.tensor, output, tensors[output.tensor], first, second, read, result)
+        _every_copy(wanted.tensor, [tensors[o.tensor] for o in offered[wanted.tensor] if o.tensor in tensors], first, second, read, result)
+
+
+def _owner_of(tensor: Tensor) -> str | None:
+    return tensor.gradient_of or tensor.updated
+
+
+def _every_copy(name: str, given: list[Tensor], first: Graph, second: Graph, read: Readers, result: Specification) -> None:
+    """Each tensor of the parallel plan that holds a parameter or state must have its own gradient or new value."""
+    owner = _owner_of(first.values[first.number[name]].tensor)
+    if owner is None:
+        return
+    served = {second.number.get(_owner_of(tensor) or "") for tensor in given}
+    for value, cut in result.initial.items():
+        if cut.reference == first.number.get(owner) and value in read and value not in served:
+            result.missing.append((name, f"{second.values[value].name!r} holds {owner!r} too, but nothing is named as what becomes of it"))
 
 
 def _expect(name: str, output: Output, tensor: Tensor, first: Graph, second: Graph, read: Readers, result: Specification) -> None:
     value, target = second.number[tensor.name], first.number[name]
-    owner = tensor.gradient_of or tensor.updated
+    owner = _owner_of(tensor)
     place = f"outputs[{output.tensor}]"
     shape = first.values[target].shape
+    held = _held(owner, first.values[target].tensor, first, second, result)
     if output.lineage is not None:
         cut = resolve(_named(output.lineage, name), value, second, target, shape, place)
         result.exceptions.extend(_exception(name, output.lineage))
-    elif owner is not None and second.number.get(owner) in result.initial:
-        held = result.initial[second.number[owner]]
+    elif held is not None:
         if first.values[held.reference].shape != shape:
             raise PlanError(f"{name!r} has shape {shape}, but the tensor it belongs to has {first.values[held.reference].shape}", place)
-        cut = Cut(value, target, held.parts, held.part_of)
+        if held.scale != 1 and tensor.updated is None:
+            raise UnsupportedError(f"{place}: the gradient of a parameter that is held at scale {held.scale} has no meaning here")
+        cut = Cut(value, target, held.parts, held.part_of, held.scale)
     else:
         cut = resolve(Lineage(name), value, second, target, shape, place)
     held_somewhere = _written(second, value)
@@ -143,11 +161,18 @@ def _expect(name: str, output: Output, tensor: Tensor, first: Graph, second: Gra
     box = uncovered(cut, shape, codes)
     if box is not None:
         result.gaps.append(Gap(name, tensor.name, box, True))
-    lost = read.get(second.number[owner], no_codes) & ~held_somewhere if owner is not None and second.number.get(owner) in result.initial else no_codes
+    lost = read.get(held.value, no_codes) & ~held_somewhere if held is not None else no_codes
     if lost.any():
         ranks = sorted({int(c) // second.coordinates.microbatches for c in np.flatnonzero(lost)})
         result.missing.append((name, f"ranks {', '.join(map(str, ranks))} hold {owner!r} but compute no {tensor.name!r}"))
     result.expected.append(Expected(name, cut, codes))
+
+
+def _held(owner: str | None, wanted: Tensor, first: Graph, second: Graph, result: Specification) -> Cut | None:
+    """How the tensor is held that an output belongs to, if the reference says the same of what is wanted."""
+    theirs = _owner_of(wanted)
+    cut = result.initial.get(second.number[owner]) if owner is not None and owner in second.number else None
+    return cut if cut is not None and theirs is not None and cut.reference == first.number.get(theirs) else None
 
 
 def _written(graph: Graph, value: int) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:

@@ -13,6 +13,9 @@ from pitcheck.ops.term import Term, needed
 from pitcheck.plan.model import DType
 
 
+NARROW = ("int8", "int16", "uint8")
+
+
 def kind_named(dtype: str) -> Kind:
     """What a dtype is to an algebra. Raises UnsupportedError for an unknown dtype."""
     if dtype not in get_args(DType):
@@ -23,7 +26,11 @@ def kind_named(dtype: str) -> Kind:
 
 
 def _cast(inputs: list[Term], attributes: Attributes) -> list[Term]:
-    return [inputs[0].cast(kind_named(needed(attributes, "dtype")))]
+    dtype = needed(attributes, "dtype")
+    kind = kind_named(dtype)
+    if dtype in NARROW and inputs[0].kind != "bool":
+        raise UnsupportedError(f"a cast to {dtype} wraps around what does not fit, and has no meaning here; cast to int32 or int64")
+    return [inputs[0].cast(kind)]
 
 
 def _cast_backward(local: Local) -> Sequence[Lazy | None]:
@@ -38,7 +45,7 @@ OPERATORS = (
         _cast_backward,
         attributes={"dtype": "value"},
         required=("dtype",),
-        doc="x as `dtype`: floating to integer truncates toward 0, anything to bool is x != 0; between floating dtypes, and between integer dtypes "
-        "(whose values must fit), x itself.",
+        doc="x as `dtype`: floating to integer truncates toward 0, anything to bool is x != 0; between floating dtypes, and to int32 and int64 "
+        "(whose values must fit), x itself; numbers to narrower integers have no meaning here.",
     ),
 )

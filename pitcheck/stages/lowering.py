@@ -12,13 +12,15 @@ from pitcheck.errors import PlanError, UnsupportedError
 from pitcheck.ops.registry import operator_kind
 from pitcheck.plan.coordinates import Coordinates
 from pitcheck.plan.matching import Matching
-from pitcheck.plan.model import Group, Number, Operator, Plan, Table, Use
+from pitcheck.plan.model import Box, Group, Number, Operator, Plan, Table, Use
 from pitcheck.plan.numbers import parse_number
 from pitcheck.stages.graph import Codes, Graph, GraphValue, Node, Operand, Source, Stacked, kind_of
 from pitcheck.stages.order import order_nodes
 
 COPIES = frozenset({"identity", "contiguous", "multiref", "wait", "detach"})
 ACCUMULATE = "accumulate"
+ROOT_ONLY = frozenset({"reduce", "gather_to"})
+"""Collectives whose result only the root has; what the other members hold afterwards is not defined."""
 
 
 class Lowering:
@@ -53,18 +55,21 @@ class Lowering:
     # --- copies
 
     def _find_copies(self) -> dict[str, str]:
-        """Families that are plain copies, at the same coordinate, of another: name -> the family copied."""
+        """Families that are plain copies of another, at the same coordinate and at all at which that one is written: name -> the family copied."""
         writers: dict[str, int] = {}
+        written: dict[str, tuple[Box, ...]] = {}
         for operator in self.plan.operators:
             for name in operator.outputs:
                 writers[name] = writers.get(name, 0) + 1
+                written[name] = operator.where
         copies: dict[str, str] = {}
         for operator in self.plan.operators:
             source = operator.inputs[0] if operator.inputs else None
             if operator.kind not in COPIES or len(operator.inputs) != 1 or not isinstance(source, str):
                 continue
             for name in operator.outputs:
-                if name and writers[name] == 1 and self._microbatched[name] == self._microbatched[source]:
+                everywhere = not operator.where or (writers.get(source) == 1 and written[source] == operator.where)
+                if name and writers[name] == 1 and everywhere and self._microbatched[name] == self._microbatched[source]:
                     copies[name] = source
         return copies
 
@@ -221,6 +226,8 @@ class Lowering:
     def _by_position(
         self, operator: Operator, stacked: Operand, mask: NDArray[np.bool_], place: Codes
     ) -> Iterator[tuple[tuple[Operand, ...], dict[str, Any], NDArray[np.bool_]]]:
+        if operator.kind in ROOT_ONLY:
+            mask = mask & (place == int(operator.attributes.get("root", 0)))  # type: ignore[call-overload]
         if "position" not in operator_kind(operator.kind).attributes:
             part = mask & (place >= 0)
             if part.any():

@@ -125,7 +125,7 @@ def shape_stage(stage: Stage, symbolic: SymbolicPair, sizes: Sizes, keys: Mappin
         bounds = info.tensor.bounds
         marks = _marks(stage, bounds) if bounds is not None else ()
         fresh[value] = Fresh(keys[value], symbolic.reference.shape(value, sizes), info.kind, domain, bounds, marks)
-    derived = {value: _derived(stage, value, cut, symbolic, sizes, keys) for value, cut in stage.cuts.items()}
+    derived = {value: _derived(stage, value, cut, symbolic, sizes, f"{keys[cut.reference]}/{n}") for n, (value, cut) in enumerate(stage.cuts.items())}
     boxes = [tuple(symbolic.box(target.cut, part.box, sizes) for part in target.cut.parts) for target in stage.targets]
     return ShapedStage(
         stage,
@@ -144,7 +144,7 @@ def _drawn_reference(stage: Stage) -> list[int]:
     return list(dict.fromkeys([*given, *(cut.reference for cut in stage.cuts.values())]))
 
 
-def _derived(stage: Stage, value: int, cut: Cut, symbolic: SymbolicPair, sizes: Sizes, keys: Mapping[int, str]) -> Derived:
+def _derived(stage: Stage, value: int, cut: Cut, symbolic: SymbolicPair, sizes: Sizes, key: str) -> Derived:
     boxes: dict[tuple[Box, int], int] = {}
     shaped: list[Box] = []
     rows = []
@@ -154,15 +154,11 @@ def _derived(stage: Stage, value: int, cut: Cut, symbolic: SymbolicPair, sizes: 
             boxes[part.box, part.owner] = len(shaped)
             shaped.append(symbolic.box(cut, part.box, sizes))
         rows.append((boxes[part.box, part.owner], part.term, part.terms))
-    return Derived(f"{keys[cut.reference]}/{_cut_digest(cut)}", cut.reference, tuple(shaped), tuple(rows), cut.scale)
-
-
-def _cut_digest(cut: Cut) -> str:
-    return hashlib.sha256(repr(cut.key).encode()).hexdigest()[:16]
+    return Derived(key, cut.reference, tuple(shaped), tuple(rows), cut.scale)
 
 
 def _constants(batch: Batch, shape: Callable[[int, Sizes], tuple[int, ...]], sizes: Sizes) -> dict[int, tuple[Any, tuple[int, ...], str]]:
-    found = {}
+    found: dict[int, tuple[Any, tuple[int, ...], str]] = {}
     for value in batch.inputs:
         info = batch.graph.values[value]
         if constant_mask(batch.graph, value) is not None and info.tensor.value is not None:
@@ -287,7 +283,7 @@ class _Numbering:
 
     def described(self) -> list[tuple[object, ...]]:
         values = self.batch.graph.values
-        known = []
+        known: list[tuple[object, ...]] = []
         for value, number in self._numbers.items():
             info = values[value]
             given = value in self.batch.inputs
