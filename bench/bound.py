@@ -1,0 +1,73 @@
+"""How honest the claimed error bound is: wrong plans over tiny primes, where a false proof can be seen. Writes ``docs/bound.md``.
+
+Run ``python bench/bound.py [--seeds N]`` in a clone, with the test extra installed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "check")]
+
+from bound_cases import CASES, Measured, measure  # noqa: E402
+
+HEAD = """# Is the claimed bound honest?
+
+Two formulas that are not equal are proven equal over primes so small that this happens. *Bound* is the probability of being wrong that such a proof
+claims (the largest one), *rate* how often it is wrong, over {seeds} seeds. A rate may be above its bound by chance: by three standard deviations
+(next column) at most. *Accepted*: nothing was called proven, so nothing was claimed but what a proof might have been.
+`h`: a bound that is called heuristic.
+
+`python bench/bound.py --seeds {seeds}` writes this page. `tests/check/test_bound.py` holds the same cases to their bounds.
+
+| case | primes | bound | rate | deviation | rate / bound |  |
+|---|---|---|---|---|---|---|
+"""
+
+WIDTH = 40
+END = """
+## The same as a figure
+
+A full bar is the bound, the dark part the rate.
+
+```
+{bars}
+```
+"""
+
+
+def row(measured: Measured) -> str:
+    """One line of the table."""
+    case = measured.case
+    claim = f"{measured.bound:.4f}" if measured.proven else f"{case.accepted} accepted"
+    ratio = f"{measured.rate / measured.bound:.2f}"
+    said = "h" if measured.heuristic else ""
+    return f"| {case.name} | {', '.join(map(str, case.primes))} | {claim} | {measured.rate:.4f} | {measured.sigma:.4f} | {ratio} | {said} |"
+
+
+def bar(measured: Measured, longest: int) -> str:
+    """One line of the figure."""
+    full = round(WIDTH * min(1.0, measured.rate / measured.bound))
+    return f"{measured.case.name:{longest}s} {'█' * full}{'░' * (WIDTH - full)}"
+
+
+def main() -> None:
+    """Measure all cases, print them, and write the page."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seeds", type=int, default=3000)
+    seeds = parser.parse_args().seeds
+    results = []
+    for case in CASES:
+        results.append(measure(case, seeds))
+        print(row(results[-1]), flush=True)
+    longest = max(len(case.name) for case in CASES)
+    table = "\n".join(map(row, results))
+    bars = "\n".join(bar(m, longest) for m in results)
+    (ROOT / "docs" / "bound.md").write_text(HEAD.format(seeds=seeds) + table + "\n" + END.format(bars=bars), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
