@@ -297,14 +297,16 @@ def _same(a: Floats, b: Floats) -> bool:
 
 
 def real_differences(comparison_actual: Any, comparison_expected: Any, trials: int = 1) -> Floats:
-    """Relative difference of every element: |a - b| over the largest magnitude in the compared tensors, shape (trials, rows, *shape).
+    """Relative difference of every element: |a - b| over the largest finite magnitude of the trial, shape (trials, rows, *shape).
 
     Values that no trial draws have one trial; they are repeated to ``trials``.
     """
     actual = np.asarray(comparison_actual.data, dtype=np.float64)[0]
     expected = np.asarray(comparison_expected.data, dtype=np.float64)[0]
-    scale = np.maximum(np.abs(actual).max(initial=0.0), np.abs(expected).max(initial=0.0))
+    actual, expected = np.broadcast_arrays(actual, expected)
+    both = np.abs(np.stack([actual, expected])).reshape(2, len(actual), -1)
+    scale = np.max(both, axis=(0, 2), where=np.isfinite(both), initial=1e-300).reshape(-1, *(1,) * (actual.ndim - 1))
     same = (actual == expected) | (np.isnan(actual) & np.isnan(expected))
     with np.errstate(invalid="ignore"):
-        found = np.where(same, 0.0, np.nan_to_num(np.abs(actual - expected) / max(float(scale), 1e-300), nan=np.inf, posinf=np.inf))
+        found = np.where(same, 0.0, np.nan_to_num(np.abs(actual - expected) / scale, nan=np.inf, posinf=np.inf))
     return np.broadcast_to(found, (max(trials, len(found)), *found.shape[1:]))
