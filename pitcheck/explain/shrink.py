@@ -15,6 +15,7 @@ from pitcheck.check.derive import discrete
 from pitcheck.check.evaluate import Comparison, compare_target, evaluate_stage
 from pitcheck.errors import PitcheckError, UnsupportedError
 from pitcheck.explain.replay import real_arithmetics, replay_in
+from pitcheck.explain.sound import check_witness
 from pitcheck.explain.witness import Compared, Filled, Held, Witness, side_of
 from pitcheck.report.model import Finding
 from pitcheck.stages.cuts import Cut
@@ -122,7 +123,7 @@ class _Search:
             block = max(inputs[value].size, 1)
             while block >= 1 and self.left > 0:
                 inputs = self._without_blocks(inputs, value, block)
-                block //= 2 if block > 1 else 2
+                block //= 2
         return inputs
 
     def _without_blocks(self, inputs: Inputs, value: int, block: int) -> Inputs:
@@ -170,7 +171,8 @@ def _witness(shaped: ShapedStage, inputs: Inputs, comparison: Comparison, findin
 
 
 def _confirmed(witness: Witness, steps: int) -> Witness | None:
-    """The witness with both values to as many digits as was computed; None where an arithmetic does not show the difference."""
+    """The witness with both values to as many digits as was computed; None where an arithmetic does not show the difference. Raises PlanError for one too large."""
+    check_witness(witness)
     confirmed: list[str] = []
     values = ("", "")
     for name, (make, show) in real_arithmetics().items():

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import tempfile
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
+from typing import Literal as OneOf
 
 import msgspec
 import numpy as np
@@ -21,6 +23,7 @@ from pitcheck.stages.graph import Graph, GraphValue, Node
 
 FORMAT = "pitcheck.witness/1"
 LARGEST = 64 << 20
+_SCALE = re.compile(r"-?\d{1,18}(/\d{1,18})?")
 
 
 class Operand(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -48,7 +51,7 @@ class Filled(msgspec.Struct, frozen=True):
 
     name: str
     shape: list[int]
-    kind: str
+    kind: OneOf["field", "int", "bool"]
     numbers: list[str]
 
 
@@ -100,7 +103,7 @@ class Witness(msgspec.Struct, frozen=True):
 
 
 def write_witness(witness: Witness, directory: Path) -> Path:
-    """Write a witness under a name made of its code and contents; whole or not at all. Returns the path."""
+    """Write a witness under a name made of its code and contents; whole or not at all. Returns the path. Raises OSError where it cannot be written."""
     data = msgspec.json.format(msgspec.json.encode(witness), indent=1)
     path = directory / f"{witness.code}-{hashlib.sha256(data).hexdigest()[:10]}.witness.json"
     directory.mkdir(parents=True, exist_ok=True)
@@ -109,7 +112,7 @@ def write_witness(witness: Witness, directory: Path) -> Path:
         with os.fdopen(handle, "wb") as file:
             file.write(data)
         Path(temporary).replace(path)
-    except OSError:
+    except BaseException:  # an interrupt, too, must not leave half a file
         Path(temporary).unlink(missing_ok=True)
         raise
     return path
@@ -121,7 +124,7 @@ def read_witness(path: Path) -> Witness:
         if path.stat().st_size > LARGEST:
             raise PlanError(f"the file is larger than {LARGEST >> 20} MiB", str(path))
         witness = msgspec.json.decode(path.read_bytes(), type=Witness)
-    except (OSError, msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
+    except (OSError, msgspec.MsgspecError, RecursionError, ValueError) as error:
         raise PlanError(f"not a witness: {error}", str(path)) from error
     if witness.format != FORMAT:
         raise PlanError(f"format {witness.format!r} is not {FORMAT!r}", str(path))
@@ -149,8 +152,8 @@ def side_of(batch: Batch, attributes: list[Any], constants: dict[int, tuple[Any,
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, Fraction):
-        return str(value)
+    if isinstance(value, (Fraction, Root)):
+        return spell_number(value)
     return [_plain(v) for v in value] if isinstance(value, tuple) else value
 
 
@@ -172,13 +175,13 @@ def spell_number(number: Literal) -> str:
 # --- data to batches
 
 
-def batch_of(side: Side, inputs: dict[int, int]) -> Batch:
+def batch_of(side: Side, inputs: dict[int, int], place: str) -> Batch:
     """A batch that runs the side's steps; ``inputs`` maps input values to their number of rows. Raises PlanError for rows out of range."""
     graph = Graph(Coordinates((Axis("witness", 1),), 1))
     batch = Batch(graph, inputs={value: np.arange(rows, dtype=np.int64) for value, rows in inputs.items()})
     filled = dict(inputs)
     for number, step in enumerate(side.steps):
-        operands = tuple(_read_operand(o, filled, f"steps[{number}]") for o in step.inputs)
+        operands = tuple(_read_operand(o, filled, step.count, f"{place}.steps[{number}]") for o in step.inputs)
         attributes = {name: _tuples(value) for name, value in step.attributes.items()}
         graph.nodes.append(Node(step.kind, attributes, (), tuple(step.outputs), np.zeros(1, dtype=np.bool_), step.operator, number))
         batch.steps.append(Step(number, step.kind, attributes, operands, tuple(step.outputs), step.count))
@@ -189,18 +192,35 @@ def batch_of(side: Side, inputs: dict[int, int]) -> Batch:
     return batch
 
 
-def _read_operand(operand: Operand, filled: dict[int, int], place: str) -> StepOperand:
+def scale_of(text: str, place: str) -> Fraction:
+    """A rational factor. Raises PlanError for text that is none."""
+    if not _SCALE.fullmatch(text) or re.search(r"/0+$", text):
+        raise PlanError(f"scale {text[:40]!r} is not a rational such as '1/2'", place)
+    return Fraction(text)
+
+
+def _read_operand(operand: Operand, filled: dict[int, int], count: int, place: str) -> StepOperand:
     if operand.members:
-        members = [_read_operand(member, filled, place) for member in operand.members]
-        return tuple(m for m in members if isinstance(m, Argument))
+        return tuple(_read_argument(member, filled, count, place) for member in operand.members)
     if operand.number:
         return parse_number(operand.number, place)
+    return _read_argument(operand, filled, count, place)
+
+
+def _read_argument(operand: Operand, filled: dict[int, int], count: int, place: str) -> Argument:
+    if operand.members or operand.number or operand.value not in filled:
+        raise PlanError(f"value {operand.value} is not there when it is read", place)
+    flat = [row for entry in operand.rows for row in (entry if isinstance(entry, list) else (entry,))]
+    if any(type(row) is not int for row in flat):
+        raise PlanError("rows are no table of integers", place)
+    if any(not 0 <= row < filled[operand.value] for row in flat):
+        raise PlanError(f"value {operand.value} has {filled[operand.value]} rows, and others are read", place)
     try:
         rows = np.array(operand.rows, dtype=np.int64)
-    except (ValueError, TypeError, OverflowError):
+    except ValueError:
         raise PlanError("rows are no table of integers", place) from None
-    if operand.value not in filled or rows.ndim not in (1, 2) or (rows < 0).any() or (rows >= filled[operand.value]).any():
-        raise PlanError(f"value {operand.value} has no such rows", place)
+    if rows.ndim not in (1, 2) or rows.size == 0 or len(rows) != count:
+        raise PlanError(f"rows of shape {rows.shape} are read for {count} rows", place)
     return Argument(operand.value, rows)
 
 
