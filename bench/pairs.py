@@ -12,8 +12,9 @@ import os
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,10 +36,15 @@ class Measured:
     status: int
 
 
-def once(arguments: Sequence[str]) -> Measured:
+def environment(cache: str) -> dict[str, str]:
+    """The environment of an installed package: compiled modules are kept, here in ``cache``."""
+    return {**{name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}, "PYTHONPYCACHEPREFIX": cache}
+
+
+def once(arguments: Sequence[str], variables: Mapping[str, str]) -> Measured:
     """Run Python with ``arguments``; what it prints is dropped."""
     start = time.perf_counter()
-    process = subprocess.Popen([sys.executable, *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    process = subprocess.Popen([sys.executable, *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=variables)
     _, status, used = os.wait4(process.pid, 0)
     wall = time.perf_counter() - start
     process.returncode = os.waitstatus_to_exitcode(status)
@@ -46,10 +52,10 @@ def once(arguments: Sequence[str]) -> Measured:
     return Measured(wall, used.ru_utime + used.ru_stime, used.ru_maxrss * unit / MIB, process.returncode)
 
 
-def measured(arguments: Sequence[str], runs: int) -> Measured:
-    """Medians of ``runs`` runs, after one that fills the caches of files."""
-    once(arguments)
-    found = [once(arguments) for _ in range(runs)]
+def measured(arguments: Sequence[str], runs: int, variables: Mapping[str, str]) -> Measured:
+    """Medians of ``runs`` runs, after one that fills the caches of files and of compiled modules."""
+    once(arguments, variables)
+    found = [once(arguments, variables) for _ in range(runs)]
     return Measured(
         statistics.median(m.wall for m in found), statistics.median(m.cpu for m in found), statistics.median(m.memory_mib for m in found), found[-1].status
     )
@@ -77,15 +83,21 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--only", default="", help="only pairs whose name holds this text")
     options = parser.parse_args()
-    bare = measured(BARE, options.runs)
-    base = measured(BASELINE, options.runs)
+    with tempfile.TemporaryDirectory() as cache:
+        measure(options.folder, options.only, options.runs, environment(cache))
+
+
+def measure(folder: Path, only: str, runs: int, variables: Mapping[str, str]) -> None:
+    """All lines."""
+    bare = measured(BARE, runs, variables)
+    base = measured(BASELINE, runs, variables)
     line("python -c ''", bare, base)
     line("python -c 'import numpy' (the baseline)", base, base)
-    usage = measured(("-m", "pitcheck", "--help"), options.runs)
+    usage = measured(("-m", "pitcheck", "--help"), runs, variables)
     line("pitcheck --help", usage, base)
     print(f"pitcheck --help is {usage.wall - bare.wall:.3f} s above bare Python, {usage.wall / bare.wall:.1f} times it")
-    for reference, parallel in right_pairs(options.folder, options.only):
-        line(Path(parallel).stem, measured(("-m", "pitcheck", "check", reference, parallel, "--seed", "1"), options.runs), base)
+    for reference, parallel in right_pairs(folder, only):
+        line(Path(parallel).stem, measured(("-m", "pitcheck", "check", reference, parallel, "--seed", "1"), runs, variables), base)
 
 
 if __name__ == "__main__":

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
-import networkx as nx
 import numpy as np
 
 from pitcheck.errors import PlanError
 from pitcheck.stages.graph import Graph, Node
+
+if TYPE_CHECKING:
+    import networkx as nx  # noqa: PLC0415
 
 
 def order_nodes(graph: Graph) -> None:
@@ -64,6 +67,8 @@ def _topological(graph: Graph) -> list[int] | None:
 
 
 def _digraph(graph: Graph) -> nx.DiGraph:
+    import networkx as nx  # noqa: PLC0415 - most plans have no cycle, and the import takes as long as the check of a small pair
+
     result = nx.DiGraph()
     result.add_nodes_from(range(len(graph.nodes)))
     result.add_edges_from((writer, reader) for writer, readers in enumerate(_edges(graph)) for reader in readers)
@@ -71,6 +76,8 @@ def _digraph(graph: Graph) -> nx.DiGraph:
 
 
 def _split_cycles(graph: Graph) -> None:
+    import networkx as nx  # noqa: PLC0415
+
     dependences = _digraph(graph)
     cyclic: set[int] = set()
     for component in nx.strongly_connected_components(dependences):
@@ -95,5 +102,7 @@ def _split_cycles(graph: Graph) -> None:
 
 
 def _one_cycle(graph: Graph) -> list[str]:
+    import networkx as nx  # noqa: PLC0415
+
     found = nx.find_cycle(_digraph(graph))
     return [graph.nodes[edge[0]].operator for edge in found] + [graph.nodes[found[0][0]].operator]
