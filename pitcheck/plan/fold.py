@@ -73,6 +73,7 @@ class _Folding:
         self.coordinates = Coordinates(mesh, microbatches)
         self.microbatches = microbatches
         self._forms: dict[tuple[Any, ...], _Form] = {}
+        self._seen: dict[int, tuple[_Form, Instance]] = {}
         self._skeletons: dict[tuple[Any, ...], int] = {}
         self._records: dict[tuple[int, int], int] = {}
         self.records: list[_Record] = []
@@ -104,24 +105,13 @@ class _Folding:
     def _sequence(self, rank: int, sequence: Sequence[Instance]) -> tuple[tuple[tuple[int, int], ...], list[tuple[int, int, tuple[int, ...]]]]:
         """The (record, micro-batch) steps of one rank, and the same with the integer attributes."""
         counts: dict[tuple[int, int], int] = {}
-        forms = self._forms
         places: list[tuple[int, int, tuple[int, ...]]] = []
         for position, instance in enumerate(sequence):
-            attributes = instance.attributes
-            key = (
-                instance.kind,
-                instance.inputs,
-                instance.outputs,
-                # True, 1 and 1.0 are equal to a dictionary, but not the same attribute.
-                tuple([(k, v, v.__class__) for k, v in attributes.items()]) if attributes else (),
-                instance.group,
-                instance.source,
-                instance.module,
-                instance.microbatch is None,
-            )
-            form = forms.get(key)
-            if form is None or form.literal:
-                form = self._form(key, instance)
+            # Ranks that differ little hold the same objects.
+            seen = self._seen.get(id(instance))
+            if seen is None:
+                seen = self._seen[id(instance)] = (self._form_of(instance), instance)
+            form = seen[0]
             microbatch = -1 if instance.microbatch is None else instance.microbatch
             if not -1 <= microbatch < self.microbatches or (microbatch == -1 and instance.microbatch is not None):
                 raise PlanError(f"micro-batch {instance.microbatch} of {self.microbatches}", f"programs[{rank}][{position}].microbatch")
@@ -131,9 +121,25 @@ class _Folding:
             number = self._records.get((form.skeleton, count))
             if number is None:
                 number = self._records[form.skeleton, count] = len(self.records)
-                self.records.append(_Record(instance, _integer_names(attributes)))
+                self.records.append(_Record(instance, _integer_names(instance.attributes)))
             places.append((number, microbatch, form.integers))
         return tuple([(number, microbatch) for number, microbatch, _ in places]), places
+
+    def _form_of(self, instance: Instance) -> _Form:
+        attributes = instance.attributes
+        key = (
+            instance.kind,
+            instance.inputs,
+            instance.outputs,
+            # True, 1 and 1.0 are equal to a dictionary, but not the same attribute.
+            tuple([(k, v, v.__class__) for k, v in attributes.items()]) if attributes else (),
+            instance.group,
+            instance.source,
+            instance.module,
+            instance.microbatch is None,
+        )
+        form = self._forms.get(key)
+        return self._form(key, instance) if form is None or form.literal else form
 
     def _form(self, key: tuple[Any, ...], instance: Instance) -> _Form:
         literal = any(isinstance(operand, Number) for operand in instance.inputs)

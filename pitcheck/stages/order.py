@@ -11,7 +11,7 @@ from pitcheck.errors import PlanError
 from pitcheck.stages.graph import Graph, Node
 
 if TYPE_CHECKING:
-    import networkx as nx  # noqa: PLC0415
+    import networkx as nx
 
 
 def order_nodes(graph: Graph) -> None:

@@ -162,7 +162,8 @@ class DeviceLowering:
         given = [self.context.read(number, local) for number in node.given]
         order = sorted(range(len(places)), key=places.__getitem__)
         gradients: list[Value | None] = [None] * len(saved.operands)
-        for tensor, positions in zip(node.results, self._positions(node, saved), strict=True):
+        owners = self._positions(node, saved)
+        for tensor, positions in zip(node.results, owners, strict=True):
             for position in positions:
                 operand = saved.operands[position]
                 if isinstance(operand, Number):
@@ -180,7 +181,7 @@ class DeviceLowering:
         }
         inputs = (*saved.operands, *saved.results, *(given[i] for i in order))
         self.context.emit(f"{saved.node.kind}.backward", inputs, gradients, attributes, forward.microbatch, source=saved.node.source, module=saved.node.module)
-        self._store(node, saved, gradients, local, forward)
+        self._store(node, owners, gradients, local, forward)
         if saved.node.kind == "identity" and node.results and (copy := given[0].family.parts.get(self.context.device)) is not None:
             self.context.shared.equal[copy.full] = node.results[0].full
 
@@ -208,9 +209,9 @@ class DeviceLowering:
             raise PlanError(f"{len(node.results)} gradients result for {len(trainable)} operands of the forward operator {node.mirror} that have one")
         return [[position] for position in trainable]
 
-    def _store(self, node: Derive, saved: Saved, gradients: list[Value | None], local: dict[int, Value], forward: Forward) -> None:
+    def _store(self, node: Derive, owners: list[list[int]], gradients: list[Value | None], local: dict[int, Value], forward: Forward) -> None:
         """Gradients become what later operators read; those of parameters are collected. A tensor that was read more than once gets the sum."""
-        for tensor, positions in zip(node.results, self._positions(node, saved), strict=True):
+        for tensor, positions in zip(node.results, owners, strict=True):
             values = [value for position in positions if (value := gradients[position]) is not None]
             if not values:
                 continue

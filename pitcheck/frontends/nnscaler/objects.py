@@ -13,7 +13,6 @@ from pitcheck.frontends.nnscaler.pickles import Stub
 from pitcheck.plan.model import DType
 
 LARGEST_INTEGER = 2**53
-_MISSING = object()
 _LONGEST_TEXT = 1000
 _LONGEST_NAME = 300
 _DEEPEST_VALUE = 8
@@ -30,6 +29,7 @@ _DTYPES: Mapping[str, str] = MappingProxyType(
         "torch.float8_e4m3fn": "float8_e4m3",
     }
 )
+_KNOWN: tuple[str, ...] = get_args(DType)
 _SCALARS: Mapping[str, str] = MappingProxyType(dict(zip(["i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8", "b1"], "bhiqBHIQefd?", strict=True)))
 """Codes of NumPy's dtypes, and the codes of ``struct`` for the same bytes."""
 
@@ -63,10 +63,10 @@ def field(thing: object, name: str) -> Any:
     """A field of an object of the pickle. Raises PlanError where it has none of that name."""
     if not isinstance(thing, Stub):
         raise PlanError(f"there is a {type(thing).__name__} where an object with the field {name!r} is needed")
-    found = thing.__dict__.get(name, _MISSING)
-    if found is _MISSING:
-        raise PlanError(f"{class_of(thing)} has no field {name!r}", f".{name}")
-    return found
+    try:
+        return thing.__dict__[name]
+    except KeyError:
+        raise PlanError(f"{class_of(thing)} has no field {name!r}", f".{name}") from None
 
 
 def items(thing: object, name: str) -> list[Any] | tuple[Any, ...]:
@@ -134,7 +134,10 @@ def integers(value: object, what: str) -> tuple[int, ...]:
     """A list or tuple of integers."""
     if not isinstance(value, list | tuple):
         raise PlanError(f"{what} is {shown(value)}, not a list of integers")
-    return tuple([entry if type(entry) is int and -LARGEST_INTEGER < entry < LARGEST_INTEGER else whole(entry, what) for entry in value])
+    for entry in value:
+        if type(entry) is not int or not -LARGEST_INTEGER < entry < LARGEST_INTEGER:
+            return tuple([whole(entry, what) for entry in value])
+    return tuple(value)
 
 
 def text(thing: object, name: str) -> str:
@@ -211,7 +214,7 @@ def sub_tensor(value: object) -> SubTensor:
         raise PlanError(f"{shown(value)} where an IRSubTensor is needed")
     full = field(value, "_full_tensor")
     shape = integers(field(value, "_shape"), "_shape")
-    box = tuple([_interval(integers(pair, "_indmap")) for pair in items(field(value, "_indmap"), "_indices")])
+    box = tuple([_interval(pair) for pair in items(field(value, "_indmap"), "_indices")])
     complete = integers(field(full, "_shape"), "_full_tensor._shape")
     term = integers(field(field(value, "_valmap"), "_weight"), "_valmap._weight")
     name = text(full, "name")
@@ -241,10 +244,11 @@ def gradient_id(value: object) -> int | None:
     return tensor_id(gradient) if is_tensor(gradient) else None
 
 
-def _interval(pair: tuple[int, ...]) -> tuple[int, int]:
+def _interval(value: object) -> tuple[int, int]:
+    pair = integers(value, "_indmap")
     if len(pair) != 2:
         raise PlanError(f"{pair} is no (start, stop)", "._indmap")
-    return pair[0], pair[1]
+    return pair
 
 
 def dtype_of(value: object, name: str) -> DType:
@@ -257,7 +261,7 @@ def dtype_of(value: object, name: str) -> DType:
     elif isinstance(value, str):
         said = value[:60]
     found = _DTYPES.get(said, said.removeprefix("torch."))
-    if found not in get_args(DType):
-        raise PlanError(f"{name!r} has dtype {said!a}, which is none of {', '.join(get_args(DType))}", "._dtype")
+    if found not in _KNOWN:
+        raise PlanError(f"{name!r} has dtype {said!a}, which is none of {', '.join(_KNOWN)}", "._dtype")
     known: DType = found  # type: ignore[assignment]
     return known
