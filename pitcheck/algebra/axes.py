@@ -245,6 +245,10 @@ class AxisAlgebra:
         """The dimension disappears."""
         return self._reduced("reduce_min", a, axis)
 
+    def shift(self, a: AxisValue, axis: int) -> AxisValue:
+        """The dimension disappears."""
+        return self._reduced("shift", a, axis)
+
     def _reduced(self, name: str, a: AxisValue, axis: int) -> AxisValue:
         _one_of(name, a, ("field", "int"))
         self._used(a)

@@ -380,6 +380,10 @@ class DegreeAlgebra:
         """As ``reduce_max``."""
         return self.reduce_max(a, axis)
 
+    def shift(self, a: DegreeValue, axis: int) -> DegreeValue:
+        """Zero."""
+        return self._value("field", a.shape[:axis] + a.shape[axis + 1 :], 1, Polynomial(0))
+
     def order(self, a: DegreeValue, axis: int, descending: bool) -> DegreeValue:  # noqa: ARG002
         """Heuristic where fresh residues are sorted: the degree of the argument."""
         return self._decided("int", a.shape, a)

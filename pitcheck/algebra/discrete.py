@@ -20,6 +20,10 @@ COMPARISONS: dict[Comparison, str] = {"eq": "equal", "ne": "not_equal", "lt": "l
 """NumPy's names of the comparisons."""
 
 
+MOST_SLOTS = 64
+"""Elements of an extremum up to which each must be seen chosen and not chosen."""
+
+
 @dataclass(frozen=True)
 class Decision:
     """How often each outcome of one comparison, maximum or minimum of field values occurred, int64 arrays of shape (trials, instances).
@@ -153,8 +157,15 @@ class Discrete(Structure):
         return self.reshape(self.take_along(a, axis, indices), self.shape(a)[:axis] + self.shape(a)[axis + 1 :])
 
     def _record_reduction(self, key: Any, place: int, largest: bool) -> None:
-        """A reduction is a row of maxima of two: what is kept so far against the next element."""
+        """Every element is chosen or not; of many elements only whether the next one exceeds what is kept so far."""
         behind = (slice(None),) * place
+        if key.shape[place] <= MOST_SLOTS:
+            best = key.max(axis=place, keepdims=True) if largest else key.min(axis=place, keepdims=True)
+            alike = (key == best).all(axis=place, keepdims=True)
+            for slot in range(key.shape[place]):
+                chosen = key[(*behind, slice(slot, slot + 1))] == best
+                self._record(chosen, alike)
+            return
         kept = (np.maximum if largest else np.minimum).accumulate(to_host(self.xp, key), axis=place)
         before, following = kept[(*behind, slice(None, -1))], to_host(self.xp, key)[(*behind, slice(1, None))]
         self._record(self.xp.asarray(before >= following if largest else before <= following), self.xp.asarray(before == following))
@@ -164,6 +175,10 @@ class Discrete(Structure):
 
     def reduce_min(self, a: Value, axis: int) -> Value:
         return self._reduced(a, axis, False)
+
+    def shift(self, a: Value, axis: int) -> Value:
+        """The maximum: what the reals need to stay in range."""
+        return self._reduced(a, axis, True)
 
     def order(self, a: Value, axis: int, descending: bool) -> Value:
         if not 0 <= axis < a.rank:

@@ -262,6 +262,11 @@ class PrimeAlgebra(KeyedFunctions, Formal, Discrete):
         _, stop = self._common(plain)
         return [order_key(self.xp, v.data[stop - 1 - v.lowest : stop - v.lowest], self.chain.primes[stop - 1], v.special, nan_first) for v in plain]
 
+    def shift(self, a: Value, axis: int) -> Value:
+        """Zero: nothing overflows here, and no decision is taken for something that cancels."""
+        zero = self.constant(Fraction(0))
+        return self.expand(zero, a.data.shape[LEADING:][:axis] + a.data.shape[LEADING:][axis + 1 :])
+
     def _compare_field(self, comparison: Comparison, a: Value, b: Value) -> Value:
         a, b = self.plain(a), self.plain(b)
         rank = max(a.rank, b.rank)

@@ -18,8 +18,8 @@ from pitcheck.stages.cuts import FREE, Box, Cut
 MARKED = 0.75
 """Share of marked values in a trial of them."""
 
-BOOLEAN_CASES = 4
-"""Kinds of boolean draws, one after the other."""
+CASES = 4
+"""Kinds of discrete draws, one after the other."""
 
 STRUCTURAL = frozenset({"view", "reshape", "transpose", "permute", "slice", "chunk", "expand", "squeeze", "unsqueeze", "identity", "contiguous", "split"})
 
@@ -56,10 +56,10 @@ def draw(algebra: Any, fresh: Fresh) -> Any:
 
 
 def discrete(fresh: Fresh, seed: int, trials: Sequence[int]) -> np.ndarray[Any, np.dtype[Any]]:
-    """Integers or booleans of shape (trials, 1, *shape).
+    """Integers or booleans of shape (trials, 1, *shape). Raises UnsupportedError for integers without bounds.
 
-    Every other trial of integers holds marked values, in an order of its own, with uniform ones between them; the others are uniform. Of four trials of booleans
-    one is uniform, one has rows that are all alike, one lacks a stretch of rows altogether, one is all true. Raises UnsupportedError for integers without bounds.
+    Of four trials of integers one holds marked values in an order of its own, with uniform ones between them, one has half of its rows filled with one marked
+    value, the others are uniform. Of four trials of booleans one has rows that are all alike, one lacks half of its rows altogether, one is all true, one is uniform.
     """
     return np.stack([_discrete_trial(fresh, seed, trial) for trial in trials])[:, None]
 
@@ -73,6 +73,9 @@ def _discrete_trial(fresh: Fresh, seed: int, trial: int) -> np.ndarray[Any, np.d
     uniform = generator.integers(*fresh.bounds, size=fresh.shape, dtype=np.int64)
     if not fresh.marks or trial % 2:
         return uniform
+    if trial % CASES == 2:
+        fill = fresh.marks[trial // CASES % len(fresh.marks)]
+        return _half(uniform, fill, fill + 1 if fill + 1 < fresh.bounds[1] else fresh.bounds[0], trial)
     count = prod(fresh.shape)
     marks = np.concatenate([generator.permutation(np.array(fresh.marks, dtype=np.int64)) for _ in range(count // len(fresh.marks) + 1)])
     return np.where(generator.random(fresh.shape) < MARKED, marks[:count].reshape(fresh.shape), uniform)
@@ -80,21 +83,25 @@ def _discrete_trial(fresh: Fresh, seed: int, trial: int) -> np.ndarray[Any, np.d
 
 def _booleans(shape: tuple[int, ...], generator: np.random.Generator, trial: int) -> np.ndarray[Any, np.dtype[Any]]:
     uniform = generator.integers(0, 2, size=shape).astype(np.bool_)
-    if not shape or trial % BOOLEAN_CASES == 0:
+    if not shape or trial % CASES == 0:
         return uniform
-    if trial % BOOLEAN_CASES == 1:
+    if trial % CASES == 1:
         return np.broadcast_to(generator.integers(0, 2, size=(*shape[:-1], 1)).astype(np.bool_), shape)
-    if trial % BOOLEAN_CASES == 2:
-        length = (shape[0] + 1) // 2
-        start = int(generator.integers(0, shape[0] - length + 1))
-        uniform[start : start + length] = False
-        return uniform
-    return np.ones(shape, dtype=np.bool_)
+    return _half(uniform, 0, 1, trial) if trial % CASES == 2 else np.ones(shape, dtype=np.bool_)
+
+
+def _half(values: np.ndarray[Any, np.dtype[Any]], fill: int, other: int, trial: int) -> np.ndarray[Any, np.dtype[Any]]:
+    """The first or the last half of the rows filled, and nowhere else that value: of several ranks that share the rows, one is filled wholly, but not all."""
+    result = np.where(values == fill, np.array(other, dtype=values.dtype), values)
+    if result.ndim:
+        length = (result.shape[0] + 1) // 2
+        result[slice(0, length) if trial // CASES % 2 == 0 else slice(result.shape[0] - length, None)] = fill
+    return result
 
 
 def untried(fresh: Fresh, boxes: Sequence[Box], seed: int, trials: Sequence[int]) -> int | None:
     """A marked value that some box of an integer tensor has not held in any of the trials (-1: too few trials for all kinds of draws), or None."""
-    if fresh.kind != "field" and len(trials) < (BOOLEAN_CASES if fresh.kind == "bool" else 2):
+    if fresh.kind != "field" and len(trials) < CASES:
         return -1
     if fresh.kind != "int" or not fresh.marks:
         return None

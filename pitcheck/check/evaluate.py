@@ -29,7 +29,7 @@ def evaluate_stage(shaped: ShapedStage, algebra: Any, drawn: Mapping[int, Any] |
     """Draw the inputs (or take those given, by reference value) and run both sides. Raises StepError."""
     stage = shaped.stage
     values = dict(drawn) if drawn is not None else {value: draw(algebra, fresh) for value, fresh in shaped.fresh.items()}
-    constants = [{v: _constant(algebra, *known) for v, known in side.items()} for side in shaped.constants]
+    constants = [{v: constant_value(algebra, *known) for v, known in side.items()} for side in shaped.constants]
     given = {value: values[value] for value in stage.reference.inputs if value in values}
     reference = run_batch(stage.reference, algebra, {**constants[0], **given}, shaped.attributes[0], observe, "reference ")
     derived = derive_all(algebra, values, shaped.derived)
@@ -37,7 +37,8 @@ def evaluate_stage(shaped: ShapedStage, algebra: Any, drawn: Mapping[int, Any] |
     return Evaluated(algebra, values, reference, parallel)
 
 
-def _constant(algebra: Any, number: Any, shape: tuple[int, ...], kind: str) -> Any:
+def constant_value(algebra: Any, number: Any, shape: tuple[int, ...], kind: str) -> Any:
+    """The constant ``number`` of a kind, in every element of a tensor."""
     value = literal(algebra, number)
     if kind != "field":
         value = algebra.cast(value, kind)

@@ -23,7 +23,7 @@ from pitcheck.stages.shapes import SymbolicPair, symbolic_pair
 from pitcheck.stages.symmetry import find_symmetry, restrict
 
 Outcome = OneOf["proven", "failed", "inconclusive"]
-MOST_TRIALS = 48
+MOST_TRIALS = 256
 VARIANTS = (0, 1)
 LENGTHS = (3, 4)
 
@@ -183,7 +183,7 @@ def _prove_on_chain(shaped: ShapedStage, variant: int, chain: Chain, settings: S
         lacking = _lacking(unseen, characters.unproven(enough), untested(shaped, settings.seed, range(numbers.stop - trials, numbers.stop)))
         if error <= settings.target_log2 and trials >= settings.least_trials and not lacking:
             return Proof("proven", error, trials, 1, chain.primes, heuristic, shaped=shaped, discrete=_discrete(shaped, decisions))
-        missing = max(1, math.ceil((settings.target_log2 - error) / per_trial)) if error > settings.target_log2 else 2
+        missing = max(1, math.ceil((settings.target_log2 - error) / per_trial)) if error > settings.target_log2 else max(2, trials // 2)
         wanted = trials + missing
     if error <= settings.target_log2:
         return Proof("inconclusive", code="PIT204", reason=f"after {trials} draws {lacking}", shaped=shaped)

@@ -8,12 +8,12 @@ import re
 import tempfile
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
-from typing import Literal as OneOf
+from typing import Any, cast
 
 import msgspec
 import numpy as np
 
+from pitcheck.algebra.base import Kind
 from pitcheck.errors import PlanError
 from pitcheck.plan.coordinates import Coordinates
 from pitcheck.plan.model import Axis, Tensor
@@ -51,7 +51,7 @@ class Filled(msgspec.Struct, frozen=True):
 
     name: str
     shape: list[int]
-    kind: OneOf["field", "int", "bool"]
+    kind: Kind
     numbers: list[str]
 
 
@@ -147,7 +147,7 @@ def side_of(batch: Batch, attributes: list[Any], constants: dict[int, tuple[Any,
         )
         for step, given in zip(batch.steps, attributes, strict=True)
     ]
-    filled = {value: Filled(batch.graph.values[value].name, list(shape), kind, [spell_number(number)]) for value, (number, shape, kind) in constants.items()}
+    filled = {value: Filled(batch.graph.values[value].name, list(shape), cast("Kind", kind), [spell_number(number)]) for value, (number, shape, kind) in constants.items()}
     return Side(steps, filled)
 
 

@@ -12,18 +12,18 @@ from pitcheck.ops.term import Term, needed, number, sum_to
 
 _NEGATIVE_INFINITY = float("-inf")
 
-# --- softmax. The maximum m cancels in every formula; it keeps floating point in range.
+# --- softmax. The shift m cancels in every formula; it keeps floating point in range.
 
 
 def softmax_of(x: Term, axis: int) -> Term:
-    """exp(x - m) / sum exp(x - m) along ``axis``, m the maximum; NaN where all of x is -inf."""
-    e = (x - x.maximum_over(axis, keep=True)).exp()
+    """exp(x - m) / sum exp(x - m) along ``axis``, m a shift that cancels; NaN where all of x is -inf."""
+    e = (x - x.shift_over(axis)).exp()
     return e / e.sum(axis, keep=True)
 
 
 def log_sum_exp_of(x: Term, axis: int) -> Term:
     """m + log sum exp(x - m) along ``axis``, which keeps size 1; NaN where all of x is -inf."""
-    m = x.maximum_over(axis, keep=True)
+    m = x.shift_over(axis)
     return m + (x - m).exp().sum(axis, keep=True).log()
 
 
@@ -62,7 +62,7 @@ def _logsumexp(inputs: list[Term], attributes: Attributes) -> list[Term]:
     x = inputs[0]
     axis = _axis(x, attributes)
     empty = nothing_left(x, axis)
-    m = empty.where(x.constant(Fraction(0)), x.maximum_over(axis, keep=True))
+    m = empty.where(x.constant(Fraction(0)), x.shift_over(axis))
     result = m + (x - m).exp().sum(axis, keep=True).log()
     return [result if attributes.get("keepdim", False) else result.squeeze(axis)]
 

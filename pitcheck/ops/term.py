@@ -151,6 +151,11 @@ class Term:
             value = reduce(value, axis)
         return self._of(value)._kept(self.shape, over, keep)
 
+    def shift_over(self, axis: int) -> Term:
+        """The algebra's shift along ``axis``, which keeps size 1."""
+        over = self.axes(axis)
+        return self._of(self.algebra.shift(self.value, over[0]))._kept(self.shape, over, True)
+
     def _kept(self, shape: tuple[int, ...], axes: tuple[int, ...], keep: bool) -> Term:
         return self.reshape(tuple(1 if i in axes else n for i, n in enumerate(shape))) if keep else self
 

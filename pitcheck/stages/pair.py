@@ -167,18 +167,20 @@ def _constants(batch: Batch, shape: Callable[[int, Sizes], tuple[int, ...]], siz
 
 
 def _square_inputs(stage: Stage) -> set[int]:
-    """Reference inputs whose elements are arguments of roots as they are: they are drawn as squares."""
+    """Reference inputs whose elements are arguments of the reference's roots as they are: they are drawn as squares.
+
+    A root of the parallel plan alone narrows nothing: its argument may be any number in the reference.
+    """
     marked: set[int] = set()
-    for batch, of_input in ((stage.reference, None), (stage.parallel, stage.cuts)):
-        origin: dict[int, int] = {v: v if of_input is None else of_input[v].reference for v in batch.inputs if of_input is None or v in of_input}
-        for step in batch.steps:
-            source = step.inputs[0] if step.inputs else None
-            if not isinstance(source, Argument) or source.value not in origin:
-                continue
-            if step.kind in STRUCTURAL:
-                origin.update({output: origin[source.value] for output in step.outputs if output is not None})
-            elif step.kind in ROOTS or (step.kind == "pow" and _is_half(step)):
-                marked.add(origin[source.value])
+    origin: dict[int, int] = {value: value for value in stage.reference.inputs}
+    for step in stage.reference.steps:
+        source = step.inputs[0] if step.inputs else None
+        if not isinstance(source, Argument) or source.value not in origin:
+            continue
+        if step.kind in STRUCTURAL:
+            origin.update({output: origin[source.value] for output in step.outputs if output is not None})
+        elif step.kind in ROOTS or (step.kind == "pow" and _is_half(step)):
+            marked.add(origin[source.value])
     return marked
 
 

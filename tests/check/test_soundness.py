@@ -141,7 +141,6 @@ def test_output_whose_parts_leave_something_out(spec: Lineage) -> None:
     not_proven(_linear(), b.plan())
 
 
-@pytest.mark.xfail(strict=True, reason="the parallel plan alone decides whose gradient a tensor is")
 def test_output_that_claims_to_be_a_gradient() -> None:
     """A result of the forward pass must be whole on every rank; calling it the gradient of a sharded parameter does not make it sharded."""
     r = Builder("claim")
@@ -155,7 +154,6 @@ def test_output_that_claims_to_be_a_gradient() -> None:
         assert report.verdict != "equivalent" or report.exceptions
 
 
-@pytest.mark.xfail(strict=True, reason="an identity pinned to some ranks is taken for a copy on all ranks")
 def test_gradient_on_one_rank_only() -> None:
     def once(b: Builder) -> None:
         b.op("all_reduce", "dw_own", out="sum", group="dp")
@@ -174,7 +172,6 @@ def test_gradient_reduced_on_one_rank_only(rank: int) -> None:
     caught(_linear(), _spread(once).plan())
 
 
-@pytest.mark.xfail(strict=True, reason="other copies of a parameter need no gradient of their own")
 def test_second_copy_of_a_parameter_without_a_gradient() -> None:
     """Rank 1 holds its own copy under another name, whose gradient nobody computes: it would go its own way."""
     b = Builder("copies", {"dp": 2})
@@ -217,7 +214,6 @@ def _tied(complete: bool) -> tuple[Plan, Plan]:
     return r.plan(), b.plan()
 
 
-@pytest.mark.xfail(strict=True, reason="other copies of a parameter need no gradient of their own")
 def test_copy_of_a_tied_parameter_with_half_of_the_gradient() -> None:
     not_proven(*_tied(complete=False))
 
@@ -252,7 +248,6 @@ def _updated(scale: str, mend: str, spec: dict[int, Any] | None = None, shape: t
     return b.plan()
 
 
-@pytest.mark.xfail(strict=True, reason="the scale of a state at the start is not asked for at the end")
 def test_state_ends_with_the_lineage_it_began_with() -> None:
     """A parameter held at twice its value must be left at twice its new value: the next step begins there."""
     r = Builder("updated")
@@ -333,7 +328,6 @@ def test_bounds_of_the_reference_decide() -> None:
     not_proven(looked((0, 6), 6), looked((0, 3), 3))
 
 
-@pytest.mark.xfail(strict=True, reason="roots of the parallel plan alone make the inputs squares")
 def test_root_that_narrows_the_inputs() -> None:
     """A root in the parallel plan alone does not make the inputs positive."""
     r, b = Builder("root"), Builder("root")
@@ -343,7 +337,6 @@ def test_root_that_narrows_the_inputs() -> None:
     caught(r.plan(), b.plan())
 
 
-@pytest.mark.xfail(strict=True, reason="roots of the parallel plan alone make the inputs squares")
 def test_root_that_hides_a_relu() -> None:
     r, b = Builder("root"), Builder("root")
     r.output(r.op("contiguous", r.input("x", (4, 6)), out="y"))
@@ -407,7 +400,6 @@ def test_root_of_a_broadcast(root: int) -> None:
     (proven if root == 1 else caught)(r.plan(), b.plan())
 
 
-@pytest.mark.xfail(strict=True, reason="integers that do not fit a narrower type pass a cast unchanged")
 def test_narrowed_integers() -> None:
     """Ids up to 1,000 do not fit 8 bits."""
 
@@ -553,7 +545,6 @@ def test_one_rare_id_is_lost() -> None:
     not_proven(looked(False), looked(True))
 
 
-@pytest.mark.xfail(strict=True, reason="ranks without a token that counts are not tried on purpose")
 def test_rank_without_tokens_among_many() -> None:
     """A rank without a token that counts is one draw in 2^32: the case is tried on purpose, or nothing is said."""
 
@@ -575,7 +566,6 @@ def test_rank_without_tokens_among_many() -> None:
     not_proven(mean(False, 1), mean(True, 2))
 
 
-@pytest.mark.xfail(strict=True, reason="rows that are masked wholly are not tried on purpose")
 def test_rows_that_are_masked_wholly() -> None:
     """One plan gives NaN where nothing is visible, the other 0."""
 
@@ -801,7 +791,6 @@ def test_copy_on_one_rank_that_another_rank_reads() -> None:
     assert not_proven(r.plan(), b.plan()).verdict == "invalid"
 
 
-@pytest.mark.xfail(strict=True, reason="padding of integers is always 0")
 def test_padding_of_integers_is_free() -> None:
     """Rank 1's last id is padding; the plan takes it for a 0."""
     r = Builder("padded")
@@ -818,7 +807,6 @@ def test_padding_of_integers_is_free() -> None:
     caught(r.plan(), b.plan())
 
 
-@pytest.mark.xfail(strict=True, reason="padding of tensors with one lineage is the same")
 def test_padding_of_two_tensors_differs() -> None:
     r = Builder("padded")
     r.input("x", (5, 6))

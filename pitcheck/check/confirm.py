@@ -1,0 +1,171 @@
+"""Whether a difference that float64 shows is one: the same run of the same numbers, to 60 digits and to as many as no rounding survives.
+
+float64 loses what cancels, overflows and saturates, so that two right plans may differ in it by anything. Exit code 1 needs the difference to stay when the
+output is computed again from the same inputs with 60 digits, and then with ``ENOUGH_DIGITS``, with which every sum and difference of float64 numbers is exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from pitcheck.algebra.precise import PreciseAlgebra
+from pitcheck.algebra.value import Value
+from pitcheck.check.conjecture import real_differences
+from pitcheck.check.derive import derive, take_box
+from pitcheck.check.evaluate import Comparison, Evaluated, compare_target, constant_value
+from pitcheck.check.whole import WholeRun
+from pitcheck.errors import PitcheckError
+from pitcheck.stages.batch import Argument, Batch, Step
+from pitcheck.stages.cuts import Cut
+from pitcheck.stages.run import run_batch
+
+DIGITS = 60
+ENOUGH_DIGITS = 680
+"""float64 numbers reach from 2^-1074 to 2^1024: 633 decimal digits hold the sum of any two."""
+REAL = 1e-30
+"""Relative difference, to 60 digits and more, from which on two results differ; well above what 60 digits round off after a cancellation of 20."""
+MOST_WORK = 600_000
+"""Multiplications of many digits, about a microsecond and a half each, that one confirmation may cost."""
+PRODUCTS = frozenset({"linear", "matmul", "bmm", "einsum", "scaled_dot_product_attention"})
+
+
+def confirmed(run: WholeRun, number: int, cuts: Mapping[int, Cut]) -> bool | None:
+    """Whether output ``number`` really differs on the run's inputs; None where that costs too much or cannot be computed.
+
+    Computed from the plans' inputs, or if that is too much from the nearest tensors in which both plans agree (``cuts``), filled with the reference's own values.
+    """
+    starts: tuple[Mapping[int, Cut], ...] = ({}, _agreeing(run, cuts))
+    for given in starts:
+        cone = _cone(run, number, given)
+        if cone.work <= MOST_WORK:
+            return _differs(run, number, cone)
+    return None
+
+
+@dataclass
+class _Cone:
+    """The numbers of the steps of both sides that an output needs, the cuts they begin at, and what they cost."""
+
+    reference: list[int]
+    parallel: list[int]
+    given: dict[int, Cut]
+    work: float
+
+
+def _agreeing(run: WholeRun, cuts: Mapping[int, Cut]) -> dict[int, Cut]:
+    """Cuts that both plans may be given: whole parts of reference values that the run has."""
+    targets = {c.target.cut.value for c in run.comparisons}
+    usable = {}
+    for value, cut in cuts.items():
+        if cut.scale == 1 and cut.group_of is None and value in run.evaluated.parallel and cut.reference in run.evaluated.reference and value not in targets:
+            usable[value] = cut
+    return usable
+
+
+def _cone(run: WholeRun, number: int, given: Mapping[int, Cut]) -> _Cone:
+    target = run.comparisons[number].target.cut
+    parallel, reached = _steps(run.stage.parallel, target.value, given)
+    begun = {value: given[value] for value in reached if value in given}
+    reference, _ = _steps(run.stage.reference, target.reference, {cut.reference for cut in begun.values()})
+    work = sum(_work(run.stage.reference.steps[n], run.evaluated.reference) for n in reference)
+    work += sum(_work(run.stage.parallel.steps[n], run.evaluated.parallel) for n in parallel)
+    return _Cone(reference, parallel, begun, work)
+
+
+def _steps(batch: Batch, target: int, given: Iterable[int]) -> tuple[list[int], set[int]]:
+    """(numbers of the steps that compute ``target`` from ``given`` and the inputs, all values needed)."""
+    stop = set(given) - {target}
+    needed = {target}
+    kept = []
+    for number in reversed(range(len(batch.steps))):
+        step = batch.steps[number]
+        if any(output in needed and output not in stop for output in step.outputs if output is not None):
+            kept.append(number)
+            needed.update(a.value for a in _arguments(step))
+    return kept[::-1], needed
+
+
+def _arguments(step: Step) -> list[Argument]:
+    return [a for operand in step.inputs for a in (operand if isinstance(operand, tuple) else (operand,)) if isinstance(a, Argument)]
+
+
+def _work(step: Step, values: Mapping[int, Any]) -> float:
+    """About how many multiplications a step is, per trial: of a product of matrices (m, k) and (k, n), of sizes a, b and c, there are sqrt(a b c) = m k n."""
+    read = [len(a.rows.reshape(-1)) * prod(values[a.value].data.shape[3:]) for a in _arguments(step)]
+    written = [step.count * prod(values[o].data.shape[3:]) for o in step.outputs if o is not None]
+    if step.kind.removesuffix(".backward") in PRODUCTS and len(read) > 1:
+        largest = sorted([*read, *written])[-3:]
+        return float(np.sqrt(float(prod(n // step.count for n in largest))) * step.count * (len(written) + 1))
+    return float(sum(read) + sum(written))
+
+
+def _differs(run: WholeRun, number: int, cone: _Cone) -> bool | None:
+    try:
+        return all(_differs_to(digits, run, number, cone) for digits in (DIGITS, ENOUGH_DIGITS))
+    except (PitcheckError, ArithmeticError, ValueError):  # mpmath has its own errors where numbers leave its range
+        return None
+
+
+def _differs_to(digits: int, run: WholeRun, number: int, cone: _Cone) -> bool:
+    """Whether both sides differ, to so many digits, in an element that is a number on both."""
+    trial = _worst_trial(run.comparisons[number])
+    algebra = PreciseAlgebra(digits, run.evaluated.algebra.seed, [run.evaluated.algebra.trials[trial]])
+    stage, shaped = run.stage, run.shaped
+    drawn = {v: _exact(algebra, a, trial) for v, a in run.evaluated.drawn.items()}
+    begun = {c.reference: _exact(algebra, run.evaluated.reference[c.reference], trial) for c in cone.given.values()}
+    with np.errstate(all="ignore"):
+        reference = _run(stage.reference, algebra, {**_constants(algebra, shaped.constants[0]), **drawn, **begun}, shaped.attributes[0], cone.reference)
+        derived = {v: derive(algebra, d, drawn[d.source]) for v, d in shaped.derived.items() if v not in cone.given}
+        held = {v: _held(run, algebra, cut, begun[cut.reference]) for v, cut in cone.given.items()}
+        parallel = _run(stage.parallel, algebra, {**_constants(algebra, shaped.constants[1]), **derived, **held}, shaped.attributes[1], cone.parallel)
+        compared = compare_target(shaped, Evaluated(algebra, drawn, reference, parallel), number)
+    return _apart(compared.actual, compared.expected, compared.judged)
+
+
+def _worst_trial(comparison: Comparison) -> int:
+    """The trial that shows the largest difference."""
+    found = np.where(comparison.judged[:1], real_differences(comparison.actual, comparison.expected), -1.0)
+    return int(found.reshape(len(found), -1).max(axis=1).argmax())
+
+
+def _exact(algebra: PreciseAlgebra, value: Value, trial: int) -> Value:
+    """A value of the run, in one of its trials, with the digits it has."""
+    data = value.data[:, trial : trial + 1] if value.data.shape[1] > 1 else value.data
+    return algebra.number(data[0]) if value.kind == "field" else Value(value.kind, data)
+
+
+def _constants(algebra: PreciseAlgebra, known: Mapping[int, tuple[Any, tuple[int, ...], str]]) -> dict[int, Value]:
+    return {v: constant_value(algebra, *constant) for v, constant in known.items()}
+
+
+def _held(run: WholeRun, algebra: PreciseAlgebra, cut: Cut, whole: Value) -> Value:
+    """All rows of a parallel value at a cut."""
+    rows = run.stage.parallel.rows[cut.value]
+    boxes = [run.symbolic.box(cut, part.box, run.shaped.sizes) for part in cut.parts]
+    codes = [int(np.flatnonzero(rows == row)[0]) for row in range(run.stage.parallel.count(cut.value))]
+    parts: list[Value] = [take_box(algebra, whole, boxes[int(cut.part_of[code])], "free") for code in codes]
+    return parts[0] if len(parts) == 1 else algebra.join(parts)
+
+
+def _run(batch: Batch, algebra: PreciseAlgebra, given: dict[int, Value], attributes: Sequence[Mapping[str, Any]], steps: list[int]) -> dict[int, Value]:
+    """Run some of a batch's steps; what is given stands first among a value's rows, and holds all of them."""
+    inputs = {value: np.arange(batch.count(value), dtype=np.int64) for value in given if value in batch.rows}
+    part = Batch(batch.graph, inputs, [batch.steps[n] for n in steps], batch.rows)
+    return run_batch(part, algebra, given, [attributes[n] for n in steps])
+
+
+def _apart(actual: Value, expected: Value, judged: Any) -> bool:
+    """Whether two values differ in an element that is not NaN in either, by more than ``REAL`` of the largest element."""
+    a, b, mask = np.broadcast_arrays(actual.data[0], expected.data[0], judged[:1])
+    if actual.kind != "field":
+        return bool(((a != b) & mask).any())
+    judged_both = mask & (a == a) & (b == b)  # noqa: PLR0124  a NaN is not equal to itself
+    a, b = a[judged_both], b[judged_both]
+    sizes = [abs(x) for x in (*a, *b) if x - x == 0]
+    limit = max(sizes, default=0) * REAL
+    return any(x != y and (x - x != 0 or y - y != 0 or abs(x - y) > limit) for x, y in zip(a, b, strict=True))
