@@ -1,0 +1,68 @@
+"""A finding on a damaged plan of a real planner names what was changed: the operator, or a tensor that it reads or writes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from planner_plans import MLP, SHIPPED, read, run, said, text_of
+from zoo.mutations import mutants
+
+from pitcheck.plan.model import Operator, Plan
+from pitcheck.report.model import Report
+
+PLANS = ("megatron", "row", "column", "batch")
+NOT_LOCALISED = "the first value that is a multiple of a reference tensor is not looked for, so that only the output is named"
+NOT_THE_FIRST = "values that are terms of a right sum count as wrong, and the right parts on the wrong ranks as right"
+KINDS = {
+    "dropped": None,
+    "peer rotated": None,
+    "off by one": None,
+    "over ": NOT_THE_FIRST,
+    "always of micro-batch 0": NOT_THE_FIRST,
+    "the last micro-batch is missing": NOT_THE_FIRST,
+    "rotated": NOT_THE_FIRST,
+    "reduced twice": NOT_LOCALISED,
+    "reduction avg": NOT_LOCALISED,
+    "times the number of ranks": NOT_LOCALISED,
+}
+"""Kinds of damage, and why not all of that kind are named (None: all are)."""
+
+
+def kind_params() -> list[Any]:
+    return [pytest.param(kind, marks=[] if why is None else [pytest.mark.slow, pytest.mark.xfail(strict=True, reason=why)]) for kind, why in KINDS.items()]
+
+
+def words_of(place: str, operator: Operator | None) -> set[str]:
+    """What a finding may call the place of a change."""
+    if operator is None:
+        return {place}
+    return {place, *(name for name in operator.outputs if name), *(operand for operand in operator.inputs if isinstance(operand, str))}
+
+
+def names(report: Report, words: set[str]) -> bool:
+    text = " ".join(text_of(finding) for finding in report.findings if finding.verdict == report.verdict)
+    return any(re.search(rf"(?<![\w.]){re.escape(word)}(?!\w)", text) for word in words)
+
+
+def unnamed(reference: Plan, parallel: Plan, kind: str) -> Iterator[str]:
+    """The plans of a kind, with what was said of those wrong ones whose findings do not name what was changed, "" of the others."""
+    operators = {operator.id: operator for operator in parallel.operators}
+    for name, mutant in mutants(parallel):
+        place, _, what = name.rpartition(": ")
+        if kind in what:
+            report = run(reference, mutant)
+            wrong = report.verdict in ("mismatch", "invalid")
+            yield f"{name} | {said(report)}" if wrong and not names(report, words_of(place, operators.get(place))) else ""
+
+
+@pytest.mark.parametrize("kind", kind_params())
+def test_finding_names_what_was_changed(kind: str) -> None:
+    reference = read(SHIPPED, MLP)
+    plans = {name: read(SHIPPED, f"pairs/mlp-L4-gbs128.dp2-pp2-tp2-mb2.{name}.pkl") for name in PLANS}
+    lines = [(name, line) for name, parallel in plans.items() for line in unnamed(reference, parallel, kind)]
+    missing = [f"{name} | {line}" for name, line in lines if line]
+    assert lines
+    assert not missing, "\n".join(missing)
