@@ -45,13 +45,13 @@ def _run(old: Sequence[Dimension], new: Sequence[int]) -> tuple[int, int]:
 def _refined(system: AxisSystem, old: Sequence[Dimension], new: Sequence[int]) -> list[Dimension]:
     if len(old) == len(new) == 1:
         return list(old)
-    for node in old:
-        system.mix(node)
+    for whole in old:
+        system.mix(whole)
     left = list(old)
     made = [_taken(system, left, size) for size in reversed(new)]
-    for part in made:
-        if part is not None:
-            system.mix(part)
+    for taken in made:
+        if taken is not None:
+            system.mix(taken)
     if all(node is not None for node in made):
         _mark_permuted(system, old, made)
         return [node for node in reversed(made) if node is not None]

@@ -1,8 +1,8 @@
 """The interface in which every operator's meaning is written.
 
 An algebra says what a value is. Concrete algebras compute (residues, galois, float64, 60 digits); abstract ones (axes, degrees) say something
-of every computation without doing it. Axes, shapes and positions below are those of one tensor (its *logical* dimensions); how many trials, ranks and levels are
-computed beside each other is the algebra's own business.
+of every computation without doing it. Axes, shapes and positions below are those of one tensor (its *logical* dimensions); how many trials, ranks and levels
+are computed beside each other is the algebra's own business.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ class Algebra(Protocol[V]):
 
     def reduce_min(self, a: V, axis: int) -> V: ...
     def shift(self, a: V, axis: int) -> V:
-        """A number per row along ``axis`` (which disappears) that cancels in what it is used for: the maximum where floating point must stay in range, else 0."""
+        """A number per row along ``axis``, which disappears, that cancels in what it is used for: the maximum where floats must stay in range, else 0."""
         ...
 
     def order(self, a: V, axis: int, descending: bool) -> V:

@@ -240,7 +240,7 @@ def rejected_share(divisions: Iterable[Division], primes: Sequence[int]) -> floa
 
     At least 1 where the bound is vacuous.
     """
-    return sum(d.elements * 2.0 ** level_bound(d.degree, primes, level).log2 for d in divisions for level in range(len(primes)))
+    return float(sum(d.elements * 2.0 ** level_bound(d.degree, primes, level).log2 for d in divisions for level in range(len(primes))))
 
 
 def log2_sum(logs: Iterable[float]) -> float:

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pitcheck.check.evaluate import Evaluated
 from pitcheck.algebra.axis_classes import Dimension
+from pitcheck.check.evaluate import Evaluated
 from pitcheck.errors import UnsupportedError
 from pitcheck.ops.registry import BACKWARD
 from pitcheck.stages.batch import Batch

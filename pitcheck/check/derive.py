@@ -13,7 +13,7 @@ import numpy as np
 
 from pitcheck.algebra.base import Kind
 from pitcheck.errors import UnsupportedError
-from pitcheck.stages.cuts import FREE, Box, Cut
+from pitcheck.stages.cuts import FREE, Box
 
 MARKED = 0.75
 """Share of marked values in a trial of them."""
@@ -59,7 +59,8 @@ def discrete(fresh: Fresh, seed: int, trials: Sequence[int]) -> np.ndarray[Any, 
     """Integers or booleans of shape (trials, 1, *shape). Raises UnsupportedError for integers without bounds.
 
     Of four trials of integers one holds marked values in an order of its own, with uniform ones between them, one has half of its rows filled with one marked
-    value, the others are uniform. Of four trials of booleans one has rows that are all alike, one lacks half of its rows altogether, one is all true, one is uniform.
+    value, the others are uniform. Of four trials of booleans one has rows that are all alike, one lacks half of its rows altogether, one is all true, one is
+    uniform.
     """
     return np.stack([_discrete_trial(fresh, seed, trial) for trial in trials])[:, None]
 

@@ -88,9 +88,7 @@ def _judged(boxes: tuple[Box, ...], parts: NDArray[np.int64], shape: tuple[int, 
             position = 0
             for interval in intervals:
                 if interval[0] == FREE:
-                    index = [slice(None)] * len(shape)
-                    index[dim] = slice(position, position + interval[1])
-                    judged[(0, row, *index)] = False
+                    np.moveaxis(judged[0, row], dim, 0)[position : position + interval[1]] = False
                 position += length(interval)
     return judged
 

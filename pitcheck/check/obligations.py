@@ -10,12 +10,14 @@ import heapq
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pitcheck.check.prove import Proof, Settings, log2_sum, prove_stage
 from pitcheck.check.specification import Specification
+from pitcheck.check.workers import prove_on
 from pitcheck.errors import UnsupportedError
 from pitcheck.stages.cuts import Cut
 from pitcheck.stages.graph import Graph
@@ -50,10 +52,21 @@ class Ledger:
 
 
 class Prover:
-    """Raises and proves the obligations of one pair of graphs. ``accepted_log2`` is what the errors of all obligations attempted may add up to."""
+    """Raises and proves the obligations of one pair of graphs. ``accepted_log2`` is what the errors of all obligations attempted may add up to.
+
+    With several ``jobs`` the stages that are needed if all hold are proven by as many processes first.
+    """
 
     def __init__(
-        self, first: Graph, second: Graph, specification: Specification, settings: Settings, progress: Progress | None = None, *, accepted_log2: float = 0.0
+        self,
+        first: Graph,
+        second: Graph,
+        specification: Specification,
+        settings: Settings,
+        progress: Progress | None = None,
+        *,
+        accepted_log2: float = 0.0,
+        jobs: int = 1,
     ) -> None:
         self.first = first
         self.second = second
@@ -61,6 +74,8 @@ class Prover:
         self.settings = settings
         self.progress = progress
         self.accepted_log2 = accepted_log2
+        self.jobs = jobs
+        self._collected: dict[str, tuple[Stage, dict[int, str]]] | None = None
         self.proofs: dict[str, Proof] = {}
         self.attempted: list[float] = []
 
@@ -79,9 +94,19 @@ class Prover:
             self.proofs = {}
             self.attempted = []
 
+    def _prove_ahead(self, usable: dict[int, Cut]) -> None:
+        """Prove on several processes what a round will ask for if everything holds."""
+        self._collected = {}
+        self._round(usable)
+        work, self._collected = self._collected, None
+        for key, proof in prove_on(self.jobs, work, self.settings).items():
+            self._book(key, proof)
+
     def _settled(self, cuts: dict[int, Cut]) -> Ledger:
         """Cuts that turn out false are dropped and everything that stood on them is proven anew."""
         usable = dict(cuts)
+        if self.jobs > 1:
+            self._prove_ahead(usable)
         while True:
             ledger = self._round(usable)
             false = {o.target.cut.value for o in ledger.obligations if not o.output and o.proof.outcome != "proven"}
@@ -135,7 +160,7 @@ class Prover:
         first: Obligation | None = None
         for widened in range(WIDENINGS + 1):
             try:
-                stage = build_stage(self.first, self.second, lambda v: self._cut_of(v, usable, excluded), [target])
+                stage = build_stage(self.first, self.second, partial(self._cut_of, usable, excluded), [target])
             except UnsupportedError as error:
                 return Obligation(target, Proof("inconclusive", code="PIT201", reason=str(error)), "", output, widened)
             obligation = self._prove_stage(stage, target, output, widened)
@@ -148,15 +173,20 @@ class Prover:
             excluded |= inner
         return first if first is not None else obligation
 
-    def _cut_of(self, value: int, usable: dict[int, Cut], excluded: set[int]) -> Cut | None:
+    def _cut_of(self, usable: dict[int, Cut], excluded: set[int], value: int) -> Cut | None:
         if value in self.specification.initial:
             return self.specification.initial[value]
         return None if value in excluded else usable.get(value)
 
     def _prove_stage(self, stage: Stage, target: Target, output: str, widened: int) -> Obligation:
         key, keys = canonical_form(stage)
+        if self._collected is not None:
+            self._collected.setdefault(key, (stage, keys))
+            return Obligation(target, Proof("proven"), key, output, widened, stage)
         if key not in self.proofs:
-            proof = prove_stage(stage, keys, self.settings)
-            self.proofs[key] = proof
-            self.attempted.append(proof.error_log2 if proof.outcome == "proven" else self.settings.target_log2)
+            self._book(key, prove_stage(stage, keys, self.settings))
         return Obligation(target, self.proofs[key], key, output, widened, stage)
+
+    def _book(self, key: str, proof: Proof) -> None:
+        self.proofs[key] = proof
+        self.attempted.append(proof.error_log2 if proof.outcome == "proven" else self.settings.target_log2)

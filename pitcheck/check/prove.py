@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal as OneOf
+from typing import Any
+from typing import Literal as OneOf
 
 import numpy as np
 
@@ -36,7 +37,7 @@ def draw_chain(length: int, seed: int) -> Chain:
 
 @dataclass(frozen=True)
 class Settings:
-    """How stages are evaluated: array module, run seed, accepted error per attempted obligation (log2), least trials, full or reduced shapes, memory in bytes."""
+    """How stages are evaluated: array module, run seed, accepted error per obligation (log2), least trials, full or reduced shapes, memory in bytes."""
 
     xp: Any
     seed: int
@@ -155,15 +156,10 @@ def _prove_on_chain(shaped: ShapedStage, variant: int, chain: Chain, settings: S
     while trials < MOST_TRIALS:
         numbers = range(variant * MOST_TRIALS + trials, variant * MOST_TRIALS + min(wanted, MOST_TRIALS))
         algebra = ResidueAlgebra(settings.xp, chain, settings.seed, list(numbers))
-        try:
-            evaluated = evaluate_stage(shaped, algebra)
-            comparisons = [compare_target(shaped, evaluated, n) for n in range(len(shaped.stage.targets))]
-        except StepError as failure:
-            if isinstance(failure.cause, BudgetError):
-                return None
-            raise
-        except BudgetError:
+        compared = _compared(shaped, algebra)
+        if compared is None:
             return None
+        evaluated, comparisons = compared
         good = ~np.asarray(algebra.void)
         for comparison in comparisons:
             if np.broadcast_to(comparison.differs, (len(good), *comparison.differs.shape[1:]))[good].any():
@@ -188,6 +184,19 @@ def _prove_on_chain(shaped: ShapedStage, variant: int, chain: Chain, settings: S
     if error <= settings.target_log2:
         return Proof("inconclusive", code="PIT204", reason=f"after {trials} draws {lacking}", shaped=shaped)
     return Proof("inconclusive", code="PIT203", reason=f"the error bound was not reached after {trials} draws", shaped=shaped)
+
+
+def _compared(shaped: ShapedStage, algebra: ResidueAlgebra) -> tuple[Evaluated, list[Comparison]] | None:
+    """The stage evaluated and its targets compared; None where the chain of primes is too short for its exponentials."""
+    try:
+        evaluated = evaluate_stage(shaped, algebra)
+        return evaluated, [compare_target(shaped, evaluated, n) for n in range(len(shaped.stage.targets))]
+    except StepError as failure:
+        if isinstance(failure.cause, BudgetError):
+            return None
+        raise
+    except BudgetError:
+        return None
 
 
 def _lacking(unseen: str, square: bool, untested: str) -> str:

@@ -12,7 +12,6 @@ from pitcheck.ops.declare import Lazy, Local, declare
 from pitcheck.ops.term import Term, needed
 from pitcheck.plan.model import DType
 
-
 NARROW = ("int8", "int16", "uint8")
 
 

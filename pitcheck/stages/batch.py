@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pitcheck.plan.numbers import Literal
-from pitcheck.stages.graph import Codes, Graph, Node, Operand, Source, Stacked
 from pitcheck.stages.distinct import distinct
+from pitcheck.stages.graph import Codes, Graph, Node, Operand, Source, Stacked
 
 Boundary = Callable[[int], NDArray[np.int64] | None]
 """For a value, the number of the part it holds at every code (-1: computed there), or None where it is not on the boundary at all."""

@@ -85,7 +85,7 @@ class Lowering:
             return
         mask = self._mask(operator)
         for attributes, part in self._resolve_attributes(operator, mask):
-            for inputs, more, where in self._operands(position, operator, part):
+            for inputs, more, where in self._operands(operator, part):
                 outputs = tuple(self.graph.number[name] if name else None for name in operator.outputs)
                 kind = "identity" if operator.kind == "receive" else operator.kind
                 node = Node(kind, {**attributes, **more}, inputs, outputs, where, operator.id, position)
@@ -136,7 +136,7 @@ class Lowering:
 
     # --- operands
 
-    def _operands(self, position: int, operator: Operator, mask: NDArray[np.bool_]) -> Iterator[tuple[tuple[Operand, ...], dict[str, Any], NDArray[np.bool_]]]:
+    def _operands(self, operator: Operator, mask: NDArray[np.bool_]) -> Iterator[tuple[tuple[Operand, ...], dict[str, Any], NDArray[np.bool_]]]:
         """(operands, further attributes, coordinates) of the nodes that an operator becomes."""
         if operator.kind == "receive":
             yield from self._received(operator, mask)
@@ -227,7 +227,7 @@ class Lowering:
         self, operator: Operator, stacked: Operand, mask: NDArray[np.bool_], place: Codes
     ) -> Iterator[tuple[tuple[Operand, ...], dict[str, Any], NDArray[np.bool_]]]:
         if operator.kind in ROOT_ONLY:
-            mask = mask & (place == int(operator.attributes.get("root", 0)))  # type: ignore[call-overload]
+            mask = mask & (place == operator.attributes.get("root", 0))
         if "position" not in operator_kind(operator.kind).attributes:
             part = mask & (place >= 0)
             if part.any():

@@ -57,7 +57,8 @@ def run_batch(
 ) -> dict[int, Any]:
     """Run all steps and return every value computed (and the inputs), by number.
 
-    ``inputs`` holds the rows of ``batch.inputs``; ``attributes`` replaces the steps' own, step by step; ``side`` begins the sites' names; ``evaluator`` stands in for the registry's.
+    ``inputs`` holds the rows of ``batch.inputs``; ``attributes`` replaces the steps' own, step by step; ``side`` begins the sites' names; ``evaluator``
+    stands in for the registry's.
     Raises StepError.
     """
     pieces: dict[int, list[Piece]] = {value: [(a, len(batch.inputs.get(value, (0,))))] for value, a in inputs.items()}

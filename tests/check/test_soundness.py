@@ -599,8 +599,14 @@ def test_ties_of_integers() -> None:
     caught(place(False), place(True))
 
 
-@pytest.mark.xfail(strict=True, reason="that every element of a maximum was chosen is not counted")
-@pytest.mark.parametrize(("kind", "size"), [("amax", 32), ("amin", 32), ("amax", 128), ("amin", 128)])
+@pytest.mark.parametrize(
+    ("kind", "size"),
+    [
+        ("amax", 32),
+        ("amin", 32),
+        *(pytest.param(k, 128, marks=pytest.mark.xfail(strict=True, reason="above 64 elements not each must be seen chosen")) for k in ("amax", "amin")),
+    ],
+)
 def test_maximum_that_leaves_one_element_out(kind: str, size: int) -> None:
     """One of many elements decides seldom: draws that never chose it say nothing."""
 
