@@ -29,7 +29,7 @@ ENOUGH_DIGITS = 680
 """float64 numbers reach from 2^-1074 to 2^1024: 633 decimal digits hold the sum of any two."""
 REAL = 1e-30
 """Relative difference, to 60 digits and more, from which on two results differ; well above what 60 digits round off after a cancellation of 20."""
-MOST_WORK = 600_000
+MOST_WORK = 1_000_000
 """Multiplications of many digits, about a microsecond and a half each, that one confirmation may cost."""
 PRODUCTS = frozenset({"linear", "matmul", "bmm", "einsum", "scaled_dot_product_attention"})
 
@@ -37,7 +37,8 @@ PRODUCTS = frozenset({"linear", "matmul", "bmm", "einsum", "scaled_dot_product_a
 def confirmed(run: WholeRun, number: int, cuts: Mapping[int, Cut]) -> bool | None:
     """Whether output ``number`` really differs on the run's inputs; None where that costs too much or cannot be computed.
 
-    Computed from the plans' inputs, or if that is too much from the nearest tensors in which both plans agree (``cuts``), filled with the reference's own values.
+    Computed from the plans' inputs, or if that is too much from the nearest tensors in which both plans agree (``cuts``), filled
+    with the reference's own values.
     """
     starts: tuple[Mapping[int, Cut], ...] = ({}, _agreeing(run, cuts))
     for given in starts:
@@ -45,6 +46,11 @@ def confirmed(run: WholeRun, number: int, cuts: Mapping[int, Cut]) -> bool | Non
         if cone.work <= MOST_WORK:
             return _differs(run, number, cone)
     return None
+
+
+def cost(run: WholeRun, number: int, cuts: Mapping[int, Cut]) -> float:
+    """About how many multiplications it is to confirm output ``number``."""
+    return min(_cone(run, number, {}).work, _cone(run, number, _agreeing(run, cuts)).work)
 
 
 @dataclass

@@ -13,12 +13,13 @@ import numpy as np
 
 from pitcheck.algebra.axis_templates import Templates
 from pitcheck.algebra.backend import array_module
+from pitcheck.check.judge import SecondLook, judge, second_look
 from pitcheck.check.obligations import Ledger, Prover
 from pitcheck.check.options import Options
 from pitcheck.check.prove import Settings, log2_sum
 from pitcheck.check.specification import Specification, specify
 from pitcheck.check.whole import WholeRun, conjecture, run_whole
-from pitcheck.errors import PlanError, UnsupportedError
+from pitcheck.errors import PlanError, UnsupportedError, UsageError
 from pitcheck.explain.difference import explain_difference, gap_finding
 from pitcheck.ops.registry import evaluate
 from pitcheck.plan.coordinates import Coordinates
@@ -83,6 +84,8 @@ def check(reference: Plan, parallel: Plan, options: Options, progress: Progress 
     seed = secrets.randbits(63) if options.seed is None else options.seed
     state = _Check(reference, parallel, options, seed, load_seconds)
     xp = array_module(options.backend)
+    if options.jobs > 1 and xp.__name__ != "numpy":
+        raise UsageError("--jobs above 1 needs --backend numpy: a GPU is used by one process")
     try:
         return _decide(state, xp, progress)
     except PlanError as error:
@@ -122,13 +125,22 @@ def _decide(state: _Check, xp: object, progress: Progress | None) -> Report:
     run = run_whole(first, second, specification, state.seed, full, state.templates)
     cuts = conjecture(run, second, specification)
     state.clock.lap("lineage")
-    if run.differing():
-        found = explain_difference(first, second, specification, run, cuts, state.options, state.seed)
-        state.findings[:0] = found
-        state.clock.lap("explain")
-        if any(f.verdict == "mismatch" for f in found):
-            return _report(state, "mismatch", xp)
+    judged = judge(run, cuts, run.suspects())
+    if judged.real:
+        return _mismatch(state, first, second, SecondLook(run, cuts, judged.real), xp)
+    state.findings.extend(_unlike_draws(run.comparisons[n].target.name, why) for n, why in judged.draws.items())
     return _prove(state, first, second, specification, cuts, run, xp, progress)
+
+
+def _mismatch(state: _Check, first: Graph, second: Graph, found: SecondLook, xp: object) -> Report:
+    specification = state.specification or Specification()
+    state.findings[:0] = explain_difference(first, second, specification, found.run, found.cuts, found.real, state.options, state.seed)
+    state.clock.lap("explain")
+    return _report(state, "mismatch", xp)
+
+
+def _unlike_draws(output: str, why: str) -> Finding:
+    return Finding(code="PIT206", verdict="inconclusive", title=f"{output!r} depends on other random numbers than the reference's: {why}", output=output)
 
 
 def _validated(state: _Check) -> tuple[Graph, Graph] | None:
@@ -187,11 +199,16 @@ def _prove(
         templates=state.templates,
         full_coordinates=options.coordinates == "full",
     )
-    prover = Prover(first, second, specification, settings, progress, accepted_log2=options.error_bound_log2)
+    prover = Prover(first, second, specification, settings, progress, accepted_log2=options.error_bound_log2, jobs=options.jobs)
     ledger = state.ledger = prover.run(cuts)
     state.clock.lap("evaluate")
     open_ones = [o for o in ledger.obligations if o.output and o.proof.outcome != "proven"]
-    for obligation in open_ones:
+    failed = [o.output for o in open_ones if o.proof.outcome == "failed"]
+    again = second_look(first, second, specification, run, cuts, failed, state.seed, state.templates) if failed else None
+    if again is not None:
+        return _mismatch(state, first, second, again, xp)
+    explained = {f.output for f in state.findings if f.code == "PIT206"}
+    for obligation in (o for o in open_ones if o.output not in explained):
         proof = obligation.proof
         state.findings.append(
             Finding(

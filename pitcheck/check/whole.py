@@ -35,13 +35,13 @@ class WholeRun:
     comparisons: list[Comparison]
     largest: list[float]
 
-    def differing(self) -> list[int]:
-        """Numbers of the outputs that differ by more than rounding."""
+    def suspects(self) -> list[int]:
+        """Numbers of the outputs that differ by more than float64 usually rounds. Whether they really do, more digits must tell."""
         return [number for number, difference in enumerate(self.largest) if difference > SAME]
 
 
-def run_whole(first: Graph, second: Graph, specification: Specification, seed: int, full_shapes: bool, templates: Templates) -> WholeRun:
-    """Run both plans from their inputs. Raises StepError, PlanError, UnsupportedError."""
+def run_whole(first: Graph, second: Graph, specification: Specification, seed: int, full_shapes: bool, templates: Templates, scale: float | None = None) -> WholeRun:
+    """Run both plans from their inputs, of standard deviation ``scale`` (default: what suits their shapes). Raises StepError, PlanError, UnsupportedError."""
     targets = [Target(e.cut, e.codes, e.name) for e in specification.expected]
     stage = build_stage(first, second, specification.initial.get, targets)
     symbolic = symbolic_pair(stage.reference, stage.parallel, stage.all_cuts(), templates)
@@ -49,7 +49,7 @@ def run_whole(first: Graph, second: Graph, specification: Specification, seed: i
     keys = {value: f"whole/{first.values[value].name}" for value in range(len(first.values))}
     shaped = shape_stage(stage, symbolic, sizes, keys)
     with np.errstate(all="ignore"):
-        evaluated = evaluate_stage(shaped, RealAlgebra(np, seed, range(_enough_trials(shaped, seed))))
+        evaluated = evaluate_stage(shaped, RealAlgebra(np, seed, range(_enough_trials(shaped, seed)), scale=scale))
         comparisons = [compare_target(shaped, evaluated, n) for n in range(len(targets))]
     largest = [float(np.max(real_differences(c.actual, c.expected), where=c.judged[:1], initial=0.0)) for c in comparisons]
     return WholeRun(stage, symbolic, shaped, evaluated, comparisons, largest)

@@ -47,11 +47,10 @@ def gap_finding(gap: Gap, verdict: str) -> Finding:
 
 
 def explain_difference(
-    first: Graph, second: Graph, specification: Specification, run: WholeRun, cuts: Mapping[int, Cut], options: Options, seed: int
+    first: Graph, second: Graph, specification: Specification, run: WholeRun, cuts: Mapping[int, Cut], differing: list[int], options: Options, seed: int
 ) -> list[Finding]:
-    """Findings for the outputs that differ on the reals, first cause first."""
+    """Findings for the outputs ``differing`` that differ on the reals, first cause first."""
     evidence = Evidence(first, second, specification, run, cuts)
-    differing = run.differing()
     gaps = [gap_finding(gap, "mismatch") for gap in specification.gaps if not gap.output]
     located = _witnessed(evidence, run, differing, _located(evidence, run, differing), options, seed)
     parameters = {t.name for t in (v.tensor for v in second.values) if t.role == "parameter"}

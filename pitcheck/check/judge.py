@@ -1,0 +1,85 @@
+"""Which differences of a run count: those that more digits confirm, or that are far from anything rounding does, between outputs that draw alike."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from pitcheck.algebra.axis_templates import Templates
+from pitcheck.check.confirm import confirmed, cost
+from pitcheck.check.draws import unlike_draws
+from pitcheck.check.noise import standing_out
+from pitcheck.check.specification import Specification
+from pitcheck.check.whole import WholeRun, conjecture, run_whole
+from pitcheck.errors import PitcheckError
+from pitcheck.stages.cuts import Cut
+from pitcheck.stages.graph import Graph
+
+PLAIN = 1e-6
+"""Relative difference from which on float64 may tell by itself, where more digits cost too much."""
+MOST_CONFIRMATIONS = 6
+MAGNITUDES = (8.0, 1 / 64)
+"""Standard deviations of inputs tried where a stage fails although ordinary inputs show no difference: saturated functions, and nearly linear ones."""
+
+
+@dataclass
+class Judged:
+    """``real``: numbers of the outputs that differ. ``draws``: of outputs that cannot be compared, how their random draws differ."""
+
+    real: list[int] = field(default_factory=list)
+    draws: dict[int, str] = field(default_factory=dict)
+
+
+def judge(run: WholeRun, cuts: Mapping[int, Cut], numbers: Sequence[int]) -> Judged:
+    """Which of the outputs ``numbers`` differ on the run's inputs.
+
+    One difference has to be confirmed with more digits, or to stand out from rounding by far where that costs too much; beside it all outputs that differ by more
+    than ``PLAIN`` count.
+    """
+    result = Judged(draws={n: why for n in numbers if (why := unlike_draws(run, run.comparisons[n].target))})
+    left = sorted((n for n in numbers if n not in result.draws), key=lambda n: (cost(run, n, cuts), n))
+    plain = [n for n in left if np.isfinite(run.largest[n]) and run.largest[n] > PLAIN]
+    undecided = []
+    for n in left[:MOST_CONFIRMATIONS]:
+        found = confirmed(run, n, cuts)
+        if found:
+            result.real.append(n)
+        elif found is None:
+            undecided.append(n)
+    if not result.real:
+        result.real = standing_out(run, [n for n in plain if n in undecided or n not in left[:MOST_CONFIRMATIONS]])
+    elif plain:
+        result.real += [n for n in plain if n not in left[:MOST_CONFIRMATIONS] or n in undecided]
+    result.real.sort()
+    return result
+
+
+@dataclass
+class SecondLook:
+    """A run in which outputs differ after all."""
+
+    run: WholeRun
+    cuts: dict[int, Cut]
+    real: list[int]
+
+
+def second_look(
+    first: Graph, second: Graph, specification: Specification, run: WholeRun, cuts: dict[int, Cut], names: Sequence[str], seed: int, templates: Templates
+) -> SecondLook | None:
+    """Look again at outputs that could not be proven: with more digits, then on inputs of other magnitudes. None where nothing differs."""
+    open_ones = [n for n, comparison in enumerate(run.comparisons) if comparison.target.name in names]
+    found = judge(run, cuts, open_ones).real
+    if found:
+        return SecondLook(run, cuts, found)
+    for scale in MAGNITUDES:
+        try:
+            other = run_whole(first, second, specification, seed, False, templates, scale)
+            other_cuts = conjecture(other, second, specification)
+        except PitcheckError:  # an operator may refuse such inputs
+            continue
+        found = judge(other, other_cuts, [n for n in other.suspects() if n in open_ones]).real
+        if found:
+            return SecondLook(other, other_cuts, found)
+    return None

@@ -1,0 +1,64 @@
+"""How far rounding moves the outputs of a run: the same run with every result of an operation disturbed in its last digits.
+
+Monte Carlo arithmetic (Parker: Monte Carlo Arithmetic, UCLA CSD-970002, 1997): what cancels or overflows in float64 shows as a large change of the result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from pitcheck.algebra.real import RealAlgebra
+from pitcheck.algebra.value import Value
+from pitcheck.check.conjecture import real_differences
+from pitcheck.check.evaluate import Comparison, compare_target, evaluate_stage
+from pitcheck.check.whole import WholeRun
+from pitcheck.errors import PitcheckError
+
+DISTURBANCE = 2.0**-50
+CLEAR = 1e4
+"""How many times larger than the change by rounding a difference must be."""
+
+
+class NoisyAlgebra(RealAlgebra):
+    """float64 with a random relative error of at most ``DISTURBANCE`` in every result; fresh values and constants are those of RealAlgebra."""
+
+    def __init__(self, plain: RealAlgebra) -> None:
+        super().__init__(np, plain.seed, plain.trials, plain.tolerance, plain.scale)
+        self._generator = np.random.default_rng([plain.seed, 1])
+
+    def _disturbed(self, value: Value) -> Value:
+        if value.kind != "field":
+            return value
+        with np.errstate(all="ignore"):
+            return Value("field", value.data * (1.0 + DISTURBANCE * self._generator.uniform(-1.0, 1.0, value.data.shape)))
+
+    def _binary(self, what: str, operation: Callable[[Any, Any], Any], a: Value, b: Value) -> Value:
+        return self._disturbed(super()._binary(what, operation, a, b))
+
+    def _unary(self, what: str, operation: Callable[[Any], Any], a: Value) -> Value:
+        return self._disturbed(super()._unary(what, operation, a))
+
+
+def standing_out(run: WholeRun, numbers: Sequence[int]) -> list[int]:
+    """Those of the outputs ``numbers`` whose difference is finite and far larger than what rounding does to either side."""
+    if not numbers:
+        return []
+    try:
+        with np.errstate(all="ignore"):
+            disturbed = evaluate_stage(run.shaped, NoisyAlgebra(run.evaluated.algebra))
+            return [n for n in numbers if _stands_out(run.comparisons[n], compare_target(run.shaped, disturbed, n))]
+    except PitcheckError:
+        return []
+
+
+def _stands_out(before: Comparison, after: Comparison) -> bool:
+    difference = _largest(real_differences(before.actual, before.expected), before.judged)
+    moved = max(_largest(real_differences(a, b), before.judged) for a, b in ((before.actual, after.actual), (before.expected, after.expected)))
+    return bool(np.isfinite(difference)) and difference > CLEAR * max(moved, DISTURBANCE)
+
+
+def _largest(differences: Any, judged: Any) -> float:
+    return float(np.max(differences, where=judged[:1], initial=0.0))
