@@ -70,13 +70,11 @@ def unlike_draws(run: WholeRun, target: Target) -> str:
     parallel = draws_of(run.stage.parallel, target.cut.value)
     only = [sorted(reference.keys() - parallel.keys()), sorted(parallel.keys() - reference.keys())]
     if any(only):
-        return (
-            f"the reference draws from {_named(reference)}, the parallel plan from {_named(parallel)}: name the streams alike, or the draws cannot be compared"
-        )
+        return f"the reference draws from {_named(reference)}, the parallel plan from {_named(parallel)}; name the streams alike to have them compared"
     for stream, wanted in sorted(reference.items()):
         taken = parallel[stream]
         if not np.array_equal(wanted, taken):
-            return f"of stream {stream!r} the reference takes {_ranges(wanted)}, the parallel plan {_ranges(taken)}: every element must draw the reference's number"
+            return f"of stream {stream!r} the reference takes {_ranges(wanted)}, the parallel plan {_ranges(taken)}; each element must take the same number"
     return ""
 
 

@@ -8,6 +8,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from pitcheck.check.conjecture import Floats, real_differences
+from pitcheck.check.evaluate import Comparison
 from pitcheck.check.options import Options
 from pitcheck.check.specification import Gap, Specification
 from pitcheck.check.whole import WholeRun
@@ -63,7 +64,9 @@ def _witnessed(evidence: Evidence, run: WholeRun, differing: list[int], finding:
     given |= evidence.specification.initial
     wrong = {run.comparisons[n].target.cut.value for n in differing}
     targets = [run.comparisons[n].target for n in differing]
-    witness = find_witness(evidence.first, evidence.second, {v: c for v, c in given.items() if v not in wrong or v in evidence.specification.initial}, targets, finding, seed)
+    witness = find_witness(
+        evidence.first, evidence.second, {v: c for v, c in given.items() if v not in wrong or v in evidence.specification.initial}, targets, finding, seed
+    )
     if witness is None:
         return finding
     path = None if options.witness_directory is None else str(write_witness(witness, options.witness_directory))
@@ -152,6 +155,11 @@ def _at_output(evidence: Evidence, run: WholeRun, number: int, differing: list[i
             step = evidence.writers[value][-1] if value in evidence.writers else None
             return _finding(evidence, run, candidate, step, value, cause)
     step, where = _origin(evidence, run, number)
+    if step is None and where in evidence.writers:
+        step = evidence.writers[where][-1]
+        cause = other_operator(evidence, step)
+        if cause is not None:
+            return _finding(evidence, run, number, step, where, cause)
     return _finding(evidence, run, number, step, where, Cause("PIT100", "cause not found: none of the known causes explains the values", ""))
 
 
@@ -189,22 +197,27 @@ def _cause_of_output(evidence: Evidence, run: WholeRun, number: int) -> Cause | 
         if cause is not None:
             return cause
     wrong = np.flatnonzero((real_differences(comparison.actual, comparison.expected) > 1e-9).any(axis=tuple(i for i in range(actual.ndim) if i != 1)))
-    if len(wrong) < actual.shape[1]:
+    if 0 < len(wrong) < actual.shape[1]:
         partial = constant_ratio(evidence, actual[:, wrong], wanted[:, wrong])
         if partial is not None:
             return _ratio_cause(evidence, value, partial[1], comparison.codes[wrong])
-        return Cause("PIT109", f"{evidence.name(value)!r} is right on some ranks and wrong on others", "let all replicas run the same operators", comparison.codes[wrong])
+        return Cause(
+            "PIT109", f"{evidence.name(value)!r} is right on some ranks and wrong on others", "let all replicas run the same operators", comparison.codes[wrong]
+        )
     return missing_term(evidence, actual, wanted)
 
 
 def _ratio_cause(evidence: Evidence, value: int, meaning: str, codes: Codes) -> Cause:
     if repeated_reduction(evidence, value):
-        return Cause("PIT105", f"it is {meaning} times what it should be, and was already reduced before its last reduction", "drop one of the reductions", codes)
+        return Cause(
+            "PIT105", f"it is {meaning} times what it should be, and was already reduced before its last reduction", "drop one of the reductions", codes
+        )
     return Cause("PIT101", f"every element is {meaning} times what it should be", "divide by that factor once, or drop the reduction that brought it", codes)
 
 
 def _real(value: object) -> Floats:
-    return np.asarray(getattr(value, "data"), dtype=np.float64)[0]  # noqa: B009
+    data: Floats = np.asarray(getattr(value, "data"), dtype=np.float64)[0]  # noqa: B009
+    return data
 
 
 def _finding(evidence: Evidence, run: WholeRun, number: int, step: Step | None, value: int, cause: Cause) -> Finding:
@@ -216,6 +229,7 @@ def _finding(evidence: Evidence, run: WholeRun, number: int, step: Step | None, 
     part = comparison.target.cut.parts[int(comparison.parts[row])]
     box = run.shaped.boxes[number][comparison.target.cut.parts.index(part)]
     element = tuple(_global(int(i), intervals) for i, intervals in zip(place[2:], box, strict=True))
+    shown = _shown_apart(comparison, place)
     operator = evidence.operator(step) if step is not None else None
     record = evidence.second.nodes[step.node] if step is not None else None
     return Finding(
@@ -227,16 +241,26 @@ def _finding(evidence: Evidence, run: WholeRun, number: int, step: Step | None, 
         ranks=evidence.ranks_of(codes),
         microbatches=evidence.microbatches_of(value, codes),
         element=element,
-        reference_value=_shown(comparison.expected, place),
-        parallel_value=_shown(comparison.actual, place),
+        reference_value=shown[0],
+        parallel_value=shown[1],
         cause=cause.cause,
         repair=cause.repair or None,
     )
 
 
-def _shown(value: object, place: tuple[np.intp, ...]) -> str:
+def _shown_apart(comparison: Comparison, place: tuple[np.intp, ...]) -> tuple[str, str]:
+    """Both values with as many digits as it takes to tell them apart; what only more digits than float64's tell apart is said so."""
+    pair = [_element(value, place) for value in (comparison.expected, comparison.actual)]
+    for digits in (9, 17):
+        expected, actual = (f"{x:.{digits}g}" for x in pair)
+        if expected != actual:
+            return expected, actual
+    return expected, f"{actual} (differs beyond the 17th digit)"
+
+
+def _element(value: object, place: tuple[np.intp, ...]) -> float:
     data = _real(value)
-    return f"{float(data[tuple(min(int(i), n - 1) for i, n in zip(place, data.shape, strict=True))]):.9g}"
+    return float(data[tuple(min(int(i), n - 1) for i, n in zip(place, data.shape, strict=True))])
 
 
 def _global(local: int, intervals: tuple[tuple[int, int], ...]) -> int:
