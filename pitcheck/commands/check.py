@@ -54,7 +54,9 @@ def run(
         max_memory=parse_size(max_memory),
         witness_directory=_directory(witness_directory),
     )
-    with progress_bar(wanted=not quiet) as progress:
+    from pitcheck.plan.collector import collector_off  # noqa: PLC0415  a wrong option need not wait for it
+
+    with collector_off(), progress_bar(wanted=not quiet) as progress:
         report = checked(reference, parallel, options, progress)
     write_report(report, destinations, quiet=quiet, verbose=verbose)
     return report.exit_code

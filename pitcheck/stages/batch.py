@@ -153,7 +153,7 @@ def _add_step(batch: Batch, number: int, node: Node, run: NDArray[np.bool_], fil
         if isinstance(argument, Argument)
     ]
     chosen, which = _distinct(columns, len(codes))
-    inputs = tuple(_choose(operand, chosen) for operand in operands)
+    inputs = tuple(operands) if len(chosen) == len(codes) else tuple(_choose(operand, chosen) for operand in operands)
     step = Step(number, node.kind, node.attributes, inputs, node.outputs, len(chosen))
     batch.steps.append(step)
     for output in node.outputs:

@@ -206,7 +206,7 @@ def _marks(stage: Stage, bounds: tuple[int, int]) -> tuple[int, ...]:
 def canonical_form(stage: Stage) -> tuple[str, dict[int, str]]:
     """(SHA-256 of everything that decides whether the stage holds, the canonical key of every reference input).
 
-    Names, layers, ranks and micro-batches are left out: values are numbered in the order in which the steps meet them. Constants, literals, dtype kinds, full shapes,
+    Names, layers, ranks and micro-batches are left out: values are numbered as the steps meet them. Constants, literals, dtype kinds, full shapes,
     gather tables, parts and bounds are in.
     """
     digest = hashlib.sha256()
