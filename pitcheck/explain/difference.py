@@ -17,6 +17,7 @@ from pitcheck.explain.hypotheses import (
     Cause,
     constant_ratio,
     duplicated_part,
+    factor,
     forgotten_sum,
     missing_term,
     other_operator,
@@ -84,7 +85,7 @@ def _located(evidence: Evidence, run: WholeRun, differing: list[int]) -> Finding
     """One finding: the first value, in the order of computation, from which an output goes wrong."""
     number = min(differing, key=lambda n: _depth(evidence, run.comparisons[n].target.cut.value))
     chains = [_chain(evidence, run.comparisons[n].target.cut.value) for n in differing]
-    suspects = _suspects(evidence, chains)
+    suspects = _suspects(evidence, run, chains)
     # A value that a collective reduces is looked at last: what is wrong may only come after that reduction.
     for step, value in sorted(suspects, key=lambda s: bool(evidence.reductions_of(s[1]))):
         cause = _cause_inside(evidence, run, value)
@@ -115,10 +116,16 @@ def _chain(evidence: Evidence, value: int) -> set[int]:
     return chain
 
 
-def _suspects(evidence: Evidence, chains: list[set[int]]) -> list[tuple[Step, int]]:
+def _suspects(evidence: Evidence, run: WholeRun, chains: list[set[int]]) -> list[tuple[Step, int]]:
     """Values to look at, in the order of computation: those right parts that are doubled, then the members of the chains."""
     members = set().union(*chains)
     needed = {source for value in members for step in evidence.writers.get(value, []) for source in evidence.inputs(step)}
+    stack = [value for value in needed if value not in members]
+    while stack:  # parts that do not tile their tensor: where did that begin?
+        for source in (s for step in evidence.writers.get(stack.pop(), []) for s in evidence.inputs(step)):
+            if source not in needed and source in evidence.cuts and _cause_inside(evidence, run, source) is not None:
+                needed.add(source)
+                stack.append(source)
     ordered: list[tuple[Step, int]] = []
     seen: set[int] = set()
     for step in evidence.batch.steps:
@@ -166,7 +173,7 @@ def _at_output(evidence: Evidence, run: WholeRun, number: int, differing: list[i
 def _origin(evidence: Evidence, run: WholeRun, number: int) -> tuple[Step | None, int]:
     """The first computed value on the way to an output that is no part of any reference value."""
     value = run.comparisons[number].target.cut.value
-    wrong = [(s, v) for s, v in _suspects(evidence, [_chain(evidence, value)]) if not evidence.is_true(v)]
+    wrong = [(s, v) for s, v in _suspects(evidence, run, [_chain(evidence, value)]) if not evidence.is_true(v)]
     return wrong[0] if wrong else (None, value)
 
 
@@ -174,6 +181,9 @@ def _first_wrong(evidence: Evidence, run: WholeRun, number: int) -> Finding | No
     """The finding that the first wrong operator is another than the reference's, if that can be seen."""
     step, value = _origin(evidence, run, number)
     cause = other_operator(evidence, step) if step is not None else None
+    cut = evidence.cuts.get(value)
+    if cause is None and step is not None and cut is not None and cut.scale != 1 and value != run.comparisons[number].target.cut.value:
+        cause = _ratio_cause(evidence, value, factor(evidence, cut.scale), evidence.codes(value))
     return None if cause is None else _finding(evidence, run, number, step, value, cause)
 
 
@@ -183,7 +193,7 @@ def _cause_of_output(evidence: Evidence, run: WholeRun, number: int) -> Cause | 
     actual, wanted = _real(comparison.actual), _real(comparison.expected)
     ratio = constant_ratio(evidence, actual, wanted)
     if ratio is not None:
-        return _ratio_cause(evidence, value, ratio[1], comparison.codes)
+        return _ratio_cause(evidence, value, ratio[1], _all_codes(evidence, comparison, comparison.codes))
     found = evidence.cuts.get(value)
     if found is not None:
         part = other_part(evidence, value, comparison.target.cut, found)
@@ -200,11 +210,21 @@ def _cause_of_output(evidence: Evidence, run: WholeRun, number: int) -> Cause | 
     if 0 < len(wrong) < actual.shape[1]:
         partial = constant_ratio(evidence, actual[:, wrong], wanted[:, wrong])
         if partial is not None:
-            return _ratio_cause(evidence, value, partial[1], comparison.codes[wrong])
+            return _ratio_cause(evidence, value, partial[1], _all_codes(evidence, comparison, comparison.codes[wrong]))
         return Cause(
-            "PIT109", f"{evidence.name(value)!r} is right on some ranks and wrong on others", "let all replicas run the same operators", comparison.codes[wrong]
+            "PIT109",
+            f"{evidence.name(value)!r} is right on some ranks and wrong on others",
+            "let all replicas run the same operators",
+            _all_codes(evidence, comparison, comparison.codes[wrong]),
         )
     return missing_term(evidence, actual, wanted)
+
+
+def _all_codes(evidence: Evidence, comparison: Comparison, codes: Codes) -> Codes:
+    """All codes compared that hold the same rows as ``codes``, of which only one per row is named."""
+    rows = evidence.batch.rows[comparison.target.cut.value]
+    every: Codes = comparison.target.codes[np.isin(rows[comparison.target.codes], rows[codes])]
+    return every
 
 
 def _ratio_cause(evidence: Evidence, value: int, meaning: str, codes: Codes) -> Cause:
@@ -222,6 +242,7 @@ def _real(value: object) -> Floats:
 
 def _finding(evidence: Evidence, run: WholeRun, number: int, step: Step | None, value: int, cause: Cause) -> Finding:
     comparison = run.comparisons[number]
+    step = cause.step or step
     differences = real_differences(comparison.actual, comparison.expected)
     place = np.unravel_index(int(np.argmax(np.where(comparison.judged[:1], differences, -1))), differences.shape)
     row = int(place[1])
@@ -277,8 +298,8 @@ def _title(evidence: Evidence, output: str, value: int, cause: Cause) -> str:
         "PIT102": f"an operator computes {evidence.name(value)!r} otherwise than the reference",
         "PIT103": f"{evidence.name(value)!r} is computed from another tensor than in the reference",
         "PIT104": f"{evidence.name(value)!r} is not summed where it must be",
-        "PIT105": f"{output!r} is reduced more than once",
-        "PIT101": f"{output!r} is off by a constant factor",
+        "PIT105": f"{evidence.name(value)!r} is reduced more than once",
+        "PIT101": f"{evidence.name(value)!r} is off by a constant factor",
         "PIT106": f"{evidence.name(value)!r} is reduced over another group than it must be",
         "PIT107": f"{evidence.name(value)!r} holds another part than it should",
         "PIT108": f"a term or micro-batch is missing or doubled in {evidence.name(value)!r}",

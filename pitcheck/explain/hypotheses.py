@@ -8,7 +8,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from pitcheck.check.conjecture import Floats
+from pitcheck.check.conjecture import Floats, lookup, varies
 from pitcheck.explain.evidence import Evidence, Grouping
 from pitcheck.stages.batch import Argument, Step, StepOperand
 from pitcheck.stages.cuts import Cut, uncovered
@@ -20,12 +20,13 @@ RATIO_DENOMINATOR = 4096
 
 @dataclass(frozen=True)
 class Cause:
-    """A cause with its code, what it says and what would mend it. ``codes``: where it shows."""
+    """A cause with its code, what it says and what would mend it. ``codes``: where it shows; ``step``: the operator at fault, if not the one that wrote the value."""
 
     code: str
     cause: str
     repair: str
     codes: Codes | None = None
+    step: Step | None = None
 
 
 def groups_present(evidence: Evidence, value: int, grouping: Grouping) -> Codes | None:
@@ -65,6 +66,7 @@ def forgotten_sum(evidence: Evidence, value: int, expected: tuple[Floats, Codes]
                 f"{evidence.name(value)!r} is a term of a sum over {grouping.name}, but {evidence.operator(reductions[0])!r} reduces it otherwise",
                 f"let {evidence.operator(reductions[0])!r} run over {grouping.name}",
                 table.reshape(-1),
+                reductions[0],
             )
         if right:
             return Cause(
@@ -90,10 +92,11 @@ def constant_ratio(evidence: Evidence, actual: Floats, wanted: Floats) -> tuple[
     ratio = Fraction(middle).limit_denominator(RATIO_DENOMINATOR)
     if ratio == 1 or abs(float(ratio) - middle) > RATIO_TOLERANCE * 100 * abs(middle):
         return None
-    return ratio, _meaning_of(evidence, ratio)
+    return ratio, factor(evidence, ratio)
 
 
-def _meaning_of(evidence: Evidence, ratio: Fraction) -> str:
+def factor(evidence: Evidence, ratio: Fraction) -> str:
+    """A factor as text, with what of the plan has that size."""
     coordinates = evidence.second.coordinates
     sizes = {**coordinates.sizes, "micro-batches": coordinates.microbatches}
     for name, size in sizes.items():
@@ -149,6 +152,9 @@ def missing_term(evidence: Evidence, actual: Floats, wanted: Floats) -> Cause | 
             for row in range(data.shape[1]):
                 if all(close(difference[:, i], data[:, row]) for i in range(difference.shape[1])):
                     return Cause("PIT108", f"it {word} the term {evidence.name(value)!r} (of operator {evidence.operator(step)!r})", f"{repair} that term once")
+        known = lookup(difference, evidence.index) if varies(difference) else None
+        if known is not None:
+            return Cause("PIT108", f"it {word} the reference's term {evidence.first.values[known].name!r}", f"{repair} that term once")
     return None
 
 
@@ -163,19 +169,43 @@ def duplicated_part(evidence: Evidence, value: int) -> Cause | None:
     held: dict[int, list[int]] = {}
     for code in codes:
         held.setdefault(int(cut.part_of[code]), []).append(int(code))
-    most = max(len(v) for v in held.values())
-    doubled = [c for v in held.values() if len(v) == most for c in v] if len({len(v) for v in held.values()}) > 1 else [int(c) for c in codes]
+    doubled = _doubled(held)
     name = evidence.first.values[cut.reference].name
-    part = cut.parts[int(cut.part_of[doubled[0]])].box
     batches = evidence.microbatches_of(value, np.array(doubled))
     code = "PIT108" if len(batches) > 1 and evidence.second.values[value].tensor.microbatched else "PIT107"
-    where = f"ranks {', '.join(map(str, evidence.ranks_of(np.array(doubled))))}" + (f", micro-batches {', '.join(map(str, batches))}" if batches else "")
+    parts = list(dict.fromkeys(int(cut.part_of[c]) for c in doubled))
+    said = " and ".join(f"{_places(evidence, value, [c for c in doubled if cut.part_of[c] == p])} {spell(cut.parts[p].box)}" for p in parts[:2])
+    used = "computed nowhere" if not _elsewhere(evidence, value) else "used nowhere"
     return Cause(
         code,
-        f"{spell(box)} of {name!r} is computed nowhere, while {where} all compute {spell(part)}",
-        f"let one of them compute {spell(box)}: its input, weight shard or micro-batch is another's",
+        f"{spell(box)} of {name!r} is {used}, while {said}{' and others more' if len(parts) > 2 else ''}",
+        f"let one of them take {spell(box)}: its slice, weight shard or micro-batch is another's",
         np.array(doubled, dtype=np.int64),
     )
+
+
+def _doubled(held: dict[int, list[int]]) -> list[int]:
+    """The codes that hold a part which more codes hold than others; all codes where every part is held as often."""
+    most = max(len(v) for v in held.values())
+    uneven = len({len(v) for v in held.values()}) > 1
+    return [c for v in held.values() if len(v) == most or not uneven for c in v]
+
+
+def _places(evidence: Evidence, value: int, codes: list[int]) -> str:
+    where = np.array(codes)
+    batches = evidence.microbatches_of(value, where)
+    ranks = evidence.ranks_of(where)
+    said = f"rank{'s' if len(ranks) > 1 else ''} {', '.join(map(str, ranks))}"
+    many = len(ranks) * max(len(batches), 1) > 1
+    return said + (f", micro-batch{'es' if len(batches) > 1 else ''} {', '.join(map(str, batches))}" if batches else "") + (" hold" if many else " holds")
+
+
+def _elsewhere(evidence: Evidence, value: int) -> bool:
+    """Whether the value is computed at more coordinates than the outputs use."""
+    written = np.zeros(evidence.second.codes, dtype=np.bool_)
+    for writer in evidence.second.values[value].writers:
+        written |= evidence.second.nodes[writer].mask
+    return bool((written & (evidence.batch.rows[value] < 0)).any())
 
 
 def other_operator(evidence: Evidence, step: Step) -> Cause | None:

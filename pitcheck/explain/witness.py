@@ -147,7 +147,10 @@ def side_of(batch: Batch, attributes: list[Any], constants: dict[int, tuple[Any,
         )
         for step, given in zip(batch.steps, attributes, strict=True)
     ]
-    filled = {value: Filled(batch.graph.values[value].name, list(shape), cast("Kind", kind), [spell_number(number)]) for value, (number, shape, kind) in constants.items()}
+    filled = {
+        value: Filled(batch.graph.values[value].name, list(shape), cast("Kind", kind), [spell_number(number)])
+        for value, (number, shape, kind) in constants.items()
+    }
     return Side(steps, filled)
 
 
