@@ -118,7 +118,7 @@ def _differs(run: WholeRun, number: int, cone: _Cone) -> bool | None:
 
 
 def _differs_to(digits: int, run: WholeRun, number: int, cone: _Cone) -> bool:
-    """Whether both sides differ, to so many digits, in an element that is a number on both."""
+    """Whether both sides differ, to so many digits."""
     trial = _worst_trial(run.comparisons[number])
     algebra = PreciseAlgebra(digits, run.evaluated.algebra.seed, [run.evaluated.algebra.trials[trial]])
     stage, shaped = run.stage, run.shaped
@@ -166,12 +166,24 @@ def _run(batch: Batch, algebra: PreciseAlgebra, given: dict[int, Value], attribu
 
 
 def _apart(actual: Value, expected: Value, judged: Any) -> bool:
-    """Whether two values differ in an element that is not NaN in either, by more than ``REAL`` of the largest element."""
+    """Whether two values differ in an element by more than ``REAL`` of the largest element, or one alone is NaN.
+
+    No number of so many digits overflows: a NaN on one side alone is a root of a negative number or 0/0, and not what float64 makes of a large one.
+    """
     a, b, mask = np.broadcast_arrays(actual.data[0], expected.data[0], judged[:1])
+    a, b = a[mask], b[mask]
     if actual.kind != "field":
-        return bool(((a != b) & mask).any())
-    judged_both = mask & (a == a) & (b == b)  # noqa: PLR0124  a NaN is not equal to itself
-    a, b = a[judged_both], b[judged_both]
-    sizes = [abs(x) for x in (*a, *b) if x - x == 0]
-    limit = max(sizes, default=0) * REAL
-    return any(x != y and (x - x != 0 or y - y != 0 or abs(x - y) > limit) for x, y in zip(a, b, strict=True))
+        return bool((a != b).any())
+    limit = max((abs(x) for x in (*a, *b) if x - x == 0), default=0) * REAL
+    return any(_element_apart(x, y, limit) for x, y in zip(a, b, strict=True))
+
+
+def _element_apart(x: Any, y: Any, limit: Any) -> bool:
+    if x == y or (_is_nan(x) and _is_nan(y)):
+        return False
+    finite = x - x == 0 and y - y == 0
+    return not finite or bool(abs(x - y) > limit)
+
+
+def _is_nan(x: Any) -> bool:
+    return bool(x != x)  # noqa: PLR0124  a NaN is not equal to itself

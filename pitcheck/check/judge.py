@@ -35,7 +35,7 @@ class Judged:
 def judge(run: WholeRun, cuts: Mapping[int, Cut], numbers: Sequence[int]) -> Judged:
     """Which of the outputs ``numbers`` differ on the run's inputs.
 
-    One difference has to be confirmed with more digits, or to stand out from rounding by far where that costs too much; beside it all outputs that differ by more
+    One difference has to be confirmed with more digits, or to stand out far from rounding where that costs too much; beside it all outputs that differ more
     than ``PLAIN`` count.
     """
     result = Judged(draws={n: why for n in numbers if (why := unlike_draws(run, run.comparisons[n].target))})
@@ -75,7 +75,7 @@ def second_look(
         return SecondLook(run, cuts, found)
     for scale in MAGNITUDES:
         try:
-            other = run_whole(first, second, specification, seed, False, templates, scale)
+            other = run_whole(first, second, specification, seed, False, templates, scale=scale)
             other_cuts = conjecture(other, second, specification)
         except PitcheckError:  # an operator may refuse such inputs
             continue

@@ -40,7 +40,9 @@ class WholeRun:
         return [number for number, difference in enumerate(self.largest) if difference > SAME]
 
 
-def run_whole(first: Graph, second: Graph, specification: Specification, seed: int, full_shapes: bool, templates: Templates, scale: float | None = None) -> WholeRun:
+def run_whole(
+    first: Graph, second: Graph, specification: Specification, seed: int, full_shapes: bool, templates: Templates, *, scale: float | None = None
+) -> WholeRun:
     """Run both plans from their inputs, of standard deviation ``scale`` (default: what suits their shapes). Raises StepError, PlanError, UnsupportedError."""
     targets = [Target(e.cut, e.codes, e.name) for e in specification.expected]
     stage = build_stage(first, second, specification.initial.get, targets)

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pitcheck.check.conjecture import VIEWS, Corners, Floats, Index, build_index, lookup
 from pitcheck.check.specification import Specification
@@ -116,7 +115,7 @@ def _groupings(graph: Graph) -> list[Grouping]:
     sets: list[tuple[str, ...]] = [(a,) for a in axes] + [(a, b) for i, a in enumerate(axes) for b in axes[i + 1 :]]
     if len(axes) > 2:
         sets.append(tuple(axes))
-    everything = tuple(coordinates.sizes) + (MICROBATCH_AXIS,)
+    everything = (*coordinates.sizes, MICROBATCH_AXIS)
     result = []
     for over in sets:
         others = tuple(a for a in everything if a not in over)

@@ -20,7 +20,7 @@ RATIO_DENOMINATOR = 4096
 
 @dataclass(frozen=True)
 class Cause:
-    """A cause with its code, what it says and what would mend it. ``codes``: where it shows; ``step``: the operator at fault, if not the one that wrote the value."""
+    """A cause with its code, what it says and what would mend it. ``codes``: where it shows; ``step``: the operator at fault, else the value's writer."""
 
     code: str
     cause: str

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 import numpy as np
 from msgspec.structs import replace
@@ -34,7 +33,9 @@ MOST_PRECISE_STEPS = 80
 
 
 def find_witness(first: Graph, second: Graph, given: Mapping[int, Cut], targets: list[Target], finding: Finding, seed: int) -> Witness | None:
-    """A witness for a stage that ends in one of ``targets`` (the finding's output first, then the smallest) and differs; None where no small integers show the difference.
+    """A witness for a stage that ends in one of ``targets`` (the finding's output first, then the smallest) and differs.
+
+    None where no small integers show the difference.
 
     ``given``: cuts at which parallel values may be taken as given.
     """
@@ -171,7 +172,7 @@ def _witness(shaped: ShapedStage, inputs: Inputs, comparison: Comparison, findin
 
 
 def _confirmed(witness: Witness, steps: int) -> Witness | None:
-    """The witness with both values to as many digits as was computed; None where an arithmetic does not show the difference. Raises PlanError for one too large."""
+    """The witness with both values to as many digits as was computed; None where an arithmetic does not show it. Raises PlanError for one too large."""
     check_witness(witness)
     confirmed: list[str] = []
     values = ("", "")

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import pytest
-from explain_plans import Pair, first_finding, row_parallel, run, said
+from explain_plans import Pair, row_parallel, run, said
 from zoo.builder import Builder, intervals, table
 
 from pitcheck.plan.model import Number, Plan, Use
@@ -43,10 +43,7 @@ def megatron(change: str = "") -> Pair:
     h = b.op("linear", x, w0, out="h0")
     if change == "literal":
         h = b.op("mul", h, Number("1/2"))
-    if change == "attribute":
-        a = b.op("gelu", h, out="a0", approximate="tanh")
-    else:
-        a = b.op("gelu", h, out="a0")
+    a = b.op("gelu", h, out="a0", **({"approximate": "tanh"} if change == "attribute" else {}))
     part = b.op("linear", a, w1, out="part")
     whole = part if change == "no sum" else b.op("all_reduce", part, out="h1", group="tp", reduction="avg" if change == "avg" else "sum")
     if change == "twice":

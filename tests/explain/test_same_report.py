@@ -40,9 +40,9 @@ def reports(hash_seed: str, folder: Path) -> bytes:
 def test_two_processes_report_the_same(tmp_path: Path) -> None:
     """Witnesses too: their names are made of their contents."""
     first = reports("1", tmp_path)
-    names = sorted(os.listdir(tmp_path))
+    names = sorted(p.name for p in tmp_path.iterdir())
     second = reports("4242", tmp_path)
     assert first.count(b"\n") > 20
     assert first.splitlines() == second.splitlines()
-    assert names == sorted(os.listdir(tmp_path))
+    assert names == sorted(p.name for p in tmp_path.iterdir())
     assert len(names) > 10

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import resource
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -96,7 +95,7 @@ def test_nothing_is_left_where_writing_fails(saved: Path, tmp_path: Path, monkey
     monkeypatch.setattr(Path, "replace", full)
     with pytest.raises(OSError, match="No space"):
         write_witness(witness, tmp_path)
-    assert os.listdir(tmp_path) == []
+    assert not list(tmp_path.iterdir())
 
 
 def test_same_contents_have_the_same_name(saved: Path, tmp_path: Path) -> None:
@@ -107,7 +106,7 @@ def test_same_contents_have_the_same_name(saved: Path, tmp_path: Path) -> None:
 
 def test_right_plan_leaves_no_witness(tmp_path: Path) -> None:
     assert run(row_parallel(right=True), tmp_path).verdict == "equivalent"
-    assert os.listdir(tmp_path) == []
+    assert not list(tmp_path.iterdir())
 
 
 # --- hostile files
