@@ -18,7 +18,7 @@ from pitcheck.algebra.axis_classes import Dimension
 from pitcheck.check.evaluate import Evaluated
 from pitcheck.errors import UnsupportedError
 from pitcheck.ops.registry import BACKWARD
-from pitcheck.stages.batch import Batch
+from pitcheck.stages.batch import Argument, Batch
 from pitcheck.stages.cuts import Cut, Part
 from pitcheck.stages.pair import ShapedStage
 from pitcheck.stages.shapes import SymbolicPair
@@ -51,8 +51,9 @@ def find_cuts(shaped: ShapedStage, symbolic: SymbolicPair, evaluated: Evaluated,
     places = Places(symbolic, shaped, known)
     found: dict[int, Cut] = {}
     views = _views(stage.parallel)
+    numbers = _of_numbers(stage.parallel)
     for value in computed_values(stage.parallel):
-        if value in known or value in views or value in stage.parallel.inputs or stage.parallel.graph.values[value].kind != "field":
+        if value in known or value in views or value not in numbers or value in stage.parallel.inputs or stage.parallel.graph.values[value].kind != "field":
             continue
         data = _all_rows(np.asarray(evaluated.parallel[value].data)[0], stage.parallel.count(value))
         if not varies(data):
@@ -159,6 +160,16 @@ def computed_values(batch: Batch) -> list[int]:
 def _views(batch: Batch) -> set[int]:
     """Values that only show another one in another shape: nothing is gained by a cut there."""
     return {output for step in batch.steps if step.kind.removesuffix(BACKWARD) in VIEWS for output in step.outputs if output is not None}
+
+
+def _of_numbers(batch: Batch) -> set[int]:
+    """Values that depend on floating-point inputs. Others (a count of tokens) are made of discrete data, which a cut would forget: there, zero has a meaning."""
+    found = {value for value in batch.inputs if batch.graph.values[value].kind == "field" and batch.graph.values[value].tensor.value is None}
+    for step in batch.steps:
+        arguments = [a for operand in step.inputs for a in (operand if isinstance(operand, tuple) else (operand,)) if isinstance(a, Argument)]
+        if any(a.value in found for a in arguments):
+            found.update(output for output in step.outputs if output is not None)
+    return found
 
 
 def varies(data: Floats) -> bool:

@@ -226,15 +226,20 @@ def test_decisions_are_counted_per_trial_and_instance(kind: str) -> None:
     a.where(above, x, y)
     a.compare("gt", a.constant(Fraction(1)), a.constant(Fraction(0)))
     a.where(a.compare("lt", a.arange(x, 0), a.constant(Fraction(5), "int")), x, y)
-    assert [d.site for d in a.decisions] == ["clamp#0", "clamp#1", "top#0"]
+    assert [d.site for d in a.decisions] == ["clamp#0", "clamp#1", *(f"top#{slot}" for slot in range(10))]
     first = a.decisions[0]
     assert np.array_equal(first.true, above.data.sum(axis=(0, 3))) and (first.true + first.false == 10).all()
-    kept = a.decisions[2]
     for t in range(3):
         for n in range(2):
             row = x.data[-1, t, n] if kind == "real" else order_key(np, x.data[-1, t, n], CHAIN.primes[-1])
-            beats = sum(row[i] > row[:i].max() for i in range(1, 10))
-            assert (kept.true[t, n], kept.false[t, n]) == (9 - beats, beats)
+            chosen = [int(d.true[t, n]) for d in a.decisions[2:]]
+            assert chosen == [int(i == row.argmax()) for i in range(10)]
+
+
+def test_of_many_elements_an_extremum_records_one_decision() -> None:
+    a = residues()
+    a.reduce_max(a.fresh("x", (65,)), 0)
+    assert len(a.decisions) == 1
 
 
 def test_draws_are_functions_of_stream_and_index() -> None:

@@ -170,6 +170,9 @@ class NumpyAlgebra:
     def reduce_max(self, a: Array, axis: int) -> Array:
         return np.asarray(a.max(axis))
 
+    def shift(self, a: Array, axis: int) -> Array:
+        return np.asarray(a.max(axis))
+
     def reduce_min(self, a: Array, axis: int) -> Array:
         return np.asarray(a.min(axis))
 

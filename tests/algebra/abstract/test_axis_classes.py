@@ -89,7 +89,15 @@ def test_no_reduced_size_is_a_literal() -> None:
     node = system.dimension(60)
     system.add_literal(Fraction(3))
     system.add_literal(Fraction(1, 4))
-    assert system.solve(0).size(node) == 5
+    # 3 and 4 are literals, 4 and 5 may be dimensions less one.
+    assert system.solve(0).size(node) == 6
+
+
+def test_a_count_less_one_may_be_a_dimension() -> None:
+    system = AxisSystem()
+    node = system.dimension(24)
+    system.add_literal(Fraction(1, 23))
+    assert system.solve(0).size(node) == 24
 
 
 @pytest.mark.parametrize("number", [Fraction(64), Fraction(-64), Fraction(1, 64), Fraction(1, 8), Fraction(8)])
