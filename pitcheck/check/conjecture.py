@@ -163,7 +163,7 @@ def _views(batch: Batch) -> set[int]:
 
 
 def _of_numbers(batch: Batch) -> set[int]:
-    """Values that depend on floating-point inputs. Others (a count of tokens) are made of discrete data, which a cut would forget: there, zero has a meaning."""
+    """Values that depend on floating-point inputs. Others (a count of tokens) come of discrete data, which a cut would forget: zero has a meaning there."""
     found = {value for value in batch.inputs if batch.graph.values[value].kind == "field" and batch.graph.values[value].tensor.value is None}
     for step in batch.steps:
         arguments = [a for operand in step.inputs for a in (operand if isinstance(operand, tuple) else (operand,)) if isinstance(a, Argument)]

@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from math import prod
 
 import numpy as np
 
@@ -80,7 +81,10 @@ class _Check:
 
 
 def check(reference: Plan, parallel: Plan, options: Options, progress: Progress | None = None, load_seconds: float = 0.0) -> Report:
-    """Decide whether ``parallel`` computes what ``reference`` computes. Bad plans give a report with verdict ``invalid``; only wrong options raise (UsageError)."""
+    """Decide whether ``parallel`` computes what ``reference`` computes.
+
+    Bad plans give a report with verdict ``invalid``. Raises UsageError for wrong options, and nothing else on purpose.
+    """
     seed = secrets.randbits(63) if options.seed is None else options.seed
     state = _Check(reference, parallel, options, seed, load_seconds)
     xp = array_module(options.backend)
@@ -113,7 +117,7 @@ def _decide(state: _Check, xp: object, progress: Progress | None) -> Report:
     if graphs is None:
         return _report(state, "invalid", xp)
     first, second = graphs
-    state.counts = _count(state, first, second)
+    state.counts = _count(state)
     specification = state.specification = specify(state.reference, state.parallel, first, second)
     state.clock.lap("lineage")
     _missing_outputs(state, specification)
@@ -229,15 +233,15 @@ def _dead(graph: Graph, ledger: Ledger) -> tuple[str, ...]:
     return tuple(dict.fromkeys(node.operator for node in graph.nodes if node.operator not in live))
 
 
-def _count(state: _Check, first: Graph, second: Graph) -> OperatorCounts:
+def _count(state: _Check) -> OperatorCounts:
     return OperatorCounts(
-        reference=_instances(first, state.reference),
-        parallel=_instances(second, state.parallel),
+        reference=_instances(state.reference),
+        parallel=_instances(state.parallel),
         records=len(state.reference.operators) + len(state.parallel.operators),
     )
 
 
-def _instances(graph: Graph, plan: Plan) -> int:
+def _instances(plan: Plan) -> int:
     coordinates = Coordinates.of(plan)
     microbatched = {t.name: t.microbatched for t in plan.tensors}
     total = 0
@@ -268,7 +272,7 @@ def _report(state: _Check, verdict: Verdict, xp: object) -> Report:
         trials=max((p.trials for p in used.values()), default=0),
         backend=getattr(xp, "__name__", "numpy"),
         mesh={axis.name: axis.size for axis in state.parallel.mesh},
-        ranks=Coordinates.of(state.parallel).ranks,
+        ranks=prod(axis.size for axis in state.parallel.mesh),
         microbatches=state.parallel.microbatches,
         operators=state.counts,
         outputs=OutputCounts(total=specification.total, proven=len(proven)),

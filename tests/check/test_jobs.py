@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import msgspec
 import pytest
+from zoo.mutations import mutants
+from zoo.pairs import pair
 
 from pitcheck.check.options import Options
 from pitcheck.check.run import check
 from pitcheck.report.model import VOLATILE
-from zoo.mutations import mutants
-from zoo.pairs import pair
 
 
 def _lasting(report: msgspec.Struct) -> dict[str, object]:
