@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pitcheck.check.derive import derive_all, draw, scaled, take_box, untried
+from pitcheck.errors import BudgetError
 from pitcheck.stages.cuts import FREE, Box, Cut, length
 from pitcheck.stages.pair import ShapedStage, Target, compared_rows
 from pitcheck.stages.run import Observer, literal, run_batch
@@ -111,3 +113,12 @@ def untested(shaped: ShapedStage, seed: int, trials: Sequence[int]) -> str:
         if missing is not None:
             return f"{fresh.key} = {missing} on every shard" if missing >= 0 else f"all kinds of draws of {fresh.key}"
     return ""
+
+
+def check_memory(shaped: ShapedStage, copies: int, most: int) -> None:
+    """Raise BudgetError where ``copies`` (levels times draws at once) of a stage's inputs alone need more than ``most`` bytes."""
+    cells = sum(prod(f.shape) for f in shaped.fresh.values())
+    rows = sum(len(d.terms) * prod(shaped.fresh[d.source].shape) for d in shaped.derived.values())
+    needed = 8 * copies * (cells + rows)
+    if needed > most:
+        raise BudgetError(f"a stage needs about {needed >> 20} MiB for its inputs alone, more than --max-memory allows ({most >> 20} MiB)")

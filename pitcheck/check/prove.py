@@ -16,7 +16,7 @@ from pitcheck.algebra.degrees import Degree, DegreeAlgebra, rejected_share, tria
 from pitcheck.algebra.residues import Decision, ResidueAlgebra
 from pitcheck.algebra.size_choice import Sizes
 from pitcheck.check.characters import Characters
-from pitcheck.check.evaluate import Comparison, Evaluated, compare_target, evaluate_stage, untested
+from pitcheck.check.evaluate import Comparison, Evaluated, check_memory, compare_target, evaluate_stage, untested
 from pitcheck.errors import BudgetError, PitcheckError, UnsupportedError
 from pitcheck.stages.pair import ShapedStage, Stage, shape_stage
 from pitcheck.stages.run import StepError
@@ -126,20 +126,12 @@ def _sized(stage: Stage, symbolic: SymbolicPair, variant: int, settings: Setting
 
 def _prove_shaped(shaped: ShapedStage, variant: int, settings: Settings) -> Proof:
     """Try chains with more and more levels until both sides of every target have one in common."""
-    _check_memory(shaped, settings)
+    check_memory(shaped, 16, settings.max_memory)
     for length in LENGTHS:
         proof = _prove_on_chain(shaped, variant, settings.chain(length, settings.seed), settings)
         if proof is not None:
             return proof
     return Proof("inconclusive", code="PIT205", reason="the sides of the stage have no exponential level in common", shaped=shaped)
-
-
-def _check_memory(shaped: ShapedStage, settings: Settings) -> None:
-    cells = sum(math.prod(f.shape) for f in shaped.fresh.values())
-    rows = sum(len(d.terms) * math.prod(shaped.fresh[d.source].shape) for d in shaped.derived.values())
-    needed = 8 * 4 * 4 * (cells + rows)
-    if needed > settings.max_memory:
-        raise BudgetError(f"the stage needs about {needed >> 20} MiB for its inputs alone, more than --max-memory allows ({settings.max_memory >> 20} MiB)")
 
 
 def _prove_on_chain(shaped: ShapedStage, variant: int, chain: Chain, settings: Settings) -> Proof | None:

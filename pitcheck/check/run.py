@@ -20,7 +20,7 @@ from pitcheck.check.options import Options
 from pitcheck.check.prove import Settings, log2_sum
 from pitcheck.check.specification import Specification, specify
 from pitcheck.check.whole import WholeRun, conjecture, run_whole
-from pitcheck.errors import PlanError, UnsupportedError, UsageError
+from pitcheck.errors import BudgetError, PlanError, ShapeError, UnsupportedError, UsageError
 from pitcheck.explain.difference import explain_difference, gap_finding
 from pitcheck.ops.registry import evaluate
 from pitcheck.plan.coordinates import Coordinates
@@ -97,8 +97,9 @@ def check(reference: Plan, parallel: Plan, options: Options, progress: Progress 
         return _report(state, "invalid", xp)
     except StepError as error:
         return _stopped(state, error, xp)
-    except UnsupportedError as error:
-        state.findings.append(Finding(code="PIT201", verdict="inconclusive", title=str(error)))
+    except (UnsupportedError, BudgetError) as error:
+        code = "PIT201" if isinstance(error, UnsupportedError) else "PIT203"
+        state.findings.append(Finding(code=code, verdict="inconclusive", title=str(error)))
         return _report(state, "inconclusive", xp)
 
 
@@ -125,8 +126,7 @@ def _decide(state: _Check, xp: object, progress: Progress | None) -> Report:
         code = "PIT500" if not specification.total else "PIT201"
         state.findings.append(Finding(code=code, verdict="nothing-checked", title="no output was compared"))
         return _report(state, "nothing-checked", xp)
-    full = state.options.shapes == "full"
-    run = run_whole(first, second, specification, state.seed, full, state.templates)
+    run = _run_whole(state, first, second, specification)
     cuts = conjecture(run, second, specification)
     state.clock.lap("lineage")
     judged = judge(run, cuts, run.suspects())
@@ -134,6 +134,17 @@ def _decide(state: _Check, xp: object, progress: Progress | None) -> Report:
         return _mismatch(state, first, second, SecondLook(run, cuts, judged.real), xp)
     state.findings.extend(_unlike_draws(run.comparisons[n].target.name, why) for n, why in judged.draws.items())
     return _prove(state, first, second, specification, cuts, run, xp, progress)
+
+
+def _run_whole(state: _Check, first: Graph, second: Graph, specification: Specification) -> WholeRun:
+    """Both plans on the reals: at reduced shapes, and at full ones where small ones do not fit together although the plans' own do."""
+    full, memory = state.options.shapes == "full", state.options.max_memory
+    try:
+        return run_whole(first, second, specification, state.seed, full, state.templates, max_memory=memory)
+    except StepError as error:
+        if full or not isinstance(error.cause, ShapeError):
+            raise
+        return run_whole(first, second, specification, state.seed, True, state.templates, max_memory=memory)
 
 
 def _mismatch(state: _Check, first: Graph, second: Graph, found: SecondLook, xp: object) -> Report:

@@ -12,7 +12,8 @@ import numpy as np
 from pitcheck.algebra.axis_templates import Templates
 from pitcheck.algebra.real import RealAlgebra
 from pitcheck.check.conjecture import find_cuts, real_differences
-from pitcheck.check.evaluate import Comparison, Evaluated, compare_target, evaluate_stage, untested
+from pitcheck.check.evaluate import Comparison, Evaluated, check_memory, compare_target, evaluate_stage, untested
+from pitcheck.check.options import GIB
 from pitcheck.check.specification import Specification
 from pitcheck.stages.cuts import Cut
 from pitcheck.stages.graph import Graph, Source
@@ -41,17 +42,30 @@ class WholeRun:
 
 
 def run_whole(
-    first: Graph, second: Graph, specification: Specification, seed: int, full_shapes: bool, templates: Templates, *, scale: float | None = None
+    first: Graph,
+    second: Graph,
+    specification: Specification,
+    seed: int,
+    full_shapes: bool,
+    templates: Templates,
+    *,
+    scale: float | None = None,
+    max_memory: int = GIB,
 ) -> WholeRun:
-    """Run both plans from their inputs, of standard deviation ``scale`` (default: what suits their shapes). Raises StepError, PlanError, UnsupportedError."""
+    """Run both plans from their inputs, of standard deviation ``scale`` (default: what suits their shapes).
+
+    Raises StepError, PlanError, UnsupportedError, and BudgetError where the inputs need more than ``max_memory`` bytes.
+    """
     targets = [Target(e.cut, e.codes, e.name) for e in specification.expected]
     stage = build_stage(first, second, specification.initial.get, targets)
     symbolic = symbolic_pair(stage.reference, stage.parallel, stage.all_cuts(), templates)
     sizes = symbolic.system.full() if full_shapes else symbolic.system.solve(0)
     keys = {value: f"whole/{first.values[value].name}" for value in range(len(first.values))}
     shaped = shape_stage(stage, symbolic, sizes, keys)
+    trials = _enough_trials(shaped, seed)
+    check_memory(shaped, trials, max_memory)
     with np.errstate(all="ignore"):
-        evaluated = evaluate_stage(shaped, RealAlgebra(np, seed, range(_enough_trials(shaped, seed)), scale=scale))
+        evaluated = evaluate_stage(shaped, RealAlgebra(np, seed, range(trials), scale=scale))
         comparisons = [compare_target(shaped, evaluated, n) for n in range(len(targets))]
     largest = [float(np.max(real_differences(c.actual, c.expected), where=c.judged[:1], initial=0.0)) for c in comparisons]
     return WholeRun(stage, symbolic, shaped, evaluated, comparisons, largest)
