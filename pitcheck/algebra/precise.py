@@ -116,10 +116,11 @@ class PreciseAlgebra(RealAlgebra):
     def _functions(self) -> dict[str, Callable[[Any], Any]]:
         return {name: partial(self._mapped, function) for name, function in self._known.items()}
 
+    def _any_nan(self, x: Any) -> bool:
+        return bool(self._nan(x).any())
+
     def _key(self, x: Any, nan_first: bool) -> Any:
         nan = self._nan(x)
-        if not bool(nan.any()):
-            return x
         c = self.context
         beyond = c.ninf if nan_first else c.inf
         largest = c.mpf(10) ** (1 << 40)

@@ -175,12 +175,15 @@ class RealAlgebra(Discrete):
     def _keys(self, values: tuple[Value, ...], nan_first: bool = False) -> list[Any]:
         if any(v.kind != "field" for v in values):
             return super()._keys(values, nan_first)
+        if not any(self._any_nan(v.data) for v in values):
+            return [v.data for v in values]
         return [self._key(v.data, nan_first) for v in values]
 
+    def _any_nan(self, x: Any) -> bool:
+        return bool(self.xp.isnan(x).any())
+
     def _key(self, x: Any, nan_first: bool) -> Any:
-        """Ranks of the elements where there is a NaN, which stands above (or below) everything; else the elements themselves."""
-        if not bool(self.xp.isnan(x).any()):
-            return x
+        """Keys of the same order in which a NaN stands above (or below) everything, infinities too."""
         largest = np.finfo(np.float64).max
         finite_order = self.xp.where(self.xp.isinf(x), self.xp.sign(x) * largest, self.xp.clip(x, -0.5 * largest, 0.5 * largest))
         return self.xp.where(self.xp.isnan(x), -np.inf if nan_first else np.inf, finite_order)
