@@ -20,6 +20,7 @@ from pitcheck.check.specification import Specification
 from pitcheck.check.workers import prove_on
 from pitcheck.errors import UnsupportedError
 from pitcheck.stages.cuts import Cut
+from pitcheck.stages.fingerprint import Fingerprints, Key, Walk, places
 from pitcheck.stages.graph import Graph
 from pitcheck.stages.pair import Stage, Target, build_stage, canonical_form
 
@@ -36,7 +37,8 @@ class Obligation:
     key: str
     output: str = ""
     widened: int = 0
-    stage: Stage | None = None
+    demands: tuple[tuple[int, NDArray[np.bool_]], ...] = ()
+    nodes: tuple[int, ...] = ()
 
 
 @dataclass
@@ -75,6 +77,7 @@ class Prover:
         self.progress = progress
         self.accepted_log2 = accepted_log2
         self.jobs = jobs
+        self._fingerprints = Fingerprints(first, second)
         self._collected: dict[str, tuple[Stage, dict[int, str]]] | None = None
         self.proofs: dict[str, Proof] = {}
         self.attempted: list[float] = []
@@ -121,15 +124,12 @@ class Prover:
         queue: list[tuple[int, int]] = []
         waiting: set[int] = set()
 
-        def demand(stage: Stage) -> None:
-            for value, cut in stage.cuts.items():
-                if value in self.specification.initial:
-                    continue
-                mask = stage.parallel.rows[value] >= 0
+        def demand(value: int, mask: NDArray[np.bool_]) -> None:
+            if value not in self.specification.initial:
                 known = pending.setdefault(value, np.zeros(self.second.codes, dtype=np.bool_))
                 if (mask & ~known).any() and value not in waiting:
                     waiting.add(value)
-                    heapq.heappush(queue, (-self._rank(cut.value), value))
+                    heapq.heappush(queue, (-self._rank(value), value))
                 known |= mask
 
         for expected in self.specification.expected:
@@ -145,11 +145,11 @@ class Prover:
                 self.progress("stages", len(ledger.obligations), len(ledger.obligations) + len(queue))
         return ledger
 
-    def _take(self, ledger: Ledger, obligation: Obligation, demand: Callable[[Stage], None]) -> None:
+    def _take(self, ledger: Ledger, obligation: Obligation, demand: Callable[[int, NDArray[np.bool_]], None]) -> None:
         ledger.obligations.append(obligation)
-        if obligation.stage is not None:
-            ledger.covered.update(step.node for step in obligation.stage.parallel.steps)
-            demand(obligation.stage)
+        ledger.covered.update(obligation.nodes)
+        for value, mask in obligation.demands:
+            demand(value, mask)
 
     def _rank(self, value: int) -> int:
         return max((self.second.rank[w] for w in self.second.values[value].writers), default=-1)
@@ -157,6 +157,10 @@ class Prover:
     def _prove(self, target: Target, usable: dict[int, Cut], output: str) -> Obligation:
         """Prove one target; a failing stage is merged with its predecessors before it is blamed."""
         excluded: set[int] = set()
+        key, walk = self._fingerprints.of(target, partial(self._cut_of, usable, excluded))
+        known = self._again(key, walk, target, output)
+        if known is not None:
+            return known
         first: Obligation | None = None
         for widened in range(WIDENINGS + 1):
             try:
@@ -164,6 +168,8 @@ class Prover:
             except UnsupportedError as error:
                 return Obligation(target, Proof("inconclusive", code="PIT201", reason=str(error)), "", output, widened)
             obligation = self._prove_stage(stage, target, output, widened)
+            if not widened:
+                self._fingerprints.remember(key, walk, stage, obligation.key)
             if obligation.proof.outcome == "proven":
                 return obligation
             first = first or obligation
@@ -173,6 +179,18 @@ class Prover:
             excluded |= inner
         return first if first is not None else obligation
 
+    def _again(self, key: Key, walk: Walk, target: Target, output: str) -> Obligation | None:
+        """The obligation of a target whose stage is one that was proven as it stands."""
+        known = self._fingerprints.known.get(key)
+        if known is None:
+            return None
+        proof = Proof("proven") if self._collected is not None else self.proofs.get(known.form)
+        if proof is None or proof.outcome != "proven":
+            return None
+        values, nodes = places(walk)
+        demands = tuple((values[place], mask) for place, mask in known.demands)
+        return Obligation(target, proof, known.form, output, 0, demands, tuple(nodes[place] for place in known.nodes))
+
     def _cut_of(self, usable: dict[int, Cut], excluded: set[int], value: int) -> Cut | None:
         if value in self.specification.initial:
             return self.specification.initial[value]
@@ -180,12 +198,14 @@ class Prover:
 
     def _prove_stage(self, stage: Stage, target: Target, output: str, widened: int) -> Obligation:
         key, keys = canonical_form(stage)
+        demands = tuple((value, stage.parallel.rows[value] >= 0) for value in stage.cuts)
+        nodes = tuple(step.node for step in stage.parallel.steps)
         if self._collected is not None:
             self._collected.setdefault(key, (stage, keys))
-            return Obligation(target, Proof("proven"), key, output, widened, stage)
+            return Obligation(target, Proof("proven"), key, output, widened, demands, nodes)
         if key not in self.proofs:
             self._book(key, prove_stage(stage, keys, self.settings))
-        return Obligation(target, self.proofs[key], key, output, widened, stage)
+        return Obligation(target, self.proofs[key], key, output, widened, demands, nodes)
 
     def _book(self, key: str, proof: Proof) -> None:
         self.proofs[key] = proof

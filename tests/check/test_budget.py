@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from zoo.pairs import pair
+
 from pitcheck.check.options import Options
 from pitcheck.check.run import check
-from zoo.pairs import pair
 
 
 def test_too_little_memory_is_inconclusive() -> None:
