@@ -12,8 +12,8 @@ from pitcheck.frontends.nnscaler.families import GRADIENT, LOSS, Family
 from pitcheck.frontends.nnscaler.layout import Layout
 from pitcheck.frontends.nnscaler.lineage import Lineages
 from pitcheck.frontends.nnscaler.lower import DeviceLowering, microbatches_of
-from pitcheck.frontends.nnscaler.pickles import without_collection
 from pitcheck.frontends.nnscaler.program import Compute, ExecutionPlan, read_program
+from pitcheck.plan.collector import collector_off
 from pitcheck.plan.fold import Instance, fold
 from pitcheck.plan.model import Lineage, Number, Operator, Output, Plan, Tensor
 
@@ -38,7 +38,7 @@ def read_nnscaler(path: str | Path) -> Plan:
     OSError where the file cannot be opened.
     """
     path = Path(path)
-    with without_collection():
+    with collector_off():
         return _Builder(read_program(path), path.name).run()
 
 

@@ -7,7 +7,6 @@ Python's registry of extensions.
 
 from __future__ import annotations
 
-import gc
 import io
 import pickle
 import pickletools
@@ -144,18 +143,6 @@ def _unpickled(reader: _Reader, place: str) -> Any:
         raise PlanError("the pickle is nested too deeply", place) from None
     except Exception as error:  # damaged data can raise anything; nothing of the file has run, so nothing else can be behind it
         raise PlanError(f"the pickle is damaged ({type(error).__name__}: {str(error)[:200]}); write it anew", place) from None
-
-
-@contextmanager
-def without_collection() -> Iterator[None]:
-    """Without garbage collection, which would traverse hundreds of thousands of objects that all live on again and again."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 def _on_stack(size: int, work: Callable[[], Any]) -> Any:
