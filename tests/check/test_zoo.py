@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Iterator
+from itertools import islice
 
 import pytest
 from oracle.judge import judge_often
@@ -17,6 +19,9 @@ from pitcheck.report.model import Report
 
 SEEDS = tuple(range(6))
 FAST_MUTANTS = ("row_parallel", "microbatches", "cross_entropy_vocabulary_parallel")
+SLOW_SHARE = 1 if os.environ.get("PITCHECK_ALL_MUTANTS") else 16
+"""Of all near misses every sixteenth is tried in the slow run, and all where the environment asks for them (which takes most of an hour)."""
+
 FAST_SHARE = 4
 """Of the near misses of ``FAST_MUTANTS`` every fourth is tried in the fast run."""
 
@@ -104,7 +109,7 @@ def test_near_misses_of_some(name: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", builders())
 def test_near_misses(name: str) -> None:
-    wrong = list(_wrong_verdicts(name))
+    wrong = list(_wrong_verdicts(name, SLOW_SHARE))
     assert not wrong, "\n".join(wrong)
 
 
@@ -113,7 +118,8 @@ def test_near_misses(name: str) -> None:
 def test_damaged_references(name: str) -> None:
     """The reference against a damaged copy of itself."""
     reference, _ = pair(name)
-    wrong = [f"{name} | {mutation} | {said}" for mutation, mutant in mutants(reference) if (said := _wrong_verdict(reference, mutant))]
+    some = islice(mutants(reference), 0, None, SLOW_SHARE)
+    wrong = [f"{name} | {mutation} | {said}" for mutation, mutant in some if (said := _wrong_verdict(reference, mutant))]
     assert not wrong, "\n".join(wrong)
 
 
@@ -123,8 +129,10 @@ def test_few_unchanged_mutants_stay_undecided() -> None:
     verdicts: Counter[str] = Counter()
     for name in builders():
         reference, parallel = pair(name)
-        for _, mutant in mutants(parallel):
+        for _, mutant in islice(mutants(parallel), 1, None, SLOW_SHARE):
             if judge_often(reference, mutant, SEEDS).same:
                 verdicts[_check(reference, mutant).verdict] += 1
-    assert set(verdicts) <= {"equivalent", "inconclusive"}
+    # An index that leaves its table for some integers is invalid, though the judge's draws may not have met them.
+    assert set(verdicts) <= {"equivalent", "inconclusive", "invalid"}
     assert verdicts["inconclusive"] <= sum(verdicts.values()) / 50, verdicts
+    assert verdicts["invalid"] <= sum(verdicts.values()) / 50, verdicts
