@@ -134,5 +134,5 @@ def test_few_unchanged_mutants_stay_undecided() -> None:
                 verdicts[_check(reference, mutant).verdict] += 1
     # An index that leaves its table for some integers is invalid, though the judge's draws may not have met them.
     assert set(verdicts) <= {"equivalent", "inconclusive", "invalid"}
-    assert verdicts["inconclusive"] <= sum(verdicts.values()) / 50, verdicts
-    assert verdicts["invalid"] <= sum(verdicts.values()) / 50, verdicts
+    few = 1 + sum(verdicts.values()) / 50
+    assert max(verdicts["inconclusive"], verdicts["invalid"]) <= few, verdicts
