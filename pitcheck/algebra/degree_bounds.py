@@ -244,7 +244,9 @@ def rejected_share(divisions: Iterable[Division], primes: Sequence[int]) -> floa
 
 
 def log2_sum(logs: Iterable[float]) -> float:
-    """log2 of a sum of numbers given by their log2."""
+    """log2 of a sum of numbers given by their log2; -inf for none."""
     values = list(logs)
-    top = max(values)
+    top = max(values, default=-math.inf)
+    if top == -math.inf:
+        return top
     return top + math.log2(sum(2.0 ** (x - top) for x in values))

@@ -307,11 +307,8 @@ def _same(a: Floats, b: Floats) -> bool:
     return bool((np.abs(a - b) <= limit).all())
 
 
-def real_differences(comparison_actual: Any, comparison_expected: Any, trials: int = 1) -> Floats:
-    """Relative difference of every element: |a - b| over the largest finite magnitude of the trial, shape (trials, rows, *shape).
-
-    Values that no trial draws have one trial; they are repeated to ``trials``.
-    """
+def real_differences(comparison_actual: Any, comparison_expected: Any) -> Floats:
+    """Relative difference of every element: |a - b| over the largest finite magnitude of the trial, shape (trials, rows, *shape)."""
     actual = np.asarray(comparison_actual.data, dtype=np.float64)[0]
     expected = np.asarray(comparison_expected.data, dtype=np.float64)[0]
     actual, expected = np.broadcast_arrays(actual, expected)
@@ -319,5 +316,4 @@ def real_differences(comparison_actual: Any, comparison_expected: Any, trials: i
     scale = np.max(both, axis=(0, 2), where=np.isfinite(both), initial=1e-300).reshape(-1, *(1,) * (actual.ndim - 1))
     same = (actual == expected) | (np.isnan(actual) & np.isnan(expected))
     with np.errstate(invalid="ignore"):
-        found = np.where(same, 0.0, np.nan_to_num(np.abs(actual - expected) / scale, nan=np.inf, posinf=np.inf))
-    return np.broadcast_to(found, (max(trials, len(found)), *found.shape[1:]))
+        return np.where(same, 0.0, np.nan_to_num(np.abs(actual - expected) / scale, nan=np.inf, posinf=np.inf))

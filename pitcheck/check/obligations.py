@@ -15,7 +15,8 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from pitcheck.check.prove import Proof, Settings, log2_sum, prove_stage
+from pitcheck.algebra.degree_bounds import log2_sum
+from pitcheck.check.prove import Proof, Settings, prove_stage
 from pitcheck.check.specification import Specification
 from pitcheck.check.workers import prove_on
 from pitcheck.errors import UnsupportedError

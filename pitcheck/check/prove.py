@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 from typing import Literal as OneOf
 
@@ -12,6 +12,7 @@ import numpy as np
 
 from pitcheck.algebra.axis_templates import Templates
 from pitcheck.algebra.chains import Chain, chains_of
+from pitcheck.algebra.degree_bounds import log2_sum
 from pitcheck.algebra.degrees import Degree, DegreeAlgebra, rejected_share, trial_error
 from pitcheck.algebra.residues import Decision, ResidueAlgebra
 from pitcheck.algebra.size_choice import Sizes
@@ -70,7 +71,6 @@ class Proof:
     comparison: Comparison | None = None
     evaluated: Evaluated | None = None
     shaped: ShapedStage | None = None
-    skipped: bool = field(default=False)
 
 
 def prove_stage(stage: Stage, keys: dict[int, str], settings: Settings) -> Proof:
@@ -241,13 +241,3 @@ def _discrete(shaped: ShapedStage, decisions: dict[str, tuple[Any, Any]]) -> tup
     if decisions:
         said.append(f"{len(decisions)} decisions, each seen with both outcomes on every shard")
     return tuple(said)
-
-
-def log2_sum(logs: Sequence[float]) -> float:
-    """log2 of a sum of powers of two given by their exponents; -inf for none."""
-    if not logs:
-        return -math.inf
-    top = max(logs)
-    if top == -math.inf:
-        return top
-    return top + math.log2(sum(2.0 ** (x - top) for x in logs))

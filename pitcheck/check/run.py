@@ -14,10 +14,11 @@ import numpy as np
 
 from pitcheck.algebra.axis_templates import Templates
 from pitcheck.algebra.backend import array_module
+from pitcheck.algebra.degree_bounds import log2_sum
 from pitcheck.check.judge import SecondLook, judge, second_look
 from pitcheck.check.obligations import Ledger, Prover
 from pitcheck.check.options import Options
-from pitcheck.check.prove import Settings, log2_sum
+from pitcheck.check.prove import Settings
 from pitcheck.check.specification import Specification, specify
 from pitcheck.check.whole import WholeRun, conjecture, run_whole
 from pitcheck.errors import BudgetError, PlanError, ShapeError, UnsupportedError, UsageError

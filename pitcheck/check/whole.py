@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 
@@ -90,8 +89,3 @@ def plausible_scales(graph: Graph) -> Sequence[Fraction]:
                 sizes.add(operand.table.shape[1])
     sizes -= {0, 1}
     return [Fraction(n) for n in sorted(sizes)] + [Fraction(1, n) for n in sorted(sizes)]
-
-
-def flat_index(array: Any) -> tuple[int, ...]:
-    """Index of the largest element of an array."""
-    return tuple(int(i) for i in np.unravel_index(int(np.argmax(array)), array.shape))

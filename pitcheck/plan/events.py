@@ -59,11 +59,6 @@ class Events:
             places[row, events[chosen], order.codes[chosen] % microbatches] = chosen
         return places, index
 
-    @property
-    def program_index(self) -> Ints:
-        """Which of the different programs every rank has, shape (ranks,)."""
-        return self._program_index
-
     def places(self, event: int) -> Ints:
         """Place of the event in the order of every rank, shape (ranks, microbatches); -1 where it does not run."""
         places: Ints = self._places[self._program_index, event].astype(np.int64)

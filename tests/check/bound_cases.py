@@ -12,8 +12,9 @@ import numpy as np
 from zoo.builder import Builder
 
 from pitcheck.algebra.chains import Chain
+from pitcheck.algebra.degree_bounds import log2_sum
 from pitcheck.check.obligations import Prover
-from pitcheck.check.prove import Settings, log2_sum, prove_stage
+from pitcheck.check.prove import Settings, prove_stage
 from pitcheck.check.specification import Specification, specify
 from pitcheck.plan.matching import match
 from pitcheck.plan.model import Lineage, Plan

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from zoo.pairs import pair
 
+from pitcheck.algebra.degree_bounds import log2_sum
 from pitcheck.check.obligations import Prover
-from pitcheck.check.prove import Settings, log2_sum
+from pitcheck.check.prove import Settings
 from pitcheck.check.specification import specify
 from pitcheck.plan.matching import match
 from pitcheck.stages.lowering import lower
