@@ -68,6 +68,7 @@ class AxisSystem:
         self._parent: list[int] = []
         self._classes: dict[int, ScalingClass] = {}
         self._literals: set[int] = set()
+        self._counts: set[int] = set()
         self._extents: list[tuple[Dimension, ...]] = []
 
     # --- making dimensions
@@ -152,11 +153,15 @@ class AxisSystem:
         if isinstance(number, Fraction):
             for part in (abs(number.numerator), number.denominator):
                 self._literals |= {part, part + 1, part * part} if part > 2 else set()
+                self._counts |= {part, part + 1, part * part, 2 * part, part // 2 if part % 2 == 0 else part} if part > 1 else set()
 
     def add_extent(self, nodes: Sequence[Dimension]) -> None:
-        """Say that elements are counted along ``nodes`` together: a literal equal to that count may be what is meant."""
-        if len(nodes) > 1:
-            self._extents.append(tuple(nodes))
+        """Say that elements are counted along ``nodes`` together: a literal may be that count, or one less, its root, its half or its double.
+
+        Of what is counted more is taken to be meant than of other dimensions: 1/2 may be 1 / sqrt(4), the scale of attention, and 1/24 the 2/48 of the
+        derivative of a mean of squares.
+        """
+        self._extents.append(tuple(nodes))
 
     # --- factors
     def factor(self, node: Dimension, size: int) -> tuple[Dimension, Dimension]:
@@ -329,9 +334,9 @@ class AxisSystem:
                 self.fix(own.members[0], f"the literal {hit} may be this dimension")
         for nodes in self._extents:
             count = prod(n.size for n in nodes)
-            if count in self._literals:
+            if count in self._counts:
                 for node in nodes:
-                    self.fix(node, f"the literal {count} may be the number of elements along it and others")
+                    self.fix(node, f"a literal may be {count}, the number of elements along it{' and others' if len(nodes) > 1 else ''}")
         for _, own in self.classes():
             if own.permuted:
                 self.mark_permuted(own.members[0])

@@ -40,18 +40,29 @@ class KeyedFunctions(Structure):
     def add(self, a: Value, b: Value) -> Value:
         raise NotImplementedError
 
+    def multiply(self, a: Value, b: Value) -> Value:
+        raise NotImplementedError
+
+    def sqrt(self, a: Value) -> Value:
+        raise NotImplementedError
+
     def function(self, name: str, *arguments: Value) -> Value:
         plain = [self.plain(a) for a in arguments]
         if not plain or any(a.kind != "field" for a in plain):
             raise ShapeError(f"the function {name!r} is defined for field values, not for {[a.kind for a in plain]}; cast first")
         if len(plain) == 1 and name == "normal_cdf":
-            odd = self._hashed(name, plain, odd=True)
-            half = self.add(self.constant(Fraction(1, 2)), Value("field", odd.data, odd.lowest))
-            result = Value("field", half.data, half.lowest, odd.special)
+            result = self._normal_cdf(plain[0])
         else:
             single = len(plain) == 1
             result = self._hashed(name, plain, odd=single and name in ODD, even=single and name in EVEN)
         return result if result.special is None else self._at_infinity(name, result)
+
+    def _normal_cdf(self, x: Value) -> Value:
+        """(1 + erf(x / sqrt 2)) / 2."""
+        half = self.constant(Fraction(1, 2))
+        erf = self._hashed("erf", [self.multiply(Value("field", x.data, x.lowest), self.sqrt(half))], odd=True)
+        result = self.multiply(half, self.add(self.constant(Fraction(1)), erf))
+        return Value("field", result.data, result.lowest, x.special)
 
     def _hashed(self, name: str, arguments: list[Value], odd: bool = False, even: bool = False) -> Value:
         xp = self.xp

@@ -170,8 +170,6 @@ def _operand(operand: StepOperand) -> Operand:
 
 def spell_number(number: Literal) -> str:
     """A literal as the text that ``parse_number`` reads."""
-    if isinstance(number, Root):
-        return f"{'-' if number.sign < 0 else ''}sqrt({number.square})"
     return str(number)
 
 

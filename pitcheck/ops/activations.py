@@ -8,7 +8,8 @@ from fractions import Fraction
 from pitcheck.errors import UnsupportedError
 from pitcheck.ops.declaration import Attributes
 from pitcheck.ops.declare import Lazy, Local, declare, elementwise
-from pitcheck.ops.term import Term
+from pitcheck.ops.term import Term, exact
+from pitcheck.plan.numbers import Root
 
 _GELU_CUBIC = Fraction(44715, 10**6)
 
@@ -32,8 +33,13 @@ def _gelu_inner(x: Term) -> Term:
 
 
 def _root_two_over_pi(x: Term) -> Term:
-    """sqrt(2/pi), as twice the density of the normal distribution at 0."""
-    return 2 * x.constant(Fraction(0)).function("normal_density")
+    """sqrt(2/pi)."""
+    return exact(x.algebra, Root(Fraction(2), over_pi=True))
+
+
+def _density(x: Term) -> Term:
+    """exp(-x^2/2) / sqrt(2 pi), the density of the normal distribution."""
+    return (-(x * x) / 2).exp() * exact(x.algebra, Root(Fraction(1, 2), over_pi=True))
 
 
 def _gelu(inputs: list[Term], attributes: Attributes) -> list[Term]:
@@ -48,7 +54,7 @@ def _gelu_backward(local: Local) -> Sequence[Lazy | None]:
 
     def gradient() -> Term:
         if not _is_tanh(local.attributes):
-            return local.dy * (x.function("normal_cdf") + x * x.function("normal_density"))
+            return local.dy * (x.function("normal_cdf") + x * _density(x))
         t = _gelu_inner(x).tanh()
         inner = _root_two_over_pi(x) * (1 + x.constant(3 * _GELU_CUBIC) * (x * x))
         return local.dy * (1 + t + x * (1 - t * t) * inner) / 2
@@ -64,9 +70,8 @@ def _is_tanh(attributes: Attributes) -> bool:
 
 
 def _erf_slope(d: Local) -> Term:
-    """2 / sqrt(pi) exp(-x^2) = 2 sqrt(2) density(sqrt(2) x)."""
-    root = d.x.constant(Fraction(2)).sqrt()
-    return 2 * root * (root * d.x).function("normal_density")
+    """2 / sqrt(pi) exp(-x^2)."""
+    return exact(d.x.algebra, Root(Fraction(4), over_pi=True)) * (-(d.x * d.x)).exp()
 
 
 OPERATORS = (

@@ -8,11 +8,11 @@ from types import MappingProxyType
 from typing import Any
 
 from pitcheck.algebra.base import Algebra, Kind
-from pitcheck.errors import ShapeError, UnsupportedError
+from pitcheck.errors import ShapeError
 from pitcheck.ops.cast import kind_named
 from pitcheck.ops.declaration import Attributes, OperatorKind
 from pitcheck.ops.declare import Lazy, Local, declare
-from pitcheck.ops.term import Term, needed, number, promote, sum_to
+from pitcheck.ops.term import Term, concatenate, needed, number, promote, sum_to
 
 
 def _axis(x: Term, attributes: Attributes) -> int:
@@ -60,36 +60,52 @@ def _index_add_backward(local: Local) -> Sequence[Lazy | None]:
 
 
 def _along(x: Term, indices: Term, attributes: Attributes) -> int:
-    """The axis that ``indices`` index; their other sizes must be those of ``x``."""
+    """The axis that ``indices`` index; along the others they may leave out the last elements of ``x``."""
     axis = _axis(x, attributes)
     if indices.ndim != x.ndim:
         raise ShapeError(f"indices of shape {indices.shape} do not index a tensor of shape {x.shape}: the number of dimensions differs")
-    if any(m != n for i, (m, n) in enumerate(zip(indices.shape, x.shape, strict=True)) if i != axis):
-        raise UnsupportedError(f"indices of shape {indices.shape} that leave out elements of {x.shape} beside axis {axis} have no meaning here; slice first")
+    if any(m > n for i, (m, n) in enumerate(zip(indices.shape, x.shape, strict=True)) if i != axis):
+        raise ShapeError(f"indices of shape {indices.shape} do not fit a tensor of shape {x.shape} beside axis {axis}")
     return axis
+
+
+def _taken(x: Term, axis: int, indices: Term) -> Term:
+    """One element of ``x`` per index along ``axis``."""
+    for dim, size in enumerate(indices.shape):
+        if dim != axis and size != x.shape[dim]:
+            x = x.slice(dim, 0, size)
+    return x.take_along(axis, indices)
+
+
+def _added(base: Term, axis: int, indices: Term, source: Term) -> Term:
+    """``base`` with ``source`` added, element by element, at ``indices`` along ``axis``; what they leave out along other axes stays."""
+    for dim, (size, whole) in enumerate(zip(indices.shape, base.shape, strict=True)):
+        if dim != axis and size != whole:
+            return concatenate((_added(base.slice(dim, 0, size), axis, indices, source), base.slice(dim, size, whole)), dim)
+    return base.add_along(axis, indices, source)
 
 
 def _gather(inputs: list[Term], attributes: Attributes) -> list[Term]:
     x, indices = inputs
-    return [x.take_along(_along(x, indices, attributes), indices)]
+    return [_taken(x, _along(x, indices, attributes), indices)]
 
 
 def _gather_backward(local: Local) -> Sequence[Lazy | None]:
-    return [lambda: local.x.like(0).add_along(_along(local.x, local.b, local.attributes), local.b, local.dy), None]
+    return [lambda: _added(local.x.like(0), _along(local.x, local.b, local.attributes), local.b, local.dy), None]
 
 
 def _scatter_add(inputs: list[Term], attributes: Attributes) -> list[Term]:
     base, indices, source = inputs
-    return [base.add_along(_along(base, indices, attributes), indices, source)]
+    return [_added(base, _along(base, indices, attributes), indices, source)]
 
 
 def _scatter_add_backward(local: Local) -> Sequence[Lazy | None]:
-    return [lambda: local.dy, None, lambda: local.dy.take_along(_along(local.x, local.b, local.attributes), local.b)]
+    return [lambda: local.dy, None, lambda: _taken(local.dy, _along(local.x, local.b, local.attributes), local.b)]
 
 
 def _written(base: Term, indices: Term, attributes: Attributes) -> Term:
     """Whether an element of ``base`` is named by ``indices``."""
-    hits = base.like(0, "int").add_along(_along(base, indices, attributes), indices, indices.like(1, "int"))
+    hits = _added(base.like(0, "int"), _along(base, indices, attributes), indices, indices.like(1, "int"))
     return hits.compare("gt", 0)
 
 
@@ -224,7 +240,7 @@ OPERATORS = (
         inputs=(2, 2),
         attributes={"axis": "axis"},
         required=("axis",),
-        doc="x and int indices of the same sizes but for `axis`: the element of x at the index along `axis`.",
+        doc="x and int indices, of x's sizes or less but for `axis`: the element of x at the index along `axis`.",
     ),
     declare(
         "scatter_add",

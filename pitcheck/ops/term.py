@@ -17,7 +17,7 @@ from typing import Any
 
 from pitcheck.algebra.base import Algebra, Comparison, Kind
 from pitcheck.errors import PlanError, ShapeError
-from pitcheck.plan.numbers import Root, parse_number
+from pitcheck.plan.numbers import Literal, Root, parse_number
 
 Real = int | Fraction
 
@@ -320,10 +320,17 @@ def sum_to(gradient: Term, shape: tuple[int, ...]) -> Term:
 
 def number(algebra: Algebra[Any], value: int | float | str, place: str) -> Term:
     """A number of an attribute as an exact field constant; roots become square roots of constants."""
-    literal = parse_number(value, place)
+    return exact(algebra, parse_number(value, place))
+
+
+def exact(algebra: Algebra[Any], literal: Literal) -> Term:
+    """A literal as an exact field constant; sqrt(n / pi) is sqrt(2 n) times the density of the normal distribution at 0, 1 / sqrt(2 pi)."""
     if not isinstance(literal, Root):
         return Term(algebra, algebra.constant(literal))
-    root = Term(algebra, algebra.constant(literal.square)).sqrt()
+    square = Term(algebra, algebra.constant(2 * literal.square if literal.over_pi else literal.square))
+    root = square.sqrt()
+    if literal.over_pi:
+        root = root * root.constant(Fraction(0)).function("normal_density")
     return -root if literal.sign < 0 else root
 
 

@@ -1,4 +1,4 @@
-"""Literals as exact numbers: rationals, square roots of rationals, and the three special floats."""
+"""Literals as exact numbers: rationals, square roots of rationals and of rationals over pi, and the three special floats."""
 
 from __future__ import annotations
 
@@ -9,19 +9,29 @@ from fractions import Fraction
 
 from pitcheck.errors import PlanError
 
-_ROOT = re.compile(r"^(-?)sqrt\((\d+(?:/\d+)?)\)$")
+_ROOT = re.compile(r"^(-?)sqrt\((\d+(?:/\d+)?)(/pi)?\)$")
 _DECIMAL = re.compile(r"^[-+]?(\d+/\d+|(\d+\.?\d*|\.\d+)([eE][-+]?\d{1,3})?)$")
 _SMALL = 10**6
+_SMALL_OVER_PI = 1000
+_PI = Fraction("3.14159265358979323846264338327950288419716939937511")
 _LONGEST = 400
-_NUMBERS = "write an integer, a decimal, 'n/d', 'sqrt(n/d)', 'inf', '-inf' or 'nan'"
+_NUMBERS = "write an integer, a decimal, 'n/d', 'sqrt(n/d)', 'sqrt(n/d/pi)', 'inf', '-inf' or 'nan'"
 
 
 @dataclass(frozen=True)
 class Root:
-    """``sign * sqrt(square)``, with ``square`` a positive rational that is no square itself."""
+    """``sign * sqrt(square)``, with ``square`` a positive rational that is no square itself; or, ``over_pi``, ``sign * sqrt(square / pi)``.
+
+    Roots over pi are the constants of the normal distribution and of the error function: 1 / sqrt(2 pi), sqrt(2 / pi), 2 / sqrt(pi).
+    """
 
     square: Fraction
     sign: int = 1
+    over_pi: bool = False
+
+    def __str__(self) -> str:
+        """The text that ``parse_number`` reads."""
+        return f"{'-' if self.sign < 0 else ''}sqrt({self.square}{'/pi' if self.over_pi else ''})"
 
 
 Literal = Fraction | float | Root
@@ -31,8 +41,9 @@ Literal = Fraction | float | Root
 def parse_number(value: int | float | str, place: str = "number") -> Literal:
     """The exact number that a literal stands for.
 
-    A float is recognised as the simplest rational (denominator up to 10^6), else as the root of such a rational, that rounds to it in float64, else as
-    the decimal number that is printed for it: two different floats always stay different. Raises PlanError for text that is no number.
+    A float is recognised as the simplest rational (denominator up to 10^6), else as the root of such a rational, else as the root of one (denominator up to
+    10^3) over pi, that rounds to it in float64, else as the decimal number that is printed for it: two different floats always stay different. Raises PlanError
+    for text that is no number.
     """
     if isinstance(value, bool):
         return Fraction(int(value))
@@ -48,7 +59,7 @@ def parse_number(value: int | float | str, place: str = "number") -> Literal:
         raise PlanError(f"{value[:40]!r} is not a number; {_NUMBERS}", place)
     try:
         if root:
-            return Root(Fraction(root.group(2)), -1 if root.group(1) else 1)
+            return Root(Fraction(root.group(2)), -1 if root.group(1) else 1, over_pi=bool(root.group(3)))
         return Fraction(value)
     except (ValueError, ZeroDivisionError):
         raise PlanError(f"{value!r} is not a number; {_NUMBERS}", place) from None
@@ -63,4 +74,8 @@ def _recognise(value: float) -> Literal:
     square = Fraction(value * value).limit_denominator(_SMALL)
     if square > 0 and math.sqrt(square) == abs(value):
         return Root(square, 1 if value > 0 else -1)
+    square = Fraction(value * value * math.pi).limit_denominator(_SMALL_OVER_PI)
+    half = Fraction(math.ulp(value)) / 2
+    if (abs(Fraction(value)) - half) ** 2 * _PI < square < (abs(Fraction(value)) + half) ** 2 * _PI:
+        return Root(square, 1 if value > 0 else -1, over_pi=True)
     return Fraction(repr(value))

@@ -11,7 +11,8 @@ import numpy as np
 from pitcheck.algebra.base import Algebra
 from pitcheck.errors import PitcheckError
 from pitcheck.ops.registry import evaluate
-from pitcheck.plan.numbers import Literal, Root
+from pitcheck.ops.term import exact
+from pitcheck.plan.numbers import Literal
 from pitcheck.stages.batch import Argument, Batch, Step
 from pitcheck.stages.graph import Codes
 
@@ -84,10 +85,7 @@ def wanted_of(step: Step) -> tuple[bool, ...]:
 
 def literal(algebra: Algebra[Any], number: Literal) -> Any:
     """A literal operand as a value."""
-    if isinstance(number, Root):
-        root = algebra.sqrt(algebra.constant(number.square))
-        return algebra.negate(root) if number.sign < 0 else root
-    return algebra.constant(number)
+    return exact(algebra, number).value
 
 
 def _operands(algebra: Batched, pieces: dict[int, list[Piece]], step: Step) -> list[Any]:

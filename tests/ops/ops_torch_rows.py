@@ -327,15 +327,15 @@ INDEXING = [
     ),
     *(
         Row("gather", (reals(3, 4), integers(3, *i)), lambda x, i, a=a: x.gather(a, i), {"axis": a})
-        for a, i in ((0, (3, 4)), (0, (6, 4)), (1, (3, 2)), (-1, (3, 5)))
+        for a, i in ((0, (3, 4)), (0, (6, 4)), (1, (3, 2)), (-1, (3, 5)), (0, (6, 3)), (1, (2, 2)))
     ),
     *(
         Row("scatter_add", (reals(3, 4), integers(3, *i), reals(*i, seed=1)), lambda b, i, s, a=a: b.scatter_add(a, i, s), {"axis": a})
-        for a, i in ((0, (6, 4)), (1, (3, 2)), (-1, (3, 5)))
+        for a, i in ((0, (6, 4)), (1, (3, 2)), (-1, (3, 5)), (0, (6, 3)), (1, (2, 2)))
     ),
     *(
         Row("scatter_value", (reals(3, 4), integers(3, *i), np.array(1.5)), lambda b, i, v, a=a: _scatter_value(b, i, v, a), {"axis": a})
-        for a, i in ((0, (6, 4)), (1, (3, 2)), (-1, (3, 5)))
+        for a, i in ((0, (6, 4)), (1, (3, 2)), (-1, (3, 5)), (0, (6, 3)), (1, (2, 2)))
     ),
     *(
         Row("where", (flags(*c), reals(*a), reals(*b, seed=1)), torch.where)

@@ -125,7 +125,7 @@ REFUSED: list[tuple[str, list[Any], dict[str, Any], type[Exception]]] = [
     ("topk", [np.ones(2)], {"k": 0}, ShapeError),
     ("layer_norm", [np.ones(2)], {"eps": 0, "dims": 2}, ShapeError),
     ("layer_norm", [np.ones(2)], {}, PlanError),
-    ("gather", [np.ones((2, 3)), np.zeros((2, 1), dtype=np.int64)], {"axis": 0}, UnsupportedError),
+    ("gather", [np.ones((2, 3)), np.zeros((2, 4), dtype=np.int64)], {"axis": 0}, ShapeError),
     ("gather", [np.ones((2, 3)), np.zeros(2, dtype=np.int64)], {"axis": 0}, ShapeError),
     ("masked_fill", [np.ones(3), np.ones((2, 3), bool), np.array(0.0)], {}, ShapeError),
     ("masked_fill", [np.ones(3), np.ones(3, bool), np.zeros(3)], {}, ShapeError),

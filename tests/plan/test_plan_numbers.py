@@ -1,0 +1,49 @@
+"""Literals are read as the exact numbers they stand for, and written so that they are read again."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pitcheck.plan.numbers import Root, parse_number
+
+RECOGNISED = {
+    0.1: Fraction(1, 10),
+    1 / 3: Fraction(1, 3),
+    math.sqrt(2): Root(Fraction(2)),
+    -math.sqrt(0.5): Root(Fraction(1, 2), -1),
+    1 / math.sqrt(2 * math.pi): Root(Fraction(1, 2), over_pi=True),
+    math.sqrt(2 / math.pi): Root(Fraction(2), over_pi=True),
+    -2 / math.sqrt(math.pi): Root(Fraction(4), -1, over_pi=True),
+    0.79788456: Fraction(79788456, 10**8),
+    math.pi: Fraction(repr(math.pi)),
+    1e300: Fraction(10**300),
+}
+
+
+@pytest.mark.parametrize("value", RECOGNISED)
+def test_recognised(value: float) -> None:
+    assert parse_number(value) == RECOGNISED[value]
+
+
+@pytest.mark.parametrize("text", ["sqrt(2)", "-sqrt(3/8)", "sqrt(2/pi)", "-sqrt(1/2/pi)", "5/7"])
+def test_written_as_read(text: str) -> None:
+    assert str(parse_number(text)) == text
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False))
+def test_a_float_stays_itself(value: float) -> None:
+    found = parse_number(value)
+    if isinstance(found, Root):
+        # Rounded by integer arithmetic, 60 digits of pi beside it.
+        pi = Fraction("3.14159265358979323846264338327950288419716939937510582097494")
+        square = found.square / pi if found.over_pi else found.square
+        scale = 10**80
+        assert found.sign * float(Fraction(math.isqrt(int(square * scale**2)), scale)) == value
+    else:
+        assert isinstance(found, Fraction)
+        assert float(found) == value
