@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from msgspec.structs import replace
-from oracle.places import tensor_name
+from oracle.places import rank_coordinates, tensor_name
 
 from pitcheck.plan.model import Box, Group, Lineage, Number, Operator, Plan, Program, Shard, Step, Table, Tensor, Use
 
@@ -254,7 +254,7 @@ def _reordered(plan: Plan) -> Iterator[Mutant]:
     if plan.programs or plan.microbatches > 1 or not any(axis.size > 1 for axis in plan.mesh):
         return
     events = [number for number, operator in enumerate(plan.operators) if operator.group is not None]
-    last: Box = {axis.name: (axis.size - 1,) for axis in plan.mesh}
+    *others, last = ({axis: (value,) for axis, value in place.items()} for place in rank_coordinates(plan))
     ids = [operator.id for operator in plan.operators]
     for first, second in itertools.pairwise(events):
         moved = plan.operators[first]
@@ -262,7 +262,7 @@ def _reordered(plan: Plan) -> Iterator[Mutant]:
         if any(tensor_name(o) in moved.outputs for operator in between for o in operator.inputs):
             continue
         other = (*ids[:first], *ids[first + 1 : second + 1], moved.id, *ids[second + 1 :])
-        programs = Program((Step("other", 0),), (last,)), Program((Step("listed", 0),))
+        programs = Program((Step("other", 0),), (last,)), Program((Step("listed", 0),), tuple(others))
         yield f"{moved.id}: after the next collective on the last rank", replace(plan, blocks={"listed": tuple(ids), "other": other}, programs=programs)
 
 
