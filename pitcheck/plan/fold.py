@@ -46,13 +46,40 @@ class _Form(NamedTuple):
     literal: bool
 
 
+_Step = tuple[int, int]
+"""A number, of a record or of a skeleton, and the micro-batch or -1."""
+
+
+class _Known(NamedTuple):
+    """An instance that has been met; it is kept so that its identity stays its own."""
+
+    step: _Step
+    integers: tuple[int, ...]
+    instance: Instance
+
+
 @dataclass
 class _Record:
-    """One record in the making: an instance that shows what it is, and where it runs with which integers."""
+    """One record in the making: an instance that shows what it is, the classes and micro-batches that run it, and its integer attributes.
+
+    ``places`` (rank, micro-batch, integers) are those of a record whose integers are not the same everywhere.
+    """
 
     shown: Instance
     names: tuple[str, ...]
+    integers: tuple[int, ...]
+    runs: list[tuple[int, int]] = field(default_factory=list)
     places: list[tuple[int, int, tuple[int, ...]]] = field(default_factory=list)
+    varies: bool = False
+
+
+@dataclass
+class _Class:
+    """Ranks that run the same steps of records; ``integers`` are the integer attributes on the first of them, step by step."""
+
+    steps: tuple[_Step, ...]
+    integers: list[tuple[int, ...]]
+    ranks: list[int] = field(default_factory=list)
 
 
 def fold(
@@ -73,57 +100,100 @@ class _Folding:
         self.coordinates = Coordinates(mesh, microbatches)
         self.microbatches = microbatches
         self._forms: dict[tuple[Any, ...], _Form] = {}
-        self._seen: dict[int, tuple[_Form, Instance]] = {}
+        self._seen: dict[int, _Known] = {}
+        self._steps: dict[_Step, _Step] = {}
         self._skeletons: dict[tuple[Any, ...], int] = {}
-        self._records: dict[tuple[int, int], int] = {}
+        self._numbers: dict[tuple[int, int], int] = {}
         self.records: list[_Record] = []
-        self._where: dict[bytes, tuple[Box, ...]] = {}
+        self.classes: dict[tuple[_Step, ...], _Class] = {}
+        self._members: list[NDArray[np.int64]] = []
+        self._where: dict[tuple[tuple[int, int], ...], tuple[Box, ...]] = {}
         self._tables: dict[bytes, Attribute] = {}
 
     def run(self, programs: Mapping[int, Sequence[Instance]]) -> tuple[tuple[Operator, ...], dict[str, tuple[str, ...]], tuple[Program, ...]]:
-        classes = self._classes(programs)
+        self._classify(programs)
         operators = self._operators()
-        blocks, folded = self._programs(classes, [operator.id for operator in operators])
+        blocks, folded = self._programs([operator.id for operator in operators])
         return operators, blocks, folded
 
-    def _classes(self, programs: Mapping[int, Sequence[Instance]]) -> dict[tuple[tuple[int, int], ...], list[int]]:
-        """Ranks by their sequence of (record, micro-batch or -1)."""
-        classes: dict[tuple[tuple[int, int], ...], list[int]] = {}
-        known: dict[int, tuple[tuple[tuple[int, int], ...], list[tuple[int, int, tuple[int, ...]]]]] = {}
+    def _classify(self, programs: Mapping[int, Sequence[Instance]]) -> None:
+        """Make the records, and the classes of ranks that run them in one order."""
+        ranks: list[tuple[int, _Class, list[tuple[int, ...]]]] = []
+        known: dict[int, tuple[_Class, list[tuple[int, ...]]]] = {}
         for rank, sequence in programs.items():
             if not 0 <= rank < self.coordinates.ranks:
                 raise PlanError(f"rank {rank} is not among the {self.coordinates.ranks} ranks of the mesh", f"programs[{rank}]")
             identity = id(sequence)
             if identity not in known:
                 known[identity] = self._sequence(rank, sequence)
-            steps, places = known[identity]
-            classes.setdefault(steps, []).append(rank)
-            for number, microbatch, integers in places:
-                self.records[number].places.append((rank, microbatch, integers))
-        return classes
+            group, integers = known[identity]
+            group.ranks.append(rank)
+            ranks.append((rank, group, integers))
+        for group, integers in known.values():
+            self._compare(group, integers)
+        self._place(ranks)
+        self._members = [np.array(group.ranks) for group in self.classes.values()]
 
-    def _sequence(self, rank: int, sequence: Sequence[Instance]) -> tuple[tuple[tuple[int, int], ...], list[tuple[int, int, tuple[int, ...]]]]:
-        """The (record, micro-batch) steps of one rank, and the same with the integer attributes."""
-        counts: dict[tuple[int, int], int] = {}
-        places: list[tuple[int, int, tuple[int, ...]]] = []
+    def _sequence(self, rank: int, sequence: Sequence[Instance]) -> tuple[_Class, list[tuple[int, ...]]]:
+        """The class of one rank, and its integer attributes step by step."""
+        seen = self._seen
+        known = []
         for position, instance in enumerate(sequence):
             # Ranks that differ little hold the same objects.
-            seen = self._seen.get(id(instance))
-            if seen is None:
-                seen = self._seen[id(instance)] = (self._form_of(instance), instance)
-            form = seen[0]
-            microbatch = -1 if instance.microbatch is None else instance.microbatch
-            if not -1 <= microbatch < self.microbatches or (microbatch == -1 and instance.microbatch is not None):
-                raise PlanError(f"micro-batch {instance.microbatch} of {self.microbatches}", f"programs[{rank}][{position}].microbatch")
-            which = (form.skeleton, microbatch)
-            count = counts.get(which, 0)
-            counts[which] = count + 1
-            number = self._records.get((form.skeleton, count))
-            if number is None:
-                number = self._records[form.skeleton, count] = len(self.records)
-                self.records.append(_Record(instance, _integer_names(instance.attributes)))
-            places.append((number, microbatch, form.integers))
-        return tuple([(number, microbatch) for number, microbatch, _ in places]), places
+            met = seen.get(id(instance))
+            if met is None:
+                met = seen[id(instance)] = self._known(instance, rank, position)
+            known.append(met)
+        steps = tuple([met.step for met in known])
+        integers = [met.integers for met in known]
+        group = self.classes.get(steps)
+        if group is None:
+            group = self.classes[steps] = self._new_class(known, integers)
+        return group, integers
+
+    def _known(self, instance: Instance, rank: int, position: int) -> _Known:
+        form = self._form_of(instance)
+        microbatch = -1 if instance.microbatch is None else instance.microbatch
+        if not -1 <= microbatch < self.microbatches or (microbatch == -1 and instance.microbatch is not None):
+            raise PlanError(f"micro-batch {instance.microbatch} of {self.microbatches}", f"programs[{rank}][{position}].microbatch")
+        step = (form.skeleton, microbatch)
+        return _Known(self._steps.setdefault(step, step), form.integers, instance)
+
+    def _new_class(self, known: Sequence[_Known], integers: list[tuple[int, ...]]) -> _Class:
+        counts: dict[_Step, int] = {}
+        number = len(self.classes)
+        steps: list[_Step] = []
+        for step, values, instance in known:
+            skeleton, microbatch = step
+            count = counts.get(step, 0)
+            counts[step] = count + 1
+            which = self._numbers.get((skeleton, count))
+            if which is None:
+                which = self._numbers[skeleton, count] = len(self.records)
+                self.records.append(_Record(instance, _integer_names(instance.attributes), values))
+            self.records[which].runs.append((number, microbatch))
+            steps.append((which, microbatch))
+        return _Class(tuple(steps), integers)
+
+    def _compare(self, group: _Class, integers: list[tuple[int, ...]]) -> None:
+        """Note the records that have other integers on a rank of the class than where they were first met."""
+        if integers is not group.integers and integers == group.integers:
+            return
+        for (number, _), values in zip(group.steps, integers, strict=True):
+            record = self.records[number]
+            if values != record.integers:
+                record.varies = True
+
+    def _place(self, ranks: Iterable[tuple[int, _Class, list[tuple[int, ...]]]]) -> None:
+        """Give the records whose integers vary all their places."""
+        varying: dict[int, list[tuple[int, int, _Record]]] = {}
+        for rank, group, integers in ranks:
+            found = varying.get(id(group))
+            if found is None:
+                records = [self.records[number] for number, _ in group.steps]
+                found = varying[id(group)] = [(n, group.steps[n][1], record) for n, record in enumerate(records) if record.varies]
+            for position, microbatch, record in found:
+                record.places.append((rank, microbatch, integers[position]))
 
     def _form_of(self, instance: Instance) -> _Form:
         attributes = instance.attributes
@@ -166,7 +236,7 @@ class _Folding:
     def _operator(self, record: _Record, used: dict[str, int]) -> Operator:
         shown = record.shown
         attributes = dict(shown.attributes)
-        if record.names and any(place[2] != record.places[0][2] for place in record.places):
+        if record.varies:
             for column, name in enumerate(record.names):
                 attributes[name] = self._integers(record, column)
         return Operator(
@@ -182,15 +252,11 @@ class _Folding:
         )
 
     def _boxes(self, record: _Record) -> tuple[Box, ...]:
-        ranks = np.array([place[0] for place in record.places])
-        if record.shown.microbatch is None:
-            mask = np.zeros(self.coordinates.ranks, dtype=np.bool_)
-            mask[ranks] = True
-        else:
-            mask = np.zeros((self.coordinates.ranks, self.microbatches), dtype=np.bool_)
-            mask[ranks, np.array([place[1] for place in record.places])] = True
-        key = mask.tobytes()
+        key = tuple(record.runs)
         if key not in self._where:
+            mask = np.zeros((self.coordinates.ranks, self.microbatches), dtype=np.bool_)
+            for number, microbatch in key:
+                mask[self._members[number], slice(None) if microbatch < 0 else microbatch] = True
             self._where[key] = boxes_of(mask, self.coordinates)
         return self._where[key]
 
@@ -232,19 +298,19 @@ class _Folding:
 
     # --- programs
 
-    def _programs(self, classes: Mapping[tuple[tuple[int, int], ...], list[int]], ids: Sequence[str]) -> tuple[dict[str, tuple[str, ...]], tuple[Program, ...]]:
+    def _programs(self, ids: Sequence[str]) -> tuple[dict[str, tuple[str, ...]], tuple[Program, ...]]:
         names: dict[tuple[int, ...], str] = {}
         blocks: dict[str, tuple[str, ...]] = {}
         programs: list[Program] = []
-        for sequence, ranks in classes.items():
+        for group in self.classes.values():
             steps = []
-            for microbatch, run in _runs(sequence):
+            for microbatch, run in _runs(group.steps):
                 if run not in names:
                     names[run] = f"block{len(names)}"
                     blocks[names[run]] = tuple(ids[number] for number in run)
                 steps.append(Step(names[run], None if microbatch < 0 else microbatch))
             mask = np.zeros(self.coordinates.ranks, dtype=np.bool_)
-            mask[ranks] = True
+            mask[group.ranks] = True
             programs.append(Program(tuple(steps), boxes_of(mask, self.coordinates)))
         return blocks, tuple(programs)
 
