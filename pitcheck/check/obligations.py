@@ -27,6 +27,10 @@ from pitcheck.stages.pair import Stage, Target, build_stage, canonical_form
 
 Progress = Callable[[str, int, int], None]
 WIDENINGS = 6
+HINTS = "hints"
+"""What stands for the error of an attempt to prove everything over hints that was given up."""
+LEAST_STEPS = 500
+"""Steps of stages that hints may always cost before they are given up."""
 
 
 @dataclass
@@ -48,10 +52,15 @@ class Ledger:
 
     obligations: list[Obligation] = field(default_factory=list)
     proofs: dict[str, Proof] = field(default_factory=dict)
-    attempted: list[float] = field(default_factory=list)
-    """log2 error of every distinct attempt."""
+    attempted: dict[str, float] = field(default_factory=dict)
+    """log2 error of every distinct stage that was asked for, by its canonical form."""
     covered: set[int] = field(default_factory=set)
     """Parallel nodes that lie in some stage."""
+
+    @property
+    def holds(self) -> bool:
+        """Whether everything entered is proven."""
+        return all(obligation.proof.outcome == "proven" for obligation in self.obligations)
 
 
 class Prover:
@@ -80,8 +89,24 @@ class Prover:
         self.jobs = jobs
         self._fingerprints = Fingerprints(first, second)
         self._collected: dict[str, tuple[Stage, dict[int, str]]] | None = None
+        self._hoping = False
         self.proofs: dict[str, Proof] = {}
-        self.attempted: list[float] = []
+        self.attempted: dict[str, float] = {}
+        self._steps = 0
+
+    def hope(self, cuts: dict[int, Cut]) -> Ledger | None:
+        """Prove all outputs over cuts of which nothing is known; None as soon as one does not hold as it stands, or the stages grow larger than both plans.
+
+        Half of the accepted error is kept for this: where it comes to nothing that half counts as spent.
+        """
+        accepted, self._hoping = self.accepted_log2, True
+        self.accepted_log2 = accepted - 1
+        ledger = self.run(cuts)
+        self.accepted_log2, self._hoping = accepted, False
+        if ledger.holds:
+            return ledger
+        self.attempted = {HINTS: accepted - 1}
+        return None
 
     def run(self, cuts: dict[int, Cut]) -> Ledger:
         """Prove all outputs, so that the errors of all obligations attempted add up to at most the accepted one, or leave an output unproven.
@@ -91,28 +116,33 @@ class Prover:
         """
         while True:
             ledger = self._settled(cuts)
-            if log2_sum(self.attempted) <= self.accepted_log2 or any(o.output and o.proof.outcome != "proven" for o in ledger.obligations):
+            small = log2_sum(list(self.attempted.values())) <= self.accepted_log2
+            if small or any((o.output or self._hoping) and o.proof.outcome != "proven" for o in ledger.obligations):
                 return ledger
             # Each counts at two sets of sizes.
             self.settings = replace(self.settings, target_log2=self.accepted_log2 - math.ceil(math.log2(len(self.attempted))) - 2)
             self.proofs = {}
-            self.attempted = []
+            self.attempted = {key: error for key, error in self.attempted.items() if key == HINTS}
 
-    def _prove_ahead(self, usable: dict[int, Cut]) -> None:
-        """Prove on several processes what a round will ask for if everything holds."""
+    def _prove_ahead(self, usable: dict[int, Cut]) -> Ledger:
+        """Prove on several processes what a round will ask for if everything holds; what that round would be."""
         self._collected = {}
-        self._round(usable)
+        ledger = self._round(usable)
         work, self._collected = self._collected, None
-        for key, proof in prove_on(self.jobs, work, self.settings).items():
-            self._book(key, proof)
+        self.proofs.update(prove_on(self.jobs, {key: stage for key, stage in work.items() if key not in self.proofs}, self.settings))
+        return ledger
 
     def _settled(self, cuts: dict[int, Cut]) -> Ledger:
         """Cuts that turn out false are dropped and everything that stood on them is proven anew."""
         usable = dict(cuts)
         if self.jobs > 1:
-            self._prove_ahead(usable)
+            ahead = self._prove_ahead(usable)
+            if self._hoping and not ahead.holds:
+                return ahead
         while True:
             ledger = self._round(usable)
+            if self._hoping:
+                return ledger
             false = {o.target.cut.value for o in ledger.obligations if not o.output and o.proof.outcome != "proven"}
             if not false:
                 return ledger
@@ -120,6 +150,7 @@ class Prover:
                 del usable[value]
 
     def _round(self, usable: dict[int, Cut]) -> Ledger:
+        self._steps = 0
         ledger = Ledger(proofs=self.proofs, attempted=self.attempted)
         pending: dict[int, NDArray[np.bool_]] = {}
         queue: list[tuple[int, int]] = []
@@ -135,22 +166,27 @@ class Prover:
 
         for expected in self.specification.expected:
             target = Target(expected.cut, expected.codes, expected.name)
-            obligation = self._prove(target, usable, expected.name)
-            self._take(ledger, obligation, demand)
+            if not self._take(ledger, self._prove(target, usable, expected.name), demand):
+                return ledger
         while queue:
             _, value = heapq.heappop(queue)
             waiting.discard(value)
             target = Target(usable[value], np.flatnonzero(pending[value]), self.second.values[value].name)
-            self._take(ledger, self._prove(target, usable, ""), demand)
+            if not self._take(ledger, self._prove(target, usable, ""), demand):
+                return ledger
             if self.progress is not None:
                 self.progress("stages", len(ledger.obligations), len(ledger.obligations) + len(queue))
         return ledger
 
-    def _take(self, ledger: Ledger, obligation: Obligation, demand: Callable[[int, NDArray[np.bool_]], None]) -> None:
+    def _take(self, ledger: Ledger, obligation: Obligation, demand: Callable[[int, NDArray[np.bool_]], None]) -> bool:
+        """Enter an obligation and what it demands. False where nothing more need be looked at: cuts that are only hoped for must hold all."""
         ledger.obligations.append(obligation)
+        if self._hoping and obligation.proof.outcome != "proven":
+            return False
         ledger.covered.update(obligation.nodes)
         for value, mask in obligation.demands:
             demand(value, mask)
+        return True
 
     def _rank(self, value: int) -> int:
         return max((self.second.rank[w] for w in self.second.values[value].writers), default=-1)
@@ -163,11 +199,13 @@ class Prover:
         if known is not None:
             return known
         first: Obligation | None = None
-        for widened in range(WIDENINGS + 1):
+        for widened in range(1 if self._hoping else WIDENINGS + 1):
             try:
                 stage = build_stage(self.first, self.second, partial(self._cut_of, usable, excluded), [target])
             except UnsupportedError as error:
                 return Obligation(target, Proof("inconclusive", code="PIT201", reason=str(error)), "", output, widened)
+            if self._hoping and self._too_much(stage):
+                return Obligation(target, Proof("inconclusive", code="PIT203", reason="hints are too far apart"), "", output, widened)
             obligation = self._prove_stage(stage, target, output, widened)
             if not widened:
                 self._fingerprints.remember(key, walk, stage, obligation.key)
@@ -188,9 +226,16 @@ class Prover:
         proof = Proof("proven") if self._collected is not None else self.proofs.get(known.form)
         if proof is None or proof.outcome != "proven":
             return None
+        if self._collected is None:
+            self.attempted[known.form] = proof.error_log2
         values, nodes = places(walk)
         demands = tuple((values[place], mask) for place, mask in known.demands)
         return Obligation(target, proof, known.form, output, 0, demands, tuple(nodes[place] for place in known.nodes))
+
+    def _too_much(self, stage: Stage) -> bool:
+        """Whether the stages cut out so far are larger together than both plans: running these as they are costs less then."""
+        self._steps += len(stage.parallel.steps) + len(stage.reference.steps)
+        return self._steps > max(LEAST_STEPS, len(self.first.nodes) + len(self.second.nodes))
 
     def _cut_of(self, usable: dict[int, Cut], excluded: set[int], value: int) -> Cut | None:
         if value in self.specification.initial:
@@ -205,9 +250,7 @@ class Prover:
             self._collected.setdefault(key, (stage, keys))
             return Obligation(target, Proof("proven"), key, output, widened, demands, nodes)
         if key not in self.proofs:
-            self._book(key, prove_stage(stage, keys, self.settings))
-        return Obligation(target, self.proofs[key], key, output, widened, demands, nodes)
-
-    def _book(self, key: str, proof: Proof) -> None:
-        self.proofs[key] = proof
-        self.attempted.append(proof.error_log2 if proof.outcome == "proven" else self.settings.target_log2)
+            self.proofs[key] = prove_stage(stage, keys, self.settings)
+        proof = self.proofs[key]
+        self.attempted[key] = proof.error_log2 if proof.outcome == "proven" else self.settings.target_log2
+        return Obligation(target, proof, key, output, widened, demands, nodes)

@@ -15,8 +15,9 @@ import numpy as np
 from pitcheck.algebra.axis_templates import Templates
 from pitcheck.algebra.backend import array_module
 from pitcheck.algebra.degree_bounds import log2_sum
+from pitcheck.check.hints import hinted_cuts
 from pitcheck.check.judge import SecondLook, judge, second_look
-from pitcheck.check.obligations import Ledger, Prover
+from pitcheck.check.obligations import Ledger, Obligation, Prover
 from pitcheck.check.options import Options
 from pitcheck.check.prove import Settings
 from pitcheck.check.specification import Specification, specify
@@ -127,6 +128,11 @@ def _decide(state: _Check, xp: object, progress: Progress | None) -> Report:
         code = "PIT500" if not specification.total else "PIT201"
         state.findings.append(Finding(code=code, verdict="nothing-checked", title="no output was compared"))
         return _report(state, "nothing-checked", xp)
+    prover = _prover(state, first, second, specification, xp, progress)
+    hinted = prover.hope(hinted_cuts(first, second, specification))
+    state.clock.lap("evaluate")
+    if hinted is not None:
+        return _concluded(state, second, hinted, xp)
     run = _run_whole(state, first, second, specification)
     cuts = conjecture(run, second, specification)
     state.clock.lap("lineage")
@@ -134,7 +140,22 @@ def _decide(state: _Check, xp: object, progress: Progress | None) -> Report:
     if judged.real:
         return _mismatch(state, first, second, SecondLook(run, cuts, judged.real), xp)
     state.findings.extend(_unlike_draws(run.comparisons[n].target.name, why) for n, why in judged.draws.items())
-    return _prove(state, first, second, specification, cuts, run, xp, progress)
+    return _prove(state, first, second, cuts, run, prover, xp)
+
+
+def _prover(state: _Check, first: Graph, second: Graph, specification: Specification, xp: object, progress: Progress | None) -> Prover:
+    options = state.options
+    settings = Settings(
+        xp,
+        state.seed,
+        options.error_bound_log2 - SPARE_LOG2,
+        options.trials or 1,
+        options.shapes == "full",
+        options.max_memory,
+        templates=state.templates,
+        full_coordinates=options.coordinates == "full",
+    )
+    return Prover(first, second, specification, settings, progress, accepted_log2=options.error_bound_log2, jobs=options.jobs)
 
 
 def _run_whole(state: _Check, first: Graph, second: Graph, specification: Specification) -> WholeRun:
@@ -201,28 +222,25 @@ def _missing_outputs(state: _Check, specification: Specification) -> None:
             state.findings.append(gap_finding(gap, "inconclusive"))
 
 
-def _prove(
-    state: _Check, first: Graph, second: Graph, specification: Specification, cuts: dict[int, Cut], run: WholeRun, xp: object, progress: Progress | None
-) -> Report:
-    options = state.options
-    settings = Settings(
-        xp,
-        state.seed,
-        options.error_bound_log2 - SPARE_LOG2,
-        options.trials or 1,
-        options.shapes == "full",
-        options.max_memory,
-        templates=state.templates,
-        full_coordinates=options.coordinates == "full",
-    )
-    prover = Prover(first, second, specification, settings, progress, accepted_log2=options.error_bound_log2, jobs=options.jobs)
-    ledger = state.ledger = prover.run(cuts)
+def _prove(state: _Check, first: Graph, second: Graph, cuts: dict[int, Cut], run: WholeRun, prover: Prover, xp: object) -> Report:
+    ledger = prover.run(cuts)
     state.clock.lap("evaluate")
-    open_ones = [o for o in ledger.obligations if o.output and o.proof.outcome != "proven"]
-    failed = [o.output for o in open_ones if o.proof.outcome == "failed"]
-    again = second_look(first, second, specification, run, cuts, failed, state.seed, state.templates) if failed else None
+    failed = [o.output for o in _open(ledger) if o.proof.outcome == "failed"]
+    again = second_look(first, second, prover.specification, run, cuts, failed, state.seed, state.templates) if failed else None
     if again is not None:
+        state.ledger = ledger
         return _mismatch(state, first, second, again, xp)
+    return _concluded(state, second, ledger, xp)
+
+
+def _open(ledger: Ledger) -> list[Obligation]:
+    return [o for o in ledger.obligations if o.output and o.proof.outcome != "proven"]
+
+
+def _concluded(state: _Check, second: Graph, ledger: Ledger, xp: object) -> Report:
+    """Equivalent where every output is proven, else what is left open and why."""
+    state.ledger = ledger
+    open_ones = _open(ledger)
     explained = {f.output for f in state.findings if f.code == "PIT206"}
     for obligation in (o for o in open_ones if o.output not in explained):
         proof = obligation.proof
@@ -273,7 +291,7 @@ def _report(state: _Check, verdict: Verdict, xp: object) -> Report:
     ledger = state.ledger or Ledger()
     used = {o.key: o.proof for o in ledger.obligations if o.key}
     proven = [o for o in ledger.obligations if o.output and o.proof.outcome == "proven"]
-    error = min(0.0, max(LEAST_LOG2, log2_sum(ledger.attempted))) if verdict == "equivalent" else 0.0
+    error = min(0.0, max(LEAST_LOG2, log2_sum(list(ledger.attempted.values())))) if verdict == "equivalent" else 0.0
     primes = tuple(sorted({p for proof in used.values() for p in proof.primes}))
     return Report(
         verdict=verdict,

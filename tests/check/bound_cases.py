@@ -116,7 +116,7 @@ def _through_cut(case: Case, first: Graph, second: Graph, specification: Specifi
     ledger = Prover(first, second, specification, _settings(case, seed)).run(cuts)
     proofs = [o.proof for o in ledger.obligations if o.output]
     proven = all(proof.outcome == "proven" for proof in proofs)
-    return "proven" if proven else proofs[0].outcome, log2_sum(ledger.attempted), any(proof.heuristic for proof in proofs)
+    return "proven" if proven else proofs[0].outcome, log2_sum(list(ledger.attempted.values())), any(proof.heuristic for proof in proofs)
 
 
 # --- formulas

@@ -1,0 +1,67 @@
+"""Cuts from the lineage that a plan states of its own tensors in between.
+
+A hint costs nothing to look up, however deep the model is, and nobody has to believe it: every cut is proven as a stage of its own before anything rests
+on it. Where hints do not carry a proof of every output, both plans are run and the cuts are found by what the operators compute.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pitcheck.check.conjecture import VIEWS
+from pitcheck.check.specification import Specification
+from pitcheck.errors import PlanError, UnsupportedError
+from pitcheck.ops.registry import BACKWARD
+from pitcheck.stages.cuts import Cut, resolve
+from pitcheck.stages.graph import Graph, sources_of
+
+
+def hinted_cuts(first: Graph, second: Graph, specification: Specification) -> dict[int, Cut]:
+    """Cuts of computed floating-point values of ``second`` whose lineage names one whole reference value of ``first``, scaled or not.
+
+    Terms of sums are left out (the sum is cut at instead), views (nothing is gained there), values that depend on discrete data alone (a cut would forget
+    that zero has a meaning there), and hints that do not fit.
+    """
+    numbers = _of_numbers(second)
+    found: dict[int, Cut] = {}
+    masks: dict[tuple[int, ...], NDArray[np.bool_]] = {}
+    for value, info in enumerate(second.values):
+        lineage = info.tensor.lineage
+        if lineage is None or lineage.partial or lineage.partial_ranks or value in specification.initial or value not in numbers or _is_view(second, value):
+            continue
+        reference = first.number.get(lineage.reference)
+        if reference is None or info.kind != "field" or first.values[reference].kind != "field":
+            continue
+        try:
+            cut = resolve(lineage, value, second, reference, first.values[reference].shape, f"tensors[{info.name}].lineage")
+        except (PlanError, UnsupportedError):
+            continue
+        found[value] = _where_written(cut, second, masks)
+    return found
+
+
+def _where_written(cut: Cut, graph: Graph, masks: dict[tuple[int, ...], NDArray[np.bool_]]) -> Cut:
+    """The cut at the codes at which some node computes the value."""
+    writers = graph.values[cut.value].writers
+    key = tuple(id(graph.nodes[writer].mask) for writer in writers)
+    if key not in masks:
+        masks[key] = np.logical_or.reduce([graph.nodes[writer].mask for writer in writers])
+    return cut if masks[key].all() else Cut(cut.value, cut.reference, cut.parts, np.where(masks[key], cut.part_of, -1), cut.scale)
+
+
+def _is_view(graph: Graph, value: int) -> bool:
+    return all(graph.nodes[writer].kind.removesuffix(BACKWARD) in VIEWS for writer in graph.values[value].writers)
+
+
+def _of_numbers(graph: Graph) -> Mapping[int, None]:
+    """Values that nodes compute from floating-point numbers given from outside."""
+    found = {v: None for v, info in enumerate(graph.values) if not info.writers and info.kind == "field" and info.tensor.value is None}
+    computed: dict[int, None] = {}
+    for number in graph.order:
+        node = graph.nodes[number]
+        if any(source.value in found or source.value in computed for operand in node.inputs for source in sources_of(operand)):
+            computed.update((output, None) for output in node.outputs if output is not None)
+    return computed
