@@ -12,6 +12,7 @@ from pitcheck.check.evaluate import Comparison
 from pitcheck.check.options import Options
 from pitcheck.check.specification import Gap, Specification
 from pitcheck.check.whole import WholeRun
+from pitcheck.explain.at_root import cause_at
 from pitcheck.explain.evidence import Evidence
 from pitcheck.explain.hypotheses import (
     Cause,
@@ -22,10 +23,11 @@ from pitcheck.explain.hypotheses import (
     missing_term,
     other_operator,
     other_part,
-    repeated_reduction,
+    ratio_cause,
     spell,
 )
 from pitcheck.explain.shrink import find_witness
+from pitcheck.explain.standing import Standing
 from pitcheck.explain.witness import write_witness
 from pitcheck.report.model import Finding
 from pitcheck.stages.batch import Step
@@ -83,6 +85,11 @@ def _witnessed(evidence: Evidence, run: WholeRun, differing: list[int], finding:
 
 def _located(evidence: Evidence, run: WholeRun, differing: list[int]) -> Finding:
     """One finding: the first value, in the order of computation, from which an output goes wrong."""
+    standing = Standing(evidence)
+    for n in sorted(differing, key=lambda n: _depth(evidence, run.comparisons[n].target.cut.value)):
+        roots = [root for root in standing.roots([run.comparisons[n].target.cut.value]) if root.due is not None]
+        if roots and standing.hinted:
+            return _finding(evidence, run, n, roots[0].step, roots[0].value, cause_at(standing, roots[0]))
     number = min(differing, key=lambda n: _depth(evidence, run.comparisons[n].target.cut.value))
     chains = [_chain(evidence, run.comparisons[n].target.cut.value) for n in differing]
     suspects = _suspects(evidence, run, chains)
@@ -164,7 +171,7 @@ def _at_output(evidence: Evidence, run: WholeRun, number: int, differing: list[i
     step, where = _origin(evidence, run, number)
     if step is None and where in evidence.writers:
         step = evidence.writers[where][-1]
-        cause = other_operator(evidence, step)
+        cause = other_operator(evidence, step, evidence.holds)
         if cause is not None:
             return _finding(evidence, run, number, step, where, cause)
     return _finding(evidence, run, number, step, where, Cause("PIT100", "cause not found: none of the known causes explains the values", ""))
@@ -180,10 +187,10 @@ def _origin(evidence: Evidence, run: WholeRun, number: int) -> tuple[Step | None
 def _first_wrong(evidence: Evidence, run: WholeRun, number: int) -> Finding | None:
     """The finding that the first wrong operator is another than the reference's, if that can be seen."""
     step, value = _origin(evidence, run, number)
-    cause = other_operator(evidence, step) if step is not None else None
+    cause = other_operator(evidence, step, evidence.holds) if step is not None else None
     cut = evidence.cuts.get(value)
     if cause is None and step is not None and cut is not None and cut.scale != 1 and value != run.comparisons[number].target.cut.value:
-        cause = _ratio_cause(evidence, value, factor(evidence, cut.scale), evidence.codes(value))
+        cause = ratio_cause(evidence, value, factor(evidence, cut.scale), evidence.codes(value))
     return None if cause is None else _finding(evidence, run, number, step, value, cause)
 
 
@@ -193,7 +200,7 @@ def _cause_of_output(evidence: Evidence, run: WholeRun, number: int) -> Cause | 
     actual, wanted = _real(comparison.actual), _real(comparison.expected)
     ratio = constant_ratio(evidence, actual, wanted)
     if ratio is not None:
-        return _ratio_cause(evidence, value, ratio[1], _all_codes(evidence, comparison, comparison.codes))
+        return ratio_cause(evidence, value, ratio[1], _all_codes(evidence, comparison, comparison.codes))
     found = evidence.cuts.get(value)
     if found is not None:
         part = other_part(evidence, value, comparison.target.cut, found)
@@ -210,7 +217,7 @@ def _cause_of_output(evidence: Evidence, run: WholeRun, number: int) -> Cause | 
     if 0 < len(wrong) < actual.shape[1]:
         partial = constant_ratio(evidence, actual[:, wrong], wanted[:, wrong])
         if partial is not None:
-            return _ratio_cause(evidence, value, partial[1], _all_codes(evidence, comparison, comparison.codes[wrong]))
+            return ratio_cause(evidence, value, partial[1], _all_codes(evidence, comparison, comparison.codes[wrong]))
         return Cause(
             "PIT109",
             f"{evidence.name(value)!r} is right on some ranks and wrong on others",
@@ -227,14 +234,6 @@ def _all_codes(evidence: Evidence, comparison: Comparison, codes: Codes) -> Code
     return every
 
 
-def _ratio_cause(evidence: Evidence, value: int, meaning: str, codes: Codes) -> Cause:
-    if repeated_reduction(evidence, value):
-        return Cause(
-            "PIT105", f"it is {meaning} times what it should be, and was already reduced before its last reduction", "drop one of the reductions", codes
-        )
-    return Cause("PIT101", f"every element is {meaning} times what it should be", "divide by that factor once, or drop the reduction that brought it", codes)
-
-
 def _real(value: object) -> Floats:
     data: Floats = np.asarray(getattr(value, "data"), dtype=np.float64)[0]  # noqa: B009
     return data
@@ -243,6 +242,7 @@ def _real(value: object) -> Floats:
 def _finding(evidence: Evidence, run: WholeRun, number: int, step: Step | None, value: int, cause: Cause) -> Finding:
     comparison = run.comparisons[number]
     step = cause.step or step
+    value = value if cause.value is None else cause.value
     differences = real_differences(comparison.actual, comparison.expected)
     place = np.unravel_index(int(np.argmax(np.where(comparison.judged[:1], differences, -1))), differences.shape)
     row = int(place[1])

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
+from pitcheck.algebra.value import Value
 from pitcheck.check.conjecture import VIEWS, Corners, Floats, Index, build_index, lookup
 from pitcheck.check.specification import Specification
 from pitcheck.check.whole import WholeRun
-from pitcheck.ops.registry import operator_kind
+from pitcheck.errors import PitcheckError
+from pitcheck.ops.registry import BACKWARD, operator_kind
 from pitcheck.plan.model import MICROBATCH_AXIS
-from pitcheck.stages.batch import Argument, Step
+from pitcheck.stages.batch import Argument, Batch, Step
 from pitcheck.stages.cuts import Cut
 from pitcheck.stages.graph import Codes, Graph, Source
+from pitcheck.stages.run import run_batch
 
 
 @dataclass(frozen=True)
@@ -43,6 +46,9 @@ class Evidence:
             for output in step.outputs:
                 if output is not None:
                     self.writers.setdefault(output, []).append(step)
+        self._numbers = {id(step): number for number, step in enumerate(self.batch.steps)}
+        self._alike: dict[int, int] = {}
+        self._unused: dict[int, frozenset[int]] = {}
         self.readers: dict[int, list[Step]] = {}
         for step in self.batch.steps:
             for source in self.inputs(step):
@@ -67,6 +73,25 @@ class Evidence:
         """Name of a parallel value."""
         return self.second.values[value].name
 
+    def called(self, value: int) -> str:
+        """Name of a parallel value, with the names of its copies."""
+        copies = [name for name, number in self.second.number.items() if number == value and name != self.name(value)]
+        return repr(self.name(value)) + (f" (copied as {', '.join(map(repr, copies[:3]))})" if copies else "")
+
+    def holds(self, value: int) -> int | None:
+        """The reference value that a parallel value holds unscaled parts of, as far as this run shows."""
+        cut = self.cuts.get(value)
+        return None if cut is None or cut.scale != 1 else cut.reference
+
+    def alike(self, reference: int) -> int:
+        """The first reference value that holds the same numbers."""
+        if not self._alike:
+            seen: dict[bytes, int] = {}
+            for value, held in self.run.evaluated.reference.items():
+                data = np.asarray(held.data)
+                self._alike[value] = seen.setdefault(repr(data.shape).encode() + data.tobytes(), value)
+        return self._alike.get(reference, reference)
+
     def operator(self, step: Step) -> str:
         """The plan's operator that a step belongs to."""
         return self.second.nodes[step.node].operator
@@ -75,6 +100,32 @@ class Evidence:
         """Parallel values that a step reads."""
         found = [a.value for operand in step.inputs for a in (operand if isinstance(operand, tuple) else (operand,)) if isinstance(a, Argument)]
         return list(dict.fromkeys(found))
+
+    def unused(self, step: Step) -> frozenset[int]:
+        """Values that a derivative reads and does not depend on: the gradient of a linear function does not depend on its result."""
+        number = self._numbers[id(step)]
+        if number not in self._unused:
+            self._unused[number] = frozenset(self._find_unused(number)) if step.kind.endswith(BACKWARD) else frozenset()
+        return self._unused[number]
+
+    def _find_unused(self, number: int) -> Iterator[int]:
+        step = self.batch.steps[number]
+        given = {value: self.run.evaluated.parallel[value] for value in self.inputs(step)}
+        try:
+            before = self._alone(number, given)
+            for value, held in given.items():
+                after = self._alone(number, {**given, value: Value(held.kind, held.data * 3 + 1)}) if held.kind == "field" else {}
+                if after and all(np.array_equal(before[o].data, after[o].data, equal_nan=True) for o in step.outputs if o is not None):
+                    yield value
+        except PitcheckError:  # an operator may refuse other inputs: then all count as used
+            return
+
+    def _alone(self, number: int, given: Mapping[int, Value]) -> dict[int, Value]:
+        """The values of one step, run on all rows of its inputs."""
+        inputs = {value: np.arange(self.batch.count(value), dtype=np.int64) for value in given}
+        part = Batch(self.batch.graph, inputs, [self.batch.steps[number]], self.batch.rows)
+        with np.errstate(all="ignore"):
+            return run_batch(part, self.run.evaluated.algebra, given, [self.run.shaped.attributes[1][number]])
 
     def is_true(self, value: int) -> bool:
         """Whether a value is a constant, holds unscaled parts of one reference value as far as this run shows, or only views such a value."""

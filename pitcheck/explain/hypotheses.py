@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import combinations
 
 import numpy as np
 
@@ -20,13 +21,17 @@ RATIO_DENOMINATOR = 4096
 
 @dataclass(frozen=True)
 class Cause:
-    """A cause with its code, what it says and what would mend it. ``codes``: where it shows; ``step``: the operator at fault, else the value's writer."""
+    """A cause with its code, what it says and what would mend it.
+
+    ``codes``: where it shows; ``step``: the operator at fault, else the value's writer; ``value``: what is wrong, else what was asked about.
+    """
 
     code: str
     cause: str
     repair: str
     codes: Codes | None = None
     step: Step | None = None
+    value: int | None = None
 
 
 def groups_present(evidence: Evidence, value: int, grouping: Grouping) -> Codes | None:
@@ -96,19 +101,14 @@ def constant_ratio(evidence: Evidence, actual: Floats, wanted: Floats) -> tuple[
 
 
 def factor(evidence: Evidence, ratio: Fraction) -> str:
-    """A factor as text, with what of the plan has that size."""
+    """A factor as text, with everything of the plan that has that size: all axes, or else all products of two."""
     coordinates = evidence.second.coordinates
-    sizes = {**coordinates.sizes, "micro-batches": coordinates.microbatches}
-    for name, size in sizes.items():
-        if size > 1 and ratio in (size, Fraction(1, size)):
-            return f"{ratio} = {'' if ratio > 1 else '1 / '}size of {name}"
-    names = list(sizes)
-    for i, a in enumerate(names):
-        for b in names[i + 1 :]:
-            size = sizes[a] * sizes[b]
-            if sizes[a] > 1 and sizes[b] > 1 and ratio in (size, Fraction(1, size)):
-                return f"{ratio} = {'' if ratio > 1 else '1 / '}size of {a} x size of {b}"
-    return str(ratio)
+    sizes = {**{f"size of {name}": size for name, size in coordinates.sizes.items()}, "number of micro-batches": coordinates.microbatches}
+    large = {name: size for name, size in sizes.items() if size > 1}
+    names = [name for name, size in large.items() if ratio in (size, Fraction(1, size))]
+    if not names:
+        names = [f"{a} x {b}" for a, b in combinations(large, 2) if ratio in (large[a] * large[b], Fraction(1, large[a] * large[b]))]
+    return " = ".join([str(ratio), *(name if ratio > 1 else f"1 / {name}" for name in names)])
 
 
 def repeated_reduction(evidence: Evidence, value: int) -> bool:
@@ -121,6 +121,15 @@ def repeated_reduction(evidence: Evidence, value: int) -> bool:
             if rows is not None and rows.ndim == 2 and (rows == rows[:, :1]).all():
                 return True
     return False
+
+
+def ratio_cause(evidence: Evidence, value: int, meaning: str, codes: Codes) -> Cause:
+    """A constant factor, which a reduction more or something else has brought."""
+    if repeated_reduction(evidence, value):
+        return Cause(
+            "PIT105", f"it is {meaning} times what it should be, and was already reduced before its last reduction", "drop one of the reductions", codes
+        )
+    return Cause("PIT101", f"every element is {meaning} times what it should be", "divide by that factor once, or drop the reduction that brought it", codes)
 
 
 def other_part(evidence: Evidence, value: int, cut: Cut, found: Cut) -> Cause | None:
@@ -208,9 +217,17 @@ def _elsewhere(evidence: Evidence, value: int) -> bool:
     return bool((written & (evidence.batch.rows[value] < 0)).any())
 
 
-def other_operator(evidence: Evidence, step: Step) -> Cause | None:
-    """Whether the reference runs the same operator on the same tensors with another attribute or literal, or with one other tensor."""
-    own = [_reads(evidence, operand) for operand in step.inputs]
+Held = Callable[[int], int | None]
+"""The reference value that a parallel value holds parts of, None where that is not known."""
+
+
+def other_operator(evidence: Evidence, step: Step, held: Held, due: Cut | None = None) -> Cause | None:
+    """Whether the reference runs the same operator on the same tensors with another attribute or literal, or with one other tensor.
+
+    Where it is known what is ``due``, the reference's operator has to compute that.
+    """
+    unused = evidence.unused(step)
+    own = [_reads(evidence, operand, held, unused) for operand in step.inputs]
     if None in own:
         return None
     name = evidence.operator(step)
@@ -218,32 +235,41 @@ def other_operator(evidence: Evidence, step: Step) -> Cause | None:
     for other in evidence.run.stage.reference.steps:
         if other.kind != step.kind or len(other.inputs) != len(step.inputs):
             continue
-        theirs: list[object] = [operand.value if isinstance(operand, Argument) else operand for operand in other.inputs]
-        different = [i for i, (a, b) in enumerate(zip(own, theirs, strict=True)) if a != b]
+        if due is not None and evidence.alike(due.reference) not in {evidence.alike(o) for o in other.outputs if o is not None}:
+            continue
+        theirs: list[object] = [evidence.alike(operand.value) if isinstance(operand, Argument) else operand for operand in other.inputs]
+        different = [i for i, (a, b) in enumerate(zip(own, theirs, strict=True)) if a not in (b, UNUSED)]
         attributes = sorted(k for k in {*step.attributes, *other.attributes} if step.attributes.get(k) != other.attributes.get(k) and k not in SIZES)
         if not different and attributes:
             said = ", ".join(f"{k} = {step.attributes.get(k)} where the reference has {other.attributes.get(k)}" for k in attributes)
             return Cause("PIT102", f"operator {name!r} has {said}", "use the reference's attribute")
         if len(different) == 1 and not attributes and len(step.inputs) > 1:
-            a, b = own[different[0]], theirs[different[0]]
-            if not isinstance(step.inputs[different[0]], Argument):
-                return Cause("PIT102", f"operator {name!r} has the literal {a} where the reference has {b}", f"use {b}")
-            mine, right = (evidence.first.values[int(str(v))].name for v in (a, b))
-            others.append(Cause("PIT103", f"operator {name!r} reads {mine!r} where the reference reads {right!r}", f"read {right!r}"))
+            others.append(_other_operand(evidence, step, other, different[0], name))
     return others[0] if others else None
 
 
+def _other_operand(evidence: Evidence, step: Step, other: Step, place: int, name: str) -> Cause:
+    mine, theirs = step.inputs[place], other.inputs[place]
+    if not isinstance(mine, Argument) or not isinstance(theirs, Argument):
+        return Cause("PIT102", f"operator {name!r} has the literal {mine} where the reference has {theirs}", f"use {theirs}")
+    right = evidence.first.values[theirs.value].name
+    return Cause("PIT103", f"operator {name!r} reads {evidence.called(mine.value)} where the reference reads {right!r}", f"read {right!r}")
+
+
+UNUSED = "unused"
 SIZES = frozenset({"sizes", "position", "count", "start", "stop"})
 
 
-def _reads(evidence: Evidence, operand: StepOperand) -> object:
+def _reads(evidence: Evidence, operand: StepOperand, held: Held, unused: frozenset[int]) -> object:
     """The reference value that an operand holds parts of, or a literal; None where that is not known."""
     if isinstance(operand, tuple):
         return None
     if not isinstance(operand, Argument):
         return operand
-    cut = evidence.cuts.get(operand.value)
-    return None if cut is None or cut.scale != 1 else cut.reference
+    if operand.value in unused:
+        return UNUSED
+    reference = held(operand.value)
+    return None if reference is None else evidence.alike(reference)
 
 
 def spell(box: Sequence[Sequence[tuple[int, int]]]) -> str:

@@ -1,0 +1,198 @@
+"""Why an operator that reads what it should computes something else: the causes that can be seen at that operator alone, cheapest first."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from pitcheck.check.conjecture import VIEWS, Floats, lookup, varies
+from pitcheck.explain.evidence import Evidence, Grouping
+from pitcheck.explain.hypotheses import Cause, constant_ratio, groups_present, missing_term, other_operator, ratio_cause, spell
+from pitcheck.explain.standing import Root, Standing, far
+from pitcheck.stages.cuts import Cut
+from pitcheck.stages.graph import Codes, Source, sources_of
+
+REDUCTIONS = frozenset({"all_reduce", "reduce_scatter", "reduce"})
+ACCUMULATE = "accumulate"
+
+
+def cause_at(standing: Standing, root: Root) -> Cause:
+    """The cause of a wrong result at the operator that it begins at; PIT100 where none is seen."""
+    evidence = standing.evidence
+    cause = _other_microbatches(evidence, root) or other_operator(evidence, root.step, standing.held_reference, root.due)
+    if cause is None:
+        cause = _term_for_sum(standing, root)
+    if cause is None:
+        pair = standing.expected(root.value, root.codes)
+        cause = _of_values(standing, root, *pair) if pair is not None else None
+    if cause is None:
+        name = evidence.operator(root.step)
+        cause = Cause("PIT100", f"what operator {name!r} reads is right and its result {evidence.called(root.value)} is not; no known cause explains it", "")
+    return cause if cause.codes is not None else replace(cause, codes=root.codes)
+
+
+def _of_values(standing: Standing, root: Root, actual: Floats, wanted: Floats) -> Cause | None:
+    evidence, due = standing.evidence, root.due
+    if due is None:
+        return None
+    grouping = _group_of_operand(standing, root) if root.step.attributes.get("reduction", "sum") == "sum" else None
+    if grouping is not None:
+        return _other_group(evidence, root, grouping)
+    ratio = constant_ratio(evidence, actual, wanted)
+    if ratio is not None:
+        return ratio_cause(evidence, root.value, ratio[1], root.codes)
+    if root.step.attributes.get("reduction", "sum") != "sum" and root.step.kind in REDUCTIONS:
+        reduction = root.step.attributes["reduction"]
+        return Cause("PIT102", f"operator {evidence.operator(root.step)!r} reduces with {reduction!r} where a sum is due", "reduce with 'sum'")
+    grouping = _group_of(evidence, root.value, standing, root.codes)
+    if grouping is not None:
+        return Cause(
+            "PIT104",
+            f"{evidence.name(root.value)!r} is a term of a sum over {grouping.name}, and is used as if it were the sum",
+            f"an all-reduce(sum) over {grouping.name} of {evidence.name(root.value)!r} before it is used makes it right",
+        )
+    return _other_tensor(standing, root, due, actual) or _on_some(standing, root, due) or missing_term(evidence, actual, wanted)
+
+
+def _other_microbatches(evidence: Evidence, root: Root) -> Cause | None:
+    """Whether the operator reads another micro-batch than its own, or sums over some of them only."""
+    node = evidence.second.nodes[root.step.node]
+    count = evidence.second.coordinates.microbatches
+    values = evidence.second.values
+    name = evidence.operator(root.step)
+    for source in (s for operand in node.inputs for s in sources_of(operand)):
+        if not values[source.value].tensor.microbatched or source.table is None:
+            continue
+        read = source.at(root.codes) % count
+        if root.step.kind == ACCUMULATE:
+            absent = sorted(set(range(count)) - set(read.reshape(-1).tolist()))
+            if absent:
+                said = f"operator {name!r} leaves out micro-batch {', '.join(map(str, absent))} of {evidence.called(source.value)}"
+                return Cause("PIT108", said, "add up all micro-batches")
+        elif read.ndim == 1 and values[root.value].tensor.microbatched and (read != root.codes % count).any():
+            other = int(read[read != root.codes % count][0])
+            said = f"operator {name!r} reads {evidence.called(source.value)} of micro-batch {other} in other micro-batches too"
+            return Cause("PIT108", said, "let each micro-batch read its own")
+    return None
+
+
+def _term_for_sum(standing: Standing, root: Root) -> Cause | None:
+    """Whether an operand is a term of a sum, and the operator uses it as if it were the sum."""
+    evidence = standing.evidence
+    if root.due is None or root.step.kind in (*REDUCTIONS, ACCUMULATE):
+        return None
+    for source, read in standing.reads(root.step, root.codes):
+        due = standing.due(source)
+        if due is None or due.group_of is None or read.ndim != 1 or _still_terms(due, read, root.due, root.codes):
+            continue
+        grouping = next((g for g in evidence.groupings if _same_groups(g, due, evidence.codes(source))), None)
+        over = grouping.name if grouping is not None else "other ranks"
+        return Cause(
+            "PIT104",
+            f"{evidence.called(source)} is a term of a sum over {over}, and operator {evidence.operator(root.step)!r} uses it as if it were the sum",
+            f"an all-reduce(sum) over {over} of {evidence.name(source)!r} before it is used makes it right",
+            evidence.codes(source),
+            evidence.writers[source][-1] if source in evidence.writers else None,
+            source,
+        )
+    return None
+
+
+def _still_terms(operand: Cut, read: Codes, result: Cut, codes: Codes) -> bool:
+    """Whether terms of one sum become terms of one sum."""
+    if operand.group_of is None or result.group_of is None:
+        return False
+    pairs = set(zip(operand.group_of[read].tolist(), result.group_of[codes].tolist(), strict=True))
+    return len(pairs) == len({a for a, _ in pairs})
+
+
+def _same_groups(grouping: Grouping, due: Cut, codes: Codes) -> bool:
+    if due.group_of is None:
+        return False
+    of = np.full(len(due.part_of), -1, dtype=np.int64)
+    for number, row in enumerate(grouping.table):
+        of[row] = number
+    pairs = set(zip(of[codes].tolist(), due.group_of[codes].tolist(), strict=True))
+    return len(pairs) == len({a for a, _ in pairs}) == len({b for _, b in pairs})
+
+
+def _group_of_operand(standing: Standing, root: Root) -> Grouping | None:
+    """Over what the operand of a reduction would have to be summed to give what is due, where that is another group than the operator's."""
+    evidence = standing.evidence
+    node = evidence.second.nodes[root.step.node]
+    source = node.inputs[0] if node.inputs else None
+    if not isinstance(source, Source) or source.table is None or source.table.ndim != 2 or root.step.kind not in (*REDUCTIONS, ACCUMULATE):
+        return None
+    grouping = _group_of(evidence, source.value, standing, root.codes, root.value)
+    if grouping is None:
+        return None
+    own = {tuple(sorted(row)) for row in source.at(root.codes).tolist()}
+    return grouping if own - {tuple(sorted(row)) for row in grouping.table.tolist()} else None
+
+
+def _group_of(evidence: Evidence, value: int, standing: Standing, codes: Codes, result: int | None = None) -> Grouping | None:
+    """A group over which the terms of ``value`` add up to what is due at ``codes`` of ``result`` (default: of itself)."""
+    pair = standing.expected(value if result is None else result, codes)
+    if pair is None:
+        return None
+    place = {int(c): i for i, c in enumerate(codes)}
+    for grouping in evidence.groupings:
+        table = groups_present(evidence, value, grouping)
+        if table is None or evidence.array(value).shape[2:] != pair[1].shape[2:]:
+            continue
+        total = evidence.array(value)[:, evidence.batch.rows[value][table]].sum(axis=2)
+        known = [(g, place[code]) for g, row in enumerate(table.tolist()) for code in row if code in place]
+        if known and not far(total[:, [g for g, _ in known]], pair[1][:, [i for _, i in known]]).any():
+            return grouping
+    return None
+
+
+def _other_group(evidence: Evidence, root: Root, grouping: Grouping) -> Cause:
+    name = evidence.operator(root.step)
+    source = evidence.inputs(root.step)[0]
+    return Cause(
+        "PIT106",
+        f"{evidence.name(source)!r} is a term of a sum over {grouping.name}, but {name!r} reduces it otherwise",
+        f"let {name!r} run over {grouping.name}",
+    )
+
+
+def _other_tensor(standing: Standing, root: Root, due: Cut, actual: Floats) -> Cause | None:
+    """Whether the result holds another part of the tensor that is due, or a part of another tensor."""
+    evidence = standing.evidence
+    wanted = evidence.first.values[due.reference].name
+    box = spell(due.parts[int(due.part_of[root.codes[0]])].box)
+    found = evidence.cuts.get(root.value)
+    name = evidence.operator(root.step)
+    held = found.reference if found is not None and found.scale == 1 else lookup(actual, evidence.index) if varies(actual) else None
+    reads = " and ".join(evidence.called(value) for value in evidence.inputs(root.step)[:2])
+    holders = standing.holders(root)
+    repair = f"read {' or '.join(repr(h) for h in holders)}" if holders else f"read what holds {wanted!r}"
+    if held is None:
+        if root.step.kind not in VIEWS:
+            return None
+        return Cause("PIT103", f"operator {name!r} makes {evidence.name(root.value)!r} a copy of {reads}, where {box} of {wanted!r} is due", repair)
+    if evidence.alike(held) == evidence.alike(due.reference):
+        if found is None or found.scale != 1:
+            said = f"other elements of {wanted!r} than {box}"
+        else:
+            said = f"{spell(found.parts[int(found.part_of[root.codes[0]])].box)} of {wanted!r} where {box} is due"
+        return Cause("PIT107", f"the result {evidence.name(root.value)!r} of operator {name!r} holds {said}", f"take {box} there")
+    other = evidence.first.values[held].name
+    return Cause(
+        "PIT103",
+        f"operator {name!r}, which reads {reads}, makes {evidence.name(root.value)!r} a part of {other!r} where {box} of {wanted!r} is due",
+        repair,
+    )
+
+
+def _on_some(standing: Standing, root: Root, due: Cut) -> Cause | None:
+    """Whether the value is right where the same part is due on other ranks."""
+    evidence = standing.evidence
+    present = np.flatnonzero((evidence.batch.rows[root.value] >= 0) & (due.part_of >= 0))
+    wrong = standing.wrong(root.value)
+    right = present[~wrong[present]]
+    if due.group_of is not None or not np.isin(due.part_of[root.codes], due.part_of[right]).all():
+        return None
+    return Cause("PIT109", f"{evidence.name(root.value)!r} is right on some ranks and wrong on others", "let all replicas run the same operators")

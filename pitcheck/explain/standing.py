@@ -1,0 +1,258 @@
+"""Where values begin to be wrong: what every parallel value should hold, and the first operators whose inputs hold that and whose results do not.
+
+What should be held is the specification of inputs and outputs, and in between what the plan says itself. That is a hint: it decides no verdict, only which
+operator is looked at, and where a plan's hints fail at many operators they are left aside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pitcheck.check.conjecture import Floats
+from pitcheck.check.derive import take_box
+from pitcheck.errors import PitcheckError
+from pitcheck.explain.evidence import Evidence
+from pitcheck.stages.batch import Step
+from pitcheck.stages.cuts import FREE, Cut, resolve
+from pitcheck.stages.graph import Codes, sources_of
+
+Mask = NDArray[np.bool_]
+SAME = 1e-8
+"""Relative difference up to which a value counts as what it should be."""
+FEW = 3
+MOST_HOLDERS = 3
+SHARE = 0.1
+"""Hints are followed where they fail at no more than ``FEW`` operators, or at this share of them."""
+
+
+@dataclass(frozen=True)
+class Root:
+    """An operator that reads what it should and computes something else: its output ``value`` is wrong at ``codes``, where ``due`` (if known) should be."""
+
+    step: Step
+    value: int
+    codes: Codes
+    due: Cut | None
+
+
+class Standing:
+    """For every parallel value the codes at which it does not hold what it should."""
+
+    def __init__(self, evidence: Evidence) -> None:
+        self.evidence = evidence
+        self._wrong: dict[int, Mask] = {}
+        self._from_wrong: dict[int, Mask] = {}
+        self._outputs = {c.target.cut.value: c.target for c in evidence.run.comparisons}
+        self._hints = _hints(evidence, evidence.writers)
+        if not self._trusted():
+            self._hints = {}
+            self._wrong, self._from_wrong = {}, {}
+
+    @property
+    def hinted(self) -> bool:
+        """Whether the plan says of tensors in between what they hold."""
+        return bool(self._hints)
+
+    def due(self, value: int) -> Cut | None:
+        """What a value should hold, as far as it is said: by the specification, else by the plan's own hint."""
+        target = self._outputs.get(value)
+        if target is not None:
+            part_of = np.full(len(target.cut.part_of), -1, dtype=np.int64)
+            part_of[target.codes] = target.cut.part_of[target.codes]
+            return Cut(value, target.cut.reference, target.cut.parts, part_of, target.cut.scale, target.cut.group_of)
+        return self.evidence.specification.initial.get(value) or self._hints.get(value)
+
+    def wrong(self, value: int) -> Mask:
+        """The codes at which a value is there and does not hold what it should, shape (codes,)."""
+        if value not in self._wrong:
+            self._wrong[value] = self._find_wrong(value)
+        return self._wrong[value]
+
+    def roots(self, outputs: Iterable[int]) -> list[Root]:
+        """The operators at which the wrong ``outputs`` begin to be wrong, in the order of the program."""
+        chain = self._chain(outputs)
+        return [root for step in self.evidence.batch.steps for value in step.outputs if value in chain and (root := self._root(step, value)) is not None]
+
+    def expected(self, value: int, codes: Codes) -> tuple[Floats, Floats] | None:
+        """(what a value holds at codes, what it should hold there), shape (trials, codes, *shape); terms of a sum are added up. None where that is unknown."""
+        due = self.due(value)
+        if due is None or due.reference not in self.evidence.run.evaluated.reference or value not in self.evidence.run.evaluated.parallel:
+            return None
+        codes = codes[due.part_of[codes] >= 0]
+        boxes = self._boxes(due, codes)
+        if boxes is None or not len(codes):
+            return None
+        actual = self._held(value, due, codes)
+        return (actual, boxes) if actual is not None and actual.shape == boxes.shape else None
+
+    def held_reference(self, value: int) -> int | None:
+        """The reference value that a parallel value holds parts or terms of, where it holds what it should."""
+        due = self.due(value)
+        if due is not None and due.scale == 1 and not self.wrong(value).any():
+            return due.reference
+        return self.evidence.holds(value)
+
+    def holders(self, root: Root) -> list[str]:
+        """Other tensors that are said to hold, where the operator reads, what is due at ``root``."""
+        if root.due is None:
+            return []
+        places = [read[:1] for _, read in self.reads(root.step, root.codes[:1]) if read.ndim == 1]
+        part = root.due.parts[int(root.due.part_of[root.codes[0]])]
+        found = []
+        for value, cut in _hints(self.evidence, range(len(self.evidence.second.values))).items():
+            alike = cut.reference == root.due.reference and cut.scale == root.due.scale and value != root.value
+            if alike and any(cut.part_of[read[0]] >= 0 and cut.parts[int(cut.part_of[read[0]])] == part for read in places):
+                found.append(self.evidence.name(value))
+        return found[:MOST_HOLDERS]
+
+    def _find_wrong(self, value: int) -> Mask:
+        evidence = self.evidence
+        present: Mask = evidence.batch.rows[value] >= 0
+        due = self.due(value)
+        if due is not None:
+            found = self._apart(value, due)
+            if found is not None:
+                return found
+        return np.zeros_like(present) if evidence.is_true(value) else present
+
+    def _apart(self, value: int, due: Cut) -> Mask | None:
+        result = np.zeros(len(due.part_of), dtype=np.bool_)
+        codes = np.flatnonzero((self.evidence.batch.rows[value] >= 0) & (due.part_of >= 0) & ~self._unseen(value, due))
+        if not len(codes):
+            return result
+        pair = self.expected(value, codes)
+        if pair is None:
+            return None
+        apart = far(*pair)
+        result[codes] = apart
+        return result
+
+    def _held(self, value: int, due: Cut, codes: Codes) -> Floats | None:
+        if due.group_of is None:
+            return self.evidence.at(value, codes)
+        present = np.flatnonzero((self.evidence.batch.rows[value] >= 0) & (due.part_of >= 0))
+        terms = self.evidence.at(value, present)
+        if terms is None:
+            return None
+        groups, which = np.unique(due.group_of[present], return_inverse=True)
+        sums = np.zeros((len(groups), len(terms), *terms.shape[2:]))
+        np.add.at(sums, which.reshape(-1), np.moveaxis(terms, 1, 0))
+        place = np.searchsorted(groups, due.group_of[codes])
+        held: Floats = np.moveaxis(sums[place], 0, 1)
+        return held
+
+    def _unseen(self, value: int, due: Cut) -> Mask:
+        """The codes that hold a term of a sum of which other terms were not needed, and so not computed: nobody can say that they are wrong."""
+        result = np.zeros(len(due.part_of), dtype=np.bool_)
+        if due.group_of is not None:
+            present = np.flatnonzero((self.evidence.batch.rows[value] >= 0) & (due.part_of >= 0))
+            groups, counts = np.unique(due.group_of[present], return_counts=True)
+            short = groups[counts < max(part.terms for part in due.parts)]
+            result[present] = np.isin(due.group_of[present], short)
+        return result
+
+    def _boxes(self, due: Cut, codes: Codes) -> Floats | None:
+        run = self.evidence.run
+        whole = run.evaluated.reference[due.reference]
+        numbers, which = np.unique(due.part_of[codes], return_inverse=True)
+        parts = []
+        for number in numbers:
+            box = due.parts[int(number)].box
+            if any(start == FREE for intervals in box for start, _ in intervals):
+                return None
+            try:
+                value = take_box(run.evaluated.algebra, whole, run.symbolic.box(due, box, run.shaped.sizes), "free")
+            except PitcheckError:  # a part that ends where the reduced shapes have no boundary
+                return None
+            parts.append(np.asarray(value.data, dtype=np.float64)[0][:, 0])
+        if len({p.shape for p in parts}) != 1:
+            return None
+        trials = len(run.evaluated.algebra.trials)
+        stacked = np.stack([np.broadcast_to(p, (trials, *p.shape[1:])) for p in parts], axis=1) * float(due.scale)
+        chosen: Floats = stacked[:, which.reshape(-1)]
+        return chosen
+
+    def _trusted(self) -> bool:
+        """Whether the hints hold at nearly all operators that read what they should."""
+        failing = hinted = 0
+        for step in self.evidence.batch.steps:
+            values = [v for v in step.outputs if v in self._hints]
+            hinted += bool(values)
+            failing += any(self._root(step, v) is not None for v in values if v is not None)
+        return failing <= max(FEW, SHARE * hinted)
+
+    def _chain(self, outputs: Iterable[int]) -> set[int]:
+        """The values through which outputs go wrong."""
+        stack = list(outputs)
+        chain = set(stack)
+        while stack:
+            value = stack.pop()
+            for step in self.evidence.writers.get(value, []):
+                codes = self._wrong_at(step, value)
+                for source, read in self.reads(step, codes):
+                    if source not in chain and self.wrong(source)[read].any():
+                        chain.add(source)
+                        stack.append(source)
+        return chain
+
+    def _root(self, step: Step, value: int) -> Root | None:
+        codes = self._wrong_at(step, value)
+        codes = codes[~self._spoiled(value)[codes]]
+        return Root(step, value, codes, self.due(value)) if len(codes) else None
+
+    def _spoiled(self, value: int) -> Mask:
+        """The codes at which a value is computed from something wrong; all codes of a sum of which one term is."""
+        if value not in self._from_wrong:
+            result = np.zeros(self.evidence.second.codes, dtype=np.bool_)
+            for step in self.evidence.writers.get(value, []):
+                codes = self._wrong_at(step, value)
+                for source, read in self.reads(step, codes):
+                    wrong = self.wrong(source)[read]
+                    result[codes] |= wrong if wrong.ndim == 1 else wrong.any(axis=1)
+            due = self.due(value)
+            if due is not None and due.group_of is not None:
+                result |= np.isin(due.group_of, due.group_of[result])
+            self._from_wrong[value] = result
+        return self._from_wrong[value]
+
+    def _wrong_at(self, step: Step, value: int) -> Codes:
+        """The codes at which a step writes a value, and it is wrong."""
+        codes: Codes = np.flatnonzero(self.wrong(value) & self.evidence.second.nodes[step.node].mask & (self.evidence.batch.rows[value] >= 0))
+        return codes
+
+    def reads(self, step: Step, codes: Codes) -> list[tuple[int, Codes]]:
+        """(value, the codes at which it is read) of every operand of a step that decides its results."""
+        node = self.evidence.second.nodes[step.node]
+        unused = self.evidence.unused(step)
+        return [(s.value, s.at(codes)) for operand in node.inputs for s in sources_of(operand) if s.value not in unused]
+
+
+def far(actual: Floats, wanted: Floats) -> Mask:
+    """Which rows (axis 1) of two arrays of shape (trials, rows, *shape) differ by more than rounding."""
+    axes = tuple(i for i in range(actual.ndim) if i != 1)
+    scale = max(float(np.abs(wanted).max(initial=0.0, where=np.isfinite(wanted))), 1e-300)
+    with np.errstate(invalid="ignore"):
+        same = (np.abs(actual - wanted) <= SAME * scale) | (actual == wanted) | (np.isnan(actual) & np.isnan(wanted))
+    result: Mask = ~same.all(axis=axes)
+    return result
+
+
+def _hints(evidence: Evidence, values: Iterable[int]) -> dict[int, Cut]:
+    """What the plan says of the tensors that it computes, where that fits the reference."""
+    found: dict[int, Cut] = {}
+    first, second = evidence.first, evidence.second
+    for value in values:
+        info = second.values[value]
+        lineage = info.tensor.lineage
+        reference = first.number.get(lineage.reference) if lineage is not None else None
+        if lineage is None or reference is None or first.values[reference].kind != info.kind:
+            continue
+        try:
+            found[value] = resolve(lineage, value, second, reference, first.values[reference].shape, info.name)
+        except PitcheckError:  # a hint that does not fit is none
+            continue
+    return found
