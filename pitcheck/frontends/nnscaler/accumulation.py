@@ -5,8 +5,6 @@ A reducer sums what has been accumulated when it runs; what comes later is added
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import msgspec
 
 from pitcheck.frontends.nnscaler.context import Context, Value
@@ -15,24 +13,19 @@ from pitcheck.frontends.nnscaler.program import Cell
 from pitcheck.plan.model import Attribute, Group
 
 
-class _Pending(NamedTuple):
-    family: Family
-    microbatch: int
-
-
 class Accumulation:
     """The gradients of all parameters of one device."""
 
     def __init__(self, context: Context) -> None:
         self.context = context
-        self._pending: dict[str, list[_Pending]] = {}
+        self._pending: dict[str, list[tuple[Family, int]]] = {}
         self._sums: dict[str, Value] = {}
         self._writers: dict[str, int] = {}
         self._versions: dict[str, int] = {}
 
     def add(self, parameter: str, gradient: Value, microbatch: int) -> None:
         """A further term of the gradient of a parameter."""
-        self._pending.setdefault(parameter, []).append(_Pending(gradient.family, microbatch))
+        self._pending.setdefault(parameter, []).append((gradient.family, microbatch))
 
     def reduce(self, cell: Cell) -> None:
         """Run a reducer: an all-reduce of the gradient of each of its weights; a weight without a gradient takes part with zeros."""

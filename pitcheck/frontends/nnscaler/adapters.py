@@ -6,9 +6,10 @@ from math import prod
 
 from pitcheck.errors import PlanError, UnsupportedError
 from pitcheck.frontends.nnscaler.context import Context, Value
-from pitcheck.frontends.nnscaler.objects import SubTensor, dtype_of, placed, shown
+from pitcheck.frontends.nnscaler.objects import dtype_of, placed, shown
 from pitcheck.frontends.nnscaler.primitives import Step, backward_step, contradiction, device_of, devices_of, forward_step, is_step, keyword
 from pitcheck.frontends.nnscaler.program import Adapter, Primitive
+from pitcheck.frontends.nnscaler.tensors import SubTensor
 from pitcheck.plan.model import Number
 
 

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
 import msgspec
 
 from pitcheck.errors import PlanError
 from pitcheck.frontends.nnscaler.families import GRADIENT, LOSS, Families, Family, base_of
 from pitcheck.frontends.nnscaler.layout import Layout
-from pitcheck.frontends.nnscaler.objects import SubTensor
+from pitcheck.frontends.nnscaler.tensors import SubTensor
 from pitcheck.plan.fold import Instance
 from pitcheck.plan.model import Attribute, DType, Group, Number, Operand, Role, Use
 
 
-class Value(NamedTuple):
+class Value(msgspec.Struct, frozen=True, gc=False):
     """A tensor of a device: its family, and the micro-batch whose tensor it is (None where there is one for all)."""
 
     family: Family
@@ -208,8 +207,10 @@ class Context:
                 self.shared.losses.append(final)
             renamed[family.name, microbatch] = final.name
         if renamed:
-            names = {name for name, _ in renamed}
-            self.instances = [_renamed(i, renamed) if not names.isdisjoint(_names(i)) else i for i in self.instances]
+            names: set[Operand] = {name for name, _ in renamed}
+            names.update([Use(name, microbatch) for name, _ in renamed for microbatch in range(self.microbatches)])
+            apart = names.isdisjoint
+            self.instances = [i if apart(i.inputs) and apart(i.outputs) else _renamed(i, renamed) for i in self.instances]
 
 
 def _stated(tensor: SubTensor, base: str) -> str:
@@ -220,13 +221,10 @@ def _stated(tensor: SubTensor, base: str) -> str:
 
 
 def _operand(value: Value, microbatch: int | None) -> Operand:
-    if value.microbatch is None or value.microbatch == microbatch or microbatch is None:
+    own = value.microbatch
+    if own is None or own == microbatch or microbatch is None:
         return value.family.name
-    return Use(value.family.name, value.microbatch)
-
-
-def _names(instance: Instance) -> list[str]:
-    return [*instance.outputs, *(o if isinstance(o, str) else o.tensor for o in instance.inputs if not isinstance(o, Number))]
+    return Use(value.family.name, own)
 
 
 def _renamed(instance: Instance, names: Mapping[tuple[str, int | None], str]) -> Instance:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from pitcheck.frontends.nnscaler.objects import SubTensor
+from pitcheck.frontends.nnscaler.tensors import SubTensor
 from pitcheck.plan.model import DType, Role
 
 LOSS = "loss"

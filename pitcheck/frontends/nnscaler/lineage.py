@@ -12,7 +12,7 @@ import numpy as np
 
 from pitcheck.errors import PlanError
 from pitcheck.frontends.nnscaler.layout import Layout
-from pitcheck.frontends.nnscaler.objects import SubTensor
+from pitcheck.frontends.nnscaler.tensors import SubTensor
 from pitcheck.plan.coordinates import Coordinates
 from pitcheck.plan.model import MICROBATCH_AXIS, Lineage, Shard, Table
 

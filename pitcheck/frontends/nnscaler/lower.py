@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+
+import msgspec
 
 from pitcheck.errors import PlanError
 from pitcheck.frontends.nnscaler.accumulation import Accumulation
@@ -20,7 +21,7 @@ from pitcheck.plan.fold import Instance
 from pitcheck.plan.model import Attribute, Number
 
 
-class Saved(NamedTuple):
+class Saved(msgspec.Struct, frozen=True, gc=False):
     """A forward operator as it ran."""
 
     node: Compute
@@ -38,6 +39,19 @@ class Forward:
     """Ids of the gradients that its backward pass has computed so far."""
 
 
+class Derivation(msgspec.Struct, frozen=True, gc=False):
+    """What a backward operator is, whatever micro-batch it runs for.
+
+    ``order``: the given gradients in the order of the outputs of the forward operator that they belong to; ``owners``: per result the positions of the operands
+    whose gradient it is; ``attributes`` are those of the derivative.
+    """
+
+    forward: Compute
+    order: tuple[int, ...]
+    owners: list[list[int]]
+    attributes: dict[str, Attribute]
+
+
 Operate = Callable[[Compute | Derive, dict[int, Value], Forward], None]
 
 
@@ -51,6 +65,7 @@ class DeviceLowering:
         self._forwards: dict[int, Forward] = {}
         self._of_cell: dict[int, list[Forward]] = {}
         self._counts: dict[int, int] = {}
+        self._derivations: dict[int, Derivation] = {}
 
     def run(self, calls: list[Call]) -> list[Instance]:
         """Raises PlanError for what cannot run: a tensor that is read before it is written, a backward pass before its forward pass."""
@@ -158,11 +173,12 @@ class DeviceLowering:
         saved = forward.saved.get(node.mirror)
         if saved is None:
             raise PlanError(f"the forward operator {node.mirror}, whose derivative this is, does not run in the forward segment")
-        places = self._given(node, saved)
+        derivation = self._derivations.get(id(node))
+        if derivation is None or derivation.forward is not saved.node:
+            derivation = self._derivations[id(node)] = self._new_derivation(node, saved)
+        owners = derivation.owners
         given = [self.context.read(number, local) for number in node.given]
-        order = sorted(range(len(places)), key=places.__getitem__)
         gradients: list[Value | None] = [None] * len(saved.operands)
-        owners = self._positions(node, saved)
         for tensor, positions in zip(node.results, owners, strict=True):
             for position in positions:
                 operand = saved.operands[position]
@@ -171,19 +187,24 @@ class DeviceLowering:
                 argument = saved.node.operands[position]
                 owner = operand.family.name if isinstance(argument, Argument) and argument.attribute is not None else None
                 gradients[position] = self.context.write(tensor, forward.microbatch, like=operand.family, gradient_of=owner)
-        if all(gradient is None for gradient in gradients):
+        if not any(gradients):
             return
+        inputs = (*saved.operands, *saved.results, *[given[i] for i in derivation.order])
+        attributes = derivation.attributes
+        self.context.emit(f"{saved.node.kind}.backward", inputs, gradients, attributes, forward.microbatch, source=saved.node.source, module=saved.node.module)
+        self._store(node, owners, gradients, local, forward)
+        if saved.node.kind == "identity" and node.results and (copy := given[0].family.parts.get(self.context.device)) is not None:
+            self.context.shared.equal[copy.full] = node.results[0].full
+
+    def _new_derivation(self, node: Derive, saved: Saved) -> Derivation:
+        places = self._given(node, saved)
         attributes: dict[str, Attribute] = {
             **saved.node.attributes,
             "forward_inputs": len(saved.operands),
             "forward_outputs": len(saved.results),
             "gradients": tuple(sorted(places)),
         }
-        inputs = (*saved.operands, *saved.results, *(given[i] for i in order))
-        self.context.emit(f"{saved.node.kind}.backward", inputs, gradients, attributes, forward.microbatch, source=saved.node.source, module=saved.node.module)
-        self._store(node, owners, gradients, local, forward)
-        if saved.node.kind == "identity" and node.results and (copy := given[0].family.parts.get(self.context.device)) is not None:
-            self.context.shared.equal[copy.full] = node.results[0].full
+        return Derivation(saved.node, tuple(sorted(range(len(places)), key=places.__getitem__)), self._positions(node, saved), attributes)
 
     def _given(self, node: Derive, saved: Saved) -> list[int]:
         """Which output of the forward operator every given gradient belongs to."""

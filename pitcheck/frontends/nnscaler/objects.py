@@ -6,13 +6,15 @@ import struct
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from types import MappingProxyType
-from typing import Any, NamedTuple, get_args
+from typing import Any, get_args
 
 from pitcheck.errors import PlanError
 from pitcheck.frontends.nnscaler.pickles import Stub
 from pitcheck.plan.model import DType
 
 LARGEST_INTEGER = 2**53
+_SEQUENCES = (list, tuple)
+_NUMBERS = (bool, int, float)
 _LONGEST_TEXT = 1000
 _LONGEST_NAME = 300
 _DEEPEST_VALUE = 8
@@ -72,7 +74,7 @@ def field(thing: object, name: str) -> Any:
 def items(thing: object, name: str) -> list[Any] | tuple[Any, ...]:
     """A field that is a list or a tuple."""
     value = field(thing, name)
-    if not isinstance(value, list | tuple):
+    if not isinstance(value, _SEQUENCES):
         raise PlanError(f"{class_of(value)} where a list is needed", f".{name}")
     return value
 
@@ -87,7 +89,7 @@ def table(thing: object, name: str) -> dict[Any, Any]:
 
 def number(value: object) -> int | float | bool | None:
     """A plain number, or a NumPy scalar decoded from its bytes; None for anything else."""
-    if isinstance(value, bool | int | float):
+    if isinstance(value, _NUMBERS):
         return value
     if isinstance(value, Stub) and type(value).origin[1] == "scalar" and type(value).origin[0].startswith("numpy"):
         return _scalar(value)
@@ -132,7 +134,7 @@ def integer(thing: object, name: str) -> int:
 
 def integers(value: object, what: str) -> tuple[int, ...]:
     """A list or tuple of integers."""
-    if not isinstance(value, list | tuple):
+    if not isinstance(value, _SEQUENCES):
         raise PlanError(f"{what} is {shown(value)}, not a list of integers")
     for entry in value:
         if type(entry) is not int or not -LARGEST_INTEGER < entry < LARGEST_INTEGER:
@@ -170,85 +172,12 @@ def plain(value: object, depth: int = 0) -> Any:
         return None
     if isinstance(value, str):
         return value[:_LONGEST_TEXT] if value.isprintable() else ascii(value[:_LONGEST_TEXT])
-    if isinstance(value, list | tuple) and depth < _DEEPEST_VALUE and len(value) <= _LONGEST_VALUE:
+    if isinstance(value, _SEQUENCES) and depth < _DEEPEST_VALUE and len(value) <= _LONGEST_VALUE:
         return tuple(plain(entry, depth + 1) for entry in value)
     if isinstance(value, Stub | type):
         origin = value.origin if isinstance(value, type) and issubclass(value, Stub) else type(value).origin if isinstance(value, Stub) else ("", "")
         return f"<{'.'.join(origin)}>"
     return f"<{type(value).__name__}>"
-
-
-# --- tensors
-
-
-class SubTensor(NamedTuple):
-    """A part of a tensor on a device. ``box``: (start, stop) per dimension of ``whole``; ``term`` is (i, n): term i of n that add up."""
-
-    id: int
-    full: int
-    name: str
-    shape: tuple[int, ...]
-    whole: tuple[int, ...]
-    dtype: DType
-    box: tuple[tuple[int, int], ...]
-    term: tuple[int, int]
-    attribute: bool
-    gradient: bool
-    loss: bool
-    trainable: bool
-
-
-def is_tensor(value: object) -> bool:
-    """Whether an operand is a tensor (and not a number or another object)."""
-    return isinstance(value, Stub) and type(value).origin[1] == "IRSubTensor"
-
-
-def tensor_id(value: object) -> int:
-    """The id of a sub-tensor: two with one id are one tensor."""
-    return integer(value, "_id")
-
-
-def sub_tensor(value: object) -> SubTensor:
-    """A sub-tensor with what its full tensor says. Raises PlanError for a field that is missing, of another type, or that contradicts the shape."""
-    if not is_tensor(value):
-        raise PlanError(f"{shown(value)} where an IRSubTensor is needed")
-    full = field(value, "_full_tensor")
-    shape = integers(field(value, "_shape"), "_shape")
-    box = tuple([_interval(pair) for pair in items(field(value, "_indmap"), "_indices")])
-    complete = integers(field(full, "_shape"), "_full_tensor._shape")
-    term = integers(field(field(value, "_valmap"), "_weight"), "_valmap._weight")
-    name = text(full, "name")
-    if len(term) != 2 or not 0 <= term[0] < term[1]:
-        raise PlanError(f"{name!r} is term {term}, not (i, n) with 0 <= i < n", "._valmap")
-    if len(box) != len(shape) or len(complete) != len(shape) or any(size < 0 for size in shape):
-        raise PlanError(f"{name!r} has shape {shape}, the box {box} and a full shape {complete}, which do not fit", "._indmap")
-    return SubTensor(
-        id=tensor_id(value),
-        full=integer(full, "_id"),
-        name=name,
-        shape=shape,
-        whole=complete,
-        dtype=dtype_of(field(value, "_dtype"), name),
-        box=box,
-        term=(term[0], term[1]),
-        attribute=field(value, "_is_attr") is True,
-        gradient=field(value, "_is_grad") is True,
-        loss=has(full, "_is_loss") and full.__dict__["_is_loss"] is True,
-        trainable=field(value, "_requires_grad") is True,
-    )
-
-
-def gradient_id(value: object) -> int | None:
-    """The id of the gradient of a sub-tensor, None where it has none."""
-    gradient = field(value, "_grad")
-    return tensor_id(gradient) if is_tensor(gradient) else None
-
-
-def _interval(value: object) -> tuple[int, int]:
-    pair = integers(value, "_indmap")
-    if len(pair) != 2:
-        raise PlanError(f"{pair} is no (start, stop)", "._indmap")
-    return pair
 
 
 def dtype_of(value: object, name: str) -> DType:

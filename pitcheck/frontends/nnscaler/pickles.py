@@ -8,6 +8,7 @@ Python's registry of extensions.
 from __future__ import annotations
 
 import io
+import os
 import pickle
 import pickletools
 import re
@@ -15,9 +16,9 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
-from types import MappingProxyType
+from types import MappingProxyType, MethodType
 from typing import Any
 
 from pitcheck.errors import PlanError
@@ -39,34 +40,26 @@ _REAL: Mapping[tuple[str, str], type] = MappingProxyType(
 _STACK_PER_TUPLE = 512
 _SMALL_STACK = 2**22
 _LARGEST_STACK = 2**30
-_TUPLES = (b"\x85", b"\x86", b"\x87", b"t")
+_TUPLES = b"\x85\x86\x87t"
 
 
 class _Sealed(type):
-    """The class of stub classes: nothing in a pickle can change them."""
+    """The class of the stub classes that a pickle can name: nothing in a pickle can change them."""
 
     def __setattr__(cls, name: str, value: object) -> None:
         raise TypeError(f"{cls.__name__}.{name} cannot be set")
 
 
-class Stub(metaclass=_Sealed):
-    """Stands for an object of the class or function ``origin`` (module, name) of the pickle; its attributes are what the pickle stored."""
+class Stub:
+    """Stands for an object of the class or function ``origin`` (module, name) of the pickle; its attributes are what the pickle stored.
+
+    No pickle can name this class itself, so that it need not be sealed: ``isinstance`` is slow where a class has a class of its own.
+    """
 
     origin: tuple[str, str] = ("", "")
-    made: list[Stub]
-    """All stubs of the pickle."""
-
-    def __new__(cls, *args: Any, **kwargs: Any) -> Stub:
-        stub = object.__new__(cls)
-        cls.made.append(stub)
-        if args:
-            stub.__dict__["__arguments__"] = args
-        if kwargs:
-            stub.__dict__["__keywords__"] = kwargs
-        return stub
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        """Nothing: ``__new__`` has stored the arguments."""
+        """Nothing: what is to be kept of the arguments has been stored."""
 
     def __setattr__(self, name: str, value: object) -> None:
         self.__dict__[name] = value
@@ -86,11 +79,49 @@ class Stub(metaclass=_Sealed):
         self.__dict__.setdefault("__list__", []).extend(items)
 
 
-class _Stateful(Stub):
+class _Listed(Stub, metaclass=_Sealed):
+    """A stub that stores its arguments, and is listed."""
+
+    made: list[Stub]
+    """All listed stubs of the pickle."""
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> _Listed:
+        stub = object.__new__(cls)
+        cls.made.append(stub)
+        if args:
+            stub.__dict__["__arguments__"] = args
+        if kwargs:
+            stub.__dict__["__keywords__"] = kwargs
+        return stub
+
+
+class _Stateful(_Listed):
     """A stub of a class whose state may be anything, not only a dictionary of attributes."""
 
     def __setstate__(self, state: object) -> None:
         self.__dict__["__state__"] = state
+
+
+class _Light(Stub, metaclass=_Sealed):
+    """A stub of one of the many small objects of a plan, whose state is a dictionary of attributes and becomes its own without being copied.
+
+    No Python code runs where the reader makes one: the property gives the method that sets ``__dict__``, bound to the stub.
+    """
+
+    __setstate__ = property(partial(MethodType, vars(Stub)["__dict__"].__set__))
+
+
+_LIGHT = frozenset(
+    {
+        ("nnscaler.ir.tensor", "IRSubTensor"),
+        ("nnscaler.ir.tensor", "IndexMap"),
+        ("nnscaler.ir.tensor", "ValueMap"),
+        ("nnscaler.graph.function.dimops", "DimAnno"),
+        ("nnscaler.graph.function.dimops", "ShapeAnno"),
+        ("nnscaler.graph.function.dimops", "OpAnno"),
+    }
+)
+"""Classes whose objects refer to each other in circles only through objects of other classes."""
 
 
 class _Reader(pickle.Unpickler):
@@ -104,10 +135,21 @@ class _Reader(pickle.Unpickler):
         key = (module, name)
         found = _REAL.get(key) or self._stubs.get(key)
         if found is None:
-            # The objects of the planner itself have plain attributes: the reader then fills them without calling Python.
-            base = Stub if module.partition(".")[0] == "nnscaler" else _Stateful
-            found = self._stubs[key] = _Sealed("Stub", (base,), {"origin": key, "made": self.made})
+            found = self._stubs[key] = _Sealed("Stub", (_base_of(key),), {"origin": key, "made": self.made})
         return found
+
+    def release(self) -> None:
+        """Empty the stubs: they refer to each other in circles, and would wait for a long garbage collection."""
+        for stub in self.made:
+            stub.__dict__.clear()
+        self.made.clear()
+
+
+def _base_of(origin: tuple[str, str]) -> type[Stub]:
+    if origin in _LIGHT:
+        return _Light
+    # The objects of the planner itself have plain attributes: the reader then fills them without calling Python.
+    return _Listed if origin[0].partition(".")[0] == "nnscaler" else _Stateful
 
 
 @contextmanager
@@ -117,21 +159,27 @@ def loaded(path: Path) -> Iterator[Any]:
     Raises PlanError for a file that is too large, is no pickle, is damaged or asks for more memory than it may.
     """
     place = str(path)
-    with path.open("rb") as file:
-        data = file.read(LARGEST + 1)
+    data = _content(path)
     if len(data) > LARGEST:
         raise PlanError(f"the pickle has more than {LARGEST} bytes, which is the largest that is read", place)
     check_opcodes(data, place)
-    stack = sum(data.count(code) for code in _TUPLES) * _STACK_PER_TUPLE
+    stack = (len(data) - len(data.translate(None, _TUPLES))) * _STACK_PER_TUPLE
     if stack > _LARGEST_STACK:
         raise PlanError(f"the pickle has more than {_LARGEST_STACK // _STACK_PER_TUPLE} tuples, which is the most that is read", place)
     reader = _Reader(data)
     try:
         yield _on_stack(stack, lambda: _unpickled(reader, place))
     finally:
-        # The objects refer to each other in circles: without this they would wait for a long garbage collection.
-        for stub in reader.made:
-            stub.__dict__.clear()
+        reader.release()
+
+
+def _content(path: Path) -> bytes:
+    """What is in the file, up to one byte more than may be."""
+    with path.open("rb") as file:
+        # A buffer of the greatest size would cost more than most files, but what is no ordinary file has no size beforehand.
+        stated = min(os.fstat(file.fileno()).st_size, LARGEST)
+        data = file.read(stated + 1)
+        return data if len(data) <= stated else data + file.read(LARGEST + 1 - len(data))
 
 
 def _unpickled(reader: _Reader, place: str) -> Any:
@@ -184,12 +232,16 @@ def _plain_opcodes() -> re.Pattern[bytes]:
         size = 0 if opcode.arg is None else opcode.arg.n
         if size >= 0 and opcode.name not in _LOOKED_AT:
             sizes.setdefault(size, []).append(opcode.code.encode("latin-1"))
-    # References to the memo, of one byte, are the most frequent; the dots are written out because the engine is slower with {n}.
-    first = sorted(sizes, key=lambda size: (size != 1, size))
-    ways = [b"[" + b"".join(map(re.escape, sizes[size])) + b"]" + (b"." * size or b"++") for size in first]
-    return re.compile(b"(?s:" + b"|".join(ways) + b")*+")
+    kinds = {size: b"[" + b"".join(map(re.escape, codes)) + b"]" for size, codes in sizes.items()}
+    bare = kinds.pop(0)
+    # References to the memo are most frequent, and stand first: the engine tries the ways in order, and tells a way that begins with one byte at once.
+    # The dots are written out because it is slower with {n}.
+    ways = [_MEMO[1] + b".", _MEMO[4] + b"....", *(kinds[size] + b"." * size for size in sorted(kinds))]
+    return re.compile(b"(?s:" + b"|".join([way + bare + b"*+" for way in ways] + [bare + b"++"]) + b")*+")
 
 
+_MEMO = MappingProxyType({1: b"h", 4: b"j"})
+"""Opcodes that refer to the memo, by the size of their argument."""
 _LOOKED_AT = frozenset({"STOP", "LONG_BINPUT", "EXT1", "EXT2", "EXT4"})
 _LENGTHS = MappingProxyType({0x8A: 1, 0x55: 1, 0x43: 1, 0x8C: 1, 0x8B: 4, 0x54: 4, 0x42: 4, 0x58: 4, 0x8E: 8, 0x96: 8, 0x8D: 8})
 """Opcodes followed by a length of so many bytes and then by as many bytes of text, bytes or integer."""

@@ -9,13 +9,17 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
+
+import msgspec
 
 from pitcheck.errors import PlanError
 from pitcheck.frontends.nnscaler import objects
-from pitcheck.frontends.nnscaler.objects import SubTensor, class_of, gradient_id, is_tensor, items, placed, sub_tensor, tensor_id, within
+from pitcheck.frontends.nnscaler.meanings import Meanings
+from pitcheck.frontends.nnscaler.objects import class_of, items, placed, within
 from pitcheck.frontends.nnscaler.pickles import Stub, loaded
-from pitcheck.frontends.nnscaler.signatures import Meaning, meaning_of
+from pitcheck.frontends.nnscaler.signatures import Meaning
+from pitcheck.frontends.nnscaler.tensors import SubTensor, Tensors, gradient_id, is_tensor, tensor_id
 from pitcheck.plan.model import Number
 
 LARGEST_RUN = 2**16
@@ -27,7 +31,7 @@ CallKind = Literal["data", "forward", "backward", "adapter", "reducer"]
 _SOURCE = re.compile(r'File "([^"]{1,300})", line (\d{1,9})')
 
 
-class Argument(NamedTuple):
+class Argument(msgspec.Struct, frozen=True, gc=False):
     """A tensor that an operator reads: ``attribute`` where it is a parameter or buffer; ``gradient`` is the id of its gradient."""
 
     id: int
@@ -36,7 +40,7 @@ class Argument(NamedTuple):
     gradient: int | None
 
 
-class Result(NamedTuple):
+class Result(msgspec.Struct, frozen=True, gc=False):
     """A tensor that an operator writes."""
 
     tensor: SubTensor
@@ -44,8 +48,7 @@ class Result(NamedTuple):
     gradient_full: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class Compute:
+class Compute(msgspec.Struct, frozen=True, gc=False):
     """A forward operator. Its operands are arguments and numbers."""
 
     id: int
@@ -57,8 +60,7 @@ class Compute:
     module: str
 
 
-@dataclass(frozen=True, slots=True)
-class Derive:
+class Derive(msgspec.Struct, frozen=True, gc=False):
     """A backward operator: the derivative of operator ``mirror``. ``given`` are ids of gradients, ``results`` gradients."""
 
     mirror: int
@@ -66,8 +68,7 @@ class Derive:
     results: tuple[SubTensor, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Primitive:
+class Primitive(msgspec.Struct, frozen=True, gc=False):
     """One communication or local step of an adapter; ``name`` is nnScaler's class, ``signature`` the function that it names."""
 
     name: str
@@ -77,8 +78,7 @@ class Primitive:
     keywords: Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Adapter:
+class Adapter(msgspec.Struct, frozen=True, gc=False):
     """A chain of primitives. Where ``mirrored``, the primitives are those of the forward pass, and what runs is their backward half."""
 
     inputs: tuple[int, ...]
@@ -90,8 +90,7 @@ class Adapter:
 Node = Compute | Derive | Adapter
 
 
-@dataclass(frozen=True, slots=True)
-class Cell:
+class Cell(msgspec.Struct, frozen=True, gc=False):
     """What a call runs. ``inputs`` and ``outputs`` are the ids that the call's own replace position by position; None for what is no tensor.
 
     ``tensors``: the outputs of a data loader, the weights of a reducer. ``devices``: of a reducer. ``seeds``: those inputs of a backward segment that are
@@ -109,8 +108,7 @@ class Cell:
     seeds: tuple[SubTensor, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(msgspec.Struct, frozen=True, gc=False):
     """A cell as one device runs it once. ``mirror`` is the id of the forward call whose backward pass this is."""
 
     id: int
@@ -148,8 +146,11 @@ def read_program(path: Path) -> ExecutionPlan:
 class _Reader:
     def __init__(self, root: Stub) -> None:
         self.root = root
+        self.tensors = Tensors()
+        self.meanings = Meanings()
         self._cells: dict[int, Cell] = {}
         self._nodes: dict[int, Node] = {}
+        self._sources: dict[str, str] = {}
         self._read = 0
         self._replicas = 1
 
@@ -209,10 +210,10 @@ class _Reader:
         name = class_of(thing)
         if name == "IRDataOperation":
             outputs = items(thing, "_outputs")
-            return Cell(objects.integer(thing, "_id"), "data", _ids(items(thing, "_inputs")), _ids(outputs), tensors=_tensors(outputs))
+            return Cell(objects.integer(thing, "_id"), "data", _ids(items(thing, "_inputs")), _ids(outputs), tensors=self.tensors.read_all(outputs))
         if name == "IRWeightReducer":
             devices = objects.integers(objects.field(thing, "_device"), "IRWeightReducer._device")
-            weights = tuple(sub_tensor(weight) for weight in items(thing, "_inputs"))
+            weights = tuple(self.tensors.read(weight) for weight in items(thing, "_inputs"))
             return Cell(objects.integer(thing, "_id"), "reducer", (), _ids(items(thing, "_outputs")), tensors=weights, devices=devices)
         if name == "IRAdapter":
             return self._framed(thing, "adapter", (self._adapter(thing, within_backward=False),))
@@ -226,7 +227,7 @@ class _Reader:
     def _framed(self, thing: object, kind: CallKind, nodes: tuple[Node, ...]) -> Cell:
         mirror = objects.field(thing, "_mirror")
         inputs = items(thing, "_inputs")
-        seeds = tuple(t for t in _tensors(inputs) if t.loss) if kind == "backward" else ()
+        seeds = tuple(t for t in self.tensors.read_all(inputs) if t.loss) if kind == "backward" else ()
         return Cell(
             id=objects.integer(thing, "_id"),
             kind=kind,
@@ -261,24 +262,47 @@ class _Reader:
         return self._compute(node)
 
     def _compute(self, node: object) -> Compute:
-        results = [result for thing in items(node, "_outputs") if (result := _result(thing)) is not None]
-        meaning = meaning_of(objects.text(node, "signature"), items(node, "_inputs"), objects.table(node, "_kwargs"), [r.tensor.dtype for r in results])
+        results = [self._result(thing) for thing in items(node, "_outputs") if is_tensor(thing)]
+        meaning = self.meanings.of(objects.text(node, "signature"), items(node, "_inputs"), objects.table(node, "_kwargs"), [r.tensor.dtype for r in results])
         return Compute(
             id=objects.integer(node, "_id"),
             kind=meaning.kind,
-            operands=_operands(meaning),
+            operands=self._operands(meaning),
             attributes=meaning.attributes,
             results=tuple(results),
-            source=_source(node),
+            source=self._source(node),
             module=_module(node),
         )
+
+    def _result(self, thing: object) -> Result:
+        gradient = objects.field(objects.field(thing, "_full_tensor"), "_grad")
+        return Result(self.tensors.read(thing), gradient_id(thing), tensor_id(gradient) if isinstance(gradient, Stub) else None)
+
+    def _operands(self, meaning: Meaning) -> tuple[Argument | Number, ...]:
+        return tuple([operand if isinstance(operand, Number) else self._argument(operand) for operand in meaning.operands])
+
+    def _argument(self, thing: object) -> Argument:
+        if objects.field(thing, "_is_attr") is not True:
+            return Argument(tensor_id(thing), self.tensors.full_id(thing), None, gradient_id(thing))
+        attribute = self.tensors.read(thing)
+        return Argument(attribute.id, attribute.full, attribute, gradient_id(thing))
+
+    def _source(self, node: object) -> str:
+        """file:line of the model's code from nnScaler's comment, "" where there is none."""
+        comment = objects.field(node, "_comment") if objects.has(node, "_comment") else None
+        if not isinstance(comment, str):
+            return ""
+        if comment not in self._sources:
+            found = _SOURCE.search(comment[:2000])
+            self._sources[comment] = f"{found.group(1)}:{found.group(2)}" if found and found.group(1).isprintable() else ""
+        return self._sources[comment]
 
     def _derive(self, node: object) -> Derive:
         mirror = objects.field(node, "_mirror")
         return Derive(
             mirror=objects.integer(mirror, "_id"),
-            given=tuple(tensor_id(thing) for thing in items(node, "_inputs") if is_tensor(thing)),
-            results=_tensors(items(node, "_outputs")),
+            given=tuple([tensor_id(thing) for thing in items(node, "_inputs") if is_tensor(thing)]),
+            results=self.tensors.read_all(items(node, "_outputs")),
         )
 
     def _adapter(self, node: object, within_backward: bool) -> Adapter:
@@ -286,18 +310,20 @@ class _Reader:
         mirrored = within_backward and objects.field(node, "_differentiable") is True and objects.field(node, "custom") is not True
         if mirrored:
             self._check_mirror(node, primitives)
-        inputs = tuple(tensor_id(thing) for thing in items(node, "_inputs") if is_tensor(thing))
-        return Adapter(inputs, _tensors(items(node, "_outputs")), primitives, mirrored)
+        inputs = tuple([tensor_id(thing) for thing in items(node, "_inputs") if is_tensor(thing)])
+        return Adapter(inputs, self.tensors.read_all(items(node, "_outputs")), primitives, mirrored)
 
     def _primitive(self, thing: object, number: int) -> Primitive:
-        with within(f"_prims[{number}]"):
+        try:
             return Primitive(
                 name=class_of(thing),
                 signature=_signature(thing),
-                inputs=tuple(tensor_id(entry) for entry in items(thing, "_inputs")),
-                outputs=_tensors(items(thing, "_outputs")),
+                inputs=tuple([tensor_id(entry) for entry in items(thing, "_inputs")]),
+                outputs=self.tensors.read_all(items(thing, "_outputs")),
                 keywords={str(key)[:100]: objects.plain(value) for key, value in objects.table(thing, "kwargs").items()},
             )
+        except PlanError as error:
+            raise placed(error, f"_prims[{number}]") from None
 
     def _check_mirror(self, node: object, primitives: tuple[Primitive, ...]) -> None:
         """What autograd runs backward is what ran forward; a plan that lists something else contradicts itself."""
@@ -325,35 +351,8 @@ def _runs_backward(node: object) -> bool:
     return class_of(node) == "IRAdapter" and objects.field(node, "_forward") is False
 
 
-def _result(thing: object) -> Result | None:
-    if not is_tensor(thing):
-        return None
-    gradient = objects.field(objects.field(thing, "_full_tensor"), "_grad")
-    return Result(sub_tensor(thing), gradient_id(thing), tensor_id(gradient) if isinstance(gradient, Stub) else None)
-
-
-def _operands(meaning: Meaning) -> tuple[Argument | Number, ...]:
-    return tuple(operand if isinstance(operand, Number) else _argument(operand) for operand in meaning.operands)
-
-
-def _argument(thing: object) -> Argument:
-    attribute = sub_tensor(thing) if objects.field(thing, "_is_attr") is True else None
-    return Argument(tensor_id(thing), objects.integer(objects.field(thing, "_full_tensor"), "_id"), attribute, gradient_id(thing))
-
-
 def _ids(things: list[Any] | tuple[Any, ...]) -> tuple[int | None, ...]:
     return tuple(tensor_id(thing) if is_tensor(thing) else None for thing in things)
-
-
-def _tensors(things: list[Any] | tuple[Any, ...]) -> tuple[SubTensor, ...]:
-    return tuple(sub_tensor(thing) for thing in things if is_tensor(thing))
-
-
-def _source(node: object) -> str:
-    """file:line of the model's code from nnScaler's comment, "" where there is none."""
-    comment = objects.field(node, "_comment") if objects.has(node, "_comment") else None
-    found = _SOURCE.search(comment[:2000]) if isinstance(comment, str) else None
-    return f"{found.group(1)}:{found.group(2)}" if found and found.group(1).isprintable() else ""
 
 
 def _module(node: object) -> str:

@@ -12,8 +12,9 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from pitcheck.errors import PlanError
-from pitcheck.frontends.nnscaler.objects import dtype_of, is_tensor, number, plain
+from pitcheck.frontends.nnscaler.objects import dtype_of, number, plain
 from pitcheck.frontends.nnscaler.pickles import Stub
+from pitcheck.frontends.nnscaler.tensors import is_tensor
 from pitcheck.plan.model import Number
 
 UNKNOWN = "nnscaler:"
@@ -132,7 +133,7 @@ def meaning_of(signature: str, arguments: Sequence[Any], keywords: Mapping[Any, 
 
     Raises PlanError for a keyword that is no string.
     """
-    if any(not isinstance(key, str) or not key.isprintable() or len(key) > 100 for key in keywords):
+    if keywords and any(not isinstance(key, str) or not key.isprintable() or len(key) > 100 for key in keywords):
         raise PlanError("a keyword is no name", "._kwargs")
     function = _FUNCTIONS.get(signature)
     if function is None:
@@ -182,10 +183,11 @@ def _attributes(function: Function, bound: Mapping[str, Any], results: Sequence[
     if any(name not in bound for name in function.needed):
         return None
     attributes: dict[str, Any] = {}
+    others = [item for item in bound.items() if item[0] not in function.tensors and item[0] not in function.ignored]
+    if not others:
+        return attributes
     renamed, neutral = dict(function.attributes), dict(function.neutral)
-    for name, value in bound.items():
-        if name in function.tensors or name in function.ignored:
-            continue
+    for name, value in others:
         simple = plain(value)
         if (name in neutral and _equal(simple, neutral[name])) or (name == "dtype" and (value is None or _same_dtype(value, results))):
             continue
