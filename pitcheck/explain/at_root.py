@@ -8,7 +8,7 @@ import numpy as np
 
 from pitcheck.check.conjecture import VIEWS, Floats, lookup, varies
 from pitcheck.explain.evidence import Evidence, Grouping
-from pitcheck.explain.hypotheses import Cause, constant_ratio, groups_present, missing_term, other_operator, ratio_cause, spell
+from pitcheck.explain.hypotheses import Cause, constant_ratio, groups_present, missing_term, other_operator, ratio_cause, same_operator, spell
 from pitcheck.explain.standing import Root, Standing, far
 from pitcheck.stages.cuts import Cut
 from pitcheck.stages.graph import Codes, Source, sources_of
@@ -25,7 +25,7 @@ def cause_at(standing: Standing, root: Root) -> Cause:
         cause = _term_for_sum(standing, root)
     if cause is None:
         pair = standing.expected(root.value, root.codes)
-        cause = _of_values(standing, root, *pair) if pair is not None else None
+        cause = _of_values(standing, root, *pair) if pair is not None else _otherwise_reduced(standing, root)
     if cause is None:
         name = evidence.operator(root.step)
         cause = Cause("PIT100", f"what operator {name!r} reads is right and its result {evidence.called(root.value)} is not; no known cause explains it", "")
@@ -52,7 +52,12 @@ def _of_values(standing: Standing, root: Root, actual: Floats, wanted: Floats) -
             f"{evidence.name(root.value)!r} is a term of a sum over {grouping.name}, and is used as if it were the sum",
             f"an all-reduce(sum) over {grouping.name} of {evidence.name(root.value)!r} before it is used makes it right",
         )
-    return _other_tensor(standing, root, due, actual) or _on_some(standing, root, due) or missing_term(evidence, actual, wanted)
+    return (
+        _other_tensor(standing, root, due, actual)
+        or _on_some(standing, root, due)
+        or missing_term(evidence, actual, wanted)
+        or _parts_apart(standing, root, due)
+    )
 
 
 def _other_microbatches(evidence: Evidence, root: Root) -> Cause | None:
@@ -80,41 +85,49 @@ def _other_microbatches(evidence: Evidence, root: Root) -> Cause | None:
 def _term_for_sum(standing: Standing, root: Root) -> Cause | None:
     """Whether an operand is a term of a sum, and the operator uses it as if it were the sum."""
     evidence = standing.evidence
-    if root.due is None or root.step.kind in (*REDUCTIONS, ACCUMULATE):
+    if root.step.kind in (*REDUCTIONS, ACCUMULATE):
         return None
+    result = standing.sums(root.value)
     for source, read in standing.reads(root.step, root.codes):
-        due = standing.due(source)
-        if due is None or due.group_of is None or read.ndim != 1 or _still_terms(due, read, root.due, root.codes):
+        sums = standing.sums(source)
+        if sums is None or read.ndim != 1 or source in evidence.unused(root.step) or _still_terms(sums[read], result, root.codes):
             continue
-        grouping = next((g for g in evidence.groupings if _same_groups(g, due, evidence.codes(source))), None)
-        over = grouping.name if grouping is not None else "other ranks"
+        codes = evidence.codes(source)
+        over = next((g.name for g in evidence.groupings if _same_groups(g, sums, codes)), "other ranks")
         return Cause(
             "PIT104",
             f"{evidence.called(source)} is a term of a sum over {over}, and operator {evidence.operator(root.step)!r} uses it as if it were the sum",
             f"an all-reduce(sum) over {over} of {evidence.name(source)!r} before it is used makes it right",
-            evidence.codes(source),
+            codes,
             evidence.writers[source][-1] if source in evidence.writers else None,
             source,
         )
     return None
 
 
-def _still_terms(operand: Cut, read: Codes, result: Cut, codes: Codes) -> bool:
+def _still_terms(operand: Codes, result: Codes | None, codes: Codes) -> bool:
     """Whether terms of one sum become terms of one sum."""
-    if operand.group_of is None or result.group_of is None:
+    if result is None:
         return False
-    pairs = set(zip(operand.group_of[read].tolist(), result.group_of[codes].tolist(), strict=True))
+    pairs = set(zip(operand.tolist(), result[codes].tolist(), strict=True))
     return len(pairs) == len({a for a, _ in pairs})
 
 
-def _same_groups(grouping: Grouping, due: Cut, codes: Codes) -> bool:
-    if due.group_of is None:
-        return False
-    of = np.full(len(due.part_of), -1, dtype=np.int64)
+def _same_groups(grouping: Grouping, sums: Codes, codes: Codes) -> bool:
+    of = np.full(len(sums), -1, dtype=np.int64)
     for number, row in enumerate(grouping.table):
         of[row] = number
-    pairs = set(zip(of[codes].tolist(), due.group_of[codes].tolist(), strict=True))
+    pairs = set(zip(of[codes].tolist(), sums[codes].tolist(), strict=True))
     return len(pairs) == len({a for a, _ in pairs}) == len({b for _, b in pairs})
+
+
+def _otherwise_reduced(standing: Standing, root: Root) -> Cause | None:
+    """Whether a reduction, of which it is not known what is due, adds up over another group than the one that gives a part of a reference tensor."""
+    evidence = standing.evidence
+    if root.step.kind not in (*REDUCTIONS, ACCUMULATE):
+        return None
+    grouping = standing.grouping(evidence.inputs(root.step)[0])
+    return _other_group(evidence, root, grouping) if grouping is not None else None
 
 
 def _group_of_operand(standing: Standing, root: Root) -> Grouping | None:
@@ -178,13 +191,36 @@ def _other_tensor(standing: Standing, root: Root, due: Cut, actual: Floats) -> C
             said = f"other elements of {wanted!r} than {box}"
         else:
             said = f"{spell(found.parts[int(found.part_of[root.codes[0]])].box)} of {wanted!r} where {box} is due"
-        return Cause("PIT107", f"the result {evidence.name(root.value)!r} of operator {name!r} holds {said}", f"take {box} there")
+        return Cause(
+            "PIT107", f"the result {evidence.name(root.value)!r} of operator {name!r} holds {said}; it reads {parts_read(standing, root)}", f"take {box} there"
+        )
     other = evidence.first.values[held].name
     return Cause(
         "PIT103",
         f"operator {name!r}, which reads {reads}, makes {evidence.name(root.value)!r} a part of {other!r} where {box} of {wanted!r} is due",
         repair,
     )
+
+
+def _parts_apart(standing: Standing, root: Root, due: Cut) -> Cause | None:
+    """Whether the reference runs the same operator on the same tensors, so that what does not fit are the parts that are read of them."""
+    if not same_operator(standing.evidence, root.step, standing.held_reference, due):
+        return None
+    said = f"operator {standing.evidence.operator(root.step)!r} reads parts that do not belong together: {parts_read(standing, root)}"
+    return Cause("PIT107", said, "let all of them hold the parts that belong together: one's slice or shard is another's")
+
+
+def parts_read(standing: Standing, root: Root) -> str:
+    """The parts of reference tensors that an operator reads on the first of the ranks where it is wrong."""
+    evidence, code = standing.evidence, root.codes[:1]
+    said = []
+    for value, read in standing.reads(root.step, code):
+        cut = evidence.cuts.get(value) or standing.due(value)
+        if cut is None or read.ndim != 1 or cut.part_of[read[0]] < 0 or value in evidence.unused(root.step):
+            said.append(evidence.called(value))
+        else:
+            said.append(f"{spell(cut.parts[int(cut.part_of[read[0]])].box)} of {evidence.first.values[cut.reference].name!r} as {evidence.called(value)}")
+    return f"on rank {evidence.ranks_of(code)[0]} {' and '.join(dict.fromkeys(said))}"
 
 
 def _on_some(standing: Standing, root: Root, due: Cut) -> Cause | None:

@@ -86,10 +86,21 @@ def _witnessed(evidence: Evidence, run: WholeRun, differing: list[int], finding:
 def _located(evidence: Evidence, run: WholeRun, differing: list[int]) -> Finding:
     """One finding: the first value, in the order of computation, from which an output goes wrong."""
     standing = Standing(evidence)
+    rooted = None
     for n in sorted(differing, key=lambda n: _depth(evidence, run.comparisons[n].target.cut.value)):
-        roots = [root for root in standing.roots([run.comparisons[n].target.cut.value]) if root.due is not None]
-        if roots and standing.hinted:
-            return _finding(evidence, run, n, roots[0].step, roots[0].value, cause_at(standing, roots[0]))
+        root = next(iter(standing.roots([run.comparisons[n].target.cut.value])), None)
+        if root is not None:
+            cause = cause_at(standing, root)
+            rooted = _finding(evidence, run, n, root.step, root.value, cause)
+            if standing.hinted or (cause.code != "PIT100" and root.value not in {c.target.cut.value for c in run.comparisons}):
+                return rooted
+            break
+    found = _along(evidence, run, differing)
+    return rooted if rooted is not None and found.code == "PIT100" else found
+
+
+def _along(evidence: Evidence, run: WholeRun, differing: list[int]) -> Finding:
+    """One finding from what the values on the way to the outputs show, and then the outputs themselves."""
     number = min(differing, key=lambda n: _depth(evidence, run.comparisons[n].target.cut.value))
     chains = [_chain(evidence, run.comparisons[n].target.cut.value) for n in differing]
     suspects = _suspects(evidence, run, chains)
@@ -117,7 +128,7 @@ def _chain(evidence: Evidence, value: int) -> set[int]:
     while stack:
         for step in evidence.writers.get(stack.pop(), []):
             for source in evidence.inputs(step):
-                if source not in chain and not evidence.is_true(source):
+                if source not in chain and not evidence.is_true(source) and source not in evidence.unused(step):
                     chain.add(source)
                     stack.append(source)
     return chain

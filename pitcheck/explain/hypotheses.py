@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import combinations
@@ -226,12 +226,28 @@ def other_operator(evidence: Evidence, step: Step, held: Held, due: Cut | None =
 
     Where it is known what is ``due``, the reference's operator has to compute that.
     """
+    name = evidence.operator(step)
+    others: list[Cause] = []
+    for other, different, attributes in _alike(evidence, step, held, due):
+        if not different and attributes:
+            said = ", ".join(f"{k} = {step.attributes.get(k)} where the reference has {other.attributes.get(k)}" for k in attributes)
+            return Cause("PIT102", f"operator {name!r} has {said}", "use the reference's attribute")
+        if len(different) == 1 and not attributes and len(step.inputs) > 1:
+            others.append(_other_operand(evidence, step, other, different[0], name))
+    return others[0] if others else None
+
+
+def same_operator(evidence: Evidence, step: Step, held: Held, due: Cut) -> bool:
+    """Whether the reference computes what is due by the same operator from the same tensors."""
+    return any(not different and not attributes for _, different, attributes in _alike(evidence, step, held, due))
+
+
+def _alike(evidence: Evidence, step: Step, held: Held, due: Cut | None) -> Iterator[tuple[Step, list[int], list[str]]]:
+    """(step, numbers of the operands that differ, names of the attributes that differ) of the reference's steps of the same kind."""
     unused = evidence.unused(step)
     own = [_reads(evidence, operand, held, unused) for operand in step.inputs]
     if None in own:
-        return None
-    name = evidence.operator(step)
-    others: list[Cause] = []
+        return
     for other in evidence.run.stage.reference.steps:
         if other.kind != step.kind or len(other.inputs) != len(step.inputs):
             continue
@@ -239,13 +255,7 @@ def other_operator(evidence: Evidence, step: Step, held: Held, due: Cut | None =
             continue
         theirs: list[object] = [evidence.alike(operand.value) if isinstance(operand, Argument) else operand for operand in other.inputs]
         different = [i for i, (a, b) in enumerate(zip(own, theirs, strict=True)) if a not in (b, UNUSED)]
-        attributes = sorted(k for k in {*step.attributes, *other.attributes} if step.attributes.get(k) != other.attributes.get(k) and k not in SIZES)
-        if not different and attributes:
-            said = ", ".join(f"{k} = {step.attributes.get(k)} where the reference has {other.attributes.get(k)}" for k in attributes)
-            return Cause("PIT102", f"operator {name!r} has {said}", "use the reference's attribute")
-        if len(different) == 1 and not attributes and len(step.inputs) > 1:
-            others.append(_other_operand(evidence, step, other, different[0], name))
-    return others[0] if others else None
+        yield other, different, sorted(k for k in {*step.attributes, *other.attributes} - SIZES if step.attributes.get(k) != other.attributes.get(k))
 
 
 def _other_operand(evidence: Evidence, step: Step, other: Step, place: int, name: str) -> Cause:

@@ -25,8 +25,9 @@ from pitcheck.stages.shapes import symbolic_pair
 Inputs = dict[int, NDArray[np.int64]]
 CLEAR = 1e-6
 """Relative difference that a witness shows at least."""
+MOST_STAGES = 3
 MOST_EVALUATIONS = 120
-MOST_WORK = 6000
+MOST_WORK = 4000
 """Steps times evaluations that shrinking may cost."""
 MOST_PRECISE_STEPS = 80
 """Stages of more steps are confirmed in float64 alone: 60 digits would take minutes."""
@@ -39,14 +40,16 @@ def find_witness(first: Graph, second: Graph, given: Mapping[int, Cut], targets:
 
     ``given``: cuts at which parallel values may be taken as given.
     """
-    stages = sorted((s for t in targets for s in _stage(first, second, given, t)), key=lambda s: (s.targets[0].name != finding.output, _work(s)))
-    for stage in stages[:3]:
-        try:
-            witness = _from_stage(stage, finding, seed)
-        except PitcheckError:
-            continue
-        if witness is not None:
-            return witness
+    tried = 0
+    for alike in ([t for t in targets if t.name == finding.output], [t for t in targets if t.name != finding.output]):
+        for stage in sorted((s for t in alike for s in _stage(first, second, given, t)), key=_work)[: MOST_STAGES - tried]:
+            tried += 1
+            try:
+                witness = _from_stage(stage, finding, seed)
+            except PitcheckError:
+                continue
+            if witness is not None:
+                return witness
     return None
 
 
@@ -117,24 +120,21 @@ class _Search:
         return drawn * drawn if fresh.domain == "square" else drawn
 
     def shrink(self, inputs: Inputs) -> Inputs:
-        """Set whole tensors, then halves and smaller blocks of them to zero while the difference stays."""
-        for value in inputs:
-            if self.shaped.fresh[value].kind != "field":
-                continue
-            block = max(inputs[value].size, 1)
-            while block >= 1 and self.left > 0:
-                inputs = self._without_blocks(inputs, value, block)
-                block //= 2
+        """Set whole tensors, then halves and ever smaller blocks of all of them to zero while the difference stays."""
+        parts = {value: 1 for value in inputs if self.shaped.fresh[value].kind == "field"}
+        while parts and self.left > 0:
+            for value, count in parts.items():
+                inputs = self._without_blocks(inputs, value, -(-inputs[value].size // count))
+            parts = {value: 2 * count for value, count in parts.items() if count < inputs[value].size}
         return inputs
 
     def _without_blocks(self, inputs: Inputs, value: int, block: int) -> Inputs:
-        for start in range(0, inputs[value].size, block):
+        """The inputs without those blocks of a tensor that the difference does not need; blocks of zeros cost nothing."""
+        for number in np.unique(np.flatnonzero(inputs[value]) // max(block, 1)).tolist():
             if self.left <= 0:
                 break
             flat = inputs[value].reshape(-1).copy()
-            if not flat[start : start + block].any():
-                continue
-            flat[start : start + block] = 0
+            flat[number * block : (number + 1) * block] = 0
             candidate = {**inputs, value: flat.reshape(inputs[value].shape)}
             if self.differs(candidate):
                 inputs = candidate

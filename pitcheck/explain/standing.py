@@ -6,7 +6,7 @@ operator is looked at, and where a plan's hints fail at many operators they are 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from pitcheck.check.conjecture import Floats
 from pitcheck.check.derive import take_box
 from pitcheck.errors import PitcheckError
-from pitcheck.explain.evidence import Evidence
+from pitcheck.explain.evidence import Evidence, Grouping
+from pitcheck.explain.inference import inferred, summed_over
 from pitcheck.stages.batch import Step
 from pitcheck.stages.cuts import FREE, Cut, resolve
 from pitcheck.stages.graph import Codes, sources_of
@@ -47,15 +48,18 @@ class Standing:
         self._wrong: dict[int, Mask] = {}
         self._from_wrong: dict[int, Mask] = {}
         self._outputs = {c.target.cut.value: c.target for c in evidence.run.comparisons}
-        self._hints = _hints(evidence, evidence.writers)
-        if not self._trusted():
-            self._hints = {}
-            self._wrong, self._from_wrong = {}, {}
+        self._sums: dict[int, Grouping | None] = {}
+        self._hints: dict[int, Cut] = {}
+        self.hinted = self._follow(_hints(evidence, evidence.writers))
+        """Whether the plan says, and rightly as far as can be seen, what its tensors in between hold."""
+        if not self.hinted and not self._follow(inferred(evidence)):
+            self._follow({})
 
-    @property
-    def hinted(self) -> bool:
-        """Whether the plan says of tensors in between what they hold."""
-        return bool(self._hints)
+    def _follow(self, hints: dict[int, Cut]) -> bool:
+        """Take hints for what is due; False where they fail at many operators that read what they should."""
+        self._hints = hints
+        self._wrong, self._from_wrong = {}, {}
+        return bool(hints) and self._trusted()
 
     def due(self, value: int) -> Cut | None:
         """What a value should hold, as far as it is said: by the specification, else by the plan's own hint."""
@@ -65,6 +69,25 @@ class Standing:
             part_of[target.codes] = target.cut.part_of[target.codes]
             return Cut(value, target.cut.reference, target.cut.parts, part_of, target.cut.scale, target.cut.group_of)
         return self.evidence.specification.initial.get(value) or self._hints.get(value)
+
+    def sums(self, value: int) -> Codes | None:
+        """Of a value whose rows are terms of sums: which sum every code belongs to."""
+        due = self.due(value)
+        if due is not None:
+            return due.group_of
+        grouping = self.grouping(value)
+        if grouping is None:
+            return None
+        group_of: Codes = np.full(self.evidence.second.codes, -1, dtype=np.int64)
+        for number, row in enumerate(grouping.table):
+            group_of[row] = number
+        return group_of
+
+    def grouping(self, value: int) -> Grouping | None:
+        """The group over which a value's rows add up to parts of one reference value."""
+        if value not in self._sums:
+            self._sums[value] = summed_over(self.evidence, value)
+        return self._sums[value]
 
     def wrong(self, value: int) -> Mask:
         """The codes at which a value is there and does not hold what it should, shape (codes,)."""
@@ -117,7 +140,8 @@ class Standing:
             found = self._apart(value, due)
             if found is not None:
                 return found
-        return np.zeros_like(present) if evidence.is_true(value) else present
+        right = evidence.is_true(value) or self.grouping(value) is not None
+        return np.zeros_like(present) if right else present
 
     def _apart(self, value: int, due: Cut) -> Mask | None:
         result = np.zeros(len(due.part_of), dtype=np.bool_)
@@ -192,9 +216,8 @@ class Standing:
         while stack:
             value = stack.pop()
             for step in self.evidence.writers.get(value, []):
-                codes = self._wrong_at(step, value)
-                for source, read in self.reads(step, codes):
-                    if source not in chain and self.wrong(source)[read].any():
+                for source, _, _ in self._wrong_reads(step, value):
+                    if source not in chain:
                         chain.add(source)
                         stack.append(source)
         return chain
@@ -209,10 +232,8 @@ class Standing:
         if value not in self._from_wrong:
             result = np.zeros(self.evidence.second.codes, dtype=np.bool_)
             for step in self.evidence.writers.get(value, []):
-                codes = self._wrong_at(step, value)
-                for source, read in self.reads(step, codes):
-                    wrong = self.wrong(source)[read]
-                    result[codes] |= wrong if wrong.ndim == 1 else wrong.any(axis=1)
+                for _, codes, wrong in self._wrong_reads(step, value):
+                    result[codes] |= wrong
             due = self.due(value)
             if due is not None and due.group_of is not None:
                 result |= np.isin(due.group_of, due.group_of[result])
@@ -225,10 +246,17 @@ class Standing:
         return codes
 
     def reads(self, step: Step, codes: Codes) -> list[tuple[int, Codes]]:
-        """(value, the codes at which it is read) of every operand of a step that decides its results."""
-        node = self.evidence.second.nodes[step.node]
-        unused = self.evidence.unused(step)
-        return [(s.value, s.at(codes)) for operand in node.inputs for s in sources_of(operand) if s.value not in unused]
+        """(value, the codes at which it is read) of every operand of a step."""
+        return [(s.value, s.at(codes)) for operand in self.evidence.second.nodes[step.node].inputs for s in sources_of(operand)]
+
+    def _wrong_reads(self, step: Step, value: int) -> Iterator[tuple[int, Codes, Mask]]:
+        """(source, codes, at which of them something wrong is read) of the operands through which a step makes a value wrong."""
+        codes = self._wrong_at(step, value)
+        for source, read in self.reads(step, codes) if len(codes) else ():
+            wrong = self.wrong(source)[read]
+            if wrong.any() and source not in self.evidence.unused(step):
+                spoiled: Mask = wrong.reshape(len(codes), -1).any(axis=1)
+                yield source, codes, spoiled
 
 
 def far(actual: Floats, wanted: Floats) -> Mask:
