@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from pitcheck.algebra.axis_templates import Templates
+from pitcheck.algebra.keyed import key_of
 from pitcheck.check.confirm import confirmed, cost
 from pitcheck.check.draws import unlike_draws
 from pitcheck.check.noise import standing_out
@@ -22,6 +23,8 @@ PLAIN = 1e-6
 MOST_CONFIRMATIONS = 6
 MAGNITUDES = (8.0, 1 / 64)
 """Standard deviations of inputs tried where a stage fails although ordinary inputs show no difference: saturated functions, and nearly linear ones."""
+MORE_DRAWS = 8
+"""Further runs on ordinary inputs there: an element that only counts where it is the largest is seen in few draws."""
 
 
 @dataclass
@@ -68,18 +71,19 @@ class SecondLook:
 def second_look(
     first: Graph, second: Graph, specification: Specification, run: WholeRun, cuts: dict[int, Cut], names: Sequence[str], seed: int, templates: Templates
 ) -> SecondLook | None:
-    """Look again at outputs that could not be proven: with more digits, then on inputs of other magnitudes. None where nothing differs."""
+    """Look again at outputs that could not be proven: with more digits, on inputs of other magnitudes, on more draws. None where nothing differs."""
     open_ones = [n for n, comparison in enumerate(run.comparisons) if comparison.target.name in names]
     found = judge(run, cuts, open_ones).real
     if found:
         return SecondLook(run, cuts, found)
-    for scale in MAGNITUDES:
+    for scale, number in (*((scale, 0) for scale in MAGNITUDES), *((None, number) for number in range(1, MORE_DRAWS + 1))):
         try:
-            other = run_whole(first, second, specification, seed, False, templates, scale=scale)
-            other_cuts = conjecture(other, second, specification)
+            other = run_whole(first, second, specification, key_of(seed, number) if number else seed, False, templates, scale=scale)
+            suspects = [n for n in other.suspects() if n in open_ones]
+            other_cuts = conjecture(other, second, specification) if suspects else {}
         except PitcheckError:  # an operator may refuse such inputs
             continue
-        found = judge(other, other_cuts, [n for n in other.suspects() if n in open_ones]).real
+        found = judge(other, other_cuts, suspects).real
         if found:
             return SecondLook(other, other_cuts, found)
     return None

@@ -25,16 +25,9 @@ COMMUNICATION = frozenset(
 
 
 TIES = "equal operands of maximum and minimum never occur among independent draws, so that this outcome of the derivative stays unseen"
-FEW_DRAWS = "two real draws at reduced shapes show no difference, and no more are tried when residues differ"
 NOT_DECIDED = {name: TIES for kind in ("maximum", "minimum") for name in (kind, f"{kind}_broadcast")}
-NOT_CAUGHT = {
-    "log": FEW_DRAWS,
-    "amax_over_ranks": FEW_DRAWS,
-    "amin_over_ranks": "that every element of a minimum was chosen is not counted: the wrong plan is called equivalent",
-}
-NOT_CAUGHT_AT_FULL_SHAPES = {"log": FEW_DRAWS}
-NOT_OF_THE_OPERATOR = ("after the next collective", "squeeze.backward: axis")
-"""Mutants left out: programs that give a rank twice, and an axis that does not matter where only a dimension of size 1 moves."""
+NOT_OF_THE_OPERATOR = "squeeze.backward: axis"
+"""Mutants left out: an axis that does not matter where only a dimension of size 1 moves."""
 
 
 def _known(reasons: dict[str, str]) -> list[Any]:
@@ -50,13 +43,10 @@ def _verdict_is_due(reference: Plan, parallel: Plan, report: Report) -> str:
     """What is wrong with a verdict, by the independent executor, or nothing."""
     judgement = judge_often(reference, parallel, SEEDS)
     if judgement.same:
-        return _said(report) if report.verdict in ("mismatch", "invalid") else ""
+        return "" if report.verdict == "equivalent" else f"nothing changed, but {_said(report)}"
     what = f"{judgement.different} differ" if judgement.different else judgement.error or f"{judgement.missing} missing"
-    if judgement.error:
-        return f"{what}, but {_said(report)}" if report.verdict == "equivalent" else ""
-    if judgement.missing and not judgement.different and not judgement.error:
-        return f"{what}, but {_said(report)}" if report.verdict == "equivalent" else ""
-    return "" if report.verdict in ("mismatch", "invalid") else f"{what}, but {_said(report)}"
+    due = ("mismatch", "invalid") if judgement.different or judgement.error else ("mismatch", "invalid", "inconclusive")
+    return "" if report.verdict in due else f"{what}, but {_said(report)}"
 
 
 def test_every_operator_has_a_row() -> None:
@@ -82,27 +72,26 @@ def test_one_near_miss_is_caught(name: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", _known(NOT_CAUGHT))
+@pytest.mark.parametrize("name", ROWS)
 def test_near_miss_is_caught(name: str) -> None:
     wrong = _wrong(name, "reduced", operator_pairs.faults(ROWS[name]))
     assert not wrong, "\n".join(wrong)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", _known(NOT_CAUGHT_AT_FULL_SHAPES))
+@pytest.mark.parametrize("name", ROWS)
 def test_near_miss_is_caught_at_full_shapes(name: str) -> None:
     wrong = _wrong(name, "full", operator_pairs.faults(ROWS[name]))
     assert not wrong, "\n".join(wrong)
 
 
 @pytest.mark.slow
-@pytest.mark.xfail(strict=False, reason="shrinking the witness raises ValueError where an operator runs on some ranks only")
 @pytest.mark.parametrize("name", ROWS)
 def test_mutants(name: str) -> None:
     reference, parallel = operator_pairs.pair(ROWS[name])
     wrong = []
     for mutation, mutant in mutants(parallel):
-        if any(left in mutation for left in NOT_OF_THE_OPERATOR):
+        if NOT_OF_THE_OPERATOR in mutation:
             continue
         said = _verdict_is_due(reference, mutant, check(reference, mutant, Options(seed=5)))
         wrong.extend([f"{mutation}: {said}"] if said else [])

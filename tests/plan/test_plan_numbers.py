@@ -21,7 +21,6 @@ RECOGNISED = {
     -2 / math.sqrt(math.pi): Root(Fraction(4), -1, over_pi=True),
     0.79788456: Fraction(79788456, 10**8),
     math.pi: Fraction(repr(math.pi)),
-    1e300: Fraction(10**300),
 }
 
 
