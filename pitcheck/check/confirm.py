@@ -7,7 +7,7 @@ output is computed again from the same inputs with 60 digits, and then with ``EN
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
@@ -160,8 +160,8 @@ def _held(run: WholeRun, algebra: PreciseAlgebra, cut: Cut, whole: Value) -> Val
 
 def _run(batch: Batch, algebra: PreciseAlgebra, given: dict[int, Value], attributes: Sequence[Mapping[str, Any]], steps: list[int]) -> dict[int, Value]:
     """Run some of a batch's steps; what is given stands first among a value's rows, and holds all of them."""
-    inputs = {value: np.arange(batch.count(value), dtype=np.int64) for value in given if value in batch.rows}
-    part = Batch(batch.graph, inputs, [batch.steps[n] for n in steps], batch.rows)
+    inputs = {value: np.arange(batch.count(value), dtype=np.int64) for value in given if value in batch.grids}
+    part = replace(batch, inputs=inputs, steps=[batch.steps[n] for n in steps])
     return run_batch(part, algebra, given, [attributes[n] for n in steps])
 
 

@@ -19,7 +19,7 @@ from pitcheck.check.evaluate import Evaluated
 from pitcheck.errors import UnsupportedError
 from pitcheck.ops.registry import BACKWARD
 from pitcheck.stages.batch import Argument, Batch
-from pitcheck.stages.cuts import Cut, Part
+from pitcheck.stages.cuts import Cut, Part, cut_by_code
 from pitcheck.stages.pair import ShapedStage
 from pitcheck.stages.shapes import SymbolicPair
 
@@ -245,10 +245,11 @@ def _match(value: int, data: Floats, index: Index, places: Places, scales: Seque
 def _locate(value: int, data: Floats, whole: Floats, reference: int, scale: Fraction, places: Places) -> Cut | None:
     """The cut of a value in one reference value: at the places where shards of this shape are known to lie, else wherever it is found."""
     stage = places.shaped.stage
-    codes = np.flatnonzero(stage.parallel.rows[value] >= 0)
+    rows = stage.parallel.rows[value]
+    codes = np.flatnonzero(rows >= 0)
     expected = places.expected(value, reference)
     unknown = np.full(len(codes), -1, dtype=np.int64)
-    table = np.stack([stage.parallel.rows[value][codes], *(unknown if c is None else c for c in expected)], axis=1).tolist()
+    table = np.stack([rows[codes], *(unknown if c is None else c for c in expected)], axis=1).tolist()
     seen: dict[tuple[int, ...], int] = {}
     which = [seen.setdefault(tuple(line), len(seen)) for line in table]
     nodes = places.symbolic.reference.values[reference].dims
@@ -260,9 +261,9 @@ def _locate(value: int, data: Floats, whole: Floats, reference: int, scale: Frac
         if full is None or any(o + n > node.size for o, n, node in zip(full, local, nodes, strict=True)):
             return None
         of_line.append(parts.setdefault(Part(tuple(((o, o + n),) for o, n in zip(full, local, strict=True))), len(parts)))
-    part_of = np.full(len(stage.parallel.rows[value]), -1, dtype=np.int64)
+    part_of = np.full(len(rows), -1, dtype=np.int64)
     part_of[codes] = np.array(of_line, dtype=np.int64)[which]
-    return Cut(value, reference, tuple(parts), part_of, scale)
+    return cut_by_code(stage.parallel.graph, value, reference, tuple(parts), part_of, scale)
 
 
 def _place(data: Floats, whole: Floats, nodes: Sequence[Dimension], offsets: list[int], places: Places) -> list[int] | None:

@@ -65,25 +65,24 @@ def compare_target(shaped: ShapedStage, evaluated: Evaluated, number: int) -> Co
     """Compare target ``number``: every distinct row against the part it must hold. Raises BudgetError where there is no common level."""
     algebra = evaluated.algebra
     target = shaped.stage.targets[number]
-    rows = shaped.stage.parallel.rows[target.cut.value][target.codes]
-    compared, sums = compared_rows(target, rows)
+    compared, sums, codes = compared_rows(target, shaped.stage.parallel)
     actual = evaluated.parallel[target.cut.value]
     if len(sums):
         parts = compared[0]
         actual = algebra.sum(algebra.stack(actual, sums), (0,))
-        codes = target.codes[[int(np.flatnonzero(rows == row)[0]) for row in sums[:, 0]]]
     else:
         parts = compared[1]
         actual = algebra.gather(actual, compared[0])
-        codes = target.codes[[int(np.flatnonzero(rows == row)[0]) for row in compared[0]]]
     expected = expected_parts(algebra, shaped, number, evaluated.reference[target.cut.reference], parts)
     judged = _judged(shaped.boxes[number], parts, algebra.shape(actual))
     differs = algebra.differs(actual, expected) & judged
     return Comparison(target, differs, expected, actual, parts, codes, np.broadcast_to(judged, differs.shape))
 
 
-def _judged(boxes: tuple[Box, ...], parts: NDArray[np.int64], shape: tuple[int, ...]) -> NDArray[np.bool_]:
+def _judged(boxes: Mapping[int, Box], parts: NDArray[np.int64], shape: tuple[int, ...]) -> NDArray[np.bool_]:
     """Which elements of every row are judged: all but the free ones. Shape (1, rows, *shape)."""
+    if not any(interval[0] == FREE for box in boxes.values() for intervals in box for interval in intervals):
+        return np.ones((1,) * (2 + len(shape)), dtype=np.bool_)
     judged = np.ones((1, len(parts), *shape), dtype=np.bool_)
     for row, part in enumerate(parts):
         for dim, intervals in enumerate(boxes[int(part)]):

@@ -8,9 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import numpy as np
-from numpy.typing import NDArray
-
 from pitcheck.check.conjecture import VIEWS
 from pitcheck.check.specification import Specification
 from pitcheck.errors import PlanError, UnsupportedError
@@ -27,7 +24,6 @@ def hinted_cuts(first: Graph, second: Graph, specification: Specification) -> di
     """
     numbers = _of_numbers(second)
     found: dict[int, Cut] = {}
-    masks: dict[tuple[int, ...], NDArray[np.bool_]] = {}
     for value, info in enumerate(second.values):
         lineage = info.tensor.lineage
         if lineage is None or lineage.partial or lineage.partial_ranks or value in specification.initial or value not in numbers or _is_view(second, value):
@@ -36,20 +32,10 @@ def hinted_cuts(first: Graph, second: Graph, specification: Specification) -> di
         if reference is None or info.kind != "field" or first.values[reference].kind != "field":
             continue
         try:
-            cut = resolve(lineage, value, second, reference, first.values[reference].shape, f"tensors[{info.name}].lineage")
+            found[value] = resolve(lineage, value, second, reference, first.values[reference].shape, f"tensors[{info.name}].lineage")
         except (PlanError, UnsupportedError):
             continue
-        found[value] = _where_written(cut, second, masks)
     return found
-
-
-def _where_written(cut: Cut, graph: Graph, masks: dict[tuple[int, ...], NDArray[np.bool_]]) -> Cut:
-    """The cut at the codes at which some node computes the value."""
-    writers = graph.values[cut.value].writers
-    key = tuple(id(graph.nodes[writer].mask) for writer in writers)
-    if key not in masks:
-        masks[key] = np.logical_or.reduce([graph.nodes[writer].mask for writer in writers])
-    return cut if masks[key].all() else Cut(cut.value, cut.reference, cut.parts, np.where(masks[key], cut.part_of, -1), cut.scale)
 
 
 def _is_view(graph: Graph, value: int) -> bool:

@@ -12,9 +12,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-import numpy as np
-from numpy.typing import NDArray
-
 from pitcheck.algebra.degree_bounds import log2_sum
 from pitcheck.check.prove import Proof, Settings, prove_stage
 from pitcheck.check.specification import Specification
@@ -23,6 +20,7 @@ from pitcheck.errors import UnsupportedError
 from pitcheck.stages.cuts import Cut
 from pitcheck.stages.fingerprint import Fingerprints, Key, Walk, places
 from pitcheck.stages.graph import Graph
+from pitcheck.stages.grids import Mask, either
 from pitcheck.stages.pair import Stage, Target, build_stage, canonical_form
 
 Progress = Callable[[str, int, int], None]
@@ -42,7 +40,7 @@ class Obligation:
     key: str
     output: str = ""
     widened: int = 0
-    demands: tuple[tuple[int, NDArray[np.bool_]], ...] = ()
+    demands: tuple[tuple[int, Mask], ...] = ()
     nodes: tuple[int, ...] = ()
 
 
@@ -87,7 +85,7 @@ class Prover:
         self.progress = progress
         self.accepted_log2 = accepted_log2
         self.jobs = jobs
-        self._fingerprints = Fingerprints(first, second)
+        self._fingerprints = Fingerprints(first, second, specification.initial)
         self._collected: dict[str, tuple[Stage, dict[int, str]]] | None = None
         self._hoping = False
         self.proofs: dict[str, Proof] = {}
@@ -152,33 +150,33 @@ class Prover:
     def _round(self, usable: dict[int, Cut]) -> Ledger:
         self._steps = 0
         ledger = Ledger(proofs=self.proofs, attempted=self.attempted)
-        pending: dict[int, NDArray[np.bool_]] = {}
+        pending: dict[int, Mask] = {}
         queue: list[tuple[int, int]] = []
         waiting: set[int] = set()
 
-        def demand(value: int, mask: NDArray[np.bool_]) -> None:
+        def demand(value: int, mask: Mask) -> None:
             if value not in self.specification.initial:
-                known = pending.setdefault(value, np.zeros(self.second.codes, dtype=np.bool_))
-                if (mask & ~known).any() and value not in waiting:
+                known = pending.get(value)
+                if (known is None or (mask & ~known).any()) and value not in waiting:
                     waiting.add(value)
                     heapq.heappush(queue, (-self._rank(value), value))
-                known |= mask
+                pending[value] = either(known, mask)
 
         for expected in self.specification.expected:
-            target = Target(expected.cut, expected.codes, expected.name)
+            target = Target.at(expected.cut, expected.where, self.second, expected.name)
             if not self._take(ledger, self._prove(target, usable, expected.name), demand):
                 return ledger
         while queue:
             _, value = heapq.heappop(queue)
             waiting.discard(value)
-            target = Target(usable[value], np.flatnonzero(pending[value]), self.second.values[value].name)
+            target = Target(usable[value], pending[value], self.second.values[value].home, self.second.values[value].name)
             if not self._take(ledger, self._prove(target, usable, ""), demand):
                 return ledger
             if self.progress is not None:
                 self.progress("stages", len(ledger.obligations), len(ledger.obligations) + len(queue))
         return ledger
 
-    def _take(self, ledger: Ledger, obligation: Obligation, demand: Callable[[int, NDArray[np.bool_]], None]) -> bool:
+    def _take(self, ledger: Ledger, obligation: Obligation, demand: Callable[[int, Mask], None]) -> bool:
         """Enter an obligation and what it demands. False where nothing more need be looked at: cuts that are only hoped for must hold all."""
         ledger.obligations.append(obligation)
         if self._hoping and obligation.proof.outcome != "proven":
@@ -244,7 +242,7 @@ class Prover:
 
     def _prove_stage(self, stage: Stage, target: Target, output: str, widened: int) -> Obligation:
         key, keys = canonical_form(stage)
-        demands = tuple((value, stage.parallel.rows[value] >= 0) for value in stage.cuts)
+        demands = tuple((value, stage.parallel.needed[value]) for value in stage.cuts)
         nodes = tuple(step.node for step in stage.parallel.steps)
         if self._collected is not None:
             self._collected.setdefault(key, (stage, keys))

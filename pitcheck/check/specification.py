@@ -13,21 +13,22 @@ import numpy as np
 from pitcheck.errors import PlanError, UnsupportedError
 from pitcheck.plan.model import Lineage, Output, Plan, Tensor
 from pitcheck.stages.cuts import Box, Cut, resolve, uncovered
-from pitcheck.stages.graph import Codes, Graph
+from pitcheck.stages.graph import Graph
+from pitcheck.stages.grids import Mask, either
 
-Readers = dict[int, np.ndarray[tuple[int], np.dtype[np.bool_]]]
-"""For a value the codes at which some node reads it."""
+Readers = dict[int, Mask]
+"""For a value the coordinates at which some node reads it."""
 
 INITIAL = frozenset({"input", "parameter", "optimizer_state", "constant"})
 
 
 @dataclass(frozen=True)
 class Expected:
-    """One output to prove: ``cut`` says what the parallel value must hold at ``codes``."""
+    """One output to prove: ``cut`` says what the parallel value must hold at the coordinates ``where``."""
 
     name: str
     cut: Cut
-    codes: Codes
+    where: Mask
 
 
 @dataclass(frozen=True)
@@ -75,9 +76,8 @@ def _read_codes(graph: Graph) -> Readers:
     """For every value the codes at which some node reads it."""
     read: Readers = {}
     for node in graph.nodes:
-        for source, mask in node.whole.reads:
-            known = read.get(source.value)
-            read[source.value] = mask if known is None else known | mask
+        for source, mask in node.reads:
+            read[source.value] = either(read.get(source.value), mask)
     return read
 
 
@@ -97,7 +97,7 @@ def _initial(tensor: Tensor, first: Graph, second: Graph, read: Readers, result:
     cut = resolve(lineage, value, second, target, first.values[target].shape, place)
     result.initial[value] = cut
     if value in read:
-        box = uncovered(cut, first.values[target].shape, np.flatnonzero(read[value]))
+        box = uncovered(cut, first.values[target].shape, read[value])
         if box is not None:
             result.gaps.append(Gap(lineage.reference, tensor.name, box, False))
 
@@ -149,23 +149,23 @@ def _expect(name: str, output: Output, tensor: Tensor, first: Graph, second: Gra
             raise PlanError(f"{name!r} has shape {shape}, but the tensor it belongs to has {first.values[held.reference].shape}", place)
         if held.scale != 1 and tensor.updated is None:
             raise UnsupportedError(f"{place}: the gradient of a parameter that is held at scale {held.scale} has no meaning here")
-        cut = Cut(value, target, held.parts, held.part_of, held.scale)
+        cut = Cut(value, target, held.parts, held.grid, held.lattice, held.scale)
     else:
         cut = resolve(Lineage(name), value, second, target, shape, place)
     held_somewhere = _written(second, value)
-    no_codes = np.zeros(second.codes, dtype=np.bool_)
-    codes = np.flatnonzero(held_somewhere & (cut.part_of >= 0))
-    if not len(codes):
+    nowhere = np.zeros(second.anywhere, dtype=np.bool_)
+    where = held_somewhere if (cut.grid >= 0).all() else held_somewhere & (cut.grid >= 0)
+    if not where.any():
         result.missing.append((name, f"{tensor.name!r} is computed on no rank"))
         return
-    box = uncovered(cut, shape, codes)
+    box = uncovered(cut, shape, where)
     if box is not None:
         result.gaps.append(Gap(name, tensor.name, box, True))
-    lost = read.get(held.value, no_codes) & ~held_somewhere if held is not None else no_codes
+    lost = read.get(held.value, nowhere) & ~held_somewhere if held is not None else nowhere
     if lost.any():
-        ranks = sorted({int(c) // second.coordinates.microbatches for c in np.flatnonzero(lost)})
+        ranks = sorted({int(c) // second.coordinates.microbatches for c in second.values[value].lattice.codes(lost)})
         result.missing.append((name, f"ranks {', '.join(map(str, ranks))} hold {owner!r} but compute no {tensor.name!r}"))
-    result.expected.append(Expected(name, cut, codes))
+    result.expected.append(Expected(name, cut, where))
 
 
 def _held(owner: str | None, wanted: Tensor, first: Graph, second: Graph, result: Specification) -> Cut | None:
@@ -175,13 +175,11 @@ def _held(owner: str | None, wanted: Tensor, first: Graph, second: Graph, result
     return cut if cut is not None and theirs is not None and cut.reference == first.number.get(theirs) else None
 
 
-def _written(graph: Graph, value: int) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    mask = np.zeros(graph.codes, dtype=np.bool_)
+def _written(graph: Graph, value: int) -> Mask:
+    mask: Mask | None = None
     for writer in graph.values[value].writers:
-        mask |= graph.nodes[writer].mask
-    if not graph.values[value].writers:
-        mask[:] = True
-    return mask
+        mask = either(mask, graph.nodes[writer].where)
+    return np.ones(graph.anywhere, dtype=np.bool_) if mask is None else mask
 
 
 def _named(lineage: Lineage, name: str) -> Lineage:

@@ -55,7 +55,7 @@ def run_whole(
 
     Raises StepError, PlanError, UnsupportedError, and BudgetError where the inputs need more than ``max_memory`` bytes.
     """
-    targets = [Target(e.cut, e.codes, e.name) for e in specification.expected]
+    targets = [Target.at(e.cut, e.where, second, e.name) for e in specification.expected]
     stage = build_stage(first, second, specification.initial.get, targets)
     symbolic = symbolic_pair(stage.reference, stage.parallel, stage.all_cuts(), templates)
     sizes = symbolic.system.full() if full_shapes else symbolic.system.solve(0)
@@ -85,7 +85,7 @@ def plausible_scales(graph: Graph) -> Sequence[Fraction]:
     sizes = {graph.coordinates.microbatches}
     for node in graph.nodes:
         for operand in node.inputs:
-            if isinstance(operand, Source) and operand.table is not None and operand.table.ndim == 2:
-                sizes.add(operand.table.shape[1])
+            if isinstance(operand, Source):
+                sizes.add(operand.members)
     sizes -= {0, 1}
     return [Fraction(n) for n in sorted(sizes)] + [Fraction(1, n) for n in sorted(sizes)]

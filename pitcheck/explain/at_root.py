@@ -11,7 +11,8 @@ from pitcheck.explain.evidence import Evidence, Grouping
 from pitcheck.explain.hypotheses import Cause, constant_ratio, groups_present, missing_term, other_operator, ratio_cause, same_operator, spell
 from pitcheck.explain.standing import Root, Standing, far
 from pitcheck.stages.cuts import Cut
-from pitcheck.stages.graph import Codes, Source, sources_of
+from pitcheck.stages.graph import Source, sources_of
+from pitcheck.stages.grids import Codes
 
 REDUCTIONS = frozenset({"all_reduce", "reduce_scatter", "reduce"})
 ACCUMULATE = "accumulate"

@@ -32,7 +32,8 @@ from pitcheck.explain.witness import write_witness
 from pitcheck.report.model import Finding
 from pitcheck.stages.batch import Step
 from pitcheck.stages.cuts import Cut
-from pitcheck.stages.graph import Codes, Graph
+from pitcheck.stages.graph import Graph
+from pitcheck.stages.grids import Codes
 
 MOST_FINDINGS = 5
 

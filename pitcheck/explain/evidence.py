@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -14,9 +14,10 @@ from pitcheck.check.whole import WholeRun
 from pitcheck.errors import PitcheckError
 from pitcheck.ops.registry import BACKWARD, operator_kind
 from pitcheck.plan.model import MICROBATCH_AXIS
-from pitcheck.stages.batch import Argument, Batch, Step
+from pitcheck.stages.batch import Argument, Step
 from pitcheck.stages.cuts import Cut
-from pitcheck.stages.graph import Codes, Graph, Source
+from pitcheck.stages.graph import Graph, Source
+from pitcheck.stages.grids import Codes
 from pitcheck.stages.run import run_batch
 
 
@@ -123,7 +124,7 @@ class Evidence:
     def _alone(self, number: int, given: Mapping[int, Value]) -> dict[int, Value]:
         """The values of one step, run on all rows of its inputs."""
         inputs = {value: np.arange(self.batch.count(value), dtype=np.int64) for value in given}
-        part = Batch(self.batch.graph, inputs, [self.batch.steps[number]], self.batch.rows)
+        part = replace(self.batch, inputs=inputs, steps=[self.batch.steps[number]])
         with np.errstate(all="ignore"):
             return run_batch(part, self.run.evaluated.algebra, given, [self.run.shaped.attributes[1][number]])
 

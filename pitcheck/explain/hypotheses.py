@@ -13,7 +13,7 @@ from pitcheck.check.conjecture import Floats, lookup, varies
 from pitcheck.explain.evidence import Evidence, Grouping
 from pitcheck.stages.batch import Argument, Step, StepOperand
 from pitcheck.stages.cuts import Cut, uncovered
-from pitcheck.stages.graph import Codes
+from pitcheck.stages.grids import Codes
 
 RATIO_TOLERANCE = 1e-9
 RATIO_DENOMINATOR = 4096
@@ -172,7 +172,7 @@ def duplicated_part(evidence: Evidence, value: int) -> Cause | None:
     cut = evidence.cuts[value]
     shape = evidence.first.values[cut.reference].shape
     codes = evidence.codes(value)
-    box = uncovered(cut, shape, codes)
+    box = uncovered(cut, shape, cut.lattice.mask(codes))
     if box is None:
         return None
     held: dict[int, list[int]] = {}

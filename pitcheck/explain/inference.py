@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -10,7 +11,7 @@ from pitcheck.check.conjecture import Floats, Places
 from pitcheck.errors import PitcheckError
 from pitcheck.explain.evidence import Evidence, Grouping
 from pitcheck.explain.hypotheses import constant_ratio, groups_present
-from pitcheck.stages.cuts import Cut, Part
+from pitcheck.stages.cuts import Cut, Part, Parts
 
 
 def inferred(evidence: Evidence) -> dict[int, Cut]:
@@ -53,10 +54,10 @@ def _placed(evidence: Evidence, cut: Cut, places: Places, scale: Fraction) -> Cu
         columns = [None]
     local = evidence.second.values[cut.value].shape
     if any(column is None for column in columns):
-        return Cut(cut.value, cut.reference, cut.parts, cut.part_of, scale)
+        return replace(cut, scale=scale)
     parts: dict[Part, int] = {}
     part_of = np.full(len(cut.part_of), -1, dtype=np.int64)
     for number, code in enumerate(codes):
         box = tuple(((int(column[number]), int(column[number]) + size),) for column, size in zip(columns, local, strict=True) if column is not None)
         part_of[code] = parts.setdefault(Part(box), len(parts))
-    return Cut(cut.value, cut.reference, tuple(parts), part_of, scale)
+    return replace(cut, parts=Parts(parts), grid=cut.lattice.grid(part_of), scale=scale)

@@ -147,7 +147,7 @@ def _witness(shaped: ShapedStage, inputs: Inputs, comparison: Comparison, findin
     found = np.where(comparison.judged[:1], real_differences(comparison.actual, comparison.expected), -1)
     place = np.unravel_index(int(np.argmax(found)), found.shape)
     row = int(place[1])
-    compared, sums = compared_rows(target, stage.parallel.rows[target.cut.value][target.codes])
+    compared, sums, _ = compared_rows(target, stage.parallel)
     rows = sums[row].tolist() if len(sums) else [int(compared[0][row])]
     box = shaped.boxes[0][int(comparison.parts[row])]
     values = stage.reference.graph.values

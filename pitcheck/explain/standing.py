@@ -7,7 +7,7 @@ operator is looked at, and where a plan's hints fail at many operators they are 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,8 @@ from pitcheck.explain.evidence import Evidence, Grouping
 from pitcheck.explain.inference import inferred, summed_over
 from pitcheck.stages.batch import Step
 from pitcheck.stages.cuts import FREE, Cut, resolve
-from pitcheck.stages.graph import Codes, sources_of
+from pitcheck.stages.graph import sources_of
+from pitcheck.stages.grids import Codes
 
 Mask = NDArray[np.bool_]
 SAME = 1e-8
@@ -65,9 +66,8 @@ class Standing:
         """What a value should hold, as far as it is said: by the specification, else by the plan's own hint."""
         target = self._outputs.get(value)
         if target is not None:
-            part_of = np.full(len(target.cut.part_of), -1, dtype=np.int64)
-            part_of[target.codes] = target.cut.part_of[target.codes]
-            return Cut(value, target.cut.reference, target.cut.parts, part_of, target.cut.scale, target.cut.group_of)
+            where = target.cut.lattice.mask(target.codes)
+            return replace(target.cut, grid=np.where(where, target.cut.grid, -1))
         return self.evidence.specification.initial.get(value) or self._hints.get(value)
 
     def sums(self, value: int) -> Codes | None:

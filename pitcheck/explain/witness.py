@@ -20,6 +20,7 @@ from pitcheck.plan.model import Axis, Tensor
 from pitcheck.plan.numbers import Literal, Root, parse_number
 from pitcheck.stages.batch import Argument, Batch, Step, StepOperand
 from pitcheck.stages.graph import Graph, GraphValue, Node
+from pitcheck.stages.grids import Lattice
 
 FORMAT = "pitcheck.witness/1"
 LARGEST = 64 << 20
@@ -181,15 +182,16 @@ def batch_of(side: Side, inputs: dict[int, int], place: str) -> Batch:
     graph = Graph(Coordinates((Axis("witness", 1),), 1))
     batch = Batch(graph, inputs={value: np.arange(rows, dtype=np.int64) for value, rows in inputs.items()})
     filled = dict(inputs)
+    lattice = Lattice((1, 1), microbatched=False)
     for number, step in enumerate(side.steps):
         operands = tuple(_read_operand(o, filled, step.count, f"{place}.steps[{number}]") for o in step.inputs)
         attributes = {name: _tuples(value) for name, value in step.attributes.items()}
-        graph.nodes.append(Node(step.kind, attributes, (), tuple(step.outputs), np.zeros(1, dtype=np.bool_), step.operator, number))
+        graph.nodes.append(Node(step.kind, attributes, (), tuple(step.outputs), np.zeros((1, 1), dtype=np.bool_), lattice, step.operator, number))
         batch.steps.append(Step(number, step.kind, attributes, operands, tuple(step.outputs), step.count))
         for output in step.outputs:
             if output is not None:
                 filled[output] = filled.get(output, 0) + step.count
-    graph.values.append(GraphValue("witness", (), "field", Tensor("witness", ())))
+    graph.values.append(GraphValue("witness", (), "field", Tensor("witness", ()), lattice))
     return batch
 
 

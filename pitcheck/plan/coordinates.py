@@ -29,6 +29,49 @@ class Coordinates:
         """The coordinates of a plan."""
         return cls(plan.mesh, plan.microbatches)
 
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Sizes of the mesh axes, in order, and the number of micro-batches."""
+        return (*self.sizes.values(), self.microbatches)
+
+    def dimension(self, axis: str, place: str) -> int:
+        """The dimension of an axis (``mb`` is the last). Raises PlanError for an unknown one."""
+        if axis == MICROBATCH_AXIS:
+            return len(self.sizes)
+        if axis not in self.sizes:
+            raise PlanError(f"unknown axis {axis!r}; the mesh has {', '.join(self.sizes)} and mb", place)
+        return list(self.sizes).index(axis)
+
+    def mask_grid(self, where: tuple[Box, ...], place: str = "where") -> NDArray[np.bool_]:
+        """The union of boxes as a boolean array that broadcasts to ``shape``, of size 1 along axes that no box names.
+
+        Raises PlanError for an unknown axis or a value out of range.
+        """
+        result: NDArray[np.bool_] | None = None
+        for number, box in enumerate(where):
+            mask = np.ones((1,) * len(self.shape), dtype=np.bool_)
+            for axis, values in box.items():
+                dimension = self.dimension(axis, f"{place}[{number}]")
+                size = self.shape[dimension]
+                wrong = [v for v in values if not 0 <= v < size]
+                if wrong:
+                    raise PlanError(f"value {wrong[0]} is outside axis {axis!r} of size {size}", f"{place}[{number}].{axis}")
+                mask = mask & self._column(dimension, np.isin(np.arange(size), values))
+            result = mask if result is None else result | mask
+        return np.ones((1,) * len(self.shape), dtype=np.bool_) if result is None else result
+
+    def row_major_grid(self, over: tuple[str, ...], place: str = "over") -> NDArray[np.int64]:
+        """Row-major position of every coordinate within the axes ``over``: an array that broadcasts to ``shape``, of size 1 along all others."""
+        position = np.zeros((1,) * len(self.shape), dtype=np.int64)
+        for axis in over:
+            dimension = self.dimension(axis, place)
+            size = self.shape[dimension]
+            position = position * size + self._column(dimension, np.arange(size, dtype=np.int64))
+        return position
+
+    def _column(self, dimension: int, values: NDArray[Any]) -> NDArray[Any]:
+        return values.reshape([-1 if d == dimension else 1 for d in range(len(self.shape))])
+
     def of_rank(self, axis: str) -> NDArray[np.int64]:
         """Coordinate along mesh axis ``axis`` of every rank, shape (ranks,)."""
         return self._of_rank[axis]

@@ -7,19 +7,21 @@ point to rows. That is exact for any pattern of replication, because an operator
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
+from math import prod
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pitcheck.plan.numbers import Literal
 from pitcheck.stages.distinct import distinct
-from pitcheck.stages.graph import Codes, Graph, Node, Operand, Source, Stacked
+from pitcheck.stages.graph import Graph, Node, Source, Stacked, sources_of
+from pitcheck.stages.grids import Codes, Grid, Home, Mask, either, far, focus, near
 
-Boundary = Callable[[int], NDArray[np.int64] | None]
-"""For a value, the number of the part it holds at every code (-1: computed there), or None where it is not on the boundary at all."""
+Boundary = Callable[[int], Grid | None]
+"""For a value, the number of the part it holds at every coordinate (-1: computed there), or None where it is not on the boundary at all."""
 
 
 @dataclass(frozen=True)
@@ -47,133 +49,228 @@ class Step:
 
 @dataclass
 class Batch:
-    """Steps in order. ``inputs`` maps a boundary value to the parts its rows hold; ``rows`` maps a value to its row per code (-1: absent)."""
+    """Steps in order. ``inputs`` maps a boundary value to the parts its rows hold; ``grids`` maps a value to its row at every coordinate of ``needed``.
+
+    Both are kept near the value's home. Where a value is not needed a grid may hold any row, or -1.
+    """
 
     graph: Graph
     inputs: dict[int, Codes] = field(default_factory=dict)
     steps: list[Step] = field(default_factory=list)
-    rows: dict[int, Codes] = field(default_factory=dict)
-    missing: dict[int, Codes] = field(default_factory=dict)
-    """Values that are needed at codes where nothing writes them."""
+    grids: dict[int, Grid] = field(default_factory=dict)
+    needed: dict[int, Mask] = field(default_factory=dict)
+    counts: dict[int, int] = field(default_factory=dict)
+    missing: dict[int, Mask] = field(default_factory=dict)
+    """Values that are needed at coordinates where nothing writes them."""
 
     def count(self, value: int) -> int:
         """Number of rows of a value."""
-        return int(self.rows[value].max()) + 1
+        return self.counts[value]
+
+    @cached_property
+    def rows(self) -> Rows:
+        """By value the row at every coordinate code (-1: absent), shape (codes,)."""
+        return Rows(self)
+
+    def add_input(self, value: int, grid: Grid, parts: Codes, needed: Mask) -> None:
+        """Enter a boundary value: its rows and the parts that they hold."""
+        self.inputs[value] = parts
+        self.grids[value] = grid
+        self.needed[value] = needed
+        self.counts[value] = len(parts)
 
 
-def extract(graph: Graph, targets: Mapping[int, NDArray[np.bool_]], boundary: Boundary) -> Batch:
-    """Cut out what computes ``targets`` (value -> mask of codes) from the boundary."""
-    running, needed, missing = _cone(graph, targets, boundary)
-    batch = Batch(graph, missing=missing)
-    for value, mask in needed.items():
-        parts = boundary(value)
-        if parts is None:
-            continue
-        held = mask & (parts >= 0)
-        if held.any():
-            present = parts[held]
-            first, which = distinct(present)
-            batch.inputs[value] = present[first]
-            rows = np.full(graph.codes, -1, dtype=np.int64)
-            rows[held] = which
-            batch.rows[value] = rows
-    if missing:
+class Rows(Mapping[int, Codes]):
+    """The grids of a batch as arrays by coordinate code, made when they are asked for."""
+
+    def __init__(self, batch: Batch) -> None:
+        self._batch = batch
+        self._known: dict[int, Codes] = {}
+
+    def __getitem__(self, value: int) -> Codes:
+        if value not in self._known:
+            batch = self._batch
+            info = batch.graph.values[value]
+            grid = np.where(batch.needed[value], batch.grids[value], -1)
+            self._known[value] = info.lattice.flat(far(grid, info.home, info.lattice.shape, -1), -1)
+        return self._known[value]
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._batch.grids)
+
+    def __len__(self) -> int:
+        return len(self._batch.grids)
+
+
+def extract(graph: Graph, targets: Mapping[int, Mask], boundary: Boundary) -> Batch:
+    """Cut out what computes ``targets`` (value -> coordinates near its home) from the boundary."""
+    cone = _Cone(graph, boundary)
+    cone.walk(targets)
+    batch = Batch(graph, missing=cone.missing())
+    for value, mask in cone.needed.items():
+        parts = cone.parts(value)
+        if parts is not None:
+            _add_input(batch, value, mask, parts)
+        batch.needed[value] = mask
+    if batch.missing:
         return batch
-    filled = {value: len(parts) for value, parts in batch.inputs.items()}
-    for number in sorted(running, key=graph.rank.__getitem__):
-        _add_step(batch, number, graph.nodes[number], running[number], filled)
+    for number in sorted(cone.running, key=graph.rank.__getitem__):
+        _add_step(batch, number, graph.nodes[number], cone.running[number])
     return batch
 
 
-def _cone(
-    graph: Graph, targets: Mapping[int, NDArray[np.bool_]], boundary: Boundary
-) -> tuple[dict[int, NDArray[np.bool_]], dict[int, NDArray[np.bool_]], dict[int, Codes]]:
-    """Walk back from the targets: (codes at which each node runs, codes at which each value is needed, needed codes that nothing writes)."""
-    needed: dict[int, NDArray[np.bool_]] = {}
-    running: dict[int, NDArray[np.bool_]] = {}
-    missing: dict[int, Codes] = {}
-    queue: list[int] = []
-    queued: set[int] = set()
+def _add_input(batch: Batch, value: int, mask: Mask, parts: Grid) -> None:
+    """Rows of the parts that are needed. Where some coordinates hold no part, the grid says which."""
+    places = focus(mask)
+    present, held = np.broadcast_arrays(near(parts, places), near(mask, places))
+    given = held & (present >= 0)
+    if not given.any():
+        return
+    whole = present[given]
+    first, which = distinct(whole)
+    grid = np.full(present.shape, -1, dtype=np.int64)
+    grid[given] = which
+    if (present < 0).any():
+        grid = far(grid, places, batch.graph.values[value].lattice.shape, -1)
+    batch.add_input(value, grid, whole[first], mask)
 
-    def need(value: int, mask: NDArray[np.bool_]) -> None:
-        known = needed.get(value)
-        if known is None:
-            needed[value] = mask.copy()
-        else:
-            known |= mask
-        for writer in graph.values[value].writers:
-            if writer not in queued:
-                queued.add(writer)
-                heapq.heappush(queue, -graph.rank[writer])
 
-    for value, mask in targets.items():
-        need(value, mask)
-    while queue:
-        number = graph.order[-heapq.heappop(queue)]
-        node = graph.nodes[number]
-        run = np.zeros(graph.codes, dtype=np.bool_)
-        for output in node.outputs:
-            if output in needed:
-                run |= _computed(boundary, output, needed[output])
-        run &= node.mask
-        if not run.any():
-            continue
-        running[number] = run
-        whole = node.whole
-        full = len(whole.codes) == int(run.sum())
-        codes = whole.codes if full else run.nonzero()[0]
-        for source, reads in whole.reads:
-            if full:
-                need(source.value, reads)
+class _Cone:
+    """What lies between a boundary and some targets. All masks are near the homes of what they belong to."""
+
+    def __init__(self, graph: Graph, boundary: Boundary) -> None:
+        self.graph = graph
+        self.boundary = boundary
+        self.needed: dict[int, Mask] = {}
+        self.running: dict[int, Mask] = {}
+        self._outside: dict[int, Mask] = {}
+        self._queue: list[int] = []
+        self._queued: set[int] = set()
+
+    def parts(self, value: int) -> Grid | None:
+        """The parts of a boundary value, near its home."""
+        found = self.boundary(value)
+        return None if found is None else near(found, self.graph.values[value].home)
+
+    def walk(self, targets: Mapping[int, Mask]) -> None:
+        """Go back from the targets."""
+        for value, mask in targets.items():
+            self._need(value, mask)
+        while self._queue:
+            number = self.graph.order[-heapq.heappop(self._queue)]
+            node = self.graph.nodes[number]
+            run = self._wanted(node)
+            if run is None:
                 continue
-            mask = np.zeros(graph.codes, dtype=np.bool_)
-            mask[source.at(codes).reshape(-1)] = True
-            need(source.value, mask)
-    for value, mask in needed.items():
-        left = _computed(boundary, value, mask)
-        for writer in graph.values[value].writers:
-            left = left & ~graph.nodes[writer].mask
-        if left.any():
-            missing[value] = np.flatnonzero(left)
-    return running, needed, missing
+            left_out = bool((node.near & ~run).any())
+            run = run & node.near if left_out else node.near
+            if run.any():
+                self.running[number] = run
+                for operand in node.inputs:
+                    for source in sources_of(operand):
+                        self._read(node, source, run)
+
+    def missing(self) -> dict[int, Mask]:
+        """Where a value is needed but nothing writes it."""
+        result: dict[int, Mask] = {}
+        for value, mask in self.needed.items():
+            left = self._computed(value, mask)
+            for writer in self.graph.values[value].writers:
+                node = self.graph.nodes[writer]
+                left = left & ~(node.near if self.graph.values[value].home else node.where)
+            if left.any():
+                result[value] = left
+            elif value in self._outside and self.boundary(value) is None:
+                result[value] = self._outside[value]
+        return result
+
+    def _need(self, value: int, mask: Mask) -> None:
+        self.needed[value] = either(self.needed.get(value), mask)
+        for writer in self.graph.values[value].writers:
+            if writer not in self._queued:
+                self._queued.add(writer)
+                heapq.heappush(self._queue, -self.graph.rank[writer])
+
+    def _wanted(self, node: Node) -> Mask | None:
+        run: Mask | None = None
+        for output in node.outputs:
+            if output in self.needed:
+                wanted = self._computed(output, self.needed[output])
+                run = either(run, wanted if self.graph.values[output].home else near(wanted, node.home))
+        return run
+
+    def _computed(self, value: int, mask: Mask) -> Mask:
+        parts = self.parts(value)
+        return mask if parts is None else mask & (parts < 0)
+
+    def _read(self, node: Node, source: Source, run: Mask) -> None:
+        """What a node reads, near the home of the value; what lies elsewhere nobody writes."""
+        home = self.graph.values[source.value].home
+        if home == node.home and not crosses(source, home):
+            self._need(source.value, source.reach(run))
+            return
+        reach = source.reach(far(run, node.home, node.lattice.shape, False))
+        mask = near(reach, home)
+        if home and int(np.broadcast_to(reach, _full(reach, home, node.lattice.shape)).sum()) != int(mask.sum()):
+            self._outside[source.value] = reach
+        self._need(source.value, mask)
 
 
-def _computed(boundary: Boundary, value: int, mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    parts = boundary(value)
-    return mask if parts is None else mask & (parts < 0)
+def _full(mask: Mask, home: Home, shape: tuple[int, ...]) -> list[int]:
+    axes = {axis for axis, _ in home}
+    return [shape[d] if d in axes else size for d, size in enumerate(mask.shape)]
 
 
-def _add_step(batch: Batch, number: int, node: Node, run: NDArray[np.bool_], filled: dict[int, int]) -> None:
-    codes = node.whole.codes if len(node.whole.codes) == int(run.sum()) else run.nonzero()[0]
-    operands = [_rows(batch, operand, codes) for operand in node.inputs]
-    columns = [
-        argument.rows.reshape(len(codes), -1)
-        for operand in operands
-        for argument in (operand if isinstance(operand, tuple) else (operand,))
-        if isinstance(argument, Argument)
-    ]
-    chosen, which = _distinct(columns, len(codes))
-    inputs = tuple(operands) if len(chosen) == len(codes) else tuple(_choose(operand, chosen) for operand in operands)
-    step = Step(number, node.kind, node.attributes, inputs, node.outputs, len(chosen))
-    batch.steps.append(step)
+def crosses(source: Source, home: Home) -> bool:
+    """Whether a source may lie elsewhere along a dimension of a home."""
+    return source.read is not None and any(axis in source.read.axes for axis, _ in home)
+
+
+def _add_step(batch: Batch, number: int, node: Node, run: Mask) -> None:
+    grids = [[(near(source.gather(batch.grids[source.value]), node.home), source.members) for source in sources_of(operand)] for operand in node.inputs]
+    flat = [(grid, members) for several in grids for grid, members in several]
+    shape = np.broadcast_shapes(run.shape, *(grid.shape[:-1] if members else grid.shape for grid, members in flat))
+    chosen = None if run.all() else np.flatnonzero(np.broadcast_to(run, shape).reshape(-1))
+    count = prod(shape) if chosen is None else len(chosen)
+    columns = [_column(grid, members, shape, chosen) for grid, members in flat]
+    first, which = _distinct(columns, count)
+    if len(first) < count:
+        columns = [column[first] for column in columns]
+    batch.steps.append(Step(number, node.kind, node.attributes, _operands(node, grids, columns), node.outputs, len(first)))
+    rows = np.full(prod(shape), -1, dtype=np.int64)
     for output in node.outputs:
-        if output is None:
-            continue
-        rows = batch.rows.get(output)
-        if rows is None:
-            rows = batch.rows[output] = np.full(batch.graph.codes, -1, dtype=np.int64)
-        start = filled.get(output, 0)
-        fresh = rows[codes] < 0
-        rows[codes[fresh]] = start + which[fresh]
-        filled[output] = start + len(chosen)
+        if output is not None:
+            rows = rows if output == node.outputs[0] else rows.copy()
+            rows[slice(None) if chosen is None else chosen] = batch.counts.get(output, 0) + which
+            _write(batch, output, rows.reshape(shape), len(first), node)
 
 
-def _rows(batch: Batch, operand: Operand, codes: Codes) -> StepOperand:
-    if isinstance(operand, Source):
-        return Argument(operand.value, batch.rows[operand.value][operand.at(codes)])
-    if isinstance(operand, Stacked):
-        return tuple(Argument(m.value, batch.rows[m.value][m.at(codes)]) for m in operand.members)
-    return operand
+def _column(grid: Grid, members: int, shape: tuple[int, ...], chosen: Codes | None) -> Codes:
+    dense = np.broadcast_to(grid, (*shape, members) if members else shape).reshape((-1, members) if members else (-1,))
+    return dense if chosen is None else dense[chosen]
+
+
+def _operands(node: Node, grids: Sequence[Sequence[object]], columns: Sequence[Codes]) -> tuple[StepOperand, ...]:
+    left = iter(columns)
+    result: list[StepOperand] = []
+    for operand, several in zip(node.inputs, grids, strict=True):
+        found = [Argument(source.value, next(left)) for source, _ in zip(sources_of(operand), several, strict=True)]
+        if isinstance(operand, Source):
+            result.append(found[0])
+        elif isinstance(operand, Stacked):
+            result.append(tuple(found))
+        else:
+            result.append(operand)
+    return tuple(result)
+
+
+def _write(batch: Batch, output: int, rows: Grid, more: int, node: Node) -> None:
+    """Append rows to a value. Several writers, or a boundary that holds a part of it, have written elsewhere."""
+    info = batch.graph.values[output]
+    grid = rows if info.home else far(rows, node.home, info.lattice.shape, -1)
+    before = batch.grids.get(output)
+    batch.grids[output] = grid if before is None else np.where(before >= 0, before, grid)
+    batch.counts[output] = batch.counts.get(output, 0) + more
 
 
 def _distinct(columns: list[Codes], count: int) -> tuple[Codes, Codes]:
@@ -182,7 +279,7 @@ def _distinct(columns: list[Codes], count: int) -> tuple[Codes, Codes]:
         return np.zeros(1, dtype=np.int64), np.zeros(count, dtype=np.int64)
     key = np.zeros(count, dtype=np.int64)
     span = 1
-    for column in (c[:, i] for c in columns for i in range(c.shape[1])):
+    for column in (c[:, i] if c.ndim == 2 else c for c in columns for i in range(c.shape[1] if c.ndim == 2 else 1)):
         width = int(column.max()) + 1
         if width == 1:
             continue
@@ -192,11 +289,3 @@ def _distinct(columns: list[Codes], count: int) -> tuple[Codes, Codes]:
         key = key * width + column
         span *= width
     return distinct(key)
-
-
-def _choose(operand: StepOperand, chosen: Codes) -> StepOperand:
-    if isinstance(operand, Argument):
-        return Argument(operand.value, operand.rows[chosen])
-    if isinstance(operand, tuple):
-        return tuple(Argument(a.value, a.rows[chosen]) for a in operand)
-    return operand

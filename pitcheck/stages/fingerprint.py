@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
+from pitcheck.stages.batch import crosses
 from pitcheck.stages.cuts import Cut
 from pitcheck.stages.graph import Graph, Node, Source, Stacked
+from pitcheck.stages.grids import Home, Mask
 from pitcheck.stages.pair import Stage, Target
 
 Key = tuple[Hashable, ...]
@@ -29,6 +31,8 @@ class Walk:
     values: dict[int, int] = field(default_factory=dict)
     nodes: dict[int, int] = field(default_factory=dict)
     cuts: list[int] = field(default_factory=list)
+    homes: dict[Home, int] = field(default_factory=dict)
+    """Homes are told apart, and what they are does not matter: what lies near them is the same."""
 
 
 @dataclass(frozen=True)
@@ -36,16 +40,17 @@ class Known:
     """What became of a stage: its canonical form; by place in the walk, the cuts it takes as given with the codes needed of them, and the nodes it covers."""
 
     form: str
-    demands: tuple[tuple[int, NDArray[np.bool_]], ...]
+    demands: tuple[tuple[int, Mask], ...]
     nodes: tuple[int, ...]
 
 
 class Fingerprints:
     """Fingerprints over one pair of graphs. Masks, tables and parts are numbered once, so that a fingerprint is a tuple of small numbers."""
 
-    def __init__(self, first: Graph, second: Graph) -> None:
+    def __init__(self, first: Graph, second: Graph, initial: Mapping[int, Cut]) -> None:
         self.first = first
         self.second = second
+        self.initial = initial
         self.known: dict[Key, Known] = {}
         self._numbers: dict[Hashable, int] = {}
         self._of: tuple[dict[int, int], dict[int, int]] = ({}, {})
@@ -66,6 +71,7 @@ class Fingerprints:
             parallel.cuts.append(value)
             return "cut", self._cut(cut)
 
+        parallel.homes[target.home] = 0
         self._walk(self.second, 1, own, parallel, ends)
         numbers: dict[int, int] = {}
         for value in parallel.cuts:
@@ -82,14 +88,14 @@ class Fingerprints:
 
         self._walk(self.first, 0, target.cut.reference, reference, given)
         infos = tuple(self._info(0, value) for value in numbers)
-        key = (self._cut(target.cut), self._number(target.codes.tobytes()), tuple(parallel.said), tuple(reference.said), infos)
+        key = (self._cut(target.cut), self._number(_said(target.where)), tuple(parallel.said), tuple(reference.said), infos)
         return key, parallel
 
     def remember(self, key: Key, walk: Walk, stage: Stage, form: str) -> None:
         """Note what a stage is, unless cutting it out met fewer cuts than the walk: then the walk does not tell where the reference's side ends."""
         if set(stage.cuts) != set(walk.cuts):
             return
-        demands = tuple((walk.values[value], stage.parallel.rows[value] >= 0) for value in stage.cuts)
+        demands = tuple((walk.values[value], stage.parallel.needed[value]) for value in stage.cuts)
         nodes = tuple(walk.nodes[step.node] for step in stage.parallel.steps)
         self.known[key] = Known(form, demands, nodes)
 
@@ -99,7 +105,8 @@ class Fingerprints:
         while waiting:
             value = waiting.pop()
             end = ends(value)
-            walk.said += [self._info(side, value), end]
+            home = graph.values[value].home
+            walk.said += [self._info(side, value), end, walk.homes.setdefault(home, len(walk.homes))]
             if end is not None:
                 continue
             for number in graph.values[value].writers:
@@ -109,8 +116,8 @@ class Fingerprints:
                     walk.said.append(walk.nodes[number])
                     continue
                 walk.nodes[number] = len(walk.nodes)
-                walk.said.append(self._node(side, number, node))
-                for source, _ in node.whole.reads:
+                walk.said += [self._node(side, number, node), walk.homes.setdefault(node.home, len(walk.homes))]
+                for source, _ in node.reads:
                     if source.value not in walk.values:
                         walk.values[source.value] = len(walk.values)
                         waiting.append(source.value)
@@ -122,9 +129,28 @@ class Fingerprints:
     def _node(self, side: int, number: int, node: Node) -> int:
         found = self._of[side].get(number)
         if found is None:
-            operands = tuple(_operand(o) for o in node.inputs)
-            found = self._of[side][number] = self._number((node.kind, repr(sorted(node.attributes.items())), node.mask.tobytes(), operands, len(node.outputs)))
+            operands = tuple(self._operand(side, node, o) for o in node.inputs)
+            attributes = repr(sorted(node.attributes.items()))
+            axes = tuple(axis for axis, _ in node.home)
+            found = self._of[side][number] = self._number((node.kind, attributes, _said(node.near), axes, operands, len(node.outputs)))
         return found
+
+    def _operand(self, side: int, node: Node, operand: object) -> Hashable:
+        if isinstance(operand, Source):
+            return self._source(side, node, operand)
+        if isinstance(operand, Stacked):
+            return tuple(self._source(side, node, member) for member in operand.members)
+        return repr(operand)
+
+    def _source(self, side: int, node: Node, source: Source) -> Hashable:
+        """How a node reads: with where it is where that matters, because it reads across, or what it reads is more than what is near its home."""
+        info = (self.first, self.second)[side].values[source.value]
+        if info.writers:
+            elsewhere = info.home != node.home
+        else:
+            cut = self.initial.get(source.value)
+            elsewhere = cut is not None and any(cut.grid.shape[axis] > 1 for axis, _ in node.home)
+        return source.key, (node.home, info.home) if node.home and (elsewhere or crosses(source, node.home)) else ()
 
     def _info(self, side: int, value: int) -> int:
         found = self._infos[side].get(value)
@@ -137,18 +163,14 @@ class Fingerprints:
     def _cut(self, cut: Cut) -> int:
         kept = self._cuts.get(id(cut))
         if kept is None:
-            group = None if cut.group_of is None else cut.group_of.tobytes()
+            group = None if cut.groups is None else _said(cut.groups)
             # The cut is kept beside its number, so that no other one can take its place in memory.
-            kept = self._cuts[id(cut)] = cut, self._number((cut.parts, cut.scale, cut.part_of.tobytes(), group))
+            kept = self._cuts[id(cut)] = cut, self._number((cut.parts.digest, cut.scale, _said(cut.grid), group))
         return kept[1]
 
 
-def _operand(operand: object) -> Hashable:
-    if isinstance(operand, Source):
-        return None if operand.table is None else operand.table.tobytes()
-    if isinstance(operand, Stacked):
-        return tuple(_operand(member) for member in operand.members)
-    return repr(operand)
+def _said(grid: NDArray[Any]) -> Hashable:
+    return grid.shape, grid.tobytes()
 
 
 def places(walk: Walk) -> tuple[Mapping[int, int], Mapping[int, int]]:

@@ -1,41 +1,56 @@
 """The graph a plan is lowered to: nodes over coordinates, every operand with the coordinates it is read from.
 
 A *value* is a tensor family: one tensor per coordinate code ``rank * microbatches + microbatch`` (micro-batch 0 for families that are not
-microbatched). A *node* runs one operator at a set of coordinates. Nothing is stored per coordinate but masks that many nodes share.
+microbatched). A *node* runs one operator at a set of coordinates. What is stored over coordinates is a grid: it has no extent along axes that do not matter.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 from pitcheck.algebra.base import Kind
 from pitcheck.plan.coordinates import Coordinates
 from pitcheck.plan.model import Tensor
 from pitcheck.plan.numbers import Literal
-
-Codes = NDArray[np.int64]
+from pitcheck.stages.grids import Codes, Grid, Home, Lattice, Mask, Read, focus, near
 
 
 @dataclass(frozen=True)
 class Source:
-    """Where a node reads an operand from.
-
-    ``table`` is None for the node's own coordinate, else an array of coordinate codes indexed by the node's own code: shape (codes,) for one
-    tensor, (codes, members) for a stack of the members of a group (or of micro-batches).
-    """
+    """Where a node reads an operand from: at its own coordinate where ``read`` is None."""
 
     value: int
-    table: Codes | None = None
+    read: Read | None = None
+
+    @property
+    def members(self) -> int:
+        """How many tensors are stacked, 0 where one is read as it is."""
+        return 0 if self.read is None else self.read.members
+
+    @property
+    def key(self) -> Hashable:
+        """Equal for sources that read the same coordinates."""
+        return None if self.read is None else self.read.key
+
+    @property
+    def table(self) -> Codes | None:
+        """The codes read at every code of the node, shape (codes,) or (codes, members); None for its own."""
+        return None if self.read is None else self.read.table
 
     def at(self, codes: Codes) -> Codes:
         """The codes read by a node that runs at ``codes``: shape (n,) or (n, members)."""
-        return codes if self.table is None else self.table[codes]
+        return codes if self.read is None else self.read.table[codes]
+
+    def gather(self, grid: Grid) -> Grid:
+        """What is read of a grid, with a last dimension more for the members of a stack."""
+        return grid if self.read is None else self.read.gather(grid)
+
+    def reach(self, mask: Mask) -> Mask:
+        """The coordinates read by a node that runs at ``mask``."""
+        return mask if self.read is None else self.read.reach(mask)
 
 
 @dataclass(frozen=True)
@@ -50,36 +65,37 @@ Operand = Source | Stacked | Literal
 
 @dataclass(frozen=True)
 class Node:
-    """One operator at all coordinates of ``mask`` (boolean, indexed by coordinate code). ``outputs`` are values, None where not wanted."""
+    """One operator at all coordinates of ``where``. ``outputs`` are values, None where not wanted."""
 
     kind: str
     attributes: Mapping[str, Any]
     inputs: tuple[Operand, ...]
     outputs: tuple[int | None, ...]
-    mask: NDArray[np.bool_]
+    where: Mask
+    lattice: Lattice
     operator: str
     position: int
     """Position of the operator in the plan's list."""
 
     @cached_property
-    def whole(self) -> Whole:
-        """What running at all its coordinates reads."""
-        codes = np.flatnonzero(self.mask)
-        reads = []
-        for operand in self.inputs:
-            for source in sources_of(operand):
-                mask = np.zeros(len(self.mask), dtype=np.bool_)
-                mask[source.at(codes).reshape(-1)] = True
-                reads.append((source, mask))
-        return Whole(codes, tuple(reads))
+    def mask(self) -> Mask:
+        """Whether it runs, by coordinate code, shape (codes,)."""
+        return self.lattice.flat(self.where, False)
 
+    @cached_property
+    def home(self) -> Home:
+        """The dimensions along which it runs at one coordinate only."""
+        return focus(self.where)
 
-@dataclass(frozen=True)
-class Whole:
-    """The codes of a node, and for every source the mask of codes that they read there."""
+    @cached_property
+    def near(self) -> Mask:
+        """Where it runs near its home."""
+        return near(self.where, self.home)
 
-    codes: Codes
-    reads: tuple[tuple[Source, NDArray[np.bool_]], ...]
+    @cached_property
+    def reads(self) -> tuple[tuple[Source, Mask], ...]:
+        """Every source with the coordinates that running everywhere reads of it."""
+        return tuple((source, source.reach(self.where)) for operand in self.inputs for source in sources_of(operand))
 
 
 def sources_of(operand: Operand) -> tuple[Source, ...]:
@@ -97,7 +113,10 @@ class GraphValue:
     shape: tuple[int, ...]
     kind: Kind
     tensor: Tensor
+    lattice: Lattice
     writers: list[int] = field(default_factory=list)
+    home: Home = ()
+    """The home of its only writer. Masks and rows of a value are kept near its home."""
 
 
 @dataclass
@@ -111,6 +130,14 @@ class Graph:
     order: list[int] = field(default_factory=list)
     """Nodes in topological order; ``rank`` is its inverse."""
     rank: list[int] = field(default_factory=list)
+
+    placements: dict[Hashable, Any] = field(default_factory=dict)
+    """What lineages of one form mean, found once."""
+
+    @property
+    def anywhere(self) -> tuple[int, ...]:
+        """The shape of a grid that depends on no axis."""
+        return (1,) * len(self.coordinates.shape)
 
     @property
     def codes(self) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,8 @@ from pitcheck.plan.coordinates import Coordinates
 from pitcheck.plan.matching import Matching
 from pitcheck.plan.model import Box, Group, Number, Operator, Plan, Table, Use
 from pitcheck.plan.numbers import parse_number
-from pitcheck.stages.graph import Codes, Graph, GraphValue, Node, Operand, Source, Stacked, kind_of
+from pitcheck.stages.graph import Graph, GraphValue, Node, Operand, Source, Stacked, kind_of
+from pitcheck.stages.grids import FromCodes, Grid, Lattice, Mask, OfMicrobatch, Once, OverGroup, OverMicrobatches, Read, Through
 from pitcheck.stages.order import order_nodes
 
 COPIES = frozenset({"identity", "contiguous", "multiref", "wait", "detach"})
@@ -33,10 +34,12 @@ class Lowering:
         self.graph = Graph(self.coordinates)
         self.microbatches = plan.microbatches
         self._microbatched = {t.name: t.microbatched for t in plan.tensors}
-        self._all_codes = np.arange(self.graph.codes, dtype=np.int64)
-        self._of_rank = (self._all_codes // self.microbatches) * self.microbatches
-        self._masks: dict[Any, NDArray[np.bool_]] = {}
-        self._groups: dict[Group, list[tuple[int, ...]]] = {}
+        self._shape = self.coordinates.shape
+        self._lattices = {microbatched: Lattice(self._shape, microbatched) for microbatched in (False, True)}
+        self._once = Once(self._shape)
+        self._masks: dict[Any, Mask] = {}
+        self._members: dict[Group, list[tuple[Read, Grid]]] = {}
+        self._reads: dict[Hashable, Read] = {}
         self._copies = self._find_copies()
 
     def run(self) -> Graph:
@@ -44,7 +47,7 @@ class Lowering:
         for tensor in self.plan.tensors:
             if tensor.name not in self._copies:
                 self.graph.number[tensor.name] = len(self.graph.values)
-                self.graph.values.append(GraphValue(tensor.name, tensor.shape, kind_of(tensor.dtype), tensor))
+                self.graph.values.append(GraphValue(tensor.name, tensor.shape, kind_of(tensor.dtype), tensor, self._lattices[tensor.microbatched]))
         for name in self._copies:
             self.graph.number[name] = self.graph.number[self._original(name)]
         for position, operator in enumerate(self.plan.operators):
@@ -88,7 +91,8 @@ class Lowering:
             for inputs, more, where in self._operands(operator, part):
                 outputs = tuple(self.graph.number[name] if name else None for name in operator.outputs)
                 kind = "identity" if operator.kind == "receive" else operator.kind
-                node = Node(kind, {**attributes, **more}, inputs, outputs, where, operator.id, position)
+                lattice = self._lattices[self._runs_per_microbatch(operator)]
+                node = Node(kind, {**attributes, **more}, inputs, outputs, where, lattice, operator.id, position)
                 for value in outputs:
                     if value is not None:
                         self.graph.values[value].writers.append(len(self.graph.nodes))
@@ -98,19 +102,15 @@ class Lowering:
         names = [name for name in operator.outputs if name] or [operand_name(o) for o in operator.inputs if not isinstance(o, Number)]
         return any(self._microbatched[name] for name in names)
 
-    def _mask(self, operator: Operator) -> NDArray[np.bool_]:
+    def _mask(self, operator: Operator) -> Mask:
         per_microbatch = self._runs_per_microbatch(operator)
         key = (tuple(tuple(sorted(box.items())) for box in operator.where), per_microbatch)
         if key not in self._masks:
-            mask = self.coordinates.mask(operator.where)
-            if not per_microbatch:
-                ranks = mask.any(axis=1)
-                mask = np.zeros_like(mask)
-                mask[:, 0] = ranks
-            self._masks[key] = mask.reshape(-1)
+            mask = self.coordinates.mask_grid(operator.where)
+            self._masks[key] = mask if per_microbatch else np.asarray(mask.any(axis=-1, keepdims=True))
         return self._masks[key]
 
-    def _resolve_attributes(self, operator: Operator, mask: NDArray[np.bool_]) -> Iterator[tuple[dict[str, Any], NDArray[np.bool_]]]:
+    def _resolve_attributes(self, operator: Operator, mask: Mask) -> Iterator[tuple[dict[str, Any], Mask]]:
         """One set of plain attributes for every part of the coordinates on which all tables have one value."""
         hidden = (
             {"peer", "protocol", "batch", "tag", "async", "microbatches"}
@@ -122,21 +122,29 @@ class Lowering:
         if not tables:
             yield plain, mask
             return
-        resolved = {k: self.coordinates.table(v, f"operators[{operator.id}].attributes.{k}") for k, v in tables.items()}
-        rows = np.stack([positions.reshape(-1) for positions, _ in resolved.values()], axis=1)
-        combinations, which = np.unique(rows[mask], axis=0, return_inverse=True)
-        codes = self._all_codes[mask]
-        merged: dict[tuple[Any, ...], NDArray[np.bool_]] = {}
-        for number, combination in enumerate(combinations):
-            values = tuple(table[1][int(i)] for table, i in zip(resolved.values(), combination, strict=True))
-            part = merged.setdefault(values, np.zeros_like(mask))
-            part[codes[which.reshape(-1) == number]] = True
-        for values, part in merged.items():
-            yield {**plain, **dict(zip(resolved, values, strict=True))}, part
+        combined = np.zeros(self.graph.anywhere, dtype=np.int64)
+        choices: list[tuple[Any, ...]] = [()]
+        for name, table in tables.items():
+            values = self._table_values(table, f"operators[{operator.id}].attributes.{name}")
+            different = list(dict.fromkeys(values))
+            number = np.array([different.index(value) for value in values], dtype=np.int64)
+            combined = combined * len(different) + number[self.coordinates.row_major_grid(table.over)]
+            choices = [(*before, value) for before in choices for value in different]
+        if not self._runs_per_microbatch(operator):
+            combined = combined[..., :1]
+        present = np.broadcast_arrays(combined, mask)
+        for choice in np.unique(present[0][present[1]]):
+            yield {**plain, **dict(zip(tables, choices[int(choice)], strict=True))}, mask & (combined == choice)
+
+    def _table_values(self, table: Table, place: str) -> tuple[Any, ...]:
+        expected = self.coordinates.count(table.over)
+        if len(table.values) != expected:
+            raise PlanError(f"{len(table.values)} values for {expected} positions over {', '.join(table.over)}", f"{place}.values")
+        return table.values
 
     # --- operands
 
-    def _operands(self, operator: Operator, mask: NDArray[np.bool_]) -> Iterator[tuple[tuple[Operand, ...], dict[str, Any], NDArray[np.bool_]]]:
+    def _operands(self, operator: Operator, mask: Mask) -> Iterator[tuple[tuple[Operand, ...], dict[str, Any], Mask]]:
         """(operands, further attributes, coordinates) of the nodes that an operator becomes."""
         if operator.kind == "receive":
             yield from self._received(operator, mask)
@@ -154,9 +162,9 @@ class Lowering:
         name = operand_name(operand)
         value = self.graph.number[name]
         if isinstance(operand, Use):
-            return Source(value, self._of_rank + operand.microbatch)
+            return Source(value, self._shared(OfMicrobatch(self._shape, operand.microbatch)))
         if not self._microbatched[name]:
-            return Source(value, self._of_rank if per_microbatch and self.microbatches > 1 else None)
+            return Source(value, self._once if per_microbatch and self.microbatches > 1 else None)
         if not per_microbatch and self.microbatches > 1:
             raise PlanError(
                 f"{operator.kind} runs once but reads {name!r}, which exists once per micro-batch; use 'accumulate' or name the micro-batch",
@@ -164,21 +172,26 @@ class Lowering:
             )
         return Source(value)
 
+    def _shared(self, read: Read) -> Read:
+        """One object for all equal reads."""
+        return self._reads.setdefault(read.key, read)
+
     def _accumulated(self, operator: Operator) -> tuple[Operand, ...]:
         name = operand_name(operator.inputs[0])
         chosen = operator.attributes.get("microbatches")
-        microbatches = np.arange(self.microbatches) if chosen is None else np.array(chosen, dtype=np.int64)
+        microbatches = tuple(range(self.microbatches)) if chosen is None else tuple(int(m) for m in chosen)  # type: ignore[union-attr, arg-type]
         if not self._microbatched[name]:
             raise PlanError(f"accumulate reads {name!r}, which does not exist per micro-batch", f"operators[{operator.id}].inputs[0]")
-        return (Source(self.graph.number[name], self._of_rank[:, None] + microbatches[None, :]),)
+        return (Source(self.graph.number[name], self._shared(OverMicrobatches(self._shape, microbatches))),)
 
-    def _received(self, operator: Operator, mask: NDArray[np.bool_]) -> Iterator[tuple[tuple[Operand, ...], dict[str, Any], NDArray[np.bool_]]]:
+    def _received(self, operator: Operator, mask: Mask) -> Iterator[tuple[tuple[Operand, ...], dict[str, Any], Mask]]:
         """A receive copies what the matched send reads; sends by different operators give different nodes."""
         found = self.matching.received[operator.id].reshape(-1, 3)
-        for sender in np.unique(found[mask, 0]):
+        flat = np.broadcast_to(mask, self._shape).reshape(-1)
+        for sender in np.unique(found[flat, 0]):
             if sender < 0:
                 raise PlanError("a receive has no matching send", f"operators[{operator.id}]")
-            part = mask & (found[:, 0] == sender)
+            part = mask & (found[:, 0] == sender).reshape(self._shape)
             yield (self._event_source(int(sender), found),), {}, part
 
     def _event_source(self, position: int, found: NDArray[np.int64]) -> Source:
@@ -192,64 +205,70 @@ class Lowering:
             microbatches = np.full_like(microbatches, operand.microbatch)
         elif not self._microbatched[name]:
             microbatches = np.zeros_like(microbatches)
-        return Source(self.graph.number[name], ranks * self.microbatches + microbatches)
+        return Source(self.graph.number[name], self._shared(FromCodes(self._shape, ranks * self.microbatches + microbatches)))
 
-    def _collective(self, operator: Operator, mask: NDArray[np.bool_]) -> Iterator[tuple[tuple[Operand, ...], dict[str, Any], NDArray[np.bool_]]]:
+    def _collective(self, operator: Operator, mask: Mask) -> Iterator[tuple[tuple[Operand, ...], dict[str, Any], Mask]]:
         members = self.matching.members[operator.id]
         if members is not None:
             yield from self._irregular(operator, mask, members.reshape(-1, *members.shape[2:]))
             return
-        group = operator.group or Group()
-        if group not in self._groups:
-            self._groups[group] = self.coordinates.groups(group)
-        groups = self._groups[group]
-        for size in sorted({len(ranks) for ranks in groups}):
-            table, place = self._group_table([ranks for ranks in groups if len(ranks) == size], size)
-            source = self._operand(operator, operator.inputs[0], self._runs_per_microbatch(operator))
-            if not isinstance(source, Source):
-                raise UnsupportedError(f"operators[{operator.id}]: a literal cannot be communicated")
-            stacked = Source(source.value, table if source.table is None else source.table[table])
+        source = self._operand(operator, operator.inputs[0], self._runs_per_microbatch(operator))
+        if not isinstance(source, Source):
+            raise UnsupportedError(f"operators[{operator.id}]: a literal cannot be communicated")
+        for read, place in self._groups_of(operator.group or Group()):
+            stacked = Source(source.value, read if source.read is None else self._shared(Through(self._shape, read, source.read)))
             yield from self._by_position(operator, stacked, mask, place)
 
-    def _group_table(self, groups: list[tuple[int, ...]], size: int) -> tuple[Codes, Codes]:
-        """(codes of all members per code, the code's own place in its group or -1)."""
-        table = np.zeros((self.graph.codes, size), dtype=np.int64)
-        place = np.full(self.graph.codes, -1, dtype=np.int64)
-        microbatches = np.arange(self.microbatches)
-        for ranks in groups:
-            for own, rank in enumerate(ranks):
-                codes = rank * self.microbatches + microbatches
-                table[codes] = np.array(ranks)[None, :] * self.microbatches + microbatches[:, None]
-                place[codes] = own
-        return table, place
+    def _groups_of(self, group: Group) -> list[tuple[Read, Grid]]:
+        """For every size of groups: (the read of all members, every coordinate's place in its group or -1)."""
+        if group not in self._members:
+            self._members[group] = [self._over_axes(group)] if group.axes and not group.ranks else list(self._by_lists(group))
+        return self._members[group]
 
-    def _by_position(
-        self, operator: Operator, stacked: Operand, mask: NDArray[np.bool_], place: Codes
-    ) -> Iterator[tuple[tuple[Operand, ...], dict[str, Any], NDArray[np.bool_]]]:
+    def _over_axes(self, group: Group) -> tuple[Read, Grid]:
+        inside = tuple(axis.name for axis in self.plan.mesh if axis.name in group.axes)
+        dimensions = tuple(self.coordinates.dimension(axis, "group.axes") for axis in inside)
+        return self._shared(OverGroup(self._shape, dimensions)), self.coordinates.row_major_grid(inside)
+
+    def _by_lists(self, group: Group) -> Iterator[tuple[Read, Grid]]:
+        groups = self.coordinates.groups(group)
+        microbatches = np.arange(self.microbatches)
+        for size in sorted({len(ranks) for ranks in groups}):
+            table = np.full((self.graph.codes, size), -1, dtype=np.int64)
+            place = np.full((self.coordinates.ranks, 1), -1, dtype=np.int64)
+            for ranks in (ranks for ranks in groups if len(ranks) == size):
+                for own, rank in enumerate(ranks):
+                    table[rank * self.microbatches + microbatches] = np.array(ranks)[None, :] * self.microbatches + microbatches[:, None]
+                    place[rank] = own
+            yield self._shared(FromCodes(self._shape, table)), place.reshape((*self._shape[:-1], 1))
+
+    def _by_position(self, operator: Operator, stacked: Operand, mask: Mask, place: Grid) -> Iterator[tuple[tuple[Operand, ...], dict[str, Any], Mask]]:
         if operator.kind in ROOT_ONLY:
             mask = mask & (place == operator.attributes.get("root", 0))
         if "position" not in operator_kind(operator.kind).attributes:
-            part = mask & (place >= 0)
+            part = mask if (place >= 0).all() else mask & (place >= 0)
             if part.any():
                 yield (stacked,), {}, part
             return
-        for own in np.unique(place[mask & (place >= 0)]):
-            yield (stacked,), {"position": int(own)}, mask & (place == own)
+        present = np.broadcast_arrays(place, mask)
+        for own in np.unique(present[0][present[1]]):
+            if own >= 0:
+                yield (stacked,), {"position": int(own)}, mask & (place == own)
 
-    def _irregular(
-        self, operator: Operator, mask: NDArray[np.bool_], members: NDArray[np.int64]
-    ) -> Iterator[tuple[tuple[Operand, ...], dict[str, Any], NDArray[np.bool_]]]:
+    def _irregular(self, operator: Operator, mask: Mask, members: NDArray[np.int64]) -> Iterator[tuple[tuple[Operand, ...], dict[str, Any], Mask]]:
         """Members that run different operators or micro-batches: one node per pattern of operators."""
-        patterns = np.unique(members[mask][:, :, 0], axis=0)
-        ranks = self._all_codes // self.microbatches
+        lattice = self._lattices[self._runs_per_microbatch(operator)]
+        flat = lattice.flat(mask, False)
+        patterns = np.unique(members[flat][:, :, 0], axis=0)
+        ranks = np.arange(self.graph.codes) // self.microbatches
         for pattern in patterns:
             real = [i for i, sender in enumerate(pattern) if sender >= 0]
-            part = mask & (members[:, :, 0] == pattern[None, :]).all(axis=1)
+            part = flat & (members[:, :, 0] == pattern[None, :]).all(axis=1)
             stacked = Stacked(tuple(self._event_source(int(pattern[i]), members[:, i]) for i in real))
             place = np.full(self.graph.codes, -1, dtype=np.int64)
             for own, i in enumerate(real):
                 place[members[:, i, 1] == ranks] = own
-            yield from self._by_position(operator, stacked, part, place)
+            yield from self._by_position(operator, stacked, lattice.grid(part), lattice.grid(place))
 
 
 def operand_name(operand: str | Use | Number) -> str:

@@ -27,6 +27,8 @@ def order_nodes(graph: Graph) -> None:
     if order is None:
         cycle = _one_cycle(graph)
         raise PlanError(f"values depend on themselves: {' -> '.join(cycle)}", "operators")
+    for value in graph.values:
+        value.home = graph.nodes[value.writers[0]].home if len(value.writers) == 1 else ()
     graph.order = order
     graph.rank = [0] * len(order)
     for place, number in enumerate(order):
@@ -38,12 +40,12 @@ def _edges(graph: Graph) -> list[list[int]]:
     after: list[list[int]] = [[] for _ in graph.nodes]
     for number, node in enumerate(graph.nodes):
         seen: set[int] = set()
-        for source, read in node.whole.reads:
+        for source, read in node.reads:
             writers = graph.values[source.value].writers
             if len(writers) == 1:
                 seen.add(writers[0])
             else:
-                seen.update(writer for writer in writers if (graph.nodes[writer].mask & read).any())
+                seen.update(writer for writer in writers if (graph.nodes[writer].where & read).any())
         for writer in seen:
             after[writer].append(number)
     return after
@@ -91,7 +93,7 @@ def _split_cycles(graph: Graph) -> None:
         for code in np.flatnonzero(node.mask):
             mask = np.zeros_like(node.mask)
             mask[code] = True
-            nodes.append(replace(node, mask=mask))
+            nodes.append(replace(node, where=node.lattice.grid(mask)))
     graph.nodes[:] = nodes
     for value in graph.values:
         value.writers.clear()

@@ -9,19 +9,20 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pitcheck.algebra.size_choice import Sizes
 from pitcheck.check.derive import STRUCTURAL, Derived, Fresh
 from pitcheck.errors import UnsupportedError
 from pitcheck.plan.numbers import parse_number
 from pitcheck.stages.batch import Argument, Batch, Step, extract
-from pitcheck.stages.cuts import FREE, Box, Cut
+from pitcheck.stages.cuts import FREE, Box, Cut, present_parts
 from pitcheck.stages.distinct import distinct
-from pitcheck.stages.graph import Codes, Graph
+from pitcheck.stages.graph import Graph
+from pitcheck.stages.grids import Codes, Grid, Home, Mask, either, far, focus, near
 from pitcheck.stages.shapes import SymbolicPair
 
 CutOf = Callable[[int], Cut | None]
@@ -30,11 +31,23 @@ ROOTS = frozenset({"sqrt", "rsqrt"})
 
 @dataclass(frozen=True)
 class Target:
-    """What must hold: ``cut`` at ``codes`` of the parallel value; the terms of a partial cut are added over every group."""
+    """What must hold: ``cut`` at the coordinates ``where``, near the home of the parallel value; the terms of a partial cut are added over every group."""
 
     cut: Cut
-    codes: Codes
+    where: Mask
+    home: Home
     name: str = ""
+
+    @classmethod
+    def at(cls, cut: Cut, where: Mask, graph: Graph, name: str = "") -> Target:
+        """A target at the coordinates ``where`` of all, of a value of ``graph``."""
+        home = graph.values[cut.value].home
+        return cls(cut, near(where, home), home, name)
+
+    @cached_property
+    def codes(self) -> Codes:
+        """The coordinate codes of ``where``."""
+        return self.cut.lattice.codes(far(self.where, self.home, self.cut.lattice.shape, False))
 
 
 @dataclass
@@ -51,11 +64,11 @@ class Stage:
         return [*self.cuts.values(), *(target.cut for target in self.targets)]
 
 
-def constant_mask(graph: Graph, value: int) -> NDArray[np.int64] | None:
+def constant_mask(graph: Graph, value: int) -> Grid | None:
     """A boundary of one part for tensors of known constant value; they are never drawn."""
     if graph.values[value].tensor.value is None or graph.values[value].writers:
         return None
-    return np.zeros(graph.codes, dtype=np.int64)
+    return np.zeros(graph.anywhere, dtype=np.int64)
 
 
 def build_stage(first: Graph, second: Graph, cut_of: CutOf, targets: Sequence[Target]) -> Stage:
@@ -66,38 +79,37 @@ def build_stage(first: Graph, second: Graph, cut_of: CutOf, targets: Sequence[Ta
     """
     own = {target.cut.value for target in targets}
 
-    def parallel_boundary(value: int) -> NDArray[np.int64] | None:
+    def parallel_boundary(value: int) -> Grid | None:
         constant = constant_mask(second, value)
         cut = None if constant is not None or (value in own and second.values[value].writers) else cut_of(value)
-        return constant if cut is None else cut.part_of
+        return constant if cut is None else cut.grid
 
-    masks: dict[int, NDArray[np.bool_]] = {}
+    masks: dict[int, Mask] = {}
     for target in targets:
-        masks.setdefault(target.cut.value, np.zeros(second.codes, dtype=np.bool_))[target.codes] = True
+        masks[target.cut.value] = either(masks.get(target.cut.value), target.where)
     parallel = extract(second, masks, parallel_boundary)
     _no_missing(parallel, "parallel")
     cuts = {value: cut for value in parallel.inputs if (cut := cut_of(value)) is not None and constant_mask(second, value) is None}
     given = {cut.reference for cut in cuts.values()}
 
-    def reference_boundary(value: int) -> NDArray[np.int64] | None:
-        if value in given or not first.values[value].writers:
-            return np.zeros(first.codes, dtype=np.int64)
-        return None
+    everywhere = np.zeros(first.anywhere, dtype=np.int64)
 
-    wanted = {target.cut.reference: np.ones(first.codes, dtype=np.bool_) for target in targets}
+    def reference_boundary(value: int) -> Grid | None:
+        return everywhere if value in given or not first.values[value].writers else None
+
+    wanted = {target.cut.reference: everywhere == 0 for target in targets}
     reference = extract(first, wanted, reference_boundary)
     _no_missing(reference, "reference")
     for value in given - reference.inputs.keys():
         # The parallel side reads a tensor that this part of the reference does not: an input all the same, from which it is derived.
-        if value not in reference.rows:
-            reference.inputs[value] = np.zeros(1, dtype=np.int64)
-            reference.rows[value] = np.zeros(first.codes, dtype=np.int64)
+        if value not in reference.grids:
+            reference.add_input(value, everywhere, np.zeros(1, dtype=np.int64), everywhere == 0)
     return Stage(reference, parallel, cuts, tuple(targets))
 
 
 def _no_missing(batch: Batch, side: str) -> None:
-    for value, codes in batch.missing.items():
-        rank, microbatch = batch.graph.place(int(codes[0]))
+    for value, mask in batch.missing.items():
+        rank, microbatch = batch.graph.place(batch.graph.values[value].lattice.first(mask))
         raise UnsupportedError(f"{side} plan: {batch.graph.values[value].name!r} is read on rank {rank}, micro-batch {microbatch}, where nothing computes it")
 
 
@@ -110,8 +122,8 @@ class ShapedStage:
     derived: dict[int, Derived]
     constants: tuple[dict[int, tuple[Any, tuple[int, ...], str]], dict[int, tuple[Any, tuple[int, ...], str]]]
     attributes: tuple[list[Mapping[str, Any]], list[Mapping[str, Any]]]
-    boxes: list[tuple[Box, ...]]
-    """Per target the boxes of its parts."""
+    boxes: list[Mapping[int, Box]]
+    """Per target the boxes of the parts that are compared."""
     sizes: Sizes
 
 
@@ -126,7 +138,7 @@ def shape_stage(stage: Stage, symbolic: SymbolicPair, sizes: Sizes, keys: Mappin
         marks = _marks(stage, bounds) if bounds is not None else ()
         fresh[value] = Fresh(keys[value], symbolic.reference.shape(value, sizes), info.kind, domain, bounds, marks)
     derived = {value: _derived(stage, value, cut, symbolic, sizes, f"{keys[cut.reference]}/{n}") for n, (value, cut) in enumerate(stage.cuts.items())}
-    boxes = [tuple(symbolic.box(target.cut, part.box, sizes) for part in target.cut.parts) for target in stage.targets]
+    boxes = [_boxes(target, symbolic, sizes) for target in stage.targets]
     return ShapedStage(
         stage,
         fresh,
@@ -136,6 +148,10 @@ def shape_stage(stage: Stage, symbolic: SymbolicPair, sizes: Sizes, keys: Mappin
         boxes,
         sizes,
     )
+
+
+def _boxes(target: Target, symbolic: SymbolicPair, sizes: Sizes) -> Mapping[int, Box]:
+    return {int(n): symbolic.box(target.cut, target.cut.parts[int(n)].box, sizes) for n in present_parts(target.cut, target.where, target.home)}
 
 
 def _drawn_reference(stage: Stage) -> list[int]:
@@ -196,10 +212,9 @@ def _marks(stage: Stage, bounds: tuple[int, int]) -> tuple[int, ...]:
     marks = {low, high - 1}
     for cut in stage.all_cuts():
         shape = stage.reference.graph.values[cut.reference].shape
-        for part in cut.parts:
-            for size, intervals in zip(shape, part.box, strict=True):
-                if size == high:
-                    marks |= {x for start, stop in intervals if start != FREE for x in (start, stop - 1)}
+        for size, different in zip(shape, cut.parts.intervals, strict=False):
+            if size == high:
+                marks |= {x for intervals in different for start, stop in intervals if start != FREE for x in (start, stop - 1)}
     return tuple(sorted(m for m in marks if low <= m < high))
 
 
@@ -216,12 +231,12 @@ def canonical_form(stage: Stage) -> tuple[str, dict[int, str]]:
         for line in numbering.lines():
             digest.update(line)
     for value, cut in stage.cuts.items():
-        chosen = tuple(cut.parts[int(i)] for i in stage.parallel.inputs[value])
-        digest.update(repr((parallel.of(value), reference.of(cut.reference), chosen, cut.scale)).encode())
+        digest.update(repr((parallel.of(value), reference.of(cut.reference), cut.parts.digest, cut.scale)).encode())
+        digest.update(stage.parallel.inputs[value].tobytes())
     for target in stage.targets:
-        rows = stage.parallel.rows[target.cut.value][target.codes]
-        compared, sums = compared_rows(target, rows)
-        digest.update(repr((parallel.of(target.cut.value), reference.of(target.cut.reference), target.cut.key, compared.shape, sums.shape)).encode())
+        compared, sums, _ = compared_rows(target, stage.parallel)
+        said = (parallel.of(target.cut.value), reference.of(target.cut.reference), target.cut.parts.digest, target.cut.scale, compared.shape, sums.shape)
+        digest.update(repr(said).encode())
         digest.update(compared.tobytes() + sums.tobytes())
     drawn = _drawn_reference(stage)
     for value in drawn:
@@ -234,25 +249,42 @@ def canonical_form(stage: Stage) -> tuple[str, dict[int, str]]:
     return digest.hexdigest(), keys
 
 
-def compared_rows(target: Target, rows: Codes) -> tuple[Codes, Codes]:
-    """(distinct pairs (row, part) to compare, shape (2, n)); for a partial cut instead (part per group, shape (1, n); rows of its terms, shape (n, terms))).
+def compared_rows(target: Target, parallel: Batch) -> tuple[Codes, Codes, Codes]:
+    """(distinct pairs (row, part) to compare, shape (2, n); no rows; a code of each), or for a partial cut (part of every sum, shape (1, n); rows of its terms,
+    shape (n, terms); a code of its first term).
 
     Raises UnsupportedError where a group lacks a term: nothing may be compared then.
     """
-    parts = target.cut.part_of[target.codes]
-    if target.cut.group_of is None:
-        pairs, _ = distinct(rows * len(target.cut.parts) + parts)
-        return np.stack([rows[pairs], parts[pairs]]), np.zeros((0, 0), dtype=np.int64)
-    groups = target.cut.group_of[target.codes]
-    sums: dict[tuple[int, ...], int] = {}
-    for group in np.unique(groups):
-        members = np.flatnonzero(groups == group)
-        terms = {target.cut.parts[int(parts[m])].term: m for m in members}
-        expected = target.cut.parts[int(parts[members[0]])].terms
-        if len(terms) != expected or len(members) != expected:
-            raise UnsupportedError(f"{target.name}: a sum has {len(members)} of its {expected} terms")
-        sums.setdefault(tuple(int(rows[terms[t]]) for t in range(expected)), int(parts[terms[0]]))
-    return np.array([list(sums.values())], dtype=np.int64), np.array(list(sums), dtype=np.int64)
+    cut = target.cut
+    grids = [parallel.grids[cut.value], cut.grid, *([] if cut.groups is None else [cut.groups])]
+    places = focus(target.where)
+    where, *found = np.broadcast_arrays(near(target.where, places), *(near(near(grid, target.home), places) for grid in grids))
+    rows, parts = found[0][where], found[1][where]
+    if cut.groups is None:
+        pairs, _ = distinct(rows * len(cut.parts) + parts)
+        return np.stack([rows[pairs], parts[pairs]]), np.zeros((0, 0), dtype=np.int64), _codes_at(target, places, where, pairs)
+    terms = np.array([part.term for part in cut.parts], dtype=np.int64)[parts]
+    expected = max((part.terms for part in cut.parts), default=1)
+    order = np.lexsort((terms, found[2][where]))
+    groups = found[2][where][order]
+    counts = np.unique(groups, return_counts=True)[1]
+    whole = counts == expected
+    if not whole.all() or (terms[order].reshape(-1, expected) != np.arange(expected)).any():
+        raise UnsupportedError(f"{target.name}: a sum has {int(counts[~whole][0]) if not whole.all() else 'some twice'} of its {expected} terms")
+    sums = rows[order].reshape(-1, expected)
+    _, firsts = np.unique(sums, axis=0, return_index=True)
+    firsts = np.sort(firsts)
+    leading = order.reshape(-1, expected)[firsts, 0]
+    return parts[leading][None, :], sums[firsts], _codes_at(target, places, where, leading)
+
+
+def _codes_at(target: Target, places: Home, where: Mask, chosen: Codes) -> Codes:
+    """The coordinate codes of some of the coordinates of a mask that is near ``places`` and the target's home."""
+    coordinates = [column[chosen] for column in np.nonzero(where)]
+    for axis, place in (*target.home, *places):
+        coordinates[axis] = np.full(len(chosen), place, dtype=np.int64)
+    codes: Codes = np.ravel_multi_index(tuple(coordinates), target.cut.lattice.shape).astype(np.int64)
+    return codes
 
 
 class _Numbering:

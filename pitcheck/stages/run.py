@@ -14,7 +14,7 @@ from pitcheck.ops.registry import evaluate
 from pitcheck.ops.term import exact
 from pitcheck.plan.numbers import Literal
 from pitcheck.stages.batch import Argument, Batch, Step
-from pitcheck.stages.graph import Codes
+from pitcheck.stages.grids import Codes
 
 
 class Batched(Algebra[Any], Protocol):

@@ -117,12 +117,8 @@ def _tie_derivative(system: AxisSystem, step: Step, given: Sequence[AxisValue], 
 
 def _tie(system: AxisSystem, whole: AxisValue, local: AxisValue, cut: Cut) -> None:
     """Tie every local dimension to the reference dimension whose intervals it holds."""
-    seen: set[tuple[int, tuple[Interval, ...]]] = set()
-    for part in cut.parts:
-        for dim, intervals in enumerate(part.box):
-            if (dim, intervals) in seen:
-                continue
-            seen.add((dim, intervals))
+    for dim, different in enumerate(cut.parts.intervals):
+        for intervals in different:
             if len(intervals) == 1 and intervals[0][0] != FREE:
                 system.tie(local.dims[dim], whole.dims[dim], intervals[0][0])
                 continue

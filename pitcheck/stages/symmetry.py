@@ -8,6 +8,7 @@ two claims are the same claim about renamed rows, and one proves the other. Noth
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,9 +19,9 @@ from pitcheck.algebra.axis_classes import AxisSystem
 from pitcheck.algebra.axis_templates import Templates
 from pitcheck.algebra.size_choice import Sizes
 from pitcheck.stages.batch import Argument, Step
-from pitcheck.stages.cuts import FREE, Cut, Part
-from pitcheck.stages.graph import Codes
-from pitcheck.stages.pair import Stage, Target, build_stage
+from pitcheck.stages.cuts import Cut, Part, present_parts
+from pitcheck.stages.grids import Codes, Mask, near
+from pitcheck.stages.pair import Stage, Target, build_stage, compared_rows
 from pitcheck.stages.shapes import SymbolicPair, symbolic_pair
 
 WORTHWHILE = 4
@@ -37,7 +38,9 @@ class Symmetry:
     root: int
     total: int
     segment: int
-    codes: Codes
+    where: Mask
+    """The coordinates kept, near the home of the target's value."""
+    kept: int
     classes: int
     members: int
 
@@ -48,40 +51,37 @@ def find_symmetry(stage: Stage, symbolic: SymbolicPair, keep: int) -> Symmetry |
         return None
     target = stage.targets[0]
     dims = symbolic.reference.values[target.cut.reference].dims
+    starts = target.cut.parts.starts
+    if starts is None:
+        return None
     for dim, node in enumerate(dims):
-        offsets = _offsets(target.cut, dim)
-        if offsets is None or len(set(offsets.values())) <= WORTHWHILE or not symbolic.system.is_batch(node):
+        if len(np.unique(starts[:, dim])) <= WORTHWHILE or not symbolic.system.is_batch(node):
             continue
         root = symbolic.system.number_of(node)
         total = stage.reference.graph.values[target.cut.reference].shape[dim]
         segment = _segment(stage, symbolic, root, total)
         if segment is None:
             continue
-        moved = np.array([offsets[int(p)] for p in target.cut.part_of[target.codes]], dtype=np.int64)
-        kept, classes = _representatives(stage, symbolic, root, target, dim, moved, keep)
-        if len(kept) * 2 <= len(target.codes):
-            return Symmetry(dim, root, total, segment, kept, classes, len(target.codes))
+        compared, _, codes = compared_rows(target, stage.parallel)
+        kept, classes = _representatives(stage, symbolic, root, target, dim, compared, keep)
+        if len(kept) * 2 <= len(codes):
+            return Symmetry(dim, root, total, segment, _where(target, codes[kept]), len(kept), classes, len(codes))
     return None
+
+
+def _where(target: Target, codes: Codes) -> Mask:
+    """A mask of coordinate codes, near the target's home."""
+    return near(target.cut.lattice.mask(codes), target.home)
 
 
 def restrict(stage: Stage, symmetry: Symmetry, templates: Templates | None, variant: int) -> tuple[Stage, SymbolicPair, RestrictedSizes]:
     """The stage for the kept coordinates alone, and its sizes."""
     target = stage.targets[0]
-    fewer = build_stage(stage.reference.graph, stage.parallel.graph, stage.cuts.get, [replace(target, codes=symmetry.codes)])
+    fewer = build_stage(stage.reference.graph, stage.parallel.graph, stage.cuts.get, [replace(target, where=symmetry.where)])
     symbolic = symbolic_pair(fewer.reference, fewer.parallel, fewer.all_cuts(), templates)
     root = symbolic.system.number_of(symbolic.reference.values[target.cut.reference].dims[symmetry.dim])
     sizes = RestrictedSizes(symbolic.system.solve(variant), symbolic.system, replace(symmetry, root=root), fewer, symbolic)
     return fewer, symbolic, sizes
-
-
-def _offsets(cut: Cut, dim: int) -> dict[int, int] | None:
-    """Offset of every part along ``dim``; None where a part is no single interval there."""
-    found = {}
-    for number, part in enumerate(cut.parts):
-        if len(part.box[dim]) != 1 or part.box[dim][0][0] == FREE:
-            return None
-        found[number] = part.box[dim][0][0]
-    return found
 
 
 def _segment(stage: Stage, symbolic: SymbolicPair, root: int, total: int) -> int | None:
@@ -93,41 +93,43 @@ def _segment(stage: Stage, symbolic: SymbolicPair, root: int, total: int) -> int
         for dim, node in enumerate(nodes):
             if symbolic.system.number_of(node) != root:
                 continue
-            if shape[dim] != total or _offsets(cut, dim) is None:
+            if shape[dim] != total or cut.parts.starts is None:
                 return None
-            for part in cut.parts:
-                start, stop = part.box[dim][0]
+            for intervals in cut.parts.intervals[dim]:
+                start, stop = intervals[0]
                 lengths.add(stop - start)
                 if start % (stop - start):
                     return None
     return lengths.pop() if len(lengths) == 1 else None
 
 
-def _representatives(stage: Stage, symbolic: SymbolicPair, root: int, target: Target, dim: int, moved: NDArray[np.int64], keep: int) -> tuple[Codes, int]:
-    """(codes kept, number of classes)."""
+def _representatives(stage: Stage, symbolic: SymbolicPair, root: int, target: Target, dim: int, compared: Codes, keep: int) -> tuple[Codes, int]:
+    """(positions kept among the compared pairs of row and part, number of classes)."""
     shapes, sums, weights = _signatures(stage, symbolic, root)
-    value = target.cut.value
-    rows = stage.parallel.rows[value][target.codes]
+    value, parts = target.cut.value, target.cut.parts
+    rows, held = compared
+    starts = parts.starts
+    moved = np.zeros(len(held), dtype=np.uint64) if starts is None else starts[held, dim].astype(np.uint64)
     with np.errstate(over="ignore"):
-        relative = sums[value][rows] - weights[value][rows] * moved.astype(np.uint64)
-    others = [_without(target.cut.parts[int(p)], dim) for p in target.cut.part_of[target.codes]]
-    classes: dict[tuple[object, ...], list[int]] = {}
-    for position, code in enumerate(target.codes):
-        key = (int(shapes[value][rows[position]]), int(relative[position]), others[position])
-        classes.setdefault(key, []).append(int(code))
-    kept = [code for members in classes.values() for code in _spread(members, keep)]
-    return np.array(sorted(kept), dtype=np.int64), len(classes)
+        relative = sums[value][rows] - weights[value][rows] * moved
+    different: dict[tuple[object, ...], int] = {}
+    others = np.array([different.setdefault(_without(part, (dim,)), len(different)) for part in parts], dtype=np.int64)[held]
+    order = np.lexsort((np.arange(len(held)), others, relative, shapes[value][rows]))
+    keys = np.stack([shapes[value][rows][order], relative[order], others[order].astype(np.uint64)])
+    bounds = np.flatnonzero((keys[:, 1:] != keys[:, :-1]).any(axis=0)) + 1
+    classes = np.split(order, bounds)
+    return np.sort(np.concatenate([_spread(members, keep) for members in classes])), len(classes)
 
 
-def _spread(members: list[int], keep: int) -> list[int]:
+def _spread(members: Codes, keep: int) -> Codes:
     """First, last and middle: ``keep`` members of a class."""
     if len(members) <= keep:
         return members
-    return [members[i * (len(members) - 1) // (keep - 1)] for i in range(keep)] if keep > 1 else members[:1]
+    return members[[i * (len(members) - 1) // max(keep - 1, 1) for i in range(keep)]]
 
 
-def _without(part: Part, dim: int) -> tuple[object, ...]:
-    return part.box[:dim], part.box[dim + 1 :]
+def _without(part: Part, dims: Sequence[int]) -> tuple[object, ...]:
+    return tuple(intervals for dim, intervals in enumerate(part.box) if dim not in dims)
 
 
 def _signatures(stage: Stage, symbolic: SymbolicPair, root: int) -> tuple[dict[int, Words], dict[int, Words], dict[int, Words]]:
@@ -160,16 +162,16 @@ def _leaves(stage: Stage, symbolic: SymbolicPair, root: int, value: int) -> tupl
     if cut is None:
         shape[:] = _word("constant", value)
         return shape, total, ones
-    batch = [dim for dim, node in enumerate(symbolic.reference.values[cut.reference].dims) if symbolic.system.number_of(node) == root]
-    for row, number in enumerate(parts):
-        part = cut.parts[int(number)]
-        rest = tuple(intervals for dim, intervals in enumerate(part.box) if dim not in batch)
-        shape[row] = _word("leaf", cut.reference, rest, part.term, part.terms, part.owner, cut.scale)
+    batch = tuple(dim for dim, node in enumerate(symbolic.reference.values[cut.reference].dims) if symbolic.system.number_of(node) == root)
+    words = cut.parts.words(batch)[parts]
+    own = _word("leaf", cut.reference, cut.scale)
+    with np.errstate(over="ignore"):
+        shape = _mix(words * own)
         for dim in batch:
             weight = _word("dim", cut.reference, dim)
-            with np.errstate(over="ignore"):
-                total[row] += weight * np.uint64(part.box[dim][0][0])
-                ones[row] += weight
+            if cut.parts.starts is not None:
+                total += weight * cut.parts.starts[parts, dim].astype(np.uint64)
+            ones += weight
     return shape, total, ones
 
 
@@ -242,18 +244,16 @@ class RestrictedSizes(Sizes):
 
     def describe(self) -> list[str]:
         """What was reduced, in sentences."""
-        told = (
-            f"{self._symmetry.members} coordinates in {self._symmetry.classes} classes of equal cones, {len(self._symmetry.codes)} kept (pure batch dimension)"
-        )
+        told = f"{self._symmetry.members} coordinates in {self._symmetry.classes} classes of equal cones, {self._symmetry.kept} kept (pure batch dimension)"
         return [*self._base.describe(), told]
 
 
 def _used_segments(stage: Stage, symbolic: SymbolicPair, symmetry: Symmetry) -> NDArray[np.int64]:
     used: set[int] = set()
     chosen: list[tuple[Cut, Codes]] = [(cut, stage.parallel.inputs[value]) for value, cut in stage.cuts.items()]
-    chosen += [(t.cut, np.unique(t.cut.part_of[t.codes])) for t in stage.targets]
+    chosen += [(t.cut, present_parts(t.cut, t.where, t.home)) for t in stage.targets]
     for cut, numbers in chosen:
         for dim, node in enumerate(symbolic.reference.values[cut.reference].dims):
-            if symbolic.system.number_of(node) == symmetry.root:
-                used |= {cut.parts[int(n)].box[dim][0][0] // symmetry.segment for n in numbers}
+            if symbolic.system.number_of(node) == symmetry.root and cut.parts.starts is not None:
+                used.update((cut.parts.starts[numbers, dim] // symmetry.segment).tolist())
     return np.array(sorted(used), dtype=np.int64)

@@ -99,7 +99,7 @@ def measure(case: Case, seeds: int) -> Measured:
 
 
 def _in_one_stage(case: Case, first: Graph, second: Graph, specification: Specification) -> Callable[[int], tuple[str, float, bool]]:
-    stage = build_stage(first, second, specification.initial.get, [Target(e.cut, e.codes, e.name) for e in specification.expected])
+    stage = build_stage(first, second, specification.initial.get, [Target.at(e.cut, e.where, second, e.name) for e in specification.expected])
     _, keys = canonical_form(stage)
 
     def run(seed: int) -> tuple[str, float, bool]:

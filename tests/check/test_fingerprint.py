@@ -35,8 +35,8 @@ def _keys(first: Operator, second: Operator, ranks: int = 2, microbatches: int =
     )
     graphs = [lower(p, match(p)[0]) for p in (reference, plan)]
     specification = specify(reference, plan, *graphs)
-    fingerprints = Fingerprints(*graphs)
-    return [fingerprints.of(Target(e.cut, e.codes, e.name), specification.initial.get)[0] for e in specification.expected]
+    fingerprints = Fingerprints(*graphs, specification.initial)
+    return [fingerprints.of(Target.at(e.cut, e.where, graphs[1], e.name), specification.initial.get)[0] for e in specification.expected]
 
 
 RIGHT = Operator("y", "sub", ("a", "b"), ("y",))

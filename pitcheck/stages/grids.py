@@ -1,0 +1,351 @@
+"""Arrays over coordinates that store nothing along the axes on which they do not depend.
+
+A *grid* has one dimension per mesh axis, in mesh order, and a last one for micro-batches; a dimension has the axis's size, or size 1 where all its
+coordinates have the same entry. Grids of one plan broadcast against each other, so that what 8,192 ranks do alike is computed once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Grid = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+Codes = NDArray[np.int64]
+Shape = tuple[int, ...]
+
+
+class Lattice(NamedTuple):
+    """The coordinates of a tensor family: ``shape`` of all of the plan; a family that is not ``microbatched`` exists at micro-batch 0 alone."""
+
+    shape: Shape
+    microbatched: bool
+
+    def flat(self, grid: NDArray[Any], absent: Any) -> NDArray[Any]:
+        """A grid as an array by coordinate code (rank * micro-batches + micro-batch), shape (codes,)."""
+        dense = np.broadcast_to(grid, self.shape)
+        if self.microbatched or self.shape[-1] == 1:
+            return dense.reshape(-1)
+        result = np.full(self.shape, absent, dtype=grid.dtype)
+        result[..., 0] = dense[..., 0]
+        return result.reshape(-1)
+
+    def grid(self, flat: NDArray[Any]) -> NDArray[Any]:
+        """The grid of an array by coordinate code."""
+        dense = flat.reshape(self.shape)
+        return dense if self.microbatched else dense[..., :1]
+
+    def mask(self, codes: Codes) -> Mask:
+        """The mask of some coordinate codes."""
+        flat = np.zeros(prod(self.shape), dtype=np.bool_)
+        flat[codes] = True
+        return self.grid(flat)
+
+    def codes(self, mask: Mask) -> Codes:
+        """The coordinate codes of a mask."""
+        return np.flatnonzero(self.flat(mask, False))
+
+    def first(self, mask: Mask) -> int:
+        """One code of a mask that is not empty."""
+        return int(np.argmax(self.flat(mask, False)))
+
+
+def either(a: Mask | None, b: Mask) -> Mask:
+    """The union of two masks, of which the first may be absent."""
+    return b if a is None or a is b else a | b
+
+
+def along(mask: Mask, axis: int) -> Codes:
+    """The coordinates along one dimension at which a mask holds anywhere."""
+    others = tuple(d for d in range(mask.ndim) if d != axis)
+    return np.flatnonzero(mask.any(axis=others))
+
+
+Home = tuple[tuple[int, int], ...]
+"""Dimensions along which something is at one coordinate only, each with that coordinate. What is *near* a home has size 1 along those dimensions."""
+
+
+def focus(mask: Mask) -> Home:
+    """The dimensions along which a mask holds at one coordinate only, each with that coordinate."""
+    found = []
+    for axis, size in enumerate(mask.shape):
+        if size > 1:
+            where = along(mask, axis)
+            if len(where) == 1:
+                found.append((axis, int(where[0])))
+    return tuple(found)
+
+
+def near(grid: NDArray[Any], home: Home) -> NDArray[Any]:
+    """A grid at its home alone."""
+    for axis, place in home:
+        if grid.shape[axis] > 1:
+            grid = np.take(grid, [place], axis=axis)
+    return grid
+
+
+def far(grid: NDArray[Any], home: Home, shape: Shape, absent: Any) -> NDArray[Any]:
+    """A grid that is near its home, over all coordinates: ``absent`` elsewhere."""
+    if not home:
+        return grid
+    places = dict(home)
+    result = np.full([shape[d] if d in places else size for d, size in enumerate(grid.shape)], absent, dtype=grid.dtype)
+    result[tuple(slice(places[d], places[d] + 1) if d in places else slice(None) for d in range(grid.ndim))] = grid
+    return result
+
+
+@dataclass(frozen=True, eq=False)
+class Read:
+    """From which coordinates a coordinate reads. ``shape`` is that of all coordinates; ``members`` is 0 for one tensor, else how many are stacked."""
+
+    shape: Shape
+
+    @property
+    def members(self) -> int:
+        """Number of tensors that are stacked, 0 where one is read as it is."""
+        return 0
+
+    @property
+    def key(self) -> Hashable:
+        """Equal for reads of the same coordinates."""
+        raise NotImplementedError
+
+    @property
+    def axes(self) -> tuple[int, ...]:
+        """The dimensions along which it may leave the own coordinate."""
+        return tuple(range(len(self.shape)))
+
+    def gather(self, grid: NDArray[Any]) -> NDArray[Any]:
+        """What is read of a grid at every coordinate: a grid, with a last dimension more for the members of a stack."""
+        raise NotImplementedError
+
+    def reach(self, mask: Mask) -> Mask:
+        """The coordinates that are read from the coordinates of ``mask``."""
+        raise NotImplementedError
+
+    @cached_property
+    def table(self) -> Codes:
+        """The codes read at every code, shape (codes,) or (codes, members)."""
+        codes = np.arange(prod(self.shape), dtype=np.int64).reshape(self.shape)
+        found = self.gather(codes)
+        shape = (*self.shape, self.members) if self.members else self.shape
+        return np.broadcast_to(found, shape).reshape(-1, self.members) if self.members else np.broadcast_to(found, shape).reshape(-1)
+
+
+class Once(Read):
+    """A tensor that exists once, read in every micro-batch."""
+
+    @property
+    def key(self) -> Hashable:
+        """There is one such read."""
+        return "once"
+
+    @property
+    def axes(self) -> tuple[int, ...]:
+        """Micro-batches."""
+        return (len(self.shape) - 1,)
+
+    def gather(self, grid: NDArray[Any]) -> NDArray[Any]:
+        """The entry of micro-batch 0."""
+        return grid[..., :1]
+
+    def reach(self, mask: Mask) -> Mask:
+        """Micro-batch does not matter."""
+        return np.asarray(mask.any(axis=-1, keepdims=True))
+
+
+@dataclass(frozen=True, eq=False)
+class OfMicrobatch(Read):
+    """The tensor of one given micro-batch."""
+
+    microbatch: int
+
+    @property
+    def key(self) -> Hashable:
+        """The micro-batch."""
+        return "microbatch", self.microbatch
+
+    @property
+    def axes(self) -> tuple[int, ...]:
+        """Micro-batches."""
+        return (len(self.shape) - 1,)
+
+    def gather(self, grid: NDArray[Any]) -> NDArray[Any]:
+        """The entry of the micro-batch."""
+        return grid if grid.shape[-1] == 1 else grid[..., self.microbatch : self.microbatch + 1]
+
+    def reach(self, mask: Mask) -> Mask:
+        """The same ranks, at the micro-batch."""
+        return _at_microbatches(mask, [self.microbatch], self.shape[-1])
+
+
+@dataclass(frozen=True, eq=False)
+class OverMicrobatches(Read):
+    """A stack of the tensors of several micro-batches."""
+
+    chosen: tuple[int, ...]
+
+    @property
+    def members(self) -> int:
+        """How many micro-batches."""
+        return len(self.chosen)
+
+    @property
+    def key(self) -> Hashable:
+        """The micro-batches."""
+        return "microbatches", self.chosen
+
+    @property
+    def axes(self) -> tuple[int, ...]:
+        """Micro-batches."""
+        return (len(self.shape) - 1,)
+
+    def gather(self, grid: NDArray[Any]) -> NDArray[Any]:
+        """The entries of the micro-batches."""
+        dense = np.broadcast_to(grid, (*grid.shape[:-1], self.shape[-1]))
+        return dense[..., None, list(self.chosen)]
+
+    def reach(self, mask: Mask) -> Mask:
+        """The same ranks, at all those micro-batches."""
+        return _at_microbatches(mask, self.chosen, self.shape[-1])
+
+
+@dataclass(frozen=True, eq=False)
+class OverGroup(Read):
+    """A stack over the members of the groups along mesh dimensions ``over``, row-major."""
+
+    over: tuple[int, ...]
+
+    @property
+    def axes(self) -> tuple[int, ...]:
+        """Those of the group."""
+        return self.over
+
+    @property
+    def members(self) -> int:
+        """Ranks of a group."""
+        return prod(self.shape[axis] for axis in self.over)
+
+    @property
+    def key(self) -> Hashable:
+        """The axes."""
+        return "group", self.over
+
+    def gather(self, grid: NDArray[Any]) -> NDArray[Any]:
+        """The entries of the members."""
+        full = np.broadcast_to(grid, [self.shape[d] if d in self.over else size for d, size in enumerate(grid.shape)])
+        others = [d for d in range(grid.ndim) if d not in self.over]
+        moved = full.transpose((*others, *self.over))
+        kept = [1 if d in self.over else size for d, size in enumerate(grid.shape)]
+        return moved.reshape((*kept, self.members))
+
+    def reach(self, mask: Mask) -> Mask:
+        """All members of the groups that a coordinate of the mask is in."""
+        return np.asarray(mask.any(axis=self.over, keepdims=True))
+
+
+@dataclass(frozen=True, eq=False)
+class FromPlaces(Read):
+    """The tensor at another coordinate along mesh dimension ``axis``: at its coordinate i that of ``places[i]`` (-1: none is read there)."""
+
+    axis: int
+    places: tuple[int, ...]
+
+    @property
+    def key(self) -> Hashable:
+        """The axis and the places."""
+        return "places", self.axis, self.places
+
+    @property
+    def axes(self) -> tuple[int, ...]:
+        """The one."""
+        return (self.axis,)
+
+    def gather(self, grid: NDArray[Any]) -> NDArray[Any]:
+        """The entries there."""
+        return grid if grid.shape[self.axis] == 1 else np.take(grid, np.maximum(self.places, 0), axis=self.axis)
+
+    def reach(self, mask: Mask) -> Mask:
+        """The coordinates there."""
+        shape = [*mask.shape]
+        shape[self.axis] = self.shape[self.axis]
+        dense = np.moveaxis(np.broadcast_to(mask, shape), self.axis, 0)
+        result = np.zeros_like(dense)
+        for own, place in enumerate(self.places):
+            if place >= 0:
+                result[place] |= dense[own]
+        return np.moveaxis(result, 0, self.axis)
+
+
+@dataclass(frozen=True, eq=False)
+class FromCodes(Read):
+    """Any coordinates at all: a code, or a row of codes that are stacked, for every code (-1 where nothing is read)."""
+
+    codes: Codes
+
+    @property
+    def members(self) -> int:
+        """Codes in a row, 0 for a single one."""
+        return self.codes.shape[1] if self.codes.ndim == 2 else 0
+
+    @property
+    def key(self) -> Hashable:
+        """The codes."""
+        return "codes", self.codes.shape, self.codes.tobytes()
+
+    def gather(self, grid: NDArray[Any]) -> NDArray[Any]:
+        """The entries at the codes."""
+        found = np.broadcast_to(grid, self.shape).reshape(-1)[np.maximum(self.codes, 0)]
+        return found.reshape((*self.shape, self.members) if self.members else self.shape)
+
+    def reach(self, mask: Mask) -> Mask:
+        """The codes read."""
+        where = np.flatnonzero(np.broadcast_to(mask, self.shape).reshape(-1))
+        read = self.codes[where].reshape(-1)
+        result = np.zeros(prod(self.shape), dtype=np.bool_)
+        result[read[read >= 0]] = True
+        return result.reshape(self.shape)
+
+
+@dataclass(frozen=True, eq=False)
+class Through(Read):
+    """What a coordinate reads by ``inner``, seen from the coordinates that ``outer`` reads."""
+
+    outer: Read
+    inner: Read
+
+    @property
+    def members(self) -> int:
+        """Those of the outer read: the inner one reads one tensor."""
+        return self.outer.members
+
+    @property
+    def key(self) -> Hashable:
+        """Both keys."""
+        return "through", self.outer.key, self.inner.key
+
+    @property
+    def axes(self) -> tuple[int, ...]:
+        """Those of both."""
+        return (*self.outer.axes, *self.inner.axes)
+
+    def gather(self, grid: NDArray[Any]) -> NDArray[Any]:
+        """Inner, then outer."""
+        return self.outer.gather(self.inner.gather(grid))
+
+    def reach(self, mask: Mask) -> Mask:
+        """Outer, then inner."""
+        return self.inner.reach(self.outer.reach(mask))
+
+
+def _at_microbatches(mask: Mask, chosen: Sequence[int], count: int) -> Mask:
+    anywhere = mask.any(axis=-1, keepdims=True)
+    result = np.zeros((*mask.shape[:-1], count), dtype=np.bool_)
+    result[..., list(chosen)] = anywhere
+    return result
