@@ -21,7 +21,7 @@ COMPARISONS: dict[Comparison, str] = {"eq": "equal", "ne": "not_equal", "lt": "l
 
 
 MOST_SLOTS = 64
-"""Elements of an extremum up to which each must be seen chosen and not chosen."""
+"""Elements of an extremum up to which each must be seen chosen and not chosen, as a decision of its own."""
 
 
 @dataclass(frozen=True)
@@ -36,8 +36,16 @@ class Decision:
     false: NDArray[np.int64]
 
 
+@dataclass(frozen=True)
+class Choice:
+    """Which places along the axis of an order or a long extremum of field values came first, bool of shape (trials, instances, places)."""
+
+    site: str
+    first: NDArray[np.bool_]
+
+
 class Discrete(Structure):
-    """Operations on int and bool values, and the record of decisions.
+    """Operations on int and bool values, and the record of decisions and choices.
 
     ``site`` is set by the caller before each operator. Decisions between values that no trial draws (constants, positions) are not recorded: another trial
     would decide them the same. Nor are decisions between integers: which integers are tried is for the list of discrete cases to say.
@@ -46,10 +54,12 @@ class Discrete(Structure):
     trials: tuple[int, ...]
     site: str
     decisions: list[Decision]
+    choices: list[Choice]
 
     def __init__(self) -> None:
         self.site = ""
         self.decisions = []
+        self.choices = []
         self._counts: dict[str, int] = {}
 
     def _record(self, outcome: Any, free: Any) -> None:
@@ -60,12 +70,25 @@ class Discrete(Structure):
         """
         if outcome.shape[1] == 1 and len(self.trials) > 1:
             return
-        number = self._counts.get(self.site, 0)
-        self._counts[self.site] = number + 1
         true, false = (
             to_host(self.xp, side.reshape(outcome.shape[1], outcome.shape[2], -1).sum(axis=2, dtype=np.int64)) for side in (outcome | free, ~outcome | free)
         )
-        self.decisions.append(Decision(f"{self.site}#{number}", true, false))
+        self.decisions.append(Decision(self._numbered("#"), true, false))
+
+    def _numbered(self, mark: str) -> str:
+        """The site's name with the number of records of one sort made there before: the same in every algebra that records them."""
+        number = self._counts.get(self.site + mark, 0)
+        self._counts[self.site + mark] = number + 1
+        return f"{self.site}{mark}{number}"
+
+    def _record_choice(self, first: Any, size: int) -> None:
+        """Note which of ``size`` places came first: int array ``first`` of shape (1, trials, instances, ...)."""
+        if first.shape[1] == 1 and len(self.trials) > 1:
+            return
+        places = to_host(self.xp, first.reshape(first.shape[1], first.shape[2], -1))
+        seen = np.zeros((*places.shape[:2], size), dtype=np.bool_)
+        np.put_along_axis(seen, places, True, axis=2)
+        self.choices.append(Choice(self._numbered("~"), seen))
 
     # --- operands
     def _same_kind(self, what: str, a: Value, b: Value) -> Kind:
@@ -153,6 +176,8 @@ class Discrete(Structure):
         where = self.xp.expand_dims(key.argmax(axis=place) if largest else key.argmin(axis=place), place)
         if self.shape(a)[axis] > 1 and a.kind == "field":
             self._record_reduction(key, place, largest)
+            if self.shape(a)[axis] > MOST_SLOTS:
+                self._record_choice(where, self.shape(a)[axis])
         indices = Value("int", where)
         return self.reshape(self.take_along(a, axis, indices), self.shape(a)[:axis] + self.shape(a)[axis + 1 :])
 
@@ -189,7 +214,10 @@ class Discrete(Structure):
             behind = (slice(None),) * place
             before, following = key[(*behind, slice(None, -1))], key[(*behind, slice(1, None))]
             self._record(before >= following, before == following)
-        return Value("int", self.xp.argsort(-key if descending else key, axis=place, kind="stable").astype(np.int64))
+        indices = self.xp.argsort(-key if descending else key, axis=place, kind="stable").astype(np.int64)
+        if self.shape(a)[axis] > 1 and a.kind == "field":
+            self._record_choice(indices[(*(slice(None),) * place, slice(0, 1))], self.shape(a)[axis])
+        return Value("int", indices)
 
     # --- choice
     def where(self, condition: Value, a: Value, b: Value) -> Value:

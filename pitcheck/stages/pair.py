@@ -22,6 +22,7 @@ from pitcheck.stages.batch import Argument, Batch, Step, extract
 from pitcheck.stages.cuts import FREE, Box, Cut
 from pitcheck.stages.distinct import distinct
 from pitcheck.stages.graph import Codes, Graph
+from pitcheck.stages.literals import integers_at_issue
 from pitcheck.stages.shapes import SymbolicPair
 
 CutOf = Callable[[int], Cut | None]
@@ -191,9 +192,9 @@ def _is_half(step: Step) -> bool:
 
 
 def _marks(stage: Stage, bounds: tuple[int, int]) -> tuple[int, ...]:
-    """Values an integer input must take: its first and last, and both sides of every shard boundary of a dimension of that extent."""
+    """Values an integer input must take: its first and last, both sides of every shard boundary of a dimension of that extent, and those that steps name."""
     low, high = bounds
-    marks = {low, high - 1}
+    marks = {low, high - 1} | integers_at_issue(stage.reference) | integers_at_issue(stage.parallel)
     for cut in stage.all_cuts():
         shape = stage.reference.graph.values[cut.reference].shape
         for part in cut.parts:
