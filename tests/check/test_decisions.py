@@ -170,3 +170,71 @@ def test_many_conditions(how: str, signs: str) -> None:
     never_equivalent(_plan(_unchanged, (2, 14)), plan)
     if signs == "alike":
         assert check(plan, plan, Options(seed=1)).verdict == "equivalent"
+
+
+# --- the first of many
+
+
+def _chosen(kind: str, size: int, stop: int, masked: Any = None, **options: Any) -> Plan:
+    """What an operator chooses among the first ``stop`` of ``size`` elements; ``masked``: what the last two of all hold instead."""
+    b = Builder("chosen")
+    x = b.input("x", (4, size))
+    if masked is not None:
+        x = b.op("where", b.op("lt", b.op("positions", x, axis=1), Number(size - 2)), x, Number(masked))
+    y = b.op("slice", x, axis=1, start=0, stop=stop)
+    if kind in ("sort", "topk"):
+        y, _ = b.op(kind, y, out=["values", "places"], **options)
+    else:
+        y = b.op(kind, y, **options)
+    b.output(b.op("identity", y, out="y"))
+    return b.plan()
+
+
+@pytest.mark.parametrize("size", [12, 90])
+@pytest.mark.parametrize(("kind", "options"), [("topk", {"k": 3}), ("argmin", {"axis": 1}), ("argmax", {"axis": 1}), ("amax", {"axes": (1,)})])
+def test_first_of_many(kind: str, options: dict[str, Any], size: int) -> None:
+    proven(_chosen(kind, size, size, **options), _chosen(kind, size, size, **options))
+    never_equivalent(_chosen(kind, size, size, **options), _chosen(kind, size, size - 1, **options))
+
+
+@pytest.mark.parametrize("kind", ["topk", "argmax", "amax"])
+@pytest.mark.parametrize(("size", "masked"), [(12, "-inf"), (90, "-inf"), (90, -1000000)])
+def test_masked_elements_never_come_first(kind: str, size: int, masked: Any) -> None:
+    """Padding that a mask takes out: whether it is cut off or masked does not matter."""
+    options = {"topk": {"k": 2}, "argmax": {"axis": 1}, "amax": {"axes": (1,)}}[kind]
+    assert check(_chosen(kind, size, size, masked, **options), _chosen(kind, size, size, masked, **options), Options(seed=2)).verdict == "equivalent"
+
+
+# --- numbers that are none
+
+
+@pytest.mark.parametrize("how", ["sqrt", "log"])
+def test_nan_in_one_plan_alone(how: str) -> None:
+    """0 times what is no number for negative inputs."""
+    never_equivalent(_plan(_unchanged), _plan(lambda b, x: b.op("add", x, b.op("mul", b.op(how, x), Number(0)))))
+
+
+def test_logarithm_of_a_square() -> None:
+    def steps(b: Builder, x: str) -> str:
+        return b.op("log", b.op("mul", x, x))
+
+    proven(_plan(steps), _plan(steps))
+    never_equivalent(_plan(steps), _plan(lambda b, x: b.op("mul", b.op("log", x), Number(2))))
+
+
+# --- what excludes each other
+
+
+def test_masks_that_are_not_needed() -> None:
+    """relu(x), masked where x <= 0, is the same; two sides of a relu have product 0: neither is a case that was not seen."""
+
+    def masked(b: Builder, x: str) -> str:
+        return b.op("masked_fill", b.op("relu", x), b.op("le", x, Number(0)), Number(0))
+
+    def both_sides(b: Builder, x: str) -> str:
+        return b.op("add", x, b.op("mul", b.op("relu", x), b.op("relu", b.op("neg", x))))
+
+    for steps in (masked, both_sides):
+        assert check(_plan(steps), _plan(steps), Options(seed=4)).verdict == "equivalent"
+    assert check(_plan(masked), _plan(lambda b, x: b.op("relu", x)), Options(seed=4)).verdict == "equivalent"
+    assert check(_plan(both_sides), _plan(_unchanged), Options(seed=4)).verdict == "equivalent"
