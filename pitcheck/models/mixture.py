@@ -29,7 +29,7 @@ def mixture(context: Context, x: str, name: str, experts: Experts) -> Routed:
     tape = context.tape
     scores = linear(tape, x, f"{name}.router", experts.routed)
     scored = _scored(context, scores, name, experts)
-    bias = tape.state(f"{name}.router.bias", (experts.routed,)) if Fraction(experts.bias_rate) else ""
+    bias = tape.state(f"{name}.router.correction", (experts.routed,)) if Fraction(experts.bias_rate) else ""
     chosen = _chosen(context, scored, bias, name, experts)
     weights = _weights(context, scored, chosen, name, experts)
     output = _experts(context, x, weights, name, experts)
