@@ -12,6 +12,7 @@ from dataclasses import replace
 from fractions import Fraction
 from itertools import count
 from math import prod
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,11 +43,13 @@ _DOMAINS = {"any": 1, "nonzero": 1, "square": 2}
 
 
 class DegreeAlgebra:
-    """Every operation of :class:`~pitcheck.algebra.base.Algebra` on degree bounds. ``divisions`` lists what must not vanish."""
+    """Every operation of :class:`~pitcheck.algebra.base.Algebra` on degree bounds. ``divisions`` lists what must not vanish; integers drawn have degree 0."""
 
     def __init__(self) -> None:
         self.divisions: list[Division] = []
         self.site = ""
+        self.seed = 0
+        self.trials = (0,)
         self._keys = count()
 
     def _key(self) -> int:
@@ -76,6 +79,10 @@ class DegreeAlgebra:
         if degree and domain != "any":
             self.divisions.append(Division(Degree(Polynomial(1)), prod(shape) * instances))
         return self._value(kind, tuple(int(n) for n in shape), instances, Polynomial(degree))
+
+    def integers(self, array: Any) -> DegreeValue:
+        """Integers or booleans of shape (trials, instances, *shape), of degree 0."""
+        return self._value("bool" if array.dtype.kind == "b" else "int", tuple(array.shape[2:]), array.shape[1])
 
     def constant(self, number: Fraction | float, kind: Kind = "field") -> DegreeValue:  # noqa: ARG002
         """A 0-d constant, of degree 0."""

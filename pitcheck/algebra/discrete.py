@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from pitcheck.algebra.backend import to_host
 from pitcheck.algebra.base import Comparison, Kind
+from pitcheck.algebra.order import INFINITE
 from pitcheck.algebra.structure import Structure, aligned
 from pitcheck.algebra.value import LEADING, Value
 from pitcheck.errors import ShapeError, UnsupportedError
@@ -21,7 +22,11 @@ COMPARISONS: dict[Comparison, str] = {"eq": "equal", "ne": "not_equal", "lt": "l
 
 
 MOST_SLOTS = 64
-"""Elements of an extremum up to which each must be seen chosen and not chosen."""
+"""Elements of an extremum up to which each must be seen chosen and not chosen, as a decision of its own."""
+
+
+TELLING = 16
+"""Trials in which a place that always holds one number is believed to hold a constant."""
 
 
 @dataclass(frozen=True)
@@ -36,8 +41,22 @@ class Decision:
     false: NDArray[np.int64]
 
 
+@dataclass(frozen=True)
+class Choice:
+    """Which places along the axis of an order or a long extremum of field values came first, bool of shape (trials, instances, places)."""
+
+    site: str
+    first: NDArray[np.bool_]
+
+
+def _last(key: Any, largest: bool) -> Any:
+    """Which keys are those of the infinity that stands behind all numbers."""
+    limit = INFINITE if key.dtype.kind == "i" else np.inf
+    return key <= -limit if largest else key >= limit
+
+
 class Discrete(Structure):
-    """Operations on int and bool values, and the record of decisions.
+    """Operations on int and bool values, and the record of decisions and choices.
 
     ``site`` is set by the caller before each operator. Decisions between values that no trial draws (constants, positions) are not recorded: another trial
     would decide them the same. Nor are decisions between integers: which integers are tried is for the list of discrete cases to say.
@@ -46,10 +65,12 @@ class Discrete(Structure):
     trials: tuple[int, ...]
     site: str
     decisions: list[Decision]
+    choices: list[Choice]
 
     def __init__(self) -> None:
         self.site = ""
         self.decisions = []
+        self.choices = []
         self._counts: dict[str, int] = {}
 
     def _record(self, outcome: Any, free: Any) -> None:
@@ -60,12 +81,32 @@ class Discrete(Structure):
         """
         if outcome.shape[1] == 1 and len(self.trials) > 1:
             return
-        number = self._counts.get(self.site, 0)
-        self._counts[self.site] = number + 1
         true, false = (
             to_host(self.xp, side.reshape(outcome.shape[1], outcome.shape[2], -1).sum(axis=2, dtype=np.int64)) for side in (outcome | free, ~outcome | free)
         )
-        self.decisions.append(Decision(f"{self.site}#{number}", true, false))
+        self.decisions.append(Decision(self._numbered("#"), true, false))
+
+    def _numbered(self, mark: str) -> str:
+        """The site's name with the number of records of one sort made there before: the same in every algebra that records them."""
+        number = self._counts.get(self.site + mark, 0)
+        self._counts[self.site + mark] = number + 1
+        return f"{self.site}{mark}{number}"
+
+    def _record_choice(self, first: Any, key: Any, place: int, largest: bool) -> None:
+        """Note which places along array axis ``place`` of ``key`` came first: int array ``first``, the same shape but for that axis.
+
+        Places that only hold what a mask fills in count as seen: infinity that comes last, or one number in many trials.
+        """
+        if first.shape[1] == 1 and len(self.trials) > 1:
+            return
+        places = to_host(self.xp, first.reshape(first.shape[1], first.shape[2], -1))
+        seen = np.zeros((*places.shape[:2], key.shape[place]), dtype=np.bool_)
+        np.put_along_axis(seen, places, True, axis=2)
+        filled = _last(key, largest).all(axis=1, keepdims=True)
+        if len(self.trials) >= TELLING:
+            filled |= (key == key[:, :1]).all(axis=1, keepdims=True)
+        seen |= to_host(self.xp, filled.all(axis=tuple(i for i in range(LEADING, key.ndim) if i != place))[0])
+        self.choices.append(Choice(self._numbered("~"), seen))
 
     # --- operands
     def _same_kind(self, what: str, a: Value, b: Value) -> Kind:
@@ -153,18 +194,20 @@ class Discrete(Structure):
         where = self.xp.expand_dims(key.argmax(axis=place) if largest else key.argmin(axis=place), place)
         if self.shape(a)[axis] > 1 and a.kind == "field":
             self._record_reduction(key, place, largest)
+            if self.shape(a)[axis] > MOST_SLOTS:
+                self._record_choice(where, key, place, largest)
         indices = Value("int", where)
         return self.reshape(self.take_along(a, axis, indices), self.shape(a)[:axis] + self.shape(a)[axis + 1 :])
 
     def _record_reduction(self, key: Any, place: int, largest: bool) -> None:
-        """Every element is chosen or not; of many elements only whether the next one exceeds what is kept so far."""
+        """Every element is chosen or not, but for infinity that comes last; of many elements only whether the next one exceeds what is kept so far."""
         behind = (slice(None),) * place
         if key.shape[place] <= MOST_SLOTS:
             best = key.max(axis=place, keepdims=True) if largest else key.min(axis=place, keepdims=True)
-            alike = (key == best).all(axis=place, keepdims=True)
+            alike, last = (key == best).all(axis=place, keepdims=True), _last(key, largest)
             for slot in range(key.shape[place]):
-                chosen = key[(*behind, slice(slot, slot + 1))] == best
-                self._record(chosen, alike)
+                here = (*behind, slice(slot, slot + 1))
+                self._record(key[here] == best, alike | last[here])
             return
         kept = (np.maximum if largest else np.minimum).accumulate(to_host(self.xp, key), axis=place)
         before, following = kept[(*behind, slice(None, -1))], to_host(self.xp, key)[(*behind, slice(1, None))]
@@ -189,7 +232,10 @@ class Discrete(Structure):
             behind = (slice(None),) * place
             before, following = key[(*behind, slice(None, -1))], key[(*behind, slice(1, None))]
             self._record(before >= following, before == following)
-        return Value("int", self.xp.argsort(-key if descending else key, axis=place, kind="stable").astype(np.int64))
+        indices = self.xp.argsort(-key if descending else key, axis=place, kind="stable").astype(np.int64)
+        if self.shape(a)[axis] > 1 and a.kind == "field":
+            self._record_choice(indices[(*(slice(None),) * place, slice(0, 1))], key, place, descending)
+        return Value("int", indices)
 
     # --- choice
     def where(self, condition: Value, a: Value, b: Value) -> Value:

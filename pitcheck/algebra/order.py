@@ -14,7 +14,8 @@ from pitcheck.algebra.value import NAN, NEGATIVE_INFINITY, POSITIVE_INFINITY
 _SCALE = 630_000
 """2^4 3^2 5^4 7: a multiple of the denominators of common literals."""
 
-_INFINITE = 1 << 40
+INFINITE = 1 << 40
+"""The key of infinity: beyond those of all residues."""
 
 
 def scale_for(prime: int) -> int:
@@ -31,7 +32,7 @@ def order_key(xp: Any, top: Any, prime: int, special: Any = None, nan_first: boo
     key -= (key + prime // 2) // prime * prime
     if special is None:
         return key
-    nan = -2 * _INFINITE if nan_first else 2 * _INFINITE
-    for code, place in ((NAN, nan), (POSITIVE_INFINITY, _INFINITE), (NEGATIVE_INFINITY, -_INFINITE)):
+    nan = -2 * INFINITE if nan_first else 2 * INFINITE
+    for code, place in ((NAN, nan), (POSITIVE_INFINITY, INFINITE), (NEGATIVE_INFINITY, -INFINITE)):
         key = xp.where(special == code, place, key)
     return key

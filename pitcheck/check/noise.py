@@ -5,41 +5,28 @@ Monte Carlo arithmetic (Parker: Monte Carlo Arithmetic, UCLA CSD-970002, 1997): 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from pitcheck.algebra.noisy import DISTURBANCE, Noise
 from pitcheck.algebra.real import RealAlgebra
-from pitcheck.algebra.value import Value
 from pitcheck.check.conjecture import real_differences
 from pitcheck.check.evaluate import Comparison, compare_target, evaluate_stage
 from pitcheck.check.whole import WholeRun
 from pitcheck.errors import PitcheckError
 
-DISTURBANCE = 2.0**-50
 CLEAR = 1e4
 """How many times larger than the change by rounding a difference must be."""
 
 
-class NoisyAlgebra(RealAlgebra):
-    """float64 with a random relative error of at most ``DISTURBANCE`` in every result; fresh values and constants are those of RealAlgebra."""
+class NoisyAlgebra(Noise):
+    """The disturbed algebra of the same fresh values as ``plain``."""
 
     def __init__(self, plain: RealAlgebra) -> None:
         super().__init__(np, plain.seed, plain.trials, plain.tolerance, plain.scale)
-        self._generator = np.random.default_rng([plain.seed, 1])
-
-    def _disturbed(self, value: Value) -> Value:
-        if value.kind != "field":
-            return value
-        with np.errstate(all="ignore"):
-            return Value("field", value.data * (1.0 + DISTURBANCE * self._generator.uniform(-1.0, 1.0, value.data.shape)))
-
-    def _binary(self, what: str, operation: Callable[[Any, Any], Any], a: Value, b: Value) -> Value:
-        return self._disturbed(super()._binary(what, operation, a, b))
-
-    def _unary(self, what: str, operation: Callable[[Any], Any], a: Value) -> Value:
-        return self._disturbed(super()._unary(what, operation, a))
+        self.generator = np.random.default_rng([plain.seed, 1])
 
 
 def standing_out(run: WholeRun, numbers: Sequence[int]) -> list[int]:

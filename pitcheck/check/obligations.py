@@ -242,7 +242,7 @@ class Prover:
 
     def _prove_stage(self, stage: Stage, target: Target, output: str, widened: int) -> Obligation:
         key, keys = canonical_form(stage)
-        demands = tuple((value, stage.parallel.needed[value]) for value in stage.cuts)
+        demands = tuple((value, stage.parallel.held[value]) for value in stage.cuts)
         nodes = tuple(step.node for step in stage.parallel.steps)
         if self._collected is not None:
             self._collected.setdefault(key, (stage, keys))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from typing import Literal as OneOf
 
@@ -14,10 +14,11 @@ from pitcheck.algebra.axis_templates import Templates
 from pitcheck.algebra.chains import Chain, chains_of
 from pitcheck.algebra.degree_bounds import log2_sum
 from pitcheck.algebra.degrees import Degree, DegreeAlgebra, rejected_share, trial_error
-from pitcheck.algebra.residues import Decision, ResidueAlgebra
+from pitcheck.algebra.residues import ResidueAlgebra
 from pitcheck.algebra.size_choice import Sizes
 from pitcheck.check.characters import Characters
 from pitcheck.check.evaluate import Comparison, Evaluated, check_memory, compare_target, evaluate_stage, untested
+from pitcheck.check.outcomes import Outcomes
 from pitcheck.errors import BudgetError, PitcheckError, UnsupportedError
 from pitcheck.stages.pair import ShapedStage, Stage, shape_stage
 from pitcheck.stages.run import StepError
@@ -136,46 +137,100 @@ def _prove_shaped(shaped: ShapedStage, variant: int, settings: Settings) -> Proo
 
 def _prove_on_chain(shaped: ShapedStage, variant: int, chain: Chain, settings: Settings) -> Proof | None:
     """None where the chain is too short."""
-    trials = 0
-    error = 0.0
-    heuristic = False
-    decisions: dict[str, tuple[Any, Any]] = {}
-    characters = Characters()
-    squares = [value for value, fresh in shaped.fresh.items() if fresh.domain == "square"]
-    wanted = max(settings.least_trials, 1)
-    per_trial: float | None = None
-    lacking = ""
-    while trials < MOST_TRIALS:
-        numbers = range(variant * MOST_TRIALS + trials, variant * MOST_TRIALS + min(wanted, MOST_TRIALS))
-        algebra = ResidueAlgebra(settings.xp, chain, settings.seed, list(numbers))
+    attempt = _Attempt(shaped, variant, chain, settings)
+    while attempt.trials < MOST_TRIALS:
+        algebra = attempt.redrawn()
         compared = _compared(shaped, algebra)
         if compared is None:
             return None
-        evaluated, comparisons = compared
+        proof = attempt.judged(algebra, *compared)
+        if proof is not None:
+            return proof
+    return attempt.given_up()
+
+
+class _Attempt:
+    """Redraws of a stage over one chain, and what they have shown so far."""
+
+    def __init__(self, shaped: ShapedStage, variant: int, chain: Chain, settings: Settings) -> None:
+        self.trials = 0
+        self._shaped = shaped
+        self._variant = variant
+        self._chain = chain
+        self._settings = settings
+        self._wanted = max(settings.least_trials, 1)
+        self._error = 0.0
+        self._per_trial: float | None = None
+        self._heuristic = False
+        self._lacking = ""
+        self._outcomes = Outcomes(shaped, settings.seed)
+        self._characters = Characters()
+        self._squares = [value for value, fresh in shaped.fresh.items() if fresh.domain == "square"]
+
+    def redrawn(self) -> ResidueAlgebra:
+        """The algebra of the next redraws."""
+        first = self._variant * MOST_TRIALS
+        numbers = range(first + self.trials, first + min(self._wanted, MOST_TRIALS))
+        return ResidueAlgebra(self._settings.xp, self._chain, self._settings.seed, list(numbers))
+
+    def judged(self, algebra: ResidueAlgebra, evaluated: Evaluated, comparisons: Sequence[Comparison]) -> Proof | None:
+        """Take in an evaluation: a proof, a refutation, or None where more redraws are needed."""
         good = ~np.asarray(algebra.void)
+        self.trials += len(algebra.trials)
         for comparison in comparisons:
             if np.broadcast_to(comparison.differs, (len(good), *comparison.differs.shape[1:]))[good].any():
-                return Proof(
-                    "failed", primes=chain.primes, trials=len(numbers), reason="residues differ", comparison=comparison, evaluated=evaluated, shaped=shaped
-                )
+                return replace(self._refuted("residues differ", comparison), evaluated=evaluated)
+        per_trial = self._per_trial
         if per_trial is None:
-            per_trial, heuristic = _trial_error(shaped, chain, evaluated, comparisons)
+            per_trial, self._heuristic, decides = _trial_error(self._shaped, self._chain, evaluated, comparisons)
             if per_trial >= 0:
-                return Proof("inconclusive", code="PIT203", reason="the degree bound is vacuous: the stage is too large for primes below 2^31", shaped=shaped)
-        trials += len(numbers)
-        counted = int(good.sum())
-        error += per_trial * counted
-        unseen = _unseen(algebra.decisions, good, decisions, settings.target_log2, per_trial)
-        characters.observe(algebra, [evaluated.drawn[value] for value in squares], good)
-        enough = math.ceil(settings.target_log2 / per_trial)
-        lacking = _lacking(unseen, characters.unproven(enough), untested(shaped, settings.seed, range(numbers.stop - trials, numbers.stop)))
-        if error <= settings.target_log2 and trials >= settings.least_trials and not lacking:
-            return Proof("proven", error, trials, 1, chain.primes, heuristic, shaped=shaped, discrete=_discrete(shaped, decisions))
-        missing = max(1, math.ceil((settings.target_log2 - error) / per_trial)) if error > settings.target_log2 else max(2, trials // 2)
-        wanted = trials + missing
-    if error <= settings.target_log2:
-        return Proof("inconclusive", code="PIT204", reason=f"after {trials} draws {lacking}", shaped=shaped)
-    return Proof("inconclusive", code="PIT203", reason=f"the error bound was not reached after {trials} draws", shaped=shaped)
+                return self._open("PIT203", "the degree bound is vacuous: the stage is too large for primes below 2^31")
+            self._per_trial = per_trial
+            discrete = any(fresh.kind != "field" for fresh in self._shaped.fresh.values())
+            different = self._outcomes.try_reals() if self._variant == VARIANTS[0] and (decides or discrete or algebra.decisions) else None
+            if different is not None:
+                return self._refuted("real numbers differ", different)
+        self._error += per_trial * int(good.sum())
+        self._lacking = self._left_open(algebra, evaluated, good, math.ceil(self._settings.target_log2 / per_trial))
+        return self._concluded(per_trial)
+
+    def _left_open(self, algebra: ResidueAlgebra, evaluated: Evaluated, good: Any, enough: int) -> str:
+        """What the redraws so far leave open, or ""."""
+        last = algebra.trials[-1] + 1
+        unseen = self._outcomes.observe(algebra, good, enough)
+        self._characters.observe(algebra, [evaluated.drawn[value] for value in self._squares], good)
+        square = self._characters.unproven(enough)
+        case = untested(self._shaped, self._settings.seed, range(last - self.trials, last))
+        if unseen:
+            return f"an outcome was not seen often enough: {unseen}"
+        if case:
+            return f"a discrete case was not tried: {case}"
+        return "the argument of a square root may still be a square" if square else ""
+
+    def _concluded(self, per_trial: float) -> Proof | None:
+        target = self._settings.target_log2
+        if self._error <= target and self.trials >= self._settings.least_trials and not self._lacking:
+            self._lacking, different = self._outcomes.unseen()
+            if different is not None:
+                return self._refuted("real numbers differ", different)
+            if not self._lacking:
+                said = _discrete(self._shaped, self._outcomes)
+                return Proof("proven", self._error, self.trials, 1, self._chain.primes, self._heuristic, shaped=self._shaped, discrete=said)
+        missing = max(1, math.ceil((target - self._error) / per_trial)) if self._error > target else max(2, self.trials // 2)
+        self._wanted = self.trials + missing
+        return None
+
+    def given_up(self) -> Proof:
+        """What is said after the most redraws."""
+        if self._error <= self._settings.target_log2:
+            return self._open("PIT204", f"after {self.trials} draws {self._lacking}")
+        return self._open("PIT203", f"the error bound was not reached after {self.trials} draws")
+
+    def _open(self, code: str, reason: str) -> Proof:
+        return Proof("inconclusive", code=code, reason=reason, shaped=self._shaped)
+
+    def _refuted(self, reason: str, comparison: Comparison) -> Proof:
+        return Proof("failed", primes=self._chain.primes, trials=self.trials, reason=reason, comparison=comparison, shaped=self._shaped)
 
 
 def _compared(shaped: ShapedStage, algebra: ResidueAlgebra) -> tuple[Evaluated, list[Comparison]] | None:
@@ -191,21 +246,12 @@ def _compared(shaped: ShapedStage, algebra: ResidueAlgebra) -> tuple[Evaluated, 
         return None
 
 
-def _lacking(unseen: str, square: bool, untested: str) -> str:
-    """What the draws so far leave open, or ""."""
-    if unseen:
-        return f"an outcome was not seen often enough: {unseen}"
-    if untested:
-        return f"a discrete case was not tried: {untested}"
-    return "the argument of a square root may still be a square" if square else ""
-
-
-def _trial_error(shaped: ShapedStage, chain: Chain, evaluated: Evaluated, comparisons: Sequence[Comparison]) -> tuple[float, bool]:
-    """(log2 of the probability that a false target agrees in one draw, whether a term of it is heuristic)."""
+def _trial_error(shaped: ShapedStage, chain: Chain, evaluated: Evaluated, comparisons: Sequence[Comparison]) -> tuple[float, bool, bool]:
+    """(log2 of the probability that a false target agrees in one draw, whether a term of it is heuristic, whether the stage must be tried on reals, too)."""
     algebra = DegreeAlgebra()
     drawn = {value: algebra.fresh(fresh.key, fresh.shape, 1, fresh.domain, fresh.kind) for value, fresh in shaped.fresh.items()}
     degrees = evaluate_stage(shaped, algebra, drawn)
-    worst, heuristic = -math.inf, False
+    worst, heuristic, decides = -math.inf, False, False
     rejected = rejected_share(algebra.divisions, chain.primes)
     for number, comparison in enumerate(comparisons):
         target = shaped.stage.targets[number]
@@ -217,27 +263,14 @@ def _trial_error(shaped: ShapedStage, chain: Chain, evaluated: Evaluated, compar
         bound = trial_error(both[0], both[1], chain.primes, levels)
         worst = max(worst, bound.log2)
         heuristic = heuristic or bound.heuristic
+        decides = decides or any(degree.heuristic for degree in both) or both[0].has_root != both[1].has_root
     if rejected >= 1:
-        return 0.0, heuristic
-    return worst - math.log2(1 - rejected), heuristic
+        return 0.0, heuristic, decides
+    return worst - math.log2(1 - rejected), heuristic, decides
 
 
-def _unseen(found: Sequence[Decision], good: Any, seen: dict[str, tuple[Any, Any]], target: float, per_trial: float) -> str:
-    """Count outcomes per site and row; name a site with an outcome that was not seen in enough redraws to meet the bound on its own, or ""."""
-    enough = math.ceil(target / per_trial)
-    lacking = ""
-    for decision in found:
-        counts = [(np.asarray(c)[good] > 0).sum(axis=0) for c in (decision.true, decision.false)]
-        before = seen.get(decision.site)
-        both = (counts[0], counts[1]) if before is None else (before[0] + counts[0], before[1] + counts[1])
-        seen[decision.site] = both
-        if (both[0] < enough).any() or (both[1] < enough).any():
-            lacking = decision.site
-    return lacking
-
-
-def _discrete(shaped: ShapedStage, decisions: dict[str, tuple[Any, Any]]) -> tuple[str, ...]:
+def _discrete(shaped: ShapedStage, outcomes: Outcomes) -> tuple[str, ...]:
     said = [f"{f.key}: integers in [{f.bounds[0]}, {f.bounds[1]}) with {', '.join(map(str, f.marks))} among them" for f in shaped.fresh.values() if f.bounds]
-    if decisions:
-        said.append(f"{len(decisions)} decisions, each seen with both outcomes on every shard")
+    if outcomes.decisions:
+        said.append(f"{len(outcomes.decisions)} decisions, each seen with both outcomes on every shard")
     return tuple(said)

@@ -20,14 +20,20 @@ from pitcheck.stages.graph import Graph, Source
 from pitcheck.stages.grids import Codes
 from pitcheck.stages.run import run_batch
 
+MOST_COPIES = 8
+
 
 @dataclass(frozen=True)
 class Grouping:
-    """A partition of coordinate codes: ``table`` has one row per group. ``name`` says over what, e.g. ``tp`` or ``ranks [0, 2]``."""
+    """A partition of coordinate codes: ``table`` has one row per group. ``name`` says over what, e.g. ``tp`` or ``ranks [0, 2]``.
+
+    ``reference``: the reference value that what was added up over it is part of, where that was found.
+    """
 
     name: str
     table: Codes
     axes: tuple[str, ...] = ()
+    reference: int | None = None
 
 
 class Evidence:
@@ -83,6 +89,22 @@ class Evidence:
         """The reference value that a parallel value holds unscaled parts of, as far as this run shows."""
         cut = self.cuts.get(value)
         return None if cut is None or cut.scale != 1 else cut.reference
+
+    def origin(self, value: int) -> str:
+        """As text, how a value is made from another part of the same reference tensor, if it is; "" where it is computed."""
+        said: list[str] = []
+        reference = self.holds(value)
+        while reference is not None and len(said) < MOST_COPIES:
+            step = next(iter(self.writers.get(value, [])), None)
+            sources = self.inputs(step) if step is not None else []
+            if step is None or len(sources) != 1:
+                break
+            held = self.holds(sources[0])
+            if self.alike(reference) != self.alike(held) if held is not None else not self.is_true(sources[0]):
+                break
+            value = sources[0]
+            said.append(self.operator(step))
+        return f", which {', '.join(map(repr, said))} makes from {self.name(value)!r}," if said else ""
 
     def alike(self, reference: int) -> int:
         """The first reference value that holds the same numbers."""
@@ -145,9 +167,9 @@ class Evidence:
         """The collectives that read a value: its terms are summed there, rightly or not."""
         return [step for step in self.readers.get(value, []) if operator_kind(step.kind).collective]
 
-    def is_part(self, data: Floats) -> bool:
-        """Whether all rows (trials, rows, *shape) are parts of one reference value."""
-        return bool(np.isfinite(data).all()) and data[0].size > 0 and lookup(data, self.index) is not None
+    def part_of(self, data: Floats) -> int | None:
+        """The reference value of which all rows (trials, rows, *shape) are parts, None where there is none."""
+        return lookup(data, self.index) if np.isfinite(data).all() and data[0].size > 0 else None
 
     def ranks_of(self, codes: Codes) -> tuple[int, ...]:
         """Ranks of coordinate codes."""

@@ -64,7 +64,7 @@ def forgotten_sum(evidence: Evidence, value: int, expected: tuple[Floats, Codes]
             known = [(g, place[int(row[0])]) for g, row in enumerate(table) if int(row[0]) in place]
             right = bool(known) and all(close(total[:, g], wanted[:, i]) for g, i in known)
         else:
-            right = evidence.is_part(total)
+            right = evidence.part_of(total) is not None
         if right and reductions:
             return Cause(
                 "PIT106",
@@ -227,14 +227,17 @@ def other_operator(evidence: Evidence, step: Step, held: Held, due: Cut | None =
     Where it is known what is ``due``, the reference's operator has to compute that.
     """
     name = evidence.operator(step)
-    others: list[Cause] = []
+    others: list[tuple[bool, Cause]] = []
     for other, different, attributes in _alike(evidence, step, held, due):
         if not different and attributes:
             said = ", ".join(f"{k} = {step.attributes.get(k)} where the reference has {other.attributes.get(k)}" for k in attributes)
             return Cause("PIT102", f"operator {name!r} has {said}", "use the reference's attribute")
         if len(different) == 1 and not attributes and len(step.inputs) > 1:
-            others.append(_other_operand(evidence, step, other, different[0], name))
-    return others[0] if others else None
+            # What is computed is rather the wrong tensor than a parameter.
+            operand = step.inputs[different[0]]
+            given = isinstance(operand, Argument) and operand.value in evidence.specification.initial
+            others.append((given, _other_operand(evidence, step, other, different[0], name)))
+    return min(others, key=lambda o: o[0])[1] if others else None
 
 
 def same_operator(evidence: Evidence, step: Step, held: Held, due: Cut) -> bool:
@@ -263,7 +266,8 @@ def _other_operand(evidence: Evidence, step: Step, other: Step, place: int, name
     if not isinstance(mine, Argument) or not isinstance(theirs, Argument):
         return Cause("PIT102", f"operator {name!r} has the literal {mine} where the reference has {theirs}", f"use {theirs}")
     right = evidence.first.values[theirs.value].name
-    return Cause("PIT103", f"operator {name!r} reads {evidence.called(mine.value)} where the reference reads {right!r}", f"read {right!r}")
+    said = f"operator {name!r} reads {evidence.called(mine.value)}{evidence.origin(mine.value)} where the reference reads {right!r}"
+    return Cause("PIT103", said, f"read {right!r}")
 
 
 UNUSED = "unused"

@@ -11,7 +11,7 @@ from pitcheck.check.conjecture import Floats, Places
 from pitcheck.errors import PitcheckError
 from pitcheck.explain.evidence import Evidence, Grouping
 from pitcheck.explain.hypotheses import constant_ratio, groups_present
-from pitcheck.stages.cuts import Cut, Part, Parts
+from pitcheck.stages.cuts import Cut, Part, Parts, cut_by_code
 
 
 def inferred(evidence: Evidence) -> dict[int, Cut]:
@@ -20,25 +20,51 @@ def inferred(evidence: Evidence) -> dict[int, Cut]:
     A factor that an output is off by is taken for wrong wherever a value has it.
     """
     known = {**evidence.specification.initial, **{c.target.cut.value: c.target.cut for c in evidence.run.comparisons}}
-    places = Places(evidence.run.symbolic, evidence.run.shaped, known)
+    places = Places(evidence.run.symbolic, evidence.run.shaped, {value: _in_all_microbatches(evidence, cut) for value, cut in known.items()})
     ratios = [constant_ratio(evidence, _real(c.actual), _real(c.expected)) for c in evidence.run.comparisons]
     factors = {ratio[0] for ratio in ratios if ratio is not None}
     found: dict[int, Cut] = {}
     for value in evidence.writers:
-        cut = evidence.cuts.get(value)
-        if cut is None or value in known:
-            continue
-        found[value] = _placed(evidence, cut, places, Fraction(1) if cut.scale in factors else cut.scale)
+        cut = evidence.cuts.get(value) if value in evidence.cuts else _term(evidence, value)
+        placed = None if cut is None or value in known else _placed(evidence, cut, places, Fraction(1) if cut.scale in factors else cut.scale)
+        if placed is not None:
+            found[value] = placed
     return found
+
+
+def _term(evidence: Evidence, value: int) -> Cut | None:
+    """The cut of a value whose rows are terms of parts of a reference value; where those parts lie is left open."""
+    grouping = None if evidence.is_true(value) else summed_over(evidence, value)
+    if grouping is None or grouping.reference is None:
+        return None
+    group_of = np.full(evidence.second.codes, -1, dtype=np.int64)
+    term = np.zeros(evidence.second.codes, dtype=np.int64)
+    for number, row in enumerate(grouping.table):
+        group_of[row], term[row] = number, np.arange(len(row))
+    codes = evidence.codes(value)
+    part_of = np.full(evidence.second.codes, -1, dtype=np.int64)
+    part_of[codes] = term[codes]
+    parts = tuple(Part((), int(n), grouping.table.shape[1]) for n in range(grouping.table.shape[1]))
+    cut = cut_by_code(evidence.second, value, grouping.reference, parts, part_of)
+    return replace(cut, groups=cut.lattice.grid(group_of))
 
 
 def summed_over(evidence: Evidence, value: int) -> Grouping | None:
     """The group over which the rows of a value add up to parts of one reference value, None where there is none."""
     for grouping in evidence.groupings:
         table = groups_present(evidence, value, grouping)
-        if table is not None and evidence.is_part(evidence.array(value)[:, evidence.batch.rows[value][table]].sum(axis=2)):
-            return grouping
+        if table is not None:
+            reference = evidence.part_of(evidence.array(value)[:, evidence.batch.rows[value][table]].sum(axis=2))
+            if reference is not None:
+                return replace(grouping, table=table, reference=reference)
     return None
+
+
+def _in_all_microbatches(evidence: Evidence, cut: Cut) -> Cut:
+    """A cut of a tensor that exists once, at all codes of each rank: its shards lie at the same place in every micro-batch."""
+    if evidence.second.values[cut.value].tensor.microbatched:
+        return cut
+    return replace(cut, lattice=cut.lattice._replace(microbatched=True))
 
 
 def _real(value: object) -> Floats:
@@ -46,7 +72,7 @@ def _real(value: object) -> Floats:
     return data
 
 
-def _placed(evidence: Evidence, cut: Cut, places: Places, scale: Fraction) -> Cut:
+def _placed(evidence: Evidence, cut: Cut, places: Places, scale: Fraction) -> Cut | None:
     codes = evidence.codes(cut.value)
     try:
         columns = places.expected(cut.value, cut.reference)
@@ -54,10 +80,10 @@ def _placed(evidence: Evidence, cut: Cut, places: Places, scale: Fraction) -> Cu
         columns = [None]
     local = evidence.second.values[cut.value].shape
     if any(column is None for column in columns):
-        return replace(cut, scale=scale)
+        return None if cut.group_of is not None else replace(cut, scale=scale)
     parts: dict[Part, int] = {}
     part_of = np.full(len(cut.part_of), -1, dtype=np.int64)
     for number, code in enumerate(codes):
         box = tuple(((int(column[number]), int(column[number]) + size),) for column, size in zip(columns, local, strict=True) if column is not None)
-        part_of[code] = parts.setdefault(Part(box), len(parts))
+        part_of[code] = parts.setdefault(replace(cut.parts[int(cut.part_of[code])], box=box), len(parts))
     return replace(cut, parts=Parts(parts), grid=cut.lattice.grid(part_of), scale=scale)

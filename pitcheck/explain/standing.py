@@ -255,7 +255,7 @@ class Standing:
         for source, read in self.reads(step, codes) if len(codes) else ():
             wrong = self.wrong(source)[read]
             if wrong.any() and source not in self.evidence.unused(step):
-                spoiled: Mask = wrong.reshape(len(codes), -1).any(axis=1)
+                spoiled: Mask = np.asarray(wrong.reshape(len(codes), -1).any(axis=1))
                 yield source, codes, spoiled
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from fractions import Fraction
 
 from pitcheck.algebra.base import Comparison
 from pitcheck.ops.declaration import OperatorKind
@@ -27,13 +26,12 @@ def _logical(name: str, function: Callable[[Term, Term], Term], doc: str) -> Ope
     return elementwise(name, logic, doc=doc)
 
 
-def _share(name: Comparison, first: bool) -> Slope:
-    """1 where this operand alone is the extreme, 1/2 where the operands are equal."""
+def _share(strictly: Comparison, or_equal: Comparison, *, first: bool) -> Slope:
+    """1 where this operand alone is the extreme, 1/2 where the operands are equal: half of whether it is strictly so and of whether it is so or equal."""
 
     def slope(d: Local) -> Term:
         mine, other = (d.a, d.b) if first else (d.b, d.a)
-        zero, half, one = (d.dy.constant(Fraction(n, 2)) for n in range(3))
-        return mine.compare(name, other).where(one, mine.compare("eq", other).where(half, zero))
+        return (mine.compare(strictly, other).cast("field") + mine.compare(or_equal, other).cast("field")) / 2
 
     return slope
 
@@ -44,6 +42,18 @@ OPERATORS = (
     _logical("logical_or", lambda a, b: a | b, "Whether one or both are true (not 0)."),
     _logical("logical_xor", lambda a, b: (a | b) & ~(a & b), "Whether exactly one is true (not 0)."),
     elementwise("logical_not", lambda x: ~x.cast("bool"), doc="Whether x is false (0)."),
-    elementwise("maximum", lambda a, b: a.maximum(b), _share("gt", True), _share("gt", False), doc="The greater; equal operands share the gradient."),
-    elementwise("minimum", lambda a, b: a.minimum(b), _share("lt", True), _share("lt", False), doc="The less; equal operands share the gradient."),
+    elementwise(
+        "maximum",
+        lambda a, b: a.maximum(b),
+        _share("gt", "ge", first=True),
+        _share("gt", "ge", first=False),
+        doc="The greater; equal operands share the gradient.",
+    ),
+    elementwise(
+        "minimum",
+        lambda a, b: a.minimum(b),
+        _share("lt", "le", first=True),
+        _share("lt", "le", first=False),
+        doc="The less; equal operands share the gradient.",
+    ),
 )

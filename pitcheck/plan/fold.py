@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -38,7 +38,7 @@ class Instance(msgspec.Struct, frozen=True, gc=False):
     microbatch: int | None = None
 
 
-class _Form(NamedTuple):
+class _Form(msgspec.Struct, frozen=True, gc=False):
     """What distinct instances are made of: the number of their record's skeleton and their integer attributes. ``literal``: a literal is among the inputs."""
 
     skeleton: int
@@ -50,7 +50,7 @@ _Step = tuple[int, int]
 """A number, of a record or of a skeleton, and the micro-batch or -1."""
 
 
-class _Known(NamedTuple):
+class _Known(msgspec.Struct, frozen=True, gc=False):
     """An instance that has been met; it is kept so that its identity stays its own."""
 
     step: _Step
@@ -163,14 +163,14 @@ class _Folding:
         counts: dict[_Step, int] = {}
         number = len(self.classes)
         steps: list[_Step] = []
-        for step, values, instance in known:
-            skeleton, microbatch = step
-            count = counts.get(step, 0)
-            counts[step] = count + 1
+        for met in known:
+            skeleton, microbatch = met.step
+            count = counts.get(met.step, 0)
+            counts[met.step] = count + 1
             which = self._numbers.get((skeleton, count))
             if which is None:
                 which = self._numbers[skeleton, count] = len(self.records)
-                self.records.append(_Record(instance, _integer_names(instance.attributes), values))
+                self.records.append(_Record(met.instance, _integer_names(met.instance.attributes), met.integers))
             self.records[which].runs.append((number, microbatch))
             steps.append((which, microbatch))
         return _Class(tuple(steps), integers)

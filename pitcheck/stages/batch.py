@@ -49,16 +49,16 @@ class Step:
 
 @dataclass
 class Batch:
-    """Steps in order. ``inputs`` maps a boundary value to the parts its rows hold; ``grids`` maps a value to its row at every coordinate of ``needed``.
+    """Steps in order. ``inputs`` maps a boundary value to the parts its rows hold; ``grids`` maps a value to its row at every coordinate of ``held``.
 
-    Both are kept near the value's home. Where a value is not needed a grid may hold any row, or -1.
+    Both are kept near the value's home. Where a value is not held a grid may have any row, or -1.
     """
 
     graph: Graph
     inputs: dict[int, Codes] = field(default_factory=dict)
     steps: list[Step] = field(default_factory=list)
     grids: dict[int, Grid] = field(default_factory=dict)
-    needed: dict[int, Mask] = field(default_factory=dict)
+    held: dict[int, Mask] = field(default_factory=dict)
     counts: dict[int, int] = field(default_factory=dict)
     missing: dict[int, Mask] = field(default_factory=dict)
     """Values that are needed at coordinates where nothing writes them."""
@@ -72,11 +72,11 @@ class Batch:
         """By value the row at every coordinate code (-1: absent), shape (codes,)."""
         return Rows(self)
 
-    def add_input(self, value: int, grid: Grid, parts: Codes, needed: Mask) -> None:
+    def add_input(self, value: int, grid: Grid, parts: Codes, held: Mask) -> None:
         """Enter a boundary value: its rows and the parts that they hold."""
         self.inputs[value] = parts
         self.grids[value] = grid
-        self.needed[value] = needed
+        self.held[value] = held
         self.counts[value] = len(parts)
 
 
@@ -91,7 +91,7 @@ class Rows(Mapping[int, Codes]):
         if value not in self._known:
             batch = self._batch
             info = batch.graph.values[value]
-            grid = np.where(batch.needed[value], batch.grids[value], -1)
+            grid = np.where(batch.held[value], batch.grids[value], -1)
             self._known[value] = info.lattice.flat(far(grid, info.home, info.lattice.shape, -1), -1)
         return self._known[value]
 
@@ -111,7 +111,7 @@ def extract(graph: Graph, targets: Mapping[int, Mask], boundary: Boundary) -> Ba
         parts = cone.parts(value)
         if parts is not None:
             _add_input(batch, value, mask, parts)
-        batch.needed[value] = mask
+        batch.held[value] = mask
     if batch.missing:
         return batch
     for number in sorted(cone.running, key=graph.rank.__getitem__):
@@ -243,6 +243,8 @@ def _add_step(batch: Batch, number: int, node: Node, run: Mask) -> None:
             rows = rows if output == node.outputs[0] else rows.copy()
             rows[slice(None) if chosen is None else chosen] = batch.counts.get(output, 0) + which
             _write(batch, output, rows.reshape(shape), len(first), node)
+            info = batch.graph.values[output]
+            batch.held[output] = either(batch.held.get(output), run if info.home else far(run, node.home, info.lattice.shape, False))
 
 
 def _column(grid: Grid, members: int, shape: tuple[int, ...], chosen: Codes | None) -> Codes:

@@ -95,7 +95,7 @@ class Fingerprints:
         """Note what a stage is, unless cutting it out met fewer cuts than the walk: then the walk does not tell where the reference's side ends."""
         if set(stage.cuts) != set(walk.cuts):
             return
-        demands = tuple((walk.values[value], stage.parallel.needed[value]) for value in stage.cuts)
+        demands = tuple((walk.values[value], stage.parallel.held[value]) for value in stage.cuts)
         nodes = tuple(walk.nodes[step.node] for step in stage.parallel.steps)
         self.known[key] = Known(form, demands, nodes)
 

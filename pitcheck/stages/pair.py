@@ -23,6 +23,7 @@ from pitcheck.stages.cuts import FREE, Box, Cut, present_parts
 from pitcheck.stages.distinct import distinct
 from pitcheck.stages.graph import Graph
 from pitcheck.stages.grids import Codes, Grid, Home, Mask, either, far, focus, near
+from pitcheck.stages.literals import integers_at_issue
 from pitcheck.stages.shapes import SymbolicPair
 
 CutOf = Callable[[int], Cut | None]
@@ -207,9 +208,9 @@ def _is_half(step: Step) -> bool:
 
 
 def _marks(stage: Stage, bounds: tuple[int, int]) -> tuple[int, ...]:
-    """Values an integer input must take: its first and last, and both sides of every shard boundary of a dimension of that extent."""
+    """Values an integer input must take: its first and last, both sides of every shard boundary of a dimension of that extent, and those that steps name."""
     low, high = bounds
-    marks = {low, high - 1}
+    marks = {low, high - 1} | integers_at_issue(stage.reference) | integers_at_issue(stage.parallel)
     for cut in stage.all_cuts():
         shape = stage.reference.graph.values[cut.reference].shape
         for size, different in zip(shape, cut.parts.intervals, strict=False):

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from operator_rows import In
 from oracle.judge import judge_often
-from verdicts import proven, said
+from verdicts import not_proven, proven, said
 from zoo.builder import Builder
 from zoo.mutations import mutants
 
@@ -24,6 +24,8 @@ NEAR_MISSES = 3
 """How many near misses of a formula are tried, spread over all."""
 
 REAL = ("float32",)
+WITH_TIES = ("maximum", "minimum", "relu")
+"""Formulas of which a near miss may differ only where numbers are equal: the executor's draws do not show that, and the verdict is inconclusive."""
 
 
 class Writer:
@@ -130,6 +132,15 @@ def _relu(w: Writer, x: str) -> str:
 
 def _relu_back(w: Writer, x: str, dy: str) -> list[str]:
     return [w.where(w.le(x, 0), 0, dy)]
+
+
+def _half_whether(strictly: str, or_equal: str) -> Backward:
+    def back(w: Writer, a: str, b: str, dy: str) -> list[str]:
+        whether = [w.cast(getattr(w, kind)(a, b), dtype="float32") for kind in (strictly, or_equal)]
+        da = w.mul(w.mul(w.add(*whether), 0.5), dy)
+        return [da, w.sub(dy, da)]
+
+    return back
 
 
 # --- normalisations
@@ -256,6 +267,8 @@ FORMULAS: dict[str, Formula] = {
     "tanh": Formula("tanh", _tanh, _tanh_back),
     "softplus": Formula("softplus", _softplus, _softplus_back),
     "relu": Formula("relu", _relu, _relu_back),
+    "maximum": Formula("maximum", lambda w, a, b: w.where(w.gt(a, b), a, b), _half_whether("gt", "ge"), (X, X)),
+    "minimum": Formula("minimum", lambda w, a, b: w.sub(w.add(a, b), w.maximum(a, b)), _half_whether("lt", "le"), (X, X)),
     "rms_norm": Formula("rms_norm", _rms, _rms_back, (X, V), {"eps": 1e-5}),
     "layer_norm": Formula("layer_norm", _layer, _layer_back, (X, V, V), {"eps": 1e-5}),
     "softmax": Formula("softmax", _softmax, _softmax_back, attributes={"axis": 1}),
@@ -297,6 +310,14 @@ def _written(formula: Formula) -> Plan:
     return b.plan()
 
 
+@pytest.mark.parametrize("kinds", [("gt", "gt"), ("ge", "ge"), ("ge", "lt")])
+def test_another_share_of_equal_operands_is_not_proven(kinds: tuple[str, str]) -> None:
+    """The derivative of a maximum by other comparisons: the first two differ from it where the operands are equal, and nowhere else."""
+    right = FORMULAS["maximum"]
+    wrong = Formula(right.kind, right.forward, _half_whether(*kinds), right.inputs)
+    not_proven(_operator(right), _written(wrong))
+
+
 @pytest.mark.parametrize("name", FORMULAS)
 def test_formula_is_proven(name: str) -> None:
     proven(_operator(FORMULAS[name]), _written(FORMULAS[name]))
@@ -309,6 +330,8 @@ def _wrong_verdicts(name: str, most: int | None) -> list[str]:
     for mutation, mutant in islice(every, 0, None, 1 if most is None else max(1, len(every) // most)):
         same = judge_often(reference, mutant, SEEDS).same
         report = check(reference, mutant, Options(seed=4))
+        if same and name in WITH_TIES and "real numbers differ" in said(report):
+            continue
         if report.verdict not in (("equivalent",) if same else ("mismatch", "invalid")):
             found.append(f"{mutation}: {'nothing changed' if same else 'something changed'}, but {said(report)}")
     return found

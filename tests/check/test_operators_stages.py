@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 import operator_pairs
 import pytest
@@ -24,15 +23,8 @@ COMMUNICATION = frozenset(
 """Tried in test_operators_collectives.py."""
 
 
-TIES = "equal operands of maximum and minimum never occur among independent draws, so that this outcome of the derivative stays unseen"
-NOT_DECIDED = {name: TIES for kind in ("maximum", "minimum") for name in (kind, f"{kind}_broadcast")}
 NOT_OF_THE_OPERATOR = "squeeze.backward: axis"
 """Mutants left out: an axis that does not matter where only a dimension of size 1 moves."""
-
-
-def _known(reasons: dict[str, str]) -> list[Any]:
-    """All rows; those with a reason are expected to fail."""
-    return [pytest.param(name, marks=pytest.mark.xfail(strict=True, reason=reasons[name])) if name in reasons else name for name in ROWS]
 
 
 def _said(report: Report) -> str:
@@ -54,7 +46,7 @@ def test_every_operator_has_a_row() -> None:
 
 
 @pytest.mark.parametrize("shapes", ["reduced", pytest.param("full", marks=pytest.mark.slow)])
-@pytest.mark.parametrize("name", _known(NOT_DECIDED))
+@pytest.mark.parametrize("name", ROWS)
 def test_right_way_is_equivalent(name: str, shapes: str) -> None:
     reference, parallel = operator_pairs.pair(ROWS[name])
     assert judge_often(reference, parallel, SEEDS).same

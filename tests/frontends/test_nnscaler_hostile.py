@@ -5,10 +5,12 @@ from __future__ import annotations
 import gc
 import os
 import pickle
+import pickletools
 import random
 import struct
 import subprocess
 import sys
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -321,3 +323,56 @@ def test_error_names_the_place(tmp_path: Path) -> None:
         del segment._nodes[1]._outputs[0].__dict__["_shape"]
         with pytest.raises(PlanError, match=r"execplan\._seq\[0\]\[1\]\._nodes\[1\]\._shape: IRSubTensor has no field '_shape'"):
             _Reader(root).run()
+
+
+# --- the scan, against Python's own list of opcodes
+
+
+def drawn_opcodes(draw: random.Random, count: int) -> bytes:
+    """Opcodes with arguments, in no sensible order; no end, no extension, no large memo number."""
+    pieces = []
+    for _ in range(count):
+        opcode = draw.choice([o for o in pickletools.opcodes if o.name not in ("STOP", "EXT1", "EXT2", "EXT4", "LONG_BINPUT", "PUT")])
+        size = 0 if opcode.arg is None else opcode.arg.n
+        inside = bytes(draw.choice(b"hjr.\x82\x83\x84t\x00K") for _ in range(5))
+        if size >= 0:
+            argument = bytes(draw.choice(b"hjr.\x82\x83\x84t\x00K") for _ in range(size))
+        elif size == pickletools.UP_TO_NEWLINE:
+            argument = b"1\n1\n" if opcode.name in ("GLOBAL", "INST") else b"1\n"
+        else:
+            width = {pickletools.TAKEN_FROM_ARGUMENT1: 1, pickletools.TAKEN_FROM_ARGUMENT4: 4, pickletools.TAKEN_FROM_ARGUMENT4U: 4}.get(size, 8)
+            argument = len(inside).to_bytes(width, "little") + inside
+        pieces.append(opcode.code.encode("latin-1") + argument)
+    return b"".join(pieces)
+
+
+def test_scan_finds_what_it_must_behind_any_opcodes() -> None:
+    draw = random.Random(11)
+    for _ in range(300):
+        before, after = drawn_opcodes(draw, draw.randrange(12)), drawn_opcodes(draw, draw.randrange(12))
+        pickles.check_opcodes(before + after + b".", "file")
+        for bad in (b"\x82\x01", b"\x83\x01\x00", b"\x84\x01\x00\x00\x00"):
+            with pytest.raises(PlanError, match=f"extension code.*byte {len(before)}$|byte {len(before)}: .*extension code"):
+                pickles.check_opcodes(before + bad + after + b".", "file")
+        with pytest.raises(PlanError, match="remembers"):
+            pickles.check_opcodes(before + b"r\xff\xff\xff\xff" + after + b".", "file")
+        with pytest.raises(PlanError, match=f"{len(after) + 1} bytes follow"):
+            pickles.check_opcodes(before + b"." + after + b".", "file")
+
+
+# --- states
+
+
+def test_state_of_a_tensor_must_be_a_dictionary(tmp_path: Path) -> None:
+    made = b"\x80\x04\x8c\x12nnscaler.ir.tensor\x8c\x0bIRSubTensor\x93)\x81"
+    for state in (b"N", b"K\x01", b"]", b"}}\x86", b")"):
+        assert "damaged" in refused(tmp_path, made + state + b"b.")
+
+
+def test_reading_leaves_no_objects_of_the_pickle() -> None:
+    with loaded(SMALL) as root:
+        held = weakref.ref(root)
+        tensor = weakref.ref(root.execplan._seq[0][0]._outputs[0])
+        del root
+    assert held() is None
+    assert tensor() is None

@@ -102,26 +102,37 @@ class _Stateful(_Listed):
         self.__dict__["__state__"] = state
 
 
+# The method that sets ``__dict__``, bound to the stub: no Python code runs where the reader takes a state over, which must be a dictionary, and is not copied.
+_TAKEN_OVER = property(partial(MethodType, vars(Stub)["__dict__"].__set__))
+
+
 class _Light(Stub, metaclass=_Sealed):
-    """A stub of one of the many small objects of a plan, whose state is a dictionary of attributes and becomes its own without being copied.
+    """A stub of one of the many small objects of a plan. It is not listed: such objects refer to each other in circles only through listed ones."""
 
-    No Python code runs where the reader makes one: the property gives the method that sets ``__dict__``, bound to the stub.
-    """
-
-    __setstate__ = property(partial(MethodType, vars(Stub)["__dict__"].__set__))
+    __setstate__ = _TAKEN_OVER
 
 
-_LIGHT = frozenset(
+class _Heavy(_Listed):
+    """A listed stub whose state is taken over."""
+
+    __setstate__ = _TAKEN_OVER
+
+
+_BASES: Mapping[tuple[str, str], type[Stub]] = MappingProxyType(
     {
-        ("nnscaler.ir.tensor", "IRSubTensor"),
-        ("nnscaler.ir.tensor", "IndexMap"),
-        ("nnscaler.ir.tensor", "ValueMap"),
-        ("nnscaler.graph.function.dimops", "DimAnno"),
-        ("nnscaler.graph.function.dimops", "ShapeAnno"),
-        ("nnscaler.graph.function.dimops", "OpAnno"),
+        ("nnscaler.ir.tensor", "IRSubTensor"): _Light,
+        ("nnscaler.ir.tensor", "IndexMap"): _Light,
+        ("nnscaler.ir.tensor", "ValueMap"): _Light,
+        ("nnscaler.graph.function.dimops", "DimAnno"): _Light,
+        ("nnscaler.graph.function.dimops", "ShapeAnno"): _Light,
+        ("nnscaler.graph.function.dimops", "OpAnno"): _Light,
+        ("nnscaler.ir.tensor", "IRFullTensor"): _Heavy,
+        ("nnscaler.graph.function.dimops", "IRDimops"): _Heavy,
+        ("nnscaler.ir.operator", "IRBpOperation"): _Heavy,
+        ("nnscaler.graph.gener.utils", "DummyInputOuput"): _Heavy,
     }
 )
-"""Classes whose objects refer to each other in circles only through objects of other classes."""
+"""The classes with most objects; all of them have dictionaries as their states."""
 
 
 class _Reader(pickle.Unpickler):
@@ -146,10 +157,8 @@ class _Reader(pickle.Unpickler):
 
 
 def _base_of(origin: tuple[str, str]) -> type[Stub]:
-    if origin in _LIGHT:
-        return _Light
-    # The objects of the planner itself have plain attributes: the reader then fills them without calling Python.
-    return _Listed if origin[0].partition(".")[0] == "nnscaler" else _Stateful
+    # The other objects of the planner have plain attributes too: the reader fills them without calling Python.
+    return _BASES.get(origin) or (_Listed if origin[0].partition(".")[0] == "nnscaler" else _Stateful)
 
 
 @contextmanager

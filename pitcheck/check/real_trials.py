@@ -1,0 +1,315 @@
+"""A stage tried on real numbers: what its decisions make of inputs of many magnitudes.
+
+Residues have an order of their own, in which nothing tells a threshold 3 from 4. The real numbers tell: a stage that decides anything is also evaluated on
+float64, at inputs of many magnitudes, close to the numbers that its steps name, small integers with ties, and of one sign. A difference far beyond rounding
+refutes it. What none of these inputs made happen (a condition that never held, a product of decisions that was always 0, an element that never came first) was
+not compared at all, and is named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pitcheck.algebra.base import Kind
+from pitcheck.algebra.discrete import Choice
+from pitcheck.algebra.noisy import DISTURBANCE, Noise
+from pitcheck.algebra.structure import aligned
+from pitcheck.algebra.value import LEADING, Value
+from pitcheck.check.depends import depending_on_order
+from pitcheck.check.evaluate import Comparison, compare_target, evaluate_stage
+from pitcheck.check.trial_inputs import FIRST_RAISED, SORTS, Points, TrialInputs, points_of
+from pitcheck.errors import PitcheckError
+from pitcheck.stages.literals import numbers
+from pitcheck.stages.pair import ShapedStage
+
+Bools = NDArray[np.bool_]
+
+TRIALS = 2 * len(SORTS)
+CHEAP_TRIALS = 8 * len(SORTS)
+"""Trials of a stage of few elements, which cost no more than the calls they need anyway."""
+CHEAP_CELLS = 1 << 15
+MORE_TRIALS = 16 * len(SORTS)
+"""Trials of the second round, for what the first one left open."""
+LEAST_TRIALS = 6
+"""Trials of the first round, however large the stage is."""
+AT_ONCE = 1 << 21
+"""Input elements, over all trials, that are evaluated together."""
+MOST_CELLS = 1 << 23
+"""Input elements, over all trials, that one round may cost."""
+SAME = 1e-9
+"""Relative difference, to the largest element of a trial and row, that counts as rounding without a closer look."""
+CLEAR = 1e4
+"""How many times larger than what disturbing every operation does to either side a difference must be."""
+DISTURBED = 12
+"""Disturbed runs: a decision between two results that are equal but for rounding stays the same in all of them once in 2^12."""
+DUE = 8.0
+"""In how many trials two things would meet at one element, if independent, before it is believed that they exclude each other."""
+MOST_LOOKS = 8
+"""Trials of which differences are looked at more closely."""
+
+
+@dataclass
+class Meeting:
+    """Of two things that count only together, in how many ``trials`` either did, per element, and both did, over all elements of every instance.
+
+    Both factors of a product have to differ from 0; a condition matters where what it chooses between differs.
+    """
+
+    trials: int
+    first: Any
+    second: Any
+    together: Any
+
+    def plus(self, other: Meeting) -> Meeting:
+        """Both counts added."""
+        return Meeting(self.trials + other.trials, self.first + other.first, self.second + other.second, self.together + other.together)
+
+    @property
+    def missed(self) -> bool:
+        """Whether in some instance either was seen, but not both, for want of trials: where many were due, one excludes the other (x > 0 and x < 0).
+
+        Elements of one instance may all go together, so that it is the trials that are counted.
+        """
+        due = (self.first * (self.second / self.trials)).reshape(len(self.together), -1).max(axis=1, initial=0.0)
+        return bool(((self.together == 0) & (due > 0) & (due < DUE)).any())
+
+
+class TrialAlgebra(TrialInputs):
+    """Trial inputs, with a record of what happened at every choice between two values and at every product."""
+
+    def __init__(self, seed: int, trials: Sequence[int], points: Points) -> None:
+        super().__init__(seed, trials, points)
+        self.conditions: dict[str, tuple[Bools, Bools]] = {}
+        """Per use of a bool value in which instances it was true, and false, anywhere."""
+        self.meetings: dict[str, Meeting] = {}
+        """Per product, minimum, maximum or choice behind a decision how often both sides of it counted, and how often together."""
+
+    def shift(self, a: Value, axis: int) -> Value:
+        """The maximum; it cancels, so that nothing is decided by it."""
+        decisions, choices, counts = len(self.decisions), len(self.choices), dict(self._counts)
+        result = super().shift(a, axis)
+        del self.decisions[decisions:], self.choices[choices:]
+        self._counts = counts
+        return result
+
+    def condition(self, mark: str, condition: Value) -> None:
+        data = condition.data.reshape(*condition.data.shape[1:LEADING], -1)
+        self.conditions[self._numbered(mark)] = (data.any(axis=(0, 2)), (~data).any(axis=(0, 2)))
+
+    def _meeting(self, mark: str, a: Any, b: Any, both: Any) -> None:
+        """Count bool arrays of shape (1, trials or 1, instances or 1, *shape)."""
+        site = self._numbered(mark)
+        if self.decisions:
+            trials = len(self.trials)
+            counts = [x.sum(axis=1)[0] * (trials if x.shape[1] == 1 else 1) for x in (a, b)]
+            together = both.reshape(*both.shape[1:LEADING], -1).sum(axis=(0, 2))
+            shape = np.broadcast_shapes(counts[0].shape, counts[1].shape, (len(together), *(1,) * (counts[0].ndim - 1)))
+            self.meetings[site] = Meeting(trials, np.broadcast_to(counts[0], shape), np.broadcast_to(counts[1], shape), np.broadcast_to(together, shape[:1]))
+
+    def _product(self, mark: str, a: Value, b: Value, result: Value) -> Value:
+        rank = result.rank
+        self._meeting(mark, aligned(a.data, rank) != 0, aligned(b.data, rank) != 0, result.data != 0)
+        return result
+
+    def where(self, condition: Value, a: Value, b: Value) -> Value:
+        self.condition("?", condition)
+        rank = max(condition.rank, a.rank, b.rank)
+        holds, differ = aligned(condition.data, rank), aligned(a.data, rank) != aligned(b.data, rank)
+        self._meeting("&", holds, differ, holds & differ)
+        return super().where(condition, a, b)
+
+    def cast(self, a: Value, kind: Kind) -> Value:
+        if a.kind == "bool" and kind != "bool":
+            self.condition("!", a)
+        return super().cast(a, kind)
+
+    def multiply(self, a: Value, b: Value) -> Value:
+        return self._product("*", a, b, super().multiply(a, b))
+
+    def maximum(self, a: Value, b: Value) -> Value:
+        return self._product("<", a, b, super().maximum(a, b))
+
+    def minimum(self, a: Value, b: Value) -> Value:
+        return self._product("<", a, b, super().minimum(a, b))
+
+
+class _Disturbed(Noise, TrialInputs):
+    """The same inputs, every result disturbed; another disturbance for every ``number``."""
+
+    def __init__(self, plain: TrialAlgebra, trial: int, number: int) -> None:
+        super().__init__(plain.seed, [trial], plain.points)
+        self.generator = np.random.default_rng([plain.seed, trial, number])
+
+
+class RealTrials:
+    """What was tried on real numbers of one stage."""
+
+    def __init__(self, shaped: ShapedStage, seed: int) -> None:
+        self.shaped = shaped
+        self.seed = seed
+        self.points = points_of(numbers(shaped.stage.reference) | numbers(shaped.stage.parallel))
+        self.choices: dict[str, Bools] = {}
+        self._conditions: dict[str, tuple[Bools, Bools]] = {}
+        self._meetings: dict[str, Meeting] = {}
+        self._looks = MOST_LOOKS
+        sources = [prod(shaped.fresh[d.source].shape) * len(d.terms) for d in shaped.derived.values()]
+        self._cells = max(1, sum(prod(f.shape) for f in shaped.fresh.values()) + sum(sources))
+
+    def difference(self) -> Comparison | None:
+        """A target that differs in the first round. Raises StepError where ordinary numbers cannot be computed with."""
+        cheap = min(CHEAP_TRIALS, CHEAP_CELLS // self._cells)
+        return self._try(range(self._affordable(max(TRIALS, cheap), LEAST_TRIALS)))
+
+    def unseen(self) -> tuple[str, Comparison | None]:
+        """(what no trial made happen, or ""; a difference found while looking for it)."""
+        found = None
+        if self._open():
+            found = self._try(range(CHEAP_TRIALS, CHEAP_TRIALS + self._affordable(MORE_TRIALS, 0)))
+        return self._open(), found
+
+    def cover(self, chosen: Mapping[str, Bools]) -> tuple[str, Comparison | None]:
+        """Raise elements until each of every axis that is ordered came first; (a site where one never did, or ""; a difference found meanwhile).
+
+        ``chosen`` are places seen elsewhere, per site, shape (instances, places).
+        """
+        done, chunk, found = 0, 32, None
+        most = max((2 * n * len(f.shape) for f in self.shaped.fresh.values() for n in f.shape), default=0)
+        affordable = self._affordable(most, 0)
+        while (site := uncovered(chosen, self.choices)) and found is None and done < affordable:
+            stop = min(affordable, done + chunk)
+            found = self._try(range(FIRST_RAISED + done, FIRST_RAISED + stop))
+            done, chunk = stop, 2 * chunk
+        return site, found
+
+    def _affordable(self, trials: int, least: int) -> int:
+        return max(least, min(trials, MOST_CELLS // self._cells))
+
+    def _try(self, trials: range) -> Comparison | None:
+        together = max(1, AT_ONCE // self._cells)
+        for start in range(trials.start, trials.stop, together):
+            found = self._evaluate(range(start, min(start + together, trials.stop)))
+            if found is not None:
+                return found
+        return None
+
+    def _evaluate(self, trials: range) -> Comparison | None:
+        """Evaluate trials together; those that an operator refuses are left out, but for the first of all."""
+        algebra = TrialAlgebra(self.seed, trials, self.points)
+        try:
+            with np.errstate(all="ignore"):
+                evaluated = evaluate_stage(self.shaped, algebra)
+                comparisons = [compare_target(self.shaped, evaluated, n) for n in range(len(self.shaped.stage.targets))]
+        except PitcheckError:
+            if len(trials) == 1 and trials.start == 0:
+                raise
+            found = (self._evaluate(range(t, t + 1)) for t in trials) if len(trials) > 1 else iter(())
+            return next((f for f in found if f is not None), None)
+        self._take(algebra, comparisons)
+        return self._different(algebra, comparisons)
+
+    def _take(self, algebra: TrialAlgebra, comparisons: Sequence[Comparison]) -> None:
+        for number, comparison in enumerate(comparisons):
+            if comparison.expected.kind == "bool":
+                algebra.site = f"target {number}"
+                algebra.condition("?", comparison.expected)
+        for site, first in seen_first(algebra.choices).items():
+            self.choices[site] = self.choices.get(site, False) | first
+        for site, (true, false) in algebra.conditions.items():
+            before = self._conditions.get(site, (False, False))
+            self._conditions[site] = (before[0] | true, before[1] | false)
+        for site, meeting in algebra.meetings.items():
+            self._meetings[site] = self._meetings[site].plus(meeting) if site in self._meetings else meeting
+
+    def _open(self) -> str:
+        """What was never seen of what decisions between floating-point numbers lead to."""
+        conditions = [site for site, (true, false) in self._conditions.items() if not (true.all() and false.all())]
+        meetings = [site for site, meeting in self._meetings.items() if meeting.missed]
+        if not conditions and not meetings:
+            return ""
+        depending = depending_on_order(self.shaped)
+        names = [f"a condition never had both outcomes: {site}" for site in conditions if site in depending]
+        names += [f"what decisions lead to never came about: {site}" for site in meetings if site in depending]
+        return names[0] if names else ""
+
+    def _different(self, algebra: TrialAlgebra, comparisons: Sequence[Comparison]) -> Comparison | None:
+        for number, comparison in enumerate(comparisons):
+            apart = _apart(comparison, np.array([trial == 0 for trial in algebra.trials]))
+            for index in np.flatnonzero(apart.reshape(len(apart), -1).any(axis=1)).tolist():
+                if self._looks == 0:
+                    return None
+                self._looks -= 1
+                if self._clear(algebra, comparison, number, index, apart[index]):
+                    return comparison
+        return None
+
+    def _clear(self, algebra: TrialAlgebra, comparison: Comparison, number: int, index: int, apart: Bools) -> bool:
+        """Whether an element that is ``apart`` in a trial is so by far more than disturbing every operation moves it, on either side."""
+        sides = [_of_trial(value, index) for value in (comparison.actual, comparison.expected)]
+        moved: Any = 0.0
+        with np.errstate(all="ignore"):
+            for disturbance in range(DISTURBED):
+                try:
+                    evaluated = evaluate_stage(self.shaped, _Disturbed(algebra, algebra.trials[index], disturbance))
+                    other = compare_target(self.shaped, evaluated, number)
+                except PitcheckError:
+                    return False
+                for before, value in zip(sides, (other.actual, other.expected), strict=True):
+                    moved = np.fmax(moved, _distance(before, _of_trial(value, 0)))
+            distance = _distance(*sides)
+            scale = max(_largest(side) for side in sides)
+            return bool((apart & (distance > CLEAR * np.maximum(moved, DISTURBANCE * scale))).any())
+
+
+def seen_first(choices: Sequence[Choice], good: Any = True) -> dict[str, Bools]:
+    """Per site which places came first in some of the ``good`` trials, shape (instances, places)."""
+    return {choice.site: choice.first[np.broadcast_to(good, len(choice.first))].any(axis=0) for choice in choices}
+
+
+def uncovered(chosen: Mapping[str, Bools], more: Mapping[str, Bools]) -> str:
+    """A site of ``chosen`` where some place never came first, there or in ``more``, or ""."""
+    return next((site for site, first in chosen.items() if not (first | more.get(site, False)).all()), "")
+
+
+def _of_trial(value: Value, index: int) -> Any:
+    """Shape (rows, *shape)."""
+    data = value.data[0]
+    return data[index if len(data) > 1 else 0]
+
+
+def _distance(a: Any, b: Any) -> Any:
+    """How far two arrays are apart, element by element: of NaN and a number infinitely far, of discrete values 0 or 1."""
+    if a.dtype.kind != "f":
+        return (a != b).astype(np.float64)
+    same = (a == b) | (np.isnan(a) & np.isnan(b))
+    return np.where(same, 0.0, np.where(np.isnan(a) | np.isnan(b), np.inf, np.abs(a - b)))
+
+
+def _largest(side: Any) -> float:
+    return float(np.max(np.abs(side), where=np.isfinite(side), initial=0.0)) if side.dtype.kind == "f" else 0.0
+
+
+def _apart(comparison: Comparison, ordinary: Bools) -> Bools:
+    """Judged elements that differ by more than rounding usually does, shape (trials, rows, *shape).
+
+    Infinite numbers are left to the residues, where they are values; a NaN on one side alone counts among ``ordinary`` trials: beyond them a function may
+    leave its domain or overflow on one side first.
+    """
+    a, b = np.broadcast_arrays(comparison.actual.data[0], comparison.expected.data[0])
+    if comparison.expected.kind != "field":
+        apart = a != b
+    else:
+        finite = np.isfinite(a) & np.isfinite(b)
+        axes = tuple(range(2, a.ndim))
+        with np.errstate(all="ignore"):
+            scale = np.max(np.maximum(np.abs(a), np.abs(b)), axis=axes, where=finite, initial=0.0, keepdims=True)
+            apart = finite & (np.abs(a - b) > SAME * scale)
+        alone = np.isnan(a) != np.isnan(b)
+        apart |= alone & (np.isfinite(a) | np.isfinite(b)) & ordinary[: len(a)].reshape(-1, *(1,) * (a.ndim - 1))
+    result: Bools = apart & comparison.judged[:1]
+    return result

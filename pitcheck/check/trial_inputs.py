@@ -1,0 +1,209 @@
+"""Real inputs of many magnitudes, at which decisions show what they do."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pitcheck.algebra.keyed import key_of, lane_keys, uniform_words, unit_interval
+from pitcheck.algebra.real import RealAlgebra
+from pitcheck.algebra.value import Value
+
+Floats = NDArray[np.float64]
+
+LARGEST = 1e12
+"""Numbers of a plan beyond this are no thresholds that inputs are drawn at: they would hide everything beside them."""
+FEW = 4
+"""Numbers up to which their sums, differences, products and quotients are taken for possible thresholds, too."""
+MOST_POINTS = 48
+RAISED = 8.0
+"""How far a raised element stands above the others, in standard deviations."""
+FIRST_RAISED = 1 << 20
+"""From this trial number on, one element per line is raised."""
+
+
+@dataclass(frozen=True)
+class Points:
+    """Where decisions may change: ``named`` are 0, the numbers that both sides name, and their negatives; ``derived`` what a step makes of two of them."""
+
+    named: Floats
+    derived: Floats
+
+
+def points_of(numbers: Iterable[float]) -> Points:
+    """The points for the numbers that a stage names."""
+    own = sorted({abs(n) for n in numbers if 0 < abs(n) <= LARGEST})[:MOST_POINTS]
+    found = {0.0, *own}
+    if len(own) <= FEW:
+        found.update(n for a, b in product(own, own) for n in (a + b, abs(a - b), a * b, a / b) if n <= LARGEST)
+    return Points(_mirrored({0.0, *own}), _mirrored(found))
+
+
+def _mirrored(sizes: Iterable[float]) -> Floats:
+    return np.array(sorted({sign * n for n in sizes for sign in (-1.0, 1.0)}))
+
+
+class TrialInputs(RealAlgebra):
+    """float64 whose fresh values are of another sort in every trial: all tensors alike in the first ``len(SORTS)`` trials, then each as it falls."""
+
+    def __init__(self, seed: int, trials: Sequence[int], points: Points) -> None:
+        super().__init__(np, seed, trials)
+        self.points = points
+
+    def fresh(self, key: str, shape: Sequence[int], instances: int = 1, domain: Any = "any") -> Value:
+        """Field values of the sort of every trial; of domain ``square`` their squares, of domain ``nonzero`` without zeros."""
+        words = [
+            unit_interval(np, uniform_words(np, lane_keys(np, key_of(self.seed, "trial", key, part), range(1), self.trials), instances, shape))[0]
+            for part in (0, 1)
+        ]
+        result = np.empty_like(words[0])
+        sorts = np.array([sort_of(self.seed, key, trial) for trial in self.trials])
+        for sort in np.unique(sorts):
+            chosen = sorts == sort
+            draw = _raised if sort < 0 else SORTS[sort]
+            result[chosen] = draw(_Draw(words[0][chosen], words[1][chosen], self.points, [t for t, c in zip(self.trials, chosen, strict=True) if c]))
+        if domain == "square":
+            result = result * result
+        elif domain == "nonzero":
+            result = np.where(result == 0, 1.0, result)
+        return Value("field", result[None])
+
+
+def sort_of(seed: int, key: str, trial: int) -> int:
+    """Which sort of numbers a tensor has in a trial; -1: one element of every line is raised."""
+    if trial >= FIRST_RAISED:
+        return -1
+    return trial if trial < len(SORTS) else key_of(seed, "sort", key, trial) % len(SORTS)
+
+
+class _Draw:
+    """Uniform numbers in (0, 1), shape (trials, instances, *shape), to make others of."""
+
+    def __init__(self, first: Floats, second: Floats, points: Points, trials: Sequence[int]) -> None:
+        self.first = first
+        self.second = second
+        self.points = points
+        self.trials = trials
+        shape = first.shape[2:]
+        self.scale = 1.0 / math.sqrt(shape[-1]) if len(shape) > 1 and shape[-1] else 1.0
+
+    @property
+    def normal(self) -> Floats:
+        result: Floats = np.sqrt(-2.0 * np.log(self.first)) * np.cos(2.0 * math.pi * self.second)
+        return result
+
+    @property
+    def sized(self) -> Floats:
+        """Between 1/2 and 2."""
+        result: Floats = np.exp2(2.0 * self.first - 1.0)
+        return result
+
+    @property
+    def sign(self) -> Floats:
+        result: Floats = np.where(self.second < 0.5, -1.0, 1.0)
+        return result
+
+
+def _ordinary(d: _Draw) -> Floats:
+    return d.normal * d.scale
+
+
+def _spread(d: _Draw) -> Floats:
+    """Uniform between minus and plus twice a number of the plan."""
+    sizes = d.points.named[d.points.named > 0]
+    chosen = sizes if len(sizes) else np.ones(1)
+    return (4.0 * d.second - 2.0) * chosen[(d.first * len(chosen)).astype(np.int64)]
+
+
+def _near(d: _Draw) -> Floats:
+    """A point, and at all distances from it down to 2^-24 of its size."""
+    points = d.points.derived
+    number = points[(d.first * len(points)).astype(np.int64)]
+    steps = d.second * 52.0
+    distance = np.where(steps < 4.0, 0.0, np.exp2(-np.floor(steps / 2.0 - 2.0)) * np.where(steps % 2.0 < 1.0, -1.0, 1.0))
+    result: Floats = number + np.where(number == 0, 1.0, np.abs(number)) * distance
+    return result
+
+
+def _between(points: Floats, d: _Draw) -> Floats:
+    """A point itself, or a number between it and the next one: whatever is compared with the points gets every outcome."""
+    place = d.first * (2 * len(points) + 1)
+    slot = place.astype(np.int64)
+    width = max(1.0, float(points[-1]))
+    borders = np.concatenate([points[:1] - width, points, points[-1:] + width])
+    low, high = borders[slot // 2], borders[slot // 2 + 1]
+    return np.where(slot % 2 == 1, borders[(slot + 1) // 2], low + (high - low) * d.second)
+
+
+def _at_named(d: _Draw) -> Floats:
+    return _between(d.points.named, d)
+
+
+def _at_derived(d: _Draw) -> Floats:
+    return _between(d.points.derived, d)
+
+
+def _few(d: _Draw) -> Floats:
+    return np.floor(5.0 * d.first) - 2.0
+
+
+def _positive(d: _Draw) -> Floats:
+    return d.sized
+
+
+def _negative(d: _Draw) -> Floats:
+    return -d.sized
+
+
+def _large(d: _Draw) -> Floats:
+    return 8.0 * d.normal
+
+
+def _integers(d: _Draw) -> Floats:
+    return np.floor(21.0 * d.first) - 10.0
+
+
+def _small(d: _Draw) -> Floats:
+    return d.normal / 64.0
+
+
+def _mostly_positive(d: _Draw) -> Floats:
+    """About one element of the last dimension is negative."""
+    return np.where(d.second * max(d.first.shape[-1], 2) < 1.0, -d.sized, d.sized)
+
+
+def _one_sign(d: _Draw) -> Floats:
+    """One sign for a whole tensor."""
+    if not d.sign.size:
+        return d.sized
+    first = d.sign.reshape(*d.sign.shape[:2], -1)[:, :, 0]
+    return d.sized * first.reshape(*first.shape, *(1,) * (d.sign.ndim - 2))
+
+
+SORTS: tuple[Callable[[_Draw], Floats], ...] = (
+    _ordinary, _at_named, _positive, _few, _spread, _negative, _large, _at_derived, _integers, _mostly_positive, _near, _one_sign, _small
+)  # fmt: skip
+"""How numbers are drawn, one sort after the other. The first is what a plan meets."""
+
+
+def _raised(d: _Draw) -> Floats:
+    """Ordinary numbers, one element of every line along one axis far above or below the others: after as many trials as a line is long, each has been."""
+    values = d.normal * d.scale
+    shape = values.shape[2:]
+    if not shape or 0 in shape:
+        return values
+    for index, trial in enumerate(d.trials):
+        number = trial - FIRST_RAISED
+        axis, sign = number % len(shape), 1.0 - 2.0 * (number // len(shape) % 2)
+        size = shape[axis]
+        rest = np.arange(values[0, 0].size // size).reshape([1 if i == axis else n for i, n in enumerate(shape)])
+        along = np.arange(size).reshape([-1 if i == axis else 1 for i in range(len(shape))])
+        place = (number // (2 * len(shape)) + rest * max(1, -(-size // rest.size))) % size
+        values[index] = np.where(along == place, sign * (RAISED * d.scale + np.abs(values[index])), values[index])
+    return values

@@ -1,0 +1,63 @@
+"""Multi-head attention and the dense feed-forward part."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from pitcheck.models.config import Attention
+from pitcheck.models.layers import Context, linear
+from pitcheck.plan.model import Number
+
+
+def attention(context: Context, x: str, name: str, sizes: Attention) -> str:
+    """Causal attention of ``x`` (sequences, length, hidden); every head's keys and values are repeated for the query heads that share them."""
+    tape, (rows, length, hidden) = context.tape, context.tape.tensors[x].shape
+    q, k, v = _projections(context, x, name, sizes)
+    if sizes.rotary:
+        q, k = (tape.op("rotary", t, context.cos, context.sin, name=f"{t}.rotated", convention="half") for t in (q, k))
+    shared = sizes.heads // sizes.kv_heads
+    if shared > 1:
+        k, v = (tape.op("repeat_interleave", t, name=f"{t}.repeated", axis=1, count=shared) for t in (k, v))
+    mixed = attend(context, q, k, v, name, Fraction(1, sizes.head_dim))
+    return linear(tape, tape.op("reshape", mixed, name=f"{name}.mixed", sizes=(rows, length, sizes.heads * sizes.head_dim)), f"{name}.o", hidden, sizes.bias)
+
+
+def attend(context: Context, q: str, k: str, v: str, name: str, square: Fraction) -> str:
+    """softmax(q k^T sqrt(``square``)) v of visible tokens, for q, k, v (sequences, heads, length, size); the result is (sequences, length, heads, size)."""
+    tape = context.tape
+    scores = tape.op("matmul", q, tape.op("transpose", k, dim0=2, dim1=3), name=f"{name}.scores")
+    scaled = tape.op("mul", scores, Number(f"sqrt({square})"), name=f"{name}.scaled")
+    masked = tape.op("where", context.visible, scaled, Number("-inf"), name=f"{name}.masked")
+    weights = tape.op("softmax", masked, name=f"{name}.weights", axis=-1)
+    return tape.op("transpose", tape.op("matmul", weights, v, name=f"{name}.heads"), dim0=1, dim1=2)
+
+
+def _projections(context: Context, x: str, name: str, sizes: Attention) -> list[str]:
+    """Queries, keys and values as (sequences, heads, length, size)."""
+    tape, (rows, length, _) = context.tape, context.tape.tensors[x].shape
+    heads = {"q": sizes.heads, "k": sizes.kv_heads, "v": sizes.kv_heads}
+    if sizes.fused:
+        shared = sizes.heads // sizes.kv_heads
+        packed = linear(tape, x, f"{name}.qkv", (sizes.heads + 2 * sizes.kv_heads) * sizes.head_dim, sizes.bias)
+        grouped = tape.op("reshape", packed, sizes=(rows, length, sizes.kv_heads, (shared + 2) * sizes.head_dim))
+        names = [f"{name}.{part}.grouped" for part in heads]
+        parts = tape.several("split", grouped, names=names, axis=3, sizes=(shared * sizes.head_dim, sizes.head_dim, sizes.head_dim))
+    else:
+        parts = tuple(linear(tape, x, f"{name}.{part}", count * sizes.head_dim, sizes.bias) for part, count in heads.items())
+    split = [tape.op("reshape", part, sizes=(rows, length, count, sizes.head_dim)) for part, count in zip(parts, heads.values(), strict=True)]
+    return [tape.op("transpose", part, name=f"{name}.{letter}.heads", dim0=1, dim1=2) for part, letter in zip(split, heads, strict=True)]
+
+
+def feed_forward(context: Context, x: str, name: str, ffn: int) -> str:
+    """The dense feed-forward part: down(silu(gate x) * up x), or down(gelu(up x))."""
+    tape, model = context.tape, context.model
+    if model.activation == "gelu":
+        middle = tape.op("gelu", linear(tape, x, f"{name}.up", ffn, model.bias), name=f"{name}.middle", approximate="tanh")
+        return linear(tape, middle, f"{name}.down", model.hidden, model.bias)
+    if model.fused_gate:
+        packed = linear(tape, x, f"{name}.gate_up", 2 * ffn, model.bias)
+        gate, up = tape.several("split", packed, names=(f"{name}.gate", f"{name}.up"), axis=2, sizes=(ffn, ffn))
+    else:
+        gate, up = (linear(tape, x, f"{name}.{part}", ffn, model.bias) for part in ("gate", "up"))
+    middle = tape.op("mul", tape.op("silu", gate), up, name=f"{name}.middle")
+    return linear(tape, middle, f"{name}.down", model.hidden, model.bias)

@@ -1,0 +1,82 @@
+"""What all reference models share: one step's context, linear layers, norms, embeddings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pitcheck.models.config import Batch, LatentAttention, Model
+from pitcheck.models.tape import Tape
+
+
+@dataclass(frozen=True)
+class Context:
+    """What every layer needs: the tape, the model, its batch, and the tensors that are made once.
+
+    ``visible`` (length, length): whether a row's token may look at a column's. ``cos``, ``sin`` (length, half the rotary size): "" without rotary embedding.
+    """
+
+    tape: Tape
+    model: Model
+    batch: Batch
+    visible: str
+    cos: str = ""
+    sin: str = ""
+
+
+def parameter(tape: Tape, name: str, *shape: int) -> str:
+    """A parameter, or, where it is there already, the same one."""
+    return name if name in tape.tensors else tape.parameter(name, shape)
+
+
+def linear(tape: Tape, x: str, name: str, outputs: int, bias: bool = False) -> str:
+    """``x`` (..., k) times the weight ``name.weight`` (outputs, k), plus ``name.bias``; the result is called ``name``."""
+    weight = parameter(tape, f"{name}.weight", outputs, tape.tensors[x].shape[-1])
+    operands = (x, weight, parameter(tape, f"{name}.bias", outputs)) if bias else (x, weight)
+    return tape.op("linear", *operands, name=name)
+
+
+def norm(context: Context, x: str, name: str) -> str:
+    """The model's norm over the last dimension; the result is called ``name``."""
+    tape, model = context.tape, context.model
+    weight = parameter(tape, f"{name}.weight", tape.tensors[x].shape[-1])
+    if model.norm == "rms":
+        return tape.op("rms_norm", x, weight, name=name, eps=model.norm_eps)
+    return tape.op("layer_norm", x, weight, parameter(tape, f"{name}.bias", tape.tensors[x].shape[-1]), name=name, eps=model.norm_eps)
+
+
+def embed(context: Context, tokens: str, name: str) -> str:
+    """The rows of the embedding at ``tokens`` (sequences, length), plus learned positions."""
+    tape, model = context.tape, context.model
+    weight = parameter(tape, "embedding.weight", model.embedding_rows, model.hidden)
+    if not model.positions:
+        return tape.op("embedding", tokens, weight, name=name)
+    words = tape.op("embedding", tokens, weight, name=f"{name}.words")
+    places = tape.op("embedding", "positions", parameter(tape, "embedding.positions.weight", model.positions, model.hidden), name=f"{name}.positions")
+    return tape.op("add", words, places, name=name)
+
+
+def logits(context: Context, x: str, name: str) -> str:
+    """A score for every row of the vocabulary, (sequences, length, rows)."""
+    tape, model = context.tape, context.model
+    weight = parameter(tape, "embedding.weight" if model.tied else "head.weight", model.embedding_rows, model.hidden)
+    return tape.op("linear", x, weight, name=name)
+
+
+def prepare(tape: Tape, model: Model, batch: Batch, tokens: str) -> Context:
+    """What is made once: positions, the causal mask, the rotary angles' cosines and sines, which are given."""
+    tape.op("positions", tokens, name="positions", axis=1)
+    rows, columns = (tape.op("unsqueeze", "positions", axis=axis) for axis in (1, 0))
+    visible = tape.op("ge", rows, columns, name="visible")
+    size = rotary_size(model)
+    if not size:
+        return Context(tape, model, batch, visible)
+    cos, sin = (tape.input(f"rotary.{name}", (batch.length, size // 2)) for name in ("cos", "sin"))
+    return Context(tape, model, batch, visible, cos, sin)
+
+
+def rotary_size(model: Model) -> int:
+    """How many elements of a head are turned by rotary position embedding."""
+    attention = model.attention
+    if isinstance(attention, LatentAttention):
+        return attention.rope
+    return attention.head_dim if attention.rotary else 0

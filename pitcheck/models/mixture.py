@@ -1,0 +1,132 @@
+"""Mixture of experts: the router, its losses, and every expert applied to every token with the token's weight for it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+from pitcheck.models.config import Experts
+from pitcheck.models.dense import feed_forward
+from pitcheck.models.layers import Context, linear, parameter
+from pitcheck.plan.model import Number
+
+
+@dataclass(frozen=True)
+class Routed:
+    """What a mixture layer gives: its output, its auxiliary losses (scalars, coefficient included), and the bias that is to be moved ("" without one)."""
+
+    output: str
+    losses: tuple[str, ...]
+    bias: str
+    chosen: str
+
+
+def mixture(context: Context, x: str, name: str, experts: Experts) -> Routed:
+    """The experts' outputs for ``x`` (sequences, length, hidden), added up with the weights of those that each token chose; shared experts are added whole.
+
+    An expert that a token did not choose has weight 0 for it, which is the same as not sending the token there.
+    """
+    tape = context.tape
+    scores = linear(tape, x, f"{name}.router", experts.routed)
+    scored = _scored(context, scores, name, experts)
+    bias = tape.state(f"{name}.router.correction", (experts.routed,)) if Fraction(experts.bias_rate) else ""
+    chosen = _chosen(context, scored, bias, name, experts)
+    weights = _weights(context, scored, chosen, name, experts)
+    output = _experts(context, x, weights, name, experts)
+    if experts.shared:
+        output = tape.op("add", output, feed_forward(context, x, f"{name}.shared", experts.shared * experts.ffn), name=name)
+    losses = _balance(context, scored, chosen, name, experts), _z(context, scores, name, experts)
+    return Routed(output, tuple(filter(None, losses)), bias, chosen)
+
+
+def _scored(context: Context, scores: str, name: str, experts: Experts) -> str:
+    """A score in (0, 1) per expert, (sequences, length, routed)."""
+    scored = f"{name}.router.scores"
+    if experts.score == "sigmoid":
+        return context.tape.op("sigmoid", scores, name=scored)
+    return context.tape.op("softmax", scores, name=scored, axis=-1)
+
+
+def _chosen(context: Context, scored: str, bias: str, name: str, experts: Experts) -> str:
+    """1 where a token chose an expert, else 0, (sequences, length, routed), as a floating number. What chooses has no gradient."""
+    tape = context.tape
+    with tape.untracked():
+        ranked = tape.op("add", scored, bias, name=f"{name}.router.biased") if bias else scored
+        if experts.kept < experts.groups:
+            ranked = tape.op("where", _eligible(context, ranked, name, experts), ranked, Number("-inf"), name=f"{name}.router.eligible")
+        _, places = tape.several("topk", ranked, names=(f"{name}.router.best", f"{name}.router.places"), k=experts.chosen, axis=-1)
+        hits = tape.op("sum", tape.op("one_hot", places, classes=experts.routed), name=f"{name}.router.hits", axes=(2,))
+        return tape.op("cast", hits, name=f"{name}.router.chosen", dtype="float32")
+
+
+def _eligible(context: Context, ranked: str, name: str, experts: Experts) -> str:
+    """Whether an expert is in one of the groups that the token keeps."""
+    tape, (rows, length, routed) = context.tape, context.tape.tensors[ranked].shape
+    grouped = tape.op("reshape", ranked, sizes=(rows, length, experts.groups, routed // experts.groups))
+    if experts.group_score == "top2":
+        best, _ = tape.several("topk", grouped, names=("", ""), k=2, axis=-1)
+        value = tape.op("sum", best, name=f"{name}.router.groups", axes=(3,))
+    else:
+        value = tape.op("amax", grouped, name=f"{name}.router.groups", axes=(3,))
+    _, kept = tape.several("topk", value, names=("", f"{name}.router.kept"), k=experts.kept, axis=-1)
+    hits = tape.op("sum", tape.op("one_hot", kept, classes=experts.groups), axes=(2,))
+    return tape.op("cast", tape.op("repeat_interleave", hits, axis=2, count=routed // experts.groups), dtype="bool")
+
+
+def _weights(context: Context, scored: str, chosen: str, name: str, experts: Experts) -> str:
+    """The weight of every expert for every token, 0 where it was not chosen."""
+    tape = context.tape
+    weights = tape.op("mul", scored, chosen, name=f"{name}.router.kept_scores")
+    if experts.normalized:
+        weights = tape.op("div", weights, tape.op("sum", weights, axes=(2,), keepdim=True), name=f"{name}.router.normalized")
+    if Fraction(experts.scale) != 1:
+        weights = tape.op("mul", weights, Number(experts.scale), name=f"{name}.router.weights")
+    return weights
+
+
+def _experts(context: Context, x: str, weights: str, name: str, experts: Experts) -> str:
+    """Every expert's gated feed-forward part on every token, weighted and added up. Expert weights are one tensor, experts first."""
+    tape, count, hidden = context.tape, experts.routed, context.model.hidden
+    gate, up = (
+        tape.op(
+            "einsum", x, parameter(tape, f"{name}.experts.{part}.weight", count, experts.ffn, hidden), name=f"{name}.experts.{part}", equation="bsh,efh->ebsf"
+        )
+        for part in ("gate", "up")
+    )
+    middle = tape.op("mul", tape.op("silu", gate), up, name=f"{name}.experts.middle")
+    weight = parameter(tape, f"{name}.experts.down.weight", count, hidden, experts.ffn)
+    each = tape.op("einsum", middle, weight, name=f"{name}.experts.down", equation="ebsf,ehf->ebsh")
+    return tape.op("einsum", weights, each, name=f"{name}.routed" if experts.shared else name, equation="bse,ebsh->bsh")
+
+
+def _balance(context: Context, scored: str, chosen: str, name: str, experts: Experts) -> str:
+    """coefficient * mean over groups of tokens of sum over experts of (routed / chosen) * share of tokens * mean score; "" without such a loss."""
+    if not Fraction(experts.auxiliary):
+        return ""
+    tape, (rows, length, routed) = context.tape, context.tape.tensors[scored].shape
+    if experts.score == "sigmoid":
+        scored = tape.op("div", scored, tape.op("sum", scored, axes=(2,), keepdim=True), name=f"{name}.router.shares")
+    groups = rows if experts.auxiliary_over == "sequence" else context.batch.groups
+    sizes = (groups, rows // groups, length, routed)
+    load, mean = (tape.op("mean", tape.op("reshape", t, sizes=sizes), name=f"{t}.mean", axes=(1, 2)) for t in (chosen, scored))
+    each = tape.op("sum", tape.op("mul", load, mean), name=f"{name}.router.balance", axes=(1,))
+    factor = Fraction(experts.auxiliary) * Fraction(experts.routed, experts.chosen)
+    return tape.op("mul", tape.op("mean", each), factor, name=f"{name}.router.auxiliary")
+
+
+def _z(context: Context, scores: str, name: str, experts: Experts) -> str:
+    """coefficient * mean over tokens of logsumexp(logits)^2; "" without such a loss."""
+    if not Fraction(experts.z):
+        return ""
+    tape = context.tape
+    squared = tape.op("square", tape.op("logsumexp", scores, name=f"{name}.router.lse", axis=-1))
+    return tape.op("mul", tape.op("mean", squared), Fraction(experts.z), name=f"{name}.router.z")
+
+
+def move_bias(context: Context, routed: Routed, name: str, experts: Experts) -> None:
+    """The bias that steers the choice, moved up where an expert had less than the mean load, down where more (Wang et al. 2024)."""
+    tape = context.tape
+    load = tape.op("sum", routed.chosen, name=f"{name}.router.load", axes=(0, 1))
+    short = tape.op("sign", tape.op("sub", tape.op("mean", load, axes=(0,), keepdim=True), load))
+    new = tape.op("add", routed.bias, short, name=f"new:{routed.bias}", alpha=experts.bias_rate)
+    tape.update(new, of=routed.bias)

@@ -1,0 +1,47 @@
+"""Clipping by the global norm, and AdamW."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fractions import Fraction
+
+from pitcheck.models.config import Optimizer
+from pitcheck.models.tape import Tape
+
+
+def clip(tape: Tape, gradients: Mapping[str, str], settings: Optimizer) -> dict[str, str]:
+    """parameter -> its gradient * min(1, max_norm / (norm + 10^-6)), norm the root of the sum of squares of all gradients, as PyTorch and Megatron-LM clip."""
+    total = ""
+    for name, gradient in gradients.items():
+        own = tape.op("sum", tape.op("square", gradient), name=f"squares:{name}")
+        total = tape.op("add", total, own) if total else own
+    norm = tape.op("sqrt", total, name="gradient_norm")
+    tape.output(norm)
+    ratio = tape.op("div", Fraction(settings.max_norm), tape.op("add", norm, Fraction(1, 10**6)))
+    factor = tape.op("clamp", ratio, name="clip_factor", max=1)
+    return {name: tape.op("mul", gradient, factor, name=f"clipped:{name}") for name, gradient in gradients.items()}
+
+
+def adamw(tape: Tape, gradients: Mapping[str, str], settings: Optimizer) -> None:
+    """One step of all parameters, from their clipped gradients. Vectors (norms, biases) do not decay. Moments are state called first:P and second:P."""
+    rate = tape.input("learning_rate", ())
+    correction = 1 - Fraction(settings.beta1) ** settings.step
+    step = tape.op("div", rate, correction, name="corrected_rate")
+    decay = tape.op("sub", 1, tape.op("mul", rate, Fraction(settings.weight_decay)), name="decay")
+    for name, gradient in gradients.items():
+        _step(tape, name, gradient, step, decay if len(tape.tensors[name].shape) > 1 else "", settings)
+
+
+def _step(tape: Tape, name: str, gradient: str, rate: str, decay: str, settings: Optimizer) -> None:
+    """m' = b1 m + (1 - b1) g; v' = b2 v + (1 - b2) g^2; p' = p decay - rate m' / (sqrt(v' / (1 - b2^step)) + eps)."""
+    beta1, beta2 = Fraction(settings.beta1), Fraction(settings.beta2)
+    shape = tape.tensors[name].shape
+    first, second = tape.state(f"first:{name}", shape), tape.state(f"second:{name}", shape)
+    m = tape.op("add", tape.op("mul", first, beta1), gradient, name=f"new:{first}", alpha=str(1 - beta1))
+    v = tape.op("add", tape.op("mul", second, beta2), tape.op("square", gradient), name=f"new:{second}", alpha=str(1 - beta2))
+    root = tape.op("sqrt", tape.op("div", v, 1 - beta2**settings.step))
+    change = tape.op("mul", tape.op("div", m, tape.op("add", root, Fraction(settings.eps))), rate)
+    kept = tape.op("mul", name, decay) if decay else name
+    new = tape.op("sub", kept, change, name=f"new:{name}")
+    for tensor, of in ((m, first), (v, second), (new, name)):
+        tape.update(tensor, of=of)

@@ -1,0 +1,148 @@
+"""The models by name, with the sizes that their authors published, and a small variant of any of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from msgspec.structs import replace
+
+from pitcheck.errors import UsageError
+from pitcheck.models.config import Attention, Experts, LatentAttention, Model
+
+
+def _llama(size: str, layers: int, hidden: int, heads: int, ffn: int) -> Model:
+    return Model(f"llama3-{size}", layers, hidden, 128256, ffn, Attention(heads, 8, hidden // heads))
+
+
+_GPT3 = Model(
+    "gpt3-175b",
+    layers=96,
+    hidden=12288,
+    vocabulary=50257,
+    ffn=49152,
+    attention=Attention(96, 96, 128, fused=True, bias=True, rotary=False),
+    norm="layer",
+    activation="gelu",
+    bias=True,
+    positions=2048,
+    tied=True,
+)
+
+_MIXTRAL = Model(
+    "mixtral-8x7b",
+    layers=32,
+    hidden=4096,
+    vocabulary=32000,
+    ffn=14336,
+    attention=Attention(32, 8, 128),
+    experts=Experts(8, 2, 14336, normalized=True, auxiliary="1/50", z="1/1000"),
+)
+
+_V2_LITE = Model(
+    "deepseek-v2-lite-16b",
+    layers=27,
+    hidden=2048,
+    vocabulary=102400,
+    ffn=10944,
+    attention=LatentAttention(16, 512, 128, 64, 128),
+    experts=Experts(64, 6, 1408, shared=2, auxiliary="1/1000", auxiliary_over="sequence"),
+    dense_layers=1,
+    norm_eps="1/1000000",
+)
+
+_V2 = Model(
+    "deepseek-v2-236b",
+    layers=60,
+    hidden=5120,
+    vocabulary=102400,
+    ffn=12288,
+    attention=LatentAttention(128, 512, 128, 64, 128, query_rank=1536),
+    experts=Experts(160, 6, 1536, shared=2, groups=8, kept=3, scale="16", auxiliary="3/1000", auxiliary_over="sequence"),
+    dense_layers=1,
+    norm_eps="1/1000000",
+)
+
+_V3 = Model(
+    "deepseek-v3-671b",
+    layers=61,
+    hidden=7168,
+    vocabulary=129280,
+    ffn=18432,
+    attention=LatentAttention(128, 512, 128, 64, 128, query_rank=1536),
+    experts=Experts(
+        256,
+        8,
+        2048,
+        shared=1,
+        groups=8,
+        kept=4,
+        group_score="top2",
+        score="sigmoid",
+        normalized=True,
+        scale="5/2",
+        bias_rate="1/1000",
+        auxiliary="1/10000",
+        auxiliary_over="sequence",
+    ),
+    dense_layers=3,
+    norm_eps="1/1000000",
+    predicted=1,
+)
+
+PRESETS: Mapping[str, Model] = MappingProxyType(
+    {
+        model.name: model
+        for model in (
+            _llama("8b", 32, 4096, 32, 14336),
+            _llama("70b", 80, 8192, 64, 28672),
+            _llama("405b", 126, 16384, 128, 53248),
+            _GPT3,
+            _MIXTRAL,
+            _V2_LITE,
+            _V2,
+            _V3,
+        )
+    }
+)
+"""Every model by its name. Sizes are those of the published configurations; what a paper leaves open (GPT-3's order of a fused weight, Mixtral's router losses)
+is as Megatron-LM trains it."""
+
+TINY = "-tiny"
+
+
+def preset(name: str) -> Model:
+    """The model called ``name``; with ``-tiny`` behind it, its small variant. Raises UsageError for an unknown name."""
+    model = PRESETS.get(name.removesuffix(TINY))
+    if model is None:
+        raise UsageError(f"no model is called {name!r}; known are {', '.join(PRESETS)}, each also with {TINY}")
+    return tiny(model) if name.endswith(TINY) else model
+
+
+def tiny(model: Model) -> Model:
+    """The same model with small numbers: every choice is kept (grouped heads, ranks, groups of experts, dense layers, ...)."""
+    experts = model.experts
+    return replace(
+        model,
+        name=model.name + TINY,
+        layers=4,
+        hidden=16,
+        vocabulary=40,
+        rows=0,
+        ffn=24,
+        attention=_tiny_attention(model.attention),
+        experts=None if experts is None else _tiny_experts(experts),
+        dense_layers=min(model.dense_layers, 2),
+        positions=16 if model.positions else 0,
+    )
+
+
+def _tiny_attention(attention: Attention | LatentAttention) -> Attention | LatentAttention:
+    if isinstance(attention, LatentAttention):
+        return replace(attention, heads=4, kv_rank=6, nope=4, rope=2, value=6, query_rank=10 if attention.query_rank else 0)
+    return replace(attention, heads=4, kv_heads=4 if attention.kv_heads == attention.heads else 2, head_dim=4)
+
+
+def _tiny_experts(experts: Experts) -> Experts:
+    groups = min(experts.groups, 4)
+    return replace(experts, routed=8, chosen=min(experts.chosen, 3), ffn=12, groups=groups, kept=2 if groups > 1 else 1)
