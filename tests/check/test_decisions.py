@@ -105,6 +105,23 @@ def test_sum_over_ranks_that_decides() -> None:
     never_equivalent(r.plan(), spread(1))
 
 
+def test_derivative_at_a_kink_is_a_convention() -> None:
+    """relu and clamp differ in their derivatives at 0 alone; a derivative of a clamp elsewhere is another one."""
+
+    def derived(kind: str, **attributes: Any) -> Plan:
+        b = Builder("derived")
+        x, g = b.input("x", (4, 6)), b.input("g", (4, 6))
+        b.back(kind, [x], b.op(kind, x, **attributes), g, ["dx"], **attributes)
+        b.output("dx")
+        return b.plan()
+
+    proven(derived("relu"), derived("clamp", min=0))
+    for low in (1, "1/100", -20):
+        proven(derived("clamp", min=low), derived("clamp", min=low))
+        never_equivalent(derived("relu"), derived("clamp", min=low))
+    never_equivalent(derived("clamp", min=100), derived("clamp", min="1001/10"))
+
+
 # --- conditions made of many
 
 
