@@ -47,7 +47,8 @@ def find_cuts(shaped: ShapedStage, symbolic: SymbolicPair, evaluated: Evaluated,
     ``scales`` are the factors tried beside 1. ``known`` cuts are kept as they are.
     """
     stage = shaped.stage
-    index = build_index(stage.reference, evaluated, Corners(symbolic, shaped))
+    order = _telling_first(stage.reference, evaluated)
+    index = build_index(stage.reference, evaluated, Corners(symbolic, shaped), order)
     places = Places(symbolic, shaped, known)
     found: dict[int, Cut] = {}
     views = _views(stage.parallel)
@@ -55,8 +56,8 @@ def find_cuts(shaped: ShapedStage, symbolic: SymbolicPair, evaluated: Evaluated,
     for value in computed_values(stage.parallel):
         if value in known or value in views or value not in numbers or value in stage.parallel.inputs or stage.parallel.graph.values[value].kind != "field":
             continue
-        data = _all_rows(np.asarray(evaluated.parallel[value].data)[0], stage.parallel.count(value))
-        if not varies(data):
+        data = _ordered(_all_rows(np.asarray(evaluated.parallel[value].data)[0], stage.parallel.count(value)), order)
+        if not _tells(data):
             continue
         cut = _match(value, data, index, places, scales)
         if cut is not None:
@@ -177,14 +178,45 @@ def varies(data: Floats) -> bool:
     return data.shape[0] > 1 and data[0].size > 0 and bool(np.isfinite(data).all()) and not np.array_equal(data[0], data[1])
 
 
-def build_index(batch: Batch, evaluated: Evaluated, corners: Corners) -> Index:
-    """The elements of the reference's values at which a part may begin."""
+def _tells(data: Floats) -> bool:
+    """Whether trial 0 is finite and some other finite trial differs from it. A trial in which no token counts, say, is NaN from the loss on."""
+    if data.shape[0] < 2 or not data[0].size or not np.isfinite(data[0]).all():
+        return False
+    return any(bool(np.isfinite(other).all()) and not np.array_equal(data[0], other) for other in data[1:])
+
+
+def _telling_first(batch: Batch, evaluated: Evaluated) -> NDArray[np.int64]:
+    """The trials, those in which most of the reference's values are finite first."""
+    return np.argsort(-_finite_values(batch, evaluated), kind="stable").astype(np.int64)
+
+
+def telling_trials(batch: Batch, evaluated: Evaluated) -> int:
+    """How many trials are about as finite as the most finite one. With fewer than two, nothing can be told apart from a constant."""
+    counts = _finite_values(batch, evaluated)
+    return int((10 * counts >= 9 * counts.max()).sum())
+
+
+def _finite_values(batch: Batch, evaluated: Evaluated) -> NDArray[np.int64]:
+    """Per trial how many of the reference's values are finite."""
+    computed = (evaluated.reference[value].data for value in computed_values(batch) if batch.graph.values[value].kind == "field")
+    finite = [np.isfinite(data[0].reshape(data.shape[1], -1)).all(axis=1) for data in map(np.asarray, computed)]
+    trials = max((len(each) for each in finite), default=1)
+    return np.sum([np.broadcast_to(each, (trials,)) for each in finite], axis=0, dtype=np.int64) if finite else np.zeros(trials, dtype=np.int64)
+
+
+def _ordered(data: Floats, order: NDArray[np.int64] | None) -> Floats:
+    """The trials of ``data`` (trials, ...) in that order; what all trials share is as it was."""
+    return data if order is None or data.shape[0] != len(order) else data[order]
+
+
+def build_index(batch: Batch, evaluated: Evaluated, corners: Corners, order: NDArray[np.int64] | None = None) -> Index:
+    """The elements of the reference's values at which a part may begin, their trials in ``order``."""
     arrays: dict[int, Floats] = {}
     keys, owners = [], []
     for value in dict.fromkeys([*batch.inputs, *computed_values(batch)]):
         if batch.graph.values[value].kind == "field" and value in evaluated.reference:
-            data = np.asarray(evaluated.reference[value].data)[0][:, 0]
-            if varies(data):
+            data = _ordered(np.asarray(evaluated.reference[value].data)[0][:, 0], order)
+            if _tells(data):
                 arrays[value] = data
                 keys.append(data[0][np.ix_(*corners.of(value))].reshape(-1) if data[0].ndim else data[0].reshape(1))
                 owners.append(np.full(len(keys[-1]), value, dtype=np.int64))
@@ -304,8 +336,9 @@ def _candidates(data: Floats, index: Index) -> list[int]:
 
 
 def _same(a: Floats, b: Floats) -> bool:
-    limit = TOLERANCE * max(float(np.abs(b).max(initial=0.0)), 1e-300)
-    return bool((np.abs(a - b) <= limit).all())
+    limit = TOLERANCE * max(float(np.max(np.abs(b), where=np.isfinite(b), initial=0.0)), 1e-300)
+    with np.errstate(invalid="ignore"):
+        return bool(((np.abs(a - b) <= limit) | (a == b) | (np.isnan(a) & np.isnan(b))).all())
 
 
 def real_differences(comparison_actual: Any, comparison_expected: Any) -> Floats:

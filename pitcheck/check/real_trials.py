@@ -25,6 +25,7 @@ from pitcheck.check.depends import depending_on_order
 from pitcheck.check.evaluate import Comparison, compare_target, evaluate_stage
 from pitcheck.check.trial_inputs import FIRST_RAISED, SORTS, Points, TrialInputs, points_of
 from pitcheck.errors import PitcheckError
+from pitcheck.ops.registry import BACKWARD
 from pitcheck.stages.literals import numbers
 from pitcheck.stages.pair import ShapedStage
 
@@ -46,6 +47,8 @@ SAME = 1e-9
 """Relative difference, to the largest element of a trial and row, that counts as rounding without a closer look."""
 CLEAR = 1e4
 """How many times larger than what disturbing every operation does to either side a difference must be."""
+SHAKEN = 2.0**-40
+"""By how much inputs are moved where derivatives are taken: what they are at a kink itself is a convention, and no difference."""
 DISTURBED = 12
 """Disturbed runs: a decision between two results that are equal but for rounding stays the same in all of them once in 2^12."""
 DUE = 8.0
@@ -140,11 +143,20 @@ class TrialAlgebra(TrialInputs):
 
 
 class _Disturbed(Noise, TrialInputs):
-    """The same inputs, every result disturbed; another disturbance for every ``number``."""
+    """The same inputs, every result disturbed; another disturbance for every ``number``. With ``shaken`` inputs are moved by ``SHAKEN``, too."""
 
-    def __init__(self, plain: TrialAlgebra, trial: int, number: int) -> None:
+    def __init__(self, plain: TrialAlgebra, trial: int, number: int, shaken: bool) -> None:
         super().__init__(plain.seed, [trial], plain.points)
         self.generator = np.random.default_rng([plain.seed, trial, number])
+        self.shaken = shaken
+
+    def fresh(self, key: str, shape: Sequence[int], instances: int = 1, domain: Any = "any") -> Value:
+        """The fresh values of the plain algebra, or others right beside them."""
+        value = super().fresh(key, shape, instances, domain)
+        if not self.shaken:
+            return value
+        by = SHAKEN * self.generator.uniform(0.5 if domain == "square" else -1.0, 1.0, value.data.shape)
+        return Value("field", value.data + by * np.maximum(1.0, np.abs(value.data)))
 
 
 class RealTrials:
@@ -158,6 +170,7 @@ class RealTrials:
         self._conditions: dict[str, tuple[Bools, Bools]] = {}
         self._meetings: dict[str, Meeting] = {}
         self._looks = MOST_LOOKS
+        self._derives = any(step.kind.endswith(BACKWARD) for batch in (shaped.stage.reference, shaped.stage.parallel) for step in batch.steps)
         sources = [prod(shaped.fresh[d.source].shape) * len(d.terms) for d in shaped.derived.values()]
         self._cells = max(1, sum(prod(f.shape) for f in shaped.fresh.values()) + sum(sources))
 
@@ -255,7 +268,7 @@ class RealTrials:
         with np.errstate(all="ignore"):
             for disturbance in range(DISTURBED):
                 try:
-                    evaluated = evaluate_stage(self.shaped, _Disturbed(algebra, algebra.trials[index], disturbance))
+                    evaluated = evaluate_stage(self.shaped, _Disturbed(algebra, algebra.trials[index], disturbance, self._derives))
                     other = compare_target(self.shaped, evaluated, number)
                 except PitcheckError:
                     return False

@@ -10,7 +10,7 @@ import numpy as np
 
 from pitcheck.algebra.axis_templates import Templates
 from pitcheck.algebra.real import RealAlgebra
-from pitcheck.check.conjecture import find_cuts, real_differences
+from pitcheck.check.conjecture import find_cuts, real_differences, telling_trials
 from pitcheck.check.evaluate import Comparison, Evaluated, check_memory, compare_target, evaluate_stage, untested
 from pitcheck.check.options import GIB
 from pitcheck.check.specification import Specification
@@ -61,13 +61,23 @@ def run_whole(
     sizes = symbolic.system.full() if full_shapes else symbolic.system.solve(0)
     keys = {value: f"whole/{first.values[value].name}" for value in range(len(first.values))}
     shaped = shape_stage(stage, symbolic, sizes, keys)
-    trials = _enough_trials(shaped, seed)
-    check_memory(shaped, trials, max_memory)
+    evaluated = _evaluated(shaped, seed, scale, max_memory)
     with np.errstate(all="ignore"):
-        evaluated = evaluate_stage(shaped, RealAlgebra(np, seed, range(trials), scale=scale))
         comparisons = [compare_target(shaped, evaluated, n) for n in range(len(targets))]
     largest = [float(np.max(real_differences(c.actual, c.expected), where=c.judged[:1], initial=0.0)) for c in comparisons]
     return WholeRun(stage, symbolic, shaped, evaluated, comparisons, largest)
+
+
+def _evaluated(shaped: ShapedStage, seed: int, scale: float | None, max_memory: int) -> Evaluated:
+    """Both sides in as many trials as are enough; more where fewer than two are finite (a draw in which no token counts is NaN from the loss on)."""
+    trials = _enough_trials(shaped, seed)
+    while True:
+        check_memory(shaped, trials, max_memory)
+        with np.errstate(all="ignore"):
+            evaluated = evaluate_stage(shaped, RealAlgebra(np, seed, range(trials), scale=scale))
+        if trials >= MOST_TRIALS or telling_trials(shaped.stage.reference, evaluated) >= 2:
+            return evaluated
+        trials += 2
 
 
 def _enough_trials(shaped: ShapedStage, seed: int) -> int:

@@ -8,7 +8,7 @@ import numpy as np
 
 from pitcheck.check.conjecture import VIEWS, Floats, lookup, varies
 from pitcheck.explain.evidence import Evidence, Grouping
-from pitcheck.explain.hypotheses import Cause, constant_ratio, groups_present, missing_term, other_operator, ratio_cause, same_operator, spell
+from pitcheck.explain.hypotheses import Cause, constant_ratio, factor, groups_present, missing_term, other_operator, ratio_cause, same_operator, spell
 from pitcheck.explain.standing import Root, Standing, far
 from pitcheck.stages.cuts import Cut
 from pitcheck.stages.graph import Source, sources_of
@@ -26,7 +26,7 @@ def cause_at(standing: Standing, root: Root) -> Cause:
         cause = _term_for_sum(standing, root)
     if cause is None:
         pair = standing.expected(root.value, root.codes)
-        cause = _of_values(standing, root, *pair) if pair is not None else _otherwise_reduced(standing, root)
+        cause = _of_values(standing, root, *pair) if pair is not None else _otherwise_reduced(standing, root) or _scaled(evidence, root)
     if cause is None:
         name = evidence.operator(root.step)
         cause = Cause("PIT100", f"what operator {name!r} reads is right and its result {evidence.called(root.value)} is not; no known cause explains it", "")
@@ -129,6 +129,12 @@ def _otherwise_reduced(standing: Standing, root: Root) -> Cause | None:
         return None
     grouping = standing.grouping(evidence.inputs(root.step)[0])
     return _other_group(evidence, root, grouping) if grouping is not None else None
+
+
+def _scaled(evidence: Evidence, root: Root) -> Cause | None:
+    """Whether the result, of which it is not known what is due, is a multiple of a part of a reference tensor."""
+    cut = evidence.cuts.get(root.value)
+    return ratio_cause(evidence, root.value, factor(evidence, cut.scale), root.codes) if cut is not None and cut.scale != 1 else None
 
 
 def _group_of_operand(standing: Standing, root: Root) -> Grouping | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from fractions import Fraction
+from itertools import combinations
 from typing import Any
 
 from pitcheck.errors import PlanError
@@ -16,6 +17,7 @@ BELOW = frozenset({"lt", "ge"})
 """Comparisons with a number n that change between n - 1 and n."""
 ABOVE = frozenset({"le", "gt"})
 """Comparisons with a number n that change between n and n + 1."""
+FEW = 4
 MARKING = frozenset({"value", "ignore_index", "padding_idx", "min", "max"})
 """Attributes whose number an integer may be compared with."""
 
@@ -31,7 +33,10 @@ def numbers(batch: Batch) -> set[float]:
 
 
 def integers_at_issue(batch: Batch) -> set[int]:
-    """Integers at which a step may decide otherwise than at others: those it is compared with, and their neighbours beyond the border."""
+    """Integers at which a step may decide otherwise than at others: those it is compared with, and their neighbours beyond the border.
+
+    Of up to ``FEW`` numbers also their sums and differences: an integer may be moved by one before it is compared with another.
+    """
     found = {int(n) for n in _constants(batch) if n.denominator == 1}
     for step in batch.steps:
         found.update(int(n) for name, n in _attributes(step) if name in MARKING and n.denominator == 1)
@@ -40,6 +45,8 @@ def integers_at_issue(batch: Batch) -> set[int]:
                 found.add(int(n))
                 kinds = (BELOW, ABOVE) if place else (ABOVE, BELOW)
                 found.update([int(n) - 1] * (step.kind in kinds[0]) + [int(n) + 1] * (step.kind in kinds[1]))
+    if len(found) <= FEW:
+        found |= {m for a, b in combinations(found, 2) for m in (a + b, a - b, b - a)}
     return found
 
 
