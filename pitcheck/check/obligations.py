@@ -213,7 +213,8 @@ class Prover:
             inner = {v for v in stage.cuts if v not in self.specification.initial}
             if not inner:
                 break
-            excluded |= inner
+            # The last stage of an output begins at the plans' inputs.
+            excluded |= set(usable) if output and widened == WIDENINGS - 1 else inner
         return first if first is not None else obligation
 
     def _again(self, key: Key, walk: Walk, target: Target, output: str) -> Obligation | None:
