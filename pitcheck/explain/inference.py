@@ -25,11 +25,20 @@ def inferred(evidence: Evidence) -> dict[int, Cut]:
     factors = {ratio[0] for ratio in ratios if ratio is not None}
     found: dict[int, Cut] = {}
     for value in evidence.writers:
-        cut = evidence.cuts.get(value) if value in evidence.cuts else _term(evidence, value)
+        cut = evidence.cuts.get(value) if value in evidence.cuts else _copy(evidence, value) or _term(evidence, value)
         placed = None if cut is None or value in known else _placed(evidence, cut, places, Fraction(1) if cut.scale in factors else cut.scale)
         if placed is not None:
             found[value] = placed
     return found
+
+
+def _copy(evidence: Evidence, value: int) -> Cut | None:
+    """The cut of what a receive or another copy holds; where the parts lie is left open."""
+    if any(step.kind != "identity" for step in evidence.writers[value]):
+        return None
+    reference = evidence.part_of(evidence.array(value))
+    part_of = np.where(evidence.batch.rows[value] >= 0, 0, -1)
+    return None if reference is None else Cut(value, reference, (Part(()),), part_of)
 
 
 def _term(evidence: Evidence, value: int) -> Cut | None:
@@ -80,7 +89,7 @@ def _placed(evidence: Evidence, cut: Cut, places: Places, scale: Fraction) -> Cu
         columns = [None]
     local = evidence.second.values[cut.value].shape
     if any(column is None for column in columns):
-        return None if cut.group_of is not None else replace(cut, scale=scale)
+        return replace(cut, scale=scale) if cut.value in evidence.cuts else None
     parts: dict[Part, int] = {}
     part_of = np.full(len(cut.part_of), -1, dtype=np.int64)
     for number, code in enumerate(codes):
