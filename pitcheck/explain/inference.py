@@ -38,7 +38,7 @@ def _copy(evidence: Evidence, value: int) -> Cut | None:
         return None
     reference = evidence.part_of(evidence.array(value))
     part_of = np.where(evidence.batch.rows[value] >= 0, 0, -1)
-    return None if reference is None else Cut(value, reference, (Part(()),), part_of)
+    return None if reference is None else cut_by_code(evidence.second, value, reference, (Part(()),), part_of)
 
 
 def _term(evidence: Evidence, value: int) -> Cut | None:
