@@ -6,7 +6,7 @@ that does not hold is discarded. The reals serve because a whole model is deeper
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -186,22 +186,23 @@ def _tells(data: Floats) -> bool:
 
 
 def _telling_first(batch: Batch, evaluated: Evaluated) -> NDArray[np.int64]:
-    """The trials, those in which most of the reference's values are finite first."""
-    return np.argsort(-_finite_values(batch, evaluated), kind="stable").astype(np.int64)
+    """The trials, first those in which most of the reference's values are finite and do not begin with 0: values are looked up by what they begin with."""
+    counts = _count(batch, evaluated, lambda rows: np.logical_and(np.isfinite(rows).all(axis=1), rows[:, 0] != 0))
+    return np.argsort(-counts, kind="stable").astype(np.int64)
 
 
 def telling_trials(batch: Batch, evaluated: Evaluated) -> int:
     """How many trials are about as finite as the most finite one. With fewer than two, nothing can be told apart from a constant."""
-    counts = _finite_values(batch, evaluated)
+    counts = _count(batch, evaluated, lambda rows: np.isfinite(rows).all(axis=1))
     return int((10 * counts >= 9 * counts.max()).sum())
 
 
-def _finite_values(batch: Batch, evaluated: Evaluated) -> NDArray[np.int64]:
-    """Per trial how many of the reference's values are finite."""
+def _count(batch: Batch, evaluated: Evaluated, holds: Callable[[Floats], Any]) -> NDArray[np.int64]:
+    """Per trial for how many of the reference's computed numbers ``holds`` is true of their elements, (trials, elements)."""
     computed = (evaluated.reference[value].data for value in computed_values(batch) if batch.graph.values[value].kind == "field")
-    finite = [np.isfinite(data[0].reshape(data.shape[1], -1)).all(axis=1) for data in map(np.asarray, computed)]
-    trials = max((len(each) for each in finite), default=1)
-    return np.sum([np.broadcast_to(each, (trials,)) for each in finite], axis=0, dtype=np.int64) if finite else np.zeros(trials, dtype=np.int64)
+    found = [holds(data[0].reshape(data.shape[1], -1)) for data in map(np.asarray, computed) if data.size]
+    trials = max((len(each) for each in found), default=1)
+    return np.sum([np.broadcast_to(each, (trials,)) for each in found], axis=0, dtype=np.int64) if found else np.zeros(trials, dtype=np.int64)
 
 
 def _ordered(data: Floats, order: NDArray[np.int64] | None) -> Floats:
