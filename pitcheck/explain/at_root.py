@@ -39,22 +39,17 @@ def _of_values(standing: Standing, root: Root, actual: Floats, wanted: Floats) -
         return None
     grouping = _group_of_operand(standing, root) if root.step.attributes.get("reduction", "sum") == "sum" else None
     if grouping is not None:
-        return _other_group(evidence, root, grouping)
+        # What was summed over part of the group lacks the rest of it; anything else was summed over the wrong one.
+        return _missing_sum(standing, root) or _other_group(evidence, root, grouping)
     ratio = constant_ratio(evidence, actual, wanted)
     if ratio is not None:
         return ratio_cause(evidence, root.value, ratio[1], root.codes)
     if root.step.attributes.get("reduction", "sum") != "sum" and root.step.kind in REDUCTIONS:
         reduction = root.step.attributes["reduction"]
         return Cause("PIT102", f"operator {evidence.operator(root.step)!r} reduces with {reduction!r} where a sum is due", "reduce with 'sum'")
-    grouping = _group_of(evidence, root.value, standing, root.codes)
-    if grouping is not None:
-        return Cause(
-            "PIT104",
-            f"{evidence.name(root.value)!r} is a term of a sum over {grouping.name}, and is used as if it were the sum",
-            f"an all-reduce(sum) over {grouping.name} of {evidence.name(root.value)!r} before it is used makes it right",
-        )
     return (
-        _other_tensor(standing, root, due, actual)
+        _missing_sum(standing, root)
+        or _other_tensor(standing, root, due, actual)
         or _on_some(standing, root, due)
         or missing_term(evidence, actual, wanted)
         or _parts_apart(standing, root, due)
@@ -129,6 +124,19 @@ def _otherwise_reduced(standing: Standing, root: Root) -> Cause | None:
         return None
     grouping = standing.grouping(evidence.inputs(root.step)[0])
     return _other_group(evidence, root, grouping) if grouping is not None else None
+
+
+def _missing_sum(standing: Standing, root: Root) -> Cause | None:
+    """Whether the sum of the results over a group is what is due."""
+    evidence = standing.evidence
+    grouping = _group_of(evidence, root.value, standing, root.codes)
+    if grouping is None:
+        return None
+    return Cause(
+        "PIT104",
+        f"{evidence.name(root.value)!r} is a term of a sum over {grouping.name}, and is used as if it were the sum",
+        f"an all-reduce(sum) over {grouping.name} of {evidence.name(root.value)!r} before it is used makes it right",
+    )
 
 
 def _scaled(evidence: Evidence, root: Root) -> Cause | None:

@@ -9,6 +9,7 @@ import msgspec
 
 from pitcheck.frontends.nnscaler.context import Context, Shared
 from pitcheck.frontends.nnscaler.families import GRADIENT, LOSS, Family
+from pitcheck.frontends.nnscaler.gradients import gradient_names
 from pitcheck.frontends.nnscaler.layout import Layout
 from pitcheck.frontends.nnscaler.lineage import Lineages
 from pitcheck.frontends.nnscaler.lower import DeviceLowering, microbatches_of
@@ -48,7 +49,7 @@ class _Builder:
         self.name = name
         self.layout = Layout(plan)
         self.microbatches = microbatches_of(plan.programs)
-        self.shared = Shared(self.layout, self.microbatches, scalars_of(plan))
+        self.shared = Shared(self.layout, self.microbatches, scalars_of(plan), gradient_names(plan))
         self.is_reference = plan.ranks == 1 and self.microbatches == 1
         self.lineages = Lineages(self.layout, self.microbatches)
         self._held: frozenset[str] = frozenset()
@@ -109,8 +110,7 @@ class _Builder:
             return self.lineages.of_input(family.stated, len(family.shape))
         if family.name in self._held:
             return self.lineages.of_parameter(family.stated, family.parts)
-        ambiguous = family.role == "gradient" and family.gradient_of is None and self.shared.is_ambiguous(family.stated)
-        if ambiguous or not family.stated:
+        if not family.stated:
             return None
         owned = family.gradient_of is not None
         return self.lineages.hint(family.stated, family.parts, shape=family.shape, batched=not owned, partial=owned, reduced=family.reduced)

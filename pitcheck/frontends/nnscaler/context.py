@@ -24,7 +24,7 @@ class Value(msgspec.Struct, frozen=True, gc=False):
 class Shared:
     """What all devices share: families, the plan's inputs and parameters, the tensors without dimensions."""
 
-    def __init__(self, layout: Layout, microbatches: int, scalars: frozenset[int]) -> None:
+    def __init__(self, layout: Layout, microbatches: int, scalars: frozenset[int], gradient_names: Mapping[int, str]) -> None:
         self.layout = layout
         self.microbatches = microbatches
         self.families = Families()
@@ -32,16 +32,13 @@ class Shared:
         self.parameters: list[Family] = []
         self.losses: list[Family] = []
         self._scalars = scalars
+        self._gradient_names = gradient_names
         self._inputs: dict[tuple[int, int], Family] = {}
         self._owners: dict[str, int] = {}
         self._starts: dict[str, int] = {}
         self._ends: dict[str, int] = {}
-        self.gradients: dict[str, set[int]] = {}
-        """Ids of the full tensors that are gradients, by name."""
         self.contradictions: dict[str, None] = {}
         """What the file says in two ways: sentences, in order."""
-        self.equal: dict[int, int] = {}
-        """Gradients of copies: the gradient of the copy -> the gradient of the original, which is the same."""
 
     def shape_of(self, tensor: SubTensor) -> tuple[int, ...]:
         """The shape of a tensor when it runs: nnScaler writes (1,) for tensors without dimensions."""
@@ -89,16 +86,9 @@ class Shared:
         family.value = value
         return family
 
-    def is_ambiguous(self, base: str) -> bool:
-        """Whether different gradients have this name, so that it does not say which one is meant."""
-        return len({self._original(number) for number in self.gradients.get(base, ())}) > 1
-
-    def _original(self, gradient: int) -> int:
-        seen: set[int] = set()
-        while gradient in self.equal and gradient not in seen:
-            seen.add(gradient)
-            gradient = self.equal[gradient]
-        return gradient
+    def base_of(self, tensor: SubTensor) -> str:
+        """The name that a tensor's families begin with."""
+        return self._gradient_names.get(tensor.full) or base_of(tensor) if tensor.gradient else base_of(tensor)
 
     # --- versions
 
@@ -151,7 +141,7 @@ class Context:
         self, tensor: SubTensor, microbatch: int, like: Family | None = None, gradient_of: str | None = None, shape: tuple[int, ...] | None = None
     ) -> Value:
         """A new value for a tensor; ``like`` is the tensor whose gradient it is."""
-        base = base_of(tensor)
+        base = self.shared.base_of(tensor)
         key = (base, microbatch)
         version = self._versions.get(key)
         if version is None:
@@ -164,8 +154,6 @@ class Context:
         if self.device not in family.parts:
             family.parts[self.device] = tensor
             family.stated = f"{GRADIENT}{gradient_of}" if gradient_of else _stated(tensor, base)
-            if tensor.gradient and gradient_of is None:
-                self.shared.gradients.setdefault(base, set()).add(tensor.full)
         if tensor.loss and not tensor.gradient:
             self._losses[microbatch] = family
         return Value(family, microbatch)

@@ -193,8 +193,6 @@ class DeviceLowering:
         attributes = derivation.attributes
         self.context.emit(f"{saved.node.kind}.backward", inputs, gradients, attributes, forward.microbatch, source=saved.node.source, module=saved.node.module)
         self._store(node, owners, gradients, local, forward)
-        if saved.node.kind == "identity" and node.results and (copy := given[0].family.parts.get(self.context.device)) is not None:
-            self.context.shared.equal[copy.full] = node.results[0].full
 
     def _new_derivation(self, node: Derive, saved: Saved) -> Derivation:
         places = self._given(node, saved)
