@@ -249,6 +249,15 @@ class Structure:
             return a
         return self._map(a, lambda d: self.xp.broadcast_to(d, (*d.shape[:2], count, *d.shape[LEADING:])) if d.shape[2] == 1 else d.take(chosen, axis=2))
 
+    def boxes(self, a: Value, starts: Any, shape: Sequence[int]) -> Value:
+        """Boxes of ``shape`` of a value that is the same in all instances, as one instance each: that of number i begins at ``starts[i]``."""
+        rank = len(shape)
+        index = []
+        for dim, size in enumerate(shape):
+            along = starts[:, dim][:, None] + np.arange(size)
+            index.append(self.xp.asarray(along.reshape(len(starts), *(size if d == dim else 1 for d in range(rank)))))
+        return self._map(self.plain(a), lambda d: d[(slice(None), slice(None), 0, *index)])
+
     def stack(self, a: Value, index: Any) -> Value:
         chosen = self.xp.asarray(index)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from hashlib import sha256
 from math import prod
 from typing import Any
@@ -15,6 +16,8 @@ from pitcheck.algebra.base import Kind
 from pitcheck.errors import UnsupportedError
 from pitcheck.stages.cuts import FREE, Box
 
+FEW = 8
+"""Up to so many rows are taken one by one."""
 MARKED = 0.75
 """Share of marked values in a trial of them."""
 
@@ -46,6 +49,16 @@ class Derived:
     terms: tuple[tuple[int, int, int], ...]
     """(box number, term, number of terms) of every row."""
     scale: Fraction
+
+    @cached_property
+    def starts(self) -> np.ndarray[Any, np.dtype[np.int64]] | None:
+        """Where the box of every row begins, shape (rows, dimensions), if all are of one shape, without padding, and no row is a term; else None."""
+        if any(len(i) != 1 or i[0][0] == FREE for box in self.boxes for i in box) or any(terms != 1 for _, _, terms in self.terms):
+            return None
+        if len({tuple(i[0][1] - i[0][0] for i in box) for box in self.boxes}) != 1:
+            return None
+        starts = np.array([[i[0][0] for i in box] for box in self.boxes], dtype=np.int64).reshape(len(self.boxes), -1)
+        return starts[[box for box, _, _ in self.terms]]
 
 
 def draw(algebra: Any, fresh: Fresh) -> Any:
@@ -122,6 +135,10 @@ def _key(text: str, seed: int) -> int:
 
 def derive(algebra: Any, derived: Derived, whole: Any) -> Any:
     """All rows of a parallel value, from the one instance ``whole`` of its reference tensor."""
+    starts = derived.starts
+    if len(derived.terms) > FEW and starts is not None:
+        sizes = [i[0][1] - i[0][0] for i in derived.boxes[0]]
+        return scaled(algebra, algebra.boxes(whole, starts, sizes), derived.scale)
     boxes: dict[int, Any] = {}
     shares: dict[int, list[Any]] = {}
     rows = []

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pitcheck.check.derive import derive_all, draw, scaled, take_box, untried
+from pitcheck.check.derive import FEW, Derived, derive, derive_all, draw, scaled, take_box, untried
 from pitcheck.errors import BudgetError
 from pitcheck.stages.cuts import FREE, Box, Cut, length
 from pitcheck.stages.pair import ShapedStage, Target, compared_rows
@@ -98,6 +98,9 @@ def expected_parts(algebra: Any, shaped: ShapedStage, number: int, whole: Any, p
     """The reference's value for every compared row."""
     cut: Cut = shaped.stage.targets[number].cut
     distinct, which = np.unique(parts, return_inverse=True)
+    boxes = Derived("", cut.reference, tuple(shaped.boxes[number][int(p)] for p in distinct), tuple((n, 0, 1) for n in range(len(distinct))), cut.scale)
+    if len(distinct) > FEW and boxes.starts is not None:
+        return algebra.gather(derive(algebra, boxes, whole), which.reshape(-1))
     rows = [scaled(algebra, take_box(algebra, whole, shaped.boxes[number][int(p)], "free"), cut.scale) for p in distinct]
     joined = rows[0] if len(rows) == 1 else algebra.join(rows)
     return algebra.gather(joined, which.reshape(-1))
@@ -117,7 +120,7 @@ def untested(shaped: ShapedStage, seed: int, trials: Sequence[int]) -> str:
 def check_memory(shaped: ShapedStage, copies: int, most: int) -> None:
     """Raise BudgetError where ``copies`` (levels times draws at once) of a stage's inputs alone need more than ``most`` bytes."""
     cells = sum(prod(f.shape) for f in shaped.fresh.values())
-    rows = sum(len(d.terms) * prod(shaped.fresh[d.source].shape) for d in shaped.derived.values())
+    rows = sum(len(d.terms) * prod(sum(length(i) for i in intervals) for intervals in d.boxes[0]) for d in shaped.derived.values() if d.boxes)
     needed = 8 * copies * (cells + rows)
     if needed > most:
         raise BudgetError(f"a stage needs about {needed >> 20} MiB for its inputs alone, more than --max-memory allows ({most >> 20} MiB)")

@@ -202,8 +202,6 @@ class Prover:
                 stage = build_stage(self.first, self.second, partial(self._cut_of, usable, excluded), [target])
             except UnsupportedError as error:
                 return Obligation(target, Proof("inconclusive", code="PIT201", reason=str(error)), "", output, widened)
-            if self._hoping and self._too_much(stage):
-                return Obligation(target, Proof("inconclusive", code="PIT203", reason="hints are too far apart"), "", output, widened)
             obligation = self._prove_stage(stage, target, output, widened)
             if not widened:
                 self._fingerprints.remember(key, walk, stage, obligation.key)
@@ -232,7 +230,7 @@ class Prover:
         return Obligation(target, proof, known.form, output, 0, demands, tuple(nodes[place] for place in known.nodes))
 
     def _too_much(self, stage: Stage) -> bool:
-        """Whether the stages cut out so far are larger together than both plans: running these as they are costs less then."""
+        """Whether the different stages cut out so far are larger together than both plans: running these as they are costs less then."""
         self._steps += len(stage.parallel.steps) + len(stage.reference.steps)
         return self._steps > max(LEAST_STEPS, len(self.first.nodes) + len(self.second.nodes))
 
@@ -246,9 +244,13 @@ class Prover:
         demands = tuple((value, stage.parallel.held[value]) for value in stage.cuts)
         nodes = tuple(step.node for step in stage.parallel.steps)
         if self._collected is not None:
+            if self._hoping and key not in self._collected and self._too_much(stage):
+                return Obligation(target, Proof("inconclusive", code="PIT203", reason="hints are too far apart"), "", output, widened)
             self._collected.setdefault(key, (stage, keys))
             return Obligation(target, Proof("proven"), key, output, widened, demands, nodes)
         if key not in self.proofs:
+            if self._hoping and self._too_much(stage):
+                return Obligation(target, Proof("inconclusive", code="PIT203", reason="hints are too far apart"), "", output, widened)
             self.proofs[key] = prove_stage(stage, keys, self.settings)
         proof = self.proofs[key]
         self.attempted[key] = proof.error_log2 if proof.outcome == "proven" else self.settings.target_log2

@@ -43,6 +43,8 @@ class Events:
         """Rank list of every communicator of the plan, by its number."""
         self._communicator_numbers: dict[tuple[int, ...], int] = {}
         self._communicators: dict[Group, Communicators] = {}
+        self._peers: dict[int, Ints] = {}
+        """Peers by the table that says them; a plan keeps its tables alive."""
         self._places, self._program_index = self._find_places()
 
     def _find_places(self) -> tuple[NDArray[np.int32], Ints]:
@@ -107,6 +109,10 @@ class Events:
     def peers(self, event: int) -> Ints:
         """The peer rank of a send or receive at every coordinate, shape (ranks, microbatches). Raises PlanError where it is no rank."""
         position = self.positions[event]
+        table = self.plan.operators[position].attributes.get("peer")
+        known = self._peers.get(id(table)) if isinstance(table, Table) else None
+        if known is not None:
+            return known
         index, values = self.resolve(position, "peer")
         for value in values:
             if isinstance(value, bool) or not isinstance(value, int):
@@ -114,6 +120,8 @@ class Events:
                     f"{self.plan.operators[position].kind} needs attribute 'peer', a rank; it is {value!r}", f"operators[{position}].attributes.peer"
                 )
         peers: Ints = np.array([min(max(value, -1), 2**62) for value in values], dtype=np.int64)[index]
+        if isinstance(table, Table):
+            self._peers[id(table)] = peers
         return peers
 
     @cached_property

@@ -245,11 +245,9 @@ def uncovered(cut: Cut, shape: tuple[int, ...], where: Mask) -> Box | None:
     boxes = [box for box, present in held.items() if len(present) == terms]
     edges = [sorted({0, size} | {e for box in boxes for i in box[dim] if i[0] != FREE for e in i}) for dim, size in enumerate(shape)]
     grid = np.zeros([len(e) - 1 for e in edges], dtype=np.bool_)
+    place = [{edge: number for number, edge in enumerate(own)} for own in edges]
     for box in boxes:
-        index = [
-            np.flatnonzero([any(a <= start and stop <= b for a, b in intervals if a != FREE) for start, stop in zip(edges[dim], edges[dim][1:], strict=False)])
-            for dim, intervals in enumerate(box)
-        ]
+        index = [[cell for a, b in intervals if a != FREE for cell in range(place[dim][a], place[dim][b])] for dim, intervals in enumerate(box)]
         if grid.ndim == 0:
             grid[...] = True
         else:

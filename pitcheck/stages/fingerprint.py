@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from pitcheck.stages.batch import crosses
 from pitcheck.stages.cuts import Cut
 from pitcheck.stages.graph import Graph, Node, Source, Stacked
-from pitcheck.stages.grids import Home, Mask
+from pitcheck.stages.grids import FromPlaces, Home, Mask
 from pitcheck.stages.pair import Stage, Target
 
 Key = tuple[Hashable, ...]
@@ -146,11 +146,17 @@ class Fingerprints:
         """How a node reads: with where it is where that matters, because it reads across, or what it reads is more than what is near its home."""
         info = (self.first, self.second)[side].values[source.value]
         if info.writers:
+            if isinstance(source.read, FromPlaces) and self._is_across(source.read, node.home, info.home):
+                return "across", source.read.axis
             elsewhere = info.home != node.home
         else:
             cut = self.initial.get(source.value)
             elsewhere = cut is not None and any(cut.grid.shape[axis] > 1 for axis, _ in node.home)
         return source.key, (node.home, info.home) if node.home and (elsewhere or crosses(source, node.home)) else ()
+
+    def _is_across(self, read: FromPlaces, here: Home, there: Home) -> bool:
+        """Whether a read goes from one home to the other, so that where these are does not matter."""
+        return there == tuple((axis, read.places[place] if axis == read.axis else place) for axis, place in here) and any(a == read.axis for a, _ in here)
 
     def _info(self, side: int, value: int) -> int:
         found = self._infos[side].get(value)

@@ -15,7 +15,7 @@ from pitcheck.plan.matching import Matching
 from pitcheck.plan.model import Box, Group, Number, Operator, Plan, Table, Use
 from pitcheck.plan.numbers import parse_number
 from pitcheck.stages.graph import Graph, GraphValue, Node, Operand, Source, Stacked, kind_of
-from pitcheck.stages.grids import FromCodes, Grid, Lattice, Mask, OfMicrobatch, Once, OverGroup, OverMicrobatches, Read, Through
+from pitcheck.stages.grids import FromCodes, FromPlaces, Grid, Lattice, Mask, OfMicrobatch, Once, OverGroup, OverMicrobatches, Read, Through
 from pitcheck.stages.order import order_nodes
 
 COPIES = frozenset({"identity", "contiguous", "multiref", "wait", "detach"})
@@ -191,11 +191,12 @@ class Lowering:
         for sender in np.unique(found[flat, 0]):
             if sender < 0:
                 raise PlanError("a receive has no matching send", f"operators[{operator.id}]")
-            part = mask & (found[:, 0] == sender).reshape(self._shape)
-            yield (self._event_source(int(sender), found),), {}, part
+            met = flat & (found[:, 0] == sender)
+            part = mask if met.sum() == flat.sum() else mask & met.reshape(self._shape)
+            yield (self._event_source(int(sender), found, met),), {}, part
 
-    def _event_source(self, position: int, found: NDArray[np.int64]) -> Source:
-        """The operand of the operator at ``position`` in the plan, read at the (rank, micro-batch) in columns 1 and 2 of ``found``."""
+    def _event_source(self, position: int, found: NDArray[np.int64], where: NDArray[np.bool_]) -> Source:
+        """The operand of the operator at ``position`` in the plan, read at the (rank, micro-batch) in columns 1 and 2 of ``found`` from the codes ``where``."""
         operand = self.plan.operators[position].inputs[0]
         if isinstance(operand, Number):
             raise UnsupportedError(f"operators[{self.plan.operators[position].id}]: a literal cannot be communicated")
@@ -205,7 +206,23 @@ class Lowering:
             microbatches = np.full_like(microbatches, operand.microbatch)
         elif not self._microbatched[name]:
             microbatches = np.zeros_like(microbatches)
-        return Source(self.graph.number[name], self._shared(FromCodes(self._shape, ranks * self.microbatches + microbatches)))
+        codes = ranks * self.microbatches + microbatches
+        read = self._along_one_axis(ranks, microbatches, where) if self._microbatched[name] else None
+        return Source(self.graph.number[name], self._shared(read or FromCodes(self._shape, codes)))
+
+    def _along_one_axis(self, ranks: NDArray[np.int64], microbatches: NDArray[np.int64], where: NDArray[np.bool_]) -> Read | None:
+        """A read of the ranks at another place along one mesh axis, the same for all others, of the same micro-batch; None where it is something else."""
+        own = np.unravel_index(np.flatnonzero(where), self._shape)
+        met = (*np.unravel_index(ranks[where], self._shape[:-1]), microbatches[where])
+        moved = [axis for axis, (a, b) in enumerate(zip(own, met, strict=True)) if (a != b).any()]
+        if len(moved) != 1 or moved[0] == len(self._shape) - 1:
+            return None
+        axis = moved[0]
+        places = np.full(self._shape[axis], -1, dtype=np.int64)
+        places[own[axis]] = met[axis]
+        if (places[own[axis]] != met[axis]).any():
+            return None
+        return FromPlaces(self._shape, axis, tuple(places.tolist()))
 
     def _collective(self, operator: Operator, mask: Mask) -> Iterator[tuple[tuple[Operand, ...], dict[str, Any], Mask]]:
         members = self.matching.members[operator.id]
@@ -264,7 +281,7 @@ class Lowering:
         for pattern in patterns:
             real = [i for i, sender in enumerate(pattern) if sender >= 0]
             part = flat & (members[:, :, 0] == pattern[None, :]).all(axis=1)
-            stacked = Stacked(tuple(self._event_source(int(pattern[i]), members[:, i]) for i in real))
+            stacked = Stacked(tuple(self._event_source(int(pattern[i]), members[:, i], part) for i in real))
             place = np.full(self.graph.codes, -1, dtype=np.int64)
             for own, i in enumerate(real):
                 place[members[:, i, 1] == ranks] = own

@@ -152,7 +152,8 @@ def shape_stage(stage: Stage, symbolic: SymbolicPair, sizes: Sizes, keys: Mappin
 
 
 def _boxes(target: Target, symbolic: SymbolicPair, sizes: Sizes) -> Mapping[int, Box]:
-    return {int(n): symbolic.box(target.cut, target.cut.parts[int(n)].box, sizes) for n in present_parts(target.cut, target.where, target.home)}
+    reduced = symbolic.boxes(target.cut, sizes)
+    return {n: reduced(target.cut.parts[n].box) for n in present_parts(target.cut, target.where, target.home).tolist()}
 
 
 def _drawn_reference(stage: Stage) -> list[int]:
@@ -165,11 +166,12 @@ def _derived(stage: Stage, value: int, cut: Cut, symbolic: SymbolicPair, sizes: 
     boxes: dict[tuple[Box, int], int] = {}
     shaped: list[Box] = []
     rows = []
-    for number in stage.parallel.inputs[value]:
-        part = cut.parts[int(number)]
+    reduced = symbolic.boxes(cut, sizes)
+    for number in stage.parallel.inputs[value].tolist():
+        part = cut.parts[number]
         if (part.box, part.owner) not in boxes:
             boxes[part.box, part.owner] = len(shaped)
-            shaped.append(symbolic.box(cut, part.box, sizes))
+            shaped.append(reduced(part.box))
         rows.append((boxes[part.box, part.owner], part.term, part.terms))
     return Derived(key, cut.reference, tuple(shaped), tuple(rows), cut.scale)
 

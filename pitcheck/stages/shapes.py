@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,14 +50,29 @@ class SymbolicPair:
 
     def box(self, cut: Cut, box: Box, sizes: Sizes) -> Box:
         """A box of the cut's reference value at reduced sizes."""
+        return self.boxes(cut, sizes)(box)
+
+    def boxes(self, cut: Cut, sizes: Sizes) -> Callable[[Box], Box]:
+        """What gives boxes of the cut's reference value at reduced sizes. Few intervals along each dimension make many boxes."""
         local = self.parallel.values[cut.value].dims
-        result: list[tuple[Interval, ...]] = []
-        for dim, (node, intervals) in enumerate(zip(self.reference.values[cut.reference].dims, box, strict=True)):
+        nodes = self.reference.values[cut.reference].dims
+        known: list[dict[tuple[Interval, ...], tuple[Interval, ...]]] = [{} for _ in nodes]
+
+        def reduced(dim: int, intervals: tuple[Interval, ...]) -> tuple[Interval, ...]:
             if len(intervals) == 1 and intervals[0][0] == FREE:
-                result.append(((FREE, sizes.size(local[dim])),))
-            else:
-                result.append(tuple((FREE, i[1]) if i[0] == FREE else (sizes.position(node, i[0]), sizes.position(node, i[1])) for i in intervals))
-        return tuple(result)
+                return ((FREE, sizes.size(local[dim])),)
+            return tuple((FREE, i[1]) if i[0] == FREE else (sizes.position(nodes[dim], i[0]), sizes.position(nodes[dim], i[1])) for i in intervals)
+
+        def of(box: Box) -> Box:
+            result = []
+            for dim, intervals in enumerate(box):
+                found = known[dim].get(intervals)
+                if found is None:
+                    found = known[dim][intervals] = reduced(dim, intervals)
+                result.append(found)
+            return tuple(result)
+
+        return of
 
 
 def symbolic_pair(reference: Batch, parallel: Batch, cuts: Sequence[Cut], templates: Templates | None = None) -> SymbolicPair:
