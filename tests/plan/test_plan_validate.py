@@ -91,7 +91,7 @@ MISSES: list[tuple[str, Plan, str, str, str]] = [
     ("operands that do not fit", with_tensor(LINEAR, 0, shape=(4, 5)), "PIT003", "operators[0]", "matmul"),
     ("zero size", with_tensor(LINEAR, 0, shape=(4, 0)), "PIT003", "tensors[0].shape[1]", "is empty"),
     ("negative size", with_tensor(LINEAR, 0, shape=(4, -3)), "PIT003", "tensors[0].shape[1]", "negative size"),
-    ("absurd size", with_tensor(LINEAR, 0, shape=(2**30, 2**30)), "PIT003", "tensors[0].shape", "2^40"),
+    ("absurd size", with_tensor(LINEAR, 0, shape=(2**30, 2**30)), "PIT003", "tensors[0].shape", "2^52"),
     ("integers multiplied by numbers", with_tensor(LINEAR, 2, dtype="int64"), "PIT003", "operators[0].outputs[0]", "kind field"),
     ("too many inputs", with_operator(LINEAR, 0, inputs=("x", "w", "w")), "PIT003", "operators[0]", "inputs"),
     ("a missing attribute", with_operator(LINEAR, 1, kind="all_gather", attributes={}), "PIT003", "operators[1].attributes.axis", "needs the attribute"),
