@@ -203,6 +203,25 @@ def test_padding_and_uneven_intervals_are_right() -> None:
     assert validate(intervals(((0, 1), (4, 6)), ((1, 4),)), linear_reference()) == []
 
 
+HINTS: list[tuple[Lineage, str]] = [
+    (Lineage("y", partial=("tp",)), ""),
+    (Lineage("nowhere"), "warning"),
+    (Lineage("w"), "warning"),
+    (Lineage("y", (Shard(0, by=("tp",)),)), "warning"),
+    (Lineage("y", (Shard(0, intervals=Table(("tp",), (((0, 3), (3, 5)), ((0, 1), (1, 5))))),)), "error"),
+    (Lineage("y", (Shard(0, by=("dp",)),)), "error"),
+    (Lineage("y", scale="0"), "error"),
+]
+
+
+@pytest.mark.parametrize(("hint", "severity"), HINTS)
+def test_a_hint_that_only_does_not_fit_the_reference_is_left_aside(hint: Lineage, severity: str) -> None:
+    found = validate(with_tensor(LINEAR, 2, lineage=hint), linear_reference())
+    assert {violation.severity for violation in found} == ({severity} if severity else set()), found
+    assert {violation.code for violation in found} <= {"PIT008"}
+    assert all(violation.place.startswith("tensors[2].lineage") for violation in found)
+
+
 def test_unknown_operators_are_no_violation() -> None:
     assert validate(with_operator(LINEAR, 0, kind="my_kernel"), linear_reference()) == []
 
