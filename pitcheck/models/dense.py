@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
-
 from pitcheck.models.config import Attention
 from pitcheck.models.layers import Context, linear
 from pitcheck.plan.model import Number
@@ -18,16 +16,16 @@ def attention(context: Context, x: str, name: str, sizes: Attention) -> str:
     shared = sizes.heads // sizes.kv_heads
     if shared > 1:
         k, v = (tape.op("repeat_interleave", t, name=f"{t}.repeated", axis=1, count=shared) for t in (k, v))
-    mixed = attend(context, q, k, v, name, Fraction(1, sizes.head_dim))
+    mixed = attend(context, q, k, v, name)
     return linear(tape, tape.op("reshape", mixed, name=f"{name}.mixed", sizes=(rows, length, sizes.heads * sizes.head_dim)), f"{name}.o", hidden, sizes.bias)
 
 
-def attend(context: Context, q: str, k: str, v: str, name: str, square: Fraction) -> str:
-    """softmax(q k^T sqrt(``square``)) v of visible tokens, for q, k, v (sequences, heads, length, size); the result is (sequences, length, heads, size)."""
+def attend(context: Context, q: str, k: str, v: str, name: str) -> str:
+    """softmax(q k^T / sqrt(size)) v of visible tokens, for q, k, v (sequences, heads, length, size); the result is (sequences, length, heads, size)."""
     tape = context.tape
-    scores = tape.op("matmul", q, tape.op("transpose", k, dim0=2, dim1=3), name=f"{name}.scores")
-    scaled = tape.op("mul", scores, Number(f"sqrt({square})"), name=f"{name}.scaled")
-    masked = tape.op("where", context.visible, scaled, Number("-inf"), name=f"{name}.masked")
+    scaled = tape.op("scale_by_size", q, name=f"{name}.q.scaled", axis=-1, exponent="-1/2")
+    scores = tape.op("matmul", scaled, tape.op("transpose", k, dim0=2, dim1=3), name=f"{name}.scores")
+    masked = tape.op("where", context.visible, scores, Number("-inf"), name=f"{name}.masked")
     weights = tape.op("softmax", masked, name=f"{name}.weights", axis=-1)
     return tape.op("transpose", tape.op("matmul", weights, v, name=f"{name}.heads"), dim0=1, dim1=2)
 

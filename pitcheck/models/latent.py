@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
-
 from pitcheck.models.config import LatentAttention
 from pitcheck.models.dense import attend
 from pitcheck.models.layers import Context, linear, norm
@@ -24,7 +22,7 @@ def latent_attention(context: Context, x: str, name: str, sizes: LatentAttention
     turned = _rotated(context, tape.op("unsqueeze", shared, axis=1), f"{name}.shared.rotated")
     wide = tape.op("expand", turned, sizes=(rows, sizes.heads, length, sizes.rope))
     k = tape.op("cat", own, wide, name=f"{name}.k", axis=3)
-    mixed = attend(context, q, k, v, name, Fraction(1, sizes.nope + sizes.rope))
+    mixed = attend(context, q, k, v, name)
     return linear(tape, tape.op("reshape", mixed, name=f"{name}.mixed", sizes=(rows, length, sizes.heads * sizes.value)), f"{name}.o", hidden)
 
 

@@ -51,7 +51,9 @@ def embed(context: Context, tokens: str, name: str) -> str:
     if not model.positions:
         return tape.op("embedding", tokens, weight, name=name)
     words = tape.op("embedding", tokens, weight, name=f"{name}.words")
-    places = tape.op("embedding", "positions", parameter(tape, "embedding.positions.weight", model.positions, model.hidden), name=f"{name}.positions")
+    weight = parameter(tape, "embedding.positions.weight", model.positions, model.hidden)
+    # Read as a slice: rows looked up by number would tie the values of positions to the length of the sequence.
+    places = tape.op("slice", weight, name=f"{name}.positions", axis=0, start=0, stop=context.batch.length)
     return tape.op("add", words, places, name=name)
 
 

@@ -64,6 +64,19 @@ def _pow_backward(local: Local) -> Sequence[Lazy | None]:
     return [lambda: local.dy * (local.x.constant(exponent) * _power(local.x, exponent - 1))]
 
 
+def _size_factor(x: Term, attributes: Attributes) -> Term:
+    """The number of elements along ``axis``, which stays bound to the dimension, to the power ``exponent``."""
+    return _power(x.extent(int(needed(attributes, "axis"))), _exponent(attributes))
+
+
+def _scale_by_size(inputs: list[Term], attributes: Attributes) -> list[Term]:
+    return [inputs[0] * _size_factor(inputs[0], attributes)]
+
+
+def _scale_by_size_backward(local: Local) -> Sequence[Lazy | None]:
+    return [lambda: local.dy * _size_factor(local.x, local.attributes)]
+
+
 def _sign(x: Term) -> Term:
     zero, one = x.constant(Fraction(0), x.kind), x.constant(Fraction(1), x.kind)
     return x.compare("gt", 0).where(one, x.compare("lt", 0).where(-one, zero))
@@ -112,6 +125,14 @@ OPERATORS = (
         attributes={"exponent": "literal"},
         required=("exponent",),
         doc="x to the power `exponent`, a multiple of 1/2: an integer power of x or of sqrt(x).",
+    ),
+    declare(
+        "scale_by_size",
+        _scale_by_size,
+        _scale_by_size_backward,
+        attributes={"axis": "axis", "exponent": "value"},
+        required=("axis", "exponent"),
+        doc="x times n to the power `exponent`, a multiple of 1/2; n is the number of elements along `axis`, at any size of it.",
     ),
     elementwise("square", lambda x: x * x, lambda d: 2 * d.x, doc="x * x."),
     elementwise("reciprocal", lambda x: 1 / x, lambda d: -(d.y * d.y), doc="1 / x."),

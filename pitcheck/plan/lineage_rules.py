@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from typing import Any
 
 from pitcheck.plan.coordinates import Coordinates
 from pitcheck.plan.model import MICROBATCH_AXIS, Lineage, Plan, Shard, Tensor
 from pitcheck.plan.structure import table_error
-from pitcheck.plan.violations import Violation
+from pitcheck.plan.violations import Severity, Violation
 
 _RATIONAL = re.compile(r"^-?\d{1,40}(/0*[1-9]\d{0,39}|\.\d{1,40})?$", re.ASCII)
 
@@ -19,35 +19,46 @@ FREE = -1
 
 
 class LineageRules:
-    """Checks PIT008 against a reference plan (None: only what can be said without it)."""
+    """Checks PIT008 against a reference plan (None: only what can be said without it).
+
+    Of a tensor that operators write, lineage is a hint: one that contradicts its own plan is wrong, one that only does not fit the reference is left
+    aside with a warning.
+    """
 
     def __init__(self, plan: Plan, coordinates: Coordinates, reference: Plan | None) -> None:
         self.plan = plan
         self.coordinates = coordinates
         self.axes = set(coordinates.sizes) | {MICROBATCH_AXIS}
         self.tensors = {tensor.name: tensor for tensor in plan.tensors}
+        self.written = {name for operator in plan.operators for name in operator.outputs}
         self.reference = None if reference is None else {tensor.name: tensor for tensor in reference.tensors}
 
     def run(self) -> Iterator[Violation]:
         """The findings of all tensors and outputs."""
         for number, tensor in enumerate(self.plan.tensors):
             if tensor.lineage is not None:
-                yield from self.check(tensor, tensor.lineage, f"tensors[{number}].lineage")
+                check = self.check_hint if tensor.name in self.written else self.check
+                yield from check(tensor, tensor.lineage, f"tensors[{number}].lineage")
         for number, output in enumerate(self.plan.outputs):
             if output.lineage is not None and output.tensor in self.tensors:
                 yield from self.check(self.tensors[output.tensor], output.lineage, f"outputs[{number}].lineage")
 
     def check(self, tensor: Tensor, lineage: Lineage, place: str) -> Iterator[Violation]:
         """The findings of one lineage."""
-        for part, message in self._problems(tensor, lineage):
-            yield Violation("PIT008", f"{place}.{part}" if part else place, f"{tensor.name!r}: {message}", tensor=tensor.name)
+        return (_violation(tensor, place, *problem, "error") for problem in self._problems(tensor, lineage, self.reference))
 
-    def _problems(self, tensor: Tensor, lineage: Lineage) -> Iterator[tuple[str, str]]:
+    def check_hint(self, tensor: Tensor, lineage: Lineage, place: str) -> Iterator[Violation]:
+        """The findings of one lineage that is a hint."""
+        found = list(self._problems(tensor, lineage, self.reference))
+        own = list(self._problems(tensor, lineage, None)) if found else []
+        yield from (_violation(tensor, place, *problem, "error" if own else "warning") for problem in own or found)
+
+    def _problems(self, tensor: Tensor, lineage: Lineage, reference: Mapping[str, Tensor] | None) -> Iterator[tuple[str, str]]:
         yield from self._scale_problems(lineage)
         yield from self._partial_problems(tensor, lineage)
         shape: tuple[int, ...] | None = None
-        if self.reference is not None:
-            whole = self.reference.get(lineage.reference)
+        if reference is not None:
+            whole = reference.get(lineage.reference)
             if whole is None:
                 yield "reference", f"{lineage.reference!r} is no tensor of the reference plan"
             elif len(whole.shape) != len(tensor.shape):
@@ -135,6 +146,11 @@ class LineageRules:
             yield "by", f"dimension {shard.dim} of size {size} cannot be cut into {count} equal parts over {', '.join(shard.by)}; use 'intervals'"
         elif size // count != tensor.shape[shard.dim]:
             yield "by", f"dimension {shard.dim} is {tensor.shape[shard.dim]}, but {size} cut into {count} parts is {size // count}"
+
+
+def _violation(tensor: Tensor, place: str, part: str, message: str, severity: Severity) -> Violation:
+    said = message if severity == "error" else f"a hint is left aside: {message}"
+    return Violation("PIT008", f"{place}.{part}" if part else place, f"{tensor.name!r}: {said}", tensor=tensor.name, severity=severity)
 
 
 def interval_error(value: Any, local: int, whole: int | None) -> str:

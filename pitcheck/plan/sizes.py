@@ -10,7 +10,8 @@ from pitcheck.plan.violations import Violation
 MAX_RANKS = 1 << 20
 MAX_COORDINATES = 1 << 26
 MAX_AXES = 32
-MAX_ELEMENTS = 1 << 40
+MAX_ELEMENTS = 1 << 52
+"""Of a tensor on paper: the attention scores of a whole batch of long sequences. What is evaluated is smaller, and bounded by the memory allowed."""
 
 
 def check_sizes(plan: Plan) -> Iterator[Violation]:
@@ -61,7 +62,7 @@ def _check_shape(place: str, name: str, shape: tuple[int, ...]) -> Iterator[Viol
             return
         elements *= size
         if elements > MAX_ELEMENTS:
-            yield Violation("PIT003", place, f"{name!r} of shape {_short_shape(shape)} has more than 2^40 elements", tensor=name)
+            yield Violation("PIT003", place, f"{name!r} of shape {_short_shape(shape)} has more than 2^52 elements", tensor=name)
             return
     if len(shape) > MAX_AXES:
         yield Violation("PIT003", place, f"{name!r} has {len(shape)} dimensions; at most {MAX_AXES} are possible", tensor=name)

@@ -23,7 +23,7 @@ from pitcheck.plan.violations import Violation, capped
 
 
 def validate(plan: Plan, reference: Plan | None = None, limit: int = 50) -> list[Violation]:
-    """All violations of a plan, at most ``limit`` per code; PIT012 is a warning, every other one makes the plan invalid.
+    """All violations of a plan, at most ``limit`` per code; PIT012 is a warning, as is PIT008 of a hint, every other one makes the plan invalid.
 
     ``reference`` is the reference plan where ``plan`` is a parallel one, None for a reference plan itself. Later rules are checked only where earlier
     ones hold on which they rest: the mesh, then boxes, tables and groups, then all others, then deadlock. Never raises.

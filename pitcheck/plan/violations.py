@@ -23,7 +23,7 @@ TITLES: dict[str, str] = {
     "PIT011": "an output is wrong",
     "PIT012": "ranks wait for each other unless sends are buffered",
 }
-"""Every code with its meaning in a line. PIT012 is a warning, the others make a plan invalid."""
+"""Every code with its meaning in a line. PIT012 is a warning, and PIT008 of a hint that does not fit the reference; the others make a plan invalid."""
 
 
 @dataclass(frozen=True)

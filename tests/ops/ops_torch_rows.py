@@ -36,6 +36,8 @@ ARITHMETIC = [
     *_unary("neg", torch.neg),
     *(row for e in (0, 1, 2, 3, -1, -2) for row in _unary("pow", lambda x, e=e: x**e, exponent=e)),
     *(row for e in (0.5, -0.5, 1.5, "-3/2") for row in _unary("pow", lambda x, e=e: x ** (-1.5 if e == "-3/2" else e), positive, exponent=e)),
+    *(Row("scale_by_size", (reals(2, 3, 5),), lambda x, e=e: x * 3**e, {"axis": 1, "exponent": e}) for e in (1, -2, -0.5)),
+    Row("scale_by_size", (reals(2, 3, 5),), lambda x: x / 5**0.5, {"axis": -1, "exponent": "-1/2"}),
     *_unary("square", torch.square),
     *_unary("reciprocal", torch.reciprocal),
     *_unary("sqrt", torch.sqrt, positive),

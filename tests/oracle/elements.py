@@ -188,6 +188,7 @@ def _dropout_mask(inputs: list[Tensor], attributes: Attributes) -> Tensor:
 
 
 MEANINGS: dict[str, Any] = {
+    "scale_by_size": lambda i, a: i[0] * i[0].shape[a["axis"]] ** number(a["exponent"]),
     "layer_norm": lambda i, a: _norm(i, a, True),
     "rms_norm": lambda i, a: _norm(i, a, False),
     "log_softmax": lambda i, a: i[0].log_softmax(a["axis"]),

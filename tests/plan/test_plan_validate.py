@@ -91,7 +91,7 @@ MISSES: list[tuple[str, Plan, str, str, str]] = [
     ("operands that do not fit", with_tensor(LINEAR, 0, shape=(4, 5)), "PIT003", "operators[0]", "matmul"),
     ("zero size", with_tensor(LINEAR, 0, shape=(4, 0)), "PIT003", "tensors[0].shape[1]", "is empty"),
     ("negative size", with_tensor(LINEAR, 0, shape=(4, -3)), "PIT003", "tensors[0].shape[1]", "negative size"),
-    ("absurd size", with_tensor(LINEAR, 0, shape=(2**30, 2**30)), "PIT003", "tensors[0].shape", "2^40"),
+    ("absurd size", with_tensor(LINEAR, 0, shape=(2**30, 2**30)), "PIT003", "tensors[0].shape", "2^52"),
     ("integers multiplied by numbers", with_tensor(LINEAR, 2, dtype="int64"), "PIT003", "operators[0].outputs[0]", "kind field"),
     ("too many inputs", with_operator(LINEAR, 0, inputs=("x", "w", "w")), "PIT003", "operators[0]", "inputs"),
     ("a missing attribute", with_operator(LINEAR, 1, kind="all_gather", attributes={}), "PIT003", "operators[1].attributes.axis", "needs the attribute"),
@@ -201,6 +201,25 @@ def test_a_near_miss_is_found(plan: Plan, code: str, place: str, message: str) -
 def test_padding_and_uneven_intervals_are_right() -> None:
     assert validate(intervals(((0, 3),), ((3, 5), (-1, 1))), linear_reference()) == []
     assert validate(intervals(((0, 1), (4, 6)), ((1, 4),)), linear_reference()) == []
+
+
+HINTS: list[tuple[Lineage, str]] = [
+    (Lineage("y", partial=("tp",)), ""),
+    (Lineage("nowhere"), "warning"),
+    (Lineage("w"), "warning"),
+    (Lineage("y", (Shard(0, by=("tp",)),)), "warning"),
+    (Lineage("y", (Shard(0, intervals=Table(("tp",), (((0, 3), (3, 5)), ((0, 1), (1, 5))))),)), "error"),
+    (Lineage("y", (Shard(0, by=("dp",)),)), "error"),
+    (Lineage("y", scale="0"), "error"),
+]
+
+
+@pytest.mark.parametrize(("hint", "severity"), HINTS)
+def test_a_hint_that_only_does_not_fit_the_reference_is_left_aside(hint: Lineage, severity: str) -> None:
+    found = validate(with_tensor(LINEAR, 2, lineage=hint), linear_reference())
+    assert {violation.severity for violation in found} == ({severity} if severity else set()), found
+    assert {violation.code for violation in found} <= {"PIT008"}
+    assert all(violation.place.startswith("tensors[2].lineage") for violation in found)
 
 
 def test_unknown_operators_are_no_violation() -> None:

@@ -1,0 +1,139 @@
+"""How a training step is spread over ranks, and the rules that refuse what no framework could run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal as OneOf
+
+import msgspec
+
+from pitcheck.errors import PlanError
+from pitcheck.models.config import Attention, Batch, Model, Rule, check_model
+
+PipelineSchedule = OneOf["gpipe", "1f1b", "interleaved", "zero-bubble"]
+ContextParallel = OneOf["ring", "allgather", "ulysses"]
+
+
+class Layout(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Sizes of the kinds of parallelism, and how each of them works. Ranks are numbered with ``pp`` outermost, then ``dp``, ``cp``, ``tp``.
+
+    ``ep``: expert parallelism over ranks of the same stage. ``microbatches`` per step and data-parallel rank. ``sequence_parallel``: activations between
+    tensor-parallel regions are cut along the sequence over ``tp`` (Korthikanti et al. 2022). ``schedule``: order of forward and backward passes of a pipeline;
+    "interleaved" has ``virtual`` stages per rank (Narayanan et al. 2021), "zero-bubble" runs gradients of weights apart (Qi et al. 2023).
+
+    ``zero``: what is sharded over ``dp`` (Rajbhandari et al. 2020): 1 optimizer state, 2 also gradients, 3 also parameters (FSDP). ``replicas``: with ``zero``
+    3, shards are taken within each of as many equal parts of ``dp``, and gradients are summed over the parts (HSDP). ``bucket``: number of elements of a flat
+    buffer of gradients with ``zero`` 1 and 2. ``context``: how attention sees keys and values of other ``cp`` ranks. ``recompute``: layers are computed again in
+    the backward pass. A tied embedding is shared by the first and the last stage, as the model says.
+    """
+
+    dp: int = 1
+    tp: int = 1
+    pp: int = 1
+    cp: int = 1
+    ep: int = 1
+    microbatches: int = 1
+    sequence_parallel: bool = False
+    schedule: PipelineSchedule = "1f1b"
+    virtual: int = 1
+    zero: int = 0
+    replicas: int = 1
+    bucket: int = 40_000_000
+    context: ContextParallel = "ring"
+    recompute: bool = False
+
+    @property
+    def ranks(self) -> int:
+        """Number of ranks."""
+        return self.pp * self.dp * self.cp * self.tp
+
+    @property
+    def stages(self) -> int:
+        """Number of pipeline stages, virtual ones counted."""
+        return self.pp * self.virtual
+
+
+def check_layout(model: Model, batch: Batch, layout: Layout) -> None:
+    """Raise PlanError for a layout that cannot run ``model`` on ``batch``; it names the field, the rule and the value."""
+    check_model(model, batch)
+    for place, holds, rule in _rules(model, batch, layout):
+        if not holds:
+            raise PlanError(rule, f"layout.{place}")
+
+
+def _rules(model: Model, batch: Batch, layout: Layout) -> Iterator[Rule]:
+    sizes = ("dp", "tp", "pp", "cp", "ep", "microbatches", "virtual", "replicas", "bucket")
+    yield from ((field, getattr(layout, field) >= 1, f"must be at least 1, not {getattr(layout, field)}") for field in sizes)
+    yield from _batch_rules(batch, layout)
+    yield from _tensor_rules(model, batch, layout)
+    yield from _context_rules(model, batch, layout)
+    yield from _pipeline_rules(model, layout)
+    yield from _sharding_rules(layout)
+    yield from _expert_rules(model, layout)
+
+
+def _batch_rules(batch: Batch, layout: Layout) -> Iterator[Rule]:
+    parts = layout.dp * layout.microbatches
+    rule = f"{batch.sequences} sequences cannot be cut evenly into {parts} = dp {layout.dp} * microbatches {layout.microbatches}"
+    yield "microbatches", batch.sequences % parts == 0, rule
+
+
+def _tensor_rules(model: Model, batch: Batch, layout: Layout) -> Iterator[Rule]:
+    tp, attention = layout.tp, model.attention
+    yield "tp", attention.heads % tp == 0, f"{attention.heads} attention heads cannot be cut evenly over tp {tp}"
+    if isinstance(attention, Attention):
+        kv = attention.kv_heads
+        yield "tp", kv % tp == 0 or tp % kv == 0, f"tp {tp} and {kv} key-value heads: neither divides the other"
+        whole = not attention.fused or kv % tp == 0
+        yield "tp", whole, f"a fused weight cannot be cut below its {kv} key-value heads, over tp {tp}: use separate weights"
+    dense = model.experts is None or model.dense_layers > 0
+    yield "tp", not dense or model.ffn % tp == 0, f"a feed-forward part of width {model.ffn} cannot be cut evenly over tp {tp}"
+    rows = model.embedding_rows
+    yield "tp", rows % tp == 0, f"an embedding of {rows} rows cannot be cut evenly over tp {tp}: pad it (rows) to a multiple of {tp}"
+    yield "sequence_parallel", not layout.sequence_parallel or tp > 1, f"cuts the sequence over tp, which is {tp}"
+    own = batch.length // layout.cp
+    fits = not layout.sequence_parallel or own % tp == 0
+    yield "sequence_parallel", fits, f"{own} tokens of a sequence on a rank cannot be cut evenly over tp {tp}"
+
+
+def _context_rules(model: Model, batch: Batch, layout: Layout) -> Iterator[Rule]:
+    cp = layout.cp
+    if cp == 1:
+        return
+    parts, why = (2 * cp, f"2 * cp = {2 * cp} (a rank of a ring has one early and one late part)") if layout.context == "ring" else (cp, f"cp {cp}")
+    yield "cp", batch.length % parts == 0, f"a sequence of {batch.length} tokens cannot be cut evenly into {why}"
+    yield "recompute", not (layout.recompute and layout.context == "ring"), "keys and values that go round a ring are not sent again: use allgather or ulysses"
+    heads = model.attention.heads // layout.tp
+    fits = layout.context != "ulysses" or heads % cp == 0
+    yield "cp", fits, f"{heads} attention heads of a rank cannot be cut evenly over cp {cp}, as ulysses does"
+    if isinstance(model.attention, Attention) and layout.context == "ulysses":
+        kv = max(model.attention.kv_heads // layout.tp, 1)
+        yield "cp", kv % cp == 0 or cp % kv == 0, f"cp {cp} and {kv} key-value heads of a rank: neither divides the other, as ulysses needs"
+
+
+def _pipeline_rules(model: Model, layout: Layout) -> Iterator[Rule]:
+    stages = layout.stages
+    yield "pp", stages <= model.layers, f"{model.layers} layers cannot fill {stages} stages = pp {layout.pp} * virtual {layout.virtual}"
+    interleaved = layout.schedule == "interleaved"
+    yield "virtual", interleaved or layout.virtual == 1, f"{layout.virtual} stages per rank need the schedule interleaved, not {layout.schedule}"
+    yield "virtual", not interleaved or layout.virtual > 1, "the schedule interleaved needs at least 2 stages per rank, not 1"
+    yield "pp", not interleaved or layout.pp > 1, "the schedule interleaved needs pp of at least 2, not 1"
+    groups = not interleaved or layout.microbatches % layout.pp == 0
+    yield "microbatches", groups, f"the schedule interleaved runs micro-batches in groups of pp {layout.pp}, which does not divide {layout.microbatches}"
+
+
+def _sharding_rules(layout: Layout) -> Iterator[Rule]:
+    yield "zero", 0 <= layout.zero <= 3, f"the stages of ZeRO are 0, 1, 2, 3, not {layout.zero}"
+    yield "zero", not layout.zero or layout.dp > 1, f"ZeRO shards over dp, which is {layout.dp}"
+    yield "replicas", layout.dp % layout.replicas == 0, f"dp {layout.dp} cannot form {layout.replicas} equal parts"
+    yield "replicas", layout.replicas == 1 or layout.zero == 3, f"{layout.replicas} replicas of shards need zero 3, not {layout.zero}"
+    yield "replicas", layout.replicas == 1 or layout.replicas < layout.dp, f"{layout.replicas} replicas leave nothing of dp {layout.dp} to shard over"
+
+
+def _expert_rules(model: Model, layout: Layout) -> Iterator[Rule]:
+    ep, experts = layout.ep, model.experts
+    yield "ep", ep == 1 or experts is not None, f"the model {model.name} has no experts to spread over ep {ep}"
+    if experts is not None:
+        yield "ep", experts.routed % ep == 0, f"{experts.routed} experts cannot be spread evenly over ep {ep}"
+        inside = layout.dp * layout.cp * layout.tp
+        yield "ep", inside % ep == 0, f"ep {ep} does not divide the {inside} ranks of a stage = dp {layout.dp} * cp {layout.cp} * tp {layout.tp}"

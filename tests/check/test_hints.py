@@ -1,0 +1,166 @@
+"""Lineage that a plan states of its own tensors: right, wrong, partly right, partial, absent. It saves the run of both plans, and decides nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+from verdicts import caught, proven
+from zoo.builder import Builder, intervals, lineage
+
+from pitcheck.check import run as checking
+from pitcheck.check.options import Options
+from pitcheck.check.run import check
+from pitcheck.check.whole import WholeRun
+from pitcheck.plan.model import Lineage, Plan
+
+LAYERS = 3
+Hints = Mapping[str, Lineage | None]
+
+
+def reference() -> Plan:
+    """Layers of two matrices with a square between them, added to their input."""
+    b = Builder("layers")
+    x = b.input("h0", (4, 4))
+    for n in range(LAYERS):
+        up, down = b.parameter(f"u{n}", (6, 4)), b.parameter(f"d{n}", (4, 6))
+        b.op("square", b.op("linear", x, up, out=f"a{n}"), out=f"s{n}")
+        b.op("linear", f"s{n}", down, out=f"y{n}")
+        x = b.op("add", x, f"y{n}", out=f"h{n + 1}")
+    b.output(x)
+    return b.plan()
+
+
+def right_hints() -> dict[str, Lineage | None]:
+    """What the parallel tensors hold."""
+    found: dict[str, Lineage | None] = {}
+    for n in range(LAYERS):
+        found |= {
+            f"a{n}": lineage(f"a{n}", {0: "dp", 1: "tp"}),
+            f"s{n}": lineage(f"s{n}", {0: "dp", 1: "tp"}),
+            f"t{n}": lineage(f"y{n}", {0: "dp"}, partial=("tp",)),
+            f"y{n}": lineage(f"y{n}", {0: "dp"}),
+            f"h{n + 1}": lineage(f"h{n + 1}", {0: "dp"}),
+        }
+    return found
+
+
+def parallel(damage: str = "") -> Plan:
+    """The layers over two data-parallel and two tensor-parallel ranks, with hints that are right where nothing is damaged."""
+    b = Builder("sharded", {"dp": 2, "tp": 2})
+    x = b.input("h0", (2, 4), {0: "dp"})
+    for n in range(LAYERS):
+        up, down = b.parameter(f"u{n}", (3, 4), {0: "tp"}), b.parameter(f"d{n}", (4, 3), {1: "tp"})
+        b.op("square", b.op("linear", x, up, out=f"a{n}"), out=f"s{n}")
+        b.op("linear", f"s{n}", down, out=f"t{n}")
+        if n == 1 and damage == "no reduction":
+            b.op("mul", f"t{n}", b.constant("one", 1), out=f"y{n}")
+        elif n == 1 and damage == "other group":
+            b.op("all_reduce", f"t{n}", out=f"y{n}", group="dp")
+        elif n == 1 and damage == "average":
+            b.op("all_reduce", f"t{n}", out=f"y{n}", group="tp", reduction="avg")
+        else:
+            b.op("all_reduce", f"t{n}", out=f"y{n}", group="tp")
+        if n == 1 and damage == "one rank":
+            b.op("add", x, f"y{n}", out=f"h{n + 1}", where=[{"dp": (0,)}, {"tp": (0,)}])
+            b.op("sub", x, f"y{n}", out=f"h{n + 1}", where={"dp": (1,), "tp": (1,)})
+            x = f"h{n + 1}"
+        elif n == 1 and damage == "other tensor":
+            x = b.op("add", "h0", f"y{n}", out=f"h{n + 1}")
+        else:
+            x = b.op("add", x, f"y{n}", out=f"h{n + 1}")
+    b.output(x, spec=lineage(f"h{LAYERS}", {0: "dp"}))
+    return hinted(b.plan(), right_hints())
+
+
+DAMAGES = ("no reduction", "other group", "average", "one rank", "other tensor")
+
+
+def hinted(plan: Plan, hints: Hints) -> Plan:
+    """The plan with these hints."""
+    return replace(plan, tensors=tuple(replace(t, lineage=hints[t.name]) if t.name in hints else t for t in plan.tensors))
+
+
+def swapped(name: str, dims: Mapping[int, str]) -> Lineage:
+    """Rank 0 and rank 1 of an axis take each other's part."""
+    return lineage(name, {dim: intervals(axis, [(2 + dim, 4 + 2 * dim)], [(0, 2 + dim)]) for dim, axis in dims.items()})
+
+
+CHANGES: dict[str, Hints] = {
+    "none": dict.fromkeys(right_hints()),
+    "wrong tensor": {"h2": lineage("h1", {0: "dp"}), "a2": lineage("a0", {0: "dp", 1: "tp"})},
+    "wrong part": {"a1": swapped("a1", {0: "dp", 1: "tp"}), "h2": swapped("h2", {0: "dp"})},
+    "right for the first rank only": {"h1": lineage("h1", {0: intervals("dp", [(0, 2)], [(1, 3)])})},
+    "wrong scale": {"y1": lineage("y1", {0: "dp"}, scale="2"), "h1": lineage("h1", {0: "dp"}, scale="-1")},
+    "no such tensor": {"s1": lineage("nowhere", {0: "dp", 1: "tp"}), "h1": lineage("nothing", {0: "dp"})},
+    "another shape": {"h1": lineage("a0", {0: "dp"}), "s1": lineage("u0", {0: "dp"})},
+    "a term that is none": {"h1": lineage("h1", {0: "dp"}, partial=("tp",)), "y2": lineage("y2", {0: "dp"}, partial=("tp",))},
+    "no term that is one": {"t1": lineage("y1", {0: "dp"}), "t0": lineage("h1", {0: "dp"})},
+    "nothing between start and end": dict.fromkeys([name for name in right_hints() if "1" in name]),
+    "only at the end": dict.fromkeys([name for name in right_hints() if "2" not in name]),
+    "the input": {"h1": lineage("h0", {0: "dp"}), "y0": lineage("h0", {0: "dp"})},
+    "the output": {"h1": lineage("h3", {0: "dp"}), "h3": lineage("h1", {0: "dp"})},
+}
+STILL_CARRY = ("right", "none", "no such tensor", "another shape", "a term that is none", "nothing between start and end", "only at the end")
+"""Changes beside which hints carry a proof of the output: what does not fit, and a term, is no cut; without hints a small plan is one stage."""
+
+
+@pytest.mark.parametrize("change", ["right", *CHANGES])
+def test_a_right_plan_is_proven_whatever_its_hints_say(change: str) -> None:
+    proven(reference(), hinted(parallel(), CHANGES.get(change, {})))
+
+
+@pytest.mark.parametrize("change", ["right", *CHANGES])
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_wrong_plan_is_caught_whatever_its_hints_say(damage: str, change: str) -> None:
+    options = [Options(seed=3, shapes=shapes) for shapes in ("reduced", "full")]
+    plan = hinted(parallel(damage), CHANGES.get(change, {}))
+    if change == "right":
+        caught(reference(), plan)
+    assert {check(reference(), plan, option).verdict for option in options} == {"mismatch"}
+
+
+POOL = (None, *(hint for hint in [*right_hints().values(), *(h for hints in CHANGES.values() for h in hints.values())] if hint is not None))
+
+
+@given(st.dictionaries(st.sampled_from(sorted(right_hints())), st.sampled_from(POOL)), st.sampled_from(["", *DAMAGES]), st.integers(0, 2**32))
+@settings(max_examples=40)
+def test_hints_taken_at_random_change_no_verdict(hints: Hints, damage: str, seed: int) -> None:
+    report = check(reference(), hinted(parallel(damage), hints), Options(seed=seed))
+    assert report.verdict == ("mismatch" if damage else "equivalent"), report.findings
+
+
+# --- what they save
+
+
+@pytest.fixture
+def runs(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The seeds of all runs of both plans as a whole."""
+    original, seeds = checking.run_whole, []
+
+    def counted(*arguments: Any, **options: Any) -> WholeRun:
+        seeds.append(arguments[3])
+        return original(*arguments, **options)
+
+    monkeypatch.setattr(checking, "run_whole", counted)
+    return seeds
+
+
+@pytest.mark.parametrize("change", ["right", *CHANGES])
+def test_plans_are_run_only_where_hints_do_not_carry(change: str, runs: list[int]) -> None:
+    report = check(reference(), hinted(parallel(), CHANGES.get(change, {})), Options(seed=1))
+    assert report.verdict == "equivalent"
+    assert (change, len(runs)) == (change, 0 if change in STILL_CARRY else 1)
+    assert report.error_bound_log2 <= -64
+    # Half of what is accepted counts as spent where the attempt over the hints was given up.
+    assert (report.error_bound_log2 >= -65) == (len(runs) == 1)
+
+
+def test_wrong_plans_are_run(runs: list[int]) -> None:
+    for damage in DAMAGES:
+        assert check(reference(), parallel(damage), Options(seed=1)).verdict == "mismatch"
+    assert len(runs) >= len(DAMAGES)
