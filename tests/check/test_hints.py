@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
+from planner_plans import SHIPPED, plans, row_of, rows
 from verdicts import caught, proven
 from zoo.builder import Builder, intervals, lineage
 
@@ -158,6 +159,12 @@ def test_plans_are_run_only_where_hints_do_not_carry(change: str, runs: list[int
     assert report.error_bound_log2 <= -64
     # Half of what is accepted counts as spent where the attempt over the hints was given up.
     assert (report.error_bound_log2 >= -65) == (len(runs) == 1)
+
+
+@pytest.mark.parametrize("name", [row.name for row in rows() if row.right and row.folder == SHIPPED])
+def test_a_real_planners_hints_carry(name: str, runs: list[int]) -> None:
+    report = check(*plans(row_of(name)), Options(seed=1))
+    assert (report.verdict, report.stages.widened, runs) == ("equivalent", 0, [])
 
 
 def test_wrong_plans_are_run(runs: list[int]) -> None:
