@@ -23,6 +23,9 @@ COMMUNICATION = frozenset(
 """Tried in test_operators_collectives.py."""
 
 
+NO_MEANING = "ZeroDivisionError"
+"""An integer divided by zero stops a run, and has no meaning: the verdict may be inconclusive."""
+
 NOT_OF_THE_OPERATOR = "squeeze.backward: axis"
 """Mutants left out: an axis that does not matter where only a dimension of size 1 moves."""
 
@@ -37,7 +40,8 @@ def _verdict_is_due(reference: Plan, parallel: Plan, report: Report) -> str:
     if judgement.same:
         return "" if report.verdict == "equivalent" else f"nothing changed, but {_said(report)}"
     what = f"{judgement.different} differ" if judgement.different else judgement.error or f"{judgement.missing} missing"
-    due = ("mismatch", "invalid") if judgement.different or judgement.error else ("mismatch", "invalid", "inconclusive")
+    certain = judgement.different or (judgement.error and NO_MEANING not in judgement.error)
+    due = ("mismatch", "invalid") if certain else ("mismatch", "invalid", "inconclusive")
     return "" if report.verdict in due else f"{what}, but {_said(report)}"
 
 
