@@ -44,18 +44,15 @@ def judge(run: WholeRun, cuts: Mapping[int, Cut], numbers: Sequence[int]) -> Jud
     result = Judged(draws={n: why for n in numbers if (why := unlike_draws(run, run.comparisons[n].target))})
     left = sorted((n for n in numbers if n not in result.draws), key=lambda n: (cost(run, n, cuts), n))
     plain = [n for n in left if np.isfinite(run.largest[n]) and run.largest[n] > PLAIN]
-    undecided = []
+    refuted = set()
     for n in left[:MOST_CONFIRMATIONS]:
         found = confirmed(run, n, cuts)
         if found:
-            result.real.append(n)
-        elif found is None:
-            undecided.append(n)
-    if not result.real:
-        result.real = standing_out(run, [n for n in plain if n in undecided or n not in left[:MOST_CONFIRMATIONS]])
-    elif plain:
-        result.real += [n for n in plain if n not in left[:MOST_CONFIRMATIONS] or n in undecided]
-    result.real.sort()
+            result.real = sorted({n, *plain} - refuted)
+            return result
+        if found is not None:
+            refuted.add(n)
+    result.real = sorted(standing_out(run, [n for n in plain if n not in refuted]))
     return result
 
 
