@@ -13,11 +13,12 @@ from planner_plans import SHIPPED, plans, row_of, rows
 from verdicts import caught, proven
 from zoo.builder import Builder, intervals, lineage
 
+from pitcheck.check import obligations
 from pitcheck.check import run as checking
 from pitcheck.check.options import Options
 from pitcheck.check.run import check
 from pitcheck.check.whole import WholeRun
-from pitcheck.plan.model import Lineage, Plan
+from pitcheck.plan.model import Lineage, Output, Plan
 
 LAYERS = 3
 Hints = Mapping[str, Lineage | None]
@@ -165,6 +166,17 @@ def test_plans_are_run_only_where_hints_do_not_carry(change: str, runs: list[int
 def test_a_real_planners_hints_carry(name: str, runs: list[int]) -> None:
     report = check(*plans(row_of(name)), Options(seed=1))
     assert (report.verdict, report.stages.widened, runs) == ("equivalent", 0, [])
+
+
+def test_plans_are_run_where_stages_between_hints_are_larger_than_they_are(runs: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without hints every output is a stage that begins at the inputs."""
+    layers = [f"h{n + 1}" for n in range(LAYERS)]
+    first = replace(reference(), outputs=tuple(Output(name) for name in layers))
+    second = replace(hinted(parallel(), CHANGES["none"]), outputs=tuple(Output(name, lineage=lineage(name, {0: "dp"})) for name in layers))
+    for least, expected in ((500, 0), (0, 1)):
+        monkeypatch.setattr(obligations, "LEAST_STEPS", least)
+        assert check(first, second, Options(seed=1)).verdict == "equivalent"
+        assert len(runs) == expected
 
 
 def test_wrong_plans_are_run(runs: list[int]) -> None:
