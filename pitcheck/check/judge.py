@@ -44,7 +44,7 @@ def judge(run: WholeRun, cuts: Mapping[int, Cut], numbers: Sequence[int]) -> Jud
     result = Judged(draws={n: why for n in numbers if (why := unlike_draws(run, run.comparisons[n].target))})
     left = sorted((n for n in numbers if n not in result.draws), key=lambda n: (cost(run, n, cuts), n))
     plain = [n for n in left if np.isfinite(run.largest[n]) and run.largest[n] > PLAIN]
-    refuted = set()
+    refuted: set[int] = set()
     for n in left[:MOST_CONFIRMATIONS]:
         found = confirmed(run, n, cuts)
         if found:
