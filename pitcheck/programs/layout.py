@@ -23,8 +23,8 @@ class Layout(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     ``zero``: what is sharded over ``dp`` (Rajbhandari et al. 2020): 1 optimizer state, 2 also gradients, 3 also parameters (FSDP). ``replicas``: with ``zero``
     3, shards are taken within each of as many equal parts of ``dp``, and gradients are summed over the parts (HSDP). ``bucket``: number of elements of a flat
-    buffer of gradients with ``zero`` 1 and 2. ``context``: how attention sees keys and values of other ``cp`` ranks. ``recompute``: layers are computed again in
-    the backward pass. A tied embedding is shared by the first and the last stage, as the model says.
+    buffer of gradients with ``zero`` 1 and 2. ``context``: how attention sees keys and values of other ``cp`` ranks. ``recompute``: layers are computed again
+    in the backward pass. A tied embedding is shared by the first and the last stage, as the model says.
     """
 
     dp: int = 1

@@ -1,0 +1,80 @@
+"""A transformer layer on a rank."""
+
+from __future__ import annotations
+
+from pitcheck.errors import UnsupportedError
+from pitcheck.models.config import Attention
+from pitcheck.programs.context import attend
+from pitcheck.programs.rank import Names, Rank
+from pitcheck.programs.regions import enter
+from pitcheck.programs.tensor import column, norm, row
+
+
+def layer(rank: Rank, x: str, name: str, visible: str, angles: tuple[str, str]) -> str:
+    """x + attention(norm x), then that + feed-forward(norm of it). ``angles``: cosines and sines of the rotary embedding, "" where there is none."""
+    tape = rank.tape
+    with tape.module(name):
+        mixed = attention(rank, norm(rank, x, f"{name}.attention_norm"), f"{name}.attention", visible, angles)
+        x = tape.op("add", x, mixed, name=f"{name}.middle", hint=rank.residual)
+        fed = feed_forward(rank, norm(rank, x, f"{name}.mlp_norm"), f"{name}.mlp")
+        return tape.op("add", x, fed, name=f"{name}.output", hint=rank.residual)
+
+
+def attention(rank: Rank, x: str, name: str, visible: str, angles: tuple[str, str]) -> str:
+    """Causal attention, heads cut over tensor-parallel ranks; ranks that share a key-value head all compute its key and value."""
+    tape, sizes = rank.tape, rank.model.attention
+    if not isinstance(sizes, Attention):
+        raise UnsupportedError("parallel programs of models with latent attention are not built yet")
+    q, k, v = _projections(rank, enter(rank, x), name, sizes)
+    if sizes.rotary:
+        turned = ((q, rank.axes.tensor), (k, rank.axes.heads))
+        q, k = (
+            tape.op("rotary", t, *angles, name=f"{t}.rotated", hint=rank.heads(axes), gradient=_complete(rank, axes), convention="half") for t, axes in turned
+        )
+    mixed = attend(rank, q, k, v, name, visible)
+    flat = tape.op("reshape", mixed, name=f"{name}.mixed", hint=rank.wide, sizes=(rank.rows, rank.length, -1))
+    return row(rank, flat, f"{name}.o", rank.model.hidden, sizes.bias)
+
+
+def _complete(rank: Rank, axes: Names) -> bool:
+    """Whether the gradient of what is cut over ``axes`` is no term of a sum."""
+    return axes == rank.axes.tensor
+
+
+def _projections(rank: Rank, x: str, name: str, sizes: Attention) -> list[str]:
+    """Queries, keys and values as (sequences, heads, length, size)."""
+    tape, axes = rank.tape, rank.axes
+    cuts = {"q": axes.tensor, "k": axes.heads, "v": axes.heads}
+    counts = {part: (sizes.heads if part == "q" else sizes.kv_heads) // axes.size(cut) for part, cut in cuts.items()}
+    if sizes.fused:
+        shared = sizes.heads // sizes.kv_heads
+        packed = column(rank, x, f"{name}.qkv", (sizes.heads + 2 * sizes.kv_heads) * sizes.head_dim, axes.tensor, sizes.bias)
+        grouped = tape.op("reshape", packed, sizes=(rank.rows, rank.length, counts["k"], (shared + 2) * sizes.head_dim))
+        names = [f"{name}.{part}.grouped" for part in cuts]
+        parts = tape.several("split", grouped, names=names, axis=3, sizes=(shared * sizes.head_dim, sizes.head_dim, sizes.head_dim))
+    else:
+        widths = {part: (sizes.heads if part == "q" else sizes.kv_heads) * sizes.head_dim for part in cuts}
+        parts = tuple(column(rank, x, f"{name}.{part}", widths[part], cut, sizes.bias) for part, cut in cuts.items())
+    split = [tape.op("reshape", part, sizes=(rank.rows, rank.length, counts[letter], sizes.head_dim)) for part, letter in zip(parts, cuts, strict=True)]
+    return [
+        tape.op("transpose", part, name=f"{name}.{letter}.heads", hint=rank.heads(cut), gradient=_complete(rank, cut), dim0=1, dim1=2)
+        for part, (letter, cut) in zip(split, cuts.items(), strict=True)
+    ]
+
+
+def feed_forward(rank: Rank, x: str, name: str) -> str:
+    """down(silu(gate x) * up x), or down(gelu(up x)), its middle cut over tensor-parallel ranks."""
+    tape, model, axes = rank.tape, rank.model, rank.axes.tensor
+    entered = enter(rank, x)
+    if model.activation == "gelu":
+        up = column(rank, entered, f"{name}.up", model.ffn, axes, model.bias)
+        middle = tape.op("gelu", up, name=f"{name}.middle", hint=rank.wide, approximate="tanh")
+        return row(rank, middle, f"{name}.down", model.hidden, model.bias)
+    if model.fused_gate:
+        packed = column(rank, entered, f"{name}.gate_up", 2 * model.ffn, axes, model.bias, blocks=2)
+        own = model.ffn // rank.axes.size(axes)
+        gate, up = tape.several("split", packed, names=(f"{name}.gate", f"{name}.up"), hints=(rank.wide, rank.wide), axis=2, sizes=(own, own))
+    else:
+        gate, up = (column(rank, entered, f"{name}.{part}", model.ffn, axes, model.bias) for part in ("gate", "up"))
+    middle = tape.op("mul", tape.op("silu", gate), up, name=f"{name}.middle", hint=rank.wide)
+    return row(rank, middle, f"{name}.down", model.hidden, model.bias)

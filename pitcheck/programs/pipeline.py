@@ -1,0 +1,54 @@
+"""Pipeline stages: which layers each has, what is sent between them, and in which order a rank runs them."""
+
+from __future__ import annotations
+
+from pitcheck.models.records import held
+from pitcheck.programs.rank import Rank
+from pitcheck.programs.regions import after
+
+Steps = list[tuple[str, int | None]]
+
+
+def layers_of(stage: int, stages: int, layers: int) -> range:
+    """The layers of a stage; where they do not divide, stages differ by one layer."""
+    return range(stage * layers // stages, (stage + 1) * layers // stages)
+
+
+def handed_on(rank: Rank, x: str, stage: int) -> str:
+    """The residual stream ``x`` of a stage on the ranks of the next one; its gradient is sent back."""
+    tape = rank.tape
+    if rank.pipeline_rank(stage) == rank.pipeline_rank(stage + 1):
+        return x
+    name, following, before = f"{x}:received", rank.following, rank.before
+    with rank.stage(stage), tape.untracked():
+        tape.send(x, following, tag=f"forward.{stage}", **{"async": True})
+    with rank.stage(stage + 1), tape.untracked():
+        tape.receive(x, before, name, held(x, rank.residual), tag=f"forward.{stage}")
+
+    def back(gradient: str) -> str:
+        with rank.at(stage + 1), tape.block(f"backward.{stage + 1}"):
+            tape.send(gradient, before, tag=f"backward.{stage}", **{"async": True})
+        return tape.receive(gradient, following, tape.gradient_name(x), tape.gradient_hint(x), tag=f"backward.{stage}")
+
+    with rank.stage(stage):
+        tape.region([x], [name], after(back))
+    return name
+
+
+def schedule(rank: Rank, place: int) -> Steps:
+    """The order in which pipeline rank ``place`` runs blocks."""
+    layout = rank.layout
+    count = layout.microbatches
+    forward: Steps = [(f"forward.{place}", m) for m in range(count)]
+    backward: Steps = [(f"backward.{place}", m) for m in range(count)]
+    if layout.schedule == "gpipe":
+        return [*forward, *backward]
+    return _one_forward_one_backward(forward, backward, min(layout.pp - 1 - place, count))
+
+
+def _one_forward_one_backward(forward: Steps, backward: Steps, ahead: int) -> Steps:
+    """1F1B (Narayanan et al. 2019): ``ahead`` forward passes, then one forward and one backward pass in turn, then the backward passes that are left."""
+    steps = forward[:ahead]
+    for number, step in enumerate(forward[ahead:]):
+        steps += [step, backward[number]]
+    return [*steps, *backward[len(forward) - ahead :]]

@@ -1,0 +1,132 @@
+"""The parallel plan of a training step."""
+
+from __future__ import annotations
+
+from pitcheck.errors import UnsupportedError
+from pitcheck.models.config import Attention, Batch, Model, Optimizer
+from pitcheck.models.layers import rotary_size
+from pitcheck.models.tape import Tape
+from pitcheck.plan.collector import collector_off
+from pitcheck.plan.model import DType, Plan
+from pitcheck.programs.context import mask
+from pitcheck.programs.data import LOCAL, reduced
+from pitcheck.programs.layers import layer
+from pitcheck.programs.layout import Layout, check_layout
+from pitcheck.programs.pipeline import handed_on, layers_of, schedule
+from pitcheck.programs.rank import Axes, Rank
+from pitcheck.programs.step import adamw, clip
+from pitcheck.programs.tensor import embed, learned_positions, logits, norm, token_losses, vocabulary_range, vocabulary_weight
+
+
+def parallel_plan(model: Model, batch: Batch, layout: Layout, optimizer: Optimizer | None = None) -> Plan:
+    """One training step of ``model`` on ``batch`` as the ranks of ``layout`` run it.
+
+    Inputs, parameters, state and outputs have the names of the reference's (``reference_plan``), and so have most tensors in between that mean the same, with
+    hints of what they hold. Raises PlanError for a layout that cannot run, UnsupportedError for what is not built.
+    """
+    check_layout(model, batch, layout)
+    if model.experts is not None or model.predicted or not isinstance(model.attention, Attention):
+        raise UnsupportedError(f"no parallel program is built for {model.name}: experts, latent attention, multi-token prediction")
+    with collector_off():
+        axes = Axes.of(model, layout)
+        step = _Step(Rank(Tape(f"{model.name}, parallel", axes.sizes, layout.microbatches), model, batch, layout, axes))
+        step.begin()
+        step.forward()
+        step.finish(step.backward(), optimizer or Optimizer())
+        step.order()
+        return step.rank.tape.plan()
+
+
+class _Step:
+    """One training step of all ranks."""
+
+    def __init__(self, rank: Rank) -> None:
+        self.rank = rank
+        self.tokens = self._input("tokens", "int64", (0, rank.model.vocabulary))
+        self.labels = self._input("labels", "int64", (0, rank.model.vocabulary))
+        self.mask = self._input("mask", "bool", None)
+        self.angles = ("", "")
+        size = rotary_size(rank.model)
+        if size:
+            spread = rank.spread({0: rank.sequence()})
+            cos, sin = (rank.tape.input(f"rotary.{name}", (rank.length, size // 2), lineage=spread) for name in ("cos", "sin"))
+            self.angles = cos, sin
+        self.ends: dict[str, tuple[str, str]] = {}
+
+    def _input(self, name: str, dtype: DType, bounds: tuple[int, int] | None) -> str:
+        rank = self.rank
+        return rank.tape.input(name, (rank.rows, rank.length), dtype, rank.tokens, microbatched=True, bounds=bounds)
+
+    def begin(self) -> None:
+        """What a step begins with: the number of tokens that count, over all micro-batches and ranks, and the rows of the vocabulary."""
+        rank, tape = self.rank, self.rank.tape
+        with rank.at(rank.last):
+            with tape.block("count"):
+                counted = tape.op("cast", self.mask, name="loss.tokens.mask", dtype="float32")
+                own = tape.op("sum", counted, name="loss.tokens.count:own")
+            with tape.block("begin"):
+                count = tape.op("accumulate", own, name="loss.tokens.count:rank")
+                axes = (*rank.axes.data, *rank.axes.context)
+                self.count = tape.op("all_reduce", count, group=axes, name="loss.tokens.count") if axes else count
+        if rank.model.positions:
+            with rank.at(0), tape.block("begin"):
+                learned_positions(rank, "embedding.positions")
+        if rank.axes.tensor:
+            self._find_rows()
+
+    def _find_rows(self) -> None:
+        rank = self.rank
+        for stage, name in ((0, "embedding"), (rank.last, "head")):
+            with rank.at(stage), rank.tape.block("begin"):
+                weight = vocabulary_weight(rank, f"{'embedding' if rank.model.tied else name}.weight")
+                self.ends[name] = vocabulary_range(rank, weight, f"{name}.rows")
+
+    def forward(self) -> None:
+        """All stages, from the tokens to the loss."""
+        rank, stages = self.rank, self.rank.layout.stages
+        none = ("", "")
+        for stage in range(stages):
+            with rank.stage(stage):
+                if not stage:
+                    x = embed(rank, self.tokens, "embedding", self.ends.get("embedding", none))
+                visible = mask(rank, self.tokens, f"visible.{stage}")
+                for number in layers_of(stage, stages, rank.model.layers):
+                    x = layer(rank, x, f"layers.{number}", visible, self.angles)
+            if stage < rank.last:
+                x = handed_on(rank, x, stage)
+        with rank.stage(rank.last):
+            self.loss = self._loss(x, self.ends.get("head", none))
+
+    def _loss(self, x: str, bounds: tuple[str, str]) -> str:
+        """A micro-batch's part of the mean loss: the sum of the losses of its tokens that count, divided by the number of all that count."""
+        rank, tape = self.rank, self.rank.tape
+        scores = logits(rank, norm(rank, x, "norm"), "logits")
+        losses = token_losses(rank, scores, self.labels, "loss.tokens", bounds)
+        kept = tape.op("mul", losses, "loss.tokens.mask", name="loss.tokens.counted", hint=rank.tokens)
+        return tape.op("div", tape.op("sum", kept, name="loss.tokens.sum"), self.count, name="loss.part")
+
+    def backward(self) -> dict[str, str]:
+        """parameter -> the gradient of one micro-batch on one rank."""
+        rank, tape = self.rank, self.rank.tape
+        return tape.backward({self.loss: tape.constant("one", 1)}, partial=LOCAL, split=rank.layout.schedule == "zero-bubble")
+
+    def finish(self, gradients: dict[str, str], settings: Optimizer) -> None:
+        """Sums over micro-batches and ranks, clipping, and the optimizer's step."""
+        rank, tape = self.rank, self.rank.tape
+        with tape.block("finish"), tape.untracked():
+            with rank.at(rank.last):
+                total = tape.op("accumulate", self.loss, name="loss:rank")
+                axes = (*rank.axes.data, *rank.axes.context)
+                tape.output(tape.op("all_reduce", total, group=axes, name="loss") if axes else tape.op("identity", total, name="loss"))
+            complete = reduced(rank, {name: gradients[name] for name, tensor in tape.tensors.items() if tensor.role == "parameter"})
+            for name, gradient in complete.items():
+                tape.gradient(gradient, of=name)
+            adamw(rank, clip(rank, complete, settings), settings)
+
+    def order(self) -> None:
+        """The programs of all pipeline ranks."""
+        rank = self.rank
+        before = [*(("count", m) for m in range(rank.layout.microbatches)), ("begin", None)]
+        for place in range(rank.layout.pp):
+            steps = [*before, *schedule(rank, place), ("finish", None)]
+            rank.tape.program(steps, **({"pp": (place,)} if rank.layout.pp > 1 else {}))

@@ -1,0 +1,243 @@
+"""What a rank knows: its program's tape, local sizes, the axes of every kind of parallelism, and which part of a tensor it holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from math import prod
+
+from pitcheck.models.config import Attention, Batch, Model
+from pitcheck.models.records import Spread, held
+from pitcheck.models.tape import Tape
+from pitcheck.plan.model import MICROBATCH_AXIS, Lineage, Table
+from pitcheck.programs.layout import Layout
+
+Names = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Axes:
+    """Mesh axes by what they are for, outermost first; those of size 1 are left out.
+
+    With more tensor-parallel ranks than key-value heads ``tensor`` is a product: ``heads``, by which keys and values are cut, times ``copies``, whose ranks
+    hold the same keys and values. ``shards``: the part of ``data`` over which ZeRO shards.
+    """
+
+    sizes: Mapping[str, int]
+    pipeline: Names
+    data: Names
+    shards: Names
+    context: Names
+    tensor: Names
+    heads: Names
+    copies: Names
+
+    @classmethod
+    def of(cls, model: Model, layout: Layout) -> Axes:
+        """The axes of a layout that was checked."""
+        copies = _copies(model, layout)
+        sizes = {
+            "pp": layout.pp,
+            "replica": layout.replicas,
+            "dp": layout.dp // layout.replicas,
+            "cp": layout.cp,
+            "tp": layout.tp // copies,
+            "tp_copy": copies,
+        }
+        kept = {name: size for name, size in sizes.items() if size > 1}
+
+        def those(*names: str) -> Names:
+            return tuple(name for name in names if name in kept)
+
+        return cls(
+            kept, those("pp"), those("replica", "dp"), those("dp"), those("cp"), those("tp", "tp_copy"), those("tp"), those("tp_copy") if copies > 1 else ()
+        )
+
+    def size(self, axes: Names) -> int:
+        """The number of positions along ``axes``."""
+        return prod(self.sizes[axis] for axis in axes)
+
+
+def _copies(model: Model, layout: Layout) -> int:
+    attention = model.attention
+    return max(layout.tp // attention.kv_heads, 1) if isinstance(attention, Attention) else 1
+
+
+@dataclass(frozen=True)
+class Rank:
+    """The program of a rank while it is written."""
+
+    tape: Tape
+    model: Model
+    batch: Batch
+    layout: Layout
+    axes: Axes
+    terms: dict[str, Names] = field(default_factory=dict)
+    """Parameter -> tensor-parallel axes over whose ranks its gradients are terms of a sum."""
+    homes: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    """Parameter -> the pipeline coordinates of the ranks that use it."""
+
+    @property
+    def rows(self) -> int:
+        """Sequences of a micro-batch on one rank."""
+        return self.batch.sequences // (self.layout.dp * self.layout.microbatches)
+
+    @property
+    def length(self) -> int:
+        """Tokens of a sequence on one rank, before sequence parallelism cuts them further."""
+        return self.batch.length // self.layout.cp
+
+    @property
+    def zigzag(self) -> bool:
+        """Whether a rank has one early and one late part of each sequence, so that all have equal work under a causal mask."""
+        return self.layout.context == "ring" and self.layout.cp > 1
+
+    # --- which part of a tensor a rank holds
+
+    @property
+    def by_batch(self) -> Names:
+        """The axes that cut a dimension of sequences."""
+        return (*self.axes.data, MICROBATCH_AXIS)
+
+    @property
+    def tokens(self) -> Spread:
+        """(sequences, length, ...), the same on all tensor-parallel ranks."""
+        return self.spread({0: self.by_batch, 1: self.sequence()})
+
+    @property
+    def residual(self) -> Spread:
+        """(sequences, length, hidden) between tensor-parallel regions."""
+        return self.spread({0: self.by_batch, 1: self.sequence(self.layout.sequence_parallel)})
+
+    @property
+    def wide(self) -> Spread:
+        """(sequences, length, features), features cut over tensor-parallel ranks."""
+        return self.spread({0: self.by_batch, 1: self.sequence(), 2: self.axes.tensor})
+
+    def heads(self, axes: Names) -> Spread:
+        """(sequences, heads, length, size), heads cut over ``axes``."""
+        return self.spread({0: self.by_batch, 1: axes, 2: self.sequence()})
+
+    def sequence(self, parallel: bool = False) -> Names | Table:
+        """How a dimension of tokens is cut; with ``parallel`` over tensor-parallel ranks, too."""
+        inner = self.axes.tensor if parallel else ()
+        if not self.zigzag:
+            return (*self.axes.context, *inner)
+        parts = self.axes.size(inner)
+        values = [_portion(_both_ends(rank, self.layout.cp, self.batch.length), part, parts) for rank in range(self.layout.cp) for part in range(parts)]
+        return Table((*self.axes.context, *inner), tuple(values))
+
+    @property
+    def sequence_terms(self) -> Names:
+        """Axes over whose ranks the gradient of a parameter of the residual stream is a sum, besides those of data and context."""
+        return self.axes.tensor if self.layout.sequence_parallel else ()
+
+    def runs(self) -> list[tuple[int | Table, int | Table]]:
+        """The runs of consecutive places of a sequence that a rank has: where each begins and ends."""
+        if not self.axes.context:
+            return [(0, self.length)]
+        if not self.zigzag:
+            return [
+                (self._by_context([i * self.length for i in range(self.layout.cp)]), self._by_context([(i + 1) * self.length for i in range(self.layout.cp)]))
+            ]
+        ends = [_both_ends(i, self.layout.cp, self.batch.length) for i in range(self.layout.cp)]
+        return [(self._by_context([e[part][0] for e in ends]), self._by_context([e[part][1] for e in ends])) for part in range(2)]
+
+    def _by_context(self, values: Sequence[int]) -> Table:
+        return Table(self.axes.context, tuple(values))
+
+    def position(self, axes: Names) -> Table:
+        """A rank's place along ``axes``."""
+        return Table(axes, tuple(range(self.axes.size(axes))))
+
+    def like(self, reference: str, parameter: str) -> Lineage:
+        """A tensor that holds the part of ``reference`` that the rank holds of a parameter."""
+        lineage = self.tape.tensors[parameter].lineage
+        return Lineage(reference, lineage.shards if lineage is not None else ())
+
+    def held_as(self, reference: str, tensor: str) -> Lineage | None:
+        """A tensor that holds the part of ``reference`` that another one of the rank is said to hold of its own."""
+        lineage = self.tape.tensors[tensor].lineage
+        return None if lineage is None else Lineage(reference, lineage.shards)
+
+    def parted(self, tensor: str) -> Names:
+        """The axes by which the rank's part of a tensor is cut."""
+        lineage = self.tape.tensors[tensor].lineage
+        found = {axis for shard in lineage.shards for axis in shard.by or (shard.intervals.over if shard.intervals else ())} if lineage is not None else set()
+        return tuple(axis for axis in self.axes.sizes if axis in found)
+
+    @staticmethod
+    def hint(reference: str, spread: Spread) -> Lineage:
+        """A tensor that holds a part of ``reference``."""
+        return held(reference, spread)
+
+    @staticmethod
+    def spread(dims: Mapping[int, Names | Table]) -> Spread:
+        """Without the dimensions that nothing cuts."""
+        return {dim: how for dim, how in dims.items() if how}
+
+    # --- where
+
+    def pipeline_rank(self, stage: int) -> int:
+        """The pipeline coordinate of the ranks that run a (virtual) stage."""
+        return stage % self.layout.pp
+
+    @cached_property
+    def following(self) -> Table:
+        """The rank in the same place of the next pipeline rank's stage, round the end."""
+        return self._neighbour(1)
+
+    @cached_property
+    def before(self) -> Table:
+        """The rank in the same place of the previous pipeline rank's stage, round the end."""
+        return self._neighbour(-1)
+
+    def _neighbour(self, distance: int) -> Table:
+        sizes = tuple(self.axes.sizes)
+        count = self.axes.size(sizes)
+        step = distance * count // self.layout.pp
+        return Table(sizes, tuple((number + step) % count for number in range(count)))
+
+    @property
+    def last(self) -> int:
+        """The number of the last stage."""
+        return self.layout.stages - 1
+
+    @contextmanager
+    def at(self, *stages: int) -> Iterator[None]:
+        """What is recorded within runs on the ranks of these stages."""
+        if self.layout.pp == 1:
+            yield
+            return
+        with self.tape.at(pp=sorted({self.pipeline_rank(stage) for stage in stages})):
+            yield
+
+    @contextmanager
+    def stage(self, number: int) -> Iterator[None]:
+        """The forward pass of a stage."""
+        with self.at(number), self.tape.block(f"forward.{number}"):
+            yield
+
+
+Intervals = tuple[tuple[int, int], ...]
+
+
+def _both_ends(rank: int, ranks: int, length: int) -> Intervals:
+    """Part number ``rank`` from the front and from the back of 2 * ``ranks`` equal parts."""
+    size = length // (2 * ranks)
+    late = 2 * ranks - 1 - rank
+    return ((rank * size, (rank + 1) * size), (late * size, (late + 1) * size))
+
+
+def _portion(intervals: Intervals, part: int, parts: int) -> Intervals:
+    """Part number ``part`` of the concatenation of ``intervals``, cut into ``parts`` equal ones."""
+    step = sum(stop - start for start, stop in intervals) // parts
+    wanted, begun, found = (part * step, (part + 1) * step), 0, []
+    for start, stop in intervals:
+        low, high = max(wanted[0] - begun, 0), min(wanted[1] - begun, stop - start)
+        if low < high:
+            found.append((start + low, start + high))
+        begun += stop - start
+    return tuple(found)

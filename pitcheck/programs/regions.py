@@ -1,0 +1,104 @@
+"""Communication between parallel regions, each with the derivative that belongs to it (Megatron-LM's f, g and their sequence-parallel forms)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from pitcheck.models.records import Hook
+from pitcheck.models.tape import Hint, Tape
+from pitcheck.programs.rank import Names, Rank
+
+Written = Callable[[str], str]
+"""From the gradient of an output to the gradient of the input."""
+
+
+def after(derivative: Written) -> Hook:
+    """A derivative of one output and one input."""
+
+    def hook(gradients: Sequence[str | None]) -> Sequence[str | None]:
+        return [derivative(gradient) if gradient is not None else None for gradient in gradients]
+
+    return hook
+
+
+def arriving(tape: Tape, tensor: str, kind: str, gradient: str, axes: Names, **attributes: Any) -> str:
+    """A collective that computes the next part of the gradient of ``tensor``; the whole gradient carries its hint."""
+    name = tape.gradient_name(tensor)
+    hint = tape.gradient_hint(tensor) if name == f"grad:{tensor}" else None
+    return tape.op(kind, gradient, name=name, group=axes, hint=hint, **attributes)
+
+
+def copied(tape: Tape, x: str, axes: Names, name: str) -> str:
+    """``x``, the same on all ranks of ``axes``, where they begin to compute different things from it; its gradient is the sum of theirs."""
+    if not axes:
+        return x
+    with tape.untracked():
+        tape.op("identity", x, name=name, gradient=False)
+    tape.region([x], [name], after(lambda gradient: arriving(tape, x, "all_reduce", gradient, axes)))
+    return name
+
+
+def summed(tape: Tape, part: str, axes: Names, name: str, hint: Hint) -> str:
+    """The sum of terms, the same on all ranks of ``axes``; every term has the gradient of the sum."""
+    with tape.untracked():
+        tape.op("all_reduce", part, name=name, group=axes, hint=hint)
+    tape.region([part], [name], lambda gradients: gradients)
+    return name
+
+
+def gathered(tape: Tape, x: str, axes: Names, axis: int, name: str, hint: Hint = None) -> str:
+    """The parts of ``x`` joined where ranks begin to compute different things from the whole; a part's gradient is the part of the sum of theirs."""
+    if not axes:
+        return x
+    with tape.untracked():
+        tape.op("all_gather", x, name=name, group=axes, axis=axis, hint=hint, gradient=False)
+    tape.region([x], [name], after(lambda gradient: arriving(tape, x, "reduce_scatter", gradient, axes, axis=axis)))
+    return name
+
+
+def scattered(tape: Tape, part: str, axes: Names, axis: int, name: str, hint: Hint) -> str:
+    """A rank's part of the sum of terms; every term has the whole gradient."""
+    with tape.untracked():
+        tape.op("reduce_scatter", part, name=name, group=axes, axis=axis, hint=hint)
+    tape.region([part], [name], after(lambda gradient: arriving(tape, part, "all_gather", gradient, axes, axis=axis)))
+    return name
+
+
+def exchanged(tape: Tape, x: str, axes: Names, split: int, join: int, name: str, hint: Hint) -> str:
+    """An all-to-all: cut along ``split`` instead of along ``join``; the gradient goes back the same way."""
+    with tape.untracked():
+        tape.op("all_to_all", x, name=name, group=axes, split_axis=split, concat_axis=join, hint=hint)
+    tape.region([x], [name], after(lambda gradient: arriving(tape, x, "all_to_all", gradient, axes, split_axis=join, concat_axis=split)))
+    return name
+
+
+def enter(rank: Rank, x: str) -> str:
+    """The residual stream where a tensor-parallel region begins: whole sequences, the same on all of its ranks."""
+    axes, name = rank.axes.tensor, f"{x}:entered"
+    if rank.layout.sequence_parallel:
+        return gathered(rank.tape, x, axes, 1, name, _whole(rank, x))
+    return copied(rank.tape, x, axes, name)
+
+
+def leave(rank: Rank, part: str, name: str, hint: Hint) -> str:
+    """The residual stream where a tensor-parallel region ends with terms of a sum."""
+    if rank.layout.sequence_parallel:
+        return scattered(rank.tape, part, rank.axes.tensor, 1, name, hint)
+    return summed(rank.tape, part, rank.axes.tensor, name, hint)
+
+
+def cut(rank: Rank, x: str, name: str, hint: Hint) -> str:
+    """A rank's part of a sequence that all tensor-parallel ranks hold (sequence parallelism's entry without a sum); its gradient is gathered."""
+    tape, axes = rank.tape, rank.axes.tensor
+    count = rank.axes.size(axes)
+    with tape.untracked():
+        tape.op("chunk", x, name=name, axis=1, count=count, position=rank.position(axes), hint=hint)
+    tape.region([x], [name], after(lambda gradient: arriving(tape, x, "all_gather", gradient, axes, axis=1)))
+    return name
+
+
+def _whole(rank: Rank, x: str) -> Hint:
+    """The hint of a gathered tensor: what its part says, of whole sequences."""
+    known = rank.tape.tensors[x].lineage
+    return None if known is None else rank.hint(known.reference, rank.tokens)

@@ -1,0 +1,81 @@
+"""Clipping by the global norm, and the optimizer's step on a rank."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+
+from pitcheck.models.config import Optimizer
+from pitcheck.programs.rank import Names, Rank
+
+
+def clip(rank: Rank, gradients: Mapping[str, str], settings: Optimizer) -> dict[str, str]:
+    """parameter -> its gradient * min(1, max_norm / (norm + 10^-6)); every element of the model counts once, wherever it is held."""
+    tape = rank.tape
+    norm = tape.op("sqrt", _squares(rank, gradients), name="gradient_norm", hint={})
+    tape.output(norm)
+    ratio = tape.op("div", Fraction(settings.max_norm), tape.op("add", norm, Fraction(1, 10**6)))
+    factor = tape.op("clamp", ratio, name="clip_factor", hint={}, max=1)
+    clipped = {}
+    for name, gradient in gradients.items():
+        with rank.at(*rank.homes[name]):
+            hint = rank.held_as(f"clipped:{name}", gradient)
+            clipped[name] = tape.op("mul", gradient, factor, name=f"clipped:{name}", hint=hint)
+    return clipped
+
+
+def _squares(rank: Rank, gradients: Mapping[str, str]) -> str:
+    """The sum of squares over all parameters: on each rank those of its own parts, then over the ranks with other parts, then over pipeline ranks."""
+    tape = rank.tape
+    own: dict[Names, dict[int, list[str]]] = {}
+    for name, gradient in gradients.items():
+        home = rank.homes[name][0]
+        with rank.at(home):
+            square = tape.op("sum", tape.op("square", gradient), name=f"squares:{name}")
+        own.setdefault(rank.parted(gradient), {}).setdefault(home, []).append(square)
+    totals = [_over(rank, axes, by_place) for axes, by_place in own.items()]
+    total = _chain(rank, totals, "squares.stage")
+    return tape.op("all_reduce", total, group=rank.axes.pipeline, name="squares") if rank.axes.pipeline else total
+
+
+def _over(rank: Rank, axes: Names, by_place: Mapping[int, Sequence[str]]) -> str:
+    """The sum over the parameters of each pipeline rank, and over ``axes``."""
+    name = "squares.own" + "".join(f".{axis}" for axis in axes)
+    for place, squares in by_place.items():
+        with rank.at(place):
+            _chain(rank, squares, name)
+    return rank.tape.op("all_reduce", name, group=axes, name=f"{name}.summed") if axes else name
+
+
+def _chain(rank: Rank, terms: Sequence[str], name: str) -> str:
+    tape, total = rank.tape, terms[0]
+    for term in terms[1:-1]:
+        total = tape.op("add", total, term)
+    return tape.op("add", total, terms[-1], name=name) if len(terms) > 1 else tape.op("identity", total, name=name)
+
+
+def adamw(rank: Rank, gradients: Mapping[str, str], settings: Optimizer) -> None:
+    """One AdamW step of the parameters that a rank holds; vectors do not decay."""
+    tape = rank.tape
+    learning_rate = tape.input("learning_rate", (), lineage={})
+    corrected = tape.op("div", learning_rate, 1 - Fraction(settings.beta1) ** settings.step, name="corrected_rate", hint={})
+    decay = tape.op("sub", 1, tape.op("mul", learning_rate, Fraction(settings.weight_decay)), name="decay", hint={})
+    for name, gradient in gradients.items():
+        with rank.at(*rank.homes[name]):
+            _step(rank, name, gradient, corrected, decay if len(tape.tensors[name].shape) > 1 else "", settings)
+
+
+def _step(rank: Rank, name: str, gradient: str, rate: str, decay: str, settings: Optimizer) -> None:
+    """New moments, then the parameter less their ratio: each with the part that the parameter has."""
+    tape, shape = rank.tape, rank.tape.tensors[name].shape
+    beta1, beta2 = Fraction(settings.beta1), Fraction(settings.beta2)
+    first, second = (tape.state(f"{moment}:{name}", shape, rank.like(f"{moment}:{name}", name)) for moment in ("first", "second"))
+    mean = tape.op("mul", first, beta1)
+    mean = tape.op("add", mean, tape.op("mul", gradient, 1 - beta1), name=f"new:{first}", hint=rank.like(f"new:{first}", name))
+    power = tape.op("mul", tape.op("square", gradient), 1 - beta2)
+    power = tape.op("add", tape.op("mul", second, beta2), power, name=f"new:{second}", hint=rank.like(f"new:{second}", name))
+    root = tape.op("add", tape.op("sqrt", tape.op("div", power, 1 - beta2**settings.step)), Fraction(settings.eps))
+    kept = tape.op("mul", name, decay) if decay else name
+    new = tape.op("sub", kept, tape.op("mul", rate, tape.op("div", mean, root)), name=f"new:{name}", hint=rank.like(f"new:{name}", name))
+    for tensor, of in ((mean, first), (power, second), (new, name)):
+        tape.update(tensor, of=of)

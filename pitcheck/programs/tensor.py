@@ -1,0 +1,177 @@
+"""Layers cut over tensor-parallel ranks (Shoeybi et al. 2019): linear layers by columns and by rows, norms, and the vocabulary's two ends."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pitcheck.models.records import Spread, held
+from pitcheck.plan.model import Number, Table
+from pitcheck.programs.rank import Names, Rank
+from pitcheck.programs.regions import after, cut, enter, leave, summed
+
+
+def parameter(rank: Rank, name: str, shape: Sequence[int], spread: Spread, terms: Names = ()) -> str:
+    """A rank's part of a parameter, or, where it is there already, the same one.
+
+    ``terms``: tensor-parallel axes over whose ranks gradients are terms of a sum, besides those of data and context.
+    """
+    places = dict(rank.tape.where).get("pp", (0,))
+    rank.homes[name] = tuple(sorted({*rank.homes.get(name, ()), *places}))
+    if name in rank.tape.tensors:
+        return name
+    rank.terms[name] = terms
+    return rank.tape.parameter(name, shape, spread)
+
+
+def column(rank: Rank, x: str, name: str, outputs: int, axes: Names, bias: bool = False, blocks: int = 1) -> str:
+    """``x`` (..., k), the same on all tensor-parallel ranks, times the rows of the weight that belong to the rank; ``outputs`` are those of all ranks.
+
+    ``blocks``: the weight is as many equal ones joined, of each of which the rank has a part.
+    """
+    tape, count = rank.tape, rank.axes.size(axes)
+    spread = rank.spread({0: axes if blocks == 1 else _of_each(axes, count, outputs, blocks)})
+    terms = rank.axes.copies if axes != rank.axes.tensor else ()
+    operands = [x, parameter(rank, f"{name}.weight", (outputs // count, tape.tensors[x].shape[-1]), spread, terms)]
+    if bias:
+        operands.append(parameter(rank, f"{name}.bias", (outputs // count,), spread, terms))
+    how = rank.spread({0: rank.by_batch, 1: rank.sequence(), 2: axes}) if blocks == 1 else None
+    return tape.op("linear", *operands, name=name, hint=how, gradient=not terms)
+
+
+def _of_each(axes: Names, count: int, outputs: int, blocks: int) -> Names | Table:
+    size = outputs // blocks
+    part = size // count
+    return Table(axes, tuple(tuple((b * size + i * part, b * size + (i + 1) * part) for b in range(blocks)) for i in range(count))) if axes else ()
+
+
+def row(rank: Rank, x: str, name: str, outputs: int, bias: bool = False) -> str:
+    """``x`` (..., k), cut along k, times the columns of the weight that belong to the rank, summed into the residual stream; the bias is added to the sum."""
+    tape, axes = rank.tape, rank.axes.tensor
+    weight = parameter(rank, f"{name}.weight", (outputs, tape.tensors[x].shape[-1]), rank.spread({1: axes}))
+    added = (parameter(rank, f"{name}.bias", (outputs,), {}, rank.sequence_terms),) if bias else ()
+    if not axes:
+        return tape.op("linear", x, weight, *added, name=name, hint=rank.residual)
+    part = tape.op("linear", x, weight, name=f"{name}:term", gradient=False)
+    if not added:
+        return leave(rank, part, name, rank.residual)
+    return tape.op("add", leave(rank, part, f"{name}:sum", None), *added, name=name, hint=rank.residual)
+
+
+def norm(rank: Rank, x: str, name: str) -> str:
+    """The model's norm of the residual stream."""
+    tape, model = rank.tape, rank.model
+    size, terms = (tape.tensors[x].shape[-1],), rank.sequence_terms
+    weight = parameter(rank, f"{name}.weight", size, {}, terms)
+    if model.norm == "rms":
+        return tape.op("rms_norm", x, weight, name=name, hint=rank.residual, eps=model.norm_eps)
+    return tape.op("layer_norm", x, weight, parameter(rank, f"{name}.bias", size, {}, terms), name=name, hint=rank.residual, eps=model.norm_eps)
+
+
+def vocabulary_weight(rank: Rank, name: str) -> str:
+    """The embedding or output projection, rows cut over tensor-parallel ranks."""
+    axes, model = rank.axes.tensor, rank.model
+    return parameter(rank, name, (model.embedding_rows // rank.axes.size(axes), model.hidden), rank.spread({0: axes}))
+
+
+def vocabulary_range(rank: Rank, weight: str, name: str) -> tuple[str, str]:
+    """The first and the last token id among a rank's rows, recorded once per step."""
+    tape, axes = rank.tape, rank.axes.tensor
+    rows = tape.tensors[weight].shape[0]
+    with tape.untracked():
+        ids = tape.op("positions", weight, name=f"{name}.ids", axis=0, offset=Table(axes, tuple(rows * i for i in range(rank.axes.size(axes)))))
+        return tape.op("slice", ids, name=f"{name}.first", axis=0, start=0, stop=1), tape.op(
+            "slice", ids, name=f"{name}.last", axis=0, start=rows - 1, stop=rows
+        )
+
+
+def _own(rank: Rank, ids: str, bounds: tuple[str, str], name: str) -> tuple[str, str]:
+    """(ids as rows of the rank, 0 where they are another rank's; where they are another's)."""
+    tape = rank.tape
+    kept = tape.op("logical_and", tape.op("ge", ids, bounds[0]), tape.op("le", ids, bounds[1]))
+    away = tape.op("logical_not", kept, name=f"{name}.away")
+    return tape.op("masked_fill", tape.op("sub", ids, bounds[0]), away, Number(0), name=f"{name}.row"), away
+
+
+def embed(rank: Rank, tokens: str, name: str, bounds: tuple[str, str]) -> str:
+    """The rows of the embedding at ``tokens``, plus learned positions, as residual stream."""
+    tape, model, axes = rank.tape, rank.model, rank.axes.tensor
+    weight = vocabulary_weight(rank, "embedding.weight")
+    words = f"{name}.words" if model.positions else name
+    if axes:
+        rows, away = _own(rank, tokens, bounds, words)
+        found = tape.op("embedding", rows, weight)
+        part = tape.op("masked_fill", found, tape.op("unsqueeze", away, axis=2), Number(0), name=f"{words}:term", gradient=False)
+        found = summed(tape, part, axes, words, rank.tokens) if model.positions else leave(rank, part, words, rank.residual)
+    else:
+        found = tape.op("embedding", tokens, weight, name=words, hint=rank.tokens)
+    if not model.positions:
+        return found
+    if not rank.layout.sequence_parallel:
+        return tape.op("add", found, _positions(rank, f"{name}.positions"), name=name, hint=rank.residual)
+    return cut(rank, tape.op("add", found, _positions(rank, f"{name}.positions"), name=f"{name}:whole", hint=held(name, rank.tokens)), name, rank.residual)
+
+
+def learned_positions(rank: Rank, name: str) -> str:
+    """The rows of the learned positions at the rank's places, recorded once per step."""
+    tape, model, runs = rank.tape, rank.model, rank.runs()
+    weight = parameter(rank, "embedding.positions.weight", (model.positions, model.hidden), {})
+    with tape.untracked():
+        names = [name] if len(runs) == 1 else [f"{name}:run{number}" for number in range(len(runs))]
+        parts = [tape.op("slice", weight, name=own, axis=0, start=start, stop=stop) for own, (start, stop) in zip(names, runs, strict=True)]
+        return name if len(parts) == 1 else tape.op("cat", *parts, name=name, axis=0)
+
+
+def _positions(rank: Rank, places: str) -> str:
+    """What was recorded once, where a micro-batch reads it: its gradient is taken per micro-batch."""
+    tape, runs, weight = rank.tape, rank.runs(), "embedding.positions.weight"
+    size = rank.length // len(runs)
+
+    def back(gradient: str) -> str:
+        if len(runs) == 1:
+            return tape.op("slice.backward", weight, places, gradient, name=tape.gradient_name(weight), axis=0, start=runs[0][0], stop=runs[0][1])
+        owns = []
+        for number, (start, stop) in enumerate(runs):
+            part = tape.op("slice", gradient, axis=0, start=number * size, stop=(number + 1) * size)
+            owns.append(tape.op("slice.backward", weight, f"{places}:run{number}", part, axis=0, start=start, stop=stop))
+        return tape.op("add", *owns, name=tape.gradient_name(weight))
+
+    tape.region([weight], [places], after(back))
+    return places
+
+
+def logits(rank: Rank, x: str, name: str) -> str:
+    """Scores of the rank's rows of the vocabulary, (sequences, length, rows)."""
+    weight = vocabulary_weight(rank, "embedding.weight" if rank.model.tied else "head.weight")
+    return rank.tape.op("linear", enter(rank, x), weight, name=name, hint=rank.wide)
+
+
+def token_losses(rank: Rank, scores: str, labels: str, name: str, bounds: tuple[str, str]) -> str:
+    """The cross-entropy of every token from scores that are cut over the vocabulary."""
+    tape, axes = rank.tape, rank.axes.tensor
+    lse = _logsumexp(rank, scores, f"{name}.lse")
+    rows, away = _own(rank, labels, bounds, name) if axes else (labels, "")
+    found = tape.op("squeeze", tape.op("gather", scores, tape.op("unsqueeze", rows, axis=2), axis=2), name="" if axes else f"{name}.picked", axis=2)
+    if axes:
+        part = tape.op("masked_fill", found, away, Number(0), name=f"{name}.picked:term", gradient=False)
+        found = summed(tape, part, axes, f"{name}.picked", rank.tokens)
+    return tape.op("sub", lse, found, name=f"{name}.tokens", hint=rank.tokens)
+
+
+def _logsumexp(rank: Rank, scores: str, name: str) -> str:
+    """log sum exp over all ranks' scores, less their maximum first; its derivative is the softmax."""
+    tape, axes = rank.tape, rank.axes.tensor
+    if not axes:
+        return tape.op("logsumexp", scores, name=name, axis=-1, hint=rank.tokens)
+    with tape.untracked():
+        top = tape.op("all_reduce", tape.op("amax", scores, axes=(2,), keepdim=True), group=axes, reduction="max", name=f"{name}.top")
+        powers = tape.op("exp", tape.op("sub", scores, top), name=f"{name}.powers")
+        total = tape.op("all_reduce", tape.op("sum", powers, axes=(2,), keepdim=True), group=axes, name=f"{name}.total")
+        flat = [tape.op("squeeze", part, axis=2) for part in (total, top)]
+        tape.op("add", tape.op("log", flat[0]), flat[1], name=name, hint=rank.tokens)
+
+    def back(gradient: str) -> str:
+        share = tape.op("div", powers, total, name=f"{name}.softmax")
+        return tape.op("mul", share, tape.op("unsqueeze", gradient, axis=2), name=tape.gradient_name(scores))
+
+    tape.region([scores], [name], after(back))
+    return name

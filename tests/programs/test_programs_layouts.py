@@ -1,0 +1,43 @@
+"""Every kind of parallelism, alone and together, computes what the single device computes."""
+
+from __future__ import annotations
+
+import pytest
+from program_cases import FUSED, Case, assert_right, case, gpt, llama
+
+FAST = {
+    "data": case(llama(), 8, dp=2, microbatches=2),
+    "tensor": case(llama(), tp=2, dp=2),
+    "sequence": case(llama(), tp=2, sequence_parallel=True),
+    "more ranks than key-value heads": case(llama(), tp=4),
+    "pipeline": case(gpt(3), pp=2, microbatches=2),
+}
+
+SLOW = {
+    "microbatches alone": case(llama(), microbatches=4),
+    "one rank": case(llama()),
+    "tensor, gpt": case(gpt(), tp=2, dp=2),
+    "tensor over heads and copies": case(llama(), 8, tp=4, dp=2, microbatches=2, sequence_parallel=True),
+    "fused weights": case(llama(attention=FUSED, fused_gate=True), tp=2),
+    "sequence, gpt": case(gpt(), tp=2, sequence_parallel=True),
+    "everything fills and drains": case(llama(3), pp=2, microbatches=4, schedule="gpipe"),
+    "tied ends of three stages": case(gpt(4, 4), 8, pp=3, microbatches=4, tp=2, dp=2),
+    "uneven stages": case(llama(4), pp=3, microbatches=4),
+    "gather": case(llama(), cp=2, tp=2, sequence_parallel=True, context="allgather"),
+    "gather, gpt": case(gpt(), cp=2, dp=2, context="allgather"),
+    "heads": case(llama(), cp=2, context="ulysses"),
+    "fewer heads than ranks": case(llama(), cp=2, tp=2, context="ulysses"),
+    "heads, gpt": case(gpt(), cp=4, pp=2, context="ulysses"),
+}
+
+
+@pytest.mark.parametrize("name", FAST)
+def test_a_layout_is_right(name: str) -> None:
+    assert_right(FAST[name])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SLOW)
+def test_another_layout_is_right(name: str) -> None:
+    found: Case = SLOW[name]
+    assert_right(found)
