@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pitcheck.models.records import held
+from pitcheck.programs.layout import Layout
 from pitcheck.programs.rank import Rank
 from pitcheck.programs.regions import after
 
@@ -38,12 +39,19 @@ def handed_on(rank: Rank, x: str, stage: int) -> str:
 def schedule(rank: Rank, place: int) -> Steps:
     """The order in which pipeline rank ``place`` runs blocks."""
     layout = rank.layout
+    if layout.schedule == "interleaved":
+        return _interleaved(layout, place)
     count = layout.microbatches
-    forward: Steps = [(f"forward.{place}", m) for m in range(count)]
-    backward: Steps = [(f"backward.{place}", m) for m in range(count)]
+    forward = _passes("forward", place, count)
+    backward = _passes("backward", place, count)
     if layout.schedule == "gpipe":
         return [*forward, *backward]
-    return _one_forward_one_backward(forward, backward, min(layout.pp - 1 - place, count))
+    steps = _one_forward_one_backward(forward, backward, min(layout.pp - 1 - place, count))
+    return steps if layout.schedule == "1f1b" else _with_weights(steps, place, count)
+
+
+def _passes(kind: str, stage: int, count: int) -> Steps:
+    return [(f"{kind}.{stage}", number) for number in range(count)]
 
 
 def _one_forward_one_backward(forward: Steps, backward: Steps, ahead: int) -> Steps:
@@ -52,3 +60,31 @@ def _one_forward_one_backward(forward: Steps, backward: Steps, ahead: int) -> St
     for number, step in enumerate(forward[ahead:]):
         steps += [step, backward[number]]
     return [*steps, *backward[len(forward) - ahead :]]
+
+
+def _interleaved(layout: Layout, place: int) -> Steps:
+    """1F1B over several stages per rank, micro-batches in groups of as many as there are pipeline ranks (Narayanan et al. 2021)."""
+    pp, virtual = layout.pp, layout.virtual
+    total = layout.microbatches * virtual
+
+    def step(kind: str, number: int) -> tuple[str, int | None]:
+        group, within = divmod(number, pp * virtual)
+        chunk = within // pp
+        stage = (chunk if kind == "forward" else virtual - 1 - chunk) * pp + place
+        return f"{kind}.{stage}", group * pp + within % pp
+
+    forward, backward = ([step(kind, number) for number in range(total)] for kind in ("forward", "backward"))
+    return _one_forward_one_backward(forward, backward, min(2 * (pp - 1 - place) + (virtual - 1) * pp, total))
+
+
+def _with_weights(steps: Steps, place: int, count: int) -> Steps:
+    """ZB-H1 (Qi et al. 2023): gradients of weights follow as many backward passes later as the rank has stages before it; they fill the end."""
+    weights, passed = _passes("weight", place, count), 0
+    found: Steps = []
+    for step in steps:
+        found.append(step)
+        if step[0].startswith("backward"):
+            passed += 1
+            if passed > place:
+                found.append(weights[passed - 1 - place])
+    return [*found, *weights[max(passed - place, 0) :]]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 from pitcheck.errors import UnsupportedError
 from pitcheck.models.config import Attention, Batch, Model, Optimizer
 from pitcheck.models.layers import rotary_size
@@ -91,7 +93,8 @@ class _Step:
                     x = embed(rank, self.tokens, "embedding", self.ends.get("embedding", none))
                 visible = mask(rank, self.tokens, f"visible.{stage}")
                 for number in layers_of(stage, stages, rank.model.layers):
-                    x = layer(rank, x, f"layers.{number}", visible, self.angles)
+                    with rank.tape.recomputed() if rank.layout.recompute else nullcontext():
+                        x = layer(rank, x, f"layers.{number}", visible, self.angles)
             if stage < rank.last:
                 x = handed_on(rank, x, stage)
         with rank.stage(rank.last):

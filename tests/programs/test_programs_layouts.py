@@ -27,6 +27,14 @@ SLOW = {
     "gather, gpt": case(gpt(), cp=2, dp=2, context="allgather"),
     "heads": case(llama(), cp=2, context="ulysses"),
     "fewer heads than ranks": case(llama(), cp=2, tp=2, context="ulysses"),
+    "interleaved": case(llama(4), 8, pp=2, virtual=2, microbatches=4, schedule="interleaved", dp=2),
+    "interleaved, gpt": case(gpt(4), pp=2, virtual=2, microbatches=2, schedule="interleaved", tp=2),
+    "interleaved, uneven": case(llama(5), 6, pp=2, virtual=2, microbatches=6, schedule="interleaved"),
+    "zero bubbles": case(llama(3), pp=3, microbatches=4, schedule="zero-bubble"),
+    "zero bubbles, gpt": case(gpt(), pp=2, microbatches=2, schedule="zero-bubble", tp=2),
+    "computed again": case(llama(4), pp=2, tp=2, recompute=True, sequence_parallel=True, microbatches=2),
+    "computed again, gather": case(llama(), cp=2, context="allgather", recompute=True),
+    "computed again, heads": case(gpt(), cp=2, context="ulysses", recompute=True, tp=2),
     "heads, gpt": case(gpt(), cp=4, pp=2, context="ulysses"),
 }
 
