@@ -41,6 +41,9 @@ class Backward:
             self.arrived[root, ()] += 1
         for entry in reversed(self.entries):
             given = [self._gradient(name, entry.where) for name in entry.outputs]
+            if not entry.outputs and entry.hook is not None:
+                with self.tape.placed(entry.where, counterpart(entry.block), entry.module):
+                    entry.hook(())
             if entry.tracked and any(given):
                 self._differentiate(entry, given)
         parameters = [name for name in self.gradients if self.tape.role(name) == "parameter"]

@@ -6,7 +6,7 @@ Reference and parallel programs alike are written over it, as PyTorch's autograd
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from fractions import Fraction
 from math import prod
@@ -56,6 +56,7 @@ class Tape:
         self._tracking = True
         self._segment: int | None = None
         self._segments = 0
+        self._every = False
         self._backward: Backward | None = None
 
     # --- what comes from outside
@@ -139,7 +140,7 @@ class Tape:
         if len(signatures) != len(names):
             raise PlanError(f"{kind} has {len(signatures)} outputs, but {len(names)} are named", ", ".join(names))
         outputs = tuple(name or self._fresh(kind, number) for number, name in enumerate(names))
-        microbatched = kind != "accumulate" and self.runs_per_microbatch(inputs)
+        microbatched = kind != "accumulate" and (self._every or self.runs_per_microbatch(inputs))
         for number, (output, signature) in enumerate(zip(outputs, signatures, strict=True)):
             self.write(output, signature, microbatched, self._lineage(output, hints[number] if number < len(hints) else None))
             if output not in self._expected:
@@ -181,6 +182,19 @@ class Tape:
             "region", tuple(inputs), tuple(outputs), {}, None, self._where, self._block, self._module, self._source(1), tracked, backward, self._segment
         )
         self.entries.append(entry)
+
+    def on_backward(self, action: Callable[[], None]) -> None:
+        """Say what the backward pass records when it comes to this place of the program, before it differentiates anything recorded so far."""
+
+        def hook(_: Sequence[str | None]) -> Sequence[str | None]:
+            action()
+            return ()
+
+        self.entries.append(Entry("region", (), (), {}, None, self._where, self._block, self._module, self._source(1), (), hook))
+
+    def held_again(self, name: str, by: str) -> None:
+        """Within the backward pass: from here on ``by`` holds the value of ``name``, which was not kept."""
+        self._walk().again[name] = by
 
     def _track(self, kind: str, inputs: tuple[Operand, ...], outputs: tuple[str, ...], attributes: dict[str, Any], group: Group | None, source: str) -> None:
         tracked = tuple(name for name in inputs if isinstance(name, str) and name in self.tracked) if self._tracking else ()
@@ -304,6 +318,15 @@ class Tape:
         finally:
             self._segment = before
 
+    @contextmanager
+    def every_microbatch(self) -> Iterator[None]:
+        """What is recorded within runs for every micro-batch, also where nothing that it reads differs between them."""
+        before, self._every = self._every, True
+        try:
+            yield
+        finally:
+            self._every = before
+
     @property
     def where(self) -> Where:
         """The coordinates at which is being recorded."""
@@ -350,10 +373,10 @@ class Tape:
         """A result that is compared."""
         self._outputs.append(Output(tensor, reference, lineage))
 
-    def gradient(self, tensor: str, of: str, reference: str = "") -> None:
-        """Mark a tensor as the complete gradient of a parameter, and compare it."""
+    def gradient(self, tensor: str, of: str, reference: str = "", lineage: Lineage | None = None) -> None:
+        """Mark a tensor as the complete gradient of a parameter, and compare it. ``lineage``: how it is spread, if not as the parameter."""
         self.tensors[tensor] = replace(self.tensors[tensor], role="gradient", gradient_of=of)
-        self.output(tensor, reference)
+        self.output(tensor, reference, lineage)
 
     def update(self, tensor: str, of: str, reference: str = "") -> None:
         """Mark a tensor as the new value of a parameter or state, and compare it."""

@@ -17,7 +17,7 @@ from pitcheck.programs.layout import Layout, check_layout
 from pitcheck.programs.pipeline import handed_on, layers_of, schedule
 from pitcheck.programs.rank import Axes, Rank
 from pitcheck.programs.step import adamw, clip
-from pitcheck.programs.tensor import embed, learned_positions, logits, norm, token_losses, vocabulary_range, vocabulary_weight
+from pitcheck.programs.tensor import embed, logits, norm, token_losses
 
 
 def parallel_plan(model: Model, batch: Batch, layout: Layout, optimizer: Optimizer | None = None) -> Plan:
@@ -53,14 +53,13 @@ class _Step:
             spread = rank.spread({0: rank.sequence()})
             cos, sin = (rank.tape.input(f"rotary.{name}", (rank.length, size // 2), lineage=spread) for name in ("cos", "sin"))
             self.angles = cos, sin
-        self.ends: dict[str, tuple[str, str]] = {}
 
     def _input(self, name: str, dtype: DType, bounds: tuple[int, int] | None) -> str:
         rank = self.rank
         return rank.tape.input(name, (rank.rows, rank.length), dtype, rank.tokens, microbatched=True, bounds=bounds)
 
     def begin(self) -> None:
-        """What a step begins with: the number of tokens that count, over all micro-batches and ranks, and the rows of the vocabulary."""
+        """What a step begins with: the number of tokens that count, over all micro-batches and ranks."""
         rank, tape = self.rank, self.rank.tape
         with rank.at(rank.last):
             with tape.block("count"):
@@ -70,27 +69,14 @@ class _Step:
                 count = tape.op("accumulate", own, name="loss.tokens.count:rank")
                 axes = (*rank.axes.data, *rank.axes.context)
                 self.count = tape.op("all_reduce", count, group=axes, name="loss.tokens.count") if axes else count
-        if rank.model.positions:
-            with rank.at(0), tape.block("begin"):
-                learned_positions(rank, "embedding.positions")
-        if rank.axes.tensor:
-            self._find_rows()
-
-    def _find_rows(self) -> None:
-        rank = self.rank
-        for stage, name in ((0, "embedding"), (rank.last, "head")):
-            with rank.at(stage), rank.tape.block("begin"):
-                weight = vocabulary_weight(rank, f"{'embedding' if rank.model.tied else name}.weight")
-                self.ends[name] = vocabulary_range(rank, weight, f"{name}.rows")
 
     def forward(self) -> None:
         """All stages, from the tokens to the loss."""
         rank, stages = self.rank, self.rank.layout.stages
-        none = ("", "")
         for stage in range(stages):
             with rank.stage(stage):
                 if not stage:
-                    x = embed(rank, self.tokens, "embedding", self.ends.get("embedding", none))
+                    x = embed(rank, self.tokens, "embedding")
                 visible = mask(rank, self.tokens, f"visible.{stage}")
                 for number in layers_of(stage, stages, rank.model.layers):
                     with rank.tape.recomputed() if rank.layout.recompute else nullcontext():
@@ -98,13 +84,13 @@ class _Step:
             if stage < rank.last:
                 x = handed_on(rank, x, stage)
         with rank.stage(rank.last):
-            self.loss = self._loss(x, self.ends.get("head", none))
+            self.loss = self._loss(x)
 
-    def _loss(self, x: str, bounds: tuple[str, str]) -> str:
+    def _loss(self, x: str) -> str:
         """A micro-batch's part of the mean loss: the sum of the losses of its tokens that count, divided by the number of all that count."""
         rank, tape = self.rank, self.rank.tape
         scores = logits(rank, norm(rank, x, "norm"), "logits")
-        losses = token_losses(rank, scores, self.labels, "loss.tokens", bounds)
+        losses = token_losses(rank, scores, self.labels, "loss.tokens")
         kept = tape.op("mul", losses, "loss.tokens.mask", name="loss.tokens.counted", hint=rank.tokens)
         return tape.op("div", tape.op("sum", kept, name="loss.tokens.sum"), self.count, name="loss.part")
 

@@ -77,7 +77,9 @@ class Rank:
     terms: dict[str, Names] = field(default_factory=dict)
     """Parameter -> tensor-parallel axes over whose ranks its gradients are terms of a sum."""
     homes: dict[str, tuple[int, ...]] = field(default_factory=dict)
-    """Parameter -> the pipeline coordinates of the ranks that use it."""
+    """Parameter -> the stages that use it."""
+    now: list[tuple[int, ...]] = field(default_factory=lambda: [(0,)])
+    """The stages for which is being recorded, innermost last."""
 
     @property
     def rows(self) -> int:
@@ -208,11 +210,15 @@ class Rank:
     @contextmanager
     def at(self, *stages: int) -> Iterator[None]:
         """What is recorded within runs on the ranks of these stages."""
-        if self.layout.pp == 1:
-            yield
-            return
-        with self.tape.at(pp=sorted({self.pipeline_rank(stage) for stage in stages})):
-            yield
+        self.now.append(stages)
+        try:
+            if self.layout.pp == 1:
+                yield
+                return
+            with self.tape.at(pp=sorted({self.pipeline_rank(stage) for stage in stages})):
+                yield
+        finally:
+            self.now.pop()
 
     @contextmanager
     def stage(self, number: int) -> Iterator[None]:

@@ -29,7 +29,7 @@ def _squares(rank: Rank, gradients: Mapping[str, str]) -> str:
     tape = rank.tape
     own: dict[Names, dict[int, list[str]]] = {}
     for name, gradient in gradients.items():
-        home = rank.homes[name][0]
+        home = rank.pipeline_rank(rank.homes[name][0])
         with rank.at(home):
             square = tape.op("sum", tape.op("square", gradient), name=f"squares:{name}")
         own.setdefault(rank.parted(gradient), {}).setdefault(home, []).append(square)

@@ -9,14 +9,19 @@ from pitcheck.plan.model import Number, Table
 from pitcheck.programs.rank import Names, Rank
 from pitcheck.programs.regions import after, cut, enter, leave, summed
 
+WHOLE = ":whole"
+"""What the name of a parameter that is gathered from shards ends in."""
+
 
 def parameter(rank: Rank, name: str, shape: Sequence[int], spread: Spread, terms: Names = ()) -> str:
     """A rank's part of a parameter, or, where it is there already, the same one.
 
     ``terms``: tensor-parallel axes over whose ranks gradients are terms of a sum, besides those of data and context.
     """
-    places = dict(rank.tape.where).get("pp", (0,))
-    rank.homes[name] = tuple(sorted({*rank.homes.get(name, ()), *places}))
+    rank.homes[name] = tuple(sorted({*rank.homes.get(name, ()), *rank.now[-1]}))
+    whole = f"{name}{WHOLE}"
+    if whole in rank.tape.tensors:
+        return whole
     if name in rank.tape.tensors:
         return name
     rank.terms[name] = terms
@@ -73,32 +78,25 @@ def vocabulary_weight(rank: Rank, name: str) -> str:
     return parameter(rank, name, (model.embedding_rows // rank.axes.size(axes), model.hidden), rank.spread({0: axes}))
 
 
-def vocabulary_range(rank: Rank, weight: str, name: str) -> tuple[str, str]:
-    """The first and the last token id among a rank's rows, recorded once per step."""
+def _own(rank: Rank, ids: str, weight: str, name: str) -> tuple[str, str]:
+    """(ids as rows of the rank's part of the vocabulary, 0 where they are another rank's; where they are another's)."""
     tape, axes = rank.tape, rank.axes.tensor
     rows = tape.tensors[weight].shape[0]
-    with tape.untracked():
-        ids = tape.op("positions", weight, name=f"{name}.ids", axis=0, offset=Table(axes, tuple(rows * i for i in range(rank.axes.size(axes)))))
-        return tape.op("slice", ids, name=f"{name}.first", axis=0, start=0, stop=1), tape.op(
-            "slice", ids, name=f"{name}.last", axis=0, start=rows - 1, stop=rows
-        )
-
-
-def _own(rank: Rank, ids: str, bounds: tuple[str, str], name: str) -> tuple[str, str]:
-    """(ids as rows of the rank, 0 where they are another rank's; where they are another's)."""
-    tape = rank.tape
-    kept = tape.op("logical_and", tape.op("ge", ids, bounds[0]), tape.op("le", ids, bounds[1]))
+    with tape.untracked(), tape.every_microbatch():
+        own = tape.op("positions", weight, name=f"{name}.rows", axis=0, offset=Table(axes, tuple(rows * i for i in range(rank.axes.size(axes)))))
+        first, last = (tape.op("slice", own, axis=0, start=start, stop=start + 1) for start in (0, rows - 1))
+    kept = tape.op("logical_and", tape.op("ge", ids, first), tape.op("le", ids, last))
     away = tape.op("logical_not", kept, name=f"{name}.away")
-    return tape.op("masked_fill", tape.op("sub", ids, bounds[0]), away, Number(0), name=f"{name}.row"), away
+    return tape.op("masked_fill", tape.op("sub", ids, first), away, Number(0), name=f"{name}.row"), away
 
 
-def embed(rank: Rank, tokens: str, name: str, bounds: tuple[str, str]) -> str:
+def embed(rank: Rank, tokens: str, name: str) -> str:
     """The rows of the embedding at ``tokens``, plus learned positions, as residual stream."""
     tape, model, axes = rank.tape, rank.model, rank.axes.tensor
     weight = vocabulary_weight(rank, "embedding.weight")
     words = f"{name}.words" if model.positions else name
     if axes:
-        rows, away = _own(rank, tokens, bounds, words)
+        rows, away = _own(rank, tokens, weight, words)
         found = tape.op("embedding", rows, weight)
         part = tape.op("masked_fill", found, tape.op("unsqueeze", away, axis=2), Number(0), name=f"{words}:term", gradient=False)
         found = summed(tape, part, axes, words, rank.tokens) if model.positions else leave(rank, part, words, rank.residual)
@@ -111,45 +109,32 @@ def embed(rank: Rank, tokens: str, name: str, bounds: tuple[str, str]) -> str:
     return cut(rank, tape.op("add", found, _positions(rank, f"{name}.positions"), name=f"{name}:whole", hint=held(name, rank.tokens)), name, rank.residual)
 
 
-def learned_positions(rank: Rank, name: str) -> str:
-    """The rows of the learned positions at the rank's places, recorded once per step."""
+def _positions(rank: Rank, name: str) -> str:
+    """The rows of the learned positions at the rank's places."""
     tape, model, runs = rank.tape, rank.model, rank.runs()
     weight = parameter(rank, "embedding.positions.weight", (model.positions, model.hidden), {})
-    with tape.untracked():
-        names = [name] if len(runs) == 1 else [f"{name}:run{number}" for number in range(len(runs))]
-        parts = [tape.op("slice", weight, name=own, axis=0, start=start, stop=stop) for own, (start, stop) in zip(names, runs, strict=True)]
-        return name if len(parts) == 1 else tape.op("cat", *parts, name=name, axis=0)
-
-
-def _positions(rank: Rank, places: str) -> str:
-    """What was recorded once, where a micro-batch reads it: its gradient is taken per micro-batch."""
-    tape, runs, weight = rank.tape, rank.runs(), "embedding.positions.weight"
-    size = rank.length // len(runs)
-
-    def back(gradient: str) -> str:
-        if len(runs) == 1:
-            return tape.op("slice.backward", weight, places, gradient, name=tape.gradient_name(weight), axis=0, start=runs[0][0], stop=runs[0][1])
-        owns = []
-        for number, (start, stop) in enumerate(runs):
-            part = tape.op("slice", gradient, axis=0, start=number * size, stop=(number + 1) * size)
-            owns.append(tape.op("slice.backward", weight, f"{places}:run{number}", part, axis=0, start=start, stop=stop))
-        return tape.op("add", *owns, name=tape.gradient_name(weight))
-
-    tape.region([weight], [places], after(back))
-    return places
+    names = [name] if len(runs) == 1 else ["" for _ in runs]
+    with tape.every_microbatch():
+        parts = [tape.op("slice", weight, name=own, axis=0, start=start, stop=stop, gradient=False) for own, (start, stop) in zip(names, runs, strict=True)]
+    return parts[0] if len(parts) == 1 else tape.op("cat", *parts, name=name, axis=0)
 
 
 def logits(rank: Rank, x: str, name: str) -> str:
     """Scores of the rank's rows of the vocabulary, (sequences, length, rows)."""
-    weight = vocabulary_weight(rank, "embedding.weight" if rank.model.tied else "head.weight")
+    weight = vocabulary_weight(rank, head_weight(rank))
     return rank.tape.op("linear", enter(rank, x), weight, name=name, hint=rank.wide)
 
 
-def token_losses(rank: Rank, scores: str, labels: str, name: str, bounds: tuple[str, str]) -> str:
+def head_weight(rank: Rank) -> str:
+    """The name of the output projection's weight."""
+    return "embedding.weight" if rank.model.tied else "head.weight"
+
+
+def token_losses(rank: Rank, scores: str, labels: str, name: str) -> str:
     """The cross-entropy of every token from scores that are cut over the vocabulary."""
     tape, axes = rank.tape, rank.axes.tensor
     lse = _logsumexp(rank, scores, f"{name}.lse")
-    rows, away = _own(rank, labels, bounds, name) if axes else (labels, "")
+    rows, away = _own(rank, labels, vocabulary_weight(rank, head_weight(rank)), name) if axes else (labels, "")
     found = tape.op("squeeze", tape.op("gather", scores, tape.op("unsqueeze", rows, axis=2), axis=2), name="" if axes else f"{name}.picked", axis=2)
     if axes:
         part = tape.op("masked_fill", found, away, Number(0), name=f"{name}.picked:term", gradient=False)
