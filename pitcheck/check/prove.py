@@ -23,6 +23,7 @@ from pitcheck.errors import BudgetError, PitcheckError, UnsupportedError
 from pitcheck.stages.pair import ShapedStage, Stage, shape_stage
 from pitcheck.stages.run import StepError
 from pitcheck.stages.shapes import SymbolicPair, symbolic_pair
+from pitcheck.stages.sums import find_sum, restrict_sum
 from pitcheck.stages.symmetry import find_symmetry, restrict
 
 Outcome = OneOf["proven", "failed", "inconclusive"]
@@ -122,7 +123,10 @@ def _sized(stage: Stage, symbolic: SymbolicPair, variant: int, settings: Setting
         return stage, symbolic, symbolic.system.full()
     sizes = symbolic.system.solve(variant)
     symmetry = None if settings.full_coordinates else find_symmetry(stage, symbolic, 2 + variant)
-    return (stage, symbolic, sizes) if symmetry is None else restrict(stage, symmetry, settings.templates, variant)
+    if symmetry is not None:
+        return restrict(stage, symmetry, settings.templates, variant)
+    added = None if settings.full_coordinates else find_sum(stage, symbolic, settings.templates, 2 + variant)
+    return (stage, symbolic, sizes) if added is None else restrict_sum(stage, added, settings.templates, variant, 2 + variant)
 
 
 def _prove_shaped(shaped: ShapedStage, variant: int, settings: Settings) -> Proof:

@@ -115,7 +115,8 @@ def extract(graph: Graph, targets: Mapping[int, Mask], boundary: Boundary) -> Ba
     if batch.missing:
         return batch
     for number in sorted(cone.running, key=graph.rank.__getitem__):
-        _add_step(batch, number, graph.nodes[number], cone.running[number])
+        node = graph.nodes[number]
+        _add_step(batch, number, node, cone.running[number], tuple(output if output in cone.needed else None for output in node.outputs))
     return batch
 
 
@@ -226,7 +227,8 @@ def crosses(source: Source, home: Home) -> bool:
     return source.read is not None and any(axis in source.read.axes for axis, _ in home)
 
 
-def _add_step(batch: Batch, number: int, node: Node, run: Mask) -> None:
+def _add_step(batch: Batch, number: int, node: Node, run: Mask, outputs: tuple[int | None, ...]) -> None:
+    """Append a node as a step. What nothing reads is left out of its outputs: it need not be computed, and what computing it would mix is not mixed."""
     grids = [[(near(source.gather(batch.grids[source.value]), node.home), source.members) for source in sources_of(operand)] for operand in node.inputs]
     flat = [(grid, members) for several in grids for grid, members in several]
     shape = np.broadcast_shapes(run.shape, *(grid.shape[:-1] if members else grid.shape for grid, members in flat))
@@ -236,11 +238,10 @@ def _add_step(batch: Batch, number: int, node: Node, run: Mask) -> None:
     first, which = _distinct(columns, count)
     if len(first) < count:
         columns = [column[first] for column in columns]
-    batch.steps.append(Step(number, node.kind, node.attributes, _operands(node, grids, columns), node.outputs, len(first)))
-    rows = np.full(prod(shape), -1, dtype=np.int64)
-    for output in node.outputs:
+    batch.steps.append(Step(number, node.kind, node.attributes, _operands(node, grids, columns), outputs, len(first)))
+    for output in outputs:
         if output is not None:
-            rows = rows if output == node.outputs[0] else rows.copy()
+            rows = np.full(prod(shape), -1, dtype=np.int64)
             rows[slice(None) if chosen is None else chosen] = batch.counts.get(output, 0) + which
             _write(batch, output, rows.reshape(shape), len(first), node)
             info = batch.graph.values[output]

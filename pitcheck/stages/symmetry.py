@@ -43,6 +43,7 @@ class Symmetry:
     kept: int
     classes: int
     members: int
+    what: str = "coordinates"
 
 
 def find_symmetry(stage: Stage, symbolic: SymbolicPair, keep: int) -> Symmetry | None:
@@ -59,7 +60,7 @@ def find_symmetry(stage: Stage, symbolic: SymbolicPair, keep: int) -> Symmetry |
             continue
         root = symbolic.system.number_of(node)
         total = stage.reference.graph.values[target.cut.reference].shape[dim]
-        segment = _segment(stage, symbolic, root, total)
+        segment = common_segment(stage, symbolic, root, total)
         if segment is None:
             continue
         compared, _, codes = compared_rows(target, stage.parallel)
@@ -84,7 +85,7 @@ def restrict(stage: Stage, symmetry: Symmetry, templates: Templates | None, vari
     return fewer, symbolic, sizes
 
 
-def _segment(stage: Stage, symbolic: SymbolicPair, root: int, total: int) -> int | None:
+def common_segment(stage: Stage, symbolic: SymbolicPair, root: int, total: int) -> int | None:
     """The common length of all boxes along the dimension, if every offset is a multiple of it."""
     lengths: set[int] = set()
     for cut in stage.all_cuts():
@@ -105,7 +106,7 @@ def _segment(stage: Stage, symbolic: SymbolicPair, root: int, total: int) -> int
 
 def _representatives(stage: Stage, symbolic: SymbolicPair, root: int, target: Target, dim: int, compared: Codes, keep: int) -> tuple[Codes, int]:
     """(positions kept among the compared pairs of row and part, number of classes)."""
-    shapes, sums, weights = _signatures(stage, symbolic, root)
+    shapes, sums, weights = signatures(stage, symbolic, root)
     value, parts = target.cut.value, target.cut.parts
     rows, held = compared
     starts = parts.starts
@@ -118,10 +119,10 @@ def _representatives(stage: Stage, symbolic: SymbolicPair, root: int, target: Ta
     keys = np.stack([shapes[value][rows][order], relative[order], others[order].astype(np.uint64)])
     bounds = np.flatnonzero((keys[:, 1:] != keys[:, :-1]).any(axis=0)) + 1
     classes = np.split(order, bounds)
-    return np.sort(np.concatenate([_spread(members, keep) for members in classes])), len(classes)
+    return np.sort(np.concatenate([spread(members, keep) for members in classes])), len(classes)
 
 
-def _spread(members: Codes, keep: int) -> Codes:
+def spread(members: Codes, keep: int) -> Codes:
     """First, last and middle: ``keep`` members of a class."""
     if len(members) <= keep:
         return members
@@ -132,7 +133,7 @@ def _without(part: Part, dims: Sequence[int]) -> tuple[object, ...]:
     return tuple(intervals for dim, intervals in enumerate(part.box) if dim not in dims)
 
 
-def _signatures(stage: Stage, symbolic: SymbolicPair, root: int) -> tuple[dict[int, Words], dict[int, Words], dict[int, Words]]:
+def signatures(stage: Stage, symbolic: SymbolicPair, root: int) -> tuple[dict[int, Words], dict[int, Words], dict[int, Words]]:
     """Per value and row: a hash of the cone without offsets along the dimension; a random linear form of those offsets; the form of ones.
 
     Two rows have the same relative offsets when ``form - ones * own offset`` agree, up to a collision of 64-bit words.
@@ -244,7 +245,8 @@ class RestrictedSizes(Sizes):
 
     def describe(self) -> list[str]:
         """What was reduced, in sentences."""
-        told = f"{self._symmetry.members} coordinates in {self._symmetry.classes} classes of equal cones, {self._symmetry.kept} kept (pure batch dimension)"
+        own = self._symmetry
+        told = f"{own.members} {own.what} in {own.classes} classes of equal cones, {own.kept} kept (pure batch dimension)"
         return [*self._base.describe(), told]
 
 

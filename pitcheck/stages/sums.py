@@ -1,0 +1,264 @@
+"""Reduction of sums over symmetric coordinates: of a gradient that 1,024 coordinates add up, a few terms are evaluated.
+
+Let both sides be sums over the segments of one reference dimension, each segment entering once: the parallel side through accumulation, all-reduce or
+reduce-scatter over terms whose cones are the same but for the segment, the reference through one contraction. Then the claim is
+
+    sum over i of f(x_i) = sum over i of g(x_i)    for all x,
+
+with f and g that do not depend on the number of segments. If it holds for some number n >= 1 of segments, then f - g does not depend on x and n (f - g) = 0,
+hence f = g, since n is below every prime in use, and the claim holds for every number. Anything that is not of this form is evaluated with all its terms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from pitcheck.algebra.axes import AxisAlgebra
+from pitcheck.algebra.axis_classes import AxisSystem
+from pitcheck.algebra.axis_templates import Templates
+from pitcheck.algebra.axis_values import AxisValue
+from pitcheck.ops.registry import evaluate
+from pitcheck.stages.batch import Argument, Batch, Step
+from pitcheck.stages.grids import Codes
+from pitcheck.stages.pair import Stage
+from pitcheck.stages.prune import pruned
+from pitcheck.stages.run import run_batch
+from pitcheck.stages.shapes import SymbolicPair, symbolic_pair
+from pitcheck.stages.symmetry import WORTHWHILE, RestrictedSizes, Symmetry, common_segment, signatures, spread
+
+SUMS = frozenset({"accumulate", "all_reduce", "reduce_scatter"})
+TAIL = frozenset({"view", "reshape", "transpose", "permute", "identity", "contiguous", "squeeze", "unsqueeze"})
+"""Operators behind a contraction that leave a sum a sum."""
+NOWHERE = np.iinfo(np.int64).max
+
+
+@dataclass(frozen=True)
+class Sum:
+    """The steps of the parallel side that add terms up, and the dimension over whose segments they do."""
+
+    steps: frozenset[int]
+    carrier: tuple[int, int]
+    """A reference input that has the dimension, and where."""
+    symmetry: Symmetry
+
+
+def find_sum(stage: Stage, symbolic: SymbolicPair, templates: Templates | None, keep: int) -> Sum | None:
+    """A sum of which ``keep`` members are kept at every level, or None where there is none worthwhile that is proven to be one."""
+    if len(stage.targets) != 1 or stage.targets[0].cut.groups is not None:
+        return None
+    steps, term = _sum_steps(stage.parallel, stage.targets[0].cut.value)
+    members = [step.inputs[0].rows.shape[1] for n, step in enumerate(stage.parallel.steps) if n in steps and isinstance(step.inputs[0], Argument)]
+    if not members or max(members) <= WORTHWHILE:
+        return None
+    for root, carriers in _dimensions(stage, symbolic).items():
+        value, dim = carriers[0]
+        total = stage.reference.graph.values[value].shape[dim]
+        segment = common_segment(stage, symbolic, root, total)
+        if segment is None or not _is_additive(stage, carriers, templates):
+            continue
+        found = _kept(stage, symbolic, root, steps, term, total // segment, segment, keep)
+        if found is not None:
+            symmetry = Symmetry(dim, root, total, segment, stage.targets[0].where, found, 1, total // segment, "terms of a sum")
+            return Sum(steps, (value, dim), symmetry)
+    return None
+
+
+def restrict_sum(stage: Stage, found: Sum, templates: Templates | None, variant: int, keep: int) -> tuple[Stage, SymbolicPair, RestrictedSizes]:
+    """The stage with the kept terms alone, and its sizes."""
+    value, dim = found.carrier
+    parallel = _with_columns(stage.parallel, found.steps, stage.targets[0].cut.value, keep)
+    fewer = replace(stage, parallel=parallel, cuts={own: cut for own, cut in stage.cuts.items() if own in parallel.inputs})
+    symbolic = symbolic_pair(fewer.reference, fewer.parallel, fewer.all_cuts(), templates)
+    root = symbolic.system.number_of(symbolic.reference.values[value].dims[dim])
+    sizes = RestrictedSizes(symbolic.system.solve(variant), symbolic.system, replace(found.symmetry, root=root), fewer, symbolic)
+    return fewer, symbolic, sizes
+
+
+def _sum_steps(batch: Batch, target: int) -> tuple[frozenset[int], int]:
+    """(the steps behind the target that add up members, all that write each value on the way; the value of the terms)."""
+    chosen: set[int] = set()
+    value = target
+    while True:
+        writers = [n for n, step in enumerate(batch.steps) if value in step.outputs]
+        sources = {step.inputs[0].value for n in writers if _adds(step := batch.steps[n]) and isinstance(step.inputs[0], Argument)}
+        if len(sources) != 1 or not all(_adds(batch.steps[n]) for n in writers) or value in batch.inputs:
+            return frozenset(chosen), value
+        chosen.update(writers)
+        value = sources.pop()
+
+
+def _adds(step: Step) -> bool:
+    stacked = len(step.inputs) == 1 and isinstance(step.inputs[0], Argument) and step.inputs[0].rows.ndim == 2
+    return step.kind in SUMS and stacked and step.attributes.get("reduction", "sum") == "sum"
+
+
+def _dimensions(stage: Stage, symbolic: SymbolicPair) -> dict[int, list[tuple[int, int]]]:
+    """For every class of dimensions that cuts divide: the (reference input, dimension) that belong to it."""
+    divided: dict[int, None] = {}
+    for cut in stage.cuts.values():
+        for dim, node in enumerate(symbolic.reference.values[cut.reference].dims):
+            if len(cut.parts.intervals[dim]) > WORTHWHILE:
+                divided[symbolic.system.number_of(node)] = None
+    inputs = dict.fromkeys([*stage.reference.inputs, *(cut.reference for cut in stage.cuts.values())])
+    found: dict[int, list[tuple[int, int]]] = {root: [] for root in divided}
+    for value in inputs:
+        for dim, node in enumerate(symbolic.reference.values[value].dims):
+            if symbolic.system.number_of(node) in found:
+                found[symbolic.system.number_of(node)].append((value, dim))
+    return found
+
+
+# --- the reference
+
+
+def _is_additive(stage: Stage, carriers: Sequence[tuple[int, int]], templates: Templates | None) -> bool:
+    """Whether the reference's target is a sum over the dimension of what is computed for each place along it alone."""
+    batch, target = stage.reference, stage.targets[0].cut.reference
+    tail = _contractions(batch, target)
+    if tail is None:
+        return False
+    system = AxisSystem()
+    algebra = AxisAlgebra(system)
+    inputs = {value: algebra.tensor(batch.graph.values[value].shape, batch.graph.values[value].kind) for value in batch.inputs}
+    before = replace(batch, steps=[step for n, step in enumerate(batch.steps) if n not in tail])
+    values = run_batch(before, algebra, inputs, evaluator=(templates or Templates(evaluate)).run)
+    nodes = [values[value].dims[dim] for value, dim in carriers if value in values]
+    if not nodes or not all(system.is_batch(node) for node in nodes):
+        return False
+    roots = {system.number_of(node) for node in nodes}
+
+    def places(value: int) -> list[int]:
+        return [dim for dim, node in enumerate(values[value].dims) if system.number_of(node) in roots]
+
+    return all(_contracts(step, values, places) for step in (batch.steps[n] for n in tail) if step.kind in CONTRACTIONS)
+
+
+def _contractions(batch: Batch, target: int) -> frozenset[int] | None:
+    """The steps from contractions to the target; None where something else lies in between."""
+    found: set[int] = set()
+    waiting = [target]
+    while waiting:
+        value = waiting.pop()
+        writers = [n for n, step in enumerate(batch.steps) if value in step.outputs]
+        if len(writers) != 1 or value in batch.inputs:
+            return None
+        step = batch.steps[writers[0]]
+        found.add(writers[0])
+        arguments = [operand.value for operand in step.inputs if isinstance(operand, Argument)]
+        if step.kind in TAIL or (step.kind == "add" and len(arguments) == 2 and step.attributes.get("alpha", 1) == 1):
+            waiting.extend(arguments)
+        elif step.kind not in CONTRACTIONS or step.outputs.index(value) not in CONTRACTIONS[step.kind]:
+            return None
+    # What is summed must not be read by anything but the way to the target.
+    inside = {output for n in found for output in batch.steps[n].outputs if output is not None}
+    others = (step for n, step in enumerate(batch.steps) if n not in found)
+    return None if any(a.value in inside for step in others for a in _arguments(step)) else frozenset(found)
+
+
+CONTRACTIONS: Mapping[str, frozenset[int]] = {
+    "linear.backward": frozenset({1, 2}),
+    "embedding.backward": frozenset({1}),
+    "rms_norm.backward": frozenset({1, 2}),
+    "layer_norm.backward": frozenset({1, 2}),
+}
+"""Derivatives whose gradients of these operands (weight, bias) are sums over the leading dimensions of the first operand: of all but the last ``dims`` (default
+1), of an embedding over all."""
+
+
+def _contracts(step: Step, values: Mapping[int, AxisValue], places: Callable[[int], list[int]]) -> bool:
+    """Whether the dimension stands at one and the same leading place of the first operand and of the gradient that is given, and nowhere else."""
+    arguments = [operand for operand in step.inputs if isinstance(operand, Argument)]
+    if len(arguments) != len(step.inputs) or any(a.value not in values for a in arguments):
+        return False
+    given = arguments[-1].value
+    first = arguments[0].value
+    where = places(first)
+    last = 0 if step.kind == "embedding.backward" else int(step.attributes.get("dims", 1))
+    gradients = tuple(step.attributes.get("gradients", (0,)))
+    outputs = int(step.attributes.get("forward_outputs", 1))
+    if len(where) != 1 or places(given) != where or where[0] >= len(values[first].dims) - last or gradients != (0,) or outputs not in (0, 1):
+        return False
+    inputs = len(arguments) - outputs - 1
+    return all(not places(a.value) for a in arguments[1:inputs])
+
+
+def _arguments(step: Step) -> list[Argument]:
+    return [a for operand in step.inputs for a in (operand if isinstance(operand, tuple) else (operand,)) if isinstance(a, Argument)]
+
+
+# --- the parallel side
+
+
+def _kept(stage: Stage, symbolic: SymbolicPair, root: int, steps: frozenset[int], term: int, count: int, segment: int, keep: int) -> int | None:
+    """How many terms are kept; None where the terms are not one per segment, or not the same but for the segment."""
+    batch, target = stage.parallel, stage.targets[0].cut.value
+    low, high = _spans(stage, symbolic, root)
+    shapes = signatures(stage, symbolic, root)[0]
+    if term not in low or (low[term] != high[term]).any() or (low[term] == NOWHERE).any():
+        return None
+    segments = low[term] // segment
+    full = _terms(batch, steps, target, term, None)
+    if any(len(row) != count or len(np.unique(segments[row])) != count or len(np.unique(shapes[term][row])) != 1 for row in full):
+        return None
+    some = _terms(batch, steps, target, term, keep)
+    chosen = {tuple(sorted(segments[row].tolist())) for row in some}
+    return len(chosen.pop()) if len(chosen) == 1 else None
+
+
+def _terms(batch: Batch, steps: frozenset[int], target: int, term: int, keep: int | None) -> list[Codes]:
+    """For every row of the target the rows of the terms that it adds up."""
+    rows: dict[int, list[Codes]] = {term: [np.array([n], dtype=np.int64) for n in range(batch.count(term))]}
+    for number, step in enumerate(batch.steps):
+        operand = step.inputs[0] if number in steps else None
+        if isinstance(operand, Argument):
+            for output in step.outputs:
+                if output is not None:
+                    table = operand.rows if keep is None else operand.rows[:, _columns(operand, keep)]
+                    rows.setdefault(output, []).extend(np.concatenate([rows[operand.value][n] for n in line]) for line in table.tolist())
+    return rows[target]
+
+
+def _columns(operand: Argument, keep: int) -> Codes:
+    members = np.arange(operand.rows.shape[1], dtype=np.int64)
+    return spread(members, keep) if len(members) > WORTHWHILE else members
+
+
+def _spans(stage: Stage, symbolic: SymbolicPair, root: int) -> tuple[dict[int, Codes], dict[int, Codes]]:
+    """Per value and row the first and the last offset along the dimension at which an input of its cone begins; (NOWHERE, -1) for none."""
+    low: dict[int, list[Codes]] = {}
+    high: dict[int, list[Codes]] = {}
+    for value, parts in stage.parallel.inputs.items():
+        cut = stage.cuts.get(value)
+        own_low, own_high = np.full(len(parts), NOWHERE, dtype=np.int64), np.full(len(parts), -1, dtype=np.int64)
+        if cut is not None:
+            for dim, node in enumerate(symbolic.reference.values[cut.reference].dims):
+                if symbolic.system.number_of(node) == root and cut.parts.starts is not None:
+                    own_low = np.minimum(own_low, cut.parts.starts[parts, dim])
+                    own_high = np.maximum(own_high, cut.parts.starts[parts, dim])
+        low[value], high[value] = [own_low], [own_high]
+    for step in stage.parallel.steps:
+        least, most = np.full(step.count, NOWHERE, dtype=np.int64), np.full(step.count, -1, dtype=np.int64)
+        for argument in _arguments(step):
+            table = argument.rows.reshape(step.count, -1)
+            least = np.minimum(least, np.concatenate(low[argument.value])[table].min(axis=1, initial=NOWHERE))
+            most = np.maximum(most, np.concatenate(high[argument.value])[table].max(axis=1, initial=-1))
+        for output in step.outputs:
+            if output is not None:
+                low.setdefault(output, []).append(least)
+                high.setdefault(output, []).append(most)
+    return {v: np.concatenate(a) for v, a in low.items()}, {v: np.concatenate(a) for v, a in high.items()}
+
+
+def _with_columns(batch: Batch, steps: frozenset[int], target: int, keep: int) -> Batch:
+    """The batch with the kept members alone in its sums, and without the rows that nothing needs then."""
+    fewer = []
+    for number, step in enumerate(batch.steps):
+        operand = step.inputs[0] if number in steps else None
+        if isinstance(operand, Argument):
+            fewer.append(replace(step, inputs=(Argument(operand.value, operand.rows[:, _columns(operand, keep)]),)))
+        else:
+            fewer.append(step)
+    return pruned(replace(batch, steps=fewer), target)
