@@ -324,7 +324,7 @@ class AxisSystem:
         for node in permuted:
             self.mark_permuted(node)
         self._settle()
-        return Sizes(self, choose_units(self, self._literals, variant))
+        return Sizes(self, choose_units(self, self._literals, self._extents, variant))
 
     def _settle(self) -> None:
         """Fix what a literal may mean, and hand the mark of permuted classes down to their factors."""

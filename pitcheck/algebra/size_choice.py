@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import TYPE_CHECKING
 
 from pitcheck.errors import UnsupportedError
@@ -96,27 +97,75 @@ def _no_boundary(node: Dimension, offset: int) -> UnsupportedError:
     return UnsupportedError(f"{offset} is not a boundary along a dimension of size {node.size}, so it has no place at reduced sizes; check with full shapes")
 
 
-def choose_units(system: AxisSystem, literals: Collection[int], variant: int) -> dict[int, Scale]:
+def choose_units(system: AxisSystem, literals: Collection[int], extents: Sequence[Sequence[Dimension]], variant: int) -> dict[int, Scale]:
     """A scale for every class that can be reduced, keyed by class number.
 
-    Totals are pairwise different as far as possible; no reduced size is a literal; every variant has sizes that no variant before it has. Classes of many
-    units choose first, so that they get the least sizes.
+    Sizes of different classes, those of segments among them, are pairwise different as far as possible; no reduced size is a literal; different counts of
+    elements along ``extents`` stay different; every variant has sizes that no variant before it has. Classes of many units choose first, so that they get
+    the least sizes.
     """
     classes = [(number, own) for number, own in system.classes() if own.inner is None]
     free = sorted((pair for pair in classes if not pair[1].rigid and pair[1].unit > LEAST), key=lambda pair: (-(pair[1].total // pair[1].unit), pair[0]))
-    used: dict[int, set[int]] = {number: set() for number, _ in free}
+    reducible = {number for number, _ in free}
+    taken = {member.size for number, own in classes if number not in reducible for member in own.members}
+    used: dict[int, set[int]] = {number: set() for number in reducible}
     scales: dict[int, Scale] = {}
-    reducible = set(used)
     for _ in range(variant + 1):
-        taken = {own.total for number, own in classes if number not in reducible}
-        scales = {}
-        for number, own in free:
-            small = _small(own, used[number], taken, literals)
-            taken.add(own.total if small is None else own.total // own.unit * small)
-            if small is not None:
-                scales[number] = Scale(own.unit, small)
-                used[number].add(small)
+        scales = _separate(system, free, taken, used, literals, extents)
+        for number, scale in scales.items():
+            used[number].add(scale.small)
     return scales
+
+
+def _separate(
+    system: AxisSystem,
+    free: Sequence[tuple[int, ScalingClass]],
+    taken: Collection[int],
+    used: Mapping[int, Collection[int]],
+    literals: Collection[int],
+    extents: Sequence[Sequence[Dimension]],
+) -> dict[int, Scale]:
+    """Scales at which no two counts become equal that are not; where none are found, what clashes stays whole."""
+    refused: dict[int, set[int]] = {number: set(smalls) for number, smalls in used.items()}
+    clashes: dict[int, int] = {}
+    while True:
+        scales = _one_by_one([(number, own) for number, own in free if clashes.get(number, 0) < TRIED], taken, refused, literals)
+        clash = _clash(system, Sizes(system, scales), scales, extents)
+        if clash is None:
+            return scales
+        refused[clash].add(scales[clash].small)
+        clashes[clash] = clashes.get(clash, 0) + 1
+
+
+def _one_by_one(
+    free: Sequence[tuple[int, ScalingClass]], taken: Collection[int], refused: Mapping[int, Collection[int]], literals: Collection[int]
+) -> dict[int, Scale]:
+    sizes = set(taken)
+    scales: dict[int, Scale] = {}
+    for number, own in free:
+        small = _small(own, refused[number], sizes, literals)
+        if small is None:
+            sizes.update(member.size for member in own.members)
+        else:
+            sizes.update(member.size // own.unit * small for member in own.members)
+            scales[number] = Scale(own.unit, small)
+    return scales
+
+
+def _clash(system: AxisSystem, sizes: Sizes, scales: Mapping[int, Scale], extents: Sequence[Sequence[Dimension]]) -> int | None:
+    """A reduced class of two counts of elements that are different at full sizes and equal at these, None where there are no such two."""
+    known: dict[int, Sequence[Dimension]] = {}
+    for nodes in extents:
+        other = known.setdefault(prod(sizes.size(node) for node in nodes), nodes)
+        if prod(node.size for node in nodes) != prod(node.size for node in other):
+            return next((n for node in (*nodes, *other) for n in reversed(_leaves(system, node)) if n in scales), None)
+    return None
+
+
+def _leaves(system: AxisSystem, node: Dimension) -> list[int]:
+    """The classes of the factors of a dimension."""
+    own = system.class_of(node)
+    return [system.number_of(node)] if own.inner is None else [*_leaves(system, own.outer[node]), *_leaves(system, own.inner)]
 
 
 def _small(own: ScalingClass, used: Collection[int], taken: Collection[int], literals: Collection[int]) -> int | None:

@@ -60,6 +60,8 @@ def _unary() -> Iterator[Row]:
     yield Row("clamp_min", "clamp", (X,), attributes={"min": 0})
     for name, exponent in (("square", 2), ("cube", 3), ("half", 0.5), ("inverse", -1), ("inverse_half", -0.5)):
         yield Row(f"pow_{name}", "pow", (X,), attributes={"exponent": exponent})
+    yield Row("scale_by_size", "scale_by_size", (X,), attributes={"axis": 1, "exponent": -1})
+    yield Row("scale_by_root_of_size", "scale_by_size", (In((3, 8, 5), 1),), (1,), {"axis": -1, "exponent": "-1/2"})
     yield Row("cast_narrow", "cast", (X,), attributes={"dtype": "bfloat16"}, gradient=False)
     yield Row("cast_integer", "cast", (ints((16, 6), 9),), attributes={"dtype": "int32"}, gradient=False)
     yield Row("cast_bool", "cast", (ints((16, 6), 3),), attributes={"dtype": "bool"}, gradient=False)

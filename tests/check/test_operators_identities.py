@@ -183,6 +183,27 @@ def test_slices_by_a_table(starts: tuple[int, int], right: bool) -> None:
     (proven if right else caught)(_alone(_op("square"), SHAPE), b.plan())
 
 
+def _scaled(axis: int, exponent: str) -> Plan:
+    """Rows over two ranks; (16, 12) there are (8, 12)."""
+    b = Builder("scaled", {"dp": 2})
+    x = b.input("x", (8, 12), {0: "dp"})
+    b.output(b.op("scale_by_size", x, out="y", axis=axis, exponent=exponent), spec=lineage("y", {0: "dp"}))
+    return b.plan()
+
+
+def test_a_size_that_a_number_follows_is_that_of_its_dimension() -> None:
+    """Of a shard of 8 rows, and of 12 columns."""
+    by_columns = _alone(lambda b, x: b.op("scale_by_size", x, axis=1, exponent="-1/2"), (16, 12))
+    proven(by_columns, _scaled(1, "-1/2"))
+    for axis, exponent in ((0, "-1/2"), (1, "1/2"), (1, "-1")):
+        caught(by_columns, _scaled(axis, exponent))
+    proven(by_columns, _alone(lambda b, x: b.op("mul", x, Number("sqrt(1/12)")), (16, 12)))
+    caught(by_columns, _alone(lambda b, x: b.op("mul", x, Number("sqrt(1/16)")), (16, 12)))
+    by_rows = _alone(lambda b, x: b.op("scale_by_size", x, axis=0, exponent="1"), (16, 12))
+    caught(by_rows, _scaled(0, "1"))
+    caught(by_rows, _scaled(1, "1"))
+
+
 def test_terms_of_two_tensors_are_different_terms() -> None:
     b = Builder("terms", {"dp": 2})
     x, z = b.input("x", (4, 24), lineage("x", partial=("dp",))), b.input("z", (4, 24), lineage("x", partial=("dp",)))

@@ -1,8 +1,11 @@
 """Ties, factors and sizes, against cases computed by hand."""
 
 from fractions import Fraction
+from math import prod
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pitcheck.algebra.axes import AxisSystem, Dimension
 from pitcheck.errors import UnsupportedError
@@ -82,6 +85,37 @@ def test_independent_dimensions_differ_and_differ_again() -> None:
     first, second = system.solve(0), system.solve(1)
     assert len({first.size(n) for n in nodes}) == len({second.size(n) for n in nodes}) == 6
     assert all(first.size(n) != second.size(n) for n in nodes)
+
+
+def test_a_shard_is_not_as_long_as_another_dimension() -> None:
+    """A number that is the size of the one would be the size of the other."""
+    system = AxisSystem()
+    _, parts = shards(system, 16, 2)
+    other = system.dimension(12)
+    for variant in (0, 1):
+        sizes = system.solve(variant)
+        assert sizes.size(parts[0]) != sizes.size(other)
+
+
+@given(st.lists(st.tuples(st.integers(2, 40), st.integers(1, 4)), min_size=1, max_size=5), st.data())
+def test_counts_of_elements_that_differ_stay_different(cut: list[tuple[int, int]], data: st.DataObject) -> None:
+    """Of wholes, of shards, of factors, along one dimension and along several."""
+    system = AxisSystem()
+    nodes: list[Dimension] = []
+    for size, count in cut:
+        whole, parts = shards(system, size * count, count)
+        nodes += [whole, parts[0]]
+    if data.draw(st.booleans()):
+        nodes += system.factor(nodes[0], data.draw(st.sampled_from([n for n in range(1, nodes[0].size + 1) if nodes[0].size % n == 0])))
+    counted = data.draw(st.lists(st.lists(st.sampled_from(nodes), min_size=1, max_size=2), min_size=2, max_size=6))
+    for along in counted:
+        system.add_extent(along)
+    for variant in (0, 1):
+        sizes = system.solve(variant)
+        small: dict[int, int] = {}
+        for along in counted:
+            full = prod(node.size for node in along)
+            assert small.setdefault(prod(sizes.size(node) for node in along), full) == full
 
 
 def test_no_reduced_size_is_a_literal() -> None:
