@@ -319,11 +319,20 @@ def test_a_reader_that_has_gone_makes_no_noise(arguments: list[str], code: int) 
 
 def test_an_interrupt_is_130(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.plan.json")
-    with subprocess.Popen([*PITCHECK, "check", "pipe.plan.json", "b"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path) as waiting:
+    # A process started in the background of a shell ignores interrupts, and so would its children.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        waiting = subprocess.Popen([*PITCHECK, "check", "pipe.plan.json", "b"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    with waiting:
         writer = os.open(tmp_path / "pipe.plan.json", os.O_WRONLY)  # returns when the process has opened it for reading
         waiting.send_signal(signal.SIGINT)
-        waiting.wait(30)
-        os.close(writer)
+        try:
+            waiting.wait(30)
+        finally:
+            waiting.kill()
+            os.close(writer)
     assert waiting.returncode == 130
 
 
