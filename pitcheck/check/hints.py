@@ -17,16 +17,16 @@ from pitcheck.stages.graph import Graph, sources_of
 
 
 def hinted_cuts(first: Graph, second: Graph, specification: Specification) -> dict[int, Cut]:
-    """Cuts of computed floating-point values of ``second`` whose lineage names one whole reference value of ``first``, scaled or not.
+    """Cuts of computed floating-point values of ``second`` whose lineage names one whole reference value of ``first``, scaled or not, or terms of it.
 
-    Terms of sums are left out (the sum is cut at instead), views (nothing is gained there), values that depend on discrete data alone (a cut would forget
-    that zero has a meaning there), and hints that do not fit.
+    Views of what is cut already are left out (nothing is gained there), values that depend on discrete data alone (a cut would forget that zero has a meaning
+    there), and hints that do not fit.
     """
     numbers = _of_numbers(second)
     found: dict[int, Cut] = {}
     for value, info in enumerate(second.values):
         lineage = info.tensor.lineage
-        if lineage is None or lineage.partial or lineage.partial_ranks or value in specification.initial or value not in numbers or _is_view(second, value):
+        if lineage is None or value in specification.initial or value not in numbers:
             continue
         reference = first.number.get(lineage.reference)
         if reference is None or info.kind != "field" or first.values[reference].kind != "field":
@@ -35,11 +35,15 @@ def hinted_cuts(first: Graph, second: Graph, specification: Specification) -> di
             found[value] = resolve(lineage, value, second, reference, first.values[reference].shape, f"tensors[{info.name}].lineage")
         except (PlanError, UnsupportedError):
             continue
-    return found
+    views = [value for value in found if _shows(second, value, found)]
+    return {value: cut for value, cut in found.items() if value not in views}
 
 
-def _is_view(graph: Graph, value: int) -> bool:
-    return all(graph.nodes[writer].kind.removesuffix(BACKWARD) in VIEWS for writer in graph.values[value].writers)
+def _shows(graph: Graph, value: int, cuts: Mapping[int, Cut]) -> bool:
+    """Whether a value is a view of one that is cut itself."""
+    writers = [graph.nodes[writer] for writer in graph.values[value].writers]
+    sources = [source.value for node in writers for operand in node.inputs for source in sources_of(operand)]
+    return all(node.kind.removesuffix(BACKWARD) in VIEWS for node in writers) and any(source in cuts for source in sources)
 
 
 def _of_numbers(graph: Graph) -> Mapping[int, None]:

@@ -2,32 +2,67 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
-from pitcheck.plan.model import Group
-from pitcheck.programs.rank import Rank
+from pitcheck.plan.model import Group, Lineage
+from pitcheck.programs.buckets import Piece, filled, is_padded, piece, scatter
+from pitcheck.programs.rank import Names, Rank
+from pitcheck.programs.sharded import weights_block
 
 LOCAL = "local:"
 """What the name of one micro-batch's gradient on one rank begins with."""
 
 
-def reduced(rank: Rank, gradients: Mapping[str, str]) -> dict[str, str]:
-    """parameter -> its complete gradient, summed over micro-batches, data- and context-parallel ranks, and what else its terms are spread over."""
-    return {name: _sum(rank, name, gradient) for name, gradient in gradients.items()}
+def shards_of(rank: Rank, names: Sequence[str]) -> dict[str, Piece]:
+    """parameter -> how its gradient and optimizer state are cut where the rank holds it whole (ZeRO 1 and 2); else nothing."""
+    if rank.layout.zero not in (1, 2):
+        return {}
+    tensors = rank.tape.tensors
+    return {name: piece(rank, name, tensors[name].shape, tensors[name].lineage) for name in names}
 
 
-def _sum(rank: Rank, name: str, gradient: str) -> str:
-    """First over the rank's micro-batches, then over data and context, tensor-parallel ranks, and the pipeline's ends, as Megatron-LM orders them."""
-    tape = rank.tape
-    over = [Group(axes=axes) for axes in ((*rank.axes.data, *rank.axes.context), rank.terms[name]) if axes]
-    if len(rank.homes[name]) > 1:
-        over.append(ends(rank))
-    hint = rank.like(f"grad:{name}", name)
+def reduced(rank: Rank, gradients: Mapping[str, str], pieces: Mapping[str, Piece]) -> dict[str, str]:
+    """parameter -> its complete gradient, of which the rank has all that it holds of the parameter, or a shard."""
+    if rank.layout.zero == 2:
+        gradients = _scattered_at_once(rank, gradients, pieces)
+    complete: dict[str, str] = {}
+    for name, gradient in gradients.items():
+        over = _over(rank, name)
+        last = not over and rank.layout.zero != 1
+        hint = _hint(rank, name, pieces) if last else _term(rank, name) if rank.layout.zero == 1 else None
+        with rank.at(*rank.homes[name]):
+            complete[name] = rank.tape.op("accumulate", gradient, name=f"grad:{name}" if last else f"accumulated:{name}", hint=hint)
+    if rank.layout.zero == 1:
+        complete = _scattered(rank, complete, pieces)
+    return {name: _all_reduced(rank, name, total, pieces) for name, total in complete.items()}
+
+
+def _over(rank: Rank, name: str) -> list[Group]:
+    """The groups over which gradients are still to be summed: data and context, tensor-parallel ranks, the pipeline's ends, as Megatron-LM orders them."""
+    data = rank.axes.data if not rank.layout.zero else tuple(axis for axis in rank.axes.data if axis not in rank.axes.shards)
+    axes: list[Names] = [(*data, *rank.axes.context), rank.terms[name]]
+    groups = [Group(axes=over) for over in axes if over]
+    return [*groups, ends(rank)] if len({rank.pipeline_rank(stage) for stage in rank.homes[name]}) > 1 else groups
+
+
+def _hint(rank: Rank, name: str, pieces: Mapping[str, Piece]) -> Lineage | None:
+    """What a complete gradient holds. Padding is zero, as the norm needs it, which no lineage says: then there is no hint."""
+    lineage = pieces[name].holds(f"grad:{name}") if pieces else rank.like(f"grad:{name}", name)
+    return lineage if all(not is_padded(shard) for shard in lineage.shards) else None
+
+
+def _term(rank: Rank, name: str) -> Lineage | None:
+    """What the gradient that a rank has computed from its micro-batches holds: a term of a sum."""
+    return rank.term(name, rank.like(name, name), (*rank.axes.data, *rank.axes.context, *rank.terms[name]))
+
+
+def _all_reduced(rank: Rank, name: str, total: str, pieces: Mapping[str, Piece]) -> str:
+    over = _over(rank, name)
+    hint = _hint(rank, name, pieces)
     with rank.at(*rank.homes[name]):
-        total = tape.op("accumulate", gradient, name=f"accumulated:{name}" if over else f"grad:{name}", hint=None if over else hint)
         for number, group in enumerate(over):
             last = number == len(over) - 1
-            total = tape.op("all_reduce", total, group=group, name=f"grad:{name}" if last else f"reduced{number}:{name}", hint=hint if last else None)
+            total = rank.tape.op("all_reduce", total, group=group, name=f"grad:{name}" if last else f"reduced{number}:{name}", hint=hint if last else None)
     return total
 
 
@@ -37,3 +72,33 @@ def ends(rank: Rank) -> Group:
         return Group(axes=rank.axes.pipeline)
     inside = rank.layout.ranks // rank.layout.pp
     return Group(ranks=tuple((place, place + (rank.layout.pp - 1) * inside) for place in range(inside)))
+
+
+def buckets(rank: Rank, names: Sequence[str], pieces: Mapping[str, Piece]) -> list[tuple[tuple[int, ...], list[Piece]]]:
+    """Flat buffers of parameters that the same stages have: (stages, pieces)."""
+    by_stages: dict[tuple[int, ...], list[Piece]] = {}
+    for name in names:
+        by_stages.setdefault(rank.homes[name], []).append(pieces[name])
+    return [(stages, bucket) for stages, members in by_stages.items() for bucket in filled(members, rank.layout.bucket)]
+
+
+def _scattered(rank: Rank, sums: Mapping[str, str], pieces: Mapping[str, Piece]) -> dict[str, str]:
+    """ZeRO 1: when all micro-batches are through, every rank gets its shards of the sums."""
+    found: dict[str, str] = {}
+    for number, (stages, bucket) in enumerate(buckets(rank, list(sums), pieces)):
+        names = [one.name for one in bucket]
+        found |= {name: f"scattered:{name}" if _over(rank, name) else f"grad:{name}" for name in names}
+        hints = [None if _over(rank, name) else _hint(rank, name, pieces) for name in names]
+        with rank.at(*stages):
+            scatter(rank, bucket, [sums[name] for name in names], f"bucket.{number}", [found[name] for name in names], hints)
+    return found
+
+
+def _scattered_at_once(rank: Rank, gradients: Mapping[str, str], pieces: Mapping[str, Piece]) -> dict[str, str]:
+    """ZeRO 2: every rank gets its shards as soon as a micro-batch's gradients are there, and keeps sums of these only."""
+    for number, (stages, bucket) in enumerate(buckets(rank, list(gradients), pieces)):
+        names = [one.name for one in bucket]
+        for stage in stages:
+            with rank.at(stage), rank.tape.block(weights_block(rank, stage)):
+                scatter(rank, bucket, [gradients[name] for name in names], f"bucket.{number}", [f"scattered:{name}" for name in names], [None] * len(names))
+    return {name: f"scattered:{name}" for name in gradients}

@@ -11,11 +11,12 @@ from pitcheck.models.tape import Tape
 from pitcheck.plan.collector import collector_off
 from pitcheck.plan.model import DType, Plan
 from pitcheck.programs.context import mask
-from pitcheck.programs.data import LOCAL, reduced
+from pitcheck.programs.data import LOCAL, reduced, shards_of
 from pitcheck.programs.layers import layer
 from pitcheck.programs.layout import Layout, check_layout
 from pitcheck.programs.pipeline import handed_on, layers_of, schedule
 from pitcheck.programs.rank import Axes, Rank
+from pitcheck.programs.sharded import Units, unsharded
 from pitcheck.programs.step import adamw, clip
 from pitcheck.programs.tensor import embed, logits, norm, token_losses
 
@@ -31,7 +32,8 @@ def parallel_plan(model: Model, batch: Batch, layout: Layout, optimizer: Optimiz
         raise UnsupportedError(f"no parallel program is built for {model.name}: experts, latent attention, multi-token prediction")
     with collector_off():
         axes = Axes.of(model, layout)
-        step = _Step(Rank(Tape(f"{model.name}, parallel", axes.sizes, layout.microbatches), model, batch, layout, axes))
+        rank = Rank(Tape(f"{model.name}, parallel", axes.sizes, layout.microbatches), model, batch, layout, axes)
+        step = _Step(rank, _units(rank) if layout.zero == 3 else None)
         step.begin()
         step.forward()
         step.finish(step.backward(), optimizer or Optimizer())
@@ -39,11 +41,20 @@ def parallel_plan(model: Model, batch: Batch, layout: Layout, optimizer: Optimiz
         return step.rank.tape.plan()
 
 
-class _Step:
-    """One training step of all ranks."""
+def _units(rank: Rank) -> Units:
+    """The units of a program that gathers its parameters, read off the program that has them whole."""
+    whole = _Step(unsharded(rank), None)
+    whole.begin()
+    whole.forward()
+    return Units(whole.rank)
 
-    def __init__(self, rank: Rank) -> None:
+
+class _Step:
+    """One training step of all ranks. ``units`` gather parameters that are held as shards."""
+
+    def __init__(self, rank: Rank, units: Units | None) -> None:
         self.rank = rank
+        self.units = units
         self.tokens = self._input("tokens", "int64", (0, rank.model.vocabulary))
         self.labels = self._input("labels", "int64", (0, rank.model.vocabulary))
         self.mask = self._input("mask", "bool", None)
@@ -72,19 +83,29 @@ class _Step:
 
     def forward(self) -> None:
         """All stages, from the tokens to the loss."""
-        rank, stages = self.rank, self.rank.layout.stages
-        for stage in range(stages):
+        rank, x = self.rank, ""
+        for stage in range(rank.layout.stages):
             with rank.stage(stage):
-                if not stage:
-                    x = embed(rank, self.tokens, "embedding")
+                if self.units is not None:
+                    self.units.enter(rank, stage, "")
+                x = x if stage else embed(rank, self.tokens, "embedding")
                 visible = mask(rank, self.tokens, f"visible.{stage}")
-                for number in layers_of(stage, stages, rank.model.layers):
-                    with rank.tape.recomputed() if rank.layout.recompute else nullcontext():
-                        x = layer(rank, x, f"layers.{number}", visible, self.angles)
+                for number in layers_of(stage, rank.layout.stages, rank.model.layers):
+                    x = self._layer(x, stage, f"layers.{number}", visible)
             if stage < rank.last:
                 x = handed_on(rank, x, stage)
         with rank.stage(rank.last):
             self.loss = self._loss(x)
+
+    def _layer(self, x: str, stage: int, name: str, visible: str) -> str:
+        rank, units = self.rank, self.units
+        if units is not None:
+            units.enter(rank, stage, name)
+        with rank.tape.recomputed() if rank.layout.recompute else nullcontext():
+            x = layer(rank, x, name, visible, self.angles)
+        if units is not None:
+            units.leave(rank, stage, name)
+        return x
 
     def _loss(self, x: str) -> str:
         """A micro-batch's part of the mean loss: the sum of the losses of its tokens that count, divided by the number of all that count."""
@@ -107,10 +128,12 @@ class _Step:
                 total = tape.op("accumulate", self.loss, name="loss:rank")
                 axes = (*rank.axes.data, *rank.axes.context)
                 tape.output(tape.op("all_reduce", total, group=axes, name="loss") if axes else tape.op("identity", total, name="loss"))
-            complete = reduced(rank, {name: gradients[name] for name, tensor in tape.tensors.items() if tensor.role == "parameter"})
+            ordered = {name: gradients[name] for name, tensor in tape.tensors.items() if tensor.role == "parameter"}
+            pieces = shards_of(rank, list(ordered))
+            complete = reduced(rank, ordered, pieces)
             for name, gradient in complete.items():
-                tape.gradient(gradient, of=name)
-            adamw(rank, clip(rank, complete, settings), settings)
+                tape.gradient(gradient, of=name, lineage=pieces[name].holds(gradient) if pieces else None)
+            adamw(rank, clip(rank, complete, settings, pieces), settings, pieces)
 
     def order(self) -> None:
         """The programs of all pipeline ranks."""

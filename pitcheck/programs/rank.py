@@ -128,13 +128,20 @@ class Rank:
         if not self.zigzag:
             return (*self.axes.context, *inner)
         parts = self.axes.size(inner)
-        values = [_portion(_both_ends(rank, self.layout.cp, self.batch.length), part, parts) for rank in range(self.layout.cp) for part in range(parts)]
+        size = self.length // parts
+        ends = [_both_ends(rank, self.layout.cp, self.batch.length) for rank in range(self.layout.cp)]
+        values = [portion(both, size * part, size * (part + 1)) for both in ends for part in range(parts)]
         return Table((*self.axes.context, *inner), tuple(values))
 
     @property
     def sequence_terms(self) -> Names:
         """Axes over whose ranks the gradient of a parameter of the residual stream is a sum, besides those of data and context."""
         return self.axes.tensor if self.layout.sequence_parallel else ()
+
+    def term(self, name: str, spread: Lineage, axes: Names) -> Lineage | None:
+        """What a part of a gradient holds that is still to be summed over ``axes``; None for a tied embedding, whose terms lie at both ends of the pipeline."""
+        tied = self.model.tied and self.layout.pp > 1 and name == "embedding.weight"
+        return None if tied else Lineage(f"grad:{name}", spread.shards, partial=axes)
 
     def runs(self) -> list[tuple[int | Table, int | Table]]:
         """The runs of consecutive places of a sequence that a rank has: where each begins and ends."""
@@ -159,14 +166,8 @@ class Rank:
         lineage = self.tape.tensors[parameter].lineage
         return Lineage(reference, lineage.shards if lineage is not None else ())
 
-    def held_as(self, reference: str, tensor: str) -> Lineage | None:
-        """A tensor that holds the part of ``reference`` that another one of the rank is said to hold of its own."""
-        lineage = self.tape.tensors[tensor].lineage
-        return None if lineage is None else Lineage(reference, lineage.shards)
-
-    def parted(self, tensor: str) -> Names:
-        """The axes by which the rank's part of a tensor is cut."""
-        lineage = self.tape.tensors[tensor].lineage
+    def parted(self, lineage: Lineage | None) -> Names:
+        """The axes by which something is cut."""
         found = {axis for shard in lineage.shards for axis in shard.by or (shard.intervals.over if shard.intervals else ())} if lineage is not None else set()
         return tuple(axis for axis in self.axes.sizes if axis in found)
 
@@ -237,13 +238,12 @@ def _both_ends(rank: int, ranks: int, length: int) -> Intervals:
     return ((rank * size, (rank + 1) * size), (late * size, (late + 1) * size))
 
 
-def _portion(intervals: Intervals, part: int, parts: int) -> Intervals:
-    """Part number ``part`` of the concatenation of ``intervals``, cut into ``parts`` equal ones."""
-    step = sum(stop - start for start, stop in intervals) // parts
-    wanted, begun, found = (part * step, (part + 1) * step), 0, []
+def portion(intervals: Intervals, low: int, high: int) -> Intervals:
+    """The part from ``low`` to ``high`` of the concatenation of ``intervals``, as far as there is one."""
+    begun, found = 0, []
     for start, stop in intervals:
-        low, high = max(wanted[0] - begun, 0), min(wanted[1] - begun, stop - start)
-        if low < high:
-            found.append((start + low, start + high))
+        first, last = max(low - begun, 0), min(high - begun, stop - start)
+        if first < last:
+            found.append((start + first, start + last))
         begun += stop - start
     return tuple(found)

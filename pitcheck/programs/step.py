@@ -6,25 +6,27 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
 from pitcheck.models.config import Optimizer
+from pitcheck.programs.buckets import Piece, gather, own_part
+from pitcheck.programs.data import buckets
 from pitcheck.programs.rank import Names, Rank
 
 
-def clip(rank: Rank, gradients: Mapping[str, str], settings: Optimizer) -> dict[str, str]:
+def clip(rank: Rank, gradients: Mapping[str, str], settings: Optimizer, pieces: Mapping[str, Piece]) -> dict[str, str]:
     """parameter -> its gradient * min(1, max_norm / (norm + 10^-6)); every element of the model counts once, wherever it is held."""
     tape = rank.tape
-    norm = tape.op("sqrt", _squares(rank, gradients), name="gradient_norm", hint={})
+    norm = tape.op("sqrt", _squares(rank, gradients, pieces), name="gradient_norm", hint={})
     tape.output(norm)
     ratio = tape.op("div", Fraction(settings.max_norm), tape.op("add", norm, Fraction(1, 10**6)))
     factor = tape.op("clamp", ratio, name="clip_factor", hint={}, max=1)
     clipped = {}
     for name, gradient in gradients.items():
         with rank.at(*rank.homes[name]):
-            hint = rank.held_as(f"clipped:{name}", gradient)
+            hint = pieces[name].holds(f"clipped:{name}") if pieces else rank.like(f"clipped:{name}", name)
             clipped[name] = tape.op("mul", gradient, factor, name=f"clipped:{name}", hint=hint)
     return clipped
 
 
-def _squares(rank: Rank, gradients: Mapping[str, str]) -> str:
+def _squares(rank: Rank, gradients: Mapping[str, str], pieces: Mapping[str, Piece]) -> str:
     """The sum of squares over all parameters: on each rank those of its own parts, then over the ranks with other parts, then over pipeline ranks."""
     tape = rank.tape
     own: dict[Names, dict[int, list[str]]] = {}
@@ -32,7 +34,8 @@ def _squares(rank: Rank, gradients: Mapping[str, str]) -> str:
         home = rank.pipeline_rank(rank.homes[name][0])
         with rank.at(home):
             square = tape.op("sum", tape.op("square", gradient), name=f"squares:{name}")
-        own.setdefault(rank.parted(gradient), {}).setdefault(home, []).append(square)
+        axes = rank.parted(pieces[name].lineage if pieces else tape.tensors[name].lineage)
+        own.setdefault(axes, {}).setdefault(home, []).append(square)
     totals = [_over(rank, axes, by_place) for axes, by_place in own.items()]
     total = _chain(rank, totals, "squares.stage")
     return tape.op("all_reduce", total, group=rank.axes.pipeline, name="squares") if rank.axes.pipeline else total
@@ -54,28 +57,38 @@ def _chain(rank: Rank, terms: Sequence[str], name: str) -> str:
     return tape.op("add", total, terms[-1], name=name) if len(terms) > 1 else tape.op("identity", total, name=name)
 
 
-def adamw(rank: Rank, gradients: Mapping[str, str], settings: Optimizer) -> None:
-    """One AdamW step of the parameters that a rank holds; vectors do not decay."""
+def adamw(rank: Rank, gradients: Mapping[str, str], settings: Optimizer, pieces: Mapping[str, Piece]) -> None:
+    """One AdamW step of the parameters, or with ``pieces`` of the rank's shards of them, which are gathered then; vectors do not decay."""
     tape = rank.tape
     learning_rate = tape.input("learning_rate", (), lineage={})
     corrected = tape.op("div", learning_rate, 1 - Fraction(settings.beta1) ** settings.step, name="corrected_rate", hint={})
     decay = tape.op("sub", 1, tape.op("mul", learning_rate, Fraction(settings.weight_decay)), name="decay", hint={})
     for name, gradient in gradients.items():
         with rank.at(*rank.homes[name]):
-            _step(rank, name, gradient, corrected, decay if len(tape.tensors[name].shape) > 1 else "", settings)
+            own = own_part(rank, pieces[name], name, f"{name}:own") if pieces else name
+            kept = tape.op("mul", own, decay) if len(tape.tensors[name].shape) > 1 else own
+            new = _step(rank, own, gradient, corrected, kept, settings)
+            if not pieces:
+                tape.update(new, of=name)
+    for number, (stages, bucket) in enumerate(buckets(rank, list(pieces), pieces)):
+        with rank.at(*stages):
+            names = [one.name for one in bucket]
+            hints = [rank.like(f"new:{name}", name) for name in names]
+            gather(rank, bucket, [f"new:{name}:own" for name in names], f"new.{number}", [f"new:{name}" for name in names], hints, [])
+    for name in pieces:
+        tape.update(f"new:{name}", of=name)
 
 
-def _step(rank: Rank, name: str, gradient: str, rate: str, decay: str, settings: Optimizer) -> None:
-    """New moments, then the parameter less their ratio: each with the part that the parameter has."""
-    tape, shape = rank.tape, rank.tape.tensors[name].shape
+def _step(rank: Rank, own: str, gradient: str, rate: str, kept: str, settings: Optimizer) -> str:
+    """New moments, then the parameter less their ratio: each with the part ``own`` of the parameter."""
+    tape, shape, name = rank.tape, rank.tape.tensors[own].shape, own.removesuffix(":own")
     beta1, beta2 = Fraction(settings.beta1), Fraction(settings.beta2)
-    first, second = (tape.state(f"{moment}:{name}", shape, rank.like(f"{moment}:{name}", name)) for moment in ("first", "second"))
+    first, second = (tape.state(f"{moment}:{name}", shape, rank.like(f"{moment}:{name}", own)) for moment in ("first", "second"))
     mean = tape.op("mul", first, beta1)
-    mean = tape.op("add", mean, tape.op("mul", gradient, 1 - beta1), name=f"new:{first}", hint=rank.like(f"new:{first}", name))
+    mean = tape.op("add", mean, tape.op("mul", gradient, 1 - beta1), name=f"new:{first}", hint=rank.like(f"new:{first}", own))
     power = tape.op("mul", tape.op("square", gradient), 1 - beta2)
-    power = tape.op("add", tape.op("mul", second, beta2), power, name=f"new:{second}", hint=rank.like(f"new:{second}", name))
+    power = tape.op("add", tape.op("mul", second, beta2), power, name=f"new:{second}", hint=rank.like(f"new:{second}", own))
     root = tape.op("add", tape.op("sqrt", tape.op("div", power, 1 - beta2**settings.step)), Fraction(settings.eps))
-    kept = tape.op("mul", name, decay) if decay else name
-    new = tape.op("sub", kept, tape.op("mul", rate, tape.op("div", mean, root)), name=f"new:{name}", hint=rank.like(f"new:{name}", name))
-    for tensor, of in ((mean, first), (power, second), (new, name)):
+    for tensor, of in ((mean, first), (power, second)):
         tape.update(tensor, of=of)
+    return tape.op("sub", kept, tape.op("mul", rate, tape.op("div", mean, root)), name=f"new:{own}", hint=rank.like(f"new:{name}", own))

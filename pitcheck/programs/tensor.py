@@ -25,7 +25,9 @@ def parameter(rank: Rank, name: str, shape: Sequence[int], spread: Spread, terms
     if name in rank.tape.tensors:
         return name
     rank.terms[name] = terms
-    return rank.tape.parameter(name, shape, spread)
+    # Where gradients of many parameters share a buffer, each has a hint of its own before.
+    gradient = rank.term(name, held(name, spread), (*rank.by_batch, *rank.axes.context, *terms)) if rank.layout.zero == 2 else None
+    return rank.tape.parameter(name, shape, spread, gradient=gradient or False)
 
 
 def column(rank: Rank, x: str, name: str, outputs: int, axes: Names, bias: bool = False, blocks: int = 1) -> str:

@@ -1,0 +1,135 @@
+"""Flat buffers: many parameters' parts in one collective, each parameter cut by rows into equal shards (as PyTorch's FSDP2 lays them out).
+
+A buffer is (shards, elements of a shard). Where the rows of a parameter do not divide, the last shards are padded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import prod
+
+from pitcheck.models.tape import Hint
+from pitcheck.plan.model import Lineage, Shard, Table
+from pitcheck.programs.rank import Intervals, Names, Rank, portion
+
+
+@dataclass(frozen=True)
+class Piece:
+    """One parameter in a buffer: ``shape`` of the rank's whole part of it, ``rows`` of a shard, ``shards`` of which the buffer consists."""
+
+    name: str
+    shape: tuple[int, ...]
+    rows: int
+    shards: int
+    lineage: Lineage
+    """Which part of the parameter a shard holds."""
+
+    @property
+    def padding(self) -> int:
+        """Rows that are added."""
+        return self.rows * self.shards - self.shape[0]
+
+    @property
+    def own(self) -> tuple[int, ...]:
+        """The shape of a shard."""
+        return (self.rows, *self.shape[1:])
+
+    @property
+    def elements(self) -> int:
+        """Elements of a shard."""
+        return prod(self.own)
+
+    def holds(self, reference: str) -> Lineage:
+        """The lineage of a tensor that holds the same part of another reference tensor."""
+        return Lineage(reference, self.lineage.shards)
+
+
+def piece(rank: Rank, name: str, shape: tuple[int, ...], lineage: Lineage | None) -> Piece:
+    """How a rank's part of a parameter, with its lineage, is cut into shards."""
+    shards = rank.axes.size(rank.axes.shards)
+    rows = -(-shape[0] // shards)
+    others = [shard for shard in lineage.shards if shard.dim] if lineage is not None else []
+    first = next((shard for shard in lineage.shards if not shard.dim), None) if lineage is not None else None
+    return Piece(name, shape, rows, shards, Lineage(name, (_cut_further(rank, first, shape[0], rows), *others)))
+
+
+def _cut_further(rank: Rank, first: Shard | None, size: int, rows: int) -> Shard:
+    """Dimension 0, cut as ``first`` says, cut again into shards of ``rows`` with padding at the end."""
+    axes, shards = rank.axes.shards, rank.axes.size(rank.axes.shards)
+    if size == rows * shards and (first is None or first.intervals is None):
+        return Shard(0, by=(*(first.by if first is not None else ()), *axes))
+    outer, values = _intervals(rank, first, size)
+    cut = [_padded(portion(intervals, rows * i, rows * (i + 1)), rows) for intervals in values for i in range(shards)]
+    return Shard(0, intervals=Table((*outer, *axes), tuple(cut)))
+
+
+def _intervals(rank: Rank, shard: Shard | None, size: int) -> tuple[Names, list[Intervals]]:
+    """The axes that cut dimension 0, and what is held at every position along them."""
+    if shard is None:
+        return (), [((0, size),)]
+    if shard.intervals is not None:
+        return shard.intervals.over, [_pairs(value) for value in shard.intervals.values]
+    return shard.by, [((i * size, (i + 1) * size),) for i in range(rank.axes.size(shard.by))]
+
+
+def is_padded(shard: Shard) -> bool:
+    """Whether a rank's part has rows that no tensor has."""
+    return shard.intervals is not None and any(start == -1 for value in shard.intervals.values for start, _ in _pairs(value))
+
+
+def _pairs(value: object) -> Intervals:
+    return tuple((start, stop) for start, stop in value) if isinstance(value, tuple) else ()
+
+
+def _padded(intervals: Intervals, rows: int) -> Intervals:
+    missing = rows - sum(stop - start for start, stop in intervals)
+    return (*intervals, (-1, missing)) if missing else intervals
+
+
+def filled(pieces: Sequence[Piece], most: int) -> Iterator[list[Piece]]:
+    """The pieces in order, in buffers that are closed when they have ``most`` elements; the last one is as long as it happens to be."""
+    bucket: list[Piece] = []
+    for one in pieces:
+        bucket.append(one)
+        if sum(member.elements * member.shards for member in bucket) >= most:
+            yield bucket
+            bucket = []
+    if bucket:
+        yield bucket
+
+
+def scatter(rank: Rank, pieces: Sequence[Piece], terms: Sequence[str], name: str, outputs: Sequence[str], hints: Sequence[Hint]) -> None:
+    """Reduce-scatter whole tensors, each a term of a sum: ``outputs`` are the rank's shards of the sums."""
+    tape = rank.tape
+    parts = [tape.op("reshape", _even(rank, one, term), sizes=(one.shards, one.elements)) for one, term in zip(pieces, terms, strict=True)]
+    buffer = parts[0] if len(parts) == 1 else tape.op("cat", *parts, name=f"{name}:buffer", axis=1)
+    shard = tape.op("reduce_scatter", buffer, name=f"{name}:shard", group=rank.axes.shards, axis=0)
+    cuts = tape.several("split", shard, names=("",) * len(pieces), axis=1, sizes=tuple(one.elements for one in pieces))
+    for one, own, output, hint in zip(pieces, cuts, outputs, hints, strict=True):
+        tape.op("reshape", own, name=output, hint=hint, sizes=one.own)
+
+
+def gather(
+    rank: Rank, pieces: Sequence[Piece], shards: Sequence[str], name: str, outputs: Sequence[str], hints: Sequence[Hint], gradients: Sequence[Lineage | None]
+) -> None:
+    """All-gather shards: ``outputs`` are whole tensors without padding. ``gradients``: what their gradients hold, if they have any."""
+    tape = rank.tape
+    parts = [tape.op("reshape", shard, sizes=(1, one.elements)) for one, shard in zip(pieces, shards, strict=True)]
+    own = parts[0] if len(parts) == 1 else tape.op("cat", *parts, name=f"{name}:own", axis=1)
+    buffer = tape.op("all_gather", own, name=f"{name}:buffer", group=rank.axes.shards, axis=0)
+    cuts = tape.several("split", buffer, names=("",) * len(pieces), axis=1, sizes=tuple(one.elements for one in pieces))
+    for number, (one, part, output, hint) in enumerate(zip(pieces, cuts, outputs, hints, strict=True)):
+        even = tape.op("reshape", part, sizes=(one.shards * one.rows, *one.shape[1:]))
+        tape.op("slice", even, name=output, hint=hint, gradient=(gradients[number] if gradients else None) or False, axis=0, start=0, stop=one.shape[0])
+
+
+def own_part(rank: Rank, one: Piece, whole: str, name: str) -> str:
+    """The rank's shard of a tensor that it holds whole."""
+    axes = rank.axes.shards
+    return rank.tape.op("chunk", _even(rank, one, whole), name=name, hint=one.lineage, axis=0, count=one.shards, position=rank.position(axes))
+
+
+def _even(rank: Rank, one: Piece, whole: str) -> str:
+    """With as many rows as the shards have together."""
+    return rank.tape.op("pad", whole, axis=0, before=0, after=one.padding) if one.padding else whole
