@@ -97,7 +97,8 @@ def cli() -> None:
 
 @cli.command()
 @click.argument("reference")
-@click.argument("parallel")
+@click.argument("parallel", required=False)
+@click.option("--set", "assignments", multiple=True, metavar="KEY=VALUE", help="Override a field of a configuration: tp=4, model.layers=8. Repeatable.")
 @click.option("--error-bound", default="2^-64", show_default=True, metavar="P", help="Accepted probability of a wrong 'equivalent': 2^-64 or 1e-20.")
 @click.option("--trials", type=click.IntRange(min=1), help="At least this many redraws per stage. [default: as many as the bound needs]")
 @click.option("--seed", type=click.IntRange(0, 2**63 - 1), help="Makes the run repeatable. [default: drawn]")
@@ -112,7 +113,8 @@ def cli() -> None:
 @click.option("--verbose/--no-verbose", "-v", default=False, help="Print all assumptions, cases, reductions and times.")
 @click.pass_context
 def check(context: click.Context, /, **values: Any) -> int:
-    """Check PARALLEL against REFERENCE, each a plan file (.plan.json, .plan.zst) or an nnScaler execution plan (.pkl).
+    """Check PARALLEL against REFERENCE, each a plan file (.plan.json, .plan.zst) or an nnScaler execution plan (.pkl); or both plans of one
+    configuration (.toml).
 
     Every option but the files may also stand in [tool.pitcheck] of the nearest pyproject.toml; the command line wins.
     """
@@ -163,6 +165,17 @@ def convert(source: str, target: str) -> int:
     from pitcheck.commands.plan import convert as run  # noqa: PLC0415
 
     return run(source, target)
+
+
+@plan.command()
+@click.argument("configuration")
+@click.option("--out", default=".", show_default=True, metavar="DIRECTORY", help="Where the plans are written.")
+@click.option("--set", "assignments", multiple=True, metavar="KEY=VALUE", help="Override a field of the configuration. Repeatable.")
+def make(configuration: str, out: str, assignments: tuple[str, ...]) -> int:
+    """Write the reference and the parallel plan of a CONFIGURATION (.toml) to files."""
+    from pitcheck.commands.plan import make as run  # noqa: PLC0415
+
+    return run(configuration, out, assignments)
 
 
 @cli.command()

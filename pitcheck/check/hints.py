@@ -7,36 +7,60 @@ on it. Where hints do not carry a proof of every output, both plans are run and 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
 
 from pitcheck.check.conjecture import VIEWS
 from pitcheck.check.specification import Specification
 from pitcheck.errors import PlanError, UnsupportedError
 from pitcheck.ops.registry import BACKWARD
-from pitcheck.stages.cuts import Cut, resolve
+from pitcheck.stages.cuts import Cut, Parts, resolve
 from pitcheck.stages.graph import Graph, sources_of
 
 
 def hinted_cuts(first: Graph, second: Graph, specification: Specification) -> dict[int, Cut]:
-    """Cuts of computed floating-point values of ``second`` whose lineage names one whole reference value of ``first``, scaled or not, or terms of it.
+    """Cuts of computed floating-point values of ``second`` whose lineage names one whole reference value of ``first``, scaled or not.
 
-    Views of what is cut already are left out (nothing is gained there), values that depend on discrete data alone (a cut would forget that zero has a meaning
-    there), and hints that do not fit.
+    Terms of a sum are cut where they are joined into a buffer, which many of them share; elsewhere the sum is cut instead. Views of what is cut already are
+    left out (nothing is gained there), values that depend on discrete data alone (a cut would forget that zero has a meaning there), and hints that do not fit.
     """
     numbers = _of_numbers(second)
+    joined = _joined(second)
     found: dict[int, Cut] = {}
     for value, info in enumerate(second.values):
         lineage = info.tensor.lineage
-        if lineage is None or value in specification.initial or value not in numbers:
+        if lineage is None or value in specification.initial or value not in numbers or ((lineage.partial or lineage.partial_ranks) and value not in joined):
             continue
         reference = first.number.get(lineage.reference)
         if reference is None or info.kind != "field" or first.values[reference].kind != "field":
             continue
         try:
-            found[value] = resolve(lineage, value, second, reference, first.values[reference].shape, f"tensors[{info.name}].lineage")
+            found[value] = _apart(resolve(lineage, value, second, reference, first.values[reference].shape, f"tensors[{info.name}].lineage"))
         except (PlanError, UnsupportedError):
             continue
     views = [value for value in found if _shows(second, value, found)]
     return {value: cut for value, cut in found.items() if value not in views}
+
+
+def _joined(graph: Graph) -> frozenset[int]:
+    """Values that are joined to others, as they are or in another view."""
+    found: set[int] = set()
+    for number in reversed(graph.order):
+        node = graph.nodes[number]
+        if node.kind == "cat" or (node.kind in VIEWS and any(output in found for output in node.outputs)):
+            found.update(source.value for operand in node.inputs for source in sources_of(operand))
+    return frozenset(found)
+
+
+def _apart(cut: Cut) -> Cut:
+    """A cut in which the terms of different sums are different parts: that each sum is right does not say that the terms of one are those of another."""
+    if cut.groups is None:
+        return cut
+    parts, groups = np.broadcast_arrays(cut.grid, cut.groups)
+    pairs, which = np.unique(np.stack([parts.reshape(-1), groups.reshape(-1)], axis=1), axis=0, return_inverse=True)
+    own = Parts(replace(cut.parts[part], owner=group) for part, group in pairs.tolist())
+    return replace(cut, parts=own, grid=which.reshape(parts.shape))
 
 
 def _shows(graph: Graph, value: int, cuts: Mapping[int, Cut]) -> bool:

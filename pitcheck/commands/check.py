@@ -11,7 +11,7 @@ from traceback import print_exc
 
 from pitcheck.check.options import Options
 from pitcheck.commands.numbers import parse_probability_log2, parse_size
-from pitcheck.commands.reading import read
+from pitcheck.commands.reading import is_configuration, read, read_pair
 from pitcheck.errors import BudgetError, PlanError, ShapeError, UnsupportedError, UsageError
 from pitcheck.plan.model import Plan
 from pitcheck.report.model import Finding, FindingVerdict, Report, Seconds
@@ -24,7 +24,8 @@ Progress = Callable[[str, int, int], None]
 def run(
     *,
     reference: str,
-    parallel: str,
+    parallel: str | None,
+    assignments: Sequence[str],
     error_bound: str,
     trials: int | None,
     seed: int | None,
@@ -38,7 +39,11 @@ def run(
     quiet: bool,
     verbose: bool,
 ) -> int:
-    """Check ``parallel`` against ``reference``, write the reports and return the verdict's exit code. Raises UsageError for a wrong option."""
+    """Check ``parallel`` against ``reference``, or both plans of a configuration, write the reports and return the verdict's exit code.
+
+    Raises UsageError for a wrong option.
+    """
+    files = sources(reference, parallel, assignments)
     if quiet and verbose:
         raise UsageError("--quiet and --verbose exclude each other; give one of them")
     destinations = [parse_destination(text) for text in output]
@@ -57,22 +62,35 @@ def run(
     from pitcheck.plan.collector import collector_off  # noqa: PLC0415  a wrong option need not wait for it
 
     with collector_off(), progress_bar(wanted=not quiet) as progress:
-        report = checked(reference, parallel, options, progress)
+        report = checked(files, options, progress)
     write_report(report, destinations, quiet=quiet, verbose=verbose)
     return report.exit_code
 
 
-def checked(reference: str, parallel: str, options: Options, progress: Progress | None = None) -> Report:
-    """The report on two plan files. What stops the check (an unreadable file, a budget, an internal error) is a finding of it, not an exception.
+def sources(reference: str, parallel: str | None, assignments: Sequence[str]) -> list[Callable[[], list[Plan]]]:
+    """What gives the two plans: a file each, or one configuration. Raises UsageError for anything else."""
+    if is_configuration(reference) and parallel is None:
+        return [lambda: read_pair(reference, assignments)]
+    if assignments:
+        raise UsageError("--set changes a configuration; give one .toml file and no second plan")
+    if parallel is None:
+        raise UsageError(f"PARALLEL is missing beside {reference}; only a configuration (.toml) stands for both plans")
+    return [lambda: [read(reference)], lambda: [read(parallel)]]
+
+
+def checked(files: Sequence[Callable[[], list[Plan]]], options: Options, progress: Progress | None = None) -> Report:
+    """The report on the plans that ``files`` give. What stops the check (an unreadable file, a budget, an internal error) is a finding of it, not an exception.
 
     Raises UsageError, which is about the command and not about the plans.
     """
     start = perf_counter()
     plans: list[Plan] = []
     findings: list[Finding] = []
-    for file in (reference, parallel):
+    for file in files:
         try:
-            plans.append(read(file))
+            plans.extend(file())
+        except UsageError:
+            raise
         except Exception as error:
             findings.append(_stopped(error))
     if not findings:

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from pitcheck.check.options import Options
-from pitcheck.commands.check import checked
+from pitcheck.commands.check import checked, sources
 from pitcheck.errors import UsageError
 from pitcheck.report.model import Verdict
 from pitcheck.report.write import print_bytes, write_report
@@ -29,7 +29,7 @@ def run() -> int:
     wrong = []
     for file, expected, what in EXPECTED:
         _say(what, folder / file, folder)
-        report = checked(str(folder / REFERENCE), str(folder / file), Options(seed=SEED))
+        report = checked(sources(str(folder / REFERENCE), str(folder / file), ()), Options(seed=SEED))
         write_report(report, ())
         print_bytes(b"\n")
         if report.verdict != expected:

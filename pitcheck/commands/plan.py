@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import prod
 from pathlib import Path
 
-from pitcheck.commands.reading import PLAN_SUFFIXES, read
+from pitcheck.commands.reading import CONFIGURATION_SUFFIX, PLAN_SUFFIXES, is_configuration, read, read_pair
 from pitcheck.errors import UsageError
 from pitcheck.plan.files import write_plan
 from pitcheck.plan.model import Plan, Tensor
@@ -54,6 +54,21 @@ def convert(source: str, target: str) -> int:
     if not target.endswith(PLAN_SUFFIXES):
         raise UsageError(f"{target}: a plan is written as {' or '.join(PLAN_SUFFIXES)}; name the target so")
     write_plan(read(source), Path(target))
+    return 0
+
+
+def make(file: str, directory: str, assignments: Sequence[str]) -> int:
+    """Write both plans of a configuration into ``directory``. Raises PlanError for a configuration that cannot run, UsageError for a wrong argument."""
+    if not is_configuration(file):
+        raise UsageError(f"{file}: plans are made from a configuration, a .toml file")
+    folder = Path(directory)
+    if not folder.is_dir():
+        raise UsageError(f"--out {directory} is no directory; create it first")
+    name = Path(file).name.removesuffix(CONFIGURATION_SUFFIX)
+    for plan, side in zip(read_pair(file, assignments), ("reference", "parallel"), strict=True):
+        target = folder / f"{name}.{side}.plan.zst"
+        write_plan(plan, target)
+        _print([str(target)])
     return 0
 
 

@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from pitcheck.errors import PlanError, UsageError
 from pitcheck.plan.model import Plan
 
 PLAN_SUFFIXES = (".plan.json", ".plan.zst")
+CONFIGURATION_SUFFIX = ".toml"
+
+
+def is_configuration(file: str) -> bool:
+    """Whether a file, by its suffix, is a configuration that both plans are built from."""
+    return file.endswith(CONFIGURATION_SUFFIX)
+
+
+def read_pair(file: str, assignments: Sequence[str]) -> list[Plan]:
+    """The reference and the parallel plan of a configuration. Raises PlanError for one that cannot run, UsageError for a wrong assignment."""
+    from pitcheck.programs.configuration import read_configuration  # noqa: PLC0415  most plans come from files
+
+    configuration = read_configuration(Path(file), assignments)
+    return [configuration.reference(), configuration.parallel()]
 
 
 def read(file: str) -> Plan:
@@ -33,4 +48,6 @@ def read(file: str) -> Plan:
         raise PlanError(str(error)) from None
     except OSError as error:
         raise PlanError(f"cannot read it: {error.strerror or error}", file) from None
+    if is_configuration(file):
+        raise PlanError("this configuration stands for two plans; `pitcheck plan make` writes them to files", file)
     raise PlanError(f"unknown format; plan files end in {', '.join(PLAN_SUFFIXES)}, nnScaler execution plans in .pkl", file)

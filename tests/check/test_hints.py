@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from planner_plans import SHIPPED, plans, row_of, rows
 from verdicts import caught, proven
-from zoo.builder import Builder, intervals, lineage
+from zoo.builder import Builder, intervals, lineage, table
 
 from pitcheck.check import obligations
 from pitcheck.check import run as checking
@@ -183,3 +183,24 @@ def test_wrong_plans_are_run(runs: list[int]) -> None:
     for damage in DAMAGES:
         assert check(reference(), parallel(damage), Options(seed=1)).verdict == "mismatch"
     assert len(runs) >= len(DAMAGES)
+
+
+def test_terms_of_one_sum_are_not_those_of_another() -> None:
+    """Both pairs of ranks hold terms of the same sum, but not the same terms: joined across the pairs they add up to something else."""
+    r = Builder("reference")
+    x = r.input("x", (4, 3))
+    r.op("sum", x, out="s", axes=(0,))
+    r.output(r.op("cat", "s", "s", out="y", axis=0))
+
+    def spread(crossed: bool) -> Plan:
+        b = Builder("parallel", {"dp": 2, "tp": 2})
+        x = b.input("x", (4, 3), {})
+        b.op("sum", b.op("slice", x, axis=0, start=table(("dp", "tp"), 0, 2, 2, 0), stop=table(("dp", "tp"), 2, 4, 4, 2)), out="s", axes=(0,))
+        b.tensors["s"] = replace(b.tensors["s"], lineage=Lineage("s", partial=("dp",)))
+        own = b.op("cat", "s", "s", axis=0)
+        group = ((0, 3), (1, 2)) if crossed else ((0, 2), (1, 3))
+        b.output(b.op("all_reduce", own, out="y", group=group))
+        return b.plan()
+
+    assert check(r.plan(), spread(False), Options(seed=1)).verdict == "equivalent"
+    assert check(r.plan(), spread(True), Options(seed=1)).verdict == "mismatch"
