@@ -5,27 +5,27 @@ from __future__ import annotations
 from pitcheck.plan.model import Number
 from pitcheck.programs.rank import Rank
 from pitcheck.programs.regions import exchanged, gathered
+from pitcheck.programs.ring import Ring, ring_mask
 
 
 def mask(rank: Rank, tokens: str, name: str) -> str:
     """Whether a row's token may look at a column's, for the rows that a rank's attention has and the columns that it sees."""
     tape = rank.tape
     with tape.untracked():
-        own = _places(rank, tokens, name)
+        if rank.zigzag:
+            return ring_mask(rank, tokens, name)
+        own = tape.op("positions", tokens, name=f"{name}.places", axis=1, offset=rank.runs()[0][0])
         every = tape.op("all_gather", own, group=rank.axes.context, axis=0) if rank.axes.context else own
         rows = tape.op("unsqueeze", every if rank.layout.context == "ulysses" else own, axis=1)
         return tape.op("ge", rows, tape.op("unsqueeze", every, axis=0), name=name)
-
-
-def _places(rank: Rank, tokens: str, name: str) -> str:
-    """The places in the sequence of a rank's tokens."""
-    return rank.tape.op("positions", tokens, name=f"{name}.places", axis=1, offset=rank.runs()[0][0])
 
 
 def attend(rank: Rank, q: str, k: str, v: str, name: str, visible: str) -> str:
     """Causal attention of q (sequences, heads, length, size) to k, v (sequences, key-value heads, length, size) of all context-parallel ranks."""
     if rank.axes.context and rank.layout.context == "ulysses":
         return _by_heads(rank, q, k, v, name, visible)
+    if rank.zigzag:
+        return rank.tape.op("transpose", Ring(rank, (q, k, v), name, visible).run(), dim0=1, dim1=2)
     k, v = (gathered(rank.tape, t, rank.axes.context, 2, f"{t}:gathered") for t in (k, v))
     k, v = (_repeated(rank, t, q) for t in (k, v))
     return _softmax(rank, (q, k, v), name, visible, rank.axes.tensor, whole=False)

@@ -190,18 +190,29 @@ class Rank:
     @cached_property
     def following(self) -> Table:
         """The rank in the same place of the next pipeline rank's stage, round the end."""
-        return self._neighbour(1)
+        return self._neighbour("pp", 1)
 
     @cached_property
     def before(self) -> Table:
         """The rank in the same place of the previous pipeline rank's stage, round the end."""
-        return self._neighbour(-1)
+        return self._neighbour("pp", -1)
 
-    def _neighbour(self, distance: int) -> Table:
-        sizes = tuple(self.axes.sizes)
-        count = self.axes.size(sizes)
-        step = distance * count // self.layout.pp
-        return Table(sizes, tuple((number + step) % count for number in range(count)))
+    @cached_property
+    def after(self) -> Table:
+        """The next rank of the ring of context-parallel ranks."""
+        return self._neighbour("cp", 1)
+
+    @cached_property
+    def behind(self) -> Table:
+        """The previous rank of the ring of context-parallel ranks."""
+        return self._neighbour("cp", -1)
+
+    def _neighbour(self, axis: str, distance: int) -> Table:
+        """The rank that is ``distance`` further on along an axis, round its end."""
+        names = tuple(self.axes.sizes)
+        size, stride = self.axes.sizes[axis], self.axes.size(names[names.index(axis) + 1 :])
+        places = range(self.axes.size(names))
+        return Table(names, tuple(number + ((number // stride + distance) % size - number // stride % size) * stride for number in places))
 
     @property
     def last(self) -> int:

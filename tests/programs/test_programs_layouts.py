@@ -12,6 +12,7 @@ FAST = {
     "more ranks than key-value heads": case(llama(), tp=4),
     "optimizer shards": case(llama(), dp=2, microbatches=2, zero=1, bucket=300),
     "parameter shards": case(llama(), dp=2, microbatches=2, zero=3),
+    "ring": case(llama(), 2, cp=2),
     "pipeline": case(gpt(3), pp=2, microbatches=2),
 }
 
@@ -40,6 +41,11 @@ SLOW = {
     "parameter shards, computed again": case(llama(), dp=2, zero=3, recompute=True),
     "parameter shards, gather": case(llama(), dp=2, zero=3, tp=2, cp=2, context="allgather", sequence_parallel=True),
     "parameter shards, zero bubbles": case(llama(), dp=2, zero=3, pp=2, schedule="zero-bubble", microbatches=2),
+    "ring of three": case(gpt(), 2, 12, cp=3),
+    "ring of four": case(llama(), 2, 16, cp=4),
+    "ring, sequence": case(llama(), 4, 16, cp=2, tp=2, sequence_parallel=True, dp=2),
+    "ring, copies of heads, pipeline": case(llama(), 4, 16, cp=2, tp=4, pp=2, microbatches=2),
+    "ring, parameter shards, zero bubbles": case(llama(), cp=2, dp=2, zero=3, pp=2, schedule="zero-bubble", microbatches=2),
     "interleaved": case(llama(4), 8, pp=2, virtual=2, microbatches=4, schedule="interleaved", dp=2),
     "interleaved, gpt": case(gpt(4), pp=2, virtual=2, microbatches=2, schedule="interleaved", tp=2),
     "interleaved, uneven": case(llama(5), 6, pp=2, virtual=2, microbatches=6, schedule="interleaved"),
