@@ -136,6 +136,43 @@ def test_hints_taken_at_random_change_no_verdict(hints: Hints, damage: str, seed
     assert report.verdict == ("mismatch" if damage else "equivalent"), report.findings
 
 
+# --- terms of sums that share a buffer
+
+
+def _two_sums() -> Plan:
+    b = Builder("two")
+    x = b.input("x", (4, 8))
+    for n in range(2):
+        b.output(b.op("linear", x, b.parameter(f"w{n}", (6, 8)), out=f"y{n}"))
+    return b.plan()
+
+
+def _bucket(hints: Hints, *, group: str = "tp", order: tuple[int, int] = (0, 1), reduction: str = "sum") -> Plan:
+    """Terms of both sums are joined, added up over ``group`` together, and taken apart in ``order``."""
+    b = Builder("bucket", {"dp": 2, "tp": 2})
+    x = b.input("x", (4, 4), {1: "tp"})
+    for n in range(2):
+        b.op("linear", x, b.parameter(f"w{n}", (6, 4), {1: "tp"}), out=f"t{n}")
+    whole = b.op("all_reduce", b.op("cat", "t0", "t1", axis=1), group=group, reduction=reduction)
+    for n, place in enumerate(order):
+        b.output(b.op("slice", whole, axis=1, start=6 * place, stop=6 * place + 6, out=f"y{n}"))
+    return hinted(b.plan(), hints)
+
+
+TERMS = {f"t{n}": lineage(f"y{n}", partial=("tp",)) for n in range(2)}
+WRONG_TERMS = {"t0": lineage("y1", partial=("tp",)), "t1": lineage("y0", partial=("tp",))}
+OTHER_TERMS = {f"t{n}": lineage(f"y{n}", partial=("dp",)) for n in range(2)}
+
+
+@pytest.mark.parametrize("hints", [{}, TERMS, WRONG_TERMS, OTHER_TERMS, {"t0": lineage("y0")}])
+def test_hints_of_joined_terms(hints: Hints) -> None:
+    reference = _two_sums()
+    proven(reference, _bucket(hints))
+    caught(reference, _bucket(hints, group="dp"))
+    caught(reference, _bucket(hints, order=(1, 0)))
+    caught(reference, _bucket(hints, reduction="avg"))
+
+
 # --- what they save
 
 
