@@ -42,7 +42,7 @@ SLOW = {
     "parameter shards, gather": case(llama(), dp=2, zero=3, tp=2, cp=2, context="allgather", sequence_parallel=True),
     "parameter shards, zero bubbles": case(llama(), dp=2, zero=3, pp=2, schedule="zero-bubble", microbatches=2),
     "ring of three": case(gpt(), 2, 12, cp=3),
-    "ring of four": case(llama(), 2, 16, cp=4),
+    "ring of four": case(llama(4), 2, 16, cp=4),
     "ring, sequence": case(llama(), 4, 16, cp=2, tp=2, sequence_parallel=True, dp=2),
     "ring, copies of heads, pipeline": case(llama(), 4, 16, cp=2, tp=4, pp=2, microbatches=2),
     "ring, parameter shards, zero bubbles": case(llama(), cp=2, dp=2, zero=3, pp=2, schedule="zero-bubble", microbatches=2),
