@@ -137,7 +137,9 @@ def token_losses(rank: Rank, scores: str, labels: str, name: str) -> str:
     tape, axes = rank.tape, rank.axes.tensor
     lse = _logsumexp(rank, scores, f"{name}.lse")
     rows, away = _own(rank, labels, vocabulary_weight(rank, head_weight(rank)), name) if axes else (labels, "")
-    found = tape.op("squeeze", tape.op("gather", scores, tape.op("unsqueeze", rows, axis=2), axis=2), name="" if axes else f"{name}.picked", axis=2)
+    name_found, hint = ("", None) if axes else (f"{name}.picked", rank.tokens)
+    found = tape.op("gather", scores, tape.op("unsqueeze", rows, axis=2), axis=2)
+    found = tape.op("squeeze", found, name=name_found, hint=hint, axis=2)
     if axes:
         part = tape.op("masked_fill", found, away, Number(0), name=f"{name}.picked:term", gradient=False)
         found = summed(tape, part, axes, f"{name}.picked", rank.tokens)
