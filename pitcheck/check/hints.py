@@ -18,11 +18,14 @@ from pitcheck.ops.registry import BACKWARD
 from pitcheck.stages.cuts import Cut, Parts, resolve
 from pitcheck.stages.graph import Graph, sources_of
 
+BUFFERS = frozenset({"cat", "pad"})
+"""Operators that put terms of sums into a buffer to be reduced together, or in even parts."""
+
 
 def hinted_cuts(first: Graph, second: Graph, specification: Specification) -> dict[int, Cut]:
     """Cuts of computed floating-point values of ``second`` whose lineage names one whole reference value of ``first``, scaled or not.
 
-    Terms of a sum are cut where they are joined into a buffer, which many of them share; elsewhere the sum is cut instead. Views of what is cut already are
+    Terms of a sum are cut where they are put into a buffer, which many of them may share; elsewhere the sum is cut instead. Views of what is cut already are
     left out (nothing is gained there), values that depend on discrete data alone (a cut would forget that zero has a meaning there), and hints that do not fit.
     """
     numbers = _of_numbers(second)
@@ -44,11 +47,11 @@ def hinted_cuts(first: Graph, second: Graph, specification: Specification) -> di
 
 
 def _joined(graph: Graph) -> frozenset[int]:
-    """Values that are joined to others, as they are or in another view."""
+    """Values that are put into a buffer, as they are or in another view."""
     found: set[int] = set()
     for number in reversed(graph.order):
         node = graph.nodes[number]
-        if node.kind == "cat" or (node.kind in VIEWS and any(output in found for output in node.outputs)):
+        if node.kind in BUFFERS or (node.kind in VIEWS and any(output in found for output in node.outputs)):
             found.update(source.value for operand in node.inputs for source in sources_of(operand))
     return frozenset(found)
 
