@@ -7,6 +7,9 @@ from pitcheck.programs.rank import Rank
 from pitcheck.programs.regions import exchanged, gathered
 from pitcheck.programs.ring import Ring, ring_mask
 
+Angles = tuple[str, str]
+"""The cosines and sines of the rotary embedding at a rank's places, "" where there is none."""
+
 
 def mask(rank: Rank, tokens: str, name: str) -> str:
     """Whether a row's token may look at a column's, for the rows that a rank's attention has and the columns that it sees."""

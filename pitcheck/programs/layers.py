@@ -4,27 +4,40 @@ from __future__ import annotations
 
 from pitcheck.errors import UnsupportedError
 from pitcheck.models.config import Attention
-from pitcheck.programs.context import attend
+from pitcheck.programs.context import Angles, attend
 from pitcheck.programs.rank import Names, Rank
 from pitcheck.programs.regions import enter
 from pitcheck.programs.tensor import column, norm, row
 
 
-def layer(rank: Rank, x: str, name: str, visible: str, angles: tuple[str, str]) -> str:
-    """x + attention(norm x), then that + feed-forward(norm of it). ``angles``: cosines and sines of the rotary embedding, "" where there is none."""
+def layer(rank: Rank, x: str, name: str, visible: str, angles: Angles, mixture: bool) -> str:
+    """x + attention(norm x), then that + feed-forward(norm of it), which with ``mixture`` is one of experts."""
     tape = rank.tape
     with tape.module(name):
-        mixed = attention(rank, norm(rank, x, f"{name}.attention_norm"), f"{name}.attention", visible, angles)
+        mixed = _attended(rank, norm(rank, x, f"{name}.attention_norm"), f"{name}.attention", visible, angles)
         x = tape.op("add", x, mixed, name=f"{name}.middle", hint=rank.residual)
-        fed = feed_forward(rank, norm(rank, x, f"{name}.mlp_norm"), f"{name}.mlp")
+        fed = _fed(rank, norm(rank, x, f"{name}.mlp_norm"), f"{name}.mlp", mixture)
         return tape.op("add", x, fed, name=f"{name}.output", hint=rank.residual)
 
 
-def attention(rank: Rank, x: str, name: str, visible: str, angles: tuple[str, str]) -> str:
+def _attended(rank: Rank, x: str, name: str, visible: str, angles: Angles) -> str:
+    """Attention of the model's kind."""
+    sizes = rank.model.attention
+    if isinstance(sizes, Attention):
+        return attention(rank, x, name, visible, angles, sizes)
+    raise UnsupportedError(f"no parallel program of latent attention is built, which {rank.model.name} has")
+
+
+def _fed(rank: Rank, x: str, name: str, mixture: bool) -> str:
+    """The feed-forward part of a layer's kind."""
+    if not mixture:
+        return feed_forward(rank, x, name)
+    raise UnsupportedError(f"no parallel program of a mixture of experts is built, which {rank.model.name} has")
+
+
+def attention(rank: Rank, x: str, name: str, visible: str, angles: Angles, sizes: Attention) -> str:
     """Causal attention, heads cut over tensor-parallel ranks; ranks that share a key-value head all compute its key and value."""
-    tape, sizes = rank.tape, rank.model.attention
-    if not isinstance(sizes, Attention):
-        raise UnsupportedError("parallel programs of models with latent attention are not built yet")
+    tape = rank.tape
     q, k, v = _projections(rank, enter(rank, x), name, sizes)
     if sizes.rotary:
         turned = ((q, rank.axes.tensor), (k, rank.axes.heads))

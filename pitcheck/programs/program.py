@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import nullcontext
 
 from pitcheck.errors import UnsupportedError
-from pitcheck.models.config import Attention, Batch, Model, Optimizer
+from pitcheck.models.config import Batch, Model, Optimizer
 from pitcheck.models.layers import rotary_size
 from pitcheck.models.tape import Tape
 from pitcheck.plan.collector import collector_off
@@ -28,8 +28,8 @@ def parallel_plan(model: Model, batch: Batch, layout: Layout, optimizer: Optimiz
     hints of what they hold. Raises PlanError for a layout that cannot run, UnsupportedError for what is not built.
     """
     check_layout(model, batch, layout)
-    if model.experts is not None or model.predicted or not isinstance(model.attention, Attention):
-        raise UnsupportedError(f"no parallel program is built for {model.name}: experts, latent attention, multi-token prediction")
+    if model.predicted:
+        raise UnsupportedError(f"no parallel program of multi-token prediction is built, which {model.name} has")
     with collector_off():
         axes = Axes.of(model, layout)
         rank = Rank(Tape(f"{model.name}, parallel", axes.sizes, layout.microbatches), model, batch, layout, axes)
@@ -91,18 +91,18 @@ class _Step:
                 x = x if stage else embed(rank, self.tokens, "embedding")
                 visible = mask(rank, self.tokens, f"visible.{stage}")
                 for number in layers_of(stage, rank.layout.stages, rank.model.layers):
-                    x = self._layer(x, stage, f"layers.{number}", visible)
+                    x = self._layer(x, stage, f"layers.{number}", visible, rank.model.is_mixture(number))
             if stage < rank.last:
                 x = handed_on(rank, x, stage)
         with rank.stage(rank.last):
             self.loss = self._loss(x)
 
-    def _layer(self, x: str, stage: int, name: str, visible: str) -> str:
+    def _layer(self, x: str, stage: int, name: str, visible: str, mixture: bool) -> str:
         rank, units = self.rank, self.units
         if units is not None:
             units.enter(rank, stage, name)
         with rank.tape.recomputed() if rank.layout.recompute else nullcontext():
-            x = layer(rank, x, name, visible, self.angles)
+            x = layer(rank, x, name, visible, self.angles, mixture)
         if units is not None:
             units.leave(rank, stage, name)
         return x
