@@ -5,6 +5,7 @@ from __future__ import annotations
 from pitcheck.errors import UnsupportedError
 from pitcheck.models.config import Attention
 from pitcheck.programs.context import Angles, attend
+from pitcheck.programs.latent import latent_attention
 from pitcheck.programs.rank import Names, Rank
 from pitcheck.programs.regions import enter
 from pitcheck.programs.tensor import column, norm, row
@@ -25,7 +26,7 @@ def _attended(rank: Rank, x: str, name: str, visible: str, angles: Angles) -> st
     sizes = rank.model.attention
     if isinstance(sizes, Attention):
         return attention(rank, x, name, visible, angles, sizes)
-    raise UnsupportedError(f"no parallel program of latent attention is built, which {rank.model.name} has")
+    return latent_attention(rank, x, name, visible, angles, sizes)
 
 
 def _fed(rank: Rank, x: str, name: str, mixture: bool) -> str:

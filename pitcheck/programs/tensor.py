@@ -45,6 +45,12 @@ def column(rank: Rank, x: str, name: str, outputs: int, axes: Names, bias: bool 
     return tape.op("linear", *operands, name=name, hint=how, gradient=not terms)
 
 
+def replicated(rank: Rank, x: str, name: str, outputs: int) -> str:
+    """``x`` of the residual stream times a weight that every tensor-parallel rank has; with sequence parallelism its gradient is a term of a sum."""
+    weight = parameter(rank, f"{name}.weight", (outputs, rank.tape.tensors[x].shape[-1]), {}, rank.sequence_terms)
+    return rank.tape.op("linear", x, weight, name=name, hint=rank.residual)
+
+
 def _of_each(axes: Names, count: int, outputs: int, blocks: int) -> Names | Table:
     size = outputs // blocks
     part = size // count
