@@ -41,7 +41,7 @@ SLOW = {
     "computed again": case(latent(), tp=2, recompute=True, sequence_parallel=True),
     "computed again, queries straight": case(straight(), tp=2, recompute=True),
     "optimizer shards": case(latent(), dp=2, zero=1, tp=2, sequence_parallel=True, bucket=300),
-    "gradient shards": case(latent(), 6, dp=3, microbatches=2, zero=2, tp=2, sequence_parallel=True, bucket=500),
+    "gradient shards": case(latent(), 6, dp=3, microbatches=2, zero=2, tp=2, sequence_parallel=True, bucket=200),
     "parameter shards": case(latent(), dp=2, zero=3, tp=2, sequence_parallel=True),
     "parameter shards, computed again": case(straight(), dp=2, zero=3, recompute=True, tp=2),
     "replicas of shards": case(latent(), dp=4, zero=3, replicas=2),
