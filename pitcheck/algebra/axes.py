@@ -28,6 +28,7 @@ __all__ = ["AxisAlgebra", "AxisSystem", "AxisValue", "Dimension", "Size", "Sizes
 Index = NDArray[np.int64]
 
 _AS_VALUES = "its positions are used as values"
+_AS_NUMBERS = "places along it are used as numbers"
 _AS_INDEX = "it is indexed by values"
 
 
@@ -72,6 +73,14 @@ class AxisAlgebra:
         self._mix([node])
         return AxisValue("int", (node,), counts=node)
 
+    def boundary(self, like: AxisValue, axis: int, offset: int) -> AxisValue:
+        """A place along a dimension, which its segments begin or end at; a literal one makes the dimension rigid."""
+        (node,) = (like.dims[i] for i in _checked(like, (axis,)))
+        self._offset(node, offset)
+        self.system.position(node, int(offset))
+        self.system.index(node)
+        return AxisValue("int", (), places=node, boundary=True)
+
     def _mix(self, nodes: Sequence[Dimension]) -> None:
         for node in nodes:
             self.system.mix(node)
@@ -85,6 +94,18 @@ class AxisAlgebra:
         for value in values:
             if value.counts is not None:
                 self.system.fix(value.counts, _AS_VALUES)
+            if value.places is not None:
+                self.system.fix(value.places, _AS_NUMBERS)
+
+    def _places(self, *values: AxisValue) -> Dimension | None:
+        """The dimension along which all these integers are places, 0 among them; None where there is none known."""
+        known = [node for node in (value.counts if value.places is None else value.places for value in values) if node is not None]
+        others = any(v.places is None and v.counts is None and not (v.kind == "int" and v.literal == 0) for v in values)
+        if others or all(value.places is None for value in values):
+            return None
+        for node in known:
+            self.system.share(node, known[0])
+        return known[0]
 
     def _broadcast(self, *values: AxisValue) -> tuple[Dimension, ...]:
         """The dimensions of a broadcast result; equal sizes are tied, a size 1 ties nothing."""
@@ -114,13 +135,20 @@ class AxisAlgebra:
     def add(self, a: AxisValue, b: AxisValue) -> AxisValue:
         """Elementwise; positions with 0 added remain positions."""
         for counted, other in ((a, b), (b, a)):
-            if counted.counts is not None and other.literal == 0 and other.kind == "int":
+            if counted.counts is not None and other.literal == 0 and other.kind == "int" and all(node.size == 1 for node in other.dims):
                 return counted
-        return self._binary("add", a, b, ("field", "int"))
+        return self._moved("add", a, b, movable=a.boundary or b.boundary)
+
+    def _moved(self, name: str, a: AxisValue, b: AxisValue, movable: bool) -> AxisValue:
+        """Places moved by whole segments are places along the same dimension; anything else makes them numbers."""
+        node = self._places(a, b) if movable else None
+        if node is None:
+            return self._binary(name, a, b, ("field", "int"))
+        return AxisValue("int", self._broadcast(a, b), places=node, boundary=_at_boundary(a) and _at_boundary(b))
 
     def subtract(self, a: AxisValue, b: AxisValue) -> AxisValue:
-        """Elementwise."""
-        return self._binary("subtract", a, b, ("field", "int"))
+        """Elementwise; a boundary may be subtracted from places."""
+        return self._moved("subtract", a, b, movable=b.boundary)
 
     def multiply(self, a: AxisValue, b: AxisValue) -> AxisValue:
         """Elementwise."""
@@ -193,10 +221,13 @@ class AxisAlgebra:
         return AxisValue("field", index.dims)
 
     def compare(self, comparison: Comparison, a: AxisValue, b: AxisValue) -> AxisValue:  # noqa: ARG002
-        """A bool value. Positions may be compared with positions along a dimension of the same size: their order does not depend on the size."""
+        """A bool value. Positions may be compared with positions along a dimension of the same size, and places with places along the same: their order does
+        not depend on the size."""
         _same_kind("compare", a, b)
         if a.counts is not None and b.counts is not None and a.counts.size == b.counts.size:
             self.system.tie(a.counts, b.counts)
+            return AxisValue("bool", self._broadcast(a, b))
+        if self._places(a, b) is not None:
             return AxisValue("bool", self._broadcast(a, b))
         return self._binary("compare", a, b, (a.kind,), "bool")
 
@@ -204,8 +235,10 @@ class AxisAlgebra:
         """Elementwise; all three broadcast."""
         _one_of("where", condition, ("bool",))
         _same_kind("where", a, b)
-        self._used(a, b)
-        return AxisValue(a.kind, self._broadcast(condition, a, b))
+        node = self._places(a, b)
+        if node is None:
+            self._used(a, b)
+        return AxisValue(a.kind, self._broadcast(condition, a, b), places=node, boundary=node is not None and _at_boundary(a) and _at_boundary(b))
 
     def cast(self, a: AxisValue, kind: Kind) -> AxisValue:
         """The same dimensions in another kind."""
@@ -294,7 +327,7 @@ class AxisAlgebra:
             if old is node and isinstance(size, Size):
                 self._bound(node, size)
             dims.append(node)
-        return AxisValue(a.kind, tuple(dims), counts=a.counts)
+        return AxisValue(a.kind, tuple(dims), a.literal, a.counts, a.places, a.boundary)
 
     def _repeated(self, size: int) -> Dimension:
         if isinstance(size, Size) and size.dimension is not None:
@@ -311,8 +344,9 @@ class AxisAlgebra:
         if step == 1 and (start, stop) == (0, node.size):
             self._offset(node, stop)
             return a
-        self._used(a)
-        return AxisValue(a.kind, (*a.dims[:place], self._part(node, start, stop, step), *a.dims[place + 1 :]))
+        if a.places is None:
+            self._used(a)
+        return replace(a, dims=(*a.dims[:place], self._part(node, start, stop, step), *a.dims[place + 1 :]), counts=None)
 
     def _part(self, node: Dimension, start: int, stop: int, step: int) -> Dimension:
         self._offset(node, start)
@@ -373,8 +407,12 @@ class AxisAlgebra:
     def _indexed(self, a: AxisValue, axis: int, indices: AxisValue) -> int:
         (place,) = _checked(a, (axis,))
         _one_of("an index", indices, ("int",))
-        self._used(a, indices)
-        self.system.fix(a.dims[place], _AS_INDEX)
+        self._used(a)
+        if indices.places is None:
+            self._used(indices)
+            self.system.fix(a.dims[place], _AS_INDEX)
+        else:
+            self.system.share(a.dims[place], indices.places)
         return place
 
     def take(self, a: AxisValue, axis: int, indices: AxisValue) -> AxisValue:
@@ -405,8 +443,11 @@ class AxisAlgebra:
         return AxisValue(base.kind, base.dims)
 
     def _equal(self, name: str, expected: AxisValue, given: AxisValue) -> None:
-        _same_kind(name, expected, given)
         self._used(given)
+        self._alike(name, expected, given)
+
+    def _alike(self, name: str, expected: AxisValue, given: AxisValue) -> None:
+        _same_kind(name, expected, given)
         if _plain(expected) != _plain(given):
             raise ShapeError(f"{name} takes a source of shape {_plain(expected)} here, not {_plain(given)}")
         for node, other in zip(given.dims, expected.dims, strict=True):
@@ -428,16 +469,23 @@ class AxisAlgebra:
     def stack(self, a: AxisValue, index: Index) -> AxisValue:
         """Instances stacked by an index of shape (instances, members): a leading dimension of the members, which stays."""
         members = self.system.dimension(int(index.shape[1]), fixed="it numbers the members of a group", copies=True)
-        self._used(a)
-        return AxisValue(a.kind, (members, *a.dims))
+        if a.places is None:
+            self._used(a)
+        return AxisValue(a.kind, (members, *a.dims), places=a.places, boundary=a.boundary)
 
     def join(self, parts: Sequence[AxisValue], counts: Sequence[int] | None = None) -> AxisValue:  # noqa: ARG002  rows do not matter to axes
         """Instances beside each other: all have one shape, and equal dimensions are tied."""
         first = parts[0]
+        node = self._places(*parts)
         for part in parts[1:]:
-            self._equal("join", first, part)
-        self._used(first)
-        return AxisValue(first.kind, first.dims)
+            self._alike("join", first, part)
+        if node is None:
+            self._used(*parts)
+        return AxisValue(first.kind, first.dims, places=node, boundary=node is not None and all(_at_boundary(part) for part in parts))
+
+
+def _at_boundary(value: AxisValue) -> bool:
+    return value.boundary or value.literal == 0
 
 
 def _plain(value: AxisValue) -> tuple[int, ...]:

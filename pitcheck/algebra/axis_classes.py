@@ -33,7 +33,7 @@ class ScalingClass:
     """Dimensions that shrink together. ``inner`` is None, or every member m is ``outer[m]`` times ``inner``; ``rigid`` is the reason why it stays whole.
 
     ``factor``: a dimension was split into this class and others; ``beside``: the inner dimensions of which this class was the outer one. ``mixed``: some
-    operator combines, cuts, joins, views or counts elements along it.
+    operator combines, cuts, joins, views or counts elements along it. ``indexed``: integers are places along it.
     """
 
     members: list[Dimension]
@@ -45,6 +45,7 @@ class ScalingClass:
     factor: bool = False
     beside: list[Dimension] = field(default_factory=list)
     mixed: bool = False
+    indexed: bool = False
 
     @property
     def unit(self) -> int:
@@ -96,6 +97,12 @@ class AxisSystem:
             own.inner, own.outer = inner, {result: outer}
         return result
 
+    def places(self) -> Dimension:
+        """What integers are places along while no dimension is known that they index: it has no size of its own."""
+        node = self.dimension(0)
+        self.index(node)
+        return node
+
     # --- ties
     def tie(self, node: Dimension, whole: Dimension, offset: int = 0) -> None:
         """Say that ``node`` is the interval ``[offset, offset + node.size)`` of ``whole``: one class, in which both ends of the interval are positions."""
@@ -142,6 +149,19 @@ class AxisSystem:
     def mix(self, node: Dimension) -> None:
         """Say that an operator combines, cuts, joins, views or counts elements along ``node``: what happens at one place there depends on others."""
         self.class_of(node).mixed = True
+
+    def index(self, node: Dimension) -> None:
+        """Say that integers are places along ``node``. They shrink with it, each segment's first and last place to the small segment's first and last."""
+        own = self.class_of(node)
+        if own.inner is not None:
+            self.fix(node, "it is indexed by values and split into factors")
+            own = self.class_of(node)
+        own.indexed = own.mixed = True
+
+    def share(self, node: Dimension, other: Dimension) -> None:
+        """Say that the same integers are places along both: they shrink alike."""
+        self._union(node, other)
+        self.index(node)
 
     def is_batch(self, node: Dimension) -> bool:
         """Whether every element along ``node`` is computed for itself, by the same operators, so that fewer of them show as much."""
@@ -195,8 +215,8 @@ class AxisSystem:
         return None
 
     def _split(self, own: ScalingClass, size: int) -> bool:
-        """Split a class without factors; False where a size or position is not a multiple of ``size``."""
-        if any(n % size for n in (*own.positions, *(m.size for m in own.members))):
+        """Split a class without factors; False where a size or position is not a multiple of ``size``, or integers are places along it."""
+        if own.indexed or any(n % size for n in (*own.positions, *(m.size for m in own.members))):
             return False
         own.inner = self.dimension(size)
         own.outer = {m: self.dimension(m.size // size) for m in own.members}
@@ -298,6 +318,7 @@ class AxisSystem:
         kept.positions |= dropped.positions
         kept.permuted = kept.permuted or dropped.permuted
         kept.mixed = kept.mixed or dropped.mixed
+        kept.indexed = kept.indexed or dropped.indexed
         kept.factor = kept.factor or dropped.factor
         kept.beside.extend(dropped.beside)
 
@@ -340,3 +361,5 @@ class AxisSystem:
         for _, own in self.classes():
             if own.permuted:
                 self.mark_permuted(own.members[0])
+            if own.permuted and own.indexed:
+                self.fix(own.members[0], "it is indexed by values, and its elements change places")

@@ -37,6 +37,8 @@ class _Output:
     dims: tuple[int, ...]
     counts: int | None
     literal: Any
+    places: int | None
+    boundary: bool
 
 
 @dataclass(frozen=True)
@@ -84,6 +86,9 @@ class _Recorder(AxisSystem):
     def mark_permuted(self, node: Dimension) -> None:
         self._note("mark_permuted", (node,))
         self._quietly(lambda: AxisSystem.mark_permuted(self, node))
+
+    def index(self, node: Dimension) -> None:
+        self._note("index", (node,))
 
     def mix(self, node: Dimension) -> None:
         self._note("mix", (node,))
@@ -133,7 +138,7 @@ class Templates:
 
     def run(self, algebra: AxisAlgebra, kind: str, inputs: Sequence[AxisValue], attributes: Mapping[str, Any], wanted: Sequence[bool] | None) -> list[Any]:
         """What ``evaluate`` would do with ``attributes`` at full size, in the algebra's system. Raises what it raises."""
-        if any(value.counts is not None for value in inputs):
+        if any(value.counts is not None or value.places is not None for value in inputs):
             return self._evaluate(algebra, kind, inputs, symbolic_attributes(kind, attributes), wanted)
         signature = tuple((v.kind, v.literal, tuple((d.size, d.copies) for d in v.dims), _repeats(v.dims)) for v in inputs)
         key = (kind, repr(sorted(attributes.items())), signature, None if wanted is None else tuple(wanted))
@@ -156,7 +161,8 @@ class Templates:
 
 
 def _output(recorder: _Recorder, value: AxisValue) -> _Output:
-    return _Output(value.kind, tuple(recorder.meet(d) for d in value.dims), None if value.counts is None else recorder.meet(value.counts), value.literal)
+    counts, places = (None if node is None else recorder.meet(node) for node in (value.counts, value.places))
+    return _Output(value.kind, tuple(recorder.meet(d) for d in value.dims), counts, value.literal, places, value.boundary)
 
 
 def _repeats(dims: Sequence[Dimension]) -> tuple[int, ...]:
@@ -176,7 +182,9 @@ def _replay(template: _Template, system: AxisSystem, nodes: list[Dimension]) -> 
             system.add_extent(given)
         else:
             getattr(system, call.name)(*given, *call.rest)
-    return [
-        None if o is None else AxisValue(o.kind, tuple(nodes[n] for n in o.dims), o.literal, None if o.counts is None else nodes[o.counts])
-        for o in template.outputs
-    ]
+    return [None if o is None else _made(o, nodes) for o in template.outputs]
+
+
+def _made(output: _Output, nodes: Sequence[Dimension]) -> AxisValue:
+    counts, places = (None if n is None else nodes[n] for n in (output.counts, output.places))
+    return AxisValue(output.kind, tuple(nodes[n] for n in output.dims), output.literal, counts, places, output.boundary)

@@ -55,12 +55,17 @@ class Size(int):
 
 @dataclass(frozen=True, eq=False)
 class AxisValue:
-    """Kind and dimensions of a value. ``literal``: of a 0-d constant, the number. ``counts``: the dimension along which it is the positions 0, 1, ..."""
+    """Kind and dimensions of a value. ``literal``: of a 0-d constant, the number. ``counts``: the dimension along which it is the positions 0, 1, ...
+
+    ``places``: of integers, a dimension along which, or along what that is a part of, they are places; ``boundary``: places between segments.
+    """
 
     kind: Kind
     dims: tuple[Dimension, ...]
     literal: Fraction | float | None = None
     counts: Dimension | None = None
+    places: Dimension | None = None
+    boundary: bool = False
 
     @property
     def shape(self) -> tuple[int, ...]:

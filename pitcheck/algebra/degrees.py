@@ -96,6 +96,10 @@ class DegreeAlgebra:
         """Positions, of degree 0."""
         return self._value("int", (like.shape[axis],))
 
+    def boundary(self, like: DegreeValue, axis: int, offset: int) -> DegreeValue:  # noqa: ARG002
+        """A 0-d constant, of degree 0."""
+        return self._value("int", ())
+
     def draw(self, stream: str, index: DegreeValue) -> DegreeValue:  # noqa: ARG002
         """Draws of a random stream do not depend on fresh residues: degree 0."""
         return replace(index, kind="field", identity=self._key())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
@@ -20,6 +21,10 @@ LEAST_PERMUTED = 5
 
 TRIED = 24
 """Number of candidate sizes of a unit; more would only make stages dearer."""
+
+
+Extent = tuple["Dimension", ...]
+"""Dimensions along which elements are counted together."""
 
 
 @dataclass(frozen=True)
@@ -52,15 +57,17 @@ class Sizes:
 
     def position(self, node: Dimension, offset: int) -> int:
         """The reduced place of a boundary along a dimension. Raises UnsupportedError for an offset that is not a boundary of its class."""
-        if self.size(node) == node.size:
-            return offset
         own = self._system.class_of(node)
         if own.inner is not None:
+            if self.size(node) == node.size:
+                return offset
             outer, rest = divmod(offset, own.inner.size)
             if rest:
                 raise _no_boundary(node, offset)
             return self.position(own.outer[node], outer) * self.size(own.inner)
-        scale = self._scales[self._system.number_of(node)]
+        scale = self._scales.get(self._system.number_of(node))
+        if scale is None:
+            return offset
         if offset % scale.unit:
             raise _no_boundary(node, offset)
         return offset // scale.unit * scale.small
@@ -77,6 +84,19 @@ class Sizes:
             return None if places[0] is None or places[1] is None else places[0] * own.inner.size + places[1]
         scale = self._scales[self._system.number_of(node)]
         return offset // scale.small * scale.unit if offset % scale.small == 0 else None
+
+    def below(self, node: Dimension, bound: int) -> int:
+        """How many of the places 0 .. ``bound`` - 1 are left: whole segments, and of one that is cut the first places, of which its last one is none."""
+        scale = self._scales.get(self._system.number_of(node))
+        if scale is None:
+            return bound
+        segments, rest = divmod(bound, scale.unit)
+        return segments * scale.small + min(rest, scale.small - 1)
+
+    def boundaries(self, node: Dimension) -> list[int]:
+        """The reduced places at which the members of a class that is indexed by values begin or end."""
+        own = self._system.class_of(node)
+        return sorted({self.position(node, place) for place in (*own.positions, *(member.size for member in own.members))})
 
     def describe(self) -> list[str]:
         """A line per class of more than one element: what it was reduced to, or why it is whole."""
@@ -97,7 +117,7 @@ def _no_boundary(node: Dimension, offset: int) -> UnsupportedError:
     return UnsupportedError(f"{offset} is not a boundary along a dimension of size {node.size}, so it has no place at reduced sizes; check with full shapes")
 
 
-def choose_units(system: AxisSystem, literals: Collection[int], extents: Sequence[Sequence[Dimension]], variant: int) -> dict[int, Scale]:
+def choose_units(system: AxisSystem, literals: Collection[int], extents: Sequence[Extent], variant: int) -> dict[int, Scale]:
     """A scale for every class that can be reduced, keyed by class number.
 
     Sizes of different classes, those of segments among them, are pairwise different as far as possible; no reduced size is a literal; different counts of
@@ -107,59 +127,106 @@ def choose_units(system: AxisSystem, literals: Collection[int], extents: Sequenc
     classes = [(number, own) for number, own in system.classes() if own.inner is None]
     free = sorted((pair for pair in classes if not pair[1].rigid and pair[1].unit > LEAST), key=lambda pair: (-(pair[1].total // pair[1].unit), pair[0]))
     reducible = {number for number, _ in free}
-    taken = {member.size for number, own in classes if number not in reducible for member in own.members}
+    taken = Counter(member.size for number, own in classes if number not in reducible for member in own.members)
     used: dict[int, set[int]] = {number: set() for number in reducible}
+    counted = [(nodes, frozenset(number for node in nodes for number in _leaves(system, node)) & reducible) for nodes in extents]
     scales: dict[int, Scale] = {}
     for _ in range(variant + 1):
-        scales = _separate(system, free, taken, used, literals, extents)
+        choice = _Choice(system, dict(free), taken, used, literals)
+        for nodes, numbers in counted:
+            choice.count(nodes, numbers)
+        scales = choice.scales
         for number, scale in scales.items():
             used[number].add(scale.small)
     return scales
 
 
-def _separate(
-    system: AxisSystem,
-    free: Sequence[tuple[int, ScalingClass]],
-    taken: Collection[int],
-    used: Mapping[int, Collection[int]],
-    literals: Collection[int],
-    extents: Sequence[Sequence[Dimension]],
-) -> dict[int, Scale]:
-    """Scales at which no two counts become equal that are not; where none are found, what clashes stays whole."""
-    refused: dict[int, set[int]] = {number: set(smalls) for number, smalls in used.items()}
-    clashes: dict[int, int] = {}
-    while True:
-        scales = _one_by_one([(number, own) for number, own in free if clashes.get(number, 0) < TRIED], taken, refused, literals)
-        clash = _clash(system, Sizes(system, scales), scales, extents)
-        if clash is None:
-            return scales
-        refused[clash].add(scales[clash].small)
-        clashes[clash] = clashes.get(clash, 0) + 1
+class _Choice:
+    """One set of scales, changed one by one until no two counts become equal that are not; where that cannot be reached, what clashes stays whole."""
 
+    def __init__(
+        self,
+        system: AxisSystem,
+        free: Mapping[int, ScalingClass],
+        taken: Mapping[int, int],
+        used: Mapping[int, Collection[int]],
+        literals: Collection[int],
+    ) -> None:
+        self._system = system
+        self._free = free
+        self._taken = Counter(taken)
+        self._literals = literals
+        self._refused = {number: set(smalls) for number, smalls in used.items()}
+        self._changes: dict[int, int] = {}
+        self._units = {number: own.unit for number, own in free.items()}
+        self._segments = {number: sorted({m.size // own.unit for m in own.members if m.size}) for number, own in free.items()}
+        self._counts: dict[int, dict[Extent, frozenset[int]]] = {}
+        """By reduced count the extents that have it, each with its reduced classes."""
+        self._where: dict[Extent, int] = {}
+        self._of: dict[int, list[Extent]] = {}
+        self.scales: dict[int, Scale] = {}
+        for number in free:
+            self._choose(number)
 
-def _one_by_one(
-    free: Sequence[tuple[int, ScalingClass]], taken: Collection[int], refused: Mapping[int, Collection[int]], literals: Collection[int]
-) -> dict[int, Scale]:
-    sizes = set(taken)
-    scales: dict[int, Scale] = {}
-    for number, own in free:
-        small = _small(own, refused[number], sizes, literals)
-        if small is None:
-            sizes.update(member.size for member in own.members)
-        else:
-            sizes.update(member.size // own.unit * small for member in own.members)
-            scales[number] = Scale(own.unit, small)
-    return scales
+    def count(self, extent: Extent, numbers: frozenset[int]) -> None:
+        """Take in a count of elements, along dimensions of the classes ``numbers``, that must stay different from others."""
+        if extent in self._where:
+            return
+        for number in numbers:
+            self._of.setdefault(number, []).append(extent)
+        waiting = [(extent, numbers)]
+        while waiting:
+            extent, numbers = waiting.pop()
+            clash = self._entered(extent, numbers)
+            if clash is not None:
+                waiting.extend(self._changed(clash))
 
+    def _entered(self, extent: Extent, numbers: frozenset[int]) -> int | None:
+        """Enter a count as it is now; the class that is to change, where another count has become the same."""
+        sizes = Sizes(self._system, self.scales)
+        small, full = prod(sizes.size(node) for node in extent), prod(node.size for node in extent)
+        same = self._counts.setdefault(small, {})
+        other = next((known for known in same if prod(node.size for node in known) != full), None)
+        same[extent] = numbers
+        self._where[extent] = small
+        if other is None:
+            return None
+        return next((n for node in (*extent, *other) for n in reversed(_leaves(self._system, node)) if n in self.scales), None)
 
-def _clash(system: AxisSystem, sizes: Sizes, scales: Mapping[int, Scale], extents: Sequence[Sequence[Dimension]]) -> int | None:
-    """A reduced class of two counts of elements that are different at full sizes and equal at these, None where there are no such two."""
-    known: dict[int, Sequence[Dimension]] = {}
-    for nodes in extents:
-        other = known.setdefault(prod(sizes.size(node) for node in nodes), nodes)
-        if prod(node.size for node in nodes) != prod(node.size for node in other):
-            return next((n for node in (*nodes, *other) for n in reversed(_leaves(system, node)) if n in scales), None)
-    return None
+    def _changed(self, number: int) -> list[tuple[Extent, frozenset[int]]]:
+        """Give a class another size, or its whole one; the counts that are to be entered again."""
+        self._changes[number] = self._changes.get(number, 0) + 1
+        self._refused[number].add(self.scales[number].small)
+        self._give_back(number)
+        self._choose(number)
+        again = []
+        for extent in self._of.get(number, ()):
+            place = self._where.pop(extent, None)
+            if place is not None:
+                again.append((extent, self._counts[place].pop(extent)))
+        return again
+
+    def _choose(self, number: int) -> None:
+        small = _small(self._free[number], self._segments[number], self._refused[number], self._taken, self._literals) if self._may_shrink(number) else None
+        if small is not None:
+            self.scales[number] = Scale(self._units[number], small)
+        for size in self._sizes(number):
+            self._taken[size] += 1
+
+    def _may_shrink(self, number: int) -> bool:
+        return self._changes.get(number, 0) < TRIED
+
+    def _give_back(self, number: int) -> None:
+        for size in self._sizes(number):
+            self._taken[size] -= 1
+            if not self._taken[size]:
+                del self._taken[size]
+        del self.scales[number]
+
+    def _sizes(self, number: int) -> list[int]:
+        """The sizes that the members of a class have now."""
+        scale = self.scales.get(number)
+        return [count * (self._units[number] if scale is None else scale.small) for count in self._segments[number]]
 
 
 def _leaves(system: AxisSystem, node: Dimension) -> list[int]:
@@ -168,11 +235,10 @@ def _leaves(system: AxisSystem, node: Dimension) -> list[int]:
     return [system.number_of(node)] if own.inner is None else [*_leaves(system, own.outer[node]), *_leaves(system, own.inner)]
 
 
-def _small(own: ScalingClass, used: Collection[int], taken: Collection[int], literals: Collection[int]) -> int | None:
-    """The size of a unit, or None where the class stays whole."""
+def _small(own: ScalingClass, counts: Sequence[int], used: Collection[int], taken: Collection[int], literals: Collection[int]) -> int | None:
+    """The size of a unit of a class whose members have ``counts`` units, or None where the class stays whole."""
     unit, least = own.unit, LEAST_PERMUTED if own.permuted else LEAST
-    counts = {m.size // unit for m in own.members}
-    most = max(counts)
+    most = counts[-1]
     allowed = [s for s in range(least, min(unit, least + TRIED)) if s not in used and not any(c * s in literals for c in counts)]
     distinct = [s for s in allowed if not any(c * s in taken for c in counts)]
     better = distinct or [s for s in allowed if most * s not in taken] or allowed

@@ -69,6 +69,9 @@ class Structure:
     def arange(self, like: Value, axis: int) -> Value:
         return Value("int", self.xp.arange(self.shape(like)[axis], dtype=np.int64)[None, None, None])
 
+    def boundary(self, like: Value, axis: int, offset: int) -> Value:  # noqa: ARG002  which dimension it is along matters at other sizes alone
+        return self.constant(Fraction(int(offset)), "int")
+
     # --- structure
     def _map(self, a: Value, move: Callable[[Any], Any]) -> Value:
         """``move`` applied to every array of a value."""

@@ -175,7 +175,12 @@ def _one_hot(inputs: list[Term], attributes: Attributes) -> list[Term]:
 
 
 def _positions(inputs: list[Term], attributes: Attributes) -> list[Term]:
-    return [inputs[0].arange(_axis(inputs[0], attributes)) + int(attributes.get("offset", 0))]
+    x, axis, offset = inputs[0], _axis(inputs[0], attributes), attributes.get("offset", 0)
+    return [x.arange(axis) + x.boundary(axis, offset) if offset else x.arange(axis)]
+
+
+def _boundary(inputs: list[Term], attributes: Attributes) -> list[Term]:
+    return [inputs[0].boundary(_axis(inputs[0], attributes), needed(attributes, "offset"))]
 
 
 def _causal_mask(inputs: list[Term], _: Attributes) -> list[Term]:
@@ -275,6 +280,13 @@ OPERATORS = (
         attributes={"axis": "axis", "offset": "position"},
         required=("axis",),
         doc="`offset` (default 0), `offset` + 1, ... along `axis` of x, 1-dimensional int; the values of x do not matter.",
+    ),
+    declare(
+        "boundary",
+        _boundary,
+        attributes={"axis": "axis", "offset": "position"},
+        required=("axis", "offset"),
+        doc="The number `offset`, 0-dimensional int: the place between two shards of what x is a part of along `axis`; the values of x do not matter.",
     ),
     declare(
         "causal_mask",

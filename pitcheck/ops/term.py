@@ -231,6 +231,10 @@ class Term:
         """Positions along ``axis``, 1-d int."""
         return self._of(self.algebra.arange(self.value, self.axis(axis)))
 
+    def boundary(self, axis: int, offset: int) -> Term:
+        """The place ``offset`` along ``axis``, a 0-d int."""
+        return self._of(self.algebra.boundary(self.value, self.axis(axis), offset))
+
     def positions(self, axis: int) -> Term:
         """Positions along ``axis``, int, shaped to broadcast against this term (size 1 elsewhere)."""
         place = self.axis(axis)

@@ -91,9 +91,10 @@ def _own(rank: Rank, ids: str, weight: str, name: str) -> tuple[str, str]:
     tape, axes = rank.tape, rank.axes.tensor
     rows = tape.tensors[weight].shape[0]
     with tape.untracked(), tape.every_microbatch():
-        own = tape.op("positions", weight, name=f"{name}.rows", axis=0, offset=Table(axes, tuple(rows * i for i in range(rank.axes.size(axes)))))
-        first, last = (tape.op("slice", own, axis=0, start=start, stop=start + 1) for start in (0, rows - 1))
-    kept = tape.op("logical_and", tape.op("ge", ids, first), tape.op("le", ids, last))
+        begins, ends = (Table(axes, tuple(rows * (i + after) for i in range(rank.axes.size(axes)))) for after in (0, 1))
+        first = tape.op("boundary", weight, name=f"{name}.rows.begin", axis=0, offset=begins)
+        end = tape.op("boundary", weight, name=f"{name}.rows.end", axis=0, offset=ends)
+    kept = tape.op("logical_and", tape.op("ge", ids, first), tape.op("lt", ids, end))
     away = tape.op("logical_not", kept, name=f"{name}.away")
     return tape.op("masked_fill", tape.op("sub", ids, first), away, Number(0), name=f"{name}.row"), away
 

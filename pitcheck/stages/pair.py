@@ -135,8 +135,7 @@ def shape_stage(stage: Stage, symbolic: SymbolicPair, sizes: Sizes, keys: Mappin
     for value in _drawn_reference(stage):
         info = stage.reference.graph.values[value]
         domain = "square" if value in squares and info.kind == "field" else "any"
-        bounds = info.tensor.bounds
-        marks = _marks(stage, bounds) if bounds is not None else ()
+        bounds, marks = _range(stage, symbolic, value, sizes)
         fresh[value] = Fresh(keys[value], symbolic.reference.shape(value, sizes), info.kind, domain, bounds, marks)
     derived = {value: _derived(stage, value, cut, symbolic, sizes, f"{keys[cut.reference]}/{n}") for n, (value, cut) in enumerate(stage.cuts.items())}
     boxes = [_boxes(target, symbolic, sizes) for target in stage.targets]
@@ -209,16 +208,32 @@ def _is_half(step: Step) -> bool:
     return isinstance(exponent, (Fraction, float)) and Fraction(exponent).denominator != 1
 
 
-def _marks(stage: Stage, bounds: tuple[int, int]) -> tuple[int, ...]:
-    """Values an integer input must take: its first and last, both sides of every shard boundary of a dimension of that extent, and those that steps name."""
-    low, high = bounds
-    marks = {low, high - 1} | integers_at_issue(stage.reference) | integers_at_issue(stage.parallel)
+def _range(stage: Stage, symbolic: SymbolicPair, value: int, sizes: Sizes) -> tuple[tuple[int, int] | None, tuple[int, ...]]:
+    """Between which values an integer input is drawn, and which it must take: its first and last, both sides of every boundary of the dimension along which
+    they are places, and those that steps name. Places along a dimension that is reduced are reduced with it; no step names another of them than 0.
+    """
+    bounds = stage.reference.graph.values[value].tensor.bounds
+    if bounds is None:
+        return None, ()
+    along = symbolic.reference.values[value].places
+    low, high = bounds[0], bounds[1] if along is None else sizes.below(along, bounds[1])
+    marks = {low, high - 1}
+    if high == bounds[1]:
+        marks |= integers_at_issue(stage.reference) | integers_at_issue(stage.parallel) | _shard_ends(stage, high)
+    if along is not None:
+        marks |= {x for place in sizes.boundaries(along) for x in (place - 1, place)}
+    return (low, high), tuple(sorted(m for m in marks if low <= m < high))
+
+
+def _shard_ends(stage: Stage, high: int) -> set[int]:
+    """The first and last place of every shard of a dimension of that extent."""
+    found: set[int] = set()
     for cut in stage.all_cuts():
         shape = stage.reference.graph.values[cut.reference].shape
         for size, different in zip(shape, cut.parts.intervals, strict=False):
             if size == high:
-                marks |= {x for intervals in different for start, stop in intervals if start != FREE for x in (start, stop - 1)}
-    return tuple(sorted(m for m in marks if low <= m < high))
+                found |= {x for intervals in different for start, stop in intervals if start != FREE for x in (start, stop - 1)}
+    return found
 
 
 def canonical_form(stage: Stage) -> tuple[str, dict[int, str]]:
@@ -241,12 +256,7 @@ def canonical_form(stage: Stage) -> tuple[str, dict[int, str]]:
         said = (parallel.of(target.cut.value), reference.of(target.cut.reference), target.cut.parts.digest, target.cut.scale, compared.shape, sums.shape)
         digest.update(repr(said).encode())
         digest.update(compared.tobytes() + sums.tobytes())
-    drawn = _drawn_reference(stage)
-    for value in drawn:
-        bounds = stage.reference.graph.values[value].tensor.bounds
-        if bounds is not None:
-            digest.update(repr((reference.of(value), _marks(stage, bounds))).encode())
-    keys = {value: f"r{reference.of(value)}" for value in drawn}
+    keys = {value: f"r{reference.of(value)}" for value in _drawn_reference(stage)}
     for numbering in (reference, parallel):
         digest.update(repr(numbering.described()).encode())
     return digest.hexdigest(), keys

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pitcheck.algebra.axes import AxisAlgebra
 from pitcheck.algebra.axis_attributes import reduce_attributes
-from pitcheck.algebra.axis_classes import AxisSystem
+from pitcheck.algebra.axis_classes import AxisSystem, Dimension
 from pitcheck.algebra.axis_templates import Templates
 from pitcheck.algebra.axis_values import AxisValue
 from pitcheck.algebra.size_choice import Sizes
@@ -81,17 +81,25 @@ def symbolic_pair(reference: Batch, parallel: Batch, cuts: Sequence[Cut], templa
     system = AxisSystem()
     algebra = AxisAlgebra(system)
     shared = templates or Templates(evaluate)
-    first = _run(reference, algebra, system, shared)
-    second = _run(parallel, algebra, system, shared)
+    ranges = {value: system.places() for value in reference.inputs if _has_range(reference, value)}
+    first = _run(reference, algebra, system, shared, ranges)
+    second = _run(parallel, algebra, system, shared, {cut.value: ranges[cut.reference] for cut in cuts if cut.reference in ranges})
     for cut in cuts:
         if cut.reference in first.values and cut.value in second.values:
             _tie(system, first.values[cut.reference], second.values[cut.value], cut)
     return SymbolicPair(system, first, second, tuple(cuts))
 
 
-def _run(batch: Batch, algebra: AxisAlgebra, system: AxisSystem, templates: Templates) -> SymbolicBatch:
+def _has_range(batch: Batch, value: int) -> bool:
+    """Whether a drawn input holds integers from 0 on, which may be places along a dimension."""
+    tensor = batch.graph.values[value].tensor
+    return tensor.bounds is not None and tensor.bounds[0] == 0 and (tensor.value is None or bool(batch.graph.values[value].writers))
+
+
+def _run(batch: Batch, algebra: AxisAlgebra, system: AxisSystem, templates: Templates, ranges: Mapping[int, Dimension]) -> SymbolicBatch:
+    """``ranges``: of integer inputs, what their numbers are places along."""
     graph = batch.graph
-    inputs = {value: algebra.tensor(graph.values[value].shape, graph.values[value].kind) for value in batch.inputs}
+    inputs = {value: replace(algebra.tensor(graph.values[value].shape, graph.values[value].kind), places=ranges.get(value)) for value in batch.inputs}
     for value in batch.inputs:
         filled = graph.values[value].tensor.value
         if filled is not None and not graph.values[value].writers:

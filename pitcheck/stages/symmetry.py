@@ -243,6 +243,10 @@ class RestrictedSizes(Sizes):
         """Places along the batch dimension are not those of the whole plan; others are as they were."""
         return None if self._system.number_of(node) == self._symmetry.root else self._base.full_position(node, offset)
 
+    def below(self, node: Any, bound: int) -> int:
+        """How many places below a bound are left; a batch dimension is not indexed by values."""
+        return self._base.below(node, bound)
+
     def describe(self) -> list[str]:
         """What was reduced, in sentences."""
         own = self._symmetry

@@ -34,6 +34,9 @@ class NumpyAlgebra:
     def arange(self, like: Array, axis: int) -> Array:
         return np.arange(like.shape[axis], dtype=np.int64)
 
+    def boundary(self, like: Array, axis: int, offset: int) -> Array:
+        return np.array(int(offset), dtype=np.int64)
+
     def _same(self, a: Array, b: Array) -> None:
         assert self.kind(a) == self.kind(b), (a.dtype, b.dtype)
 

@@ -351,6 +351,7 @@ INDEXING = [
         Row("positions", (reals(2, 5),), lambda x, a=a, o=o: torch.arange(x.shape[a]) + o, {"axis": a, "offset": o}, derivative=False)
         for a, o in ((0, 0), (-1, 0), (1, 10))
     ),
+    *(Row("boundary", (reals(2, 5),), lambda _, o=o: torch.tensor(o), {"axis": 1, "offset": o}, derivative=False) for o in (0, 3, 10)),
     *(Row("causal_mask", (reals(2, 3, k),), lambda x: torch.ones(x.shape[-2:], dtype=torch.bool).tril(), derivative=False) for k in (2, 3, 5)),
     Row("full", (), lambda: torch.full((2, 3), 0.1, dtype=torch.float64), {"sizes": (2, 3), "value": 0.1}, derivative=False),
     Row("full", (), lambda: torch.full((2,), 3), {"sizes": (2,), "value": 3, "dtype": "int64"}, derivative=False),

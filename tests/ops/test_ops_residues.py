@@ -68,6 +68,7 @@ RATIONAL = frozenset(
         "masked_fill",
         "one_hot",
         "positions",
+        "boundary",
         "causal_mask",
         "full",
         "full_like",

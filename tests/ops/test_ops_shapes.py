@@ -80,6 +80,7 @@ LARGE: list[tuple[str, list[Array], dict[str, Any]]] = [
     ("where", [flags(80, 96), reals(96), reals(80, 1)], {}),
     ("one_hot", [integers(3, 80)], {"classes": 8}),
     ("positions", [reals(80, 96)], {"axis": 0, "offset": 40}),
+    ("boundary", [reals(80, 96)], {"axis": 0, "offset": 160}),
     ("causal_mask", [reals(80, 80)], {}),
     ("full_like", [reals(80, 96)], {"value": 0}),
 ]

@@ -49,6 +49,10 @@ def _positions(inputs: list[Tensor], attributes: Attributes) -> Tensor:
     return torch.arange(inputs[0].shape[attributes["axis"]]) + int(attributes.get("offset", 0))
 
 
+def _boundary(inputs: list[Tensor], attributes: Attributes) -> Tensor:
+    return torch.tensor(int(attributes["offset"]))
+
+
 def _causal_mask(inputs: list[Tensor], attributes: Attributes) -> Tensor:
     queries, keys = inputs[0].shape[-2:]
     return torch.ones(queries, keys, dtype=torch.bool).tril()
@@ -218,6 +222,7 @@ MEANINGS: dict[str, Any] = {
     "masked_fill": lambda i, a: torch.where(i[1].bool(), i[2].to(i[0].dtype), i[0]),
     "one_hot": _one_hot,
     "positions": _positions,
+    "boundary": _boundary,
     "causal_mask": _causal_mask,
     "rotary": _rotary,
     "scaled_dot_product_attention": _attention,
