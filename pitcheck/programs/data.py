@@ -67,7 +67,7 @@ def _all_reduced(rank: Rank, name: str, total: str, pieces: Mapping[str, Piece])
 
 
 def ends(rank: Rank) -> Group:
-    """The ranks of the first and the last stage in the same place, which share a tied embedding."""
+    """The ranks of the first and the last stage in the same place, which share an embedding that both use."""
     if rank.layout.pp == 2:
         return Group(axes=rank.axes.pipeline)
     inside = rank.layout.ranks // rank.layout.pp

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 
-from pitcheck.errors import UnsupportedError
 from pitcheck.models.config import Batch, Model, Optimizer
 from pitcheck.models.layers import rotary_size
 from pitcheck.models.tape import Tape
 from pitcheck.plan.collector import collector_off
-from pitcheck.plan.model import DType, Plan
+from pitcheck.plan.model import Plan
 from pitcheck.programs.context import mask
 from pitcheck.programs.data import LOCAL, reduced, shards_of
 from pitcheck.programs.layers import layer
 from pitcheck.programs.layout import Layout, check_layout
+from pitcheck.programs.loss import TokenLoss
 from pitcheck.programs.pipeline import handed_on, layers_of, schedule
+from pitcheck.programs.predicted import LAYER, Prediction
 from pitcheck.programs.rank import Axes, Rank
 from pitcheck.programs.sharded import Units, unsharded
 from pitcheck.programs.step import adamw, clip
-from pitcheck.programs.tensor import embed, logits, norm, token_losses
+from pitcheck.programs.tensor import embed
 
 
 def parallel_plan(model: Model, batch: Batch, layout: Layout, optimizer: Optimizer | None = None) -> Plan:
@@ -28,8 +29,6 @@ def parallel_plan(model: Model, batch: Batch, layout: Layout, optimizer: Optimiz
     hints of what they hold. Raises PlanError for a layout that cannot run, UnsupportedError for what is not built.
     """
     check_layout(model, batch, layout)
-    if model.predicted:
-        raise UnsupportedError(f"no parallel program of multi-token prediction is built, which {model.name} has")
     with collector_off():
         axes = Axes.of(model, layout)
         rank = Rank(Tape(f"{model.name}, parallel", axes.sizes, layout.microbatches), model, batch, layout, axes)
@@ -55,9 +54,11 @@ class _Step:
     def __init__(self, rank: Rank, units: Units | None) -> None:
         self.rank = rank
         self.units = units
-        self.tokens = self._input("tokens", "int64", (0, rank.model.vocabulary))
-        self.labels = self._input("labels", "int64", (0, rank.model.vocabulary))
-        self.mask = self._input("mask", "bool", None)
+        bounds = (0, rank.model.vocabulary)
+        self.tokens = rank.tape.input("tokens", (rank.rows, rank.length), "int64", rank.tokens, microbatched=True, bounds=bounds)
+        self.loss = TokenLoss(rank, "", "loss.tokens")
+        self.prediction = Prediction(rank) if rank.model.predicted else None
+        self.losses = [self.loss, *([self.prediction.loss] if self.prediction is not None else [])]
         self.angles = ("", "")
         size = rotary_size(rank.model)
         if size:
@@ -65,25 +66,15 @@ class _Step:
             cos, sin = (rank.tape.input(f"rotary.{name}", (rank.length, size // 2), lineage=spread) for name in ("cos", "sin"))
             self.angles = cos, sin
 
-    def _input(self, name: str, dtype: DType, bounds: tuple[int, int] | None) -> str:
-        rank = self.rank
-        return rank.tape.input(name, (rank.rows, rank.length), dtype, rank.tokens, microbatched=True, bounds=bounds)
-
     def begin(self) -> None:
-        """What a step begins with: the number of tokens that count, over all micro-batches and ranks."""
-        rank, tape = self.rank, self.rank.tape
-        with rank.at(rank.last):
-            with tape.block("count"):
-                counted = tape.op("cast", self.mask, name="loss.tokens.mask", dtype="float32")
-                own = tape.op("sum", counted, name="loss.tokens.count:own")
-            with tape.block("begin"):
-                count = tape.op("accumulate", own, name="loss.tokens.count:rank")
-                axes = (*rank.axes.data, *rank.axes.context)
-                self.count = tape.op("all_reduce", count, group=axes, name="loss.tokens.count") if axes else count
+        """What a step begins with: the numbers of tokens that count."""
+        with self.rank.at(self.rank.last):
+            for loss in self.losses:
+                loss.count()
 
     def forward(self) -> None:
         """All stages, from the tokens to the loss."""
-        rank, x = self.rank, ""
+        rank, x, visible = self.rank, "", ""
         for stage in range(rank.layout.stages):
             with rank.stage(stage):
                 if self.units is not None:
@@ -95,7 +86,10 @@ class _Step:
             if stage < rank.last:
                 x = handed_on(rank, x, stage)
         with rank.stage(rank.last):
-            self.loss = self._loss(x)
+            self.loss.forward(x)
+            if self.prediction is not None:
+                hidden = self._layer(self.prediction.join(x), rank.last, LAYER, visible, rank.model.experts is not None)
+                self.prediction.loss.forward(hidden)
 
     def _layer(self, x: str, stage: int, name: str, visible: str, mixture: bool) -> str:
         rank, units = self.rank, self.units
@@ -107,33 +101,30 @@ class _Step:
             units.leave(rank, stage, name)
         return x
 
-    def _loss(self, x: str) -> str:
-        """A micro-batch's part of the mean loss: the sum of the losses of its tokens that count, divided by the number of all that count."""
-        rank, tape = self.rank, self.rank.tape
-        scores = logits(rank, norm(rank, x, "norm"), "logits")
-        losses = token_losses(rank, scores, self.labels, "loss.tokens")
-        kept = tape.op("mul", losses, "loss.tokens.mask", name="loss.tokens.counted", hint=rank.tokens)
-        return tape.op("div", tape.op("sum", kept, name="loss.tokens.sum"), self.count, name="loss.part")
-
     def backward(self) -> dict[str, str]:
         """parameter -> the gradient of one micro-batch on one rank."""
         rank, tape = self.rank, self.rank.tape
-        return tape.backward({self.loss: tape.constant("one", 1)}, partial=LOCAL, split=rank.layout.schedule == "zero-bubble")
+        roots = dict.fromkeys((loss.part for loss in self.losses), tape.constant("one", 1))
+        return tape.backward(roots, partial=LOCAL, split=rank.layout.schedule == "zero-bubble")
 
     def finish(self, gradients: dict[str, str], settings: Optimizer) -> None:
         """Sums over micro-batches and ranks, clipping, and the optimizer's step."""
         rank, tape = self.rank, self.rank.tape
         with tape.block("finish"), tape.untracked():
             with rank.at(rank.last):
-                total = tape.op("accumulate", self.loss, name="loss:rank")
-                axes = (*rank.axes.data, *rank.axes.context)
-                tape.output(tape.op("all_reduce", total, group=axes, name="loss") if axes else tape.op("identity", total, name="loss"))
+                tape.output(self._total())
             ordered = {name: gradients[name] for name, tensor in tape.tensors.items() if tensor.role == "parameter"}
             pieces = shards_of(rank, list(ordered))
             complete = reduced(rank, ordered, pieces)
             for name, gradient in complete.items():
-                tape.gradient(gradient, of=name, lineage=pieces[name].holds(gradient) if pieces else None)
+                tape.gradient(gradient, of=name, lineage=pieces[name].holds(gradient) if name in pieces else None)
             adamw(rank, clip(rank, complete, settings, pieces), settings, pieces)
+
+    def _total(self) -> str:
+        """The sum of all losses."""
+        if self.prediction is None:
+            return self.loss.total("loss", None)
+        return self.rank.tape.op("add", self.loss.total("loss.tokens", {}), self.prediction.loss.total("loss.predicted", {}), name="loss")
 
     def order(self) -> None:
         """The programs of all pipeline ranks."""

@@ -139,9 +139,9 @@ class Rank:
         return self.axes.tensor if self.layout.sequence_parallel else ()
 
     def term(self, name: str, spread: Lineage, axes: Names) -> Lineage | None:
-        """What a part of a gradient holds that is still to be summed over ``axes``; None for a tied embedding, whose terms lie at both ends of the pipeline."""
-        tied = self.model.tied and self.layout.pp > 1 and name == "embedding.weight"
-        return None if tied else Lineage(f"grad:{name}", spread.shards, partial=axes)
+        """What a part of a gradient holds that is still to be summed over ``axes``; None for an embedding whose terms lie at both ends of the pipeline."""
+        at_ends = (self.model.tied or self.model.predicted > 0) and self.layout.pp > 1 and name == "embedding.weight"
+        return None if at_ends else Lineage(f"grad:{name}", spread.shards, partial=axes)
 
     def runs(self) -> list[tuple[int | Table, int | Table]]:
         """The runs of consecutive places of a sequence that a rank has: where each begins and ends."""

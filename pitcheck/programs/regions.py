@@ -22,8 +22,8 @@ def after(derivative: Written) -> Hook:
     return hook
 
 
-def arriving(tape: Tape, tensor: str, kind: str, gradient: str, axes: Names, **attributes: Any) -> str:
-    """A collective that computes the next part of the gradient of ``tensor``; the whole gradient carries its hint."""
+def arriving(tape: Tape, tensor: str, kind: str, gradient: str, axes: Names | None, **attributes: Any) -> str:
+    """An operator, over ``axes`` a collective, that computes the next part of the gradient of ``tensor``; the whole gradient carries its hint."""
     name = tape.gradient_name(tensor)
     hint = tape.gradient_hint(tensor) if name == f"grad:{tensor}" else None
     return tape.op(kind, gradient, name=name, group=axes, hint=hint, **attributes)
@@ -54,6 +54,16 @@ def gathered(tape: Tape, x: str, axes: Names, axis: int, name: str, hint: Hint =
     with tape.untracked():
         tape.op("all_gather", x, name=name, group=axes, axis=axis, hint=hint, gradient=False)
     tape.region([x], [name], after(lambda gradient: arriving(tape, x, "reduce_scatter", gradient, axes, axis=axis)))
+    return name
+
+
+def joined(rank: Rank, x: str, axis: int, name: str, hint: Hint) -> str:
+    """The parts of ``x`` joined where all tensor-parallel ranks go on with the same; a part's gradient is its part of the whole gradient."""
+    tape, axes = rank.tape, rank.axes.tensor
+    how = {"axis": axis, "count": rank.axes.size(axes), "position": rank.position(axes)}
+    with tape.untracked():
+        tape.op("all_gather", x, name=name, group=axes, axis=axis, hint=hint)
+    tape.region([x], [name], after(lambda gradient: arriving(tape, x, "chunk", gradient, None, **how)))
     return name
 
 

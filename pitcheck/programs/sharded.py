@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pitcheck.models.tape import Tape
 from pitcheck.plan.model import Lineage
 from pitcheck.programs.buckets import Piece, gather, piece, scatter
+from pitcheck.programs.predicted import LAYER
 from pitcheck.programs.rank import Rank
 from pitcheck.programs.tensor import WHOLE
 
@@ -22,7 +23,7 @@ class Units:
     def names(self, stage: int, prefix: str) -> list[str]:
         """The parameters of a unit: those of the layer called ``prefix``, or with "" those of the stage that belong to no layer."""
         mine = (name for name, stages in self._whole.homes.items() if stage in stages)
-        return [name for name in mine if (name.startswith(f"{prefix}.") if prefix else not name.startswith("layers."))]
+        return [name for name in mine if (name.startswith(f"{prefix}.") if prefix else not name.startswith(("layers.", f"{LAYER}.")))]
 
     def pieces(self, rank: Rank, names: Sequence[str]) -> list[Piece]:
         """How the parameters are cut into shards."""
