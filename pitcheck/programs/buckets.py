@@ -16,12 +16,13 @@ from pitcheck.programs.rank import Intervals, Names, Rank, portion
 
 @dataclass(frozen=True)
 class Piece:
-    """One parameter in a buffer: ``shape`` of the rank's whole part of it, ``rows`` of a shard, ``shards`` of which the buffer consists."""
+    """One parameter in a buffer: ``shape`` of the rank's whole part of it, ``rows`` of a shard, ``shards`` of which the buffer consists, over ``axes``."""
 
     name: str
     shape: tuple[int, ...]
     rows: int
     shards: int
+    axes: Names
     lineage: Lineage
     """Which part of the parameter a shard holds."""
 
@@ -47,16 +48,17 @@ class Piece:
 
 def piece(rank: Rank, name: str, shape: tuple[int, ...], lineage: Lineage | None) -> Piece:
     """How a rank's part of a parameter, with its lineage, is cut into shards."""
-    shards = rank.axes.size(rank.axes.shards)
+    axes = rank.sharing[name].shards
+    shards = rank.axes.size(axes)
     rows = -(-shape[0] // shards)
     others = [shard for shard in lineage.shards if shard.dim] if lineage is not None else []
     first = next((shard for shard in lineage.shards if not shard.dim), None) if lineage is not None else None
-    return Piece(name, shape, rows, shards, Lineage(name, (_cut_further(rank, first, shape[0], rows), *others)))
+    return Piece(name, shape, rows, shards, axes, Lineage(name, (_cut_further(rank, first, shape[0], rows, axes), *others)))
 
 
-def _cut_further(rank: Rank, first: Shard | None, size: int, rows: int) -> Shard:
-    """Dimension 0, cut as ``first`` says, cut again into shards of ``rows`` with padding at the end."""
-    axes, shards = rank.axes.shards, rank.axes.size(rank.axes.shards)
+def _cut_further(rank: Rank, first: Shard | None, size: int, rows: int, axes: Names) -> Shard:
+    """Dimension 0, cut as ``first`` says, cut again over ``axes`` into shards of ``rows`` with padding at the end."""
+    shards = rank.axes.size(axes)
     if size == rows * shards and (first is None or first.intervals is None):
         return Shard(0, by=(*(first.by if first is not None else ()), *axes))
     outer, values = _intervals(rank, first, size)
@@ -100,11 +102,11 @@ def filled(pieces: Sequence[Piece], most: int) -> Iterator[list[Piece]]:
 
 
 def scatter(rank: Rank, pieces: Sequence[Piece], terms: Sequence[str], name: str, outputs: Sequence[str], hints: Sequence[Hint]) -> None:
-    """Reduce-scatter whole tensors, each a term of a sum: ``outputs`` are the rank's shards of the sums."""
+    """Reduce-scatter whole tensors, all over the same axes, each a term of a sum: ``outputs`` are the rank's shards of the sums."""
     tape = rank.tape
     parts = [tape.op("reshape", _even(rank, one, term), sizes=(one.shards, one.elements)) for one, term in zip(pieces, terms, strict=True)]
     buffer = parts[0] if len(parts) == 1 else tape.op("cat", *parts, name=f"{name}:buffer", axis=1)
-    shard = tape.op("reduce_scatter", buffer, name=f"{name}:shard", group=rank.axes.shards, axis=0)
+    shard = tape.op("reduce_scatter", buffer, name=f"{name}:shard", group=pieces[0].axes, axis=0)
     cuts = tape.several("split", shard, names=("",) * len(pieces), axis=1, sizes=tuple(one.elements for one in pieces))
     for one, own, output, hint in zip(pieces, cuts, outputs, hints, strict=True):
         tape.op("reshape", own, name=output, hint=hint, sizes=one.own)
@@ -113,11 +115,11 @@ def scatter(rank: Rank, pieces: Sequence[Piece], terms: Sequence[str], name: str
 def gather(
     rank: Rank, pieces: Sequence[Piece], shards: Sequence[str], name: str, outputs: Sequence[str], hints: Sequence[Hint], gradients: Sequence[Lineage | None]
 ) -> None:
-    """All-gather shards: ``outputs`` are whole tensors without padding. ``gradients``: what their gradients hold, if they have any."""
+    """All-gather shards over the same axes: ``outputs`` are whole tensors without padding. ``gradients``: what their gradients hold, if they have any."""
     tape = rank.tape
     parts = [tape.op("reshape", shard, sizes=(1, one.elements)) for one, shard in zip(pieces, shards, strict=True)]
     own = parts[0] if len(parts) == 1 else tape.op("cat", *parts, name=f"{name}:own", axis=1)
-    buffer = tape.op("all_gather", own, name=f"{name}:buffer", group=rank.axes.shards, axis=0)
+    buffer = tape.op("all_gather", own, name=f"{name}:buffer", group=pieces[0].axes, axis=0)
     cuts = tape.several("split", buffer, names=("",) * len(pieces), axis=1, sizes=tuple(one.elements for one in pieces))
     for number, (one, part, output, hint) in enumerate(zip(pieces, cuts, outputs, hints, strict=True)):
         even = tape.op("reshape", part, sizes=(one.shards * one.rows, *one.shape[1:]))
@@ -126,8 +128,7 @@ def gather(
 
 def own_part(rank: Rank, one: Piece, whole: str, name: str) -> str:
     """The rank's shard of a tensor that it holds whole."""
-    axes = rank.axes.shards
-    return rank.tape.op("chunk", _even(rank, one, whole), name=name, hint=one.lineage, axis=0, count=one.shards, position=rank.position(axes))
+    return rank.tape.op("chunk", _even(rank, one, whole), name=name, hint=one.lineage, axis=0, count=one.shards, position=rank.position(one.axes))
 
 
 def _even(rank: Rank, one: Piece, whole: str) -> str:

@@ -18,7 +18,7 @@ def shards_of(rank: Rank, names: Sequence[str]) -> dict[str, Piece]:
     if rank.layout.zero not in (1, 2):
         return {}
     tensors = rank.tape.tensors
-    return {name: piece(rank, name, tensors[name].shape, tensors[name].lineage) for name in names}
+    return {name: piece(rank, name, tensors[name].shape, tensors[name].lineage) for name in names if rank.sharing[name].shards}
 
 
 def reduced(rank: Rank, gradients: Mapping[str, str], pieces: Mapping[str, Piece]) -> dict[str, str]:
@@ -28,32 +28,31 @@ def reduced(rank: Rank, gradients: Mapping[str, str], pieces: Mapping[str, Piece
     complete: dict[str, str] = {}
     for name, gradient in gradients.items():
         over = _over(rank, name)
-        last = not over and rank.layout.zero != 1
-        hint = _hint(rank, name, pieces) if last else _term(rank, name) if rank.layout.zero == 1 else None
+        scattered = rank.layout.zero == 1 and name in pieces
+        last = not over and not scattered
+        hint = _hint(rank, name, pieces) if last else _term(rank, name) if scattered else None
         with rank.at(*rank.homes[name]):
             complete[name] = rank.tape.op("accumulate", gradient, name=f"grad:{name}" if last else f"accumulated:{name}", hint=hint)
     if rank.layout.zero == 1:
-        complete = _scattered(rank, complete, pieces)
+        complete |= _scattered(rank, complete, pieces)
     return {name: _all_reduced(rank, name, total, pieces) for name, total in complete.items()}
 
 
 def _over(rank: Rank, name: str) -> list[Group]:
     """The groups over which gradients are still to be summed: data and context, tensor-parallel ranks, the pipeline's ends, as Megatron-LM orders them."""
-    data = rank.axes.data if not rank.layout.zero else tuple(axis for axis in rank.axes.data if axis not in rank.axes.shards)
-    axes: list[Names] = [(*data, *rank.axes.context), rank.terms[name]]
-    groups = [Group(axes=over) for over in axes if over]
+    groups = [Group(axes=over) for over in rank.sharing[name].unsharded]
     return [*groups, ends(rank)] if len({rank.pipeline_rank(stage) for stage in rank.homes[name]}) > 1 else groups
 
 
 def _hint(rank: Rank, name: str, pieces: Mapping[str, Piece]) -> Lineage | None:
     """What a complete gradient holds. Padding is zero, as the norm needs it, which no lineage says: then there is no hint."""
-    lineage = pieces[name].holds(f"grad:{name}") if pieces else rank.like(f"grad:{name}", name)
+    lineage = pieces[name].holds(f"grad:{name}") if name in pieces else rank.like(f"grad:{name}", name)
     return lineage if all(not is_padded(shard) for shard in lineage.shards) else None
 
 
 def _term(rank: Rank, name: str) -> Lineage | None:
     """What the gradient that a rank has computed from its micro-batches holds: a term of a sum."""
-    return rank.term(name, rank.like(name, name), (*rank.axes.data, *rank.axes.context, *rank.terms[name]))
+    return rank.term(name, rank.like(name, name), rank.sharing[name].axes)
 
 
 def _all_reduced(rank: Rank, name: str, total: str, pieces: Mapping[str, Piece]) -> str:
@@ -74,18 +73,18 @@ def ends(rank: Rank) -> Group:
     return Group(ranks=tuple((place, place + (rank.layout.pp - 1) * inside) for place in range(inside)))
 
 
-def buckets(rank: Rank, names: Sequence[str], pieces: Mapping[str, Piece]) -> list[tuple[tuple[int, ...], list[Piece]]]:
-    """Flat buffers of parameters that the same stages have: (stages, pieces)."""
-    by_stages: dict[tuple[int, ...], list[Piece]] = {}
-    for name in names:
-        by_stages.setdefault(rank.homes[name], []).append(pieces[name])
-    return [(stages, bucket) for stages, members in by_stages.items() for bucket in filled(members, rank.layout.bucket)]
+def buckets(rank: Rank, pieces: Mapping[str, Piece]) -> list[tuple[tuple[int, ...], list[Piece]]]:
+    """Flat buffers of parameters that the same stages have and that are sharded over the same axes: (stages, pieces)."""
+    alike: dict[tuple[tuple[int, ...], Names], list[Piece]] = {}
+    for name, one in pieces.items():
+        alike.setdefault((rank.homes[name], one.axes), []).append(one)
+    return [(stages, bucket) for (stages, _), members in alike.items() for bucket in filled(members, rank.layout.bucket)]
 
 
 def _scattered(rank: Rank, sums: Mapping[str, str], pieces: Mapping[str, Piece]) -> dict[str, str]:
     """ZeRO 1: when all micro-batches are through, every rank gets its shards of the sums."""
     found: dict[str, str] = {}
-    for number, (stages, bucket) in enumerate(buckets(rank, list(sums), pieces)):
+    for number, (stages, bucket) in enumerate(buckets(rank, pieces)):
         names = [one.name for one in bucket]
         found |= {name: f"scattered:{name}" if _over(rank, name) else f"grad:{name}" for name in names}
         hints = [None if _over(rank, name) else _hint(rank, name, pieces) for name in names]
@@ -96,9 +95,9 @@ def _scattered(rank: Rank, sums: Mapping[str, str], pieces: Mapping[str, Piece])
 
 def _scattered_at_once(rank: Rank, gradients: Mapping[str, str], pieces: Mapping[str, Piece]) -> dict[str, str]:
     """ZeRO 2: every rank gets its shards as soon as a micro-batch's gradients are there, and keeps sums of these only."""
-    for number, (stages, bucket) in enumerate(buckets(rank, list(gradients), pieces)):
+    for number, (stages, bucket) in enumerate(buckets(rank, pieces)):
         names = [one.name for one in bucket]
         for stage in stages:
             with rank.at(stage), rank.tape.block(weights_block(rank, stage)):
                 scatter(rank, bucket, [gradients[name] for name in names], f"bucket.{number}", [f"scattered:{name}" for name in names], [None] * len(names))
-    return {name: f"scattered:{name}" for name in gradients}
+    return {name: f"scattered:{name}" if name in pieces else gradient for name, gradient in gradients.items()}

@@ -17,7 +17,9 @@ ContextParallel = OneOf["ring", "allgather", "ulysses"]
 class Layout(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Sizes of the kinds of parallelism, and how each of them works. Ranks are numbered with ``pp`` outermost, then ``dp``, ``cp``, ``tp``.
 
-    ``ep``: expert parallelism over ranks of the same stage. ``microbatches`` per step and data-parallel rank. ``sequence_parallel``: activations between
+    ``ep``: experts are spread over as many ranks of a stage, ``etp``: the width of each is cut over as many. Counted from the innermost rank, ``etp``
+    consecutive ranks share an expert and ``etp`` * ``ep`` have them all, whatever else they are (Liu et al. 2025, as Megatron-LM folds them); ranks with the
+    same experts are expert-data parallel. ``microbatches`` per step and data-parallel rank. ``sequence_parallel``: activations between
     tensor-parallel regions are cut along the sequence over ``tp`` (Korthikanti et al. 2022). ``schedule``: order of forward and backward passes of a pipeline;
     "interleaved" has ``virtual`` stages per rank (Narayanan et al. 2021), "zero-bubble" runs gradients of weights apart (Qi et al. 2023).
 
@@ -32,6 +34,7 @@ class Layout(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     pp: int = 1
     cp: int = 1
     ep: int = 1
+    etp: int = 1
     microbatches: int = 1
     sequence_parallel: bool = False
     schedule: PipelineSchedule = "1f1b"
@@ -62,7 +65,7 @@ def check_layout(model: Model, batch: Batch, layout: Layout) -> None:
 
 
 def _rules(model: Model, batch: Batch, layout: Layout) -> Iterator[Rule]:
-    sizes = ("dp", "tp", "pp", "cp", "ep", "microbatches", "virtual", "replicas", "bucket")
+    sizes = ("dp", "tp", "pp", "cp", "ep", "etp", "microbatches", "virtual", "replicas", "bucket")
     yield from ((field, getattr(layout, field) >= 1, f"must be at least 1, not {getattr(layout, field)}") for field in sizes)
     yield from _batch_rules(batch, layout)
     yield from _tensor_rules(model, batch, layout)

@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
 
-from pitcheck.models.config import Attention, Batch, Model
+from pitcheck.models.config import Batch, Model
 from pitcheck.models.records import Spread, held
 from pitcheck.models.tape import Tape
 from pitcheck.plan.model import MICROBATCH_AXIS, Lineage, Table
+from pitcheck.programs.groups import atoms, ends
 from pitcheck.programs.layout import Layout
 
 Names = tuple[str, ...]
@@ -22,7 +23,9 @@ class Axes:
     """Mesh axes by what they are for, outermost first; those of size 1 are left out.
 
     With more tensor-parallel ranks than key-value heads ``tensor`` is a product: ``heads``, by which keys and values are cut, times ``copies``, whose ranks
-    hold the same keys and values. ``shards``: the part of ``data`` over which ZeRO shards.
+    hold the same keys and values. ``shards``: the part of ``data`` over which ZeRO shards. ``experts`` are the axes over which experts are spread,
+    ``expert_tensor`` those over which an expert's width is cut, ``expert_data`` all others of a stage; where such a group ends within the ranks of one kind
+    of parallelism, these are a product of two or three axes.
     """
 
     sizes: Mapping[str, int]
@@ -33,26 +36,36 @@ class Axes:
     tensor: Names
     heads: Names
     copies: Names
+    experts: Names
+    expert_tensor: Names
+    expert_data: Names
 
     @classmethod
     def of(cls, model: Model, layout: Layout) -> Axes:
         """The axes of a layout that was checked."""
-        copies = _copies(model, layout)
-        sizes = {
-            "pp": layout.pp,
-            "replica": layout.replicas,
-            "dp": layout.dp // layout.replicas,
-            "cp": layout.cp,
-            "tp": layout.tp // copies,
-            "tp_copy": copies,
-        }
-        kept = {name: size for name, size in sizes.items() if size > 1}
+        parts = atoms(model, layout)
+        width, spread = ends(layout)
+        tensor = ("tp", "tp_copy")
 
-        def those(*names: str) -> Names:
-            return tuple(name for name in names if name in kept)
+        def those(*kinds: str) -> Names:
+            return tuple(name for kind in kinds for name, size, _ in parts[kind] if size > 1)
 
+        def between(low: int, high: int) -> Names:
+            return tuple(name for kind in parts for name, size, stride in parts[kind] if size > 1 and low <= stride < high)
+
+        inside = {name: size for kind in parts.values() for name, size, _ in kind if size > 1}
         return cls(
-            kept, those("pp"), those("replica", "dp"), those("dp"), those("cp"), those("tp", "tp_copy"), those("tp"), those("tp_copy") if copies > 1 else ()
+            sizes={"pp": layout.pp, **inside} if layout.pp > 1 else inside,
+            pipeline=("pp",) if layout.pp > 1 else (),
+            data=those("replica", "dp"),
+            shards=those("dp"),
+            context=those("cp"),
+            tensor=those(*tensor),
+            heads=those("tp"),
+            copies=those("tp_copy"),
+            experts=between(width, spread),
+            expert_tensor=between(1, width),
+            expert_data=between(spread, layout.ranks),
         )
 
     def size(self, axes: Names) -> int:
@@ -60,9 +73,24 @@ class Axes:
         return prod(self.sizes[axis] for axis in axes)
 
 
-def _copies(model: Model, layout: Layout) -> int:
-    attention = model.attention
-    return max(layout.tp // attention.kv_heads, 1) if isinstance(attention, Attention) else 1
+@dataclass(frozen=True)
+class Sharing:
+    """Which ranks hold the same part of a parameter. ``sums``: groups of axes over which its gradients are to be summed, in this order; ``shards``: the axes
+    among them over which ZeRO shards it."""
+
+    sums: tuple[Names, ...]
+    shards: Names
+
+    @property
+    def axes(self) -> Names:
+        """All axes over whose ranks gradients are terms of a sum."""
+        return tuple(axis for group in self.sums for axis in group)
+
+    @property
+    def unsharded(self) -> tuple[Names, ...]:
+        """The groups without what is sharded."""
+        left = (tuple(axis for axis in group if axis not in self.shards) for group in self.sums)
+        return tuple(group for group in left if group)
 
 
 @dataclass(frozen=True)
@@ -74,8 +102,8 @@ class Rank:
     batch: Batch
     layout: Layout
     axes: Axes
-    terms: dict[str, Names] = field(default_factory=dict)
-    """Parameter -> tensor-parallel axes over whose ranks its gradients are terms of a sum."""
+    sharing: dict[str, Sharing] = field(default_factory=dict)
+    """Parameter -> the ranks that hold the same part of it."""
     homes: dict[str, tuple[int, ...]] = field(default_factory=dict)
     """Parameter -> the stages that use it."""
     now: list[tuple[int, ...]] = field(default_factory=lambda: [(0,)])
@@ -138,6 +166,18 @@ class Rank:
         """Axes over whose ranks the gradient of a parameter of the residual stream is a sum, besides those of data and context."""
         return self.axes.tensor if self.layout.sequence_parallel else ()
 
+    def dense(self, terms: Names) -> Sharing:
+        """The sharing of a parameter that is whole on every rank but for tensor parallelism, ``terms``: over which of those its gradients are to be summed."""
+        data = (*self.axes.data, *self.axes.context)
+        return Sharing(tuple(group for group in (data, terms) if group), self.axes.shards if self.layout.zero else ())
+
+    def expert(self) -> Sharing:
+        """The sharing of an expert's parameter: the ranks with the same experts, as far as their tokens are not the same."""
+        same = () if self.layout.sequence_parallel else self.axes.tensor
+        data = tuple(axis for axis in self.axes.expert_data if axis not in same)
+        shards = tuple(axis for axis in data if axis in self.axes.shards)
+        return Sharing((data,) if data else (), shards if self.layout.zero else ())
+
     def term(self, name: str, spread: Lineage, axes: Names) -> Lineage | None:
         """What a part of a gradient holds that is still to be summed over ``axes``; None for an embedding whose terms lie at both ends of the pipeline."""
         at_ends = (self.model.tied or self.model.predicted > 0) and self.layout.pp > 1 and name == "embedding.weight"
@@ -190,27 +230,27 @@ class Rank:
     @cached_property
     def following(self) -> Table:
         """The rank in the same place of the next pipeline rank's stage, round the end."""
-        return self._neighbour("pp", 1)
+        return self._neighbour(self.axes.pipeline, 1)
 
     @cached_property
     def before(self) -> Table:
         """The rank in the same place of the previous pipeline rank's stage, round the end."""
-        return self._neighbour("pp", -1)
+        return self._neighbour(self.axes.pipeline, -1)
 
     @cached_property
     def after(self) -> Table:
         """The next rank of the ring of context-parallel ranks."""
-        return self._neighbour("cp", 1)
+        return self._neighbour(self.axes.context, 1)
 
     @cached_property
     def behind(self) -> Table:
         """The previous rank of the ring of context-parallel ranks."""
-        return self._neighbour("cp", -1)
+        return self._neighbour(self.axes.context, -1)
 
-    def _neighbour(self, axis: str, distance: int) -> Table:
-        """The rank that is ``distance`` further on along an axis, round its end."""
+    def _neighbour(self, axes: Names, distance: int) -> Table:
+        """The rank that is ``distance`` further on along neighbouring axes, round their end."""
         names = tuple(self.axes.sizes)
-        size, stride = self.axes.sizes[axis], self.axes.size(names[names.index(axis) + 1 :])
+        size, stride = self.axes.size(axes), self.axes.size(names[names.index(axes[-1]) + 1 :])
         places = range(self.axes.size(names))
         return Table(names, tuple(number + ((number // stride + distance) % size - number // stride % size) * stride for number in places))
 

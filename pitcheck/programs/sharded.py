@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pitcheck.models.tape import Tape
-from pitcheck.plan.model import Lineage
+from pitcheck.plan.model import MICROBATCH_AXIS, Lineage
 from pitcheck.programs.buckets import Piece, gather, piece, scatter
 from pitcheck.programs.predicted import LAYER
-from pitcheck.programs.rank import Rank
+from pitcheck.programs.rank import Names, Rank
 from pitcheck.programs.tensor import WHOLE
 
 AGAIN = ":again"
@@ -25,19 +25,25 @@ class Units:
         mine = (name for name, stages in self._whole.homes.items() if stage in stages)
         return [name for name in mine if (name.startswith(f"{prefix}.") if prefix else not name.startswith(("layers.", f"{LAYER}.")))]
 
-    def pieces(self, rank: Rank, names: Sequence[str]) -> list[Piece]:
-        """How the parameters are cut into shards."""
-        tensors = self._whole.tape.tensors
-        return [piece(rank, name, tensors[name].shape, tensors[name].lineage) for name in names]
+    def pieces(self, stage: int, prefix: str) -> list[list[Piece]]:
+        """How the parameters of a unit are cut into shards, by the axes over which they are; those that are whole are left out."""
+        whole = self._whole
+        found: dict[Names, list[Piece]] = {}
+        for name in self.names(stage, prefix):
+            axes, tensor = whole.sharing[name].shards, whole.tape.tensors[name]
+            if axes:
+                found.setdefault(axes, []).append(piece(whole, name, tensor.shape, tensor.lineage))
+        return list(found.values())
 
     def enter(self, rank: Rank, stage: int, prefix: str) -> None:
         """Gather a unit's parameters where the forward pass begins to use them; their gradients are reduced and scattered when the last one is there."""
+        for number, pieces in enumerate(self.pieces(stage, prefix)):
+            self._enter(rank, stage, _named(prefix or f"stage.{stage}", number), pieces)
+
+    def _enter(self, rank: Rank, stage: int, unit: str, pieces: Sequence[Piece]) -> None:
         tape = rank.tape
-        pieces = self.pieces(rank, self.names(stage, prefix))
-        if not pieces:
-            return
         names = [_shard(rank, self._whole, one, stage) for one in pieces]
-        unit, wholes = prefix or f"stage.{stage}", [f"{name}{WHOLE}" for name in names]
+        wholes = [f"{name}{WHOLE}" for name in names]
         with tape.untracked(), tape.every_microbatch():
             gather(rank, pieces, names, f"{unit}:gathered", wholes, [self._hint(one) for one in pieces], [self._term(rank, one) for one in pieces])
 
@@ -53,14 +59,15 @@ class Units:
     def leave(self, rank: Rank, stage: int, prefix: str) -> None:
         """Where the backward pass of a unit begins: its parameters, freed since, are gathered again."""
         tape = rank.tape
-        pieces = self.pieces(rank, self.names(stage, prefix))
 
         def again() -> None:
-            outputs = [f"{one.name}{WHOLE}{AGAIN}" for one in pieces]
-            with tape.every_microbatch():
-                gather(rank, pieces, [one.name for one in pieces], f"{prefix}:gathered{AGAIN}", outputs, [self._hint(one) for one in pieces], [])
-            for one, output in zip(pieces, outputs, strict=True):
-                tape.held_again(f"{one.name}{WHOLE}", output)
+            for number, pieces in enumerate(self.pieces(stage, prefix)):
+                outputs = [f"{one.name}{WHOLE}{AGAIN}" for one in pieces]
+                with tape.every_microbatch():
+                    buffer = f"{_named(prefix, number)}:gathered{AGAIN}"
+                    gather(rank, pieces, [one.name for one in pieces], buffer, outputs, [self._hint(one) for one in pieces], [])
+                for one, output in zip(pieces, outputs, strict=True):
+                    tape.held_again(f"{one.name}{WHOLE}", output)
 
         tape.on_backward(again)
 
@@ -69,14 +76,19 @@ class Units:
         return Lineage(one.name, lineage.shards if lineage is not None else ())
 
     def _term(self, rank: Rank, one: Piece) -> Lineage | None:
-        return rank.term(one.name, self._hint(one), (*rank.by_batch, *rank.axes.context, *self._whole.terms[one.name]))
+        return rank.term(one.name, self._hint(one), (*self._whole.sharing[one.name].axes, MICROBATCH_AXIS))
+
+
+def _named(unit: str, number: int) -> str:
+    """The name of a unit's buffer number ``number``."""
+    return f"{unit}.{number}" if number else unit
 
 
 def _shard(rank: Rank, whole: Rank, one: Piece, stage: int) -> str:
     """The rank's shard of a parameter, or, where another stage has it too, the same one."""
     rank.homes[one.name] = tuple(sorted({*rank.homes.get(one.name, ()), stage}))
     if one.name not in rank.tape.tensors:
-        rank.terms[one.name] = whole.terms[one.name]
+        rank.sharing[one.name] = whole.sharing[one.name]
         rank.tape.parameter(one.name, one.own, one.lineage)
     return one.name
 

@@ -21,7 +21,7 @@ def clip(rank: Rank, gradients: Mapping[str, str], settings: Optimizer, pieces: 
     clipped = {}
     for name, gradient in gradients.items():
         with rank.at(*rank.homes[name]):
-            hint = pieces[name].holds(f"clipped:{name}") if pieces else rank.like(f"clipped:{name}", name)
+            hint = pieces[name].holds(f"clipped:{name}") if name in pieces else rank.like(f"clipped:{name}", name)
             clipped[name] = tape.op("mul", gradient, factor, name=f"clipped:{name}", hint=hint)
     return clipped
 
@@ -34,7 +34,7 @@ def _squares(rank: Rank, gradients: Mapping[str, str], pieces: Mapping[str, Piec
         home = rank.pipeline_rank(rank.homes[name][0])
         with rank.at(home):
             square = tape.op("sum", tape.op("square", gradient), name=f"squares:{name}")
-        axes = rank.parted(pieces[name].lineage if pieces else tape.tensors[name].lineage)
+        axes = rank.parted(pieces[name].lineage if name in pieces else tape.tensors[name].lineage)
         own.setdefault(axes, {}).setdefault(home, []).append(square)
     totals = [_over(rank, axes, by_place) for axes, by_place in own.items()]
     total = _chain(rank, totals, "squares.stage")
@@ -65,12 +65,12 @@ def adamw(rank: Rank, gradients: Mapping[str, str], settings: Optimizer, pieces:
     decay = tape.op("sub", 1, tape.op("mul", learning_rate, Fraction(settings.weight_decay)), name="decay", hint={})
     for name, gradient in gradients.items():
         with rank.at(*rank.homes[name]):
-            own = own_part(rank, pieces[name], name, f"{name}:own") if pieces else name
+            own = own_part(rank, pieces[name], name, f"{name}:own") if name in pieces else name
             kept = tape.op("mul", own, decay) if len(tape.tensors[name].shape) > 1 else own
             new = _step(rank, own, gradient, corrected, kept, settings)
-            if not pieces:
+            if name not in pieces:
                 tape.update(new, of=name)
-    for number, (stages, bucket) in enumerate(buckets(rank, list(pieces), pieces)):
+    for number, (stages, bucket) in enumerate(buckets(rank, pieces)):
         with rank.at(*stages):
             names = [one.name for one in bucket]
             hints = [rank.like(f"new:{name}", name) for name in names]

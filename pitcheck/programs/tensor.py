@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pitcheck.models.records import Spread, held
-from pitcheck.plan.model import Number, Table
-from pitcheck.programs.rank import Names, Rank
+from pitcheck.plan.model import MICROBATCH_AXIS, Number, Table
+from pitcheck.programs.rank import Names, Rank, Sharing
 from pitcheck.programs.regions import after, cut, enter, leave, summed
 
 WHOLE = ":whole"
 """What the name of a parameter that is gathered from shards ends in."""
 
 
-def parameter(rank: Rank, name: str, shape: Sequence[int], spread: Spread, terms: Names = ()) -> str:
+def parameter(rank: Rank, name: str, shape: Sequence[int], spread: Spread, terms: Names = (), sharing: Sharing | None = None) -> str:
     """A rank's part of a parameter, or, where it is there already, the same one.
 
-    ``terms``: tensor-parallel axes over whose ranks gradients are terms of a sum, besides those of data and context.
+    ``terms``: tensor-parallel axes over whose ranks gradients are terms of a sum, besides those of data and context; ``sharing``: where these are others.
     """
     rank.homes[name] = tuple(sorted({*rank.homes.get(name, ()), *rank.now[-1]}))
     whole = f"{name}{WHOLE}"
@@ -24,9 +24,10 @@ def parameter(rank: Rank, name: str, shape: Sequence[int], spread: Spread, terms
         return whole
     if name in rank.tape.tensors:
         return name
-    rank.terms[name] = terms
+    own = rank.sharing[name] = sharing or rank.dense(terms)
     # Where gradients of many parameters share a buffer, each has a hint of its own before.
-    gradient = rank.term(name, held(name, spread), (*rank.by_batch, *rank.axes.context, *terms)) if rank.layout.zero == 2 else None
+    buffered = rank.layout.zero == 2 and own.shards
+    gradient = rank.term(name, held(name, spread), (*own.axes, MICROBATCH_AXIS)) if buffered else None
     return rank.tape.parameter(name, shape, spread, gradient=gradient or False)
 
 

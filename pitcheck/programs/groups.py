@@ -1,0 +1,51 @@
+"""Groups of ranks as products of mesh axes: where expert-parallel groups end within the ranks of one kind of parallelism, its axis becomes a product."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from pitcheck.models.config import Attention, Model
+
+if TYPE_CHECKING:
+    from pitcheck.programs.layout import Layout
+
+Atom = tuple[str, int, int]
+"""(name of a mesh axis, its size, how many ranks lie between two neighbours along it)."""
+
+PARTS = ("", "_inner", "_innermost")
+"""What the names of an axis's parts end in, outermost first."""
+
+
+def copies(model: Model, layout: Layout) -> int:
+    """How many tensor-parallel ranks hold the same keys and values."""
+    attention = model.attention
+    return max(layout.tp // attention.kv_heads, 1) if isinstance(attention, Attention) else 1
+
+
+def atoms(model: Model, layout: Layout) -> dict[str, list[Atom]]:
+    """Kind of parallelism -> its axes, outermost first; the kinds, too, but for the pipeline's. Sizes may be 1."""
+    same = copies(model, layout)
+    kinds = (("replica", layout.replicas), ("dp", layout.dp // layout.replicas), ("cp", layout.cp), ("tp", layout.tp // same), ("tp_copy", same))
+    found: dict[str, list[Atom]] = {}
+    stride = 1
+    for name, size in reversed(kinds):
+        found[name] = _parts(name, size, stride, ends(layout))
+        stride *= size
+    return dict(reversed(found.items()))
+
+
+def ends(layout: Layout) -> tuple[int, int]:
+    """How many consecutive ranks of a stage share the width of an expert, and how many have all experts together."""
+    return layout.etp, layout.etp * layout.ep
+
+
+def cut_at(size: int, stride: int, places: Sequence[int]) -> list[int]:
+    """Which of ``places`` lie within an axis. An axis can be cut there if each is a multiple of ``stride`` and divides ``size * stride``."""
+    return sorted({place for place in places if stride < place < stride * size})
+
+
+def _parts(name: str, size: int, stride: int, places: Sequence[int]) -> list[Atom]:
+    bounds = [stride, *cut_at(size, stride, places), stride * size]
+    parts = [(high // low, low) for low, high in zip(bounds, bounds[1:], strict=False)]
+    return [(name + ending, count, low) for ending, (count, low) in zip(PARTS, reversed(parts), strict=False)]
