@@ -159,7 +159,7 @@ class _Choice:
         self._refused = {number: set(smalls) for number, smalls in used.items()}
         self._changes: dict[int, int] = {}
         self._units = {number: own.unit for number, own in free.items()}
-        self._segments = {number: sorted({m.size // own.unit for m in own.members if m.size}) for number, own in free.items()}
+        self._segments = {number: sorted({m.size // self._units[number] for m in own.members if m.size}) for number, own in free.items()}
         self._counts: dict[int, dict[Extent, frozenset[int]]] = {}
         """By reduced count the extents that have it, each with its reduced classes."""
         self._where: dict[Extent, int] = {}
