@@ -200,14 +200,19 @@ class Discrete(Structure):
         return self.reshape(self.take_along(a, axis, indices), self.shape(a)[:axis] + self.shape(a)[axis + 1 :])
 
     def _record_reduction(self, key: Any, place: int, largest: bool) -> None:
-        """Every element is chosen or not, but for infinity that comes last; of many elements only whether the next one exceeds what is kept so far."""
+        """Every element is chosen or not, but for infinity that comes last, and for what is alone with it.
+
+        Of many elements only whether the next one exceeds what is kept so far.
+        """
         behind = (slice(None),) * place
         if key.shape[place] <= MOST_SLOTS:
             best = key.max(axis=place, keepdims=True) if largest else key.min(axis=place, keepdims=True)
-            alike, last = (key == best).all(axis=place, keepdims=True), _last(key, largest)
+            last = _last(key, largest)
+            alone = last.sum(axis=place, keepdims=True) >= key.shape[place] - 1
+            forced = alone | (key == best).all(axis=place, keepdims=True)
             for slot in range(key.shape[place]):
                 here = (*behind, slice(slot, slot + 1))
-                self._record(key[here] == best, alike | last[here])
+                self._record(key[here] == best, forced | last[here])
             return
         kept = (np.maximum if largest else np.minimum).accumulate(to_host(self.xp, key), axis=place)
         before, following = kept[(*behind, slice(None, -1))], to_host(self.xp, key)[(*behind, slice(1, None))]

@@ -27,7 +27,7 @@ Progress = Callable[[str, int, int], None]
 WIDENINGS = 6
 HINTS = "hints"
 """What stands for the error of an attempt to prove everything over hints that was given up."""
-LEAST_STEPS = 500
+LEAST_STEPS = 4000
 """Steps of stages that hints may always cost before they are given up."""
 
 

@@ -34,7 +34,8 @@ def softmax_gradient(y: Term, dy: Term, axis: int) -> Term:
 
 def nothing_left(x: Term, axis: int) -> Term:
     """Whether all of x along ``axis`` is -inf; the axis keeps size 1."""
-    return x.maximum_over(axis, keep=True).compare("eq", x.constant(_NEGATIVE_INFINITY))
+    finite = x.compare("ne", x.constant(_NEGATIVE_INFINITY)).cast("int")
+    return finite.sum(axis, keep=True).compare("eq", finite.constant(Fraction(0), "int"))
 
 
 def _axis(x: Term, attributes: Attributes) -> int:

@@ -41,7 +41,8 @@ class TokenLoss:
         rank, tape, name = self.rank, self.rank.tape, self.name
         scores = logits(rank, norm(rank, x, f"{self.prefix}norm"), f"{self.prefix}logits")
         losses = token_losses(rank, scores, self.labels, name)
-        kept = tape.op("mul", losses, f"{name}.mask", name=f"{name}.counted", hint=rank.tokens)
+        # Without a hint: a cut would forget that a token that does not count has the loss 0, which decides what 0 tokens come to.
+        kept = tape.op("mul", losses, f"{name}.mask", name=f"{name}.counted")
         mean = tape.op("div", tape.op("sum", kept, name=f"{name}.sum"), self.counted, name=f"{self.prefix}loss.part")
         self.part = mean if self.weight == 1 else tape.op("mul", mean, self.weight, name=f"{self.prefix}loss.part:weighted")
         return self.part
