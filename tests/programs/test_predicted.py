@@ -6,10 +6,12 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
+from near_misses import Change, assert_caught, changed, dropped, reading
 from program_cases import Case, assert_right, case, gpt, llama
 
 from pitcheck.models.config import Model
 from pitcheck.models.presets import preset
+from pitcheck.plan.model import Group, Number, Operator, Plan
 
 
 def predicting(layers: int = 2, **changes: Any) -> Model:
@@ -60,3 +62,56 @@ def test_a_layout_is_right(name: str) -> None:
 def test_another_layout_is_right(name: str) -> None:
     found: Case = SLOW[name]
     assert_right(found)
+
+
+# --- near misses
+
+TENSOR = case(predicting(), tp=2)
+PIPE = case(predicting(), pp=2, microbatches=2)
+
+
+def _summed_over_tensor(operator: Operator) -> Operator:
+    """The sum over ranks that all have the same."""
+    return replace(operator, kind="all_reduce", group=Group(axes=("tp",)))
+
+
+def _reduced(operator: Operator) -> Operator:
+    """The gradients of what is the same on all ranks are summed before each takes its part."""
+    return replace(operator, kind="reduce_scatter", attributes={"axis": operator.attributes["axis"]}, group=Group(axes=("tp",)))
+
+
+def _swapped(operator: Operator) -> Operator:
+    return replace(operator, inputs=operator.inputs[::-1])
+
+
+def _kind(plan: Plan, kind: str, operand: str) -> str:
+    """The operator of a kind that reads a tensor."""
+    found = [operator.id for operator in plan.operators if operator.kind == kind and operand in operator.inputs]
+    assert len(found) == 1
+    return found[0]
+
+
+MISSES: dict[str, tuple[Case, str, Change]] = {
+    "labels are those of the next token": (PIPE, "unsqueeze predicted.labels", reading(0, "labels")),
+    "tokens are not those that follow": (PIPE, "embedding predicted.tokens", reading(0, "tokens")),
+    "the mask is the model's": (PIPE, "loss.predicted.tokens.mask", reading(0, "mask")),
+    "the count is the model's": (PIPE, "loss.predicted.tokens.count:own", reading(0, "loss.tokens.mask")),
+    "one end's gradient of the embedding is missing": (PIPE, "grad:embedding.weight", dropped),
+    "the loss counts twice": (TENSOR, "loss.predicted", _summed_over_tensor),
+    "the gradient counts twice": (PIPE, "grad:predicted.loss.part", reading(1, Number("3/5"))),
+    "the loss has no weight in the backward pass": (PIPE, "grad:predicted.loss.part", reading(1, Number(1))),
+    "the gradient of the joined map is summed": (TENSOR, "grad:predicted.join", _reduced),
+    "the hidden state is normed before": (PIPE, "predicted.hidden_norm", reading(0, "norm")),
+    "hidden state and token change places": (PIPE, "cat predicted.token_norm", _swapped),
+    "the module's norm is the model's": (PIPE, "predicted.norm", reading(1, "norm.weight")),
+}
+
+QUICK = ("labels are those of the next token", "one end's gradient of the embedding is missing")
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in MISSES])
+def test_a_near_miss_is_caught(name: str) -> None:
+    right, place, change = MISSES[name]
+    reference, parallel = right.plans()
+    identity = _kind(parallel, *place.split()) if " " in place else place
+    assert_caught(reference, changed(parallel, identity, change))
