@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import cached_property
 from math import prod
 from typing import Any
 
@@ -21,13 +22,16 @@ class Coordinates:
         self.microbatches = microbatches
         self.sizes = {axis.name: axis.size for axis in mesh}
         self.ranks = prod(self.sizes.values())
-        grid = np.indices(tuple(self.sizes.values())).reshape(len(mesh), self.ranks)
-        self._of_rank: dict[str, NDArray[np.int64]] = {axis.name: grid[i] for i, axis in enumerate(mesh)}
 
     @classmethod
     def of(cls, plan: Plan) -> Coordinates:
         """The coordinates of a plan."""
         return cls(plan.mesh, plan.microbatches)
+
+    @cached_property
+    def _of_rank(self) -> dict[str, NDArray[np.int64]]:
+        grid = np.indices(tuple(self.sizes.values())).reshape(len(self.mesh), self.ranks)
+        return {axis.name: grid[i] for i, axis in enumerate(self.mesh)}
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -155,10 +159,31 @@ class Coordinates:
         unknown = [axis for axis in group.axes if axis not in self.sizes]
         if unknown:
             raise PlanError(f"unknown axis {unknown[0]!r}; the mesh has {', '.join(self.sizes)}", f"{place}.axes")
+        return self._along(group)
+
+    def group_sizes(self, group: Group, place: str = "group") -> list[int]:
+        """The different sizes of the rank lists of a group, ascending. Raises PlanError as ``groups`` does."""
+        if not group.ranks and set(group.axes) <= set(self.sizes):
+            return [prod(self.sizes[axis] for axis in set(group.axes))]
+        return sorted({len(members) for members in self.groups(group, place)})
+
+    def _along(self, group: Group) -> list[tuple[int, ...]]:
         others = tuple(axis.name for axis in self.mesh if axis.name not in group.axes)
         inside = tuple(axis.name for axis in self.mesh if axis.name in group.axes)
         outer = self.row_major(others)[:, 0]
         inner = self.row_major(inside)[:, 0]
         order = np.lexsort((inner, outer))
         size = self.count(inside)
-        return [tuple(int(r) for r in order[i : i + size]) for i in range(0, self.ranks, size)]
+        return list(map(tuple, order.reshape(-1, size).tolist()))
+
+
+def places_of(ranks: NDArray[np.int64], sizes: Sequence[int]) -> tuple[NDArray[np.int64], ...]:
+    """The coordinate of every rank along every axis of these sizes, each of the shape of ``ranks``.
+
+    As ``np.unravel_index``, which in NumPy 2.4 is wrong for large arrays whose last dimension has size 1.
+    """
+    found = []
+    for size in reversed(sizes):
+        ranks, own = np.divmod(ranks, size)
+        found.append(own)
+    return tuple(reversed(found))

@@ -6,6 +6,7 @@ k-th collective of each member meets the k-th of all others (MPI 4.1, sections 3
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -13,8 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pitcheck.errors import PlanError
+from pitcheck.plan.coordinates import Coordinates
 from pitcheck.plan.events import Events
-from pitcheck.plan.model import Operator, Plan, Tensor
+from pitcheck.plan.lifted import OnDemand, lifted_members, lifted_received
+from pitcheck.plan.model import Group, Operator, Plan, Tensor
+from pitcheck.plan.representatives import Representatives, representatives
 from pitcheck.plan.schedule import Ints, tensor_of
 from pitcheck.plan.violations import Violation
 
@@ -26,10 +30,12 @@ class Matching:
     ``received``: id of a receive -> int64 (ranks, microbatches, 3): position of the send in ``plan.operators``, source rank, source
     micro-batch; -1 where it does not run. ``members``: id of a collective -> None where at every coordinate all members run this operator at the
     same micro-batch, else int64 (ranks, microbatches, members, 3): the same three numbers of every member, in gathering order (-1: not there).
+    ``few`` is what was matched, where representatives were, and of which ranks; else the whole of it is made only where it is asked for.
     """
 
-    received: dict[str, Ints] = field(default_factory=dict)
-    members: dict[str, Ints | None] = field(default_factory=dict)
+    received: Mapping[str, Ints] = field(default_factory=dict)
+    members: Mapping[str, Ints | None] = field(default_factory=dict)
+    few: tuple[Matching, Representatives] | None = None
 
 
 class Instances(NamedTuple):
@@ -43,17 +49,35 @@ class Instances(NamedTuple):
 
 def match(plan: Plan) -> tuple[Matching | None, list[Violation]]:
     """Match all events of a plan. With a violation (PIT004, PIT005, PIT006; PIT001 for a plan that is malformed) there is no matching."""
+    few = representatives(plan)
     try:
+        if few is not None:
+            # What is wrong names ranks: it is looked for again among all of them.
+            matching = match_events(Events(few.plan))[0]
+            if matching is not None:
+                return lifted(plan, matching, few), []
         return match_events(Events(plan))
     except PlanError as error:
         return None, [Violation("PIT001", error.place, error.message)]
 
 
+def lifted(plan: Plan, matching: Matching, few: Representatives) -> Matching:
+    """The matching of a plan, from that of its representatives; its tables are made when they are asked for."""
+    coordinates = Coordinates.of(plan)
+    groups = {operator.id: (operator.group or Group(), kept.group or Group()) for operator, kept in zip(plan.operators, few.plan.operators, strict=True)}
+
+    def members_of(identity: str, table: Ints | None) -> Ints | None:
+        return None if table is None else lifted_members(table, few, coordinates, *groups[identity])
+
+    received = OnDemand(matching.received, lambda _, table: lifted_received(table, few))
+    return Matching(received, OnDemand(matching.members, members_of), (matching, few))
+
+
 def match_events(events: Events) -> tuple[Matching | None, list[Violation]]:
     """As :func:`match`. Raises PlanError for groups, tables and boxes that do not fit the mesh."""
-    matching = Matching()
-    violations = _Collectives(events, matching).run() + _Channels(events, matching).run()
-    return (None if violations else matching), violations
+    collectives, channels = _Collectives(events), _Channels(events)
+    violations = collectives.run() + channels.run()
+    return (None if violations else Matching(channels.received, collectives.members)), violations
 
 
 def instances_of(events: Events, number: int, where: NDArray[np.bool_] | None = None) -> Instances:
@@ -85,17 +109,17 @@ def counted(*keys: Ints) -> Ints:
 
 
 class _Collectives:
-    def __init__(self, events: Events, matching: Matching) -> None:
+    def __init__(self, events: Events) -> None:
         self.events = events
         self.plan = events.plan
-        self.matching = matching
+        self.members: dict[str, Ints | None] = {}
         self.tensors = {tensor.name: tensor for tensor in self.plan.tensors}
         self.violations: list[Violation] = []
 
     def run(self) -> list[Violation]:
         numbers = [n for n, position in enumerate(self.events.positions) if self.plan.operators[position].group is not None]
         for number in numbers:
-            self.matching.members[self._operator(number).id] = None
+            self.members[self._operator(number).id] = None
         self._check_membership(numbers)
         mixed = self._mixed()
         if mixed.any():
@@ -194,17 +218,20 @@ class _Collectives:
             usual = _most_frequent([event[:2] for event in now.values() if event is not None])
             ended = [rank for rank in members if now[rank] is None]
             odd = [rank for rank, event in now.items() if event is not None and event[:2] != usual]
-            wrong = len({event[2] for event in now.values() if event is not None}) > 1
+            signatures = [event[2] for event in now.values() if event is not None]
+            wrong = len(set(signatures)) > 1
             if not ended and not wrong and not (odd and len({len(s) for s in sequences.values()}) > 1):
                 continue
-            self._add_meeting(members, k, usual, now, (odd or ended)[0])
+            # Of one record the members may differ, too, in an attribute that is a table.
+            unlike = [rank for rank, event in now.items() if event is not None and event[2] != max(dict.fromkeys(signatures), key=signatures.count)]
+            self._add_meeting(members, k, usual, now, (odd or ended or unlike)[0])
             return
 
     def _add_meeting(self, members: tuple[int, ...], k: int, usual: tuple[int, int], now: dict[int, Any], odd: int) -> None:
-        expected = self._describe(*usual)
-        there = next(rank for rank, event in now.items() if event is not None and event[:2] == usual)
+        there = next(rank for rank, event in now.items() if event is not None and event[:2] == usual and rank != odd)
+        expected = self._describe(*usual, there)
         event = now[odd]
-        met = f"runs {self._describe(event[0], event[1])}" if event is not None else "has no further collective over this group"
+        met = f"runs {self._describe(event[0], event[1], odd)}" if event is not None else "has no further collective over this group"
         message = f"collective {k} over the group {list(members)}: rank {there} runs {expected}, but rank {odd} {met}; all must run the same in one order"
         self._add("PIT006", usual[0], message, np.array([there, odd]), microbatches=(usual[1],))
 
@@ -213,11 +240,13 @@ class _Collectives:
         here = here[np.argsort(turn[here])]
         return np.stack([rows.event[here], rows.microbatch[here], signature[here]], axis=1)
 
-    def _describe(self, number: int, microbatch: int) -> str:
+    def _describe(self, number: int, microbatch: int, rank: int) -> str:
         operator = self._operator(number)
         signature = self._signature(number)
         reduction = f", reduction {operator.attributes['reduction']}" if "reduction" in operator.attributes else ""
-        root = f", root {operator.attributes['root']}" if isinstance(operator.attributes.get("root"), int) else ""
+        index, roots = self.events.resolve(self.events.positions[number], "root")
+        place = roots[int(index[rank, microbatch])]
+        root = f", root {place}" if isinstance(place, int) else ""
         return f"{operator.id!r} ({operator.kind}{reduction}{root} of {signature[3]} {list(signature[2])}, micro-batch {microbatch})"
 
     def _fill(self, rows: Instances, meeting: Ints) -> None:
@@ -248,7 +277,7 @@ class _Collectives:
             slots = communicators.slot[rows.rank[met]]
             target = table[rows.rank[row], rows.microbatch[row]]
             target[slots, 0], target[slots, 1], target[slots, 2] = positions[rows.event[met]], rows.rank[met], rows.microbatch[met]
-        self.matching.members[self._operator(number).id] = table
+        self.members[self._operator(number).id] = table
 
     def _add(self, code: str, number: int, message: str, ranks: Ints, *, part: str = "", microbatches: tuple[int, ...] = ()) -> None:
         place = self._place(number) + (f".{part}" if part else "")
@@ -263,10 +292,10 @@ def _most_frequent(values: list[tuple[int, int]]) -> tuple[int, int]:
 class _Channels:
     """Sends and receives."""
 
-    def __init__(self, events: Events, matching: Matching) -> None:
+    def __init__(self, events: Events) -> None:
         self.events = events
         self.plan = events.plan
-        self.matching = matching
+        self.received: dict[str, Ints] = {}
         self.tensors = {tensor.name: tensor for tensor in self.plan.tensors}
         self.violations: list[Violation] = []
         self._tags: dict[str, int] = {}
@@ -376,7 +405,7 @@ class _Channels:
                 table = np.full(shape, -1, dtype=np.int64)
                 here = np.flatnonzero(receives.event == number)
                 table[receives.rank[here], receives.microbatch[here]] = met[here]
-                self.matching.received[self.plan.operators[position].id] = table
+                self.received[self.plan.operators[position].id] = table
 
     def _add(self, number: int, message: str, ranks: tuple[int, ...], microbatches: tuple[int, ...], part: str = "") -> None:
         position = self.events.positions[number]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -12,9 +12,10 @@ from pitcheck.algebra.axes import AxisAlgebra, AxisSystem, AxisValue
 from pitcheck.algebra.base import Kind
 from pitcheck.errors import PlanError, UnsupportedError
 from pitcheck.ops.registry import evaluate, operator_kind
-from pitcheck.plan.model import Number, Operand, Operator, Table, Tensor
+from pitcheck.plan.coordinates import Coordinates
+from pitcheck.plan.model import Number, Operator, Plan, Table, Tensor
 from pitcheck.plan.numbers import parse_number
-from pitcheck.plan.schedule import COMMUNICATION, Schedule, tensor_of
+from pitcheck.plan.schedule import COMMUNICATION, Mask, tensor_of
 from pitcheck.plan.ssa import ACCUMULATE
 from pitcheck.plan.structure import first_coordinates
 from pitcheck.plan.violations import Violation
@@ -36,73 +37,97 @@ def kind_of_dtype(dtype: str) -> Kind:
     return "int" if dtype.startswith(("int", "uint")) else "field"
 
 
+_MATCHED = frozenset({*COMMUNICATION, ACCUMULATE})
+_ALONE: tuple[int | None, ...] = (None,)
+_NUMBER = Fraction(1)
+
+Signature = tuple[tuple[int, ...], Kind] | Fraction
+"""Of a tensor its shape and kind; of a literal, any number."""
+
+
 class ShapeRules:
     """Checks PIT003. Operators with equal kinds, shapes and attributes are run once. What has no meaning is no violation."""
 
-    def __init__(self, schedule: Schedule) -> None:
-        self.schedule = schedule
-        self.plan = schedule.plan
-        self.tensors = {tensor.name: tensor for tensor in self.plan.tensors}
+    def __init__(self, plan: Plan, coordinates: Coordinates) -> None:
+        self.plan = plan
+        self.coordinates = coordinates
+        self.microbatched = {tensor.name: tensor.microbatched for tensor in plan.tensors}
+        self.signatures = {tensor.name: (tensor.shape, kind_of_dtype(tensor.dtype)) for tensor in plan.tensors}
         self._known: dict[object, list[Finding]] = {}
         self._sizes: dict[object, tuple[int, ...]] = {}
+        self._chosen: dict[Hashable, list[tuple[dict[str, Any], Mask]]] = {}
 
     def run(self) -> Iterator[Violation]:
         """All findings, of operators whose tensors are known."""
         for position, operator in enumerate(self.plan.operators):
             if operator.kind in COMMUNICATION and operator.kind != "wait":
                 continue
-            named = [tensor_of(operand) for operand in operator.inputs] + [name for name in operator.outputs if name]
-            if all(name is None or name in self.tensors for name in named):
-                yield from self._check(position, operator)
+            try:
+                inputs = tuple([_NUMBER if isinstance(operand, Number) else self.signatures[tensor_of(operand) or ""] for operand in operator.inputs])
+                outputs = tuple([self.signatures[name] if name else None for name in operator.outputs])
+            except KeyError:
+                continue
+            yield from self._check(position, operator, inputs, outputs)
 
-    def _check(self, position: int, operator: Operator) -> Iterator[Violation]:
+    def _check(self, position: int, operator: Operator, inputs: tuple[Signature, ...], outputs: tuple[Signature | None, ...]) -> Iterator[Violation]:
         members = self._members(operator)
-        inputs = tuple(self._signature(operand) for operand in operator.inputs)
-        outputs = tuple((self.tensors[name].shape, kind_of_dtype(self.tensors[name].dtype)) if name else None for name in operator.outputs)
-        for attributes, ranks, microbatches in self._attributes(position, operator):
-            key = (operator.kind, inputs, outputs, members, repr(sorted(attributes.items())))
-            if key not in self._known:
-                self._known[key] = [found for size in members for found in _findings(operator.kind, inputs, outputs, attributes, size)]
-            for part, message in self._known[key][:1]:
-                where = f" (rank {ranks[0]}, micro-batch {microbatches[0]})" if ranks else ""
-                text = f"{operator.kind} {operator.id!r}{where}: {message}"
+        for attributes, where in self._attributes(operator) if operator.attributes else (({}, None),):
+            key = (operator.kind, inputs, outputs, members, repr(sorted(attributes.items())) if attributes else "")
+            found = self._known.get(key)
+            if found is None:
+                found = self._known[key] = [found for size in members for found in _findings(operator.kind, inputs, outputs, attributes, size)]
+            for part, message in found[:1]:
+                ranks, microbatches = self._first(where)
+                said = f" (rank {ranks[0]}, micro-batch {microbatches[0]})" if ranks else ""
+                text = f"{operator.kind} {operator.id!r}{said}: {message}"
                 yield Violation("PIT003", f"operators[{position}]{part}", text, operator=operator.id, ranks=ranks, microbatches=microbatches)
+
+    def _first(self, where: Mask | None) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        if where is None:
+            return (), ()
+        shape = (*self.coordinates.shape[:-1], where.shape[-1])
+        return first_coordinates(np.broadcast_to(where, shape).reshape(self.coordinates.ranks, -1))
 
     def _members(self, operator: Operator) -> tuple[int | None, ...]:
         """Sizes of the stack that a collective reads; (None,) for an operator that reads no stack."""
         if operator.kind == ACCUMULATE:
             chosen = operator.attributes.get("microbatches")
-            return (len(chosen) if isinstance(chosen, tuple) else self.schedule.microbatches,)
-        if operator.group is None:
-            return (None,)
-        if operator.group not in self._sizes:
-            self._sizes[operator.group] = tuple(sorted({len(ranks) for ranks in self.schedule.coordinates.groups(operator.group)}))
-        return self._sizes[operator.group]
+            return (len(chosen) if isinstance(chosen, tuple) else self.plan.microbatches,)
+        group = operator.group
+        if group is None:
+            return _ALONE
+        key = (group.axes, id(group.ranks))
+        if key not in self._sizes:
+            self._sizes[key] = tuple(self.coordinates.group_sizes(group))
+        return self._sizes[key]
 
-    def _signature(self, operand: Operand) -> object:
-        if isinstance(operand, Number):
-            return Fraction(1)
-        tensor: Tensor = self.tensors[tensor_of(operand) or ""]
-        return tensor.shape, kind_of_dtype(tensor.dtype)
-
-    def _attributes(self, position: int, operator: Operator) -> Iterator[tuple[Mapping[str, Any], tuple[int, ...], tuple[int, ...]]]:
-        """Every combination of attribute values that occurs, with the first coordinates where it does (none without tables)."""
-        hidden = _MATCHING_ONLY if operator.group is not None or operator.kind in (*COMMUNICATION, ACCUMULATE) else frozenset()
+    def _attributes(self, operator: Operator) -> Sequence[tuple[Mapping[str, Any], Mask | None]]:
+        """Every combination of attribute values that occurs, with the coordinates of its first occurrence (None without tables)."""
+        hidden = _MATCHING_ONLY if operator.group is not None or operator.kind in _MATCHED else frozenset()
         shown = {name: value for name, value in operator.attributes.items() if name not in hidden}
         tables = {name: value for name, value in shown.items() if isinstance(value, Table)}
         if not tables:
-            yield shown, (), ()
-            return
-        mask = self.schedule.mask(position)
-        resolved = [self.schedule.coordinates.table(table, f"operators[{position}].attributes.{name}") for name, table in tables.items()]
-        rows = np.stack([index[mask] for index, _ in resolved], axis=1)
-        seen: set[str] = set()
-        for row in np.unique(rows, axis=0):
-            values = {name: table[1][int(i)] for name, table, i in zip(tables, resolved, row, strict=True)}
-            if repr(values) not in seen:
-                seen.add(repr(values))
-                here = mask & np.logical_and.reduce([index == i for (index, _), i in zip(resolved, row, strict=True)])
-                yield {**shown, **values}, *first_coordinates(here)
+            return ((shown, None),)
+        names = [name for name in operator.outputs if name] or [name for name in map(tensor_of, operator.inputs) if name]
+        per_microbatch = any(self.microbatched.get(name, False) for name in names)
+        key = (tuple([(name, id(table)) for name, table in tables.items()]), id(operator.where), per_microbatch)
+        if key not in self._chosen:
+            mask = self.coordinates.mask_grid(operator.where)
+            self._chosen[key] = self._combinations(tables, mask if per_microbatch else np.asarray(mask.any(axis=-1, keepdims=True)), per_microbatch)
+        return [({**shown, **values}, where) for values, where in self._chosen[key]]
+
+    def _combinations(self, tables: Mapping[str, Table], mask: Mask, per_microbatch: bool) -> list[tuple[dict[str, Any], Mask]]:
+        grids = [self.coordinates.row_major_grid(table.over) for table in tables.values()]
+        # What runs once does so at micro-batch 0.
+        grids = grids if per_microbatch else [grid[..., :1] for grid in grids]
+        *places, here = np.broadcast_arrays(*grids, mask)
+        found: dict[str, tuple[dict[str, Any], Mask]] = {}
+        for row in np.unique(np.stack([place[here] for place in places], axis=1), axis=0).tolist():
+            values = {name: table.values[place] for (name, table), place in zip(tables.items(), row, strict=True)}
+            said = repr(values)
+            if said not in found:
+                found[said] = values, here & np.logical_and.reduce([place == own for place, own in zip(places, row, strict=True)])
+        return list(found.values())
 
 
 def _findings(kind: str, inputs: Sequence[Any], outputs: Sequence[Any], attributes: Mapping[str, Any], members: int | None) -> list[Finding]:
@@ -110,7 +135,8 @@ def _findings(kind: str, inputs: Sequence[Any], outputs: Sequence[Any], attribut
     algebra = AxisAlgebra(AxisSystem())
     try:
         declared = operator_kind(kind)
-        given = [_value(algebra, signature, members) for signature in inputs]
+        sorts = {signature[1] for signature in inputs if not isinstance(signature, Fraction)}
+        given = [_value(algebra, signature, members, bool(sorts) and "field" not in sorts) for signature in inputs]
         placed = {**attributes, "position": 0} if members is not None and "position" in declared.attributes else attributes
         if declared.collective and members is None:
             return [("", "the operator communicates and needs a group")]
@@ -124,9 +150,10 @@ def _findings(kind: str, inputs: Sequence[Any], outputs: Sequence[Any], attribut
     return list(_differences(results, outputs))
 
 
-def _value(algebra: AxisAlgebra, signature: Any, members: int | None) -> AxisValue:
+def _value(algebra: AxisAlgebra, signature: Any, members: int | None, discrete: bool) -> AxisValue:
+    """An operand; a whole literal beside integers alone is an integer."""
     if isinstance(signature, Fraction):
-        return algebra.constant(signature)
+        return algebra.constant(signature, "int" if discrete and signature.denominator == 1 else "field")
     shape, kind = signature
     return algebra.tensor(shape if members is None else (members, *shape), kind)
 
@@ -148,12 +175,12 @@ def _differences(results: Sequence[AxisValue | None], outputs: Sequence[Any]) ->
             yield f".outputs[{number}]", f"the output is of kind {result.kind}, but the tensor's dtype is of kind {output[1]}"
 
 
-def check_values(schedule: Schedule) -> Iterator[Violation]:
+def check_values(plan: Plan) -> Iterator[Violation]:
     """PIT003 for constants, bounds and literal operands that are no numbers or do not fit their tensor."""
-    for number, tensor in enumerate(schedule.plan.tensors):
+    for number, tensor in enumerate(plan.tensors):
         for part, message in _tensor_problems(tensor):
             yield Violation("PIT003", f"tensors[{number}].{part}", f"{tensor.name!r}: {message}", tensor=tensor.name)
-    for position, operator in enumerate(schedule.plan.operators):
+    for position, operator in enumerate(plan.operators):
         for number, operand in enumerate(operator.inputs):
             if isinstance(operand, Number):
                 message = _number_problem(operand.value)

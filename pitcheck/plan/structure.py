@@ -61,7 +61,7 @@ class _Boxes:
         if key not in self._errors:
             self._errors[key] = None
             try:
-                self.coordinates.mask(where, "where")
+                self.coordinates.mask_grid(where, "where")
             except PlanError as error:
                 self._errors[key] = error
         found = self._errors[key]
@@ -116,7 +116,7 @@ class _Groups:
                     raise PlanError(f"the group names an axis twice: {', '.join(group.axes)}", "group.axes")
                 if any(not members for members in group.ranks):
                     raise PlanError("a rank list of the group is empty", "group.ranks")
-                self._known[group] = sorted({len(members) for members in self.coordinates.groups(group)})
+                self._known[group] = self.coordinates.group_sizes(group)
             except PlanError as error:
                 self._known[group] = error
         return self._known[group]

@@ -13,6 +13,7 @@ from pitcheck.plan.matching import match_events
 from pitcheck.plan.model import Plan
 from pitcheck.plan.output_rules import check_outputs
 from pitcheck.plan.programs import LocalOrders, LocalRules, check_programs
+from pitcheck.plan.representatives import representatives
 from pitcheck.plan.schedule import Schedule
 from pitcheck.plan.shape_rules import ShapeRules, check_values
 from pitcheck.plan.sizes import check_sizes, mesh_violations
@@ -42,22 +43,36 @@ def validate(plan: Plan, reference: Plan | None = None, limit: int = 50) -> list
 
 
 def _content(plan: Plan, reference: Plan | None, coordinates: Coordinates) -> Iterator[Violation]:
-    schedule = Schedule(plan)
-    assignment = list(SingleAssignment(schedule).run())
+    few = representatives(plan)
+    assignment, order = _of_ranks(plan if few is None else few.plan)
+    if few is not None and (assignment or order):
+        # What is wrong names ranks: it is looked for again among all of them.
+        assignment, order = _of_ranks(plan)
     yield from assignment
-    yield from check_values(schedule)
-    yield from ShapeRules(schedule).run()
+    yield from check_values(plan)
+    yield from ShapeRules(plan, coordinates).run()
     yield from LineageRules(plan, coordinates, reference).run()
     yield from check_outputs(plan, reference)
+    yield from order
+
+
+def _of_ranks(plan: Plan) -> tuple[list[Violation], list[Violation]]:
+    """The findings of rules that look at single ranks: on what they write and read, and on the order in which they run and meet."""
+    schedule = Schedule(plan)
+    assignment = list(SingleAssignment(schedule).run())
+    return assignment, list(_order(schedule, any("is no tensor" in violation.message for violation in assignment)))
+
+
+def _order(schedule: Schedule, incomplete: bool) -> Iterator[Violation]:
     programs = list(check_programs(schedule))
     yield from programs
-    if programs or any("is no tensor" in violation.message for violation in assignment):
+    if programs or incomplete:
         return
     rules, storages = LocalRules(schedule), StorageRules(schedule)
     for local in LocalOrders(schedule):
         yield from rules.check(local)
         yield from storages.check(local)
-    events = Events(plan, schedule)
+    events = Events(schedule.plan, schedule)
     matching, unmatched = match_events(events)
     yield from unmatched
     if matching is not None:

@@ -10,10 +10,11 @@ from numpy.typing import NDArray
 
 from pitcheck.errors import PlanError, UnsupportedError
 from pitcheck.ops.registry import operator_kind
-from pitcheck.plan.coordinates import Coordinates
+from pitcheck.plan.coordinates import Coordinates, places_of
 from pitcheck.plan.matching import Matching
 from pitcheck.plan.model import Box, Group, Number, Operator, Plan, Table, Use
 from pitcheck.plan.numbers import parse_number
+from pitcheck.plan.representatives import everyone
 from pitcheck.stages.graph import Graph, GraphValue, Node, Operand, Source, Stacked, kind_of
 from pitcheck.stages.grids import FromCodes, FromPlaces, Grid, Lattice, Mask, OfMicrobatch, Once, OverGroup, OverMicrobatches, Read, Through
 from pitcheck.stages.order import order_nodes
@@ -30,6 +31,7 @@ class Lowering:
     def __init__(self, plan: Plan, matching: Matching) -> None:
         self.plan = plan
         self.matching = matching
+        self._few = matching.few or (matching, everyone(plan))
         self.coordinates = Coordinates.of(plan)
         self.graph = Graph(self.coordinates)
         self.microbatches = plan.microbatches
@@ -186,17 +188,27 @@ class Lowering:
 
     def _received(self, operator: Operator, mask: Mask) -> Iterator[tuple[tuple[Operand, ...], dict[str, Any], Mask]]:
         """A receive copies what the matched send reads; sends by different operators give different nodes."""
-        found = self.matching.received[operator.id].reshape(-1, 3)
-        flat = np.broadcast_to(mask, self._shape).reshape(-1)
-        for sender in np.unique(found[flat, 0]):
-            if sender < 0:
-                raise PlanError("a receive has no matching send", f"operators[{operator.id}]")
-            met = flat & (found[:, 0] == sender)
-            part = mask if met.sum() == flat.sum() else mask & met.reshape(self._shape)
-            yield (self._event_source(int(sender), found, met),), {}, part
+        matching, few = self._few
+        found = matching.received[operator.id].reshape((*few.shape, self.microbatches, 3))
+        if not self._runs_per_microbatch(operator):
+            found = found[..., :1, :]
+        runs = found[..., 0] >= 0
+        for sender in np.unique(found[runs][:, 0]).tolist():
+            met = found[..., 0] == sender
+            part = mask if met.sum() == runs.sum() else mask & few.spread(met)
+            yield (self._sent(sender, found, met, operator),), {}, part
 
-    def _event_source(self, position: int, found: NDArray[np.int64], where: NDArray[np.bool_]) -> Source:
-        """The operand of the operator at ``position`` in the plan, read at the (rank, micro-batch) in columns 1 and 2 of ``found`` from the codes ``where``."""
+    def _sent(self, position: int, found: NDArray[np.int64], met: NDArray[np.bool_], operator: Operator) -> Source:
+        """The operand of the send at ``position`` in the plan, as read by the kept ranks at ``met``, from the rank and micro-batch that ``found`` says."""
+        operand = self.plan.operators[position].inputs[0]
+        if isinstance(operand, str) and self._microbatched[operand] == self._runs_per_microbatch(operator):
+            read = self._along_one_axis(found, met)
+            if read is not None:
+                return Source(self.graph.number[operand], self._shared(read))
+        return self._event_source(position, self.matching.received[operator.id].reshape(-1, 3))
+
+    def _event_source(self, position: int, found: NDArray[np.int64]) -> Source:
+        """The operand of the operator at ``position`` in the plan, read at the (rank, micro-batch) in columns 1 and 2 of ``found``, by coordinate code."""
         operand = self.plan.operators[position].inputs[0]
         if isinstance(operand, Number):
             raise UnsupportedError(f"operators[{self.plan.operators[position].id}]: a literal cannot be communicated")
@@ -206,23 +218,22 @@ class Lowering:
             microbatches = np.full_like(microbatches, operand.microbatch)
         elif not self._microbatched[name]:
             microbatches = np.zeros_like(microbatches)
-        codes = ranks * self.microbatches + microbatches
-        read = self._along_one_axis(ranks, microbatches, where) if self._microbatched[name] else None
-        return Source(self.graph.number[name], self._shared(read or FromCodes(self._shape, codes)))
+        return Source(self.graph.number[name], self._shared(FromCodes(self._shape, ranks * self.microbatches + microbatches)))
 
-    def _along_one_axis(self, ranks: NDArray[np.int64], microbatches: NDArray[np.int64], where: NDArray[np.bool_]) -> Read | None:
+    def _along_one_axis(self, found: NDArray[np.int64], met: NDArray[np.bool_]) -> Read | None:
         """A read of the ranks at another place along one mesh axis, the same for all others, of the same micro-batch; None where it is something else."""
-        own = np.unravel_index(np.flatnonzero(where), self._shape)
-        met = (*np.unravel_index(ranks[where], self._shape[:-1]), microbatches[where])
-        moved = [axis for axis, (a, b) in enumerate(zip(own, met, strict=True)) if (a != b).any()]
-        if len(moved) != 1 or moved[0] == len(self._shape) - 1:
+        _, few = self._few
+        *own, microbatches = np.nonzero(met)
+        theirs = places_of(found[..., 1][met], few.shape)
+        moved = [axis for axis, (a, b) in enumerate(zip(own, theirs, strict=True)) if (a != b).any()]
+        if len(moved) != 1 or (found[..., 2][met] != microbatches).any():
             return None
         axis = moved[0]
-        places = np.full(self._shape[axis], -1, dtype=np.int64)
-        places[own[axis]] = met[axis]
-        if (places[own[axis]] != met[axis]).any():
+        places = np.full(few.shape[axis], -1, dtype=np.int64)
+        places[own[axis]] = theirs[axis]
+        if (places[own[axis]] != theirs[axis]).any():
             return None
-        return FromPlaces(self._shape, axis, tuple(places.tolist()))
+        return FromPlaces(self._shape, axis, tuple(few.met_along(axis, places).tolist()))
 
     def _collective(self, operator: Operator, mask: Mask) -> Iterator[tuple[tuple[Operand, ...], dict[str, Any], Mask]]:
         members = self.matching.members[operator.id]
@@ -281,7 +292,7 @@ class Lowering:
         for pattern in patterns:
             real = [i for i, sender in enumerate(pattern) if sender >= 0]
             part = flat & (members[:, :, 0] == pattern[None, :]).all(axis=1)
-            stacked = Stacked(tuple(self._event_source(int(pattern[i]), members[:, i], part) for i in real))
+            stacked = Stacked(tuple(self._event_source(int(pattern[i]), members[:, i]) for i in real))
             place = np.full(self.graph.codes, -1, dtype=np.int64)
             for own, i in enumerate(real):
                 place[members[:, i, 1] == ranks] = own
