@@ -62,6 +62,12 @@ class Batch:
     counts: dict[int, int] = field(default_factory=dict)
     missing: dict[int, Mask] = field(default_factory=dict)
     """Values that are needed at coordinates where nothing writes them."""
+    shapes: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    """Of values that hold less here than in the plan, their shape."""
+
+    def shape(self, value: int) -> tuple[int, ...]:
+        """The full shape of a value."""
+        return self.shapes.get(value) or self.graph.values[value].shape
 
     def count(self, value: int) -> int:
         """Number of rows of a value."""

@@ -24,6 +24,7 @@ from pitcheck.stages.distinct import distinct
 from pitcheck.stages.graph import Graph
 from pitcheck.stages.grids import Codes, Grid, Home, Mask, either, far, focus, near
 from pitcheck.stages.literals import integers_at_issue
+from pitcheck.stages.narrow import narrowed
 from pitcheck.stages.shapes import SymbolicPair
 
 CutOf = Callable[[int], Cut | None]
@@ -90,6 +91,7 @@ def build_stage(first: Graph, second: Graph, cut_of: CutOf, targets: Sequence[Ta
         masks[target.cut.value] = either(masks.get(target.cut.value), target.where)
     parallel = extract(second, masks, parallel_boundary)
     _no_missing(parallel, "parallel")
+    parallel = narrowed(parallel, masks)
     cuts = {value: cut for value in parallel.inputs if (cut := cut_of(value)) is not None and constant_mask(second, value) is None}
     given = {cut.reference for cut in cuts.values()}
 
@@ -334,5 +336,5 @@ class _Numbering:
         for value, number in self._numbers.items():
             info = values[value]
             given = value in self.batch.inputs
-            known.append((number, info.shape, info.kind, given, info.tensor.value if given else None, info.tensor.bounds if given else None))
+            known.append((number, self.batch.shape(value), info.kind, given, info.tensor.value if given else None, info.tensor.bounds if given else None))
         return known

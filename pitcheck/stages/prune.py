@@ -1,4 +1,4 @@
-"""A batch without the rows that its target does not need."""
+"""A batch without the rows that its targets do not need."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from pitcheck.stages.grids import Codes
 Rows = NDArray[np.bool_]
 
 
-def pruned(batch: Batch, target: int) -> Batch:
-    """``batch`` with those rows alone that all rows of value ``target`` need."""
+def pruned(batch: Batch, *targets: int) -> Batch:
+    """``batch`` with those rows alone that all rows of the values ``targets`` need."""
     begins = _begins(batch)
-    needed: dict[int, Rows] = {target: np.ones(batch.count(target), dtype=np.bool_)}
+    needed: dict[int, Rows] = {target: np.ones(batch.count(target), dtype=np.bool_) for target in targets}
     kept: dict[int, Codes] = {}
     for number in reversed(range(len(batch.steps))):
         step = batch.steps[number]
@@ -26,7 +26,7 @@ def pruned(batch: Batch, target: int) -> Batch:
                 wanted |= needed[output][begin : begin + step.count]
         if wanted.any():
             kept[number] = np.flatnonzero(wanted)
-            for argument in _arguments(step):
+            for argument in arguments(step):
                 rows = needed.setdefault(argument.value, np.zeros(batch.count(argument.value), dtype=np.bool_))
                 rows[argument.rows[kept[number]].reshape(-1)] = True
     return _rebuilt(batch, begins, needed, kept)
@@ -77,5 +77,6 @@ def _moved(operand: StepOperand, chosen: Codes, places: dict[int, Codes]) -> Ste
     return operand
 
 
-def _arguments(step: Step) -> list[Argument]:
+def arguments(step: Step) -> list[Argument]:
+    """The operands of a step that are values, those of a stack one by one."""
     return [a for operand in step.inputs for a in (operand if isinstance(operand, tuple) else (operand,)) if isinstance(a, Argument)]

@@ -112,10 +112,9 @@ def _run(batch: Batch, algebra: AxisAlgebra, system: AxisSystem, templates: Temp
         for output, result in zip(step.outputs, results, strict=True):
             if output is None or result is None:
                 continue
-            declared = graph.values[output]
-            if algebra.shape(result) != declared.shape:
+            if algebra.shape(result) != batch.shape(output):
                 raise PlanError(
-                    f"{step.kind} gives a tensor of shape {algebra.shape(result)}, but {declared.name!r} is declared as {declared.shape}",
+                    f"{step.kind} gives a tensor of shape {algebra.shape(result)}, but {graph.values[output].name!r} is declared as {batch.shape(output)}",
                     f"operators[{graph.nodes[step.node].operator}]",
                 )
 
