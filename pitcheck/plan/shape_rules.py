@@ -135,8 +135,7 @@ def _findings(kind: str, inputs: Sequence[Any], outputs: Sequence[Any], attribut
     algebra = AxisAlgebra(AxisSystem())
     try:
         declared = operator_kind(kind)
-        sorts = {signature[1] for signature in inputs if not isinstance(signature, Fraction)}
-        given = [_value(algebra, signature, members, bool(sorts) and "field" not in sorts) for signature in inputs]
+        given = [_value(algebra, signature, members) for signature in inputs]
         placed = {**attributes, "position": 0} if members is not None and "position" in declared.attributes else attributes
         if declared.collective and members is None:
             return [("", "the operator communicates and needs a group")]
@@ -150,10 +149,9 @@ def _findings(kind: str, inputs: Sequence[Any], outputs: Sequence[Any], attribut
     return list(_differences(results, outputs))
 
 
-def _value(algebra: AxisAlgebra, signature: Any, members: int | None, discrete: bool) -> AxisValue:
-    """An operand; a whole literal beside integers alone is an integer."""
+def _value(algebra: AxisAlgebra, signature: Any, members: int | None) -> AxisValue:
     if isinstance(signature, Fraction):
-        return algebra.constant(signature, "int" if discrete and signature.denominator == 1 else "field")
+        return algebra.constant(signature)
     shape, kind = signature
     return algebra.tensor(shape if members is None else (members, *shape), kind)
 
