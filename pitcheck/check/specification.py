@@ -6,6 +6,7 @@ file says otherwise is an exception that the report prints first.
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -14,7 +15,7 @@ from pitcheck.errors import PlanError, UnsupportedError
 from pitcheck.plan.model import Lineage, Output, Plan, Tensor
 from pitcheck.stages.cuts import Box, Cut, resolve, uncovered
 from pitcheck.stages.graph import Graph
-from pitcheck.stages.grids import Mask, either
+from pitcheck.stages.grids import Grid, Mask, either
 
 Readers = dict[int, Mask]
 """For a value the coordinates at which some node reads it."""
@@ -55,14 +56,39 @@ class Specification:
     total: int = 0
 
 
+@dataclass
+class _Coverage:
+    """What is covered, found once for all cuts that are alike: thousands of tensors are spread over the ranks in a few ways."""
+
+    known: dict[Hashable, tuple[Cut, Box | None]] = field(default_factory=dict)
+    full: dict[int, tuple[Grid, bool]] = field(default_factory=dict)
+
+    def gap(self, cut: Cut, shape: tuple[int, ...], where: Mask) -> Box | None:
+        """As ``uncovered``."""
+        key = (id(cut.parts), id(cut.grid), shape, where.shape, where.tobytes())
+        found = self.known.get(key)
+        if found is None:
+            # The cut is kept, so that the identities stay its own.
+            found = self.known[key] = cut, uncovered(cut, shape, where)
+        return found[1]
+
+    def everywhere(self, grid: Grid) -> bool:
+        """Whether every coordinate holds a part."""
+        found = self.full.get(id(grid))
+        if found is None:
+            found = self.full[id(grid)] = grid, bool((grid >= 0).all())
+        return found[1]
+
+
 def specify(reference: Plan, parallel: Plan, first: Graph, second: Graph) -> Specification:
     """Read the specification off both plans. Raises PlanError for lineage that does not fit and for an initial tensor that corresponds to nothing."""
     result = Specification()
     read = _read_codes(second)
+    coverage = _Coverage()
     for tensor in parallel.tensors:
         if is_drawn(tensor, second):
-            _initial(tensor, first, second, read, result)
-    _outputs(reference, parallel, first, second, read, result)
+            _initial(tensor, first, second, read, coverage, result)
+    _outputs(reference, parallel, first, second, read, coverage, result)
     return result
 
 
@@ -81,7 +107,7 @@ def _read_codes(graph: Graph) -> Readers:
     return read
 
 
-def _initial(tensor: Tensor, first: Graph, second: Graph, read: Readers, result: Specification) -> None:
+def _initial(tensor: Tensor, first: Graph, second: Graph, read: Readers, coverage: _Coverage, result: Specification) -> None:
     value = second.number[tensor.name]
     lineage = tensor.lineage or Lineage(tensor.name)
     place = f"tensors[{tensor.name}].lineage"
@@ -97,13 +123,16 @@ def _initial(tensor: Tensor, first: Graph, second: Graph, read: Readers, result:
     cut = resolve(lineage, value, second, target, first.values[target].shape, place)
     result.initial[value] = cut
     if value in read:
-        box = uncovered(cut, first.values[target].shape, read[value])
+        box = coverage.gap(cut, first.values[target].shape, read[value])
         if box is not None:
             result.gaps.append(Gap(lineage.reference, tensor.name, box, False))
 
 
-def _outputs(reference: Plan, parallel: Plan, first: Graph, second: Graph, read: Readers, result: Specification) -> None:
+def _outputs(reference: Plan, parallel: Plan, first: Graph, second: Graph, read: Readers, coverage: _Coverage, result: Specification) -> None:
     offered: dict[str, list[Output]] = {}
+    holding: dict[int, list[int]] = {}
+    for value, cut in result.initial.items():
+        holding.setdefault(cut.reference, []).append(value)
     for output in parallel.outputs:
         offered.setdefault(output.reference or output.tensor, []).append(output)
     result.total = len(reference.outputs)
@@ -116,26 +145,26 @@ def _outputs(reference: Plan, parallel: Plan, first: Graph, second: Graph, read:
             if output.tensor not in tensors:
                 result.missing.append((wanted.tensor, f"the parallel plan has no tensor {output.tensor!r}"))
                 continue
-            _expect(wanted.tensor, output, tensors[output.tensor], first, second, read, result)
-        _every_copy(wanted.tensor, [tensors[o.tensor] for o in offered[wanted.tensor] if o.tensor in tensors], first, second, read, result)
+            _expect(wanted.tensor, output, tensors[output.tensor], first, second, read, coverage, result)
+        given = [tensors[o.tensor] for o in offered[wanted.tensor] if o.tensor in tensors]
+        owner = _owner_of(first.values[first.number[wanted.tensor]].tensor)
+        if owner is not None and owner in first.number:
+            _every_copy(wanted.tensor, owner, given, holding.get(first.number[owner], ()), second, read, result)
 
 
 def _owner_of(tensor: Tensor) -> str | None:
     return tensor.gradient_of or tensor.updated
 
 
-def _every_copy(name: str, given: list[Tensor], first: Graph, second: Graph, read: Readers, result: Specification) -> None:
-    """Each tensor of the parallel plan that holds a parameter or state must have its own gradient or new value."""
-    owner = _owner_of(first.values[first.number[name]].tensor)
-    if owner is None:
-        return
+def _every_copy(name: str, owner: str, given: list[Tensor], holding: Sequence[int], second: Graph, read: Readers, result: Specification) -> None:
+    """Each tensor of the parallel plan that holds a parameter or state, those in ``holding``, must have its own gradient or new value."""
     served = {second.number.get(_owner_of(tensor) or "") for tensor in given}
-    for value, cut in result.initial.items():
-        if cut.reference == first.number.get(owner) and value in read and value not in served:
+    for value in holding:
+        if value in read and value not in served:
             result.missing.append((name, f"{second.values[value].name!r} holds {owner!r} too, but nothing is named as what becomes of it"))
 
 
-def _expect(name: str, output: Output, tensor: Tensor, first: Graph, second: Graph, read: Readers, result: Specification) -> None:
+def _expect(name: str, output: Output, tensor: Tensor, first: Graph, second: Graph, read: Readers, coverage: _Coverage, result: Specification) -> None:
     value, target = second.number[tensor.name], first.number[name]
     owner = _owner_of(tensor)
     place = f"outputs[{output.tensor}]"
@@ -154,11 +183,11 @@ def _expect(name: str, output: Output, tensor: Tensor, first: Graph, second: Gra
         cut = resolve(Lineage(name), value, second, target, shape, place)
     held_somewhere = _written(second, value)
     nowhere = np.zeros(second.anywhere, dtype=np.bool_)
-    where = held_somewhere if (cut.grid >= 0).all() else held_somewhere & (cut.grid >= 0)
+    where = held_somewhere if coverage.everywhere(cut.grid) else held_somewhere & (cut.grid >= 0)
     if not where.any():
         result.missing.append((name, f"{tensor.name!r} is computed on no rank"))
         return
-    box = uncovered(cut, shape, where)
+    box = coverage.gap(cut, shape, where)
     if box is not None:
         result.gaps.append(Gap(name, tensor.name, box, True))
     lost = read.get(held.value, nowhere) & ~held_somewhere if held is not None else nowhere
