@@ -52,7 +52,7 @@ def find_cuts(shaped: ShapedStage, symbolic: SymbolicPair, evaluated: Evaluated,
     places = Places(symbolic, shaped, known)
     found: dict[int, Cut] = {}
     views = _views(stage.parallel)
-    numbers = _of_numbers(stage.parallel)
+    numbers = of_numbers(stage.parallel)
     for value in computed_values(stage.parallel):
         if value in known or value in views or value not in numbers or value in stage.parallel.inputs or stage.parallel.graph.values[value].kind != "field":
             continue
@@ -163,7 +163,7 @@ def _views(batch: Batch) -> set[int]:
     return {output for step in batch.steps if step.kind.removesuffix(BACKWARD) in VIEWS for output in step.outputs if output is not None}
 
 
-def _of_numbers(batch: Batch) -> set[int]:
+def of_numbers(batch: Batch) -> set[int]:
     """Values that depend on floating-point inputs. Others (a count of tokens) come of discrete data, which a cut would forget: zero has a meaning there."""
     found = {value for value in batch.inputs if batch.graph.values[value].kind == "field" and batch.graph.values[value].tensor.value is None}
     for step in batch.steps:
@@ -251,7 +251,8 @@ class Corners:
         if own.inner is None and not own.positions and self._sizes.size(node) == node.size:
             return [0]
         if own.inner is None:
-            return [self._sizes.position(node, start) for start in range(0, node.size, own.unit)]
+            starts = dict.fromkeys(self._sizes.position(node, start) for start in range(0, node.size, own.unit))
+            return [start for start in starts if start < self._sizes.size(node)]
         return [i for i in range(self._sizes.size(node)) if self._sizes.full_position(node, i) is not None]
 
 

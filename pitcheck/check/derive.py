@@ -37,6 +37,8 @@ class Fresh:
     domain: str = "any"
     bounds: tuple[int, int] | None = None
     marks: tuple[int, ...] = ()
+    numbers: tuple[int, ...] = ()
+    """What it is filled with in every trial, where it is not drawn."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +65,9 @@ class Derived:
 
 def draw(algebra: Any, fresh: Fresh) -> Any:
     """One instance of a reference tensor."""
+    if fresh.numbers:
+        filled = np.array(fresh.numbers, dtype=np.int64).reshape(1, 1, *fresh.shape)
+        return algebra.cast(algebra.integers(np.repeat(filled, len(algebra.trials), axis=0)), fresh.kind)
     if fresh.kind == "field":
         return algebra.fresh(fresh.key, fresh.shape, 1, fresh.domain)
     return algebra.integers(discrete(fresh, algebra.seed, list(algebra.trials)))

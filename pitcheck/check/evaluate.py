@@ -27,15 +27,20 @@ class Evaluated:
     parallel: dict[int, Any]
 
 
-def evaluate_stage(shaped: ShapedStage, algebra: Any, drawn: Mapping[int, Any] | None = None, observe: Observer | None = None) -> Evaluated:
-    """Draw the inputs (or take those given, by reference value) and run both sides. Raises StepError."""
+def evaluate_stage(
+    shaped: ShapedStage, algebra: Any, drawn: Mapping[int, Any] | None = None, observe: Observer | None = None, *, targets_only: bool = False
+) -> Evaluated:
+    """Draw the inputs (or take those given, by reference value) and run both sides; with ``targets_only`` no other values are kept. Raises StepError."""
     stage = shaped.stage
+    kept: tuple[frozenset[int] | None, ...] = (None, None)
+    if targets_only:
+        kept = frozenset(t.cut.reference for t in stage.targets), frozenset(t.cut.value for t in stage.targets)
     values = dict(drawn) if drawn is not None else {value: draw(algebra, fresh) for value, fresh in shaped.fresh.items()}
     constants = [{v: constant_value(algebra, *known) for v, known in side.items()} for side in shaped.constants]
     given = {value: values[value] for value in stage.reference.inputs if value in values}
-    reference = run_batch(stage.reference, algebra, {**constants[0], **given}, shaped.attributes[0], observe, "reference ")
+    reference = run_batch(stage.reference, algebra, {**constants[0], **given}, shaped.attributes[0], observe, "reference ", keep=kept[0])
     derived = derive_all(algebra, values, shaped.derived)
-    parallel = run_batch(stage.parallel, algebra, {**constants[1], **derived}, shaped.attributes[1], observe, "parallel ")
+    parallel = run_batch(stage.parallel, algebra, {**constants[1], **derived}, shaped.attributes[1], observe, "parallel ", keep=kept[1])
     return Evaluated(algebra, values, reference, parallel)
 
 

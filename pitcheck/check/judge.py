@@ -15,6 +15,7 @@ from pitcheck.check.noise import standing_out
 from pitcheck.check.specification import Specification
 from pitcheck.check.whole import WholeRun, conjecture, run_whole
 from pitcheck.errors import PitcheckError
+from pitcheck.ops.registry import operator_kind
 from pitcheck.stages.cuts import Cut
 from pitcheck.stages.graph import Graph
 
@@ -54,6 +55,13 @@ def judge(run: WholeRun, cuts: Mapping[int, Cut], numbers: Sequence[int]) -> Jud
             refuted.add(n)
     result.real = sorted(standing_out(run, [n for n in plain if n not in refuted]))
     return result
+
+
+def judge_on_blocks(run: WholeRun) -> list[int]:
+    """Numbers of the outputs that differ on a run of which only they were kept: by far more than rounding, and drawing alike."""
+    random = [side for side in (run.stage.reference, run.stage.parallel) if any(operator_kind(step.kind).random for step in side.steps)]
+    numbers = [n for n in run.suspects() if np.isfinite(run.largest[n]) and not (random and unlike_draws(run, run.comparisons[n].target))]
+    return standing_out(run, numbers)
 
 
 @dataclass

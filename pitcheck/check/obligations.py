@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -64,7 +64,8 @@ class Ledger:
 class Prover:
     """Raises and proves the obligations of one pair of graphs. ``accepted_log2`` is what the errors of all obligations attempted may add up to.
 
-    With several ``jobs`` the stages that are needed if all hold are proven by as many processes first.
+    With several ``jobs`` the stages that are needed if all hold are proven by as many processes first. With ``patience`` an attempt to prove everything over
+    hints goes on although some stages do not hold, while these are at most so many different ones; ``refused`` has them then.
     """
 
     def __init__(
@@ -77,6 +78,7 @@ class Prover:
         *,
         accepted_log2: float = 0.0,
         jobs: int = 1,
+        patience: int = 0,
     ) -> None:
         self.first = first
         self.second = second
@@ -85,6 +87,8 @@ class Prover:
         self.progress = progress
         self.accepted_log2 = accepted_log2
         self.jobs = jobs
+        self.patience = patience
+        self.refused: list[Obligation] = []
         self._fingerprints = Fingerprints(first, second, specification.initial)
         self._collected: dict[str, tuple[Stage, dict[int, str]]] | None = None
         self._hoping = False
@@ -103,6 +107,8 @@ class Prover:
         self.accepted_log2, self._hoping = accepted, False
         if ledger.holds:
             return ledger
+        refused = _refused(ledger)
+        self.refused = refused if _bearable(refused, self.patience) else []
         self.attempted = {HINTS: accepted - 1}
         return None
 
@@ -177,9 +183,9 @@ class Prover:
         return ledger
 
     def _take(self, ledger: Ledger, obligation: Obligation, demand: Callable[[int, Mask], None]) -> bool:
-        """Enter an obligation and what it demands. False where nothing more need be looked at: cuts that are only hoped for must hold all."""
+        """Enter an obligation and what it demands. False where nothing more need be looked at: of cuts that are only hoped for nearly all must hold."""
         ledger.obligations.append(obligation)
-        if self._hoping and obligation.proof.outcome != "proven":
+        if self._hoping and obligation.proof.outcome != "proven" and not _bearable(_refused(ledger), self.patience):
             return False
         ledger.covered.update(obligation.nodes)
         for value, mask in obligation.demands:
@@ -255,3 +261,12 @@ class Prover:
         proof = self.proofs[key]
         self.attempted[key] = proof.error_log2 if proof.outcome == "proven" else self.settings.target_log2
         return Obligation(target, proof, key, output, widened, demands, nodes)
+
+
+def _refused(ledger: Ledger) -> list[Obligation]:
+    return [o for o in ledger.obligations if o.proof.outcome != "proven"]
+
+
+def _bearable(refused: Sequence[Obligation], patience: int) -> bool:
+    """Whether stages that do not hold are so few that the others are worth proving. One that was not even cut out ends the attempt."""
+    return all(o.key for o in refused) and len({o.key for o in refused}) <= patience

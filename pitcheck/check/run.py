@@ -15,15 +15,17 @@ import numpy as np
 from pitcheck.algebra.axis_templates import Templates
 from pitcheck.algebra.backend import array_module
 from pitcheck.algebra.degree_bounds import log2_sum
+from pitcheck.check.equal_blocks import colourings, find_batch, run_on_blocks
 from pitcheck.check.hints import hinted_cuts
-from pitcheck.check.judge import SecondLook, judge, second_look
+from pitcheck.check.judge import SecondLook, judge, judge_on_blocks, second_look
 from pitcheck.check.obligations import Ledger, Obligation, Prover
 from pitcheck.check.options import Options
 from pitcheck.check.prove import Settings
 from pitcheck.check.specification import Specification, specify
 from pitcheck.check.whole import WholeRun, conjecture, run_whole
-from pitcheck.errors import BudgetError, PlanError, ShapeError, UnsupportedError, UsageError
+from pitcheck.errors import BudgetError, PitcheckError, PlanError, ShapeError, UnsupportedError, UsageError
 from pitcheck.explain.difference import explain_difference, gap_finding
+from pitcheck.explain.refused import Refused, explain_refused, suspected
 from pitcheck.ops.registry import evaluate
 from pitcheck.plan.coordinates import Coordinates
 from pitcheck.plan.matching import match
@@ -31,12 +33,17 @@ from pitcheck.plan.model import Plan
 from pitcheck.plan.validate import validate
 from pitcheck.plan.violations import Violation
 from pitcheck.report.model import Finding, OperatorCounts, OutputCounts, Report, Seconds, StageCounts, Verdict
+from pitcheck.stages.blocks import Batched
 from pitcheck.stages.cuts import Cut
 from pitcheck.stages.graph import Graph
 from pitcheck.stages.lowering import lower
 from pitcheck.stages.run import StepError
 
 Progress = Callable[[str, int, int], None]
+MOST_NODES = 10_000
+"""Nodes of the parallel plan times blocks of its batch up to which both plans are run with other data at every coordinate."""
+MOST_REFUSED = 8
+"""Different stages over hints that may fail before hints are not believed."""
 SPARE_LOG2 = 12.0
 """Every obligation is proven to 2^-12 of the accepted error, so that a few thousand distinct ones stay below it together; else all are proven again."""
 
@@ -128,11 +135,15 @@ def _decide(state: _Check, xp: object, progress: Progress | None) -> Report:
         code = "PIT500" if not specification.total else "PIT201"
         state.findings.append(Finding(code=code, verdict="nothing-checked", title="no output was compared"))
         return _report(state, "nothing-checked", xp)
-    prover = _prover(state, first, second, specification, xp, progress)
-    hinted = prover.hope(hinted_cuts(first, second, specification))
+    batched = _large_batch(first, second, specification)
+    prover = _prover(state, first, second, specification, xp, progress, patience=MOST_REFUSED if batched is not None else 0)
+    hints = hinted_cuts(first, second, specification)
+    hinted = prover.hope(hints)
     state.clock.lap("evaluate")
     if hinted is not None:
         return _concluded(state, second, hinted, xp)
+    if batched is not None and prover.refused:
+        return _from_refused(state, first, second, hints, batched, prover, xp)
     run = _run_whole(state, first, second, specification)
     cuts = conjecture(run, second, specification)
     state.clock.lap("lineage")
@@ -143,7 +154,37 @@ def _decide(state: _Check, xp: object, progress: Progress | None) -> Report:
     return _prove(state, first, second, cuts, run, prover, xp)
 
 
-def _prover(state: _Check, first: Graph, second: Graph, specification: Specification, xp: object, progress: Progress | None) -> Prover:
+def _large_batch(first: Graph, second: Graph, specification: Specification) -> Batched | None:
+    """The batch of a plan that is too large to be run with other data at every coordinate; None of a smaller one."""
+    batched = find_batch(first, specification)
+    return batched if batched is not None and batched.count * len(second.nodes) > MOST_NODES else None
+
+
+def _from_refused(state: _Check, first: Graph, second: Graph, hints: dict[int, Cut], batched: Batched, prover: Prover, xp: object) -> Report:
+    """Nearly all stages over hints are proven: an input of both plans on which an output differs is looked for, and explained by the stages that do not hold.
+
+    Where there is none, hints are taken for conjectures.
+    """
+    specification, options = prover.specification, state.options
+    try:
+        for blocks in colourings(second, specification, batched, suspected(prover.refused[0]), state.seed):
+            run = run_on_blocks(first, second, specification, blocks, state.seed, state.templates, options.max_memory)
+            real = judge_on_blocks(run)
+            if real:
+                state.clock.lap("lineage")
+                found = Refused(run, real, prover.refused, hints)
+                state.findings[:0] = explain_refused(first, second, specification, found, options, state.seed, state.templates)
+                state.clock.lap("explain")
+                return _report(state, "mismatch", xp)
+    except PitcheckError as error:
+        state.findings.append(Finding(code="PIT203", verdict="warning", title=f"no input on which both plans differ was looked for: {error}"))
+    state.clock.lap("lineage")
+    ledger = prover.run(hints)
+    state.clock.lap("evaluate")
+    return _concluded(state, second, ledger, xp)
+
+
+def _prover(state: _Check, first: Graph, second: Graph, specification: Specification, xp: object, progress: Progress | None, *, patience: int) -> Prover:
     options = state.options
     settings = Settings(
         xp,
@@ -155,7 +196,7 @@ def _prover(state: _Check, first: Graph, second: Graph, specification: Specifica
         templates=state.templates,
         full_coordinates=options.coordinates == "full",
     )
-    return Prover(first, second, specification, settings, progress, accepted_log2=options.error_bound_log2, jobs=options.jobs)
+    return Prover(first, second, specification, settings, progress, accepted_log2=options.error_bound_log2, jobs=options.jobs, patience=patience)
 
 
 def _run_whole(state: _Check, first: Graph, second: Graph, specification: Specification) -> WholeRun:

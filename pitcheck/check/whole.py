@@ -14,6 +14,7 @@ from pitcheck.check.conjecture import find_cuts, real_differences, telling_trial
 from pitcheck.check.evaluate import Comparison, Evaluated, check_memory, compare_target, evaluate_stage, untested
 from pitcheck.check.options import GIB
 from pitcheck.check.specification import Specification
+from pitcheck.stages.blocks import Blocks
 from pitcheck.stages.cuts import Cut
 from pitcheck.stages.graph import Graph, Source
 from pitcheck.stages.pair import ShapedStage, Stage, Target, build_stage, shape_stage
@@ -34,6 +35,10 @@ class WholeRun:
     evaluated: Evaluated
     comparisons: list[Comparison]
     largest: list[float]
+    blocks: Blocks | None = None
+    """Where blocks of the batch hold equal data: which."""
+    targets_only: bool = False
+    """Whether other values than those compared were given up."""
 
     def suspects(self) -> list[int]:
         """Numbers of the outputs that differ by more than float64 usually rounds. Whether they really do, more digits must tell."""
@@ -64,8 +69,12 @@ def run_whole(
     evaluated = _evaluated(shaped, seed, scale, max_memory)
     with np.errstate(all="ignore"):
         comparisons = [compare_target(shaped, evaluated, n) for n in range(len(targets))]
-    largest = [float(np.max(real_differences(c.actual, c.expected), where=c.judged[:1], initial=0.0)) for c in comparisons]
-    return WholeRun(stage, symbolic, shaped, evaluated, comparisons, largest)
+    return WholeRun(stage, symbolic, shaped, evaluated, comparisons, largest_differences(comparisons))
+
+
+def largest_differences(comparisons: Sequence[Comparison]) -> list[float]:
+    """The largest relative difference of every comparison on the reals."""
+    return [float(np.max(real_differences(c.actual, c.expected), where=c.judged[:1], initial=0.0)) for c in comparisons]
 
 
 def _evaluated(shaped: ShapedStage, seed: int, scale: float | None, max_memory: int) -> Evaluated:

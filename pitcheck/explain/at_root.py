@@ -88,13 +88,12 @@ def _term_for_sum(standing: Standing, root: Root) -> Cause | None:
         sums = standing.sums(source)
         if sums is None or read.ndim != 1 or source in evidence.unused(root.step) or _still_terms(sums[read], result, root.codes):
             continue
-        codes = evidence.codes(source)
-        over = next((g.name for g in evidence.groupings if _same_groups(g, sums, codes)), "other ranks")
+        over = next((g.name for g in evidence.groupings if _same_groups(g, sums, evidence.codes(source))), "other ranks")
         return Cause(
             "PIT104",
             f"{evidence.called(source)} is a term of a sum over {over}, and operator {evidence.operator(root.step)!r} uses it as if it were the sum",
             f"an all-reduce(sum) over {over} of {evidence.name(source)!r} before it is used makes it right",
-            codes,
+            np.unique(read),
             evidence.writers[source][-1] if source in evidence.writers else None,
             source,
         )

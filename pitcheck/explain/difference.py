@@ -57,9 +57,9 @@ def explain_difference(
     """Findings for the outputs ``differing`` that differ on the reals, first cause first."""
     evidence = Evidence(first, second, specification, run, cuts)
     gaps = [gap_finding(gap, "mismatch") for gap in specification.gaps if not gap.output]
-    located = _witnessed(evidence, run, differing, _located(evidence, run, differing), options, seed)
+    finding = _witnessed(evidence, run, differing, located(evidence, run, differing), options, seed)
     parameters = {t.name for t in (v.tensor for v in second.values) if t.role == "parameter"}
-    return sorted([located, *gaps], key=lambda f: f.operator not in parameters)[:MOST_FINDINGS]
+    return sorted([finding, *gaps], key=lambda f: f.operator not in parameters)[:MOST_FINDINGS]
 
 
 def _witnessed(evidence: Evidence, run: WholeRun, differing: list[int], finding: Finding, options: Options, seed: int) -> Finding:
@@ -84,7 +84,7 @@ def _witnessed(evidence: Evidence, run: WholeRun, differing: list[int], finding:
     )
 
 
-def _located(evidence: Evidence, run: WholeRun, differing: list[int]) -> Finding:
+def located(evidence: Evidence, run: WholeRun, differing: list[int]) -> Finding:
     """One finding: the first value, in the order of computation, from which an output goes wrong."""
     standing = Standing(evidence)
     rooted = None
@@ -92,7 +92,7 @@ def _located(evidence: Evidence, run: WholeRun, differing: list[int]) -> Finding
         root = next(iter(standing.roots([run.comparisons[n].target.cut.value])), None)
         if root is not None:
             cause = cause_at(standing, root)
-            rooted = _finding(evidence, run, n, root.step, root.value, cause)
+            rooted = finding_of(evidence, run, n, root.step, root.value, cause)
             if standing.hinted or (cause.code != "PIT100" and root.value not in {c.target.cut.value for c in run.comparisons}):
                 return rooted
             break
@@ -109,7 +109,7 @@ def _along(evidence: Evidence, run: WholeRun, differing: list[int]) -> Finding:
     for step, value in sorted(suspects, key=lambda s: bool(evidence.reductions_of(s[1]))):
         cause = _cause_inside(evidence, run, value)
         if cause is not None and (cause.code != "PIT106" or not _explained(evidence, run, differing)):
-            return _finding(evidence, run, number, step, value, cause)
+            return finding_of(evidence, run, number, step, value, cause)
     return _at_output(evidence, run, number, differing)
 
 
@@ -179,14 +179,14 @@ def _at_output(evidence: Evidence, run: WholeRun, number: int, differing: list[i
         if cause is not None:
             value = run.comparisons[candidate].target.cut.value
             step = evidence.writers[value][-1] if value in evidence.writers else None
-            return _finding(evidence, run, candidate, step, value, cause)
+            return finding_of(evidence, run, candidate, step, value, cause)
     step, where = _origin(evidence, run, number)
     if step is None and where in evidence.writers:
         step = evidence.writers[where][-1]
         cause = other_operator(evidence, step, evidence.holds)
         if cause is not None:
-            return _finding(evidence, run, number, step, where, cause)
-    return _finding(evidence, run, number, step, where, Cause("PIT100", "cause not found: none of the known causes explains the values", ""))
+            return finding_of(evidence, run, number, step, where, cause)
+    return finding_of(evidence, run, number, step, where, Cause("PIT100", "cause not found: none of the known causes explains the values", ""))
 
 
 def _origin(evidence: Evidence, run: WholeRun, number: int) -> tuple[Step | None, int]:
@@ -203,7 +203,7 @@ def _first_wrong(evidence: Evidence, run: WholeRun, number: int) -> Finding | No
     cut = evidence.cuts.get(value)
     if cause is None and step is not None and cut is not None and cut.scale != 1 and value != run.comparisons[number].target.cut.value:
         cause = ratio_cause(evidence, value, factor(evidence, cut.scale), evidence.codes(value))
-    return None if cause is None else _finding(evidence, run, number, step, value, cause)
+    return None if cause is None else finding_of(evidence, run, number, step, value, cause)
 
 
 def _cause_of_output(evidence: Evidence, run: WholeRun, number: int) -> Cause | None:
@@ -251,34 +251,37 @@ def _real(value: object) -> Floats:
     return data
 
 
-def _finding(evidence: Evidence, run: WholeRun, number: int, step: Step | None, value: int, cause: Cause) -> Finding:
-    comparison = run.comparisons[number]
+def finding_of(evidence: Evidence, run: WholeRun, number: int, step: Step | None, value: int, cause: Cause) -> Finding:
     step = cause.step or step
     value = value if cause.value is None else cause.value
-    differences = real_differences(comparison.actual, comparison.expected)
-    place = np.unravel_index(int(np.argmax(np.where(comparison.judged[:1], differences, -1))), differences.shape)
-    row = int(place[1])
     codes = cause.codes if cause.codes is not None else evidence.codes(value)
-    part = comparison.target.cut.parts[int(comparison.parts[row])]
-    box = run.shaped.boxes[number][comparison.target.cut.parts.index(part)]
-    element = tuple(_global(int(i), intervals) for i, intervals in zip(place[2:], box, strict=True))
-    shown = _shown_apart(comparison, place)
+    output, element, values = shown(run, number)
     operator = evidence.operator(step) if step is not None else None
     record = evidence.second.nodes[step.node] if step is not None else None
     return Finding(
         code=cause.code,
         verdict="mismatch",
-        title=_title(evidence, comparison.target.name, value, cause),
-        output=comparison.target.name,
+        title=_title(evidence, output, value, cause),
+        output=output,
         operator=f"{operator} ({record.kind})" if record is not None else None,
         ranks=evidence.ranks_of(codes),
         microbatches=evidence.microbatches_of(value, codes),
         element=element,
-        reference_value=shown[0],
-        parallel_value=shown[1],
+        reference_value=values[0],
+        parallel_value=values[1],
         cause=cause.cause,
         repair=cause.repair or None,
     )
+
+
+def shown(run: WholeRun, number: int) -> tuple[str, tuple[int, ...], tuple[str, str]]:
+    """Of an output that differs: its name, the element that differs most, and what it is in the reference and in the parallel plan."""
+    comparison = run.comparisons[number]
+    differences = real_differences(comparison.actual, comparison.expected)
+    place = np.unravel_index(int(np.argmax(np.where(comparison.judged[:1], differences, -1))), differences.shape)
+    box = run.shaped.boxes[number][int(comparison.parts[int(place[1])])]
+    element = tuple(_global(int(i), intervals) for i, intervals in zip(place[2:], box, strict=True))
+    return comparison.target.name, element, _shown_apart(comparison, place)
 
 
 def _shown_apart(comparison: Comparison, place: tuple[np.intp, ...]) -> tuple[str, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -16,7 +16,7 @@ from pitcheck.ops.registry import BACKWARD, operator_kind
 from pitcheck.plan.model import MICROBATCH_AXIS
 from pitcheck.stages.batch import Argument, Step
 from pitcheck.stages.cuts import Cut
-from pitcheck.stages.graph import Graph, Source
+from pitcheck.stages.graph import Graph, Node, Source
 from pitcheck.stages.grids import Codes
 from pitcheck.stages.run import run_batch
 
@@ -60,7 +60,8 @@ class Evidence:
         for step in self.batch.steps:
             for source in self.inputs(step):
                 self.readers.setdefault(source, []).append(step)
-        self.groupings = _groupings(second)
+        nodes = second.nodes if run.blocks is None else [second.nodes[step.node] for step in self.batch.steps]
+        self.groupings = _groupings(second, nodes)
 
     def array(self, value: int) -> Floats:
         """A parallel value, shape (trials, rows, *shape); what does not depend on trial or row is repeated."""
@@ -107,7 +108,9 @@ class Evidence:
         return f", which {', '.join(map(repr, said))} makes from {self.name(value)!r}," if said else ""
 
     def alike(self, reference: int) -> int:
-        """The first reference value that holds the same numbers."""
+        """The first reference value that holds the same numbers; of one that counts equal blocks, that of which it does."""
+        if self.run.blocks is not None:
+            reference = self.run.blocks.batched.scaled.get(reference, reference)
         if not self._alike:
             seen: dict[bytes, int] = {}
             for value, held in self.run.evaluated.reference.items():
@@ -182,8 +185,8 @@ class Evidence:
         return tuple(sorted({int(c) % self.second.coordinates.microbatches for c in codes}))
 
 
-def _groupings(graph: Graph) -> list[Grouping]:
-    """Over what a sum might have been forgotten: every mesh axis, micro-batches, both, pairs of axes, and every group that the plan uses."""
+def _groupings(graph: Graph, nodes: Sequence[Node]) -> list[Grouping]:
+    """Over what a sum might have been forgotten: every mesh axis, micro-batches, both, pairs of axes, and every group that ``nodes`` use."""
     coordinates = graph.coordinates
     axes = [name for name, size in coordinates.sizes.items() if size > 1] + ([MICROBATCH_AXIS] if coordinates.microbatches > 1 else [])
     sets: list[tuple[str, ...]] = [(a,) for a in axes] + [(a, b) for i, a in enumerate(axes) for b in axes[i + 1 :]]
@@ -198,7 +201,7 @@ def _groupings(graph: Graph) -> list[Grouping]:
         table = np.lexsort((inner, outer)).reshape(-1, coordinates.count(over))
         result.append(Grouping(" and ".join(over), table, over))
     used: dict[bytes, Grouping] = {}
-    for node in graph.nodes:
+    for node in nodes:
         for operand in node.inputs:
             if isinstance(operand, Source) and operand.table is not None and operand.table.ndim == 2:
                 table = np.unique(operand.table[np.flatnonzero(node.mask)], axis=0)

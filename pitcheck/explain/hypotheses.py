@@ -235,7 +235,7 @@ def other_operator(evidence: Evidence, step: Step, held: Held, due: Cut | None =
         if len(different) == 1 and not attributes and len(step.inputs) > 1:
             # What is computed is rather the wrong tensor than a parameter.
             operand = step.inputs[different[0]]
-            given = isinstance(operand, Argument) and operand.value in evidence.specification.initial
+            given = isinstance(operand, Argument) and not evidence.second.values[operand.value].writers
             others.append((given, _other_operand(evidence, step, other, different[0], name)))
     return min(others, key=lambda o: o[0])[1] if others else None
 

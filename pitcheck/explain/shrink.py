@@ -67,13 +67,17 @@ def _stage(first: Graph, second: Graph, given: Mapping[int, Cut], target: Target
 def _from_stage(stage: Stage, finding: Finding, seed: int) -> Witness | None:
     _, keys = canonical_form(stage)
     symbolic = symbolic_pair(stage.reference, stage.parallel, stage.all_cuts())
-    shaped = shape_stage(stage, symbolic, symbolic.system.solve(0), keys)
+    return witness_of(shape_stage(stage, symbolic, symbolic.system.solve(0), keys), finding, seed)
+
+
+def witness_of(shaped: ShapedStage, finding: Finding, seed: int) -> Witness | None:
+    """A witness for one stage of one target; None where no small integers show the difference. Raises PitcheckError where it cannot be evaluated."""
     search = _Search(shaped, seed)
     inputs = search.first()
     if inputs is None:
         return None
     inputs = search.shrink(inputs)
-    return _confirmed(_witness(shaped, inputs, search.compare(inputs), finding), _work(stage))
+    return _confirmed(_witness(shaped, inputs, search.compare(inputs), finding), _work(shaped.stage))
 
 
 class _Search:
@@ -114,6 +118,8 @@ class _Search:
 
     def _draw(self, value: int, generator: np.random.Generator, low: int, high: int) -> NDArray[np.int64]:
         fresh = self.shaped.fresh[value]
+        if fresh.numbers:
+            return np.array(fresh.numbers, dtype=np.int64).reshape(fresh.shape)
         if fresh.kind != "field":
             return np.asarray(discrete(fresh, self.seed, [0])[0, 0], dtype=np.int64)
         drawn = generator.integers(low, high, size=fresh.shape, dtype=np.int64)
@@ -121,7 +127,7 @@ class _Search:
 
     def shrink(self, inputs: Inputs) -> Inputs:
         """Set whole tensors, then halves and ever smaller blocks of all of them to zero while the difference stays."""
-        parts = {value: 1 for value in inputs if self.shaped.fresh[value].kind == "field"}
+        parts = {value: 1 for value in inputs if self.shaped.fresh[value].kind == "field" and not self.shaped.fresh[value].numbers}
         while parts and self.left > 0:
             for value, count in parts.items():
                 inputs = self._without_blocks(inputs, value, -(-inputs[value].size // count))

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from pitcheck.check.conjecture import Floats
+from pitcheck.check.conjecture import Floats, of_numbers
 from pitcheck.check.derive import take_box
 from pitcheck.errors import PitcheckError
 from pitcheck.explain.evidence import Evidence, Grouping
@@ -50,6 +50,8 @@ class Standing:
         self._from_wrong: dict[int, Mask] = {}
         self._outputs = {c.target.cut.value: c.target for c in evidence.run.comparisons}
         self._sums: dict[int, Grouping | None] = {}
+        self._numbers = of_numbers(evidence.batch)
+        """Others come of discrete data alone. What they should be, or other discrete values, is said nowhere; what reads them shows whether they are."""
         self._hints: dict[int, Cut] = {}
         self.hinted = self._follow(_hints(evidence, evidence.writers))
         """Whether the plan says, and rightly as far as can be seen, what its tensors in between hold."""
@@ -79,8 +81,7 @@ class Standing:
         if grouping is None:
             return None
         group_of: Codes = np.full(self.evidence.second.codes, -1, dtype=np.int64)
-        for number, row in enumerate(grouping.table):
-            group_of[row] = number
+        group_of[grouping.table] = np.arange(len(grouping.table), dtype=np.int64)[:, None]
         return group_of
 
     def grouping(self, value: int) -> Grouping | None:
@@ -140,7 +141,8 @@ class Standing:
             found = self._apart(value, due)
             if found is not None:
                 return found
-        right = evidence.is_true(value) or self.grouping(value) is not None
+        judged = value in self._numbers and evidence.second.values[value].kind == "field"
+        right = not judged or evidence.is_true(value) or self.grouping(value) is not None
         return np.zeros_like(present) if right else present
 
     def _apart(self, value: int, due: Cut) -> Mask | None:
@@ -280,7 +282,8 @@ def _hints(evidence: Evidence, values: Iterable[int]) -> dict[int, Cut]:
         if lineage is None or reference is None or first.values[reference].kind != info.kind:
             continue
         try:
-            found[value] = resolve(lineage, value, second, reference, first.values[reference].shape, info.name)
+            cut = resolve(lineage, value, second, reference, first.values[reference].shape, info.name)
+            found[value] = cut if evidence.run.blocks is None else evidence.run.blocks.of(cut)
         except PitcheckError:  # a hint that does not fit is none
             continue
     return found

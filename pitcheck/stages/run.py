@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from fractions import Fraction
 from typing import Any, Protocol
 
@@ -55,14 +55,16 @@ def run_batch(
     observe: Observer | None = None,
     side: str = "",
     evaluator: Evaluator = evaluate,
+    keep: Collection[int] | None = None,
 ) -> dict[int, Any]:
-    """Run all steps and return every value computed (and the inputs), by number.
+    """Run all steps and return every value computed (and the inputs), by number; those of ``keep`` alone where it is given.
 
     ``inputs`` holds the rows of ``batch.inputs``; ``attributes`` replaces the steps' own, step by step; ``side`` begins the sites' names; ``evaluator``
     stands in for the registry's.
     Raises StepError.
     """
     pieces: dict[int, list[Piece]] = {value: [(a, len(batch.inputs.get(value, (0,))))] for value, a in inputs.items()}
+    done = {} if keep is None else _last_uses(batch, keep)
     for number, step in enumerate(batch.steps):
         algebra.site = f"{side}{number} {step.kind}"
         given = _operands(algebra, pieces, step)
@@ -75,7 +77,22 @@ def run_batch(
                 pieces.setdefault(output, []).append((result, step.count))
         if observe is not None:
             observe(number, step, given, results)
+        for value in done.get(number, ()):
+            del pieces[value]
     return {value: _whole(algebra, parts)[0] for value, parts in pieces.items()}
+
+
+def _last_uses(batch: Batch, keep: Collection[int]) -> dict[int, list[int]]:
+    """By number of a step the values that nothing reads or writes after it, but for those to keep."""
+    last: dict[int, int] = {}
+    for number, step in enumerate(batch.steps):
+        read = (a.value for operand in step.inputs for a in (operand if isinstance(operand, tuple) else (operand,)) if isinstance(a, Argument))
+        last.update((value, number) for value in (*read, *step.outputs) if value is not None)
+    result: dict[int, list[int]] = {}
+    for value, number in last.items():
+        if value not in keep:
+            result.setdefault(number, []).append(value)
+    return result
 
 
 def wanted_of(step: Step) -> tuple[bool, ...]:

@@ -1,0 +1,189 @@
+"""Findings from the stages that do not hold over what a plan says of its tensors: each is explained by itself, from what it reads to what it should give.
+
+All other stages are proven, so that what such a stage reads is what it should be, on every input of the plans. Its own steps are few, however many ranks,
+layers and micro-batches the plan has.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from msgspec.structs import replace
+
+from pitcheck.algebra.axis_templates import Templates
+from pitcheck.check.equal_blocks import run_stage_on_blocks, shape_on_blocks
+from pitcheck.check.obligations import Obligation
+from pitcheck.check.options import Options
+from pitcheck.check.specification import Specification
+from pitcheck.check.whole import SAME, WholeRun, conjecture
+from pitcheck.errors import PitcheckError
+from pitcheck.explain.at_root import cause_at
+from pitcheck.explain.difference import finding_of, gap_finding, located, shown
+from pitcheck.explain.evidence import Evidence
+from pitcheck.explain.shrink import witness_of
+from pitcheck.explain.siblings import first_sibling, sibling_cause
+from pitcheck.explain.standing import Standing
+from pitcheck.explain.witness import write_witness
+from pitcheck.report.model import Finding
+from pitcheck.stages.blocks import Blocks
+from pitcheck.stages.cuts import Cut
+from pitcheck.stages.graph import Graph
+from pitcheck.stages.grids import Codes, near
+from pitcheck.stages.pair import CutOf, Target
+
+MOST_EXPLAINED = 5
+REDUCED = frozenset({"PIT104", "PIT105", "PIT106"})
+"""Causes of which the values of an operator tell more than what others run in its place."""
+MOST_ROWS = 4096
+"""Rows of all steps of a stage up to which its inputs are made small."""
+
+
+@dataclass
+class Refused:
+    """The whole run in which outputs ``real`` differ, the stages that do not hold, and the cuts between which they lie."""
+
+    run: WholeRun
+    real: list[int]
+    failed: Sequence[Obligation]
+    cuts: Mapping[int, Cut]
+
+
+def explain_refused(
+    first: Graph, second: Graph, specification: Specification, found: Refused, options: Options, seed: int, templates: Templates
+) -> list[Finding]:
+    """Findings for the stages that do not hold, in the order of the program; each with an output of the whole pair that differs."""
+    gaps = [gap_finding(gap, "mismatch") for gap in specification.gaps if not gap.output]
+    explained: dict[object, Finding] = {}
+    for obligation in sorted(found.failed, key=lambda o: _rank(second, o.target.cut.value)):
+        if len(explained) + len(gaps) < MOST_EXPLAINED:
+            blamed = {str(known.operator).rpartition(" ")[0] for known in explained.values()}
+            if not blamed & {second.nodes[node].operator for node in obligation.nodes}:
+                finding = _explained(first, second, specification, found, obligation, options, seed, templates)
+                explained.setdefault((finding.code, finding.operator, finding.cause), finding)
+    return [*explained.values(), *gaps]
+
+
+def suspected(obligation: Obligation) -> Codes:
+    """The codes at which the values of a stage that does not hold differ; all compared where that was not seen."""
+    comparison = obligation.proof.comparison
+    if comparison is None:
+        return obligation.target.codes[:1]
+    differs = np.asarray(comparison.differs)
+    wrong = differs.any(axis=tuple(d for d in range(differs.ndim) if d != 1))
+    chosen: Codes = comparison.codes[wrong] if wrong.any() else comparison.codes
+    return chosen
+
+
+def _rank(second: Graph, value: int) -> int:
+    return max((second.rank[w] for w in second.values[value].writers), default=-1)
+
+
+def _explained(
+    first: Graph,
+    second: Graph,
+    specification: Specification,
+    found: Refused,
+    obligation: Obligation,
+    options: Options,
+    seed: int,
+    templates: Templates,
+) -> Finding:
+    blocks = found.run.blocks
+    target = obligation.target
+    finding = _unexplained(second, obligation)
+
+    def cut_of(value: int) -> Cut | None:
+        return specification.initial.get(value) or found.cuts.get(value)
+
+    if blocks is not None:
+        try:
+            run = run_stage_on_blocks(first, second, cut_of, target, blocks, seed, templates, options.max_memory)
+            if run.largest[0] > SAME:
+                finding = _located(second, run)
+        except PitcheckError:  # the values of the stage cannot be had: it is named all the same
+            pass
+        finding = replace(finding, witness=_witness(first, second, cut_of, target, suspected(obligation), finding, blocks, options, seed, templates))
+    number = min(found.real, key=lambda n: _distance(second, found.run.comparisons[n].target.cut.value, target.cut.value))
+    output, element, values = shown(found.run, number)
+    return replace(finding, output=output, element=element, reference_value=values[0], parallel_value=values[1])
+
+
+def _located(second: Graph, run: WholeRun) -> Finding:
+    """What is wrong at the first operator of a stage that reads what it should and gives something else."""
+    given = Specification(initial=dict(run.stage.cuts))
+    evidence = Evidence(run.stage.reference.graph, second, given, run, conjecture(run, second, given))
+    value = run.comparisons[0].target.cut.value
+    standing = Standing(evidence)
+    wrong = np.flatnonzero(standing.wrong(value))
+    sibling = first_sibling(evidence, value, wrong, np.setdiff1d(run.comparisons[0].target.codes, wrong))
+    root = next(iter(standing.roots([value])), None)
+    cause = cause_at(standing, root) if root is not None else None
+    if sibling is not None and not (cause is not None and cause.code in REDUCED and root is not None and root.step is sibling.step):
+        return finding_of(evidence, run, 0, sibling.step, sibling.value, sibling_cause(evidence, sibling))
+    if root is None or cause is None or cause.code == "PIT100":
+        return located(evidence, run, [0])
+    return finding_of(evidence, run, 0, root.step, root.value, cause)
+
+
+def _distance(second: Graph, output: int, value: int) -> tuple[bool, int]:
+    """Outputs computed after a value first, the nearest first of all."""
+    own, other = _rank(second, output), _rank(second, value)
+    return own < other, abs(own - other)
+
+
+def _unexplained(second: Graph, obligation: Obligation) -> Finding:
+    value = obligation.target.cut.value
+    name = second.values[value].name
+    codes = suspected(obligation)
+    count = second.coordinates.microbatches
+    writers = [second.nodes[w] for w in second.values[value].writers]
+    return Finding(
+        code="PIT100",
+        verdict="mismatch",
+        title=f"{name!r} is not what it should be",
+        operator=f"{writers[-1].operator} ({writers[-1].kind})" if writers else None,
+        ranks=tuple(sorted({int(c) // count for c in codes})),
+        microbatches=tuple(sorted({int(c) % count for c in codes})) if second.values[value].tensor.microbatched else (),
+        cause=f"given all that is proven before it, {name!r} differs from what the plan says that it holds; no known cause explains it",
+    )
+
+
+def _witness(
+    first: Graph,
+    second: Graph,
+    cut_of: CutOf,
+    target: Target,
+    codes: Codes,
+    finding: Finding,
+    blocks: Blocks,
+    options: Options,
+    seed: int,
+    templates: Templates,
+) -> str | None:
+    """A small input of the stage, at one coordinate at which it differs, as a file; None where none is found or wanted."""
+    if options.witness_directory is None:
+        return None
+
+    def moved(value: int) -> Cut | None:
+        cut = cut_of(value)
+        return None if cut is None else blocks.of(cut)
+
+    try:
+        shaped, _, _ = shape_on_blocks(first, second, moved, [_at(target, int(codes[0]))], blocks, templates)
+        if sum(step.count for step in shaped.stage.parallel.steps) > MOST_ROWS:
+            return None
+        witness = witness_of(shaped, finding, seed)
+    except PitcheckError:
+        return None
+    return None if witness is None else str(write_witness(witness, options.witness_directory))
+
+
+def _at(target: Target, code: int) -> Target:
+    """The target at one coordinate; of a sum, at those of all its terms."""
+    groups = target.cut.group_of
+    codes = target.codes
+    chosen = codes[codes == code] if groups is None else codes[groups[codes] == groups[code]]
+    return dataclasses.replace(target, where=near(target.cut.lattice.mask(chosen), target.home))

@@ -1,0 +1,183 @@
+"""What a rank does that others do not: where one operator stands in for another on some of the ranks or micro-batches alone.
+
+What a value is computed from at a coordinate where it is wrong is held against what it is computed from at one where it is right, operator by operator. Ranks
+that run the same record do the same thing, with a table's own entry for each; where another record writes the same tensor, something was meant to be different,
+or is by mistake.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from pitcheck.explain.evidence import Evidence
+from pitcheck.explain.hypotheses import Cause
+from pitcheck.stages.batch import Step
+from pitcheck.stages.graph import Graph, Node, Operand, Source, sources_of
+from pitcheck.stages.grids import Codes
+
+MOST_PAIRS = 20_000
+"""Pairs of coordinates that are compared at most."""
+PLACES = frozenset({"offset", "start", "stop", "sizes", "axis"})
+"""Attributes that say which part is taken."""
+
+
+@dataclass(frozen=True)
+class Sibling:
+    """``step`` writes ``value`` at ``codes``, where ``other`` does on other ranks."""
+
+    step: Step
+    node: Node
+    other: Node
+    value: int
+    codes: Codes
+
+
+def first_sibling(evidence: Evidence, value: int, wrong: Codes, right: Codes) -> Sibling | None:
+    """The first operator, in the order of the program, that runs where ``value`` becomes wrong instead of the one that runs where it is right.
+
+    Where it is wrong everywhere, of two operators that write one tensor in turn the one that does so at fewer coordinates.
+    """
+    graph = evidence.second
+    if not len(wrong):
+        return None
+    start = int(wrong[0])
+    pairs = _pairs(evidence, value, start, _nearest(graph, start, right)) if len(right) else _odd_ones(evidence)
+    found = [
+        (_alike(graph.nodes[mine], graph.nodes[other]), graph.rank[mine], mine, other, of)
+        for of, mine, other in pairs
+        if graph.nodes[mine].operator != graph.nodes[other].operator
+    ]
+    if not found:
+        return None
+    _, _, mine, other, of = min(found)
+    step = next(s for s in evidence.batch.steps if s.node == mine)
+    node = graph.nodes[mine]
+    return Sibling(step, node, graph.nodes[other], of, np.flatnonzero(node.mask & (evidence.batch.rows[of] >= 0)))
+
+
+def _nearest(graph: Graph, code: int, others: Codes) -> int:
+    """The code that differs along the fewest axes."""
+    shape = graph.coordinates.shape
+    own = np.array(np.unravel_index(code, shape))[:, None]
+    apart = (np.array(np.unravel_index(others, shape)) != own).sum(axis=0)
+    return int(others[int(apart.argmin())])
+
+
+def _pairs(evidence: Evidence, value: int, mine: int, other: int) -> Iterator[tuple[int, int, int]]:
+    """(value, its writer at one coordinate, its writer at the other) of everything that a value is computed from at two coordinates."""
+    graph = evidence.second
+    steps = {step.node for step in evidence.batch.steps}
+    waiting = [(value, mine, other)]
+    seen: set[tuple[int, int, int]] = set()
+    while waiting and len(seen) < MOST_PAIRS:
+        place = waiting.pop()
+        if place in seen:
+            continue
+        seen.add(place)
+        of, a, b = place
+        writers = [_writer(graph, steps, of, code) for code in (a, b)]
+        if writers[0] is None or writers[1] is None:
+            continue
+        yield of, writers[0], writers[1]
+        if graph.nodes[writers[0]].operator == graph.nodes[writers[1]].operator:
+            waiting.extend(_operands(graph, writers[0], writers[1], a, b))
+
+
+def _odd_ones(evidence: Evidence) -> Iterator[tuple[int, int, int]]:
+    """(value, a writer, one that does the same at more coordinates) of the values that several records write."""
+    graph = evidence.second
+    for value, writing in evidence.writers.items():
+        nodes = sorted({step.node for step in writing}, key=lambda n: (int(graph.nodes[n].mask.sum()), n))
+        for number, mine in enumerate(nodes):
+            more = [n for n in nodes[number + 1 :] if int(graph.nodes[n].mask.sum()) > int(graph.nodes[mine].mask.sum())]
+            likely = sorted(more, key=lambda n: (not _alike(graph.nodes[mine], graph.nodes[n]), n))
+            yield from ((value, mine, other) for other in likely[:1])
+
+
+def _alike(mine: Node, other: Node) -> bool:
+    """Whether two nodes do the same thing."""
+    keys = [[(s.value, s.key) for operand in node.inputs for s in sources_of(operand)] for node in (mine, other)]
+    return mine.kind == other.kind and mine.attributes == other.attributes and keys[0] == keys[1]
+
+
+def _writer(graph: Graph, steps: set[int], value: int, code: int) -> int | None:
+    return next((w for w in graph.values[value].writers if w in steps and graph.nodes[w].mask[code]), None)
+
+
+def _operands(graph: Graph, mine: int, other: int, a: int, b: int) -> Iterator[tuple[int, int, int]]:
+    for one, two in zip(graph.nodes[mine].inputs, graph.nodes[other].inputs, strict=False):
+        for first, second in zip(sources_of(one), sources_of(two), strict=False):
+            if first.value == second.value:
+                read = [np.atleast_1d(s.at(np.array([code]))[0]) for s, code in ((first, a), (second, b))]
+                yield from ((first.value, int(x), int(y)) for x, y in zip(*read, strict=False) if x >= 0 and y >= 0)
+
+
+def sibling_cause(evidence: Evidence, found: Sibling) -> Cause:
+    """What the operator does otherwise than the one that writes the same tensor on other ranks."""
+    node, other = found.node, found.other
+    said = f"operator {node.operator!r} ({node.kind}) writes {evidence.name(found.value)!r}"
+
+    def cause(code: str, how: str, repair: str) -> Cause:
+        return Cause(code, f"{said} {how}", repair, found.codes, found.step, found.value)
+
+    if node.kind != other.kind:
+        code = "PIT104" if _members(other) and not _members(node) else "PIT102"
+        how = f"where on other ranks {other.operator!r} ({other.kind}) does"
+        return cause(code, how, f"let all ranks run {other.operator!r}")
+    for place, (mine, theirs) in enumerate(zip(node.inputs, other.inputs, strict=False)):
+        different = _other_operand(evidence, found, mine, theirs)
+        if different is not None:
+            return cause(different[0], f"and reads {different[1]} as operand {place}", different[2])
+    attributes = sorted(k for k in {*node.attributes, *other.attributes} - {"position"} if node.attributes.get(k) != other.attributes.get(k))
+    if attributes:
+        told = ", ".join(f"{k} = {node.attributes.get(k)} where {other.operator!r} has {other.attributes.get(k)} on other ranks" for k in attributes)
+        return cause("PIT107" if PLACES.issuperset(attributes) else "PIT102", f"with {told}", f"do as {other.operator!r} does")
+    return cause("PIT106" if _members(node) else "PIT109", f"otherwise than {other.operator!r} on other ranks", f"do as {other.operator!r} does")
+
+
+def _members(node: Node) -> int:
+    return max((source.members for operand in node.inputs for source in sources_of(operand)), default=0)
+
+
+Told = tuple[str, str, str]
+"""A code, what is read, and what would mend it."""
+
+
+def _other_operand(evidence: Evidence, found: Sibling, mine: Operand, theirs: Operand) -> Told | None:
+    """What is read where an operand is another one than on other ranks, else None."""
+    name = found.other.operator
+    if not isinstance(mine, Source) or not isinstance(theirs, Source):
+        literal = not isinstance(mine, Source) and not isinstance(theirs, Source) and mine != theirs
+        return ("PIT102", f"{mine} where {name!r} has {theirs} on other ranks", f"use {theirs}") if literal else None
+    if mine.value != theirs.value:
+        right = evidence.called(theirs.value)
+        return "PIT103", f"{evidence.called(mine.value)} where {name!r} reads {right} on other ranks", f"read {right}"
+    if mine.key == theirs.key:
+        return None
+    return _other_members(evidence, found, mine, theirs) if mine.members or theirs.members else _other_place(evidence, found, mine)
+
+
+def _other_members(evidence: Evidence, found: Sibling, mine: Source, theirs: Source) -> Told:
+    count = evidence.second.coordinates.microbatches
+    called = evidence.called(mine.value)
+    read = np.unique(mine.at(found.codes[:1]))
+    if len(np.unique(read // count)) == 1 and theirs.members != len(read):
+        return "PIT108", f"{called} of micro-batches {_listed((read % count).tolist())} alone", "add up the micro-batches that other ranks add up"
+    ranks = _listed(np.unique(read // count).tolist())
+    return "PIT106", f"{called} of ranks {ranks} on rank {int(found.codes[0]) // count}", f"let it run over the group that {found.other.operator!r} runs over"
+
+
+def _other_place(evidence: Evidence, found: Sibling, mine: Source) -> Told:
+    count = evidence.second.coordinates.microbatches
+    called = evidence.called(mine.value)
+    read, own = np.unique(mine.at(found.codes) % count).tolist(), np.unique(found.codes % count).tolist()
+    if read != own:
+        return "PIT108", f"{called} of micro-batch {_listed(read)} in micro-batch {_listed(own)}", "let each micro-batch read its own"
+    return "PIT103", f"{called} of another rank than on other ranks", f"read what {found.other.operator!r} reads"
+
+
+def _listed(numbers: list[int]) -> str:
+    return ", ".join(map(str, numbers[:8])) + (", ..." if len(numbers) > 8 else "")
