@@ -105,10 +105,12 @@ def _balance(context: Context, scored: str, chosen: str, name: str, experts: Exp
         return ""
     tape, (rows, length, routed) = context.tape, context.tape.tensors[scored].shape
     if experts.score == "sigmoid":
-        scored = tape.op("div", scored, tape.op("sum", scored, axes=(2,), keepdim=True), name=f"{name}.router.shares")
+        shares = tape.op("div", scored, tape.op("sum", scored, axes=(2,), keepdim=True), name=f"{name}.router.shares")
+    else:
+        shares = tape.op("identity", scored, name=f"{name}.router.shares")
     groups = rows if experts.auxiliary_over == "sequence" else context.batch.groups
     sizes = (groups, rows // groups, length, routed)
-    load, mean = (tape.op("mean", tape.op("reshape", t, sizes=sizes), name=f"{t}.mean", axes=(1, 2)) for t in (chosen, scored))
+    load, mean = (tape.op("mean", tape.op("reshape", t, sizes=sizes), name=f"{t}.mean", axes=(1, 2)) for t in (chosen, shares))
     each = tape.op("sum", tape.op("mul", load, mean), name=f"{name}.router.balance", axes=(1,))
     factor = Fraction(experts.auxiliary) * Fraction(experts.routed, experts.chosen)
     return tape.op("mul", tape.op("mean", each), factor, name=f"{name}.router.auxiliary")
@@ -119,7 +121,8 @@ def _z(context: Context, scores: str, name: str, experts: Experts) -> str:
     if not Fraction(experts.z):
         return ""
     tape = context.tape
-    squared = tape.op("square", tape.op("logsumexp", scores, name=f"{name}.router.lse", axis=-1))
+    own = tape.op("identity", scores, name=f"{name}.router.z_logits")
+    squared = tape.op("square", tape.op("logsumexp", own, name=f"{name}.router.lse", axis=-1))
     return tape.op("mul", tape.op("mean", squared), Fraction(experts.z), name=f"{name}.router.z")
 
 

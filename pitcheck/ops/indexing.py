@@ -53,7 +53,7 @@ def _index_add(inputs: list[Term], attributes: Attributes) -> list[Term]:
 
 
 def _index_add_backward(local: Local) -> Sequence[Lazy | None]:
-    return [lambda: local.dy, None, lambda: local.dy.take(_axis(local.x, local.attributes), local.b)]
+    return [lambda: local.dy, None, lambda: local.dy.take(_axis(local.dy, local.attributes), local.b)]
 
 
 # --- single elements by index
@@ -100,7 +100,7 @@ def _scatter_add(inputs: list[Term], attributes: Attributes) -> list[Term]:
 
 
 def _scatter_add_backward(local: Local) -> Sequence[Lazy | None]:
-    return [lambda: local.dy, None, lambda: _taken(local.dy, _along(local.x, local.b, local.attributes), local.b)]
+    return [lambda: local.dy, None, lambda: _taken(local.dy, _along(local.dy, local.b, local.attributes), local.b)]
 
 
 def _written(base: Term, indices: Term, attributes: Attributes) -> Term:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from pitcheck.models.config import Attention, Model
@@ -23,13 +24,17 @@ def copies(model: Model, layout: Layout) -> int:
     return max(layout.tp // attention.kv_heads, 1) if isinstance(attention, Attention) else 1
 
 
+def kinds(model: Model, layout: Layout) -> tuple[tuple[str, int], ...]:
+    """The kinds of parallelism within a stage, outermost first, with their sizes."""
+    same = copies(model, layout)
+    return ("replica", layout.replicas), ("dp", layout.dp // layout.replicas), ("cp", layout.cp), ("tp", layout.tp // same), ("tp_copy", same)
+
+
 def atoms(model: Model, layout: Layout) -> dict[str, list[Atom]]:
     """Kind of parallelism -> its axes, outermost first; the kinds, too, but for the pipeline's. Sizes may be 1."""
-    same = copies(model, layout)
-    kinds = (("replica", layout.replicas), ("dp", layout.dp // layout.replicas), ("cp", layout.cp), ("tp", layout.tp // same), ("tp_copy", same))
     found: dict[str, list[Atom]] = {}
     stride = 1
-    for name, size in reversed(kinds):
+    for name, size in reversed(kinds(model, layout)):
         found[name] = _parts(name, size, stride, ends(layout))
         stride *= size
     return dict(reversed(found.items()))
@@ -47,5 +52,5 @@ def cut_at(size: int, stride: int, places: Sequence[int]) -> list[int]:
 
 def _parts(name: str, size: int, stride: int, places: Sequence[int]) -> list[Atom]:
     bounds = [stride, *cut_at(size, stride, places), stride * size]
-    parts = [(high // low, low) for low, high in zip(bounds, bounds[1:], strict=False)]
+    parts = [(high // low, low) for low, high in pairwise(bounds)]
     return [(name + ending, count, low) for ending, (count, low) in zip(PARTS, reversed(parts), strict=False)]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from pitcheck.errors import UnsupportedError
 from pitcheck.models.config import Attention
 from pitcheck.programs.context import Angles, attend
+from pitcheck.programs.experts import mixture_of_experts
+from pitcheck.programs.feed_forward import feed_forward
 from pitcheck.programs.latent import latent_attention
 from pitcheck.programs.rank import Names, Rank
 from pitcheck.programs.regions import enter
@@ -31,9 +32,10 @@ def _attended(rank: Rank, x: str, name: str, visible: str, angles: Angles) -> st
 
 def _fed(rank: Rank, x: str, name: str, mixture: bool) -> str:
     """The feed-forward part of a layer's kind."""
-    if not mixture:
-        return feed_forward(rank, x, name)
-    raise UnsupportedError(f"no parallel program of a mixture of experts is built, which {rank.model.name} has")
+    experts = rank.model.experts
+    if mixture and experts is not None:
+        return mixture_of_experts(rank, x, name, experts)
+    return feed_forward(rank, x, name, rank.model.ffn)
 
 
 def attention(rank: Rank, x: str, name: str, visible: str, angles: Angles, sizes: Attention) -> str:
@@ -74,21 +76,3 @@ def _projections(rank: Rank, x: str, name: str, sizes: Attention) -> list[str]:
         tape.op("transpose", part, name=f"{name}.{letter}.heads", hint=rank.heads(cut), gradient=_complete(rank, cut), dim0=1, dim1=2)
         for part, (letter, cut) in zip(split, cuts.items(), strict=True)
     ]
-
-
-def feed_forward(rank: Rank, x: str, name: str) -> str:
-    """down(silu(gate x) * up x), or down(gelu(up x)), its middle cut over tensor-parallel ranks."""
-    tape, model, axes = rank.tape, rank.model, rank.axes.tensor
-    entered = enter(rank, x)
-    if model.activation == "gelu":
-        up = column(rank, entered, f"{name}.up", model.ffn, axes, model.bias)
-        middle = tape.op("gelu", up, name=f"{name}.middle", hint=rank.wide, approximate="tanh")
-        return row(rank, middle, f"{name}.down", model.hidden, model.bias)
-    if model.fused_gate:
-        packed = column(rank, entered, f"{name}.gate_up", 2 * model.ffn, axes, model.bias, blocks=2)
-        own = model.ffn // rank.axes.size(axes)
-        gate, up = tape.several("split", packed, names=(f"{name}.gate", f"{name}.up"), hints=(rank.wide, rank.wide), axis=2, sizes=(own, own))
-    else:
-        gate, up = (column(rank, entered, f"{name}.{part}", model.ffn, axes, model.bias) for part in ("gate", "up"))
-    middle = tape.op("mul", tape.op("silu", gate), up, name=f"{name}.middle", hint=rank.wide)
-    return row(rank, middle, f"{name}.down", model.hidden, model.bias)

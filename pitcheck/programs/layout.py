@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from fractions import Fraction
 from typing import Literal as OneOf
 
 import msgspec
 
 from pitcheck.errors import PlanError
 from pitcheck.models.config import Attention, Batch, Model, Rule, check_model
+from pitcheck.programs.groups import cut_at, ends, kinds
 
 PipelineSchedule = OneOf["gpipe", "1f1b", "interleaved", "zero-bubble"]
 ContextParallel = OneOf["ring", "allgather", "ulysses"]
@@ -25,7 +27,8 @@ class Layout(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     ``zero``: what is sharded over ``dp`` (Rajbhandari et al. 2020): 1 optimizer state, 2 also gradients, 3 also parameters (FSDP). ``replicas``: with ``zero``
     3, shards are taken within each of as many equal parts of ``dp``, and gradients are summed over the parts (HSDP). ``bucket``: number of elements of a flat
-    buffer of gradients with ``zero`` 1 and 2. ``context``: how attention sees keys and values of other ``cp`` ranks. ``recompute``: layers are computed again
+    buffer of gradients with ``zero`` 1 and 2. ``context``: how attention sees keys and values of other ``cp`` ranks; with ``zigzag``
+    each of them has an early and a late part of a sequence, which is so in a ring where nothing else is said. ``recompute``: layers are computed again
     in the backward pass. A tied embedding is shared by the first and the last stage, as the model says.
     """
 
@@ -43,6 +46,7 @@ class Layout(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     replicas: int = 1
     bucket: int = 40_000_000
     context: ContextParallel = "ring"
+    zigzag: bool | None = None
     recompute: bool = False
 
     @property
@@ -54,6 +58,11 @@ class Layout(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def stages(self) -> int:
         """Number of pipeline stages, virtual ones counted."""
         return self.pp * self.virtual
+
+    @property
+    def both_ends(self) -> bool:
+        """Whether a context-parallel rank has one part of a sequence counted from the front and one from the back."""
+        return self.cp > 1 and (self.context == "ring" if self.zigzag is None else self.zigzag)
 
 
 def check_layout(model: Model, batch: Batch, layout: Layout) -> None:
@@ -72,7 +81,7 @@ def _rules(model: Model, batch: Batch, layout: Layout) -> Iterator[Rule]:
     yield from _context_rules(model, batch, layout)
     yield from _pipeline_rules(model, layout)
     yield from _sharding_rules(layout)
-    yield from _expert_rules(model, layout)
+    yield from _expert_rules(model, batch, layout)
 
 
 def _batch_rules(batch: Batch, layout: Layout) -> Iterator[Rule]:
@@ -94,6 +103,8 @@ def _tensor_rules(model: Model, batch: Batch, layout: Layout) -> Iterator[Rule]:
     rows = model.embedding_rows
     yield "tp", rows % tp == 0, f"an embedding of {rows} rows cannot be cut evenly over tp {tp}: pad it (rows) to a multiple of {tp}"
     yield "sequence_parallel", not layout.sequence_parallel or tp > 1, f"cuts the sequence over tp, which is {tp}"
+    width = model.hidden
+    yield "tp", not model.predicted or width % tp == 0, f"the map of {width} columns before the predicting layer cannot be cut evenly over tp {tp}"
     own = batch.length // layout.cp
     fits = not layout.sequence_parallel or own % tp == 0
     yield "sequence_parallel", fits, f"{own} tokens of a sequence on a rank cannot be cut evenly over tp {tp}"
@@ -102,10 +113,10 @@ def _tensor_rules(model: Model, batch: Batch, layout: Layout) -> Iterator[Rule]:
 def _context_rules(model: Model, batch: Batch, layout: Layout) -> Iterator[Rule]:
     cp = layout.cp
     if cp == 1:
+        yield "zigzag", not layout.zigzag, "orders the parts of a sequence over cp, which is 1"
         return
-    parts, why = (2 * cp, f"2 * cp = {2 * cp} (a rank of a ring has one early and one late part)") if layout.context == "ring" else (cp, f"cp {cp}")
+    parts, why = (2 * cp, f"2 * cp = {2 * cp} (in zig-zag order a rank has one early and one late part)") if layout.both_ends else (cp, f"cp {cp}")
     yield "cp", batch.length % parts == 0, f"a sequence of {batch.length} tokens cannot be cut evenly into {why}"
-    yield "recompute", not (layout.recompute and layout.context == "ring"), "keys and values that go round a ring are not sent again: use allgather or ulysses"
     heads = model.attention.heads // layout.tp
     fits = layout.context != "ulysses" or heads % cp == 0
     yield "cp", fits, f"{heads} attention heads of a rank cannot be cut evenly over cp {cp}, as ulysses does"
@@ -133,10 +144,35 @@ def _sharding_rules(layout: Layout) -> Iterator[Rule]:
     yield "replicas", layout.replicas == 1 or layout.replicas < layout.dp, f"{layout.replicas} replicas leave nothing of dp {layout.dp} to shard over"
 
 
-def _expert_rules(model: Model, layout: Layout) -> Iterator[Rule]:
-    ep, experts = layout.ep, model.experts
-    yield "ep", ep == 1 or experts is not None, f"the model {model.name} has no experts to spread over ep {ep}"
-    if experts is not None:
-        yield "ep", experts.routed % ep == 0, f"{experts.routed} experts cannot be spread evenly over ep {ep}"
-        inside = layout.dp * layout.cp * layout.tp
-        yield "ep", inside % ep == 0, f"ep {ep} does not divide the {inside} ranks of a stage = dp {layout.dp} * cp {layout.cp} * tp {layout.tp}"
+def _expert_rules(model: Model, batch: Batch, layout: Layout) -> Iterator[Rule]:
+    experts = model.experts
+    for field in ("ep", "etp"):
+        size = getattr(layout, field)
+        yield field, size == 1 or experts is not None, f"the model {model.name} has no experts to spread over {field} {size}"
+    if experts is None:
+        return
+    ep, etp, tp = layout.ep, layout.etp, layout.tp
+    yield "ep", experts.routed % ep == 0, f"{experts.routed} experts cannot be spread evenly over ep {ep}"
+    yield "etp", experts.ffn % etp == 0, f"an expert of width {experts.ffn} cannot be cut evenly over etp {etp}"
+    shared = experts.shared * experts.ffn
+    yield "tp", shared % tp == 0, f"shared experts of width {shared} cannot be cut evenly over tp {tp}"
+    inside = layout.dp * layout.cp * tp
+    yield "ep", inside % (ep * etp) == 0, f"ep {ep} * etp {etp} does not divide the {inside} ranks of a stage = dp {layout.dp} * cp {layout.cp} * tp {tp}"
+    same = tp > 1 and not layout.sequence_parallel
+    yield "ep", not same or ep == 1, f"tensor-parallel ranks have the same tokens without sequence_parallel, which ep {ep} would send several times"
+    yield "etp", not same or tp % etp == 0, f"tensor-parallel ranks have the same tokens without sequence_parallel: etp {etp} must divide tp {tp}"
+    yield from _grid_rules(model, layout)
+    parts = layout.dp * layout.microbatches
+    grouped = Fraction(experts.auxiliary) and experts.auxiliary_over == "group"
+    rule = f"the balance loss is taken over {batch.groups} groups of sequences, which is no multiple of dp {layout.dp} * microbatches {layout.microbatches}"
+    yield "microbatches", not grouped or batch.groups % parts == 0, rule
+
+
+def _grid_rules(model: Model, layout: Layout) -> Iterator[Rule]:
+    """Groups of expert-parallel ranks are products of mesh axes: where one ends within an axis, it ends at a whole number of its parts."""
+    low = 1
+    for kind, size in reversed(kinds(model, layout)):
+        for end in cut_at(size, low, ends(layout)):
+            fits = end % low == 0 and low * size % end == 0
+            yield "ep", fits, f"{end} consecutive ranks (etp {layout.etp} * ep {layout.ep}) end within {kind} {size} of every {low} ranks at no whole part"
+        low *= size

@@ -17,6 +17,7 @@ from pitcheck.programs.loss import TokenLoss
 from pitcheck.programs.pipeline import handed_on, layers_of, schedule
 from pitcheck.programs.predicted import LAYER, Prediction
 from pitcheck.programs.rank import Axes, Rank
+from pitcheck.programs.routing import balance, move_biases
 from pitcheck.programs.sharded import Units, unsharded
 from pitcheck.programs.step import adamw, clip
 from pitcheck.programs.tensor import embed
@@ -104,27 +105,33 @@ class _Step:
     def backward(self) -> dict[str, str]:
         """parameter -> the gradient of one micro-batch on one rank."""
         rank, tape = self.rank, self.rank.tape
-        roots = dict.fromkeys((loss.part for loss in self.losses), tape.constant("one", 1))
+        parts = [*(loss.part for loss in self.losses), *(term for term, _ in rank.losses.values())]
+        roots = dict.fromkeys(parts, tape.constant("one", 1))
         return tape.backward(roots, partial=LOCAL, split=rank.layout.schedule == "zero-bubble")
 
     def finish(self, gradients: dict[str, str], settings: Optimizer) -> None:
         """Sums over micro-batches and ranks, clipping, and the optimizer's step."""
         rank, tape = self.rank, self.rank.tape
         with tape.block("finish"), tape.untracked():
-            with rank.at(rank.last):
-                tape.output(self._total())
+            tape.output(self._total())
             ordered = {name: gradients[name] for name, tensor in tape.tensors.items() if tensor.role == "parameter"}
             pieces = shards_of(rank, list(ordered))
             complete = reduced(rank, ordered, pieces)
             for name, gradient in complete.items():
                 tape.gradient(gradient, of=name, lineage=pieces[name].holds(gradient) if name in pieces else None)
+            move_biases(rank)
             adamw(rank, clip(rank, complete, settings, pieces), settings, pieces)
 
     def _total(self) -> str:
-        """The sum of all losses."""
-        if self.prediction is None:
-            return self.loss.total("loss", None)
-        return self.rank.tape.op("add", self.loss.total("loss.tokens", {}), self.prediction.loss.total("loss.predicted", {}), name="loss")
+        """The sum of all losses, on the ranks of the last stage."""
+        rank, tape = self.rank, self.rank.tape
+        routers = balance(rank)
+        with rank.at(rank.last):
+            single = not routers and self.prediction is None
+            total = self.loss.total("loss" if single else "loss.tokens", None if single else {})
+            if self.prediction is not None:
+                total = tape.op("add", total, self.prediction.loss.total("loss.predicted", {}), name="" if routers else "loss")
+            return tape.op("add", total, routers, name="loss") if routers else total
 
     def order(self) -> None:
         """The programs of all pipeline ranks."""

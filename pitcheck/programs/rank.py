@@ -106,6 +106,10 @@ class Rank:
     """Parameter -> the ranks that hold the same part of it."""
     homes: dict[str, tuple[int, ...]] = field(default_factory=dict)
     """Parameter -> the stages that use it."""
+    losses: dict[str, tuple[str, tuple[int, ...]]] = field(default_factory=dict)
+    """Loss of a router -> (a micro-batch's term of it on one rank, the stages that compute it)."""
+    loads: dict[str, tuple[str, tuple[int, ...]]] = field(default_factory=dict)
+    """Router with a bias that its load moves -> (how many tokens of a micro-batch on one rank chose each expert, the stages that count them)."""
     now: list[tuple[int, ...]] = field(default_factory=lambda: [(0,)])
     """The stages for which is being recorded, innermost last."""
 
@@ -120,9 +124,14 @@ class Rank:
         return self.batch.length // self.layout.cp
 
     @property
+    def ring(self) -> bool:
+        """Whether keys and values go round the context-parallel ranks."""
+        return self.layout.context == "ring" and self.layout.cp > 1
+
+    @property
     def zigzag(self) -> bool:
         """Whether a rank has one early and one late part of each sequence, so that all have equal work under a causal mask."""
-        return self.layout.context == "ring" and self.layout.cp > 1
+        return self.layout.both_ends
 
     # --- which part of a tensor a rank holds
 
@@ -166,6 +175,16 @@ class Rank:
         """Axes over whose ranks the gradient of a parameter of the residual stream is a sum, besides those of data and context."""
         return self.axes.tensor if self.layout.sequence_parallel else ()
 
+    @property
+    def together(self) -> Names:
+        """Axes over whose ranks the tokens of a sequence are spread."""
+        return (*self.axes.context, *self.sequence_terms)
+
+    @property
+    def own_tokens(self) -> bool:
+        """Whether no other rank has the same tokens between tensor-parallel regions."""
+        return self.layout.sequence_parallel or not self.axes.tensor
+
     def dense(self, terms: Names) -> Sharing:
         """The sharing of a parameter that is whole on every rank but for tensor parallelism, ``terms``: over which of those its gradients are to be summed."""
         data = (*self.axes.data, *self.axes.context)
@@ -173,7 +192,7 @@ class Rank:
 
     def expert(self) -> Sharing:
         """The sharing of an expert's parameter: the ranks with the same experts, as far as their tokens are not the same."""
-        same = () if self.layout.sequence_parallel else self.axes.tensor
+        same = () if self.own_tokens else self.axes.tensor
         data = tuple(axis for axis in self.axes.expert_data if axis not in same)
         shards = tuple(axis for axis in data if axis in self.axes.shards)
         return Sharing((data,) if data else (), shards if self.layout.zero else ())

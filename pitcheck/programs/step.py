@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
 from pitcheck.models.config import Optimizer
+from pitcheck.models.tape import Tape
 from pitcheck.programs.buckets import Piece, gather, own_part
 from pitcheck.programs.data import buckets
 from pitcheck.programs.rank import Names, Rank
@@ -32,26 +33,28 @@ def _squares(rank: Rank, gradients: Mapping[str, str], pieces: Mapping[str, Piec
     own: dict[Names, dict[int, list[str]]] = {}
     for name, gradient in gradients.items():
         home = rank.pipeline_rank(rank.homes[name][0])
-        with rank.at(home):
-            square = tape.op("sum", tape.op("square", gradient), name=f"squares:{name}")
         axes = rank.parted(pieces[name].lineage if name in pieces else tape.tensors[name].lineage)
+        with rank.at(home):
+            square = tape.op("sum", tape.op("square", gradient), name=f"squares:{name}", hint=None if axes else {})
         own.setdefault(axes, {}).setdefault(home, []).append(square)
     totals = [_over(rank, axes, by_place) for axes, by_place in own.items()]
-    total = _chain(rank, totals, "squares.stage")
+    total = total_of(tape, totals, "squares.stage")
     return tape.op("all_reduce", total, group=rank.axes.pipeline, name="squares") if rank.axes.pipeline else total
 
 
 def _over(rank: Rank, axes: Names, by_place: Mapping[int, Sequence[str]]) -> str:
     """The sum over the parameters of each pipeline rank, and over ``axes``."""
     name = "squares.own" + "".join(f".{axis}" for axis in axes)
-    for place, squares in by_place.items():
+    for place in range(rank.layout.pp):
         with rank.at(place):
-            _chain(rank, squares, name)
+            squares = by_place.get(place) or [rank.tape.constant("zero", 0)]
+            rank.tape.op("sum", rank.tape.op("stack", *squares, axis=0), name=name)
     return rank.tape.op("all_reduce", name, group=axes, name=f"{name}.summed") if axes else name
 
 
-def _chain(rank: Rank, terms: Sequence[str], name: str) -> str:
-    tape, total = rank.tape, terms[0]
+def total_of(tape: Tape, terms: Sequence[str], name: str) -> str:
+    """The sum of ``terms``, of which there is at least one, in their order."""
+    total = terms[0]
     for term in terms[1:-1]:
         total = tape.op("add", total, term)
     return tape.op("add", total, terms[-1], name=name) if len(terms) > 1 else tape.op("identity", total, name=name)
