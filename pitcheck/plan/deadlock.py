@@ -13,7 +13,7 @@ import numpy as np
 
 from pitcheck.plan.events import Events
 from pitcheck.plan.matching import Matching
-from pitcheck.plan.model import Operator, Table, Use
+from pitcheck.plan.model import Group, Operator, Table, Use
 from pitcheck.plan.progress import Need, run_to_fixpoint
 from pitcheck.plan.quotient import Meetings, equitable_classes
 from pitcheck.plan.schedule import Ints
@@ -55,23 +55,26 @@ class _Search:
         self.meetings = meetings
         self.class_of = equitable_classes(meetings) if classes is None else classes
         representatives = np.unique(self.class_of, return_index=True)[1]
+        self._operators = [self.plan.operators[position] for position in events.positions]
         self._writers = self._asynchronous_writers()
         self._class_members: dict[int, list[int]] = {}
+        self._communicators: dict[tuple[int, int], int] = {}
+        """By the identity of a group, which the plan keeps, and a rank."""
         self.classes = self._programs([int(rank) for rank in representatives])
 
     def _operator(self, event: int) -> Operator:
-        return self.plan.operators[self.events.positions[event]]
+        return self._operators[event]
 
     def _attribute(self, event: int, name: str, rank: int, microbatch: int) -> object:
-        value = self._operator(event).attributes.get(name)
+        value = self._operators[event].attributes.get(name)
         if isinstance(value, Table):
             index, values = self.events.resolve(self.events.positions[event], name)
             return values[int(index[rank, microbatch])]
         return value
 
     def has_undeclared_sends(self) -> bool:
-        """Whether some send leaves it open if it waits."""
-        return any(self._operator(event).kind == "send" and "protocol" not in self._operator(event).attributes for event in range(len(self.events.positions)))
+        """Whether some send leaves it open if it waits. One that is asynchronous everywhere does not."""
+        return any(operator.kind == "send" and "protocol" not in operator.attributes and not _asynchronous(operator) for operator in self._operators)
 
     # --- programs of the classes
 
@@ -120,11 +123,19 @@ class _Search:
         group = self._operator(event).group
         if group is None:
             return []
-        number = int(self.events.communicators(group).number[rank])
+        number = self._communicator(group, rank)
         if number not in self._class_members:
             members = np.array(self.events.members_of[number])
             self._class_members[number] = members[np.unique(self.class_of[members], return_index=True)[1]].tolist()
-        return [(member, event, microbatch) for member in self._class_members[number]]
+        found = self._class_members[number]
+        # All members are of one class, the rank's own.
+        return [(rank, event, microbatch)] if len(found) == 1 else [(member, event, microbatch) for member in found]
+
+    def _communicator(self, group: Group, rank: int) -> int:
+        key = (id(group), rank)
+        if key not in self._communicators:
+            self._communicators[key] = int(self.events.communicators(group).number[rank])
+        return self._communicators[key]
 
     def _waits_for(self, rank: int, event: int, microbatch: int, strict: bool) -> list[Place]:
         """What must have been reached before the program goes on."""
@@ -137,7 +148,9 @@ class _Search:
             protocol = self._attribute(event, "protocol", rank, microbatch)
             if protocol == "buffered" or (protocol is None and not strict):
                 return []
-        return self._partners(rank, event, microbatch)
+        partners = self._partners(rank, event, microbatch)
+        # A class waits for itself alone: it is there.
+        return [] if len(partners) == 1 and partners[0][0] == rank and partners[0][1:] == (event, microbatch) else partners
 
     def _awaited(self, rank: int, event: int, microbatch: int) -> list[Place]:
         operand = self._operator(event).inputs[0] if self._operator(event).inputs else None
@@ -220,3 +233,8 @@ class _Search:
             microbatches=tuple(place[2] for place in cycle[:16]),
             severity="warning" if strict else "error",
         )
+
+
+def _asynchronous(operator: Operator) -> bool:
+    value = operator.attributes.get("async")
+    return bool(value) and not isinstance(value, Table)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 
@@ -33,8 +34,7 @@ class LocalOrders:
     def __init__(self, schedule: Schedule) -> None:
         self.schedule = schedule
         self.microbatches = schedule.microbatches
-        operators = range(len(schedule.plan.operators))
-        self.mask_of = np.array([schedule.mask_number(position) for position in operators], dtype=np.int64)
+        self.mask_of = np.array(schedule.mask_numbers, dtype=np.int64)
         first = {int(number): position for position, number in reversed(list(enumerate(self.mask_of)))}
         self.masks = [schedule.mask(first[number]) for number in range(len(first))]
 
@@ -126,12 +126,13 @@ class LocalRules:
             for name in operator.outputs:
                 if name:
                     writers.setdefault(name, []).append(position)
-        microbatched = self.schedule.microbatched
+        microbatched = {name for name, found in self.schedule.microbatched.items() if found}
         # Per pair: reader, writer, and the micro-batch each is taken at (-1: all of the reader's).
         pairs: list[tuple[int, int, int]] = []
         for position, operator in enumerate(self.plan.operators):
+            per_microbatch = self.schedule.per_microbatch(position)
             for operand in operator.inputs:
-                name = tensor_of(operand) or ""
+                name = operand if type(operand) is str else tensor_of(operand) or ""
                 for writer in writers.get(name, ()):
                     if isinstance(operand, Use):
                         pairs.append((position, writer, operand.microbatch))
@@ -140,14 +141,14 @@ class LocalRules:
                         every = chosen if isinstance(chosen, tuple) else range(self.microbatches)
                         pairs.extend((position, writer, m) for m in every if isinstance(m, int))
                     else:
-                        pairs.append((position, writer, -1 if microbatched.get(name, False) and self.schedule.per_microbatch(position) else 0))
-        table = np.array(pairs, dtype=np.int64).reshape(-1, 3)
+                        pairs.append((position, writer, -1 if per_microbatch and name in microbatched else 0))
+        table = np.fromiter(chain.from_iterable(pairs), dtype=np.int64, count=3 * len(pairs)).reshape(-1, 3)
         return self._expanded(table)
 
     def _expanded(self, pairs: Ints) -> tuple[Ints, Ints]:
         """One row per micro-batch of the reader."""
         microbatches = np.arange(self.microbatches)
-        per = np.array([self.schedule.per_microbatch(int(reader)) for reader in pairs[:, 0]], dtype=np.bool_)
+        per = np.array([self.schedule.per_microbatch(position) for position in range(len(self.plan.operators))], dtype=np.bool_)[pairs[:, 0]]
         read_at = np.where(per[:, None], microbatches[None, :], 0)
         write_at = np.where(pairs[:, 2:] < 0, read_at, pairs[:, 2:])
         keep = per[:, None] | (microbatches[None, :] == 0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -44,6 +44,16 @@ def where_key(where: tuple[Box, ...]) -> tuple[tuple[tuple[str, tuple[int, ...]]
     return tuple(tuple(sorted(box.items())) for box in where)
 
 
+def runs_per_microbatch(operator: Operator, microbatched: Mapping[str, bool]) -> bool:
+    """Whether an operator runs once per micro-batch: where an output, or without outputs an input, exists per micro-batch."""
+    for name in operator.outputs:
+        if name and microbatched.get(name, False):
+            return True
+    if any(operator.outputs):
+        return False
+    return any(microbatched.get(name, False) for name in map(tensor_of, operator.inputs) if name)
+
+
 class Schedule:
     """Masks and orders of one plan, each distinct one computed once. Unknown tensors count as not microbatched."""
 
@@ -54,11 +64,8 @@ class Schedule:
         self.microbatched = {tensor.name: tensor.microbatched for tensor in plan.tensors}
         self._masks: dict[object, tuple[int, Mask]] = {}
         self._mask_of: dict[int, tuple[int, Mask]] = {}
-        self._per_microbatch: list[bool] = [self._runs_per_microbatch(operator) for operator in plan.operators]
-
-    def _runs_per_microbatch(self, operator: Operator) -> bool:
-        names = [name for name in operator.outputs if name] or [name for name in map(tensor_of, operator.inputs) if name]
-        return any(self.microbatched.get(name, False) for name in names)
+        self._shared: dict[tuple[int, bool], tuple[int, Mask]] = {}
+        self._per_microbatch: list[bool] = [runs_per_microbatch(operator, self.microbatched) for operator in plan.operators]
 
     def per_microbatch(self, position: int) -> bool:
         """Whether the operator at ``position`` of the plan's list runs once per micro-batch."""
@@ -77,6 +84,15 @@ class Schedule:
         if known is not None:
             return known
         operator = self.plan.operators[position]
+        # Records that were made together have the same boxes as one object, which the plan keeps.
+        shared = (id(operator.where), self._per_microbatch[position])
+        found = self._shared.get(shared)
+        if found is None:
+            found = self._shared[shared] = self._mask_at(position, operator)
+        self._mask_of[position] = found
+        return found
+
+    def _mask_at(self, position: int, operator: Operator) -> tuple[int, Mask]:
         key = (where_key(operator.where), self._per_microbatch[position])
         found = self._masks.get(key)
         if found is None:
@@ -86,8 +102,12 @@ class Schedule:
                 mask = np.zeros_like(mask)
                 mask[:, 0] = ranks
             found = self._masks[key] = (len(self._masks), mask)
-        self._mask_of[position] = found
         return found
+
+    @cached_property
+    def mask_numbers(self) -> list[int]:
+        """``mask_number`` of every operator."""
+        return [self._numbered_mask(position)[0] for position in range(len(self.plan.operators))]
 
     @cached_property
     def program_of(self) -> Ints:

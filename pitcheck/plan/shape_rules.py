@@ -176,12 +176,18 @@ def _differences(results: Sequence[AxisValue | None], outputs: Sequence[Any]) ->
 def check_values(plan: Plan) -> Iterator[Violation]:
     """PIT003 for constants, bounds and literal operands that are no numbers or do not fit their tensor."""
     for number, tensor in enumerate(plan.tensors):
+        if tensor.value is None and tensor.bounds is None:
+            continue
         for part, message in _tensor_problems(tensor):
             yield Violation("PIT003", f"tensors[{number}].{part}", f"{tensor.name!r}: {message}", tensor=tensor.name)
+    said: dict[tuple[type, object], str] = {}
     for position, operator in enumerate(plan.operators):
         for number, operand in enumerate(operator.inputs):
             if isinstance(operand, Number):
-                message = _number_problem(operand.value)
+                key = (type(operand.value), operand.value)
+                if key not in said:
+                    said[key] = _number_problem(operand.value)
+                message = said[key]
                 if message:
                     yield Violation("PIT003", f"operators[{position}].inputs[{number}].value", message, operator=operator.id)
 

@@ -20,8 +20,13 @@ def check_sizes(plan: Plan) -> Iterator[Violation]:
     A mesh that passes has 1 to 32 distinct axes and at most 2^20 ranks and 2^26 coordinates, so that masks over it fit into memory.
     """
     yield from _check_mesh(plan)
+    right: set[tuple[int, ...]] = set()
     for number, tensor in enumerate(plan.tensors):
-        yield from _check_shape(f"tensors[{number}].shape", tensor.name, tensor.shape)
+        if tensor.shape not in right:
+            found = list(_check_shape(f"tensors[{number}].shape", tensor.name, tensor.shape))
+            yield from found
+            if not found:
+                right.add(tensor.shape)
 
 
 def mesh_violations(plan: Plan) -> list[Violation]:

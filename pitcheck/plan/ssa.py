@@ -26,17 +26,31 @@ class SingleAssignment:
             for name in operator.outputs:
                 if name:
                     self.writers.setdefault(name, []).append(position)
+        self._masks_of: dict[str, tuple[int, ...]] = {}
+        """The masks of all that write a tensor."""
         self._available: dict[tuple[int, ...], Mask] = {}
         self._covered: dict[tuple[object, ...], Mask | None] = {}
 
     def run(self) -> Iterator[Violation]:
         """All findings, writes before reads."""
+        numbers = self.schedule.mask_numbers
+        self._masks_of = {
+            name: (numbers[positions[0]],) if len(positions) == 1 else tuple(sorted({numbers[position] for position in positions}))
+            for name, positions in self.writers.items()
+        }
         for position, operator in enumerate(self.plan.operators):
             yield from self._check_outputs(position, operator)
         for name, positions in self.writers.items():
             yield from self._check_once(name, positions)
         for position, operator in enumerate(self.plan.operators):
+            accumulates, reader = operator.kind == ACCUMULATE, (numbers[position],)
+            per_microbatch = self.schedule.per_microbatch(position) or self.schedule.microbatches == 1
             for number, operand in enumerate(operator.inputs):
+                if type(operand) is str and not accumulates:
+                    # What most operands are: written exactly where, and as often as, it is read.
+                    tensor = self.tensors.get(operand)
+                    if tensor is not None and (per_microbatch or not tensor.microbatched) and self._written(tensor) in (None, reader):
+                        continue
                 yield from self._check_input(position, operator, number, operand)
 
     # --- writes
@@ -80,6 +94,10 @@ class SingleAssignment:
             written = written | mask
 
     # --- reads
+
+    def _written(self, tensor: Tensor) -> tuple[int, ...] | None:
+        """The masks of the writers of a tensor, None for one that comes from outside."""
+        return None if tensor.role in EXTERNAL_ROLES else self._masks_of.get(tensor.name, ())
 
     def _check_input(self, position: int, operator: Operator, number: int, operand: Operand) -> Iterator[Violation]:
         if isinstance(operand, Number):
@@ -132,7 +150,7 @@ class SingleAssignment:
 
     def _missing(self, position: int, operator: Operator, operand: Operand, tensor: Tensor) -> Mask | None:
         """Coordinates at which the operator runs without its input, None if there are none."""
-        writers = tuple(sorted({self.schedule.mask_number(w) for w in self.writers.get(tensor.name, ())}))
+        writers = self._masks_of.get(tensor.name, ())
         chosen: object = operand.microbatch if isinstance(operand, Use) else None
         if operator.kind == ACCUMULATE and chosen is None:
             chosen = operator.attributes.get("microbatches") or "all"

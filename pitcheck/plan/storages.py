@@ -89,18 +89,18 @@ class StorageRules:
     # --- asynchronous operators
 
     def _find_launches(self) -> Iterator[_Launch]:
+        launched = [(position, operator) for position, operator in enumerate(self.plan.operators) if operator.attributes and operator.attributes.get("async")]
+        results = {name for _, operator in launched for name in operator.outputs}
         readers: dict[str, list[int]] = {}
         writers: dict[str, list[int]] = {}
-        for position, operator in enumerate(self.plan.operators):
+        for position, operator in enumerate(self.plan.operators) if results else ():
             for name, _ in self._operands(operator):
-                readers.setdefault(name, []).append(position)
-            for name in operator.outputs:
-                tensor = self._tensor(name)
-                if tensor is not None and tensor.storage is not None:
-                    writers.setdefault(tensor.storage, []).append(position)
-        for position, operator in enumerate(self.plan.operators):
-            if not operator.attributes.get("async"):
-                continue
+                if name in results:
+                    readers.setdefault(name, []).append(position)
+            for name in operator.outputs if self._storage else ():
+                if name in self._storage:
+                    writers.setdefault(self.plan.tensors[self._number[name]].storage or "", []).append(position)
+        for position, operator in launched:
             sources = [self._tensor(name) for name, _ in self._operands(operator)]
             used = [w for tensor in sources if tensor and tensor.storage is not None for w in writers.get(tensor.storage, ()) if w != position]
             for name in operator.outputs:

@@ -28,12 +28,13 @@ def check_structure(plan: Plan, coordinates: Coordinates) -> Iterator[Violation]
 def _check_names(what: str, field: str, names: Iterable[str]) -> Iterator[Violation]:
     first: dict[str, int] = {}
     for number, name in enumerate(names):
+        if first.setdefault(name, number) == number and name:
+            continue
         place = f"{what}[{number}].{field}"
         if not name:
             yield Violation("PIT009", place, f"the {field} is empty; give it a unique one")
-        elif name in first:
+        else:
             yield Violation("PIT009", place, f"{name!r} is also the {field} of {what}[{first[name]}]; give it another one")
-        first.setdefault(name, number)
 
 
 class _Boxes:
@@ -41,11 +42,14 @@ class _Boxes:
         self.plan = plan
         self.coordinates = coordinates
         self._errors: dict[object, PlanError | None] = {}
+        self._right: set[int] = set()
+        """Boxes that fit, by the identity of the object, which the plan keeps."""
 
     def run(self) -> Iterator[Violation]:
         for number, operator in enumerate(self.plan.operators):
-            yield from self._check_where(operator.where, f"operators[{number}]", operator.id)
-            for name, value in operator.attributes.items():
+            if id(operator.where) not in self._right:
+                yield from self._check_where(operator.where, f"operators[{number}]", operator.id)
+            for name, value in operator.attributes.items() if operator.attributes else ():
                 if isinstance(value, Table):
                     yield from self._check_table(value, f"operators[{number}].attributes.{name}", operator.id)
         for number, program in enumerate(self.plan.programs):
@@ -65,7 +69,9 @@ class _Boxes:
             except PlanError as error:
                 self._errors[key] = error
         found = self._errors[key]
-        if found is not None:
+        if found is None:
+            self._right.add(id(where))
+        else:
             yield Violation("PIT001", f"{place}.{found.place}", found.message, operator=operator)
 
     def _check_table(self, table: Table, place: str, operator: str) -> Iterator[Violation]:
@@ -97,11 +103,12 @@ class _Groups:
 
     def run(self) -> Iterator[Violation]:
         for number, operator in enumerate(self.plan.operators):
-            place = f"operators[{number}]"
             if operator.group is None:
                 if operator.kind in _GROUPED:
+                    place = f"operators[{number}]"
                     yield Violation("PIT004", f"{place}.group", f"{operator.kind} {operator.id!r} has no group; name the axes or ranks", operator=operator.id)
                 continue
+            place = f"operators[{number}]"
             sizes = self._sizes(operator.group)
             if isinstance(sizes, PlanError):
                 yield Violation("PIT004", f"{place}.{sizes.place}", sizes.message, operator=operator.id)
