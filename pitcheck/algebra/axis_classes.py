@@ -10,7 +10,8 @@ inner size. Two splits of one class are refined in common; where they cannot be,
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import pairwise
@@ -71,6 +72,7 @@ class AxisSystem:
         self._literals: set[int] = set()
         self._counts: set[int] = set()
         self._extents: list[tuple[Dimension, ...]] = []
+        self._mixing = True
 
     # --- making dimensions
     def dimension(self, size: int, fixed: str = "", copies: bool = False) -> Dimension:
@@ -148,7 +150,17 @@ class AxisSystem:
 
     def mix(self, node: Dimension) -> None:
         """Say that an operator combines, cuts, joins, views or counts elements along ``node``: what happens at one place there depends on others."""
-        self.class_of(node).mixed = True
+        if self._mixing:
+            self.class_of(node).mixed = True
+
+    @contextmanager
+    def described(self) -> Iterator[None]:
+        """What is run within is only described, not computed: its dimensions are tied, but nothing is mixed."""
+        before, self._mixing = self._mixing, False
+        try:
+            yield
+        finally:
+            self._mixing = before
 
     def index(self, node: Dimension) -> None:
         """Say that integers are places along ``node``. They shrink with it, each segment's first and last place to the small segment's first and last."""

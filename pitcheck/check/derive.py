@@ -144,29 +144,28 @@ def derive(algebra: Any, derived: Derived, whole: Any) -> Any:
     if len(derived.terms) > FEW and starts is not None:
         sizes = [i[0][1] - i[0][0] for i in derived.boxes[0]]
         return scaled(algebra, algebra.boxes(whole, starts, sizes), derived.scale)
-    boxes: dict[int, Any] = {}
-    shares: dict[int, list[Any]] = {}
+    blocks: dict[tuple[int, int], int] = {}
+    made: list[Any] = []
+    counts: list[int] = []
     rows = []
+    total = 0
     for row, (box, term, terms) in enumerate(derived.terms):
-        if box not in boxes:
-            boxes[box] = scaled(algebra, take_box(algebra, whole, derived.boxes[box], f"{derived.key}/free{row}"), derived.scale)
-        if terms == 1:
-            rows.append(boxes[box])
-            continue
-        if box not in shares:
-            shares[box] = _shares(algebra, boxes[box], terms, f"{derived.key}/{box}")
-        rows.append(shares[box][term])
-    return rows[0] if len(rows) == 1 else algebra.join(rows)
+        if (box, terms) not in blocks:
+            blocks[box, terms] = total
+            total += terms
+            held = scaled(algebra, take_box(algebra, whole, derived.boxes[box], f"{derived.key}/free{row}"), derived.scale)
+            made.append(held if terms == 1 else _shares(algebra, held, terms, f"{derived.key}/{box}"))
+            counts.append(terms)
+        rows.append(blocks[box, terms] + term)
+    joined = made[0] if len(made) == 1 else algebra.join(made, counts)
+    return joined if rows == list(range(total)) else algebra.gather(joined, np.array(rows, dtype=np.int64))
 
 
-def _shares(algebra: Any, total: Any, terms: int, key: str) -> list[Any]:
-    """Random terms that add up to ``total``."""
-    shape = algebra.shape(total)
-    shares = [algebra.fresh(f"{key}/term{i}", shape, 1, "any") for i in range(terms - 1)]
-    last = total
-    for share in shares:
-        last = algebra.subtract(last, share)
-    return [*shares, last]
+def _shares(algebra: Any, total: Any, terms: int, key: str) -> Any:
+    """Rows of random terms that add up to ``total``."""
+    drawn = algebra.fresh(f"{key}/terms", algebra.shape(total), terms - 1, "any")
+    last = algebra.subtract(total, algebra.sum(algebra.stack(drawn, np.arange(terms - 1, dtype=np.int64)[None, :]), (0,)))
+    return algebra.join([drawn, last], (terms - 1, 1))
 
 
 def scaled(algebra: Any, value: Any, scale: Fraction) -> Any:

@@ -11,11 +11,8 @@ from pitcheck.models.tape import Tape
 
 def clip(tape: Tape, gradients: Mapping[str, str], settings: Optimizer) -> dict[str, str]:
     """parameter -> its gradient * min(1, max_norm / (norm + 10^-6)), norm the root of the sum of squares of all gradients, as PyTorch and Megatron-LM clip."""
-    total = ""
-    for name, gradient in gradients.items():
-        own = tape.op("sum", tape.op("square", gradient), name=f"squares:{name}")
-        total = tape.op("add", total, own) if total else own
-    norm = tape.op("sqrt", total, name="gradient_norm")
+    squares = [tape.op("sum", tape.op("square", gradient), name=f"squares:{name}") for name, gradient in gradients.items()]
+    norm = tape.op("sqrt", tape.op("sum", tape.op("stack", *squares, axis=0)), name="gradient_norm")
     tape.output(norm)
     ratio = tape.op("div", Fraction(settings.max_norm), tape.op("add", norm, Fraction(1, 10**6)))
     factor = tape.op("clamp", ratio, name="clip_factor", max=1)

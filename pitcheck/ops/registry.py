@@ -30,7 +30,7 @@ from pitcheck.ops.declare import WANTED
 from pitcheck.ops.term import Term
 
 BACKWARD = ".backward"
-_BACKWARD_ATTRIBUTES = ("forward_inputs", "forward_outputs", "gradients", WANTED)
+BACKWARD_ATTRIBUTES = ("forward_inputs", "forward_outputs", "gradients", WANTED)
 
 
 _THEMES = (
@@ -80,7 +80,7 @@ def check_attributes(kind: OperatorKind, attributes: Attributes, backward: bool 
     With ``backward`` the attributes of the derivative (``forward_inputs``, ``forward_outputs``, ``gradients``, ``wanted``) are allowed too.
     """
     for name in attributes:
-        if name not in kind.attributes and not (backward and name in _BACKWARD_ATTRIBUTES):
+        if name not in kind.attributes and not (backward and name in BACKWARD_ATTRIBUTES):
             known = ", ".join(kind.attributes) or "none"
             raise UnsupportedError(f"the operator {kind.name!r} has no attribute {name!r} (it has: {known})")
     for name in kind.required:
@@ -119,7 +119,7 @@ def _evaluate_backward(algebra: Algebra[Any], kind: OperatorKind, inputs: Sequen
             f"and the gradients of outputs {given}"
         )
     _check_count(kind, operands)
-    plain = {name: value for name, value in attributes.items() if name not in _BACKWARD_ATTRIBUTES}
+    plain = {name: value for name, value in attributes.items() if name not in BACKWARD_ATTRIBUTES}
     forward, rest = inputs[:operands], inputs[operands + results :]
     outputs = inputs[operands : operands + results] if results else kind.meaning(algebra, forward, plain)
     flags = tuple(attributes.get(WANTED) or (True,) * operands) if wanted is None else tuple(wanted)

@@ -45,6 +45,8 @@ class Step:
     inputs: tuple[StepOperand, ...]
     outputs: tuple[int | None, ...]
     count: int
+    unread: frozenset[int] = frozenset()
+    """Places of operands whose shape alone matters: they are read at row 0."""
 
 
 @dataclass
@@ -235,7 +237,13 @@ def crosses(source: Source, home: Home) -> bool:
 
 def _add_step(batch: Batch, number: int, node: Node, run: Mask, outputs: tuple[int | None, ...]) -> None:
     """Append a node as a step. What nothing reads is left out of its outputs: it need not be computed, and what computing it would mix is not mixed."""
-    grids = [[(near(source.gather(batch.grids[source.value]), node.home), source.members) for source in sources_of(operand)] for operand in node.inputs]
+    anywhere = np.zeros(batch.graph.anywhere, dtype=np.int64)
+    grids = [
+        [(anywhere, 0)]
+        if place in node.unread
+        else [(near(source.gather(batch.grids[source.value]), node.home), source.members) for source in sources_of(operand)]
+        for place, operand in enumerate(node.inputs)
+    ]
     flat = [(grid, members) for several in grids for grid, members in several]
     shape = np.broadcast_shapes(run.shape, *(grid.shape[:-1] if members else grid.shape for grid, members in flat))
     chosen = None if run.all() else np.flatnonzero(np.broadcast_to(run, shape).reshape(-1))
@@ -244,7 +252,7 @@ def _add_step(batch: Batch, number: int, node: Node, run: Mask, outputs: tuple[i
     first, which = _distinct(columns, count)
     if len(first) < count:
         columns = [column[first] for column in columns]
-    batch.steps.append(Step(number, node.kind, node.attributes, _operands(node, grids, columns), outputs, len(first)))
+    batch.steps.append(Step(number, node.kind, node.attributes, _operands(node, grids, columns), outputs, len(first), node.unread))
     for output in outputs:
         if output is not None:
             rows = np.full(prod(shape), -1, dtype=np.int64)

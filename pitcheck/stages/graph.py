@@ -52,6 +52,10 @@ class Source:
         """The coordinates read by a node that runs at ``mask``."""
         return mask if self.read is None else self.read.reach(mask)
 
+    def reach_of_all(self, mask: Mask) -> Mask:
+        """The same for the mask of a whole node."""
+        return mask if self.read is None else self.read.reach_of_all(mask)
+
 
 @dataclass(frozen=True)
 class Stacked:
@@ -76,6 +80,8 @@ class Node:
     operator: str
     position: int
     """Position of the operator in the plan's list."""
+    unread: frozenset[int] = frozenset()
+    """Places of operands whose shape alone matters."""
 
     @cached_property
     def mask(self) -> Mask:
@@ -95,7 +101,7 @@ class Node:
     @cached_property
     def reads(self) -> tuple[tuple[Source, Mask], ...]:
         """Every source with the coordinates that running everywhere reads of it."""
-        return tuple((source, source.reach(self.where)) for operand in self.inputs for source in sources_of(operand))
+        return tuple([(source, source.reach_of_all(self.where)) for operand in self.inputs for source in sources_of(operand)])
 
 
 def sources_of(operand: Operand) -> tuple[Source, ...]:

@@ -13,11 +13,13 @@ from pitcheck.ops.registry import operator_kind
 from pitcheck.plan.coordinates import Coordinates, places_of
 from pitcheck.plan.matching import Matching
 from pitcheck.plan.model import Box, Group, Number, Operator, Plan, Table, Use
-from pitcheck.plan.numbers import parse_number
+from pitcheck.plan.numbers import Literal, parse_number
 from pitcheck.plan.representatives import everyone
+from pitcheck.plan.schedule import runs_per_microbatch, where_key
 from pitcheck.stages.graph import Graph, GraphValue, Node, Operand, Source, Stacked, kind_of
 from pitcheck.stages.grids import FromCodes, FromPlaces, Grid, Lattice, Mask, OfMicrobatch, Once, OverGroup, OverMicrobatches, Read, Through
 from pitcheck.stages.order import order_nodes
+from pitcheck.stages.unread import Unread
 
 COPIES = frozenset({"identity", "contiguous", "multiref", "wait", "detach"})
 ACCUMULATE = "accumulate"
@@ -39,10 +41,15 @@ class Lowering:
         self._shape = self.coordinates.shape
         self._lattices = {microbatched: Lattice(self._shape, microbatched) for microbatched in (False, True)}
         self._once = Once(self._shape)
-        self._masks: dict[Any, Mask] = {}
+        self._masks: dict[Hashable, Mask] = {}
+        self._shared_masks: dict[tuple[int, bool], Mask] = {}
+        self._sources: dict[tuple[int, int], Source] = {}
+        self._per_microbatch = {operator.id: runs_per_microbatch(operator, self._microbatched) for operator in plan.operators}
         self._members: dict[Group, list[tuple[Read, Grid]]] = {}
         self._reads: dict[Hashable, Read] = {}
+        self._literals: dict[tuple[type, object], Literal] = {}
         self._copies = self._find_copies()
+        self._unread = Unread(self.graph.values)
 
     def run(self) -> Graph:
         """The graph. Raises PlanError for what a validated plan cannot contain."""
@@ -94,19 +101,26 @@ class Lowering:
                 outputs = tuple(self.graph.number[name] if name else None for name in operator.outputs)
                 kind = "identity" if operator.kind == "receive" else operator.kind
                 lattice = self._lattices[self._runs_per_microbatch(operator)]
-                node = Node(kind, {**attributes, **more}, inputs, outputs, where, lattice, operator.id, position)
+                unread = frozenset() if operator.group is not None else self._unread.places(kind, inputs, attributes)
+                node = Node(kind, {**attributes, **more}, inputs, outputs, where, lattice, operator.id, position, unread)
                 for value in outputs:
                     if value is not None:
                         self.graph.values[value].writers.append(len(self.graph.nodes))
                 self.graph.nodes.append(node)
 
     def _runs_per_microbatch(self, operator: Operator) -> bool:
-        names = [name for name in operator.outputs if name] or [operand_name(o) for o in operator.inputs if not isinstance(o, Number)]
-        return any(self._microbatched[name] for name in names)
+        return self._per_microbatch[operator.id]
 
     def _mask(self, operator: Operator) -> Mask:
         per_microbatch = self._runs_per_microbatch(operator)
-        key = (tuple(tuple(sorted(box.items())) for box in operator.where), per_microbatch)
+        # Records that were made together have the same boxes as one object, which the plan keeps.
+        shared = (id(operator.where), per_microbatch)
+        if shared not in self._shared_masks:
+            self._shared_masks[shared] = self._mask_of(operator, per_microbatch)
+        return self._shared_masks[shared]
+
+    def _mask_of(self, operator: Operator, per_microbatch: bool) -> Mask:
+        key = (where_key(operator.where), per_microbatch)
         if key not in self._masks:
             mask = self.coordinates.mask_grid(operator.where)
             self._masks[key] = mask if per_microbatch else np.asarray(mask.any(axis=-1, keepdims=True))
@@ -160,19 +174,29 @@ class Lowering:
 
     def _operand(self, operator: Operator, operand: str | Use | Number, per_microbatch: bool) -> Operand:
         if isinstance(operand, Number):
-            return parse_number(operand.value, f"operators[{operator.id}].inputs")
+            key = (type(operand.value), operand.value)
+            if key not in self._literals:
+                self._literals[key] = parse_number(operand.value, f"operators[{operator.id}].inputs")
+            return self._literals[key]
         name = operand_name(operand)
         value = self.graph.number[name]
         if isinstance(operand, Use):
             return Source(value, self._shared(OfMicrobatch(self._shape, operand.microbatch)))
         if not self._microbatched[name]:
-            return Source(value, self._once if per_microbatch and self.microbatches > 1 else None)
+            return self._source(value, self._once if per_microbatch and self.microbatches > 1 else None)
         if not per_microbatch and self.microbatches > 1:
             raise PlanError(
                 f"{operator.kind} runs once but reads {name!r}, which exists once per micro-batch; use 'accumulate' or name the micro-batch",
                 f"operators[{operator.id}].inputs",
             )
-        return Source(value)
+        return self._source(value, None)
+
+    def _source(self, value: int, read: Once | None) -> Source:
+        """One object for all who read a value in one way."""
+        key = (value, read is None)
+        if key not in self._sources:
+            self._sources[key] = Source(value, read)
+        return self._sources[key]
 
     def _shared(self, read: Read) -> Read:
         """One object for all equal reads."""

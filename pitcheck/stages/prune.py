@@ -62,7 +62,7 @@ def _rebuilt(batch: Batch, begins: list[dict[int, int]], needed: dict[int, Rows]
     for number, chosen in sorted(kept.items()):
         step = batch.steps[number]
         operands = tuple(_moved(operand, chosen, places) for operand in step.inputs)
-        steps.append(Step(step.node, step.kind, step.attributes, operands, step.outputs, len(chosen)))
+        steps.append(replace(step, inputs=operands, count=len(chosen)))
         for output, begin in begins[number].items():
             enter(output, begin + chosen)
     grids = {value: np.where(grid >= 0, places[value][grid], -1) for value, grid in batch.grids.items() if value in places}

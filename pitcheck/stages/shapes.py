@@ -13,7 +13,7 @@ from pitcheck.algebra.axis_templates import Templates
 from pitcheck.algebra.axis_values import AxisValue
 from pitcheck.algebra.size_choice import Sizes
 from pitcheck.errors import PlanError
-from pitcheck.ops.registry import BACKWARD, evaluate
+from pitcheck.ops.registry import BACKWARD, BACKWARD_ATTRIBUTES, evaluate
 from pitcheck.plan.numbers import parse_number
 from pitcheck.stages.batch import Batch, Step
 from pitcheck.stages.cuts import FREE, Box, Cut, Interval, length
@@ -108,7 +108,7 @@ def _run(batch: Batch, algebra: AxisAlgebra, system: AxisSystem, templates: Temp
 
     def observe(_: int, step: Step, given: Sequence[AxisValue], results: Sequence[AxisValue | None]) -> None:
         steps.append((given, results))
-        _tie_derivative(system, step, given, results)
+        _tie_derivative(algebra, step, given, results, templates)
         for output, result in zip(step.outputs, results, strict=True):
             if output is None or result is None:
                 continue
@@ -122,19 +122,23 @@ def _run(batch: Batch, algebra: AxisAlgebra, system: AxisSystem, templates: Temp
     return SymbolicBatch(batch, values, steps)
 
 
-def _tie_derivative(system: AxisSystem, step: Step, given: Sequence[AxisValue], results: Sequence[AxisValue | None]) -> None:
-    """A gradient has the dimensions of what it is the gradient of, also where its formula does not use that tensor."""
+def _tie_derivative(algebra: AxisAlgebra, step: Step, given: Sequence[AxisValue], results: Sequence[AxisValue | None], templates: Templates) -> None:
+    """A gradient has the dimensions of what it is the gradient of, and what the operator ties its derivative finds tied, also where formulas do not use it."""
     if not step.kind.endswith(BACKWARD):
         return
     outputs = int(step.attributes.get("forward_outputs", 1))
-    gradients = tuple(step.attributes.get("gradients", range(outputs)))
+    gradients = tuple(step.attributes.get("gradients", range(max(outputs, 1))))
     inputs = len(given) - outputs - len(gradients)
-    pairs = [(given[inputs + output], given[inputs + outputs + place]) for place, output in enumerate(gradients)]
+    plain = {name: value for name, value in step.attributes.items() if name not in BACKWARD_ATTRIBUTES}
+    with algebra.system.described():
+        computed = templates.run(algebra, step.kind.removesuffix(BACKWARD), given[:inputs], plain, None)
+    pairs = [(computed[output], given[inputs + outputs + place]) for place, output in enumerate(gradients)]
+    pairs += list(zip(computed, given[inputs : inputs + outputs], strict=False))
     pairs += [(value, result) for value, result in zip(given[:inputs], results, strict=False) if result is not None]
     for value, gradient in pairs:
         for node, other in zip(value.dims, gradient.dims, strict=False):
             if node.size == other.size:
-                system.tie(other, node)
+                algebra.system.tie(other, node)
 
 
 def _tie(system: AxisSystem, whole: AxisValue, local: AxisValue, cut: Cut) -> None:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pitcheck.algebra.axes import AxisAlgebra
 from pitcheck.algebra.axis_classes import AxisSystem
@@ -37,7 +38,7 @@ NOWHERE = np.iinfo(np.int64).max
 
 @dataclass(frozen=True)
 class Sum:
-    """The steps of the parallel side that add terms up, and the dimension over whose segments they do."""
+    """The steps of the parallel side that add up terms of different segments, and the dimension over whose segments they do."""
 
     steps: frozenset[int]
     carrier: tuple[int, int]
@@ -61,8 +62,9 @@ def find_sum(stage: Stage, symbolic: SymbolicPair, templates: Templates | None, 
             continue
         found = _kept(stage, symbolic, root, steps, term, total // segment, segment, keep)
         if found is not None:
-            symmetry = Symmetry(dim, root, total, segment, stage.targets[0].where, found, 1, total // segment, "terms of a sum")
-            return Sum(steps, (value, dim), symmetry)
+            cut, kept = found
+            symmetry = Symmetry(dim, root, total, segment, stage.targets[0].where, kept, 1, total // segment, "terms of a sum")
+            return Sum(cut, (value, dim), symmetry)
     return None
 
 
@@ -192,31 +194,56 @@ def _arguments(step: Step) -> list[Argument]:
 # --- the parallel side
 
 
-def _kept(stage: Stage, symbolic: SymbolicPair, root: int, steps: frozenset[int], term: int, count: int, segment: int, keep: int) -> int | None:
-    """How many terms are kept; None where the terms are not one per segment, or not the same but for the segment."""
+def _kept(
+    stage: Stage, symbolic: SymbolicPair, root: int, steps: frozenset[int], term: int, count: int, segment: int, keep: int
+) -> tuple[frozenset[int], int] | None:
+    """(the steps whose members are cut down, how many segments are kept); None where the terms are not the same for every segment but for the segment."""
     batch, target = stage.parallel, stage.targets[0].cut.value
     low, high = _spans(stage, symbolic, root)
     shapes = signatures(stage, symbolic, root)[0]
     if term not in low or (low[term] != high[term]).any() or (low[term] == NOWHERE).any():
         return None
     segments = low[term] // segment
-    full = _terms(batch, steps, target, term, None)
-    if any(len(row) != count or len(np.unique(segments[row])) != count or len(np.unique(shapes[term][row])) != 1 for row in full):
+    full = _terms(batch, steps, target, term)
+    if not all(_alike(segments[row], shapes[term][row], count) for row in full):
         return None
-    some = _terms(batch, steps, target, term, keep)
-    chosen = {tuple(sorted(segments[row].tolist())) for row in some}
-    return len(chosen.pop()) if len(chosen) == 1 else None
+    cut = frozenset(number for number in steps if _goes_over(batch.steps[number], low, high))
+    some = _terms(batch, steps, target, term, cut, keep)
+    chosen = {tuple(np.unique(segments[row]).tolist()) for row in some}
+    if len(chosen) != 1:
+        return None
+    kept = len(chosen.pop())
+    whole = all(len(part) * count == len(row) * kept for part, row in zip(some, full, strict=True))
+    return (cut, kept) if whole and all(_alike(segments[row], shapes[term][row], kept) for row in some) else None
 
 
-def _terms(batch: Batch, steps: frozenset[int], target: int, term: int, keep: int | None) -> list[Codes]:
-    """For every row of the target the rows of the terms that it adds up."""
+def _alike(segments: Codes, shapes: NDArray[np.uint64], count: int) -> bool:
+    """Whether terms belong to ``count`` segments and are, but for the segment, the same in each."""
+    if len(segments) % count:
+        return False
+    order = np.lexsort((shapes, segments))
+    by_segment, cones = segments[order].reshape(count, -1), shapes[order].reshape(count, -1)
+    return bool((by_segment == by_segment[:, :1]).all() and len(np.unique(by_segment[:, 0])) == count and (cones == cones[:1]).all())
+
+
+def _goes_over(step: Step, low: Mapping[int, Codes], high: Mapping[int, Codes]) -> bool:
+    """Whether the members of a sum lie in different segments."""
+    operand = step.inputs[0]
+    if not isinstance(operand, Argument):
+        return False
+    least, most = low[operand.value][operand.rows], high[operand.value][operand.rows]
+    return bool((least != least[:, :1]).any() or (most != most[:, :1]).any())
+
+
+def _terms(batch: Batch, steps: frozenset[int], target: int, term: int, cut: frozenset[int] = frozenset(), keep: int = 0) -> list[Codes]:
+    """For every row of the target the rows of the terms that it adds up, where the steps ``cut`` have ``keep`` of their members."""
     rows: dict[int, list[Codes]] = {term: [np.array([n], dtype=np.int64) for n in range(batch.count(term))]}
     for number, step in enumerate(batch.steps):
         operand = step.inputs[0] if number in steps else None
         if isinstance(operand, Argument):
             for output in step.outputs:
                 if output is not None:
-                    table = operand.rows if keep is None else operand.rows[:, _columns(operand, keep)]
+                    table = operand.rows[:, _columns(operand, keep)] if number in cut else operand.rows
                     rows.setdefault(output, []).extend(np.concatenate([rows[operand.value][n] for n in line]) for line in table.tolist())
     return rows[target]
 
@@ -241,7 +268,8 @@ def _spans(stage: Stage, symbolic: SymbolicPair, root: int) -> tuple[dict[int, C
         low[value], high[value] = [own_low], [own_high]
     for step in stage.parallel.steps:
         least, most = np.full(step.count, NOWHERE, dtype=np.int64), np.full(step.count, -1, dtype=np.int64)
-        for argument in _arguments(step):
+        read = replace(step, inputs=tuple(operand for place, operand in enumerate(step.inputs) if place not in step.unread))
+        for argument in _arguments(read):
             table = argument.rows.reshape(step.count, -1)
             least = np.minimum(least, np.concatenate(low[argument.value])[table].min(axis=1, initial=NOWHERE))
             most = np.maximum(most, np.concatenate(high[argument.value])[table].max(axis=1, initial=-1))

@@ -182,6 +182,8 @@ def _step_signature(step: Step, shapes: dict[int, list[Words]], sums: dict[int, 
     total = np.zeros(step.count, dtype=np.uint64)
     ones = np.zeros(step.count, dtype=np.uint64)
     for place, operand in enumerate(step.inputs):
+        if place in step.unread:
+            continue
         arguments = operand if isinstance(operand, tuple) else (operand,) if isinstance(operand, Argument) else ()
         for member, argument in enumerate(arguments):
             table = argument.rows if argument.rows.ndim == 2 else argument.rows[:, None]

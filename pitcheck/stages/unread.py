@@ -1,0 +1,91 @@
+"""Operands of which an operator looks at the shape alone, such as the operands of a sum in its derivative: nothing depends on which row of them it reads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from pitcheck.algebra.axes import AxisAlgebra, AxisSystem, AxisValue
+from pitcheck.errors import PitcheckError
+from pitcheck.ops.registry import BACKWARD, BACKWARD_ATTRIBUTES, evaluate
+from pitcheck.stages.graph import GraphValue, Operand, Source
+
+BY_SHAPE = frozenset({"shape", "kind", "extent", "arange", "boundary"})
+"""What an algebra says of a value without looking at its elements."""
+MADE_BY_SHAPE = frozenset({"positions", "boundary", "causal_mask", "full_like", "dropout_mask"})
+"""Operators, beside derivatives, that look at the shape of an operand alone."""
+
+
+class Unread:
+    """Finds the operands of a graph's nodes into which nobody looks, once for all nodes of one kind with the same attributes and shapes."""
+
+    def __init__(self, values: Sequence[GraphValue]) -> None:
+        self._values = values
+        self._known: dict[tuple[object, ...], frozenset[int]] = {}
+
+    def places(self, kind: str, inputs: Sequence[Operand], attributes: Mapping[str, Any]) -> frozenset[int]:
+        """The places of the operands whose shape alone matters."""
+        if not kind.endswith(BACKWARD) and kind not in MADE_BY_SHAPE:
+            return frozenset()
+        shapes = tuple(self._look(operand) for operand in inputs)
+        key = (kind, repr(sorted(attributes.items())) if attributes else "", shapes)
+        found = self._known.get(key)
+        if found is None:
+            found = self._known[key] = unread(kind, shapes, attributes) if None not in shapes else frozenset()
+        return found
+
+    def _look(self, operand: Operand) -> tuple[tuple[int, ...], Any] | None:
+        """(shape, kind) of an operand; None for one that is no tensor read as it is."""
+        if not isinstance(operand, Source) or operand.members:
+            return None
+        info = self._values[operand.value]
+        return info.shape, info.kind
+
+
+def unread(kind: str, operands: Sequence[Any], attributes: Mapping[str, Any]) -> frozenset[int]:
+    """The places of the operands, given as (shape, kind), into which ``kind`` does not look; none where it cannot be run on shapes."""
+    watched = _Watched(AxisAlgebra(AxisSystem()))
+    values = [watched.inner.tensor(shape, sort) for shape, sort in operands]
+    try:
+        anew, given, told = _with_outputs(watched.inner, kind, values, attributes)
+        results = evaluate(watched, kind, given, told)
+    except PitcheckError:
+        return frozenset()
+    looked = watched.seen | {id(result) for result in results}
+    if any(id(value) in looked for value in anew):
+        return frozenset()
+    return frozenset(n for n, value in enumerate(values) if id(value) not in looked)
+
+
+def _with_outputs(algebra: AxisAlgebra, kind: str, values: list[AxisValue], attributes: Mapping[str, Any]) -> tuple[list[Any], list[AxisValue], dict[str, Any]]:
+    """(outputs that a derivative computes anew, its operands with them, its attributes): an operand that it needs for these alone counts as read if one is."""
+    told = dict(attributes)
+    if not kind.endswith(BACKWARD) or told.get("forward_outputs", 1):
+        return [], values, told
+    count = int(told.get("forward_inputs", len(values) - len(told.get("gradients", (0,)))))
+    plain = {name: value for name, value in told.items() if name not in BACKWARD_ATTRIBUTES}
+    outputs = evaluate(algebra, kind.removesuffix(BACKWARD), values[:count], plain)
+    told.update(forward_inputs=count, forward_outputs=len(outputs), gradients=told.get("gradients", (0,)))
+    return outputs, [*values[:count], *outputs, *values[count:]], told
+
+
+class _Watched:
+    """An algebra of dimensions that notes which values anything but the shape is asked of."""
+
+    def __init__(self, inner: AxisAlgebra) -> None:
+        self.inner = inner
+        self.site = ""
+        self.seen: set[int] = set()
+
+    def __getattr__(self, name: str) -> Any:
+        member = getattr(self.inner, name)
+        return member if name in BY_SHAPE or not callable(member) else self._noting(member)
+
+    def _noting(self, operation: Callable[..., Any]) -> Callable[..., Any]:
+        def run(*arguments: Any, **named: Any) -> Any:
+            for argument in (*arguments, *named.values()):
+                values = argument if isinstance(argument, (list, tuple)) else (argument,)
+                self.seen.update(id(value) for value in values if isinstance(value, AxisValue))
+            return operation(*arguments, **named)
+
+        return run
