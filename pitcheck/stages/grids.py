@@ -21,6 +21,10 @@ Codes = NDArray[np.int64]
 Shape = tuple[int, ...]
 
 
+_MOST_KEPT = 4096
+"""Masks for which it is kept what a read reaches from them."""
+
+
 class Lattice(NamedTuple):
     """The coordinates of a tensor family: ``shape`` of all of the plan; a family that is not ``microbatched`` exists at micro-batch 0 alone."""
 
@@ -128,6 +132,20 @@ class Read:
     def reach(self, mask: Mask) -> Mask:
         """The coordinates that are read from the coordinates of ``mask``."""
         raise NotImplementedError
+
+    @cached_property
+    def _reached(self) -> dict[int, tuple[Mask, Mask]]:
+        return {}
+
+    def reach_of_all(self, mask: Mask) -> Mask:
+        """As ``reach``, for the mask of a whole node: kept, because many nodes share a mask as one object and read alike."""
+        found = self._reached.get(id(mask))
+        if found is None:
+            if len(self._reached) >= _MOST_KEPT:
+                self._reached.clear()
+            # The mask is kept, so that its identity stays its own.
+            found = self._reached[id(mask)] = mask, self.reach(mask)
+        return found[1]
 
     @cached_property
     def table(self) -> Codes:

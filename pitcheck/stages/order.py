@@ -9,6 +9,7 @@ import numpy as np
 
 from pitcheck.errors import PlanError
 from pitcheck.stages.graph import Graph, Node
+from pitcheck.stages.grids import Home, Mask, focus
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -27,12 +28,20 @@ def order_nodes(graph: Graph) -> None:
     if order is None:
         cycle = _one_cycle(graph)
         raise PlanError(f"values depend on themselves: {' -> '.join(cycle)}", "operators")
+    homes: dict[int, Home] = {}
     for value in graph.values:
-        value.home = graph.nodes[value.writers[0]].home if len(value.writers) == 1 else ()
+        value.home = _home(graph.nodes[value.writers[0]].where, homes) if len(value.writers) == 1 else ()
     graph.order = order
     graph.rank = [0] * len(order)
     for place, number in enumerate(order):
         graph.rank[number] = place
+
+
+def _home(where: Mask, known: dict[int, Home]) -> Home:
+    """The home of a mask, found once for the many nodes that share it as one object."""
+    if id(where) not in known:
+        known[id(where)] = focus(where)
+    return known[id(where)]
 
 
 def _edges(graph: Graph) -> list[list[int]]:
