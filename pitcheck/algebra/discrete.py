@@ -177,7 +177,10 @@ class Discrete(Structure):
         except ValueError as error:
             raise ShapeError(f"tensors of shapes {self.shape(a)} and {self.shape(b)} do not fit together") from error
         if a.kind == "field":
-            self._record(first, x == y)
+            # Where an instance has nothing but infinity to compare with, as a rank that may look at no key of a hop, the outcome cannot be another.
+            forced = _last(x, largest) | _last(y, largest)
+            forced = forced.all(axis=tuple(range(LEADING, LEADING + rank)), keepdims=True)
+            self._record(first, (x == y) | forced)
         return self._select(first, a, b)
 
     def maximum(self, a: Value, b: Value) -> Value:

@@ -174,8 +174,9 @@ class Backward:
                 self.again[name] = name + AGAIN
                 tape.write(name + AGAIN, (forward.shape, forward.dtype), forward.microbatched, forward.lineage)
             outputs = tuple(self.again[name] for name in entry.outputs)
+            attributes = {**entry.attributes, "tag": f"{entry.attributes['tag']}{AGAIN}"} if "tag" in entry.attributes else entry.attributes
             with tape.placed(entry.where, counterpart(entry.block), entry.module):
-                tape.append(entry.kind, inputs, outputs, entry.attributes, entry.group, entry.source)
+                tape.append(entry.kind, inputs, outputs, attributes, entry.group, entry.source)
 
 
 def counterpart(block: str, kind: str = "backward") -> str:

@@ -163,9 +163,10 @@ class Tape:
         return name
 
     def _record_silently(self, kind: str, inputs: tuple[Operand, ...], outputs: tuple[str, ...], attributes: dict[str, Any]) -> None:
+        source = self._source(2)
+        self.append(kind, inputs, outputs, attributes, None, source)
         if self._segment is not None:
-            raise PlanError("what is computed again in the backward pass cannot send or receive", kind)
-        self.append(kind, inputs, outputs, attributes, None, self._source(2))
+            self.entries.append(Entry(kind, inputs, outputs, attributes, None, self._where, self._block, self._module, source, (), None, self._segment))
 
     def region(self, inputs: Sequence[str], outputs: Sequence[str], backward: Hook) -> None:
         """Say that ``outputs`` were computed from ``inputs`` by records whose derivative is written by hand.

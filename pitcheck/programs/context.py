@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pitcheck.plan.model import Number
+from pitcheck.programs.order import by_rank, in_order, places
 from pitcheck.programs.rank import Rank
 from pitcheck.programs.regions import exchanged, gathered
 from pitcheck.programs.ring import Ring, ring_mask
@@ -15,10 +16,10 @@ def mask(rank: Rank, tokens: str, name: str) -> str:
     """Whether a row's token may look at a column's, for the rows that a rank's attention has and the columns that it sees."""
     tape = rank.tape
     with tape.untracked():
-        if rank.zigzag:
+        if rank.ring:
             return ring_mask(rank, tokens, name)
-        own = tape.op("positions", tokens, name=f"{name}.places", axis=1, offset=rank.runs()[0][0])
-        every = tape.op("all_gather", own, group=rank.axes.context, axis=0) if rank.axes.context else own
+        own = places(rank, tokens, f"{name}.places")
+        every = in_order(rank, tape.op("all_gather", own, group=rank.axes.context, axis=0), 0, f"{name}.ordered") if rank.axes.context else own
         rows = tape.op("unsqueeze", every if rank.layout.context == "ulysses" else own, axis=1)
         return tape.op("ge", rows, tape.op("unsqueeze", every, axis=0), name=name)
 
@@ -27,9 +28,9 @@ def attend(rank: Rank, q: str, k: str, v: str, name: str, visible: str) -> str:
     """Causal attention of q (sequences, heads, length, size) to k, v (sequences, key-value heads, length, size) of all context-parallel ranks."""
     if rank.axes.context and rank.layout.context == "ulysses":
         return _by_heads(rank, q, k, v, name, visible)
-    if rank.zigzag:
+    if rank.ring:
         return rank.tape.op("transpose", Ring(rank, (q, k, v), name, visible).run(), dim0=1, dim1=2)
-    k, v = (gathered(rank.tape, t, rank.axes.context, 2, f"{t}:gathered") for t in (k, v))
+    k, v = (in_order(rank, gathered(rank.tape, t, rank.axes.context, 2, f"{t}:gathered"), 2, f"{t}:ordered") for t in (k, v))
     k, v = (_repeated(rank, t, q) for t in (k, v))
     return _softmax(rank, (q, k, v), name, visible, rank.axes.tensor, whole=False)
 
@@ -46,10 +47,10 @@ def _by_heads(rank: Rank, q: str, k: str, v: str, name: str, visible: str) -> st
     tape, axes = rank.tape, rank.axes.context
     cp = rank.layout.cp
     held = [t if tape.tensors[t].shape[1] % cp == 0 else tape.op("repeat_interleave", t, axis=1, count=cp // tape.tensors[t].shape[1]) for t in (k, v)]
-    q, k, v = (exchanged(tape, t, axes, 1, 2, f"{t}:exchanged", None) for t in (q, *held))
+    q, k, v = (in_order(rank, exchanged(tape, t, axes, 1, 2, f"{t}:exchanged", None), 2, f"{t}:ordered") for t in (q, *held))
     k, v = (_repeated(rank, t, q) for t in (k, v))
     mixed = _softmax(rank, (q, k, v), name, visible, (*rank.axes.tensor, *axes), whole=True)
-    return exchanged(tape, mixed, axes, 1, 2, f"{name}.back", None)
+    return exchanged(tape, by_rank(rank, mixed, 1, f"{name}.by_rank"), axes, 1, 2, f"{name}.back", None)
 
 
 def _softmax(rank: Rank, operands: tuple[str, str, str], name: str, visible: str, heads: tuple[str, ...], whole: bool) -> str:

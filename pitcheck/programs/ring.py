@@ -1,7 +1,4 @@
-"""Ring attention (Liu et al. 2023): keys and values go round the context-parallel ranks, the softmax is merged online, gradients travel along.
-
-A rank has one early and one late part of each sequence (zig-zag), so that under a causal mask all ranks have equal work.
-"""
+"""Ring attention (Liu et al. 2023): keys and values go round the context-parallel ranks, the softmax is merged online, gradients travel along."""
 
 from __future__ import annotations
 
@@ -9,28 +6,19 @@ from collections.abc import Sequence
 
 from pitcheck.models.records import Spread
 from pitcheck.plan.model import Number, Table
+from pitcheck.programs.order import places
 from pitcheck.programs.rank import Rank
 
 
 def ring_mask(rank: Rank, tokens: str, name: str) -> str:
     """Per hop whether a row's token may look at a column's; the columns of a hop are those of the rank so many places before. Returns the names' stem."""
     tape = rank.tape
-    halves = [tape.op("chunk", tokens, axis=1, count=2, position=half) for half in range(2)]
     rows = ""
     for hop in range(rank.layout.cp):
-        parts = [tape.op("positions", half, axis=1, offset=_behind(begun, hop)) for half, (begun, _) in zip(halves, rank.runs(), strict=True)]
-        columns = tape.op("cat", *parts, axis=0)
+        columns = places(rank, tokens, "", hop)
         rows = rows or tape.op("unsqueeze", columns, axis=1)
         tape.op("ge", rows, tape.op("unsqueeze", columns, axis=0), name=f"{name}.{hop}")
     return name
-
-
-def _behind(begun: int | Table, hop: int) -> Table:
-    """The table as the rank ``hop`` places before has it."""
-    if not isinstance(begun, Table):
-        raise TypeError("a ring has tables over context-parallel ranks")
-    count = len(begun.values)
-    return Table(begun.over, tuple(begun.values[(place - hop) % count] for place in range(count)))
 
 
 class Ring:
@@ -58,8 +46,11 @@ class Ring:
 
     def _columns(self, hop: int) -> Spread:
         """Of a tensor with a column per key: the keys of a hop."""
-        whole = self.rank.sequence()
-        return {**self.spread, 3: _behind(whole, hop)} if isinstance(whole, Table) else self.spread
+        rank, length = self.rank, self.rank.length
+        own = rank.sequence()
+        if not isinstance(own, Table):
+            own = Table(own, tuple(((place * length, (place + 1) * length),) for place in range(self.hops)))
+        return {**self.spread, 3: Table(own.over, tuple(own.values[(place - hop) % self.hops] for place in range(self.hops)))}
 
     def _round(self, tensor: str, stem: str, hop: int) -> str:
         """Send to the next rank, receive from the one before."""
@@ -70,24 +61,24 @@ class Ring:
     def _repeated(self, tensor: str) -> str:
         return tensor if self.shared == 1 else self.tape.op("repeat_interleave", tensor, axis=1, count=self.shared)
 
-    def _masked(self, turned: str, hop: int, ending: str) -> str:
-        """Scores of a hop's keys, given as columns, -inf where they are not visible."""
+    def _masked(self, scaled: str, turned: str, hop: int, ending: str) -> str:
+        """Scores of scaled queries and a hop's keys, given as columns, -inf where they are not visible."""
         tape, name = self.tape, f"{self.name}.scores.{hop}{ending}"
         hint = self.rank.hint(f"{self.name}.scores", self._columns(hop))
-        scores = tape.op("matmul", f"{self.name}.q.scaled", turned, name=name, hint=hint)
+        scores = tape.op("matmul", scaled, turned, name=name, hint=hint)
         return tape.op("where", f"{self.visible}.{hop}", scores, Number("-inf"), name=f"{self.name}.masked.{hop}{ending}")
 
     # --- forward
 
     def _forward(self) -> None:
         tape, name = self.tape, self.name
-        tape.op("scale_by_size", self.q, name=f"{name}.q.scaled", hint=self.spread, axis=-1, exponent="-1/2")
+        scaled = tape.op("scale_by_size", self.q, name=f"{name}.q.scaled", hint=self.spread, axis=-1, exponent="-1/2")
         k, v = self.k, self.v
         top = total = mixed = ""
         for hop in range(self.hops):
             if hop:
                 k, v = self._round(k, f"{name}.k.round", hop), self._round(v, f"{name}.v.round", hop)
-            masked = self._masked(tape.op("transpose", self._repeated(k), dim0=2, dim1=3), hop, "")
+            masked = self._masked(scaled, tape.op("transpose", self._repeated(k), dim0=2, dim1=3), hop, "")
             own = tape.op("amax", masked, axes=(3,), keepdim=True)
             best = tape.op("maximum", top, own) if hop else own
             powers = tape.op("exp", tape.op("sub", masked, best), name=f"{name}.powers.{hop}")
@@ -111,8 +102,8 @@ class Ring:
         if gradient is None:
             return [None, None, None]
         tape, name = self.tape, self.name
-        inner = tape.op("sum", tape.op("mul", gradient, f"{name}.heads:kept"), name=f"{name}.inner", axes=(3,), keepdim=True)
-        k, v, dk, dv, dq = self.k, self.v, "", "", ""
+        inner = tape.op("sum", tape.op("mul", gradient, tape.saved(f"{name}.heads:kept")), name=f"{name}.inner", axes=(3,), keepdim=True)
+        k, v, dk, dv, dq = tape.saved(self.k), tape.saved(self.v), "", "", ""
         for hop in range(self.hops):
             if hop:
                 k, v = self._round(k, f"{name}.k.back", hop), self._round(v, f"{name}.v.back", hop)
@@ -128,12 +119,12 @@ class Ring:
         """What one hop adds to the gradients of scaled queries, of its keys and of its values."""
         tape, name = self.tape, self.name
         hint = self.rank.hint(f"grad:{name}.scores", self._columns(hop))
-        keys, values = self._repeated(k), self._repeated(v)
+        keys, values, scaled = self._repeated(k), self._repeated(v), tape.saved(f"{name}.q.scaled")
         turned = tape.op("transpose", keys, dim0=2, dim1=3)
-        weights = tape.op("exp", tape.op("sub", self._masked(turned, hop, ":again"), f"{name}.lse"), name=f"{name}.weights.{hop}")
+        weights = tape.op("exp", tape.op("sub", self._masked(scaled, turned, hop, ":back"), tape.saved(f"{name}.lse")), name=f"{name}.weights.{hop}")
         through, by_value = self._product_backward(weights, values, gradient)
         scores = tape.op("mul", weights, tape.op("sub", through, inner), name=f"grad:{name}.scores.{hop}", hint=hint)
-        query, by_key = self._product_backward(f"{name}.q.scaled", turned, scores)
+        query, by_key = self._product_backward(scaled, turned, scores)
         own = (tape.op("transpose.backward", keys, turned, by_key, dim0=2, dim1=3), by_value)
         found = [self._gathered_heads(part, x, whole) for part, x, whole in zip(own, (k, v), (keys, values), strict=True)]
         return query, found[0], found[1]
@@ -148,7 +139,7 @@ class Ring:
 
     def _query_gradient(self, scaled: str) -> str:
         tape = self.tape
-        operands, hint = (self.q, f"{self.name}.q.scaled", scaled), tape.gradient_hint(self.q)
+        operands, hint = (tape.saved(self.q), tape.saved(f"{self.name}.q.scaled"), scaled), tape.gradient_hint(self.q)
         return tape.op("scale_by_size.backward", *operands, name=tape.gradient_name(self.q), hint=hint, axis=-1, exponent="-1/2")
 
     def _home(self, gradient: str, of: str) -> str:

@@ -1,0 +1,75 @@
+"""The order in which context-parallel ranks have the tokens of a sequence: every kind of context parallelism is right in either."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+from near_misses import Change, assert_caught, changed, reading
+from program_cases import Case, assert_right, case, gpt, llama
+from test_latent import latent, straight
+from test_predicted import predicting
+
+from pitcheck.plan.model import Operator
+
+FAST = {
+    "gather": case(llama(), cp=2, context="allgather", zigzag=True),
+    "heads": case(llama(), cp=2, context="ulysses", zigzag=True),
+    "ring of consecutive parts": case(llama(), 2, cp=2, zigzag=False),
+    "ring, computed again": case(llama(), 2, cp=2, recompute=True),
+}
+
+SLOW = {
+    "gather, three ranks": case(gpt(), 2, 12, cp=3, context="allgather", zigzag=True),
+    "gather, sequence": case(llama(), 2, 16, cp=2, tp=2, sequence_parallel=True, context="allgather", zigzag=True, dp=2),
+    "gather, computed again": case(llama(), cp=2, context="allgather", zigzag=True, recompute=True, pp=2, microbatches=2),
+    "gather, latent": case(latent(), cp=2, tp=2, context="allgather", zigzag=True, sequence_parallel=True),
+    "gather, predicting": case(predicting(), cp=2, pp=2, context="allgather", zigzag=True, microbatches=2),
+    "heads, gpt": case(gpt(), cp=4, pp=2, context="ulysses", zigzag=True),
+    "heads, fewer than ranks": case(llama(), cp=2, tp=2, context="ulysses", zigzag=True, recompute=True),
+    "heads, latent, parameter shards": case(straight(), cp=2, dp=2, zero=3, context="ulysses", zigzag=True),
+    "ring of three consecutive parts": case(gpt(), 2, 12, cp=3, zigzag=False),
+    "ring of consecutive parts, sequence": case(llama(), 4, 16, cp=2, tp=2, sequence_parallel=True, zigzag=False, dp=2),
+    "ring of consecutive parts, computed again": case(llama(), cp=2, pp=2, zigzag=False, recompute=True, microbatches=2, schedule="zero-bubble"),
+    "ring, latent, computed again": case(latent(), 4, 16, cp=2, tp=2, recompute=True, sequence_parallel=True),
+    "ring, parameter shards, computed again": case(llama(), cp=2, dp=2, zero=3, recompute=True, microbatches=2),
+    "ring of four, computed again": case(predicting(), 2, 16, cp=4, recompute=True),
+}
+
+
+@pytest.mark.parametrize("name", FAST)
+def test_a_layout_is_right(name: str) -> None:
+    assert_right(FAST[name])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SLOW)
+def test_another_layout_is_right(name: str) -> None:
+    found: Case = SLOW[name]
+    assert_right(found)
+
+
+def _as_gathered(operator: Operator) -> Operator:
+    """The parts stay in the order in which they came."""
+    return replace(operator, inputs=tuple(sorted(map(str, operator.inputs))))
+
+
+def _other(kind: str) -> Change:
+    return lambda operator: replace(operator, kind=kind)
+
+
+MISSES: dict[str, tuple[Case, str, Change]] = {
+    "keys are in the order of the ranks": (FAST["gather"], "layers.0.attention.k.heads.rotated:ordered", _as_gathered),
+    "values are in the order of the ranks": (FAST["gather"], "layers.1.attention.v.heads:ordered", _as_gathered),
+    "the columns of the mask are": (FAST["gather"], "visible.0.ordered", _as_gathered),
+    "what goes back is in the order of the sequence": (FAST["heads"], "layers.0.attention.by_rank", _as_gathered),
+    "a token does not see itself": (FAST["ring of consecutive parts"], "visible.0.0", _other("gt")),
+    "a hop's keys are computed again where others were seen": (FAST["ring, computed again"], "layers.0.attention.masked.1:again", reading(0, "visible.0.0")),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", MISSES)
+def test_a_near_miss_is_caught(name: str) -> None:
+    right, identity, change = MISSES[name]
+    reference, parallel = right.plans()
+    assert_caught(reference, changed(parallel, identity, change))
