@@ -115,6 +115,19 @@ class AxisSystem:
             self.position(whole, offset)
             self.position(whole, offset + node.size)
 
+    def tie_segments(self, node: Dimension, whole: Dimension, offsets: Sequence[int]) -> None:
+        """Say that ``node`` is the interval of its size of ``whole`` that begins at each of ``offsets``."""
+        self.tie(node, whole, offsets[0])
+        if node.size == whole.size == 1 or len(offsets) == 1:
+            return
+        own = self.class_of(whole)
+        ends = {end for offset in offsets for end in (offset, offset + node.size)}
+        if own.inner is None and not own.rigid:
+            own.positions |= ends - {0, whole.size}
+            return
+        for end in ends:
+            self.position(whole, end)
+
     def position(self, node: Dimension, offset: int) -> None:
         """Say that ``offset`` is a boundary along ``node``."""
         own = self.class_of(node)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from math import prod
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pitcheck.algebra.axis_templates import Templates
 from pitcheck.algebra.backend import array_module
@@ -316,15 +317,21 @@ def _instances(plan: Plan) -> int:
     coordinates = Coordinates.of(plan)
     microbatched = {t.name: t.microbatched for t in plan.tensors}
     total = 0
-    masks: dict[object, np.ndarray[tuple[int, ...], np.dtype[np.bool_]]] = {}
+    counts: dict[object, tuple[int, int]] = {}
     for operator in plan.operators:
         key = tuple(tuple(sorted(box.items())) for box in operator.where)
-        if key not in masks:
-            masks[key] = coordinates.mask(operator.where)
+        if key not in counts:
+            grid = coordinates.mask_grid(operator.where)
+            counts[key] = _extended(grid, coordinates.shape), _extended(grid.any(axis=-1), coordinates.shape[:-1])
         names = [n for n in operator.outputs if n] or [i for i in operator.inputs if isinstance(i, str)]
         per_microbatch = any(microbatched.get(n, False) for n in names)
-        total += int(masks[key].sum() if per_microbatch else masks[key].any(axis=1).sum())
+        total += counts[key][0 if per_microbatch else 1]
     return total
+
+
+def _extended(mask: NDArray[np.bool_], shape: tuple[int, ...]) -> int:
+    """How many coordinates of ``shape`` are in a mask that has no extent along axes that do not matter."""
+    return int(mask.sum()) * (prod(shape) // mask.size)
 
 
 def _report(state: _Check, verdict: Verdict, xp: object) -> Report:

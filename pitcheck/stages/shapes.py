@@ -82,8 +82,8 @@ def symbolic_pair(reference: Batch, parallel: Batch, cuts: Sequence[Cut], templa
     algebra = AxisAlgebra(system)
     shared = templates or Templates(evaluate)
     ranges = {value: system.places() for value in reference.inputs if _has_range(reference, value)}
-    first = _run(reference, algebra, system, shared, ranges)
-    second = _run(parallel, algebra, system, shared, {cut.value: ranges[cut.reference] for cut in cuts if cut.reference in ranges})
+    first = _run(reference, algebra, shared, ranges)
+    second = _run(parallel, algebra, shared, {cut.value: ranges[cut.reference] for cut in cuts if cut.reference in ranges})
     for cut in cuts:
         if cut.reference in first.values and cut.value in second.values:
             _tie(system, first.values[cut.reference], second.values[cut.value], cut)
@@ -96,7 +96,7 @@ def _has_range(batch: Batch, value: int) -> bool:
     return tensor.bounds is not None and tensor.bounds[0] == 0 and (tensor.value is None or bool(batch.graph.values[value].writers))
 
 
-def _run(batch: Batch, algebra: AxisAlgebra, system: AxisSystem, templates: Templates, ranges: Mapping[int, Dimension]) -> SymbolicBatch:
+def _run(batch: Batch, algebra: AxisAlgebra, templates: Templates, ranges: Mapping[int, Dimension]) -> SymbolicBatch:
     """``ranges``: of integer inputs, what their numbers are places along."""
     graph = batch.graph
     inputs = {value: replace(algebra.tensor(graph.values[value].shape, graph.values[value].kind), places=ranges.get(value)) for value in batch.inputs}
@@ -144,9 +144,11 @@ def _tie_derivative(algebra: AxisAlgebra, step: Step, given: Sequence[AxisValue]
 def _tie(system: AxisSystem, whole: AxisValue, local: AxisValue, cut: Cut) -> None:
     """Tie every local dimension to the reference dimension whose intervals it holds."""
     for dim, different in enumerate(cut.parts.intervals):
+        single = [intervals[0][0] for intervals in different if len(intervals) == 1 and intervals[0][0] != FREE]
+        if single:
+            system.tie_segments(local.dims[dim], whole.dims[dim], single)
         for intervals in different:
             if len(intervals) == 1 and intervals[0][0] != FREE:
-                system.tie(local.dims[dim], whole.dims[dim], intervals[0][0])
                 continue
             position = 0
             for interval in intervals:

@@ -8,7 +8,6 @@ two claims are the same claim about renamed rows, and one proves the other. Noth
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,7 +18,7 @@ from pitcheck.algebra.axis_classes import AxisSystem
 from pitcheck.algebra.axis_templates import Templates
 from pitcheck.algebra.size_choice import Sizes
 from pitcheck.stages.batch import Argument, Step
-from pitcheck.stages.cuts import Cut, Part, present_parts
+from pitcheck.stages.cuts import Cut, present_parts
 from pitcheck.stages.grids import Codes, Mask, near
 from pitcheck.stages.pair import Stage, Target, build_stage, compared_rows
 from pitcheck.stages.shapes import SymbolicPair, symbolic_pair
@@ -113,10 +112,9 @@ def _representatives(stage: Stage, symbolic: SymbolicPair, root: int, target: Ta
     moved = np.zeros(len(held), dtype=np.uint64) if starts is None else starts[held, dim].astype(np.uint64)
     with np.errstate(over="ignore"):
         relative = sums[value][rows] - weights[value][rows] * moved
-    different: dict[tuple[object, ...], int] = {}
-    others = np.array([different.setdefault(_without(part, (dim,)), len(different)) for part in parts], dtype=np.int64)[held]
+    others = parts.words((dim,))[held]
     order = np.lexsort((np.arange(len(held)), others, relative, shapes[value][rows]))
-    keys = np.stack([shapes[value][rows][order], relative[order], others[order].astype(np.uint64)])
+    keys = np.stack([shapes[value][rows][order], relative[order], others[order]])
     bounds = np.flatnonzero((keys[:, 1:] != keys[:, :-1]).any(axis=0)) + 1
     classes = np.split(order, bounds)
     return np.sort(np.concatenate([spread(members, keep) for members in classes])), len(classes)
@@ -127,10 +125,6 @@ def spread(members: Codes, keep: int) -> Codes:
     if len(members) <= keep:
         return members
     return members[[i * (len(members) - 1) // max(keep - 1, 1) for i in range(keep)]]
-
-
-def _without(part: Part, dims: Sequence[int]) -> tuple[object, ...]:
-    return tuple(intervals for dim, intervals in enumerate(part.box) if dim not in dims)
 
 
 def signatures(stage: Stage, symbolic: SymbolicPair, root: int) -> tuple[dict[int, Words], dict[int, Words], dict[int, Words]]:
