@@ -322,7 +322,7 @@ def _instances(plan: Plan) -> int:
         key = tuple(tuple(sorted(box.items())) for box in operator.where)
         if key not in counts:
             grid = coordinates.mask_grid(operator.where)
-            counts[key] = _extended(grid, coordinates.shape), _extended(grid.any(axis=-1), coordinates.shape[:-1])
+            counts[key] = _extended(grid, coordinates.shape), _extended(np.asarray(grid.any(axis=-1)), coordinates.shape[:-1])
         names = [n for n in operator.outputs if n] or [i for i in operator.inputs if isinstance(i, str)]
         per_microbatch = any(microbatched.get(n, False) for n in names)
         total += counts[key][0 if per_microbatch else 1]
