@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
-from verdicts import proven
-from zoo.builder import Builder
+from verdicts import caught, proven
+from zoo.builder import Builder, lineage
 
 from pitcheck.check.options import Options
 from pitcheck.check.run import check
-from pitcheck.plan.model import Number, Plan
+from pitcheck.plan.model import Number, Plan, Table
 
 SEEDS = range(2)
 
@@ -238,6 +238,29 @@ def test_one_id_of_many(shift: int, kind: str, number: int) -> None:
 
     proven(looked(True), looked(True))
     never_equivalent(looked(False), looked(True))
+
+
+def _later(ranks: int, first: int, kind: str = "maximum", masked: str = "-inf", last: str = "") -> Plan:
+    """The larger of two numbers, of which one is only to be seen from place ``first`` of 8 on; the last rank may do something else."""
+    b = Builder("later", {"tp": ranks} if ranks > 1 else None)
+    spec = {0: "tp"} if ranks > 1 else None
+    x, y = (b.input(name, (8 // ranks,), spec) for name in "xy")
+    places = b.op("positions", x, axis=0, offset=Table(("tp",), tuple(8 // ranks * i for i in range(ranks))) if ranks > 1 else 0)
+    seen = b.op("where", b.op("ge", places, Number(first)), y, Number(masked))
+    for doing, where in ((kind, {"tp": tuple(range(ranks - 1))}), (last, {"tp": (ranks - 1,)})) if last else ((kind, ()),):
+        b.op(doing, x, seen, out="z", where=where)
+    b.output("z", "z", lineage("z", spec) if spec else None)
+    return b.plan()
+
+
+@pytest.mark.parametrize(("kind", "masked"), [("maximum", "-inf"), ("minimum", "inf")])
+def test_a_rank_with_nothing_to_decide(kind: str, masked: str) -> None:
+    """The first rank's maximum is never the other number, which it may not see."""
+    reference = _later(1, 6, kind, masked)
+    proven(reference, _later(2, 6, kind, masked))
+    for wrong in (_later(2, 7, kind, masked), _later(2, 4, kind, masked), _later(2, 8, kind, masked)):
+        caught(reference, wrong)
+    caught(reference, _later(2, 6, kind, masked, last="minimum" if kind == "maximum" else "maximum"))
 
 
 # --- numbers that are none
