@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from msgspec.structs import replace
 from near_misses import Change, assert_caught, changed, reading
@@ -9,6 +11,7 @@ from program_cases import Case, assert_right, case, gpt, llama
 from test_latent import latent, straight
 from test_predicted import predicting
 
+from pitcheck.errors import PlanError
 from pitcheck.plan.model import Operator
 
 FAST = {
@@ -46,6 +49,25 @@ def test_a_layout_is_right(name: str) -> None:
 def test_another_layout_is_right(name: str) -> None:
     found: Case = SLOW[name]
     assert_right(found)
+
+
+@pytest.mark.parametrize(
+    ("layout", "said"),
+    [
+        ({"zigzag": True}, "layout.zigzag: orders the parts of a sequence over cp, which is 1"),
+        ({"cp": 2, "context": "allgather", "zigzag": True}, "a sequence of 6 tokens cannot be cut evenly into 2 \\* cp = 4"),
+        ({"cp": 2}, "a sequence of 6 tokens cannot be cut evenly into 2 \\* cp = 4"),
+        ({"cp": 4, "context": "allgather"}, "a sequence of 6 tokens cannot be cut evenly into cp 4"),
+    ],
+)
+def test_what_cannot_be_cut_is_refused(layout: dict[str, Any], said: str) -> None:
+    with pytest.raises(PlanError, match=said):
+        case(llama(), 4, 6, **layout).plans()
+
+
+@pytest.mark.parametrize("layout", [{"cp": 2, "zigzag": False}, {"cp": 2, "context": "allgather"}, {"cp": 2, "context": "ulysses"}])
+def test_consecutive_parts_need_no_halves(layout: dict[str, Any]) -> None:
+    case(llama(), 4, 6, **layout).plans()
 
 
 def _as_gathered(operator: Operator) -> Operator:

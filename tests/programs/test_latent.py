@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from msgspec.structs import replace
 from near_misses import Change, assert_caught, changed, dropped, reading, with_attributes
 from program_cases import Case, assert_right, case
 
+from pitcheck.errors import PlanError
 from pitcheck.models.config import LatentAttention, Model
 from pitcheck.models.presets import preset
 from pitcheck.plan.model import Lineage, Number, Operator, Plan, Shard, Table
@@ -68,6 +71,19 @@ def test_a_layout_is_right(name: str) -> None:
 def test_another_layout_is_right(name: str) -> None:
     found: Case = SLOW[name]
     assert_right(found)
+
+
+@pytest.mark.parametrize(
+    ("layout", "said"),
+    [
+        ({"tp": 8}, "4 attention heads cannot be cut evenly over tp 8"),
+        ({"tp": 2, "cp": 4, "context": "ulysses"}, "2 attention heads of a rank cannot be cut evenly over cp 4, as ulysses does"),
+        ({"tp": 2, "cp": 8, "sequence_parallel": True, "context": "allgather"}, "1 tokens of a sequence on a rank cannot be cut evenly over tp 2"),
+    ],
+)
+def test_what_cannot_be_cut_is_refused(layout: dict[str, Any], said: str) -> None:
+    with pytest.raises(PlanError, match=said):
+        case(latent(), **layout).plans()
 
 
 # --- near misses

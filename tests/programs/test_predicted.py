@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from near_misses import Change, assert_caught, changed, dropped, reading
 from program_cases import Case, assert_right, case, gpt, llama
 
+from pitcheck.errors import PlanError
 from pitcheck.models.config import Model
 from pitcheck.models.presets import preset
 from pitcheck.plan.model import Group, Number, Operator, Plan
@@ -17,6 +18,11 @@ from pitcheck.plan.model import Group, Number, Operator, Plan
 def predicting(layers: int = 2, **changes: Any) -> Model:
     """One more prediction per token from a module with a dense layer."""
     return replace(preset("deepseek-v3-671b-tiny"), layers=layers, experts=None, dense_layers=0, **changes)
+
+
+def mixing(layers: int = 2) -> Model:
+    """With experts, in the module, too."""
+    return replace(preset("deepseek-v3-671b-tiny"), layers=layers, dense_layers=1)
 
 
 def tied(layers: int = 2) -> Model:
@@ -48,6 +54,8 @@ SLOW = {
     "gather": case(predicting(), cp=2, tp=2, context="allgather", sequence_parallel=True),
     "heads": case(predicting(), cp=2, pp=2, context="ulysses", microbatches=2),
     "ring": case(predicting(), 2, cp=2, tp=2),
+    "experts": case(mixing(), dp=2, ep=2),
+    "experts, ends": case(mixing(), 8, pp=2, tp=2, dp=2, ep=4, sequence_parallel=True, microbatches=2),
     "ring, ends": case(predicting(), 4, 16, cp=2, pp=2, microbatches=2, dp=2, zero=1, bucket=300),
 }
 
@@ -115,3 +123,10 @@ def test_a_near_miss_is_caught(name: str) -> None:
     reference, parallel = right.plans()
     identity = _kind(parallel, *place.split()) if " " in place else place
     assert_caught(reference, changed(parallel, identity, change))
+
+
+def test_a_map_that_cannot_be_cut_is_refused() -> None:
+    model = replace(predicting(), hidden=18, attention=replace(predicting().attention, heads=4))
+    with pytest.raises(PlanError, match=r"layout.tp: the map of 18 columns before the predicting layer cannot be cut evenly over tp 4"):
+        case(model, tp=4).plans()
+    case(replace(model, predicted=0), tp=4).plans()
