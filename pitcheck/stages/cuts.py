@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -17,55 +16,9 @@ from pitcheck.plan.coordinates import Coordinates
 from pitcheck.plan.model import MICROBATCH_AXIS, Lineage, Shard
 from pitcheck.stages.graph import Graph, GraphValue
 from pitcheck.stages.grids import Codes, Grid, Home, Lattice, Mask, focus, near
+from pitcheck.stages.parts import FREE, Box, Interval, Part, Parts, distinct_rows, length
 
-Interval = tuple[int, int]
-Box = tuple[tuple[Interval, ...], ...]
-"""Per dimension of the reference the intervals whose concatenation is the local dimension; (-1, n) are n free elements."""
-
-FREE = -1
-
-
-@dataclass(frozen=True)
-class Part:
-    """A box of the reference value, or term number ``term`` of ``terms`` that add up to it. ``owner`` tells free padding of different ranks apart."""
-
-    box: Box
-    term: int = 0
-    terms: int = 1
-    owner: int = -1
-
-
-class Parts(tuple[Part, ...]):
-    """The different parts of a cut, and what follows of them, found once."""
-
-    @cached_property
-    def intervals(self) -> tuple[tuple[tuple[Interval, ...], ...], ...]:
-        """Per dimension the different lists of intervals."""
-        return tuple(tuple(dict.fromkeys(column)) for column in zip(*(part.box for part in self), strict=True))
-
-    @cached_property
-    def starts(self) -> NDArray[np.int64] | None:
-        """Where every part begins along every dimension, shape (parts, dimensions); None where a part is no single interval or free."""
-        if any(len(i) != 1 or i[0][0] == FREE for column in self.intervals for i in column):
-            return None
-        return np.array([[i[0][0] for i in part.box] for part in self], dtype=np.int64).reshape(len(self), -1)
-
-    @cached_property
-    def _words(self) -> dict[tuple[int, ...], NDArray[np.uint64]]:
-        return {}
-
-    def words(self, without: tuple[int, ...]) -> NDArray[np.uint64]:
-        """A 64-bit hash of every part but for its intervals along some dimensions, shape (parts,)."""
-        if without not in self._words:
-            said = [(tuple(i for d, i in enumerate(p.box) if d not in without), p.term, p.terms, p.owner) for p in self]
-            known = {what: int.from_bytes(hashlib.blake2b(repr(what).encode(), digest_size=8).digest(), "little") for what in dict.fromkeys(said)}
-            self._words[without] = np.array([known[what] for what in said], dtype=np.uint64)
-        return self._words[without]
-
-    @cached_property
-    def digest(self) -> bytes:
-        """Equal for equal parts."""
-        return hashlib.blake2b(repr(tuple(self)).encode(), digest_size=16).digest()
+__all__ = ["FREE", "Box", "Cut", "Interval", "Part", "Parts", "cut_by_code", "length", "present_parts", "resolve", "uncovered"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,28 +71,26 @@ def resolve(lineage: Lineage, value: int, graph: Graph, reference: int, referenc
 
 def _placed(lineage: Lineage, local: GraphValue, coordinates: Coordinates, shape: tuple[int, ...], place: str) -> tuple[Parts, Grid, Grid | None]:
     """(the parts, which one every coordinate has, which sum it belongs to)."""
-    columns = [_intervals(shard, coordinates, shape, place) for shard in lineage.shards]
+    columns = {shard.dim: _intervals(shard, coordinates, shape, place) for shard in lineage.shards}
     term, terms, groups = _terms(lineage, coordinates, place)
-    every = np.arange(prod(coordinates.shape), dtype=np.int64).reshape(coordinates.shape)
-    numbered = [which for which, _ in columns] + [term]
-    numbered.append(np.where(_free(columns), every, -1) if any(i[0] == FREE for _, entries in columns for entry in entries for i in entry) else term * 0)
+    padded = any(i[0] == FREE for _, entries in columns.values() for entry in entries for i in entry)
+    owner = term * 0 - 1
+    if padded:
+        every = np.arange(prod(coordinates.shape), dtype=np.int64).reshape(coordinates.shape)
+        owner = np.where(_free(list(columns.values())), every, -1)
+    numbered = [*(which for which, _ in columns.values()), term, owner]
     if not local.lattice.microbatched:
         numbered = [grid[..., :1] for grid in numbered]
-    stacked = np.stack([grid.reshape(-1) for grid in np.broadcast_arrays(*numbered)], axis=1)
-    rows: dict[tuple[int, ...], int] = {}
-    grid = np.array([rows.setdefault(tuple(row), len(rows)) for row in stacked.tolist()], dtype=np.int64)
-    parts = []
-    for row in rows:
-        dims: list[tuple[Interval, ...]] = [((0, size),) for size in shape]
-        for shard, (_, entries), entry in zip(lineage.shards, columns, row, strict=False):
-            dims[shard.dim] = entries[entry]
-        _check_local(tuple(dims), local, place)
-        owner = row[-1] if any(i[0] == FREE for intervals in dims for i in intervals) else -1
-        parts.append(Part(tuple(dims), row[-2], terms, owner))
-    merged: dict[Part, int] = {}
-    number = np.array([merged.setdefault(part, len(merged)) for part in parts], dtype=np.int64)
-    placed = number[grid].reshape(np.broadcast_shapes(*(n.shape for n in numbered)))
-    return Parts(merged), placed, (groups if local.lattice.microbatched else groups[..., :1]) if terms > 1 else None
+    dense = np.broadcast_arrays(*numbered)
+    first, which = distinct_rows([grid.reshape(-1) for grid in dense])
+    rows = [grid.reshape(-1)[first] for grid in dense]
+    index = np.zeros((len(first), len(shape)), dtype=np.int64)
+    for dim, row in zip(columns, rows, strict=False):
+        index[:, dim] = row
+    boxes = [columns[dim][1] if dim in columns else [((0, size),)] for dim, size in enumerate(shape)]
+    parts = Parts.of(boxes, index, rows[-2], terms, rows[-1])
+    _check_local(parts, local, place)
+    return parts, which.reshape(dense[0].shape), (groups if local.lattice.microbatched else groups[..., :1]) if terms > 1 else None
 
 
 def _free(columns: Sequence[tuple[Grid, list[tuple[Interval, ...]]]]) -> NDArray[np.bool_]:
@@ -176,7 +127,8 @@ def _intervals(shard: Shard, coordinates: Coordinates, shape: tuple[int, ...], p
             if start != FREE and not 0 <= start <= stop <= size:
                 raise PlanError(f"interval ({start}, {stop}) is outside dimension {shard.dim} of size {size}", place)
         entries.append(intervals)
-    return positions, entries
+    different = {entry: number for number, entry in enumerate(dict.fromkeys(entries))}
+    return np.array([different[entry] for entry in entries], dtype=np.int64)[positions], list(different)
 
 
 def _pairs(entry: Sequence[object], place: str) -> list[tuple[int, int]]:
@@ -210,16 +162,13 @@ def _terms(lineage: Lineage, coordinates: Coordinates, place: str) -> tuple[Grid
     return term.reshape((*coordinates.shape[:-1], 1)), counts.pop(), groups.reshape(coordinates.shape)
 
 
-def _check_local(box: Box, local: GraphValue, place: str) -> None:
-    shape = tuple(sum(length(i) for i in intervals) for intervals in box)
-    if shape != local.shape:
-        raise PlanError(f"the lineage describes a tensor of shape {shape}, but {local.name!r} has shape {local.shape}", place)
-
-
-def length(interval: Interval) -> int:
-    """Number of elements of an interval."""
-    start, stop = interval
-    return stop if start == FREE else stop - start
+def _check_local(parts: Parts, local: GraphValue, place: str) -> None:
+    fits = len(parts.intervals) == len(local.shape)
+    if fits and all(set(lengths.tolist()) == {size} for lengths, size in zip(parts.lengths, local.shape, strict=True)):
+        return
+    wrong = np.flatnonzero((parts.shapes != np.array(local.shape, dtype=np.int64)).any(axis=1)).tolist() if fits else [0]
+    if wrong:
+        raise PlanError(f"the lineage describes a tensor of shape {tuple(parts.shapes[wrong[0]].tolist())}, but {local.name!r} has shape {local.shape}", place)
 
 
 def _scale(text: str, place: str) -> Fraction:
@@ -237,21 +186,25 @@ def uncovered(cut: Cut, shape: tuple[int, ...], where: Mask) -> Box | None:
 
     The reference is cut at all interval ends into cells; every cell must lie in a complete part.
     """
-    held: dict[Box, set[int]] = {}
-    for number in present_parts(cut, where):
-        part = cut.parts[int(number)]
-        held.setdefault(part.box, set()).add(part.term)
-    terms = max((part.terms for part in cut.parts), default=1)
-    boxes = [box for box, present in held.items() if len(present) == terms]
-    edges = [sorted({0, size} | {e for box in boxes for i in box[dim] if i[0] != FREE for e in i}) for dim, size in enumerate(shape)]
+    parts = cut.parts
+    boxes = parts.complete(present_parts(cut, where))
+    edges = [sorted({0, size} | {e for i in used for e in i}) for size, used in zip(shape, parts.used(boxes), strict=True)]
     grid = np.zeros([len(e) - 1 for e in edges], dtype=np.bool_)
     place = [{edge: number for number, edge in enumerate(own)} for own in edges]
-    for box in boxes:
-        index = [[cell for a, b in intervals if a != FREE for cell in range(place[dim][a], place[dim][b])] for dim, intervals in enumerate(box)]
-        if grid.ndim == 0:
-            grid[...] = True
-        else:
-            grid[np.ix_(*index)] = True
+    cells = [
+        [np.array([cell for a, b in intervals if a != FREE for cell in range(own[a], own[b])] if used else [], dtype=np.int64) for intervals, used in column]
+        for own, column in zip(place, parts.marked(boxes), strict=True)
+    ]
+    if not shape:
+        grid[...] = len(boxes) > 0
+    elif all(len(own) <= 1 for column in cells for own in column):
+        # Every box is one cell: all at once. A box that is padding alone has none.
+        single = [np.array([own[0] if len(own) else -1 for own in column], dtype=np.int64)[parts.which[boxes, dim]] for dim, column in enumerate(cells)]
+        held = np.logical_and.reduce([cell >= 0 for cell in single])
+        grid[tuple(cell[held] for cell in single)] = True
+    else:
+        for row in parts.which[boxes].tolist():
+            grid[np.ix_(*(column[number] for column, number in zip(cells, row, strict=True)))] = True
     if grid.all():
         return None
     first = np.argwhere(~grid)[0]

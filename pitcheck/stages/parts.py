@@ -1,0 +1,194 @@
+"""Parts of a reference value: boxes and terms of sums, as columns, since hundreds of thousands of them differ in a few intervals per dimension."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ints = NDArray[np.int64]
+Interval = tuple[int, int]
+Box = tuple[tuple[Interval, ...], ...]
+"""Per dimension of the reference the intervals whose concatenation is the local dimension; (-1, n) are n free elements."""
+
+FREE = -1
+
+
+@dataclass(frozen=True)
+class Part:
+    """A box of the reference value, or term number ``term`` of ``terms`` that add up to it. ``owner`` tells free padding of different ranks apart."""
+
+    box: Box
+    term: int = 0
+    terms: int = 1
+    owner: int = -1
+
+
+class Parts(Sequence[Part]):
+    """The different parts of a cut. ``intervals``: per dimension the different lists of intervals, in the order of first use; ``which``: int64
+    (parts, dimensions), which of them a part has; ``term``, ``terms`` and ``owner``: int64 (parts,)."""
+
+    def __init__(self, parts: Iterable[Part]) -> None:
+        given = list(parts)
+        numbers: list[dict[tuple[Interval, ...], int]] = [{} for _ in (given[0].box if given else ())]
+        rows = [[own.setdefault(intervals, len(own)) for own, intervals in zip(numbers, part.box, strict=True)] for part in given]
+        self.intervals = tuple(tuple(own) for own in numbers)
+        self.which: Ints = np.array(rows, dtype=np.int64).reshape(len(given), len(numbers))
+        self.term: Ints = np.array([part.term for part in given], dtype=np.int64)
+        self.terms: Ints = np.array([part.terms for part in given], dtype=np.int64)
+        self.owner: Ints = np.array([part.owner for part in given], dtype=np.int64)
+
+    @classmethod
+    def of(cls, intervals: Sequence[Sequence[tuple[Interval, ...]]], index: Ints, term: Ints, terms: int, owner: Ints) -> Parts:
+        """Parts from columns; the intervals of a dimension are all different, in any order, and need not all be used."""
+        result = cls(())
+        used = [distinct_rows([index[:, dim]]) for dim in range(index.shape[1])]
+        result.intervals = tuple(
+            tuple(own[number] for number in index[first, dim].tolist()) for dim, (own, (first, _)) in enumerate(zip(intervals, used, strict=True))
+        )
+        result.which = np.stack([which for _, which in used], axis=1) if used else index
+        result.term, result.owner = term, owner
+        result.terms = np.full(len(index), terms, dtype=np.int64)
+        return result
+
+    def __len__(self) -> int:
+        return len(self.term)
+
+    @overload
+    def __getitem__(self, number: int) -> Part: ...
+
+    @overload
+    def __getitem__(self, number: slice) -> tuple[Part, ...]: ...
+
+    def __getitem__(self, number: int | slice) -> Part | tuple[Part, ...]:
+        if isinstance(number, slice):
+            return tuple(self[own] for own in range(*number.indices(len(self))))
+        box = tuple(own[which] for own, which in zip(self.intervals, self.which[number].tolist(), strict=True))
+        return Part(box, int(self.term[number]), int(self.terms[number]), int(self.owner[number]))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Parts):
+            return NotImplemented
+        if self is other:
+            return True
+        return self.intervals == other.intervals and all(np.array_equal(a, b) for a, b in zip(self._arrays, other._arrays, strict=True))
+
+    def __hash__(self) -> int:
+        return hash(self.digest)
+
+    @property
+    def _arrays(self) -> tuple[Ints, ...]:
+        return self.which, self.term, self.terms, self.owner
+
+    def owned(self, numbers: Ints, owner: Ints) -> Parts:
+        """Some of the parts, each with an owner."""
+        result = Parts.of(self.intervals, self.which[numbers], self.term[numbers], 1, owner)
+        result.terms = self.terms[numbers]
+        return result
+
+    @property
+    def lengths(self) -> list[Ints]:
+        """Per dimension the number of elements of every list of intervals."""
+        return [np.array([sum(length(i) for i in own) for own in column], dtype=np.int64) for column in self.intervals]
+
+    @property
+    def shapes(self) -> Ints:
+        """The local shape of every part, (parts, dimensions)."""
+        lengths = [own[self.which[:, dim]] for dim, own in enumerate(self.lengths)]
+        return np.stack(lengths, axis=1) if lengths else np.zeros((len(self), 0), dtype=np.int64)
+
+    @cached_property
+    def starts(self) -> Ints | None:
+        """Where every part begins along every dimension, shape (parts, dimensions); None where a part is no single interval or free."""
+        if any(len(i) != 1 or i[0][0] == FREE for column in self.intervals for i in column):
+            return None
+        starts = [np.array([i[0][0] for i in column], dtype=np.int64)[self.which[:, dim]] for dim, column in enumerate(self.intervals)]
+        return np.stack(starts, axis=1) if starts else np.zeros((len(self), 0), dtype=np.int64)
+
+    @cached_property
+    def _words(self) -> dict[tuple[int, ...], NDArray[np.uint64]]:
+        return {}
+
+    def words(self, without: tuple[int, ...]) -> NDArray[np.uint64]:
+        """A 64-bit hash of every part but for its intervals along some dimensions, shape (parts,)."""
+        if without not in self._words:
+            total = np.zeros(len(self), dtype=np.uint64)
+            kept = [dim for dim in range(len(self.intervals)) if dim not in without]
+            for place, dim in enumerate(kept):
+                total += _mixed(np.array([_word((place, i)) for i in self.intervals[dim]], dtype=np.uint64)[self.which[:, dim]])
+            for name, column in (("term", self.term), ("terms", self.terms), ("owner", self.owner)):
+                total += _mixed(column.astype(np.uint64) * np.uint64(2) + np.uint64(_word((name, len(kept))) | 1))
+            # What is added up over parts must not be a sum of what their dimensions say: the last step is not linear.
+            self._words[without] = _mixed(total)
+        return self._words[without]
+
+    @cached_property
+    def digest(self) -> bytes:
+        """Equal for equal parts."""
+        found = hashlib.blake2b(repr((len(self), self.intervals)).encode(), digest_size=16)
+        for column in self._arrays:
+            found.update(np.ascontiguousarray(column).tobytes())
+        return found.digest()
+
+    # --- which boxes are held
+
+    def complete(self, numbers: Ints) -> Ints:
+        """Of the parts ``numbers`` one of every box of which all terms are among them."""
+        if not len(numbers):
+            return numbers
+        boxes, of = distinct_rows([column[numbers] for column in self.which.T] or [numbers * 0])
+        present, _ = distinct_rows([of, self.term[numbers]])
+        counts = np.bincount(of[present], minlength=len(boxes))
+        found: Ints = numbers[boxes[counts == int(self.terms.max())]]
+        return found
+
+    def marked(self, numbers: Ints) -> list[list[tuple[tuple[Interval, ...], bool]]]:
+        """Per dimension the different lists of intervals, and whether one of the parts ``numbers`` has it."""
+        found = []
+        for dim, column in enumerate(self.intervals):
+            used = np.zeros(len(column), dtype=np.bool_)
+            used[self.which[numbers, dim]] = True
+            found.append(list(zip(column, used.tolist(), strict=True)))
+        return found
+
+    def used(self, numbers: Ints) -> list[list[Interval]]:
+        """Per dimension the intervals, other than padding, that the parts ``numbers`` have."""
+        return [[i for intervals, used in column if used for i in intervals if i[0] != FREE] for column in self.marked(numbers)]
+
+
+def distinct_rows(columns: Sequence[Ints]) -> tuple[Ints, Ints]:
+    """(place of the first of every different row, which of these every row is), in the order of first appearance; rows are given by columns of one length."""
+    which = np.zeros(len(columns[0]), dtype=np.int64)
+    first = np.zeros(min(len(which), 1), dtype=np.int64)
+    for column in columns:
+        if len(column) and (column != column[0]).any():
+            low = int(column.min())
+            # Numbers of different rows are below their count, so that the product stays far below 2^63.
+            _, numbers = np.unique(column - low, return_inverse=True)
+            _, first, which = np.unique(which * (int(numbers.max()) + 1) + numbers, return_index=True, return_inverse=True)
+    order = np.argsort(first, kind="stable")
+    place = np.empty(len(order), dtype=np.int64)
+    place[order] = np.arange(len(order))
+    return first[order].astype(np.int64), place[which.reshape(-1)]
+
+
+def length(interval: Interval) -> int:
+    """Number of elements of an interval."""
+    start, stop = interval
+    return stop if start == FREE else stop - start
+
+
+def _word(what: object) -> int:
+    return int.from_bytes(hashlib.blake2b(repr(what).encode(), digest_size=8).digest(), "little")
+
+
+def _mixed(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """The finalizer of SplitMix64 (Steele, Lea and Flood 2014): one to one, and no bit of the result is a linear function of the word."""
+    words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return words ^ (words >> np.uint64(31))
