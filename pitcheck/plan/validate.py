@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 from pitcheck.errors import PlanError
 from pitcheck.plan.coordinates import Coordinates
 from pitcheck.plan.deadlock import find_deadlocks
 from pitcheck.plan.events import Events
 from pitcheck.plan.lineage_rules import LineageRules
-from pitcheck.plan.matching import match_events
+from pitcheck.plan.matching import Matching, lifted, match, match_events
 from pitcheck.plan.model import Plan
 from pitcheck.plan.output_rules import check_outputs
 from pitcheck.plan.programs import LocalOrders, LocalRules, check_programs
@@ -29,51 +30,74 @@ def validate(plan: Plan, reference: Plan | None = None, limit: int = 50) -> list
     ``reference`` is the reference plan where ``plan`` is a parallel one, None for a reference plan itself. Later rules are checked only where earlier
     ones hold on which they rest: the mesh, then boxes, tables and groups, then all others, then deadlock. Never raises.
     """
+    return _validated(plan, reference, limit)[0]
+
+
+def examine(plan: Plan, reference: Plan | None = None, limit: int = 50) -> tuple[list[Violation], Matching | None]:
+    """(what ``validate`` finds, and after it what else ``match`` does; the matching that ``match`` gives), with the events of the plan matched once."""
+    violations, matching = _validated(plan, reference, limit)
+    if matching is not None:
+        return violations, matching
+    matching, more = match(plan)
+    seen = {(v.code, v.place, v.message) for v in violations}
+    return [*violations, *(v for v in more if (v.code, v.place, v.message) not in seen)], matching
+
+
+def _validated(plan: Plan, reference: Plan | None, limit: int) -> tuple[list[Violation], Matching | None]:
+    """(the violations, the matching if events came to be matched)."""
     broken = mesh_violations(plan)
     if broken:
-        return capped(broken, limit)
+        return capped(broken, limit), None
     coordinates = Coordinates.of(plan)
     structure = [*check_sizes(plan), *check_structure(plan, coordinates)]
     if structure:
-        return capped(structure, limit)
+        return capped(structure, limit), None
     try:
-        return capped(_content(plan, reference, coordinates), limit)
+        ranks = _of_ranks(plan)
+        return capped(_content(plan, reference, coordinates, ranks), limit), ranks.matching
     except PlanError as error:
-        return [Violation("PIT001", error.place, error.message)]
+        return [Violation("PIT001", error.place, error.message)], None
 
 
-def _content(plan: Plan, reference: Plan | None, coordinates: Coordinates) -> Iterator[Violation]:
-    few = representatives(plan)
-    assignment, order = _of_ranks(plan if few is None else few.plan)
-    if few is not None and (assignment or order):
-        # What is wrong names ranks: it is looked for again among all of them.
-        assignment, order = _of_ranks(plan)
-    yield from assignment
+@dataclass
+class _OfRanks:
+    """The findings of rules that look at single ranks: on what they write and read, and on the order in which they run and meet; and who meets whom."""
+
+    assignment: list[Violation]
+    order: list[Violation]
+    matching: Matching | None
+
+
+def _content(plan: Plan, reference: Plan | None, coordinates: Coordinates, ranks: _OfRanks) -> Iterator[Violation]:
+    yield from ranks.assignment
     yield from check_values(plan)
     yield from ShapeRules(plan, coordinates).run()
     yield from LineageRules(plan, coordinates, reference).run()
     yield from check_outputs(plan, reference)
-    yield from order
+    yield from ranks.order
 
 
-def _of_ranks(plan: Plan) -> tuple[list[Violation], list[Violation]]:
-    """The findings of rules that look at single ranks: on what they write and read, and on the order in which they run and meet."""
+def _of_ranks(plan: Plan) -> _OfRanks:
+    few = representatives(plan)
+    found = _of_these(plan if few is None else few.plan)
+    if few is None:
+        return found
+    if found.assignment or found.order:
+        # What is wrong names ranks: it is looked for again among all of them.
+        return _of_these(plan)
+    return replace(found, matching=None if found.matching is None else lifted(plan, found.matching, few))
+
+
+def _of_these(plan: Plan) -> _OfRanks:
     schedule = Schedule(plan)
     assignment = list(SingleAssignment(schedule).run())
-    return assignment, list(_order(schedule, any("is no tensor" in violation.message for violation in assignment)))
-
-
-def _order(schedule: Schedule, incomplete: bool) -> Iterator[Violation]:
-    programs = list(check_programs(schedule))
-    yield from programs
-    if programs or incomplete:
-        return
+    order = list(check_programs(schedule))
+    if order or any("is no tensor" in violation.message for violation in assignment):
+        return _OfRanks(assignment, order, None)
     rules, storages = LocalRules(schedule), StorageRules(schedule)
     for local in LocalOrders(schedule):
-        yield from rules.check(local)
-        yield from storages.check(local)
-    events = Events(schedule.plan, schedule)
+        order += [*rules.check(local), *storages.check(local)]
+    events = Events(plan, schedule)
     matching, unmatched = match_events(events)
-    yield from unmatched
-    if matching is not None:
-        yield from find_deadlocks(events, matching)
+    deadlocks = find_deadlocks(events, matching) if matching is not None else []
+    return _OfRanks(assignment, [*order, *unmatched, *deadlocks], matching)

@@ -10,10 +10,12 @@ from plan_samples import change
 
 from pitcheck.plan.deadlock import find_deadlocks
 from pitcheck.plan.events import Events
+from pitcheck.plan.instances import count_instances
 from pitcheck.plan.matching import match, match_events
 from pitcheck.plan.model import Axis, Box, Group, Operator, Plan, Program, Step, Table, Tensor
 from pitcheck.plan.representatives import representatives
-from pitcheck.plan.validate import _of_ranks, validate
+from pitcheck.plan.schedule import Schedule
+from pitcheck.plan.validate import _of_these, examine, validate
 
 MESH = (Axis("pp", 3), Axis("dp", 5), Axis("tp", 4))
 RANKS = 60
@@ -71,7 +73,8 @@ def training(microbatches: int = 2, **send: object) -> Plan:
 
 def whole(plan: Plan) -> list[str]:
     """The findings of the same rules among all ranks."""
-    return [str(v) for part in _of_ranks(plan) for v in part]
+    found = _of_these(plan)
+    return [str(v) for v in (*found.assignment, *found.order)]
 
 
 def at_ranks(plan: Plan) -> list[str]:
@@ -174,6 +177,9 @@ def same(plan: Plan) -> None:
     found, violations = match(plan)
     expected, wrong = match_events(Events(plan))
     assert [str(v) for v in violations] == [str(v) for v in wrong]
+    said, examined = examine(plan, limit=10_000)
+    assert (examined is None) == (found is None)
+    assert {str(v) for v in said} == {str(v) for v in (*validate(plan, limit=10_000), *violations)}
     assert (found is None) == (expected is None)
     if found is None or expected is None:
         return
@@ -181,6 +187,8 @@ def same(plan: Plan) -> None:
     assert set(found.members) == set(expected.members)
     for name, table in expected.received.items():
         assert np.array_equal(found.received[name], table), name
+        assert examined is not None
+        assert np.array_equal(examined.received[name], table), name
     for name, members in expected.members.items():
         mine = found.members[name]
         assert mine is None if members is None else mine is not None and np.array_equal(mine, members), name
@@ -292,6 +300,13 @@ def plans(draw: st.DrawFn) -> Plan:
 @given(plans())
 def test_random_plans_have_the_findings_and_the_matching_of_all_ranks(plan: Plan) -> None:
     same(plan)
+
+
+@settings(max_examples=30)
+@given(plans())
+def test_instances_are_counted_one_by_one(plan: Plan) -> None:
+    schedule = Schedule(plan)
+    assert count_instances(plan) == sum(int(schedule.mask(position).sum()) for position in range(len(plan.operators)))
 
 
 def test_a_hundred_thousand_ranks_cost_what_a_few_do() -> None:
