@@ -56,6 +56,7 @@ class _Search:
         self.class_of = equitable_classes(meetings) if classes is None else classes
         representatives = np.unique(self.class_of, return_index=True)[1]
         self._operators = [self.plan.operators[position] for position in events.positions]
+        self._batched = any("batch" in operator.attributes for operator in self._operators)
         self._writers = self._asynchronous_writers()
         self._class_members: dict[int, list[int]] = {}
         self._communicators: dict[tuple[int, int], int] = {}
@@ -89,6 +90,10 @@ class _Search:
 
     def _program(self, rank: int, sequence: list[Event]) -> _Class:
         result = _Class(rank)
+        if not self._batched:
+            result.steps = [[event] for event in sequence]
+            result.step_of = {event: number for number, event in enumerate(sequence)}
+            return result
         batch: object = None
         for event in sequence:
             named = self._attribute(event[0], "batch", rank, event[1])
@@ -148,9 +153,7 @@ class _Search:
             protocol = self._attribute(event, "protocol", rank, microbatch)
             if protocol == "buffered" or (protocol is None and not strict):
                 return []
-        partners = self._partners(rank, event, microbatch)
-        # A class waits for itself alone: it is there.
-        return [] if len(partners) == 1 and partners[0][0] == rank and partners[0][1:] == (event, microbatch) else partners
+        return self._partners(rank, event, microbatch)
 
     def _awaited(self, rank: int, event: int, microbatch: int) -> list[Place]:
         operand = self._operator(event).inputs[0] if self._operator(event).inputs else None
@@ -170,10 +173,23 @@ class _Search:
     def _needs(self, number: int, strict: bool) -> list[list[Need]]:
         result: list[list[Need]] = []
         rank = self.classes[number].rank
+        alone: dict[int, bool] = {}
         for step in self.classes[number].steps:
-            needed = {self._need(place) for event, microbatch in step for place in self._waits_for(rank, event, microbatch, strict)}
+            needed: set[Need] = set()
+            for event, microbatch in step:
+                if event not in alone:
+                    alone[event] = self._meets_its_class_alone(rank, event)
+                if not alone[event]:
+                    needed.update(map(self._need, self._waits_for(rank, event, microbatch, strict)))
             result.append(list(needed))
         return result
+
+    def _meets_its_class_alone(self, rank: int, event: int) -> bool:
+        """Whether an event is a collective among ranks of one class, in every micro-batch. Then all are there as soon as one is."""
+        operator = self._operator(event)
+        if operator.group is None or operator.kind == "wait" or event in self.meetings.partner or event in self.meetings.irregular:
+            return False
+        return self._partners(rank, event, 0) == [(rank, event, 0)]
 
     def _need(self, place: Place) -> Need:
         other = int(self.class_of[place[0]])

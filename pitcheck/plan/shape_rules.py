@@ -52,7 +52,8 @@ class ShapeRules:
         self.plan = plan
         self.coordinates = coordinates
         self.microbatched = {tensor.name: tensor.microbatched for tensor in plan.tensors}
-        self.signatures = {tensor.name: (tensor.shape, kind_of_dtype(tensor.dtype)) for tensor in plan.tensors}
+        kinds = {dtype: kind_of_dtype(dtype) for dtype in {tensor.dtype for tensor in plan.tensors}}
+        self.signatures = {tensor.name: (tensor.shape, kinds[tensor.dtype]) for tensor in plan.tensors}
         self._known: dict[object, list[Finding]] = {}
         self._sizes: dict[object, tuple[int, ...]] = {}
         self._chosen: dict[Hashable, list[tuple[dict[str, Any], Mask]]] = {}

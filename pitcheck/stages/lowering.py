@@ -93,7 +93,7 @@ class Lowering:
     # --- operators
 
     def _lower(self, position: int, operator: Operator) -> None:
-        if operator.outputs and all(name in self._copies for name in operator.outputs if name):
+        if operator.outputs and (operator.kind in COPIES or not any(operator.outputs)) and all(name in self._copies for name in operator.outputs if name):
             return
         mask = self._mask(operator)
         for attributes, part in self._resolve_attributes(operator, mask):
@@ -128,6 +128,9 @@ class Lowering:
 
     def _resolve_attributes(self, operator: Operator, mask: Mask) -> Iterator[tuple[dict[str, Any], Mask]]:
         """One set of plain attributes for every part of the coordinates on which all tables have one value."""
+        if not operator.attributes:
+            yield {}, mask
+            return
         hidden = (
             {"peer", "protocol", "batch", "tag", "async", "microbatches"}
             if operator.kind in ("send", "receive", "wait") or operator.group
