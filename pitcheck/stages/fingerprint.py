@@ -93,7 +93,7 @@ class Fingerprints:
 
     def remember(self, key: Key, walk: Walk, stage: Stage, form: str) -> None:
         """Note what a stage is, unless cutting it out met fewer cuts than the walk: then the walk does not tell where the reference's side ends."""
-        if set(stage.cuts) != set(walk.cuts):
+        if set(stage.met) != set(walk.cuts):
             return
         demands = tuple((walk.values[value], stage.parallel.held[value]) for value in stage.cuts)
         nodes = tuple(walk.nodes[step.node] for step in stage.parallel.steps)

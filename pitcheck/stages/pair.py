@@ -54,12 +54,13 @@ class Target:
 
 @dataclass
 class Stage:
-    """Both sides of a stage. ``cuts`` maps every drawn parallel input to its cut."""
+    """Both sides of a stage. ``cuts`` maps every drawn parallel input to its cut; ``met`` has those as well that only reach other parts of a buffer."""
 
     reference: Batch
     parallel: Batch
     cuts: dict[int, Cut]
     targets: tuple[Target, ...]
+    met: Mapping[int, Cut]
 
     def all_cuts(self) -> list[Cut]:
         """The cuts of inputs and targets, by which the two sides' dimensions are tied."""
@@ -91,9 +92,10 @@ def build_stage(first: Graph, second: Graph, cut_of: CutOf, targets: Sequence[Ta
         masks[target.cut.value] = either(masks.get(target.cut.value), target.where)
     parallel = extract(second, masks, parallel_boundary)
     _no_missing(parallel, "parallel")
+    met = {value: cut for value in parallel.inputs if (cut := cut_of(value)) is not None and constant_mask(second, value) is None}
     parallel = narrowed(parallel, masks)
-    cuts = {value: cut for value in parallel.inputs if (cut := cut_of(value)) is not None and constant_mask(second, value) is None}
-    given = {cut.reference for cut in cuts.values()}
+    cuts = {value: cut for value, cut in met.items() if value in parallel.inputs}
+    given = {cut.reference for cut in met.values()}
 
     everywhere = np.zeros(first.anywhere, dtype=np.int64)
 
@@ -103,11 +105,11 @@ def build_stage(first: Graph, second: Graph, cut_of: CutOf, targets: Sequence[Ta
     wanted = {target.cut.reference: everywhere == 0 for target in targets}
     reference = extract(first, wanted, reference_boundary)
     _no_missing(reference, "reference")
-    for value in given - reference.inputs.keys():
+    for value in {cut.reference for cut in cuts.values()} - reference.inputs.keys():
         # The parallel side reads a tensor that this part of the reference does not: an input all the same, from which it is derived.
         if value not in reference.grids:
             reference.add_input(value, everywhere, np.zeros(1, dtype=np.int64), everywhere == 0)
-    return Stage(reference, parallel, cuts, tuple(targets))
+    return Stage(reference, parallel, cuts, tuple(targets), met)
 
 
 def _no_missing(batch: Batch, side: str) -> None:

@@ -77,7 +77,7 @@ def _where(target: Target, codes: Codes) -> Mask:
 def restrict(stage: Stage, symmetry: Symmetry, templates: Templates | None, variant: int) -> tuple[Stage, SymbolicPair, RestrictedSizes]:
     """The stage for the kept coordinates alone, and its sizes."""
     target = stage.targets[0]
-    fewer = build_stage(stage.reference.graph, stage.parallel.graph, stage.cuts.get, [replace(target, where=symmetry.where)])
+    fewer = build_stage(stage.reference.graph, stage.parallel.graph, stage.met.get, [replace(target, where=symmetry.where)])
     symbolic = symbolic_pair(fewer.reference, fewer.parallel, fewer.all_cuts(), templates)
     root = symbolic.system.number_of(symbolic.reference.values[target.cut.reference].dims[symmetry.dim])
     sizes = RestrictedSizes(symbolic.system.solve(variant), symbolic.system, replace(symmetry, root=root), fewer, symbolic)

@@ -112,3 +112,21 @@ def test_tensors_of_another_order_are_caught(kind: str) -> None:
     assert check(_reference(kind, [3, 5], [5, 3]), _parallel(kind, [3, 5], [5, 3]), Options(seed=1)).verdict == "equivalent"
     crossed = _parallel(kind, [5, 3], [5, 3])
     assert check(_reference(kind, [3, 5], [5, 3]), crossed, Options(seed=1)).verdict != "equivalent"
+
+
+def test_symmetric_coordinates_are_left_out_of_narrow_stages() -> None:
+    """A stage is cut out again for a few of six symmetric coordinates, and again without the other tensor of the buffer."""
+    sizes, ranks = [3, 4], 6
+    r, b = Builder("reference"), Builder("parallel", {"dp": 2, "tp": ranks})
+    squares = [r.op("square", r.input(f"x{n}", (4, size, 2 * ranks))) for n, size in enumerate(sizes)]
+    whole = r.op("cat", *squares, axis=1)
+    for n, start in enumerate((0, 3)):
+        r.output(r.op("slice", whole, out=f"y{n}", axis=1, start=start, stop=start + sizes[n]))
+    own = [b.op("square", b.input(f"x{n}", (2, size, 2), {0: "dp", 2: "tp"})) for n, size in enumerate(sizes)]
+    b.op("split", b.op("all_gather", b.op("cat", *own, axis=1), group="dp", axis=0), out=["y0", "y1"], axis=1, sizes=tuple(sizes))
+    for n in range(2):
+        b.output(f"y{n}", spec=lineage(f"y{n}", {2: "tp"}))
+    report = check(r.plan(), b.plan(), Options(seed=1))
+    assert report.verdict == "equivalent", [f.title for f in report.findings]
+    assert any("coordinates" in line for line in report.reductions), report.reductions
+    assert report.stages.total == len(sizes)
