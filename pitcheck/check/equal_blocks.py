@@ -27,7 +27,9 @@ COLOURS = 3
 """Different blocks of an input."""
 ATTEMPTS = 3
 """Inputs that are tried: the first sets the suspected coordinate apart from all others, the next ones colour at random."""
-TRIALS = 2
+TRIALS = 4
+"""Draws of a run of the whole pair: one of each kind of discrete draw."""
+STAGE_TRIALS = 8
 
 
 def find_batch(first: Graph, specification: Specification) -> Batched | None:
@@ -108,9 +110,10 @@ def _run(
     targets_only: bool,
 ) -> WholeRun:
     shaped, symbolic, blocks = shape_on_blocks(first, second, cut_of, targets, blocks, templates)
-    check_memory(shaped, TRIALS, max_memory)
+    trials = TRIALS if targets_only else STAGE_TRIALS
+    check_memory(shaped, trials, max_memory)
     with np.errstate(all="ignore"):
-        evaluated = evaluate_stage(shaped, RealAlgebra(np, seed, range(TRIALS)), targets_only=targets_only)
+        evaluated = evaluate_stage(shaped, RealAlgebra(np, seed, range(trials)), targets_only=targets_only)
         comparisons = [compare_target(shaped, evaluated, n) for n in range(len(targets))]
     run = WholeRun(shaped.stage, symbolic, shaped, evaluated, comparisons, largest_differences(comparisons))
     return replace(run, blocks=blocks, targets_only=targets_only)

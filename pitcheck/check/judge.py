@@ -11,13 +11,16 @@ from pitcheck.algebra.axis_templates import Templates
 from pitcheck.algebra.keyed import key_of
 from pitcheck.check.confirm import confirmed, cost
 from pitcheck.check.draws import unlike_draws
+from pitcheck.check.equal_blocks import colourings, run_on_blocks
 from pitcheck.check.noise import standing_out
 from pitcheck.check.specification import Specification
 from pitcheck.check.whole import WholeRun, conjecture, run_whole
 from pitcheck.errors import PitcheckError
 from pitcheck.ops.registry import operator_kind
+from pitcheck.stages.blocks import Batched
 from pitcheck.stages.cuts import Cut
 from pitcheck.stages.graph import Graph
+from pitcheck.stages.grids import Codes
 
 PLAIN = 1e-6
 """Relative difference from which on float64 may tell by itself, where more digits cost too much."""
@@ -57,7 +60,22 @@ def judge(run: WholeRun, cuts: Mapping[int, Cut], numbers: Sequence[int]) -> Jud
     return result
 
 
-def judge_on_blocks(run: WholeRun) -> list[int]:
+def look_on_blocks(
+    first: Graph, second: Graph, specification: Specification, batched: Batched, suspects: Codes, seed: int, templates: Templates, max_memory: int
+) -> SecondLook | None:
+    """A run of both plans on few different blocks of data in which outputs differ; None where none of those tried shows that.
+
+    ``suspects``: coordinates at which something seems to be wrong. Raises what ``run_on_blocks`` raises.
+    """
+    for blocks in colourings(second, specification, batched, suspects, seed):
+        run = run_on_blocks(first, second, specification, blocks, seed, templates, max_memory)
+        real = _judge_on_blocks(run)
+        if real:
+            return SecondLook(run, {}, real)
+    return None
+
+
+def _judge_on_blocks(run: WholeRun) -> list[int]:
     """Numbers of the outputs that differ on a run of which only they were kept: by far more than rounding, and drawing alike."""
     random = [side for side in (run.stage.reference, run.stage.parallel) if any(operator_kind(step.kind).random for step in side.steps)]
     numbers = [n for n in run.suspects() if np.isfinite(run.largest[n]) and not (random and unlike_draws(run, run.comparisons[n].target))]

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from pitcheck.algebra.axis_templates import Templates
 from pitcheck.algebra.backend import array_module
 from pitcheck.algebra.degree_bounds import log2_sum
-from pitcheck.check.equal_blocks import colourings, find_batch, run_on_blocks
+from pitcheck.check.equal_blocks import find_batch
 from pitcheck.check.hints import hinted_cuts
-from pitcheck.check.judge import SecondLook, judge, judge_on_blocks, second_look
+from pitcheck.check.judge import SecondLook, judge, look_on_blocks, second_look
 from pitcheck.check.obligations import Ledger, Obligation, Prover
 from pitcheck.check.options import Options
 from pitcheck.check.prove import Settings
@@ -26,7 +26,7 @@ from pitcheck.check.specification import Specification, specify
 from pitcheck.check.whole import WholeRun, conjecture, run_whole
 from pitcheck.errors import BudgetError, PitcheckError, PlanError, ShapeError, UnsupportedError, UsageError
 from pitcheck.explain.difference import explain_difference, gap_finding
-from pitcheck.explain.refused import Refused, explain_refused, suspected
+from pitcheck.explain.refused import Refused, explain_refused, suspected, unproven
 from pitcheck.ops.registry import evaluate
 from pitcheck.plan.coordinates import Coordinates
 from pitcheck.plan.matching import match
@@ -43,6 +43,8 @@ from pitcheck.stages.run import StepError
 Progress = Callable[[str, int, int], None]
 MOST_NODES = 10_000
 """Nodes of the parallel plan times blocks of its batch up to which both plans are run with other data at every coordinate."""
+MOST_NODES_TOGETHER = 60_000
+"""Up to so many that is done where an input of few different blocks shows nothing."""
 MOST_REFUSED = 8
 """Different stages over hints that may fail before hints are not believed."""
 SPARE_LOG2 = 12.0
@@ -136,7 +138,7 @@ def _decide(state: _Check, xp: object, progress: Progress | None) -> Report:
         code = "PIT500" if not specification.total else "PIT201"
         state.findings.append(Finding(code=code, verdict="nothing-checked", title="no output was compared"))
         return _report(state, "nothing-checked", xp)
-    batched = _large_batch(first, second, specification)
+    batched = _large_batch(first, second, specification, MOST_NODES)
     prover = _prover(state, first, second, specification, xp, progress, patience=MOST_REFUSED if batched is not None else 0)
     hints = hinted_cuts(first, second, specification)
     hinted = prover.hope(hints)
@@ -144,7 +146,9 @@ def _decide(state: _Check, xp: object, progress: Progress | None) -> Report:
     if hinted is not None:
         return _concluded(state, second, hinted, xp)
     if batched is not None and prover.refused:
-        return _from_refused(state, first, second, hints, batched, prover, xp)
+        report = _by_refused(state, first, second, hints, batched, prover, xp)
+        if report is not None:
+            return report
     run = _run_whole(state, first, second, specification)
     cuts = conjecture(run, second, specification)
     state.clock.lap("lineage")
@@ -155,33 +159,37 @@ def _decide(state: _Check, xp: object, progress: Progress | None) -> Report:
     return _prove(state, first, second, cuts, run, prover, xp)
 
 
-def _large_batch(first: Graph, second: Graph, specification: Specification) -> Batched | None:
+def _large_batch(first: Graph, second: Graph, specification: Specification, least: int) -> Batched | None:
     """The batch of a plan that is too large to be run with other data at every coordinate; None of a smaller one."""
     batched = find_batch(first, specification)
-    return batched if batched is not None and batched.count * len(second.nodes) > MOST_NODES else None
+    return batched if batched is not None and batched.count * len(second.nodes) > least else None
 
 
-def _from_refused(state: _Check, first: Graph, second: Graph, hints: dict[int, Cut], batched: Batched, prover: Prover, xp: object) -> Report:
-    """Nearly all stages over hints are proven: an input of both plans on which an output differs is looked for, and explained by the stages that do not hold.
+def _by_refused(state: _Check, first: Graph, second: Graph, hints: dict[int, Cut], batched: Batched, prover: Prover, xp: object) -> Report | None:
+    """Nearly all stages over hints are proven: look for an input of both plans on which an output differs, and explain it by the stages that do not hold.
 
-    Where there is none, hints are taken for conjectures.
+    None where there is none, and the plans are small enough for something else. Of larger ones hints are taken for conjectures.
     """
     specification, options = prover.specification, state.options
+    found, why = None, "no input that was tried shows a difference"
     try:
-        for blocks in colourings(second, specification, batched, suspected(prover.refused[0]), state.seed):
-            run = run_on_blocks(first, second, specification, blocks, state.seed, state.templates, options.max_memory)
-            real = judge_on_blocks(run)
-            if real:
-                state.clock.lap("lineage")
-                found = Refused(run, real, prover.refused, hints)
-                state.findings[:0] = explain_refused(first, second, specification, found, options, state.seed, state.templates)
-                state.clock.lap("explain")
-                return _report(state, "mismatch", xp)
+        if any(o.proof.outcome == "failed" for o in prover.refused):
+            suspects = suspected(prover.refused[0])
+            found = look_on_blocks(first, second, specification, batched, suspects, state.seed, state.templates, options.max_memory)
     except PitcheckError as error:
-        state.findings.append(Finding(code="PIT203", verdict="warning", title=f"no input on which both plans differ was looked for: {error}"))
+        why = f"no input was found on which they could be run together: {error}"
     state.clock.lap("lineage")
+    if found is not None:
+        refused = Refused(found.run, found.real, prover.refused, hints)
+        state.findings[:0] = explain_refused(first, second, specification, refused, options, state.seed, state.templates)
+        state.clock.lap("explain")
+        return _report(state, "mismatch", xp)
+    if _large_batch(first, second, specification, MOST_NODES_TOGETHER) is None:
+        return None
     ledger = prover.run(hints)
     state.clock.lap("evaluate")
+    if _open(ledger):
+        state.findings.extend(unproven(second, obligation, why) for obligation in prover.refused[:MOST_REFUSED])
     return _concluded(state, second, ledger, xp)
 
 

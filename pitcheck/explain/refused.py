@@ -38,7 +38,8 @@ MOST_EXPLAINED = 5
 REDUCED = frozenset({"PIT104", "PIT105", "PIT106"})
 """Causes of which the values of an operator tell more than what others run in its place."""
 MOST_ROWS = 4096
-"""Rows of all steps of a stage up to which its inputs are made small."""
+MOST_STEPS = 120
+"""Steps of a stage, and rows of all of them, up to which its inputs are made small."""
 
 
 @dataclass
@@ -62,8 +63,16 @@ def explain_refused(
             blamed = {str(known.operator).rpartition(" ")[0] for known in explained.values()}
             if not blamed & {second.nodes[node].operator for node in obligation.nodes}:
                 finding = _explained(first, second, specification, found, obligation, options, seed, templates)
-                explained.setdefault((finding.code, finding.operator, finding.cause), finding)
+                more = _affected(found) if not explained else ""
+                explained.setdefault((finding.code, finding.operator, finding.cause), replace(finding, cause=f"{finding.cause}{more}"))
     return [*explained.values(), *gaps]
+
+
+def _affected(found: Refused) -> str:
+    """Which outputs differ."""
+    names = list(dict.fromkeys(found.run.comparisons[n].target.name for n in found.real))
+    total = len({comparison.target.name for comparison in found.run.comparisons})
+    return f"; of {total} outputs {len(names)} differ, {', '.join(map(repr, names[:3]))}{' and others' if len(names) > 3 else ''}"
 
 
 def suspected(obligation: Obligation) -> Codes:
@@ -75,6 +84,14 @@ def suspected(obligation: Obligation) -> Codes:
     wrong = differs.any(axis=tuple(d for d in range(differs.ndim) if d != 1))
     chosen: Codes = comparison.codes[wrong] if wrong.any() else comparison.codes
     return chosen
+
+
+def unproven(second: Graph, obligation: Obligation, why: str) -> Finding:
+    """The finding that a stage over hints does not hold, although no input of both plans shows a difference."""
+    found = _unexplained(second, obligation)
+    name = second.values[obligation.target.cut.value].name
+    title = f"{name!r} is not proven to hold what the plan says ({obligation.proof.reason}), and {why}"
+    return replace(found, code=obligation.proof.code or "PIT202", verdict="inconclusive", title=title, stage=obligation.key[:12], cause=None)
 
 
 def _rank(second: Graph, value: int) -> int:
@@ -173,7 +190,8 @@ def _witness(
 
     try:
         shaped, _, _ = shape_on_blocks(first, second, moved, [_at(target, int(codes[0]))], blocks, templates)
-        if sum(step.count for step in shaped.stage.parallel.steps) > MOST_ROWS:
+        sides = shaped.stage.reference.steps, shaped.stage.parallel.steps
+        if sum(map(len, sides)) > MOST_STEPS or sum(step.count for steps in sides for step in steps) > MOST_ROWS:
             return None
         witness = witness_of(shaped, finding, seed)
     except PitcheckError:

@@ -20,7 +20,7 @@ from pitcheck.stages.grids import Codes
 
 MOST_PAIRS = 20_000
 """Pairs of coordinates that are compared at most."""
-PLACES = frozenset({"offset", "start", "stop", "sizes", "axis"})
+PLACES = frozenset({"position", "offset", "start", "stop", "sizes", "axis"})
 """Attributes that say which part is taken."""
 
 
@@ -54,8 +54,17 @@ def first_sibling(evidence: Evidence, value: int, wrong: Codes, right: Codes) ->
         return None
     _, _, mine, other, of = min(found)
     step = next(s for s in evidence.batch.steps if s.node == mine)
-    node = graph.nodes[mine]
-    return Sibling(step, node, graph.nodes[other], of, np.flatnonzero(node.mask & (evidence.batch.rows[of] >= 0)))
+    return Sibling(step, graph.nodes[mine], graph.nodes[other], of, _where(evidence, of, graph.nodes[mine], graph.nodes[other]))
+
+
+def _where(evidence: Evidence, value: int, mine: Node, other: Node) -> Codes:
+    """Where the record of ``mine`` does what that of ``other`` does nowhere; all its coordinates where there are none such."""
+    nodes = [evidence.second.nodes[number] for number in dict.fromkeys(step.node for step in evidence.writers[value])]
+    own = [node for node in nodes if node.operator == mine.operator]
+    theirs = [node for node in nodes if node.operator == other.operator]
+    odd = [node for node in own if not any(_alike(node, one) for one in theirs)] or own
+    codes: Codes = np.flatnonzero(np.logical_or.reduce([node.mask for node in odd]) & (evidence.batch.rows[value] >= 0))
+    return codes
 
 
 def _nearest(graph: Graph, code: int, others: Codes) -> int:
@@ -131,8 +140,9 @@ def sibling_cause(evidence: Evidence, found: Sibling) -> Cause:
         different = _other_operand(evidence, found, mine, theirs)
         if different is not None:
             return cause(different[0], f"and reads {different[1]} as operand {place}", different[2])
-    attributes = sorted(k for k in {*node.attributes, *other.attributes} - {"position"} if node.attributes.get(k) != other.attributes.get(k))
+    attributes = sorted(k for k in {*node.attributes, *other.attributes} if node.attributes.get(k) != other.attributes.get(k))
     if attributes:
+        attributes = [k for k in attributes if k != "position"] or attributes
         told = ", ".join(f"{k} = {node.attributes.get(k)} where {other.operator!r} has {other.attributes.get(k)} on other ranks" for k in attributes)
         return cause("PIT107" if PLACES.issuperset(attributes) else "PIT102", f"with {told}", f"do as {other.operator!r} does")
     return cause("PIT106" if _members(node) else "PIT109", f"otherwise than {other.operator!r} on other ranks", f"do as {other.operator!r} does")
