@@ -8,9 +8,12 @@ from pitcheck.plan.model import Group, Lineage
 from pitcheck.programs.buckets import Piece, filled, is_padded, piece, scatter
 from pitcheck.programs.rank import Names, Rank
 from pitcheck.programs.sharded import weights_block
+from pitcheck.programs.tensor import head_weight
 
 LOCAL = "local:"
 """What the name of one micro-batch's gradient on one rank begins with."""
+AT_ENDS = "at_ends:"
+"""What the name of an end's gradient begins with, where both ends of the pipeline have the parameter."""
 
 
 def shards_of(rank: Rank, names: Sequence[str]) -> dict[str, Piece]:
@@ -26,14 +29,16 @@ def reduced(rank: Rank, gradients: Mapping[str, str], pieces: Mapping[str, Piece
     if rank.layout.zero == 2:
         gradients = _scattered_at_once(rank, gradients, pieces)
     complete: dict[str, str] = {}
+    scattered = {name for name in pieces if rank.layout.zero == 1}
     for name, gradient in gradients.items():
-        over = _over(rank, name)
-        scattered = rank.layout.zero == 1 and name in pieces
-        last = not over and not scattered
-        hint = _hint(rank, name, pieces) if last else _term(rank, name) if scattered else None
+        if _at_ends(rank, name) and name not in scattered:
+            complete[name] = _of_ends(rank, name, gradient, pieces)
+            continue
+        last = not _over(rank, name) and name not in scattered
+        hint = _hint(rank, name, pieces) if last else _term(rank, name) if name in scattered else None
         with rank.at(*rank.homes[name]):
             complete[name] = rank.tape.op("accumulate", gradient, name=f"grad:{name}" if last else f"accumulated:{name}", hint=hint)
-    if rank.layout.zero == 1:
+    if scattered:
         complete |= _scattered(rank, complete, pieces)
     return {name: _all_reduced(rank, name, total, pieces) for name, total in complete.items()}
 
@@ -41,7 +46,12 @@ def reduced(rank: Rank, gradients: Mapping[str, str], pieces: Mapping[str, Piece
 def _over(rank: Rank, name: str) -> list[Group]:
     """The groups over which gradients are still to be summed: data and context, tensor-parallel ranks, the pipeline's ends, as Megatron-LM orders them."""
     groups = [Group(axes=over) for over in rank.sharing[name].unsharded]
-    return [*groups, ends(rank)] if len({rank.pipeline_rank(stage) for stage in rank.homes[name]}) > 1 else groups
+    return [*groups, ends(rank)] if _at_ends(rank, name) else groups
+
+
+def _at_ends(rank: Rank, name: str) -> bool:
+    """Whether the first and the last stage both have a parameter, on different ranks."""
+    return len({rank.pipeline_rank(stage) for stage in rank.homes[name]}) > 1
 
 
 def _hint(rank: Rank, name: str, pieces: Mapping[str, Piece]) -> Lineage | None:
@@ -57,12 +67,37 @@ def _term(rank: Rank, name: str) -> Lineage | None:
 
 def _all_reduced(rank: Rank, name: str, total: str, pieces: Mapping[str, Piece]) -> str:
     over = _over(rank, name)
+    if total == f"{AT_ENDS}{name}":
+        over = over[-1:]
     hint = _hint(rank, name, pieces)
     with rank.at(*rank.homes[name]):
-        for number, group in enumerate(over):
-            last = number == len(over) - 1
-            total = rank.tape.op("all_reduce", total, group=group, name=f"grad:{name}" if last else f"reduced{number}:{name}", hint=hint if last else None)
+        return _summed(rank, total, over, [f"reduced{number}:{name}" for number in range(len(over) - 1)] + [f"grad:{name}"], hint)
+
+
+def _summed(rank: Rank, total: str, over: Sequence[Group], names: Sequence[str], hint: Lineage | None) -> str:
+    """Sums over one group after the other; the hint is that of the last one."""
+    for number, (group, name) in enumerate(zip(over, names, strict=False)):
+        total = rank.tape.op("all_reduce", total, group=group, name=name, hint=hint if number == len(over) - 1 else None)
     return total
+
+
+def _of_ends(rank: Rank, name: str, gradient: str, pieces: Mapping[str, Piece]) -> str:
+    """The buffer of the sum over both ends of the pipeline. Before it each end's gradient is a tensor of its own: they are different parts of the whole one.
+
+    The uses of an embedding are differentiated in reverse order, so the first stage's is the last of the reference's parts, and the last stage has the sum of
+    those before.
+    """
+    tape, whole = rank.tape, _hint(rank, name, pieces)
+    each = 2 if rank.model.tied and name == head_weight(rank) else 1
+    before = (1 + rank.model.predicted) * each - 1
+    over, parts = _over(rank, name)[:-1], (f"part{before + 1}", f"sum{before}" if before > 1 else "part1")
+    for stage, part in zip((rank.homes[name][0], rank.homes[name][-1]), parts, strict=True):
+        hint = Lineage(f"{whole.reference}:{part}", whole.shards) if whole is not None else None
+        names = [f"{part}.{number}:{name}" for number in range(len(over))] + [f"{part}:{name}"]
+        with rank.at(stage):
+            own = tape.op("accumulate", gradient, name=names[0], hint=None if over else hint)
+            tape.op("identity", _summed(rank, own, over, names[1:], hint), name=f"{AT_ENDS}{name}")
+    return f"{AT_ENDS}{name}"
 
 
 def ends(rank: Rank) -> Group:

@@ -199,7 +199,8 @@ class Rank:
 
     def term(self, name: str, spread: Lineage, axes: Names) -> Lineage | None:
         """What a part of a gradient holds that is still to be summed over ``axes``; None for an embedding whose terms lie at both ends of the pipeline."""
-        at_ends = (self.model.tied or self.model.predicted > 0) and self.layout.pp > 1 and name == "embedding.weight"
+        model = self.model
+        at_ends = self.layout.pp > 1 and ((model.tied and name == "embedding.weight") or (model.predicted > 0 and name.startswith("embedding.")))
         return None if at_ends else Lineage(f"grad:{name}", spread.shards, partial=axes)
 
     def runs(self) -> list[tuple[int | Table, int | Table]]:

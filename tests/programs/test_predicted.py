@@ -43,6 +43,7 @@ SLOW = {
     "sequence, pipeline": case(predicting(3), 8, pp=2, tp=2, dp=2, microbatches=2, sequence_parallel=True),
     "tied": case(tied(), tp=2),
     "tied ends": case(tied(), pp=2, tp=2, microbatches=2),
+    "tied ends, gradient shards": case(tied(), pp=2, dp=2, zero=2, microbatches=2, bucket=300),
     "ends of three stages": case(predicting(3), 8, pp=3, dp=2, microbatches=4, schedule="gpipe"),
     "interleaved": case(predicting(4), 8, pp=2, virtual=2, microbatches=4, schedule="interleaved", tp=2),
     "zero bubbles": case(predicting(), pp=2, microbatches=2, schedule="zero-bubble", tp=2),
