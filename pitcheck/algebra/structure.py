@@ -8,6 +8,7 @@ from math import prod
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pitcheck.algebra.backend import scatter_add
 from pitcheck.algebra.base import Kind
@@ -261,13 +262,17 @@ class Structure:
             index.append(self.xp.asarray(along.reshape(len(starts), *(size if d == dim else 1 for d in range(rank)))))
         return self._map(self.plain(a), lambda d: d[(slice(None), slice(None), 0, *index)])
 
-    def stack(self, a: Value, index: Any) -> Value:
-        chosen = self.xp.asarray(index)
+    def stack(self, a: Value, index: NDArray[np.int64]) -> Value:
+        steps = _regular(index)
 
         def pick(d: Any) -> Any:
             if d.shape[2] == 1:
-                return self.xp.broadcast_to(d[:, :, :, None], (*d.shape[:2], *chosen.shape, *d.shape[LEADING:]))
-            return d.take(chosen, axis=2)
+                return self.xp.broadcast_to(d[:, :, :, None], (*d.shape[:2], *index.shape, *d.shape[LEADING:]))
+            if steps is None or int(index.max()) >= d.shape[2]:
+                return d.take(self.xp.asarray(index), axis=2)
+            # A view: of a stack of all members a member may take a small part.
+            strides = (*d.strides[:2], *(d.strides[2] * step for step in steps), *d.strides[LEADING:])
+            return self.xp.lib.stride_tricks.as_strided(d[:, :, int(index[0, 0]) :], (*d.shape[:2], *index.shape, *d.shape[LEADING:]), strides)
 
         return self._map(a, pick)
 
@@ -276,6 +281,16 @@ class Structure:
             raise ShapeError(f"instances {[(v.kind, self.shape(v)) for v in parts]} are not of one kind and shape")
         given = [_size(v, 2) for v in parts] if counts is None else counts
         return parts[0] if len(parts) == 1 and given[0] == _size(parts[0], 2) else self._combine(parts, 2, given)
+
+
+def _regular(index: NDArray[np.int64]) -> tuple[int, int] | None:
+    """By how much the elements of a matrix grow per row and per column, if by the same everywhere."""
+    if not index.size or int(index.min()) < 0:
+        return None
+    first = int(index[0, 0])
+    steps = int(index[1, 0]) - first if len(index) > 1 else 0, int(index[0, 1]) - first if index.shape[1] > 1 else 0
+    grid = first + steps[0] * np.arange(index.shape[0])[:, None] + steps[1] * np.arange(index.shape[1])
+    return steps if bool((index == grid).all()) else None
 
 
 def _size(a: Value, axis: int) -> int:

@@ -28,6 +28,8 @@ from pitcheck.stages.symmetry import find_symmetry, restrict
 
 Outcome = OneOf["proven", "failed", "inconclusive"]
 MOST_TRIALS = 256
+MOST_ELEMENTS = 1 << 22
+"""Elements of the largest value, over trials that are evaluated together: more do not fit caches, and fewer calls save little then."""
 VARIANTS = (0, 1)
 LENGTHS = (3, 4)
 
@@ -101,7 +103,7 @@ def _prove_variants(stage: Stage, symbolic: SymbolicPair, keys: dict[int, str], 
         if proofs and signature in seen:
             continue
         seen.add(signature)
-        proof = _prove_shaped(shaped, variant, settings)
+        proof = _prove_shaped(shaped, variant, settings, _at_once(symbols, sizes))
         proof.reductions = tuple(sizes.describe())
         if proof.outcome != "proven":
             return proof
@@ -129,19 +131,24 @@ def _sized(stage: Stage, symbolic: SymbolicPair, variant: int, settings: Setting
     return (stage, symbolic, sizes) if added is None else restrict_sum(stage, added, settings.templates, variant, 2 + variant)
 
 
-def _prove_shaped(shaped: ShapedStage, variant: int, settings: Settings) -> Proof:
+def _at_once(symbolic: SymbolicPair, sizes: Sizes) -> int:
+    """How many trials are evaluated together."""
+    return max(1, MOST_ELEMENTS // max(symbolic.reference.largest(sizes), symbolic.parallel.largest(sizes), 1))
+
+
+def _prove_shaped(shaped: ShapedStage, variant: int, settings: Settings, at_once: int) -> Proof:
     """Try chains with more and more levels until both sides of every target have one in common."""
     check_memory(shaped, 16, settings.max_memory)
     for length in LENGTHS:
-        proof = _prove_on_chain(shaped, variant, settings.chain(length, settings.seed), settings)
+        proof = _prove_on_chain(shaped, variant, settings.chain(length, settings.seed), settings, at_once)
         if proof is not None:
             return proof
     return Proof("inconclusive", code="PIT205", reason="the sides of the stage have no exponential level in common", shaped=shaped)
 
 
-def _prove_on_chain(shaped: ShapedStage, variant: int, chain: Chain, settings: Settings) -> Proof | None:
+def _prove_on_chain(shaped: ShapedStage, variant: int, chain: Chain, settings: Settings, at_once: int) -> Proof | None:
     """None where the chain is too short."""
-    attempt = _Attempt(shaped, variant, chain, settings)
+    attempt = _Attempt(shaped, variant, chain, settings, at_once)
     while attempt.trials < MOST_TRIALS:
         algebra = attempt.redrawn()
         compared = _compared(shaped, algebra)
@@ -156,8 +163,9 @@ def _prove_on_chain(shaped: ShapedStage, variant: int, chain: Chain, settings: S
 class _Attempt:
     """Redraws of a stage over one chain, and what they have shown so far."""
 
-    def __init__(self, shaped: ShapedStage, variant: int, chain: Chain, settings: Settings) -> None:
+    def __init__(self, shaped: ShapedStage, variant: int, chain: Chain, settings: Settings, at_once: int) -> None:
         self.trials = 0
+        self._at_once = at_once
         self._shaped = shaped
         self._variant = variant
         self._chain = chain
@@ -174,7 +182,7 @@ class _Attempt:
     def redrawn(self) -> ResidueAlgebra:
         """The algebra of the next redraws."""
         first = self._variant * MOST_TRIALS
-        numbers = range(first + self.trials, first + min(self._wanted, MOST_TRIALS))
+        numbers = range(first + self.trials, first + min(self._wanted, self.trials + self._at_once, MOST_TRIALS))
         return ResidueAlgebra(self._settings.xp, self._chain, self._settings.seed, list(numbers))
 
     def judged(self, algebra: ResidueAlgebra, evaluated: Evaluated, comparisons: Sequence[Comparison]) -> Proof | None:

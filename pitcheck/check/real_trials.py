@@ -43,6 +43,10 @@ AT_ONCE = 1 << 21
 """Input elements, over all trials, that are evaluated together."""
 MOST_CELLS = 1 << 23
 """Input elements, over all trials, that one round may cost."""
+MOST_PAIRS = 64
+"""Pairs of an instance and a place of which each must have come first."""
+LEAST_FIRST = 2
+"""Places of an instance that must have come first where not all of them must."""
 SAME = 1e-9
 """Relative difference, to the largest element of a trial and row, that counts as rounding without a closer look."""
 CLEAR = 1e4
@@ -286,7 +290,18 @@ def seen_first(choices: Sequence[Choice], good: Any = True) -> dict[str, Bools]:
 
 def uncovered(chosen: Mapping[str, Bools], more: Mapping[str, Bools]) -> str:
     """A site of ``chosen`` where some place never came first, there or in ``more``, or ""."""
-    return next((site for site, first in chosen.items() if not (first | more.get(site, False)).all()), "")
+    return next((site for site, first in chosen.items() if not _covered(first | more.get(site, False))), "")
+
+
+def _covered(first: Bools) -> bool:
+    """Whether every place came first in every instance, shape (instances, places).
+
+    Of many places in many instances each must have come first in some instance, and in every instance ``LEAST_FIRST`` of them: all instances run the
+    same operator, with the same attributes, and what is particular to one of them is not particular to one of its places.
+    """
+    if first.size <= MOST_PAIRS:
+        return bool(first.all())
+    return bool(first.any(axis=0).all() and (first.sum(axis=1) >= min(LEAST_FIRST, first.shape[1])).all())
 
 
 def _of_trial(value: Value, index: int) -> Any:

@@ -85,18 +85,21 @@ def _weights(context: Context, scored: str, chosen: str, name: str, experts: Exp
 
 
 def _experts(context: Context, x: str, weights: str, name: str, experts: Experts) -> str:
-    """Every expert's gated feed-forward part on every token, weighted and added up. Expert weights are one tensor, experts first."""
+    """Every expert's gated feed-forward part on every token, weighted and added up. Expert weights are one tensor, experts first.
+
+    Sequences and experts are dimensions of their own throughout, (sequences, experts, length, ...), so that every sequence is seen to be treated alike.
+    """
     tape, count, hidden = context.tape, experts.routed, context.model.hidden
-    gate, up = (
-        tape.op(
-            "einsum", x, parameter(tape, f"{name}.experts.{part}.weight", count, experts.ffn, hidden), name=f"{name}.experts.{part}", equation="bsh,efh->ebsf"
-        )
-        for part in ("gate", "up")
-    )
-    middle = tape.op("mul", tape.op("silu", gate), up, name=f"{name}.experts.middle")
-    weight = parameter(tape, f"{name}.experts.down.weight", count, hidden, experts.ffn)
-    each = tape.op("einsum", middle, weight, name=f"{name}.experts.down", equation="ebsf,ehf->ebsh")
-    return tape.op("einsum", weights, each, name=f"{name}.routed" if experts.shared else name, equation="bse,ebsh->bsh")
+    stem, each_token = f"{name}.experts", tape.op("unsqueeze", x, axis=1)
+
+    def applied(to: str, part: str, outputs: int, inputs: int) -> str:
+        weight = parameter(tape, f"{stem}.{part}.weight", count, outputs, inputs)
+        return tape.op("matmul", to, tape.op("transpose", weight, dim0=1, dim1=2), name=f"{stem}.{part}")
+
+    gate, up = (applied(each_token, part, experts.ffn, hidden) for part in ("gate", "up"))
+    each = applied(tape.op("mul", tape.op("silu", gate), up, name=f"{stem}.middle"), "down", hidden, experts.ffn)
+    share = tape.op("unsqueeze", tape.op("transpose", weights, dim0=1, dim1=2), axis=3)
+    return tape.op("sum", tape.op("mul", each, share), name=f"{name}.routed" if experts.shared else name, axes=(1,))
 
 
 def _balance(context: Context, scored: str, chosen: str, name: str, experts: Experts) -> str:

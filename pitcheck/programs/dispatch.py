@@ -18,7 +18,7 @@ from pitcheck.programs.routing import Routing
 @dataclass(frozen=True)
 class Sent:
     """What a rank has got for its experts: ``tokens`` (senders, sequences, places, hidden); ``chosen`` and ``weights`` (senders, sequences, places, experts of
-    the rank). ``slots`` (sequences, length, receivers, places) is 1 where a token of the rank itself went; "" where all stay."""
+    the rank). ``slots`` (sequences, receivers, places, length) is 1 where a token of the rank itself went; "" where all stay."""
 
     tokens: str
     chosen: str
@@ -36,13 +36,15 @@ def dispatch(rank: Rank, x: str, routing: Routing, name: str, experts: Experts) 
     with tape.untracked():
         chosen = tape.op("reshape", routing.chosen, sizes=sizes)
         goes = tape.op("any", chosen, name=f"{name}.goes", axes=(3,))
-        places = _places(rank, goes, name)
-        slots = _slots(rank, goes, places, name)
-        marks = tape.op("einsum", slots, tape.op("cast", chosen, dtype="float32"), name=f"{name}.marks", equation="bsdp,bsdl->dbpl")
-        numbers = tape.op("sum", tape.op("cast", goes, dtype="int64"), name=f"{name}.counts", axes=(1,))
-        numbers = tape.op("transpose", numbers, dim0=0, dim1=1)
-    packed = tape.op("einsum", slots, x, name=f"{name}.packed", equation="bsdp,bsh->dbph")
-    shares = tape.op("einsum", slots, tape.op("reshape", routing.weights, sizes=sizes), name=f"{name}.shares", equation="bsdp,bsdl->dbpl")
+        goes_by = tape.op("transpose", goes, dim0=1, dim1=2)
+        taken = tape.op("cumsum", goes_by, name=f"{name}.taken", axis=2)
+        places = _places(rank, taken, name)
+        slots = _slots(rank, goes_by, taken, places, name)
+        marks = _packed(rank, slots, tape.op("transpose", tape.op("cast", chosen, dtype="float32"), dim0=1, dim1=2), f"{name}.marks")
+        numbers = tape.op("transpose", tape.op("sum", tape.op("cast", goes_by, dtype="int64"), name=f"{name}.counts", axes=(2,)), dim0=0, dim1=1)
+    packed = _packed(rank, slots, tape.op("unsqueeze", x, axis=1), f"{name}.packed")
+    weights = tape.op("transpose", tape.op("reshape", routing.weights, sizes=sizes), dim0=1, dim1=2)
+    shares = _packed(rank, slots, weights, f"{name}.shares")
     packed, shares = (_to_experts(rank, part) for part in (packed, shares))
     with tape.untracked():
         marks, numbers = (_to_experts(rank, part) for part in (marks, numbers))
@@ -69,28 +71,34 @@ def combine(rank: Rank, results: str, sent: Sent, name: str) -> str:
     if not sent.slots:
         return tape.op("squeeze", results, name=name, hint=rank.residual, axis=0)
     back = exchanged(tape, results, axes.experts, 0, 0, f"{results}:back", None)
-    return tape.op("einsum", sent.slots, back, name=name, hint=rank.residual, equation="bsdp,dbph->bsh")
+    slots, results = tape.op("transpose", sent.slots, dim0=2, dim1=3), tape.op("transpose", back, dim0=0, dim1=1)
+    return tape.op("sum", tape.op("matmul", slots, results), name=name, hint=rank.residual, axes=(1,))
 
 
-def _places(rank: Rank, goes: str, name: str) -> str:
+def _places(rank: Rank, taken: str, name: str) -> str:
     """1, 2, ... along the tokens of a sequence: the numbers of a buffer's places, (sequences, places)."""
     tape = rank.tape
-    first = tape.op("cast", tape.op("select", goes, axis=2, index=0), dtype="float32")
+    first = tape.op("cast", tape.op("select", taken, axis=1, index=0), dtype="float32")
     # Ones made of the tokens themselves: places are as many as tokens, at any number of them.
     ones = tape.op("add", tape.op("sub", first, first), 1)
     return tape.op("cumsum", ones, name=f"{name}.places", axis=1)
 
 
-def _slots(rank: Rank, goes: str, places: str, name: str) -> str:
-    """1 where a token goes to a receiver's place, else 0: the first token that goes there takes the first place, and so on.
+def _slots(rank: Rank, goes: str, taken: str, places: str, name: str) -> str:
+    """1 where a token takes a place of a receiver, else 0: the first token that goes there takes the first place, and so on.
 
-    ``goes`` (sequences, length, receivers).
+    ``goes``, ``taken``: whether and as the how many-th a token goes to a receiver, (sequences, receivers, length); the result is (sequences, receivers, places,
+    length).
     """
     tape = rank.tape
-    taken = tape.op("cumsum", goes, name=f"{name}.taken", axis=1)
-    numbered = tape.op("unsqueeze", tape.op("unsqueeze", places, axis=1), axis=1)
-    fits = tape.op("logical_and", tape.op("eq", tape.op("unsqueeze", taken, axis=3), numbered), tape.op("unsqueeze", goes, axis=3))
+    numbered = tape.op("unsqueeze", tape.op("unsqueeze", places, axis=1), axis=3)
+    fits = tape.op("logical_and", tape.op("eq", tape.op("unsqueeze", taken, axis=2), numbered), tape.op("unsqueeze", goes, axis=2))
     return tape.op("cast", fits, name=f"{name}.slots", dtype="float32")
+
+
+def _packed(rank: Rank, slots: str, x: str, name: str) -> str:
+    """What tokens have, ``x`` (sequences, receivers or 1, length, size), at their places: (receivers, sequences, places, size)."""
+    return rank.tape.op("transpose", rank.tape.op("matmul", slots, x), name=name, dim0=0, dim1=1)
 
 
 def _to_experts(rank: Rank, x: str) -> str:

@@ -21,16 +21,25 @@ def mixture_of_experts(rank: Rank, x: str, name: str, experts: Experts) -> str:
 
 
 def _computed(rank: Rank, sent: Sent, name: str, experts: Experts) -> str:
-    """The rank's experts, each on its own tokens, weighted and added up per token; a term of the sum where an expert's width is cut."""
+    """The rank's experts, each on its own tokens, weighted and added up per token; a term of the sum where an expert's width is cut.
+
+    (senders, sequences, places, ...) become (senders, sequences, experts, places, ...).
+    """
     tape = rank.tape
-    own = tape.op("einsum", sent.chosen, sent.tokens, name=f"{name}.tokens", equation="gbpl,gbph->lgbph")
-    gate, up = (
-        tape.op("einsum", own, _weight(rank, f"{name}.{part}.weight", experts, 1), name=f"{name}.{part}", equation="lgbph,lfh->lgbpf")
-        for part in ("gate", "up")
-    )
+    chosen, weights = (tape.op("unsqueeze", tape.op("transpose", part, dim0=2, dim1=3), axis=4) for part in (sent.chosen, sent.weights))
+    own = tape.op("mul", tape.op("unsqueeze", sent.tokens, axis=2), chosen, name=f"{name}.tokens")
+    gate, up = (_applied(rank, own, f"{name}.{part}", experts, 1) for part in ("gate", "up"))
     middle = tape.op("mul", tape.op("silu", gate), up, name=f"{name}.middle")
-    each = tape.op("einsum", middle, _weight(rank, f"{name}.down.weight", experts, 2), name=f"{name}.down", equation="lgbpf,lhf->lgbph")
-    return tape.op("einsum", sent.weights, each, name=f"{name}.weighted", equation="gbpl,lgbph->gbph")
+    each = _applied(rank, middle, f"{name}.down", experts, 2)
+    return tape.op("sum", tape.op("mul", each, weights), name=f"{name}.weighted", axes=(2,))
+
+
+def _applied(rank: Rank, x: str, name: str, experts: Experts, cut: int) -> str:
+    """Tokens (..., experts, places, inputs) times their expert's weight; of its dimensions number ``cut`` is the expert's width."""
+    tape = rank.tape
+    with tape.every_microbatch():
+        weight = tape.op("transpose", _weight(rank, f"{name}.weight", experts, cut), dim0=1, dim1=2)
+    return tape.op("matmul", x, weight, name=name)
 
 
 def _weight(rank: Rank, name: str, experts: Experts, cut: int) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import prod
 from typing import Any
 
 from pitcheck.algebra.axes import AxisAlgebra
@@ -31,6 +32,10 @@ class SymbolicBatch:
     def shape(self, value: int, sizes: Sizes) -> tuple[int, ...]:
         """The reduced shape of a value."""
         return tuple(sizes.size(d) for d in self.values[value].dims)
+
+    def largest(self, sizes: Sizes) -> int:
+        """The number of elements of the largest value, over all its rows."""
+        return max((self.batch.counts[value] * prod(self.shape(value, sizes)) for value in self.values), default=0)
 
     def attributes(self, sizes: Sizes) -> list[Mapping[str, Any]]:
         """Every step's attributes at reduced sizes."""
