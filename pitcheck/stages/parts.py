@@ -105,10 +105,22 @@ class Parts(Sequence[Part]):
     @cached_property
     def starts(self) -> Ints | None:
         """Where every part begins along every dimension, shape (parts, dimensions); None where a part is no single interval or free."""
-        if any(len(i) != 1 or i[0][0] == FREE for column in self.intervals for i in column):
+        starts = [found for dim in range(len(self.intervals)) if (found := self.begins(dim)) is not None]
+        if len(starts) < len(self.intervals):
             return None
-        starts = [np.array([i[0][0] for i in column], dtype=np.int64)[self.which[:, dim]] for dim, column in enumerate(self.intervals)]
         return np.stack(starts, axis=1) if starts else np.zeros((len(self), 0), dtype=np.int64)
+
+    def begins(self, dim: int) -> Ints | None:
+        """Where every part begins along one dimension, shape (parts,); None where a part is no single interval there, or free."""
+        if dim not in self._begins:
+            column = self.intervals[dim]
+            single = all(len(i) == 1 and i[0][0] != FREE for i in column)
+            self._begins[dim] = np.array([i[0][0] for i in column], dtype=np.int64)[self.which[:, dim]] if single else None
+        return self._begins[dim]
+
+    @cached_property
+    def _begins(self) -> dict[int, Ints | None]:
+        return {}
 
     @cached_property
     def _words(self) -> dict[tuple[int, ...], NDArray[np.uint64]]:

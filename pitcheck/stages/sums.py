@@ -262,9 +262,10 @@ def _spans(stage: Stage, symbolic: SymbolicPair, root: int) -> tuple[dict[int, C
         own_low, own_high = np.full(len(parts), NOWHERE, dtype=np.int64), np.full(len(parts), -1, dtype=np.int64)
         if cut is not None:
             for dim, node in enumerate(symbolic.reference.values[cut.reference].dims):
-                if symbolic.system.number_of(node) == root and cut.parts.starts is not None:
-                    own_low = np.minimum(own_low, cut.parts.starts[parts, dim])
-                    own_high = np.maximum(own_high, cut.parts.starts[parts, dim])
+                begins = cut.parts.begins(dim)
+                if symbolic.system.number_of(node) == root and begins is not None:
+                    own_low = np.minimum(own_low, begins[parts])
+                    own_high = np.maximum(own_high, begins[parts])
         low[value], high[value] = [own_low], [own_high]
     for step in stage.parallel.steps:
         least, most = np.full(step.count, NOWHERE, dtype=np.int64), np.full(step.count, -1, dtype=np.int64)

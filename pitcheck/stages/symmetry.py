@@ -51,11 +51,9 @@ def find_symmetry(stage: Stage, symbolic: SymbolicPair, keep: int) -> Symmetry |
         return None
     target = stage.targets[0]
     dims = symbolic.reference.values[target.cut.reference].dims
-    starts = target.cut.parts.starts
-    if starts is None:
-        return None
     for dim, node in enumerate(dims):
-        if len(np.unique(starts[:, dim])) <= WORTHWHILE or not symbolic.system.is_batch(node):
+        begins = target.cut.parts.begins(dim)
+        if begins is None or len(np.unique(begins)) <= WORTHWHILE or not symbolic.system.is_batch(node):
             continue
         root = symbolic.system.number_of(node)
         total = stage.reference.graph.values[target.cut.reference].shape[dim]
@@ -93,7 +91,7 @@ def common_segment(stage: Stage, symbolic: SymbolicPair, root: int, total: int) 
         for dim, node in enumerate(nodes):
             if symbolic.system.number_of(node) != root:
                 continue
-            if shape[dim] != total or cut.parts.starts is None:
+            if shape[dim] != total or cut.parts.begins(dim) is None:
                 return None
             for intervals in cut.parts.intervals[dim]:
                 start, stop = intervals[0]
@@ -108,8 +106,8 @@ def _representatives(stage: Stage, symbolic: SymbolicPair, root: int, target: Ta
     shapes, sums, weights = signatures(stage, symbolic, root)
     value, parts = target.cut.value, target.cut.parts
     rows, held = compared
-    starts = parts.starts
-    moved = np.zeros(len(held), dtype=np.uint64) if starts is None else starts[held, dim].astype(np.uint64)
+    begins = parts.begins(dim)
+    moved = np.zeros(len(held), dtype=np.uint64) if begins is None else begins[held].astype(np.uint64)
     with np.errstate(over="ignore"):
         relative = sums[value][rows] - weights[value][rows] * moved
     others = parts.words((dim,))[held]
@@ -164,8 +162,9 @@ def _leaves(stage: Stage, symbolic: SymbolicPair, root: int, value: int) -> tupl
         shape = _mix(words * own)
         for dim in batch:
             weight = _word("dim", cut.reference, dim)
-            if cut.parts.starts is not None:
-                total += weight * cut.parts.starts[parts, dim].astype(np.uint64)
+            begins = cut.parts.begins(dim)
+            if begins is not None:
+                total += weight * begins[parts].astype(np.uint64)
             ones += weight
     return shape, total, ones
 
@@ -256,6 +255,7 @@ def _used_segments(stage: Stage, symbolic: SymbolicPair, symmetry: Symmetry) -> 
     chosen += [(t.cut, present_parts(t.cut, t.where, t.home)) for t in stage.targets]
     for cut, numbers in chosen:
         for dim, node in enumerate(symbolic.reference.values[cut.reference].dims):
-            if symbolic.system.number_of(node) == symmetry.root and cut.parts.starts is not None:
-                used.update((cut.parts.starts[numbers, dim] // symmetry.segment).tolist())
+            begins = cut.parts.begins(dim)
+            if symbolic.system.number_of(node) == symmetry.root and begins is not None:
+                used.update((begins[numbers] // symmetry.segment).tolist())
     return np.array(sorted(used), dtype=np.int64)

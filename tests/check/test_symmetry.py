@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from zoo.builder import Builder, intervals, lineage
 
 from pitcheck.algebra.axis_templates import Templates
 from pitcheck.check.options import Options
@@ -119,3 +120,18 @@ def test_the_whole_check_agrees(coordinates: str) -> None:
     options = Options(seed=5, coordinates=coordinates)
     assert check(_reference(), _parallel(), options).verdict == "equivalent"
     assert check(_reference(), _parallel(*_one_rank(6)), options).verdict == "mismatch"
+
+
+def test_parts_of_two_intervals_along_another_dimension_are_symmetric() -> None:
+    """A rank with an early and a late part of every sequence computes the same from its rows as the rank of the next rows."""
+    rows, halves = DP * MB, intervals("cp", [(0, 2), (6, 8)], [(2, 4), (4, 6)])
+    r, b = Builder("reference"), Builder("parallel", {"dp": DP, "cp": 2}, MB)
+    x = r.input("x", (rows, 8, 6))
+    r.output(r.op("silu", r.op("linear", x, r.parameter("w", (5, 6))), out="y"))
+    held = {0: ("dp", "mb"), 1: halves}
+    own = b.input("x", (1, 4, 6), held, microbatched=True)
+    b.op("silu", b.op("linear", own, b.parameter("w", (5, 6), {})), out="y", hint=held)
+    b.output("y", spec=lineage("y", held))
+    report = check(r.plan(), b.plan(), Options(seed=1))
+    assert report.verdict == "equivalent", [f.title for f in report.findings]
+    assert any(f"{2 * rows} coordinates in 2 classes" in line for line in report.reductions), report.reductions
