@@ -7,8 +7,10 @@ from collections.abc import Hashable, Iterator, Mapping
 from fractions import Fraction
 from typing import Any
 
+import msgspec
+
 from pitcheck.plan.coordinates import Coordinates
-from pitcheck.plan.model import MICROBATCH_AXIS, Lineage, Plan, Shard, Tensor
+from pitcheck.plan.model import MICROBATCH_AXIS, Lineage, Plan, Shard, Table, Tensor
 from pitcheck.plan.structure import table_error
 from pitcheck.plan.violations import Severity, Violation
 
@@ -33,6 +35,8 @@ class LineageRules:
         self.written = {name for operator in plan.operators for name in operator.outputs}
         self.reference = None if reference is None else {tensor.name: tensor for tensor in reference.tensors}
         self._right: set[Hashable] = set()
+        self._tables: dict[int, bytes] = {}
+        """By the identity of a table, which the plan keeps."""
 
     def run(self) -> Iterator[Violation]:
         """The findings of all tensors and outputs."""
@@ -50,13 +54,23 @@ class LineageRules:
         if whole is None and self.reference is not None:
             return False
         shape = None if whole is None else whole.shape
-        shards = tuple([(shard.dim, shard.by, shard.intervals and id(shard.intervals)) for shard in lineage.shards])
+        shards = tuple([(shard.dim, shard.by, None if shard.intervals is None else self._said_by(shard.intervals)) for shard in lineage.shards])
         key = (shards, lineage.partial, lineage.partial_ranks, lineage.scale, tensor.shape, tensor.microbatched, shape)
         if key not in self._right:
             if any(True for _ in self._problems(tensor, lineage, self.reference)):
                 return False
             self._right.add(key)
         return True
+
+    def _said_by(self, table: Table) -> bytes:
+        """Equal for equal tables, whose numbers are of equal types: 1 and 1.0 are one to a dictionary, but not as the end of an interval."""
+        if id(table) not in self._tables:
+            try:
+                self._tables[id(table)] = msgspec.msgpack.encode(table)
+            except (OverflowError, TypeError, ValueError):
+                # What cannot be written is like nothing else.
+                self._tables[id(table)] = f"{id(table)}".encode()
+        return self._tables[id(table)]
 
     def check(self, tensor: Tensor, lineage: Lineage, place: str) -> Iterator[Violation]:
         """The findings of one lineage."""

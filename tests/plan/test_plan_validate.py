@@ -372,3 +372,13 @@ def test_a_plan_of_8192_ranks_is_validated_in_seconds() -> None:
     start = time.perf_counter()
     assert validate(plan) == []
     assert time.perf_counter() - start < 15.0
+
+
+@pytest.mark.parametrize("end", [3.0, True, 10**30, object()])
+def test_an_end_that_equals_a_right_one_but_is_none_is_found(end: Any) -> None:
+    """Lineages that say the same are looked at once; 3 and 3.0 do not say the same."""
+    plan = linear_parallel()
+    wrong = Lineage("w", (Shard(0, intervals=Table(("tp",), (((0, end),), ((3, 6),)))),))
+    tensors = (*plan.tensors, Tensor("again", (3, 8), role="parameter", lineage=wrong))
+    found = [v for v in validate(change(plan, tensors=tensors), linear_reference()) if v.code == "PIT008"]
+    assert [v.tensor for v in found] == ["again"]

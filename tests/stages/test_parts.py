@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -45,6 +46,14 @@ def test_words_are_equal_where_all_else_is(given_parts: list[Part], without: tup
     said = [(tuple(i for d, i in enumerate(p.box) if d not in without), p.term, p.terms, p.owner) for p in given_parts]
     for a, b in product(range(len(said)), repeat=2):
         assert (words[a] == words[b]) == (said[a] == said[b])
+
+
+@given(st.lists(PART, min_size=1, max_size=12), st.data())
+def test_some_of_the_parts_get_owners(given_parts: list[Part], data: st.DataObject) -> None:
+    numbers = data.draw(st.lists(st.integers(0, len(given_parts) - 1), min_size=1, max_size=15))
+    owners = data.draw(st.lists(st.integers(0, 5), min_size=len(numbers), max_size=len(numbers)))
+    owned = Parts(given_parts).owned(np.array(numbers), np.array(owners))
+    assert owned == Parts([replace(given_parts[n], owner=o) for n, o in zip(numbers, owners, strict=True)])
 
 
 def test_sums_of_words_tell_which_intervals_belong_together() -> None:
