@@ -22,6 +22,7 @@ from pitcheck.stages.fingerprint import Fingerprints, Key, Walk, places
 from pitcheck.stages.graph import Graph
 from pitcheck.stages.grids import Mask, either
 from pitcheck.stages.pair import Stage, Target, build_stage, canonical_form
+from pitcheck.stages.sample import Sample, sample_of
 
 Progress = Callable[[str, int, int], None]
 WIDENINGS = 6
@@ -95,6 +96,7 @@ class Prover:
         self.proofs: dict[str, Proof] = {}
         self.attempted: dict[str, float] = {}
         self._steps = 0
+        self._sample: Sample | None = None
 
     def hope(self, cuts: dict[int, Cut]) -> Ledger | None:
         """Prove all outputs over cuts of which nothing is known; None as soon as one does not hold as it stands, or the stages grow larger than both plans.
@@ -103,8 +105,10 @@ class Prover:
         """
         accepted, self._hoping = self.accepted_log2, True
         self.accepted_log2 = accepted - 1
+        if not (self.settings.full_coordinates or self.settings.full_shapes):
+            self._sample = sample_of(self.second, [*self.specification.initial.values(), *cuts.values()])
         ledger = self.run(cuts)
-        self.accepted_log2, self._hoping = accepted, False
+        self.accepted_log2, self._hoping, self._sample = accepted, False, None
         if ledger.holds:
             return ledger
         refused = _refused(ledger)
@@ -202,6 +206,9 @@ class Prover:
         known = self._again(key, walk, target, output)
         if known is not None:
             return known
+        sampled = self._prove_sample(self._sample, target, usable, output, key, walk) if self._sample is not None else None
+        if sampled is not None:
+            return sampled
         first: Obligation | None = None
         for widened in range(1 if self._hoping else WIDENINGS + 1):
             try:
@@ -210,7 +217,7 @@ class Prover:
                 return Obligation(target, Proof("inconclusive", code="PIT201", reason=str(error)), "", output, widened)
             obligation = self._prove_stage(stage, target, output, widened)
             if not widened:
-                self._fingerprints.remember(key, walk, stage, obligation.key)
+                self._fingerprints.remember(key, walk, stage, obligation.key, obligation.demands)
             if obligation.proof.outcome == "proven":
                 return obligation
             first = first or obligation
@@ -220,6 +227,31 @@ class Prover:
             # The last stage of an output begins at the plans' inputs.
             excluded |= set(usable) if output and widened == WIDENINGS - 1 else inner
         return first if first is not None else obligation
+
+    def _prove_sample(self, sample: Sample, target: Target, usable: dict[int, Cut], output: str, key: Key, walk: Walk) -> Obligation | None:
+        """Prove one target at a few coordinates that stand for all; None where they do not, or it does not hold."""
+        small = sample.target(target)
+        cuts = {value: self._cut_of(usable, set(), value) for value in walk.cuts}
+        seen = {value: None if cut is None else sample.cut(cut) for value, cut in cuts.items()}
+        if small is None or None in seen.values():
+            return None
+        try:
+            stage = build_stage(self.first, sample.graph, seen.get, [small])
+        except UnsupportedError:
+            return None
+        demands = {value: sample.mask(stage.parallel.held[value]) for value in stage.cuts}
+        if any(mask is None for mask in demands.values()):
+            return None
+        stage = replace(stage, sampling=sample.sampling)
+        obligation = self._prove_stage(stage, target, output, 0)
+        if obligation.proof.outcome != "proven":
+            # It is proven, or refuted, at all coordinates instead; nothing was concluded from this.
+            self.proofs.pop(obligation.key, None)
+            self.attempted.pop(obligation.key, None)
+            return None
+        obligation.demands = tuple((value, mask) for value, mask in demands.items() if mask is not None)
+        self._fingerprints.remember(key, walk, stage, obligation.key, obligation.demands)
+        return obligation
 
     def _again(self, key: Key, walk: Walk, target: Target, output: str) -> Obligation | None:
         """The obligation of a target whose stage is one that was proven as it stands."""
@@ -247,6 +279,8 @@ class Prover:
 
     def _prove_stage(self, stage: Stage, target: Target, output: str, widened: int) -> Obligation:
         key, keys = canonical_form(stage)
+        if stage.sampling is not None:
+            key = f"{key}, at {sorted(stage.sampling.axes.items())}"
         demands = tuple((value, stage.parallel.held[value]) for value in stage.cuts)
         nodes = tuple(step.node for step in stage.parallel.steps)
         if self._collected is not None:

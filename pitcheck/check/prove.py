@@ -120,7 +120,10 @@ def _prove_variants(stage: Stage, symbolic: SymbolicPair, keys: dict[int, str], 
 
 
 def _sized(stage: Stage, symbolic: SymbolicPair, variant: int, settings: Settings) -> tuple[Stage, SymbolicPair, Sizes]:
-    """The stage at full or reduced shapes; at reduced ones with two (then three) coordinates of every symmetric class."""
+    """The stage at full or reduced shapes; at reduced ones with two (then three) coordinates of every symmetric class.
+
+    Raises UnsupportedError where a stage that shows a few coordinates does not stand for all.
+    """
     if settings.full_shapes:
         return stage, symbolic, symbolic.system.full()
     sizes = symbolic.system.solve(variant)
@@ -128,7 +131,11 @@ def _sized(stage: Stage, symbolic: SymbolicPair, variant: int, settings: Setting
     if symmetry is not None:
         return restrict(stage, symmetry, settings.templates, variant)
     added = None if settings.full_coordinates else find_sum(stage, symbolic, settings.templates, 2 + variant)
-    return (stage, symbolic, sizes) if added is None else restrict_sum(stage, added, settings.templates, variant, 2 + variant)
+    if added is not None:
+        return restrict_sum(stage, added, settings.templates, variant, 2 + variant)
+    if stage.sampling is not None and (stage.sampling.differing(cut.grid for cut in stage.all_cuts()) or stage.sampling.crossed(stage.parallel)):
+        raise UnsupportedError("a few coordinates do not stand for all")
+    return stage, symbolic, sizes
 
 
 def _at_once(symbolic: SymbolicPair, sizes: Sizes) -> int:

@@ -7,7 +7,7 @@ knows ranks), so it only saves work where a plan repeats itself, as layers do.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -91,11 +91,11 @@ class Fingerprints:
         key = (self._cut(target.cut), self._number(_said(target.where)), tuple(parallel.said), tuple(reference.said), infos)
         return key, parallel
 
-    def remember(self, key: Key, walk: Walk, stage: Stage, form: str) -> None:
+    def remember(self, key: Key, walk: Walk, stage: Stage, form: str, demanded: Sequence[tuple[int, Mask]]) -> None:
         """Note what a stage is, unless cutting it out met fewer cuts than the walk: then the walk does not tell where the reference's side ends."""
         if set(stage.met) != set(walk.cuts):
             return
-        demands = tuple((walk.values[value], stage.parallel.held[value]) for value in stage.cuts)
+        demands = tuple((walk.values[value], mask) for value, mask in demanded)
         nodes = tuple(walk.nodes[step.node] for step in stage.parallel.steps)
         self.known[key] = Known(form, demands, nodes)
 

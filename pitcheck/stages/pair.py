@@ -25,6 +25,7 @@ from pitcheck.stages.graph import Graph
 from pitcheck.stages.grids import Codes, Grid, Home, Mask, either, far, focus, near
 from pitcheck.stages.literals import integers_at_issue
 from pitcheck.stages.narrow import narrowed
+from pitcheck.stages.sampling import Sampling
 from pitcheck.stages.shapes import SymbolicPair
 
 CutOf = Callable[[int], Cut | None]
@@ -54,13 +55,17 @@ class Target:
 
 @dataclass
 class Stage:
-    """Both sides of a stage. ``cuts`` maps every drawn parallel input to its cut; ``met`` has those as well that only reach other parts of a buffer."""
+    """Both sides of a stage. ``cuts`` maps every drawn parallel input to its cut; ``met`` has those as well that only reach other parts of a buffer.
+
+    ``sampling``: of which axes it shows a few coordinates only.
+    """
 
     reference: Batch
     parallel: Batch
     cuts: dict[int, Cut]
     targets: tuple[Target, ...]
     met: Mapping[int, Cut]
+    sampling: Sampling | None = None
 
     def all_cuts(self) -> list[Cut]:
         """The cuts of inputs and targets, by which the two sides' dimensions are tied."""

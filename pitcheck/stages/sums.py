@@ -52,7 +52,7 @@ def find_sum(stage: Stage, symbolic: SymbolicPair, templates: Templates | None, 
         return None
     steps, term = _sum_steps(stage.parallel, stage.targets[0].cut.value)
     members = [step.inputs[0].rows.shape[1] for n, step in enumerate(stage.parallel.steps) if n in steps and isinstance(step.inputs[0], Argument)]
-    if not members or max(members) <= WORTHWHILE:
+    if not members or (stage.sampling is None and max(members) <= WORTHWHILE):
         return None
     for root, carriers in _dimensions(stage, symbolic).items():
         value, dim = carriers[0]
@@ -60,12 +60,23 @@ def find_sum(stage: Stage, symbolic: SymbolicPair, templates: Templates | None, 
         segment = common_segment(stage, symbolic, root, total)
         if segment is None or not _is_additive(stage, carriers, templates):
             continue
-        found = _kept(stage, symbolic, root, steps, term, total // segment, segment, keep)
+        count = _segments(stage, total // segment)
+        found = _kept(stage, symbolic, root, steps, term, count, segment, keep) if count else None
         if found is not None:
             cut, kept = found
+            if stage.sampling is not None and stage.sampling.crossed(stage.parallel, cut):
+                continue
             symmetry = Symmetry(dim, root, total, segment, stage.targets[0].where, kept, 1, total // segment, "terms of a sum")
             return Sum(cut, (value, dim), symmetry)
     return None
+
+
+def _segments(stage: Stage, segments: int) -> int:
+    """How many segments of the dimension the stage shows; 0 where those that it does not show are not all the others."""
+    if stage.sampling is None:
+        return segments
+    seen, full = stage.sampling.counts(stage.sampling.differing(cut.grid for cut in stage.all_cuts()))
+    return seen if full == segments else 0
 
 
 def restrict_sum(stage: Stage, found: Sum, templates: Templates | None, variant: int, keep: int) -> tuple[Stage, SymbolicPair, RestrictedSizes]:
@@ -207,6 +218,8 @@ def _kept(
     full = _terms(batch, steps, target, term)
     if not all(_alike(segments[row], shapes[term][row], count) for row in full):
         return None
+    if stage.sampling is not None and any(_repeated(segments[row], shapes[term][row]) for row in full):
+        return None
     cut = frozenset(number for number in steps if _goes_over(batch.steps[number], low, high))
     some = _terms(batch, steps, target, term, cut, keep)
     chosen = {tuple(np.unique(segments[row]).tolist()) for row in some}
@@ -224,6 +237,11 @@ def _alike(segments: Codes, shapes: NDArray[np.uint64], count: int) -> bool:
     order = np.lexsort((shapes, segments))
     by_segment, cones = segments[order].reshape(count, -1), shapes[order].reshape(count, -1)
     return bool((by_segment == by_segment[:, :1]).all() and len(np.unique(by_segment[:, 0])) == count and (cones == cones[:1]).all())
+
+
+def _repeated(segments: Codes, shapes: NDArray[np.uint64]) -> bool:
+    """Whether a term is added more than once: how often may depend on the number of coordinates."""
+    return len(np.unique(np.stack([segments.astype(np.uint64), shapes], axis=1), axis=0)) < len(segments)
 
 
 def _goes_over(step: Step, low: Mapping[int, Codes], high: Mapping[int, Codes]) -> bool:

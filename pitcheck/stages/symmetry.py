@@ -61,10 +61,22 @@ def find_symmetry(stage: Stage, symbolic: SymbolicPair, keep: int) -> Symmetry |
         if segment is None:
             continue
         compared, _, codes = compared_rows(target, stage.parallel)
-        kept, classes = _representatives(stage, symbolic, root, target, dim, compared, keep)
-        if len(kept) * 2 <= len(codes):
-            return Symmetry(dim, root, total, segment, _where(target, codes[kept]), len(kept), classes, len(codes))
+        classes = _classes(stage, symbolic, root, target, dim, compared)
+        members = _members(stage, classes, codes, total // segment)
+        kept = np.sort(np.concatenate([spread(np.flatnonzero(classes == own), keep) for own in range(int(classes.max()) + 1)]))
+        if members and len(kept) * 2 <= len(codes):
+            return Symmetry(dim, root, total, segment, _where(target, codes[kept]), len(kept), int(classes.max()) + 1, members)
     return None
+
+
+def _members(stage: Stage, classes: Codes, codes: Codes, segments: int) -> int:
+    """For how many coordinates the stage's stand: for themselves, or where it shows a few of some axes, for all, if these are alike; 0 if they are not."""
+    if stage.sampling is None:
+        return len(codes)
+    axes = stage.sampling.differing(cut.grid for cut in stage.all_cuts())
+    seen, full = stage.sampling.counts(axes)
+    alike = axes == stage.sampling.differing([stage.targets[0].cut.grid]) and stage.sampling.in_one_class(classes, codes, stage.targets[0].cut.lattice, axes)
+    return len(codes) // seen * full if alike and full == segments and not stage.sampling.crossed(stage.parallel) else 0
 
 
 def _where(target: Target, codes: Codes) -> Mask:
@@ -101,8 +113,8 @@ def common_segment(stage: Stage, symbolic: SymbolicPair, root: int, total: int) 
     return lengths.pop() if len(lengths) == 1 else None
 
 
-def _representatives(stage: Stage, symbolic: SymbolicPair, root: int, target: Target, dim: int, compared: Codes, keep: int) -> tuple[Codes, int]:
-    """(positions kept among the compared pairs of row and part, number of classes)."""
+def _classes(stage: Stage, symbolic: SymbolicPair, root: int, target: Target, dim: int, compared: Codes) -> Codes:
+    """The class of every compared pair of row and part: of one class are those whose cones are the same but for an offset along the dimension."""
     shapes, sums, weights = signatures(stage, symbolic, root)
     value, parts = target.cut.value, target.cut.parts
     rows, held = compared
@@ -114,8 +126,9 @@ def _representatives(stage: Stage, symbolic: SymbolicPair, root: int, target: Ta
     order = np.lexsort((np.arange(len(held)), others, relative, shapes[value][rows]))
     keys = np.stack([shapes[value][rows][order], relative[order], others[order]])
     bounds = np.flatnonzero((keys[:, 1:] != keys[:, :-1]).any(axis=0)) + 1
-    classes = np.split(order, bounds)
-    return np.sort(np.concatenate([spread(members, keep) for members in classes])), len(classes)
+    classes = np.zeros(len(held), dtype=np.int64)
+    classes[order] = np.searchsorted(bounds, np.arange(len(held)), side="right")
+    return classes
 
 
 def spread(members: Codes, keep: int) -> Codes:
