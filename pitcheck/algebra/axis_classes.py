@@ -17,7 +17,7 @@ from fractions import Fraction
 from itertools import pairwise
 from math import gcd, prod
 
-from pitcheck.algebra.size_choice import Sizes, choose_units
+from pitcheck.algebra.size_choice import Sizes, choose_units, smallest_units
 
 
 @dataclass(frozen=True, eq=False)
@@ -287,11 +287,26 @@ class AxisSystem:
         queue = [(a, b)]
         while queue:
             one, other = queue.pop()
-            if self._root(one) == self._root(other):
+            if self._root(one) == self._root(other) or self._is_segment(one, other) or self._is_segment(other, one):
                 continue
             self._agree(one, other, queue)
             if self._root(one) != self._root(other):
                 self._link(one, other, queue)
+
+    def _is_segment(self, node: Dimension, whole: Dimension) -> bool:
+        """Whether ``node`` is the inner factor of the class of ``whole``, one segment of it (one head of several), or can only be that.
+
+        Then it shrinks with that factor, and the outer factor keeps its segments of one.
+        """
+        own, other = self.class_of(whole), self.class_of(node)
+        if own.inner is None or own.rigid or own.inner.size != node.size:
+            return False
+        if self._root(own.inner) != self._root(node):
+            if other.rigid or other.inner is not None or not any(n % node.size for n in (*other.positions, *(m.size for m in other.members))):
+                return False
+            self._union(node, own.inner)
+        self.position(whole, node.size)
+        return True
 
     def _agree(self, a: Dimension, b: Dimension, queue: list[tuple[Dimension, Dimension]]) -> None:
         """Bring two classes to one form: both rigid, both without factors, or both split with inner factors of one size."""
@@ -364,6 +379,11 @@ class AxisSystem:
     def full(self) -> Sizes:
         """Every dimension at its full size."""
         return Sizes(self, {})
+
+    def shrink(self, least: int) -> Sizes:
+        """Every dimension that may be reduced with ``least`` elements a segment (one more where they change places), alike or not, once all ties are made."""
+        self._settle()
+        return Sizes(self, smallest_units(self, least))
 
     def solve(self, variant: int = 0, permuted: Iterable[Dimension] = ()) -> Sizes:
         """Small sizes, to be asked for once all ties are made; every ``variant`` (0, 1, ...) has other ones. ``permuted`` are marked permuted first."""

@@ -141,6 +141,16 @@ def choose_units(system: AxisSystem, literals: Collection[int], extents: Sequenc
     return scales
 
 
+def smallest_units(system: AxisSystem, least: int) -> dict[int, Scale]:
+    """A scale for every class that can be reduced: ``least`` elements a unit, one more where they change places; different classes may get the same sizes."""
+    found: dict[int, Scale] = {}
+    for number, own in system.classes():
+        small = least + own.permuted
+        if own.inner is None and not own.rigid and own.unit > small:
+            found[number] = Scale(own.unit, small)
+    return found
+
+
 class _Choice:
     """One set of scales, changed one by one until no two counts become equal that are not; where that cannot be reached, what clashes stays whole."""
 

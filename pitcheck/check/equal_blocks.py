@@ -7,16 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from math import prod
 
 import numpy as np
 
 from pitcheck.algebra.axis_templates import Templates
 from pitcheck.algebra.real import RealAlgebra
+from pitcheck.algebra.size_choice import Sizes
 from pitcheck.check.evaluate import check_memory, compare_target, evaluate_stage
 from pitcheck.check.specification import Specification
 from pitcheck.check.whole import WholeRun, largest_differences
 from pitcheck.errors import UnsupportedError
-from pitcheck.stages.blocks import Batched, Blocks, block_sizes, weighted
+from pitcheck.stages.blocks import Batched, Blocks, BlockSizes, block_sizes, weighted
 from pitcheck.stages.cuts import Cut
 from pitcheck.stages.graph import Graph
 from pitcheck.stages.grids import Codes
@@ -28,8 +30,12 @@ COLOURS = 3
 ATTEMPTS = 3
 """Inputs that are tried: the first sets the suspected coordinate apart from all others, the next ones colour at random."""
 TRIALS = 4
-"""Draws of a run of the whole pair: one of each kind of discrete draw."""
+"""Draws of a run of the whole pair: one of each kind of discrete draw, fewer where that needs too much memory."""
 STAGE_TRIALS = 8
+LEAST = (3, 2)
+"""Elements of a segment of every dimension of the whole pair: the fewer where the more need too much memory."""
+SHARE = 2
+"""The values of a run may need this part of the memory; by what can be seen beforehand, which is more than it is."""
 
 
 def find_batch(first: Graph, specification: Specification) -> Batched | None:
@@ -109,8 +115,8 @@ def _run(
     *,
     targets_only: bool,
 ) -> WholeRun:
-    shaped, symbolic, blocks = shape_on_blocks(first, second, cut_of, targets, blocks, templates)
-    trials = TRIALS if targets_only else STAGE_TRIALS
+    shaped, symbolic, blocks = shape_on_blocks(first, second, cut_of, targets, blocks, templates, max_memory // SHARE if targets_only else None)
+    trials = min(TRIALS, max(1, max_memory // SHARE // _bytes(symbolic, shaped.sizes))) if targets_only else STAGE_TRIALS
     check_memory(shaped, trials, max_memory)
     with np.errstate(all="ignore"):
         evaluated = evaluate_stage(shaped, RealAlgebra(np, seed, range(trials)), targets_only=targets_only)
@@ -120,9 +126,12 @@ def _run(
 
 
 def shape_on_blocks(
-    first: Graph, second: Graph, cut_of: CutOf, targets: Iterable[Target], blocks: Blocks, templates: Templates
+    first: Graph, second: Graph, cut_of: CutOf, targets: Iterable[Target], blocks: Blocks, templates: Templates, memory: int | None = None
 ) -> tuple[ShapedStage, SymbolicPair, Blocks]:
-    """The stage at reduced sizes with the different blocks alone; and the blocks with the dimensions of all its reference values."""
+    """The stage at reduced sizes with the different blocks alone; and the blocks with the dimensions of all its reference values.
+
+    With ``memory`` the least sizes are taken at which ``TRIALS`` draws fit.
+    """
     stage = build_stage(first, second, cut_of, list(targets))
     batched = blocks.batched
     known = {value: dim for value, dim in batched.dims.items() if value < len(first.values)}
@@ -130,7 +139,7 @@ def shape_on_blocks(
     blocks = replace(blocks, batched=replace(batched, dims={**known, **own.dims}, scaled=own.scaled))
     stage = replace(stage, reference=own.batch, targets=tuple(replace(t, cut=blocks.of(t.cut)) for t in stage.targets))
     symbolic = symbolic_pair(stage.reference, stage.parallel, stage.all_cuts(), templates)
-    sizes = block_sizes(symbolic, blocks)
+    sizes = block_sizes(symbolic, blocks) if memory is None else _fitting(symbolic, blocks, memory)
     keys = {value: f"whole/{info.name}" for value, info in enumerate(own.batch.graph.values)}
     shaped = shape_stage(stage, symbolic, sizes or symbolic.system.solve(0), keys)
     for value in own.weights:
@@ -138,3 +147,17 @@ def shape_on_blocks(
             raise UnsupportedError("something is added up over a batch that no input of the stage has")
         shaped.fresh[value] = replace(shaped.fresh[value], numbers=sizes.weights())
     return shaped, symbolic, blocks
+
+
+def _fitting(symbolic: SymbolicPair, blocks: Blocks, memory: int) -> BlockSizes | None:
+    sizes = None
+    for least in LEAST:
+        sizes = block_sizes(symbolic, blocks, least)
+        if sizes is None or TRIALS * _bytes(symbolic, sizes) <= memory:
+            break
+    return sizes
+
+
+def _bytes(symbolic: SymbolicPair, sizes: Sizes) -> int:
+    """The memory of one draw, of all values of the reference; the parallel plan's are about as many."""
+    return 8 * sum(prod(symbolic.reference.shape(value, sizes)) for value in symbolic.reference.values) + 1

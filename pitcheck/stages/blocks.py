@@ -136,8 +136,11 @@ class BlockSizes(Sizes):
         return tuple(np.repeat(self._blocks.often, self._small).tolist())
 
 
-def block_sizes(symbolic: SymbolicPair, blocks: Blocks) -> BlockSizes | None:
-    """Reduced sizes of a stage on equal blocks; None where it has no batch dimension. Raises UnsupportedError where a rank holds anything but single blocks."""
+def block_sizes(symbolic: SymbolicPair, blocks: Blocks, least: int | None = None) -> BlockSizes | None:
+    """Reduced sizes of a stage on equal blocks; None where it has no batch dimension. With ``least`` they need not be different from one another.
+
+    Raises UnsupportedError where a rank holds anything but single blocks.
+    """
     batched = blocks.batched
     nodes = [symbolic.reference.values[v].dims[dim] for v, dim in batched.dims.items() if v in symbolic.reference.values]
     if not nodes:
@@ -152,7 +155,7 @@ def block_sizes(symbolic: SymbolicPair, blocks: Blocks) -> BlockSizes | None:
     sizes |= {node.size for value in symbolic.reference.values.values() for node in value.dims if system.number_of(node) == root} - {batched.total}
     if batched.total == batched.segment or sizes - {batched.segment}:
         raise UnsupportedError(f"dimensions of {sorted(sizes)} are cut from a batch of {batched.total}, which are not single blocks")
-    return BlockSizes(system.solve(0), blocks, root, nodes[0])
+    return BlockSizes(system.solve(0) if least is None else system.shrink(least), blocks, root, nodes[0])
 
 
 # --- the reference

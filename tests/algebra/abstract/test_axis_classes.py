@@ -252,11 +252,33 @@ def test_different_inner_factors_in_one_class_are_refined_or_rigid() -> None:
     assert [sizes.size(n) for n in (whole, part, *factors)] == [96, 48, 3, 32, 4, 12]
 
 
-def test_a_dimension_that_would_be_its_own_factor_is_rigid() -> None:
+def test_one_inner_factor_is_a_segment() -> None:
+    """A rank with one head of four: what it holds is the head's dimension itself."""
     system = AxisSystem()
     outer, inner = system.dimension(4), system.dimension(64)
     whole = system.product(outer, inner)
     system.tie(inner, whole, 64)
+    sizes = system.solve(0)
+    assert [sizes.size(n) for n in (whole, inner, outer)] == [12, 3, 4]
+    assert [sizes.position(whole, n) for n in (64, 128)] == [3, 6]
+
+
+def test_one_inner_factor_that_has_halves_is_a_segment() -> None:
+    """The same where the head's dimension is cut in halves on the rank before it is known to be one of several."""
+    system = AxisSystem()
+    whole, local, half = system.dimension(256), system.dimension(64), system.dimension(32)
+    _, depth = system.factor(whole, 64)
+    system.tie(half, local, 32)
+    system.tie(local, whole, 128)
+    sizes = system.solve(0)
+    assert [sizes.size(n) for n in (whole, local, depth, half)] == [24, 6, 6, 3]
+
+
+def test_a_dimension_that_would_be_its_own_factor_is_rigid() -> None:
+    system = AxisSystem()
+    outer, inner = system.dimension(4), system.dimension(64)
+    whole = system.product(outer, inner)
+    system.tie(outer, whole, 64)
     sizes = system.solve(0)
     assert [sizes.size(n) for n in (whole, inner, outer)] == [256, 64, 4]
 
@@ -309,3 +331,12 @@ def test_solving_is_repeatable() -> None:
         return [line for v in (0, 1) for line in system.solve(v).describe()]
 
     assert made() == made()
+
+
+def test_the_least_sizes_need_not_differ() -> None:
+    system = AxisSystem()
+    whole, parts = shards(system, 128, 2)
+    other, small, turned = system.dimension(96), system.dimension(3), system.dimension(50)
+    system.mark_permuted(turned)
+    sizes = system.shrink(3)
+    assert [sizes.size(n) for n in (whole, parts[0], other, small, turned)] == [6, 3, 3, 3, 4]
