@@ -42,7 +42,7 @@ class Source:
 
     def at(self, codes: Codes) -> Codes:
         """The codes read by a node that runs at ``codes``: shape (n,) or (n, members)."""
-        return codes if self.read is None else self.read.table[codes]
+        return codes if self.read is None else self.read.at(codes)
 
     def gather(self, grid: Grid) -> Grid:
         """What is read of a grid, with a last dimension more for the members of a stack."""

@@ -147,6 +147,11 @@ class Read:
             found = self._reached[id(mask)] = mask, self.reach(mask)
         return found[1]
 
+    def at(self, codes: Codes) -> Codes:
+        """The codes read at some codes, shape (n,) or (n, members)."""
+        found: Codes = self.table[codes]
+        return found
+
     @cached_property
     def table(self) -> Codes:
         """The codes read at every code, shape (codes,) or (codes, members)."""
@@ -229,6 +234,11 @@ class OverMicrobatches(Read):
         dense = np.broadcast_to(grid, (*grid.shape[:-1], self.shape[-1]))
         return dense[..., None, list(self.chosen)]
 
+    def at(self, codes: Codes) -> Codes:
+        """The codes of the same ranks at those micro-batches."""
+        count = self.shape[-1]
+        return (codes // count * count)[:, None] + np.array(self.chosen, dtype=np.int64)
+
     def reach(self, mask: Mask) -> Mask:
         """The same ranks, at all those micro-batches."""
         return _at_microbatches(mask, self.chosen, self.shape[-1])
@@ -262,6 +272,14 @@ class OverGroup(Read):
         moved = full.transpose((*others, *self.over))
         kept = [1 if d in self.over else size for d, size in enumerate(grid.shape)]
         return moved.reshape((*kept, self.members))
+
+    def at(self, codes: Codes) -> Codes:
+        """The codes of the members, found without those of all groups."""
+        places = list(np.unravel_index(codes[:, None], self.shape))
+        members = np.unravel_index(np.arange(self.members), [self.shape[axis] for axis in self.over])
+        for axis, own in zip(self.over, members, strict=True):
+            places[axis] = own[None, :]
+        return np.ravel_multi_index(tuple(np.broadcast_arrays(*places)), self.shape).astype(np.int64)
 
     def reach(self, mask: Mask) -> Mask:
         """All members of the groups that a coordinate of the mask is in."""

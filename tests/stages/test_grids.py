@@ -166,6 +166,13 @@ def test_a_table_says_the_codes_that_are_read(model: Model) -> None:
 
 
 @given(reads(), st.data())
+def test_some_codes_are_read_as_all_of_them_are(model: Model, data: st.DataObject) -> None:
+    table = model.read.table
+    codes = np.array(data.draw(st.lists(st.integers(0, len(table) - 1), max_size=4)), dtype=np.int64)
+    assert np.array_equal(np.maximum(model.read.at(codes), 0), np.maximum(table[codes], 0))
+
+
+@given(reads(), st.data())
 def test_a_read_reaches_what_the_coordinates_of_a_mask_read(model: Model, data: st.DataObject) -> None:
     shape = model.read.shape
     mask = data.draw(grids(shape, numbers=False))
