@@ -72,6 +72,7 @@ def look_on_blocks(
         real = _judge_on_blocks(run)
         if real:
             return SecondLook(run, {}, real)
+        del run  # the next one needs the memory
     return None
 
 

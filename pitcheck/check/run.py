@@ -174,7 +174,7 @@ def _by_refused(state: _Check, first: Graph, second: Graph, hints: dict[int, Cut
     found, why = None, "no input that was tried shows a difference"
     try:
         if any(o.proof.outcome == "failed" for o in prover.refused):
-            suspects = suspected(prover.refused[0])
+            suspects = suspected(second, prover.refused[0])
             found = look_on_blocks(first, second, specification, batched, suspects, state.seed, state.templates, options.max_memory)
     except PitcheckError as error:
         why = f"no input was found on which they could be run together: {error}"

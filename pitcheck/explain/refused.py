@@ -24,7 +24,7 @@ from pitcheck.explain.at_root import cause_at
 from pitcheck.explain.difference import finding_of, gap_finding, located, shown
 from pitcheck.explain.evidence import Evidence
 from pitcheck.explain.shrink import witness_of
-from pitcheck.explain.siblings import first_sibling, sibling_cause
+from pitcheck.explain.siblings import first_sibling, odd_writers, sibling_cause
 from pitcheck.explain.standing import Standing
 from pitcheck.explain.witness import write_witness
 from pitcheck.report.model import Finding
@@ -75,7 +75,16 @@ def _affected(found: Refused) -> str:
     return f"; of {total} outputs {len(names)} differ, {', '.join(map(repr, names[:3]))}{' and others' if len(names) > 3 else ''}"
 
 
-def suspected(obligation: Obligation) -> Codes:
+def suspected(second: Graph, obligation: Obligation) -> Codes:
+    """The codes at which a stage that does not hold runs a record of its own, else those at which its values differ."""
+    odd = odd_writers(second, obligation.nodes)
+    if odd:
+        own: Codes = np.flatnonzero(second.nodes[odd[0][1]].mask)
+        return own
+    return _differing(obligation)
+
+
+def _differing(obligation: Obligation) -> Codes:
     """The codes at which the values of a stage that does not hold differ; all compared where that was not seen."""
     comparison = obligation.proof.comparison
     if comparison is None:
@@ -122,7 +131,7 @@ def _explained(
                 finding = _located(second, run)
         except PitcheckError:  # the values of the stage cannot be had: it is named all the same
             pass
-        finding = replace(finding, witness=_witness(first, second, cut_of, target, suspected(obligation), finding, blocks, options, seed, templates))
+        finding = replace(finding, witness=_witness(first, second, cut_of, target, _differing(obligation), finding, blocks, options, seed, templates))
     number = min(found.real, key=lambda n: _distance(second, found.run.comparisons[n].target.cut.value, target.cut.value))
     output, element, values = shown(found.run, number)
     return replace(finding, output=output, element=element, reference_value=values[0], parallel_value=values[1])
@@ -154,7 +163,7 @@ def _distance(second: Graph, output: int, value: int) -> tuple[bool, int]:
 def _unexplained(second: Graph, obligation: Obligation) -> Finding:
     value = obligation.target.cut.value
     name = second.values[value].name
-    codes = suspected(obligation)
+    codes = _differing(obligation)
     count = second.coordinates.microbatches
     writers = [second.nodes[w] for w in second.values[value].writers]
     return Finding(

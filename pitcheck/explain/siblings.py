@@ -7,7 +7,7 @@ or is by mistake.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -44,7 +44,7 @@ def first_sibling(evidence: Evidence, value: int, wrong: Codes, right: Codes) ->
     if not len(wrong):
         return None
     start = int(wrong[0])
-    pairs = _pairs(evidence, value, start, _nearest(graph, start, right)) if len(right) else _odd_ones(evidence)
+    pairs = _pairs(evidence, value, start, _nearest(graph, start, right)) if len(right) else odd_writers(graph, (step.node for step in evidence.batch.steps))
     found = [
         (_alike(graph.nodes[mine], graph.nodes[other]), graph.rank[mine], mine, other, of)
         for of, mine, other in pairs
@@ -95,15 +95,24 @@ def _pairs(evidence: Evidence, value: int, mine: int, other: int) -> Iterator[tu
             waiting.extend(_operands(graph, writers[0], writers[1], a, b))
 
 
-def _odd_ones(evidence: Evidence) -> Iterator[tuple[int, int, int]]:
-    """(value, a writer, one that does the same at more coordinates) of the values that several records write."""
-    graph = evidence.second
-    for value, writing in evidence.writers.items():
-        nodes = sorted({step.node for step in writing}, key=lambda n: (int(graph.nodes[n].mask.sum()), n))
-        for number, mine in enumerate(nodes):
-            more = [n for n in nodes[number + 1 :] if int(graph.nodes[n].mask.sum()) > int(graph.nodes[mine].mask.sum())]
-            likely = sorted(more, key=lambda n: (not _alike(graph.nodes[mine], graph.nodes[n]), n))
-            yield from ((value, mine, other) for other in likely[:1])
+def odd_writers(graph: Graph, nodes: Iterable[int]) -> list[tuple[int, int, int]]:
+    """(value, a writer, one that writes it at more coordinates) of the values that several records among ``nodes`` write; first those that do other things."""
+    writers: dict[int, dict[int, None]] = {}
+    for number in nodes:
+        for value in graph.nodes[number].outputs:
+            if value is not None:
+                writers.setdefault(value, {})[number] = None
+    found = []
+    for value, several in writers.items():
+        if len({graph.nodes[n].operator for n in several}) < 2:
+            continue
+        sizes = {n: int(graph.nodes[n].mask.sum()) for n in several}
+        for mine in several:
+            more = [n for n in several if sizes[n] > sizes[mine] and graph.nodes[n].operator != graph.nodes[mine].operator]
+            likely = min(more, key=lambda n: (not _alike(graph.nodes[mine], graph.nodes[n]), n), default=None)
+            if likely is not None:
+                found.append((_alike(graph.nodes[mine], graph.nodes[likely]), sizes[mine], graph.rank[mine], (value, mine, likely)))
+    return [places for _, _, _, places in sorted(found)]
 
 
 def _alike(mine: Node, other: Node) -> bool:

@@ -25,9 +25,10 @@ from pitcheck.errors import UnsupportedError
 from pitcheck.ops.registry import BACKWARD
 from pitcheck.plan.model import Tensor
 from pitcheck.stages.batch import Argument, Batch, Step
-from pitcheck.stages.cuts import Cut, Part, Parts
+from pitcheck.stages.cuts import Cut
 from pitcheck.stages.graph import Graph, GraphValue
 from pitcheck.stages.grids import Codes, Grid
+from pitcheck.stages.parts import Interval, Parts, distinct_rows
 from pitcheck.stages.run import literal
 from pitcheck.stages.shapes import SymbolicPair
 
@@ -56,12 +57,13 @@ class Batched:
         dim = self.dims.get(cut.reference)
         if dim is None:
             return None
-        numbers = np.array([self.number(part, dim) for part in cut.parts], dtype=np.int64)
-        return np.where(cut.grid >= 0, numbers[np.maximum(cut.grid, 0)], -1)
+        return np.where(cut.grid >= 0, self.blocks(cut, dim)[cut.parts.which[:, dim]][np.maximum(cut.grid, 0)], -1)
 
-    def number(self, part: Part, dim: int) -> int:
-        """The block of a part. Raises UnsupportedError for a part that is no single block."""
-        intervals = part.box[dim]
+    def blocks(self, cut: Cut, dim: int) -> Codes:
+        """The block of every list of intervals that a cut has along a dimension. Raises UnsupportedError for one that is no single block."""
+        return np.array([self._block(intervals) for intervals in cut.parts.intervals[dim]], dtype=np.int64)
+
+    def _block(self, intervals: tuple[Interval, ...]) -> int:
         start, stop = intervals[0]
         if len(intervals) != 1 or start < 0 or stop - start != self.segment or start % self.segment:
             raise UnsupportedError(f"a part of a batch of {self.total} is {intervals}, which is not one of {self.count} even blocks")
@@ -90,14 +92,15 @@ class Blocks:
         dim = self.batched.dims.get(cut.reference)
         if dim is None:
             return cut
-        found: dict[Part, int] = {}
-        which = []
-        for part in cut.parts:
-            start = int(self.same[self.batched.number(part, dim)]) * self.batched.segment
-            box = (*part.box[:dim], ((start, start + self.batched.segment),), *part.box[dim + 1 :])
-            which.append(found.setdefault(replace(part, box=box), len(found)))
-        grid = np.where(cut.grid >= 0, np.array(which, dtype=np.int64)[np.maximum(cut.grid, 0)], -1)
-        return replace(cut, parts=Parts(found), grid=grid)
+        old, size = cut.parts, self.batched.segment
+        kept, place = np.unique(self.same[self.batched.blocks(cut, dim)], return_inverse=True)
+        which = old.which.copy()
+        which[:, dim] = place.reshape(-1)[which[:, dim]]
+        first, number = distinct_rows([*which.T, old.term, old.terms, old.owner])
+        intervals = [*old.intervals[:dim], tuple(((start, start + size),) for start in (kept * size).tolist()), *old.intervals[dim + 1 :]]
+        parts = Parts.of(intervals, which[first], old.term[first], 1, old.owner[first])
+        parts.terms = old.terms[first]
+        return replace(cut, parts=parts, grid=np.where(cut.grid >= 0, number[np.maximum(cut.grid, 0)], -1))
 
 
 class BlockSizes(Sizes):
