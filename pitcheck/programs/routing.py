@@ -102,8 +102,9 @@ def _balance(rank: Rank, scores: str, chosen: str, name: str, experts: Experts) 
         if together:
             share = tape.op("all_reduce", share, name=f"{name}.router.share", group=together, reduction="avg")
     mean = tape.op("mean", tape.op("reshape", _shares(rank, scores, name, experts), sizes=sizes), axes=(1, 2))
-    factor = Fraction(experts.auxiliary) * Fraction(routed, experts.chosen) / (groups * rank.axes.size(together))
-    loss = tape.op("mul", tape.op("sum", tape.op("mul", share, mean)), factor, name=f"{name}.router.auxiliary:term")
+    factor = Fraction(experts.auxiliary) * Fraction(routed, experts.chosen) / (parts * rank.axes.size(together))
+    each = tape.op("sum", tape.op("mul", share, mean), axes=(1,))
+    loss = tape.op("mul", tape.op("mean", each), factor, name=f"{name}.router.auxiliary:term")
     rank.losses[f"{name}.router.auxiliary"] = loss, rank.now[-1]
 
 
