@@ -54,11 +54,15 @@ def find_sum(stage: Stage, symbolic: SymbolicPair, templates: Templates | None, 
     members = [step.inputs[0].rows.shape[1] for n, step in enumerate(stage.parallel.steps) if n in steps and isinstance(step.inputs[0], Argument)]
     if not members or (stage.sampling is None and max(members) <= WORTHWHILE):
         return None
-    for root, carriers in _dimensions(stage, symbolic).items():
+    dimensions = _dimensions(stage, symbolic)
+    summed = _Summed.of(stage, templates) if dimensions else None
+    if summed is None:
+        return None
+    for root, carriers in dimensions.items():
         value, dim = carriers[0]
         total = stage.reference.graph.values[value].shape[dim]
         segment = common_segment(stage, symbolic, root, total)
-        if segment is None or not _is_additive(stage, carriers, templates):
+        if segment is None or not summed.over(carriers):
             continue
         count = _segments(stage, total // segment)
         found = _kept(stage, symbolic, root, steps, term, count, segment, keep) if count else None
@@ -127,26 +131,39 @@ def _dimensions(stage: Stage, symbolic: SymbolicPair) -> dict[int, list[tuple[in
 # --- the reference
 
 
-def _is_additive(stage: Stage, carriers: Sequence[tuple[int, int]], templates: Templates | None) -> bool:
-    """Whether the reference's target is a sum over the dimension of what is computed for each place along it alone."""
-    batch, target = stage.reference, stage.targets[0].cut.reference
-    tail = _contractions(batch, target)
-    if tail is None:
-        return False
-    system = AxisSystem()
-    algebra = AxisAlgebra(system)
-    inputs = {value: algebra.tensor(batch.graph.values[value].shape, batch.graph.values[value].kind) for value in batch.inputs}
-    before = replace(batch, steps=[step for n, step in enumerate(batch.steps) if n not in tail])
-    values = run_batch(before, algebra, inputs, evaluator=(templates or Templates(evaluate)).run)
-    nodes = [values[value].dims[dim] for value, dim in carriers if value in values]
-    if not nodes or not all(system.is_batch(node) for node in nodes):
-        return False
-    roots = {system.number_of(node) for node in nodes}
+@dataclass(frozen=True)
+class _Summed:
+    """The contractions at the end of the reference, and the dimensions of what is computed before them, each by itself as far as operators say."""
 
-    def places(value: int) -> list[int]:
-        return [dim for dim, node in enumerate(values[value].dims) if system.number_of(node) in roots]
+    contractions: list[Step]
+    values: Mapping[int, AxisValue]
+    system: AxisSystem
 
-    return all(_contracts(step, values, places) for step in (batch.steps[n] for n in tail) if step.kind in CONTRACTIONS)
+    @classmethod
+    def of(cls, stage: Stage, templates: Templates | None) -> _Summed | None:
+        """None where the reference's target does not come from contractions alone."""
+        batch, target = stage.reference, stage.targets[0].cut.reference
+        tail = _contractions(batch, target)
+        if tail is None:
+            return None
+        system = AxisSystem()
+        algebra = AxisAlgebra(system)
+        inputs = {value: algebra.tensor(batch.graph.values[value].shape, batch.graph.values[value].kind) for value in batch.inputs}
+        before = replace(batch, steps=[step for n, step in enumerate(batch.steps) if n not in tail])
+        values = run_batch(before, algebra, inputs, evaluator=(templates or Templates(evaluate)).run)
+        return cls([batch.steps[n] for n in tail if batch.steps[n].kind in CONTRACTIONS], values, system)
+
+    def over(self, carriers: Sequence[tuple[int, int]]) -> bool:
+        """Whether the target is a sum over the dimension of what is computed for each place along it alone."""
+        nodes = [self.values[value].dims[dim] for value, dim in carriers if value in self.values]
+        if not nodes or not all(self.system.is_batch(node) for node in nodes):
+            return False
+        roots = {self.system.number_of(node) for node in nodes}
+
+        def places(value: int) -> list[int]:
+            return [dim for dim, node in enumerate(self.values[value].dims) if self.system.number_of(node) in roots]
+
+        return all(_contracts(step, self.values, places) for step in self.contractions)
 
 
 def _contractions(batch: Batch, target: int) -> frozenset[int] | None:
