@@ -14,7 +14,7 @@ import numpy as np
 
 from pitcheck.algebra.base import Kind
 from pitcheck.errors import UnsupportedError
-from pitcheck.stages.cuts import FREE, Box
+from pitcheck.stages.cuts import FREE, ZERO, Box
 
 FEW = 8
 """Up to so many rows are taken one by one."""
@@ -55,7 +55,7 @@ class Derived:
     @cached_property
     def starts(self) -> np.ndarray[Any, np.dtype[np.int64]] | None:
         """Where the box of every row begins, shape (rows, dimensions), if all are of one shape, without padding, and no row is a term; else None."""
-        if any(len(i) != 1 or i[0][0] == FREE for box in self.boxes for i in box) or any(terms != 1 for _, _, terms in self.terms):
+        if any(len(i) != 1 or i[0][0] < 0 for box in self.boxes for i in box) or any(terms != 1 for _, _, terms in self.terms):
             return None
         if len({tuple(i[0][1] - i[0][0] for i in box) for box in self.boxes}) != 1:
             return None
@@ -126,7 +126,7 @@ def untried(fresh: Fresh, boxes: Sequence[Box], seed: int, trials: Sequence[int]
         return None
     drawn = discrete(fresh, seed, trials)[:, 0]
     for box in boxes:
-        index = [np.concatenate([np.arange(a, b) for a, b in intervals if a != FREE] or [np.zeros(0, dtype=np.int64)]) for intervals in box]
+        index = [np.concatenate([np.arange(a, b) for a, b in intervals if a >= 0] or [np.zeros(0, dtype=np.int64)]) for intervals in box]
         held = set(np.unique(drawn[np.ix_(np.arange(len(drawn)), *index)]).tolist()) if index else set(np.unique(drawn).tolist())
         missing = sorted(set(fresh.marks) - held)
         if missing and all(len(i) for i in index):
@@ -178,7 +178,7 @@ def scaled(algebra: Any, value: Any, scale: Fraction) -> Any:
 
 
 def take_box(algebra: Any, whole: Any, box: Box, key: str) -> Any:
-    """The box of a value; free intervals are drawn afresh under ``key``."""
+    """The box of a value; free intervals are drawn afresh under ``key``, other padding is zero."""
     value = whole
     for dim, intervals in enumerate(box):
         size = algebra.shape(value)[dim]
@@ -189,6 +189,9 @@ def take_box(algebra: Any, whole: Any, box: Box, key: str) -> Any:
             if start == FREE:
                 shape = (*algebra.shape(value)[:dim], stop, *algebra.shape(value)[dim + 1 :])
                 pieces.append(_free(algebra, value, f"{key}/{dim}.{number}", shape))
+            elif start == ZERO:
+                shape = (*algebra.shape(value)[:dim], stop, *algebra.shape(value)[dim + 1 :])
+                pieces.append(algebra.expand(algebra.constant(Fraction(0), algebra.kind(value)), shape))
             else:
                 pieces.append(algebra.slice(value, dim, start, stop))
         value = pieces[0] if len(pieces) == 1 else algebra.concatenate(pieces, dim)

@@ -16,6 +16,7 @@ from pitcheck.errors import PitcheckError, PlanError
 from pitcheck.explain.witness import Filled, Held, Side, Witness, batch_of, scale_of
 from pitcheck.plan.numbers import parse_number
 from pitcheck.stages.batch import Batch
+from pitcheck.stages.cuts import FREE, ZERO
 from pitcheck.stages.run import run_batch
 
 MOST_ELEMENTS = 1 << 22
@@ -109,12 +110,12 @@ def check_box(box: list[list[tuple[int, int]]], shape: tuple[int, ...], place: s
     for size, intervals in zip(shape, box, strict=True):
         _refuse_unless(bool(intervals), "a box has a dimension without intervals", place)
         for start, stop in intervals:
-            right = 0 <= stop <= MOST_ELEMENTS if start == -1 else 0 <= start <= stop <= size
+            right = 0 <= stop <= MOST_ELEMENTS if start in (FREE, ZERO) else 0 <= start <= stop <= size
             _refuse_unless(right, f"interval {(start, stop)} is not within a dimension of size {size}", place)
 
 
 def _box_shape(box: list[list[tuple[int, int]]]) -> tuple[int, ...]:
-    return tuple(sum(stop if start == -1 else stop - start for start, stop in intervals) for intervals in box)
+    return tuple(sum(stop if start < 0 else stop - start for start, stop in intervals) for intervals in box)
 
 
 def _shapes(witness: Witness) -> tuple[dict[int, tuple[int, ...]], dict[int, tuple[int, ...]], Batch]:
@@ -179,5 +180,5 @@ def _check_compared(witness: Witness, reference: dict[int, tuple[int, ...]], par
     rows = sum(step.count for step in batch.steps if compared.parallel in step.outputs) + len(batch.inputs.get(compared.parallel, ()))
     _refuse_unless(0 < len(compared.rows) <= MOST_ROWS, "no rows, or too many, are compared", "compared.rows")
     _refuse_unless(all(0 <= row < rows for row in compared.rows), f"value {compared.parallel} has {rows} rows, not {compared.rows[:4]}", "compared.rows")
-    free = any(start == -1 for intervals in compared.box for start, _ in intervals)
+    free = any(start == FREE for intervals in compared.box for start, _ in intervals)
     _refuse_unless(not free or prod(shape) <= MOST_ELEMENTS, "the part compared has too many elements", "compared.box")

@@ -16,7 +16,8 @@ from pitcheck.plan.violations import Severity, Violation
 
 _RATIONAL = re.compile(r"^-?\d{1,40}(/0*[1-9]\d{0,39}|\.\d{1,40})?$", re.ASCII)
 
-FREE = -1
+FREE, ZERO = -1, -2
+"""What padding begins with: of values on which nothing may depend, and of zeros."""
 """Start of an interval of free elements (padding)."""
 
 
@@ -191,7 +192,7 @@ def interval_error(value: Any, local: int, whole: int | None) -> str:
         if not isinstance(interval, tuple) or len(interval) != 2 or not all(isinstance(v, int) for v in interval):
             return f"{interval!r} is no (start, stop) interval"
         start, stop = interval
-        if start == FREE:
+        if start in (FREE, ZERO):
             if stop < 1:
                 return f"({start}, {stop}) is padding of {stop} elements; their number is at least 1"
             total += stop

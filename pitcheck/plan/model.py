@@ -54,7 +54,7 @@ class Shard(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
 
     Either ``by``: the dimension is cut evenly, row-major over these axes (mesh axes and ``mb``); or ``intervals``: per coordinate the list of
     half-open ``(start, stop)`` intervals of the reference dimension whose concatenation is the local dimension; a ``(-1, n)`` interval
-    is ``n`` free elements (padding).
+    is ``n`` free elements (padding), a ``(-2, n)`` interval ``n`` zeros.
     """
 
     dim: int

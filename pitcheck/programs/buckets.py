@@ -9,6 +9,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
 
+from msgspec.structs import replace
+
 from pitcheck.models.tape import Hint
 from pitcheck.plan.model import Lineage, Shard, Table
 from pitcheck.programs.rank import Intervals, Names, Rank, portion
@@ -75,9 +77,13 @@ def _intervals(rank: Rank, shard: Shard | None, size: int) -> tuple[Names, list[
     return shard.by, [((i * size, (i + 1) * size),) for i in range(rank.axes.size(shard.by))]
 
 
-def is_padded(shard: Shard) -> bool:
-    """Whether a rank's part has rows that no tensor has."""
-    return shard.intervals is not None and any(start == -1 for value in shard.intervals.values for start, _ in _pairs(value))
+def with_zeros(lineage: Lineage) -> Lineage:
+    """The same part of a tensor, with padding that is zero."""
+    return replace(lineage, shards=tuple(shard if shard.intervals is None else replace(shard, intervals=_zeros(shard.intervals)) for shard in lineage.shards))
+
+
+def _zeros(table: Table) -> Table:
+    return replace(table, values=tuple(tuple((-2 if start < 0 else start, stop) for start, stop in _pairs(value)) for value in table.values))
 
 
 def _pairs(value: object) -> Intervals:

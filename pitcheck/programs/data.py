@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from pitcheck.plan.model import Group, Lineage
-from pitcheck.programs.buckets import Piece, filled, is_padded, piece, scatter
+from pitcheck.programs.buckets import Piece, filled, piece, scatter, with_zeros
 from pitcheck.programs.rank import Names, Rank
 from pitcheck.programs.sharded import weights_block
 from pitcheck.programs.tensor import head_weight
@@ -54,10 +54,9 @@ def _at_ends(rank: Rank, name: str) -> bool:
     return len({rank.pipeline_rank(stage) for stage in rank.homes[name]}) > 1
 
 
-def _hint(rank: Rank, name: str, pieces: Mapping[str, Piece]) -> Lineage | None:
-    """What a complete gradient holds. Padding is zero, as the norm needs it, which no lineage says: then there is no hint."""
-    lineage = pieces[name].holds(f"grad:{name}") if name in pieces else rank.like(f"grad:{name}", name)
-    return lineage if all(not is_padded(shard) for shard in lineage.shards) else None
+def _hint(rank: Rank, name: str, pieces: Mapping[str, Piece]) -> Lineage:
+    """What a complete gradient holds. Padding is zero, as the norm needs it."""
+    return with_zeros(pieces[name].holds(f"grad:{name}") if name in pieces else rank.like(f"grad:{name}", name))
 
 
 def _term(rank: Rank, name: str) -> Lineage | None:

@@ -16,9 +16,9 @@ from pitcheck.plan.coordinates import Coordinates
 from pitcheck.plan.model import MICROBATCH_AXIS, Lineage, Shard
 from pitcheck.stages.graph import Graph, GraphValue
 from pitcheck.stages.grids import Codes, Grid, Home, Lattice, Mask, focus, near
-from pitcheck.stages.parts import FREE, Box, Interval, Part, Parts, distinct_rows, length
+from pitcheck.stages.parts import FREE, ZERO, Box, Interval, Part, Parts, distinct_rows, length
 
-__all__ = ["FREE", "Box", "Cut", "Interval", "Part", "Parts", "cut_by_code", "length", "present_parts", "resolve", "uncovered"]
+__all__ = ["FREE", "ZERO", "Box", "Cut", "Interval", "Part", "Parts", "cut_by_code", "length", "present_parts", "resolve", "uncovered"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,7 +124,7 @@ def _intervals(shard: Shard, coordinates: Coordinates, shape: tuple[int, ...], p
             raise PlanError(f"{entry!r} is not a list of (start, stop) intervals", place)
         intervals = tuple((int(a), int(b)) for a, b in _pairs(entry, place))
         for start, stop in intervals:
-            if start != FREE and not 0 <= start <= stop <= size:
+            if start not in (FREE, ZERO) and not 0 <= start <= stop <= size:
                 raise PlanError(f"interval ({start}, {stop}) is outside dimension {shard.dim} of size {size}", place)
         entries.append(intervals)
     different = {entry: number for number, entry in enumerate(dict.fromkeys(entries))}
@@ -192,7 +192,7 @@ def uncovered(cut: Cut, shape: tuple[int, ...], where: Mask) -> Box | None:
     grid = np.zeros([len(e) - 1 for e in edges], dtype=np.bool_)
     place = [{edge: number for number, edge in enumerate(own)} for own in edges]
     cells = [
-        [np.array([cell for a, b in intervals if a != FREE for cell in range(own[a], own[b])] if used else [], dtype=np.int64) for intervals, used in column]
+        [np.array([cell for a, b in intervals if a >= 0 for cell in range(own[a], own[b])] if used else [], dtype=np.int64) for intervals, used in column]
         for own, column in zip(place, parts.marked(boxes), strict=True)
     ]
     if not shape:

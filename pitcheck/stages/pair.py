@@ -19,7 +19,7 @@ from pitcheck.check.derive import STRUCTURAL, Derived, Fresh
 from pitcheck.errors import UnsupportedError
 from pitcheck.plan.numbers import parse_number
 from pitcheck.stages.batch import Argument, Batch, Step, extract
-from pitcheck.stages.cuts import FREE, Box, Cut, present_parts
+from pitcheck.stages.cuts import Box, Cut, present_parts
 from pitcheck.stages.distinct import distinct
 from pitcheck.stages.graph import Graph
 from pitcheck.stages.grids import Codes, Grid, Home, Mask, either, far, focus, near
@@ -241,7 +241,7 @@ def _shard_ends(stage: Stage, high: int) -> set[int]:
         shape = stage.reference.graph.values[cut.reference].shape
         for size, different in zip(shape, cut.parts.intervals, strict=False):
             if size == high:
-                found |= {x for intervals in different for start, stop in intervals if start != FREE for x in (start, stop - 1)}
+                found |= {x for intervals in different for start, stop in intervals if start >= 0 for x in (start, stop - 1)}
     return found
 
 

@@ -14,9 +14,10 @@ from numpy.typing import NDArray
 Ints = NDArray[np.int64]
 Interval = tuple[int, int]
 Box = tuple[tuple[Interval, ...], ...]
-"""Per dimension of the reference the intervals whose concatenation is the local dimension; (-1, n) are n free elements."""
+"""Per dimension of the reference the intervals whose concatenation is the local dimension; (-1, n) are n free elements, (-2, n) n zeros."""
 
-FREE = -1
+FREE, ZERO = -1, -2
+"""What intervals of padding begin with: of free elements, and of zeros."""
 
 
 @dataclass(frozen=True)
@@ -104,17 +105,17 @@ class Parts(Sequence[Part]):
 
     @cached_property
     def starts(self) -> Ints | None:
-        """Where every part begins along every dimension, shape (parts, dimensions); None where a part is no single interval or free."""
+        """Where every part begins along every dimension, shape (parts, dimensions); None where a part is no single interval, or padding."""
         starts = [found for dim in range(len(self.intervals)) if (found := self.begins(dim)) is not None]
         if len(starts) < len(self.intervals):
             return None
         return np.stack(starts, axis=1) if starts else np.zeros((len(self), 0), dtype=np.int64)
 
     def begins(self, dim: int) -> Ints | None:
-        """Where every part begins along one dimension, shape (parts,); None where a part is no single interval there, or free."""
+        """Where every part begins along one dimension, shape (parts,); None where a part is no single interval there, or padding."""
         if dim not in self._begins:
             column = self.intervals[dim]
-            single = all(len(i) == 1 and i[0][0] != FREE for i in column)
+            single = all(len(i) == 1 and i[0][0] >= 0 for i in column)
             self._begins[dim] = np.array([i[0][0] for i in column], dtype=np.int64)[self.which[:, dim]] if single else None
         return self._begins[dim]
 
@@ -170,7 +171,7 @@ class Parts(Sequence[Part]):
 
     def used(self, numbers: Ints) -> list[list[Interval]]:
         """Per dimension the intervals, other than padding, that the parts ``numbers`` have."""
-        return [[i for intervals, used in column if used for i in intervals if i[0] != FREE] for column in self.marked(numbers)]
+        return [[i for intervals, used in column if used for i in intervals if i[0] >= 0] for column in self.marked(numbers)]
 
 
 def distinct_rows(columns: Sequence[Ints]) -> tuple[Ints, Ints]:
@@ -192,7 +193,7 @@ def distinct_rows(columns: Sequence[Ints]) -> tuple[Ints, Ints]:
 def length(interval: Interval) -> int:
     """Number of elements of an interval."""
     start, stop = interval
-    return stop if start == FREE else stop - start
+    return stop if start < 0 else stop - start
 
 
 def _word(what: object) -> int:

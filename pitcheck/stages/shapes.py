@@ -17,7 +17,7 @@ from pitcheck.errors import PlanError
 from pitcheck.ops.registry import BACKWARD, BACKWARD_ATTRIBUTES, evaluate
 from pitcheck.plan.numbers import parse_number
 from pitcheck.stages.batch import Batch, Step
-from pitcheck.stages.cuts import FREE, Box, Cut, Interval, length
+from pitcheck.stages.cuts import Box, Cut, Interval, length
 from pitcheck.stages.run import literal, run_batch
 
 
@@ -64,9 +64,9 @@ class SymbolicPair:
         known: list[dict[tuple[Interval, ...], tuple[Interval, ...]]] = [{} for _ in nodes]
 
         def reduced(dim: int, intervals: tuple[Interval, ...]) -> tuple[Interval, ...]:
-            if len(intervals) == 1 and intervals[0][0] == FREE:
-                return ((FREE, sizes.size(local[dim])),)
-            return tuple((FREE, i[1]) if i[0] == FREE else (sizes.position(nodes[dim], i[0]), sizes.position(nodes[dim], i[1])) for i in intervals)
+            if len(intervals) == 1 and intervals[0][0] < 0:
+                return ((intervals[0][0], sizes.size(local[dim])),)
+            return tuple(i if i[0] < 0 else (sizes.position(nodes[dim], i[0]), sizes.position(nodes[dim], i[1])) for i in intervals)
 
         def of(box: Box) -> Box:
             result = []
@@ -149,16 +149,16 @@ def _tie_derivative(algebra: AxisAlgebra, step: Step, given: Sequence[AxisValue]
 def _tie(system: AxisSystem, whole: AxisValue, local: AxisValue, cut: Cut) -> None:
     """Tie every local dimension to the reference dimension whose intervals it holds."""
     for dim, different in enumerate(cut.parts.intervals):
-        single = [intervals[0][0] for intervals in different if len(intervals) == 1 and intervals[0][0] != FREE]
+        single = [intervals[0][0] for intervals in different if len(intervals) == 1 and intervals[0][0] >= 0]
         if single:
             system.tie_segments(local.dims[dim], whole.dims[dim], single)
         for intervals in different:
-            if len(intervals) == 1 and intervals[0][0] != FREE:
+            if len(intervals) == 1 and intervals[0][0] >= 0:
                 continue
             position = 0
             for interval in intervals:
                 piece = system.dimension(length(interval))
-                if interval[0] == FREE:
+                if interval[0] < 0:
                     system.fix(piece)
                 else:
                     system.tie(piece, whole.dims[dim], interval[0])
