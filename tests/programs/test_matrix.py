@@ -1,0 +1,108 @@
+"""Random combinations of models and layouts, small and large, are equivalent: no false alarm, nothing left open."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+from oracle.judge import judge
+from program_cases import Case, said
+from random_layouts import LARGE, SMALL, random_case
+
+from pitcheck.check.options import Options
+from pitcheck.check.run import check
+from pitcheck.models.config import Attention, LatentAttention
+
+FAST = range(16)
+"""Seeds of combinations of few layers and ranks that every run tries."""
+FEW_RANKS, FEW_LAYERS = (1, 6), 2
+OTHERS = range(1000, 1204)
+EVERYTHING = range(1204, 1240)
+"""Of small ones that are also checked at all coordinates and full shapes, and by the independent executor."""
+MANY_RANKS = range(60)
+"""Of ones on 64 to 512 ranks."""
+LEAST = 5
+"""In so many of the slow combinations every choice must occur."""
+
+
+def _proven(case: Case, options: Options) -> None:
+    reference, parallel = case.plans()
+    report = check(reference, parallel, options)
+    assert report.verdict == "equivalent", (said(report), case)
+    assert report.outputs.proven == len(reference.outputs), case
+
+
+@pytest.mark.parametrize("seed", FAST)
+def test_a_small_combination(seed: int) -> None:
+    _proven(random_case(seed, FEW_RANKS, FEW_LAYERS), Options(seed=seed))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", OTHERS)
+def test_another_small_combination(seed: int) -> None:
+    _proven(random_case(seed), Options(seed=seed))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", MANY_RANKS)
+def test_a_combination_on_many_ranks(seed: int) -> None:
+    _proven(random_case(seed, LARGE), Options(seed=seed))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", EVERYTHING)
+def test_a_small_combination_without_reductions(seed: int) -> None:
+    """Reduced or not, the verdict is the same, and the independent executor agrees with it."""
+    case = random_case(seed)
+    _proven(case, Options(seed=seed))
+    _proven(case, Options(seed=seed, coordinates="full"))
+    _proven(case, Options(seed=seed, shapes="full"))
+    judgement = judge(*case.plans(), seed)
+    assert judgement.same, (judgement, case)
+
+
+def test_every_choice_is_among_the_combinations() -> None:
+    seen = Counter(choice for case in _all() for choice in _choices(case))
+    missing = {choice: count for choice, count in sorted(seen.items()) if count < LEAST}
+    assert not missing
+    assert {"ring", "allgather", "ulysses", "gpipe", "1f1b", "interleaved", "zero-bubble", "zero 1", "zero 2", "zero 3"} <= seen.keys()
+    assert {"replicas", "recompute", "sequence parallel", "tied ends", "copies of heads", "small buckets", "padded shards", "uneven stages"} <= seen.keys()
+    assert {"fused qkv", "fused gate", "biases", "padded vocabulary", "everything at once"} <= seen.keys()
+    assert {"experts", "experts over ranks", "cut experts", "latent attention", "multi-token prediction"} <= seen.keys()
+
+
+def _all() -> Iterator[Case]:
+    for seeds, ranks in ((OTHERS, SMALL), (EVERYTHING, SMALL), (MANY_RANKS, LARGE)):
+        yield from (random_case(seed, ranks) for seed in seeds)
+
+
+def _choices(case: Case) -> Iterator[str]:
+    model, layout, attention = case.model, case.layout, case.model.attention
+    if layout.pp > 1:
+        yield layout.schedule
+    if layout.cp > 1:
+        yield layout.context
+    yield f"zero {layout.zero}"
+    heads = attention.kv_heads if isinstance(attention, Attention) else layout.tp
+    found = {
+        "replicas": layout.replicas > 1,
+        "recompute": layout.recompute,
+        "sequence parallel": layout.sequence_parallel,
+        "tied ends": model.tied and layout.pp > 1,
+        "copies of heads": layout.tp > heads,
+        "small buckets": layout.zero in (1, 2) and layout.bucket < 2000,
+        "padded shards": layout.zero > 0 and model.hidden % layout.dp > 0,
+        "uneven stages": model.layers % layout.stages > 0,
+        "fused qkv": isinstance(attention, Attention) and attention.fused,
+        "fused gate": model.fused_gate,
+        "biases": model.bias or (isinstance(attention, Attention) and attention.bias),
+        "experts": model.experts is not None,
+        "experts over ranks": layout.ep > 1,
+        "cut experts": layout.etp > 1,
+        "latent attention": isinstance(attention, LatentAttention),
+        "multi-token prediction": model.predicted > 0,
+        "padded vocabulary": model.embedding_rows > model.vocabulary,
+        "everything at once": min(layout.dp, layout.tp, layout.pp, layout.cp) > 1,
+    }
+    yield from (choice for choice, holds in found.items() if holds)
