@@ -86,6 +86,7 @@ def _layout(draw: random.Random, model: Model, most: int) -> Layout:
             fields |= {"virtual": 2, "microbatches": fields["pp"] * draw.choice((1, 2))}
     if fields["cp"] > 1:
         fields["context"] = draw.choice(("ring", "allgather", "ulysses") if fields["dp"] <= MOST_SHARDS else ("allgather", "ulysses"))
+        fields["zigzag"] = draw.choice((None, None, True, False))
     if model.experts is not None:
         fields |= {"ep": draw.choice((1, 2, 4, 8)), "etp": draw.choice((1, 1, 2))}
     fields["sequence_parallel"] = fields["tp"] > 1 and draw.random() < 0.5
@@ -96,7 +97,7 @@ def _layout(draw: random.Random, model: Model, most: int) -> Layout:
 def _batch(draw: random.Random, layout: Layout) -> Batch:
     parts = layout.dp * layout.microbatches
     ways = layout.tp if layout.sequence_parallel else 1
-    length = layout.cp * ways * (2 if layout.context == "ring" else 1)
+    length = layout.cp * ways * (2 if layout.both_ends else 1)
     while length < 6:
         length *= 2
     return Batch(parts * draw.choice((1, 2)), length, groups=parts)

@@ -69,7 +69,7 @@ def test_every_choice_is_among_the_combinations() -> None:
     assert {"ring", "allgather", "ulysses", "gpipe", "1f1b", "interleaved", "zero-bubble", "zero 1", "zero 2", "zero 3"} <= seen.keys()
     assert {"replicas", "recompute", "sequence parallel", "tied ends", "copies of heads", "small buckets", "padded shards", "uneven stages"} <= seen.keys()
     assert {"fused qkv", "fused gate", "biases", "padded vocabulary", "everything at once"} <= seen.keys()
-    assert {"experts", "experts over ranks", "cut experts", "latent attention", "multi-token prediction"} <= seen.keys()
+    assert {"zigzag", "ring in order", "experts", "experts over ranks", "cut experts", "latent attention", "multi-token prediction"} <= seen.keys()
 
 
 def _all() -> Iterator[Case]:
@@ -97,6 +97,8 @@ def _choices(case: Case) -> Iterator[str]:
         "fused qkv": isinstance(attention, Attention) and attention.fused,
         "fused gate": model.fused_gate,
         "biases": model.bias or (isinstance(attention, Attention) and attention.bias),
+        "zigzag": layout.both_ends and layout.context != "ring",
+        "ring in order": layout.context == "ring" and layout.cp > 1 and not layout.both_ends,
         "experts": model.experts is not None,
         "experts over ranks": layout.ep > 1,
         "cut experts": layout.etp > 1,
