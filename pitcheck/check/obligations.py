@@ -269,7 +269,8 @@ class Prover:
 
     def _too_much(self, stage: Stage) -> bool:
         """Whether the different stages cut out so far are larger together than both plans: running these as they are costs less then."""
-        self._steps += len(stage.parallel.steps) + len(stage.reference.steps)
+        # An all-to-all is a step per place in its group, but one node.
+        self._steps += len({step.node for step in stage.parallel.steps}) + len({step.node for step in stage.reference.steps})
         return self._steps > max(LEAST_STEPS, len(self.first.nodes) + len(self.second.nodes))
 
     def _cut_of(self, usable: dict[int, Cut], excluded: set[int], value: int) -> Cut | None:

@@ -28,7 +28,7 @@ from pitcheck.stages.symmetry import find_symmetry, restrict
 
 Outcome = OneOf["proven", "failed", "inconclusive"]
 MOST_TRIALS = 256
-MOST_ELEMENTS = 1 << 22
+MOST_ELEMENTS = 1 << 20
 """Elements of the largest value, over trials that are evaluated together: more do not fit caches, and fewer calls save little then."""
 VARIANTS = (0, 1)
 LENGTHS = (3, 4)
@@ -86,6 +86,8 @@ def prove_stage(stage: Stage, keys: dict[int, str], settings: Settings) -> Proof
         return _refused(error.cause, str(error))
     except (UnsupportedError, BudgetError) as error:
         return _refused(error, str(error))
+    except MemoryError as error:
+        return _refused(BudgetError("memory"), f"a stage does not fit into memory: {error}")
 
 
 def _refused(error: PitcheckError, text: str) -> Proof:
@@ -103,7 +105,7 @@ def _prove_variants(stage: Stage, symbolic: SymbolicPair, keys: dict[int, str], 
         if proofs and signature in seen:
             continue
         seen.add(signature)
-        proof = _prove_shaped(shaped, variant, settings, _at_once(symbols, sizes))
+        proof = _prove_shaped(shaped, variant, settings, _at_once(symbols, sizes, settings.max_memory))
         proof.reductions = tuple(sizes.describe())
         if proof.outcome != "proven":
             return proof
@@ -138,9 +140,13 @@ def _sized(stage: Stage, symbolic: SymbolicPair, variant: int, settings: Setting
     return stage, symbolic, sizes
 
 
-def _at_once(symbolic: SymbolicPair, sizes: Sizes) -> int:
-    """How many trials are evaluated together."""
-    return max(1, MOST_ELEMENTS // max(symbolic.reference.largest(sizes), symbolic.parallel.largest(sizes), 1))
+def _at_once(symbolic: SymbolicPair, sizes: Sizes, most: int) -> int:
+    """How many trials are evaluated together. Raises BudgetError where one value of one trial needs more than ``most`` bytes."""
+    largest = max(symbolic.reference.largest(sizes), symbolic.parallel.largest(sizes), 1)
+    read = max(symbolic.reference.largest_read(sizes), symbolic.parallel.largest_read(sizes))
+    if 8 * LENGTHS[0] * read > most:
+        raise BudgetError(f"a stage reads {read} elements at once, more than --max-memory allows ({most >> 20} MiB)")
+    return max(1, MOST_ELEMENTS // largest)
 
 
 def _prove_shaped(shaped: ShapedStage, variant: int, settings: Settings, at_once: int) -> Proof:
