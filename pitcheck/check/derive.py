@@ -37,7 +37,7 @@ class Fresh:
     domain: str = "any"
     bounds: tuple[int, int] | None = None
     marks: tuple[int, ...] = ()
-    numbers: tuple[int, ...] = ()
+    numbers: tuple[Fraction, ...] = ()
     """What it is filled with in every trial, where it is not drawn."""
 
 
@@ -66,11 +66,16 @@ class Derived:
 def draw(algebra: Any, fresh: Fresh) -> Any:
     """One instance of a reference tensor."""
     if fresh.numbers:
-        filled = np.array(fresh.numbers, dtype=np.int64).reshape(1, 1, *fresh.shape)
-        return algebra.cast(algebra.integers(np.repeat(filled, len(algebra.trials), axis=0)), fresh.kind)
+        over, under = (_filled(algebra, fresh, [getattr(n, part) for n in fresh.numbers]) for part in ("numerator", "denominator"))
+        return over if all(n.denominator == 1 for n in fresh.numbers) else algebra.divide(over, under)
     if fresh.kind == "field":
         return algebra.fresh(fresh.key, fresh.shape, 1, fresh.domain)
     return algebra.integers(discrete(fresh, algebra.seed, list(algebra.trials)))
+
+
+def _filled(algebra: Any, fresh: Fresh, numbers: Sequence[int]) -> Any:
+    filled = np.array(numbers, dtype=np.int64).reshape(1, 1, *fresh.shape)
+    return algebra.cast(algebra.integers(np.repeat(filled, len(algebra.trials), axis=0)), fresh.kind)
 
 
 def discrete(fresh: Fresh, seed: int, trials: Sequence[int]) -> np.ndarray[Any, np.dtype[Any]]:

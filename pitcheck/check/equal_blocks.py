@@ -17,7 +17,7 @@ from pitcheck.algebra.size_choice import Sizes
 from pitcheck.check.evaluate import check_memory, compare_target, evaluate_stage
 from pitcheck.check.specification import Specification
 from pitcheck.check.whole import WholeRun, largest_differences
-from pitcheck.errors import UnsupportedError
+from pitcheck.errors import BudgetError, UnsupportedError
 from pitcheck.stages.blocks import Batched, Blocks, BlockSizes, block_sizes, weighted
 from pitcheck.stages.cuts import Cut
 from pitcheck.stages.graph import Graph
@@ -118,6 +118,8 @@ def _run(
     shaped, symbolic, blocks = shape_on_blocks(first, second, cut_of, targets, blocks, templates, max_memory // SHARE if targets_only else None)
     trials = min(TRIALS, max(1, max_memory // SHARE // _bytes(symbolic, shaped.sizes))) if targets_only else STAGE_TRIALS
     check_memory(shaped, trials, max_memory)
+    if _bytes(symbolic, shaped.sizes) > max_memory:
+        raise BudgetError(f"a draw needs about {_bytes(symbolic, shaped.sizes) >> 20} MiB, more than --max-memory allows ({max_memory >> 20} MiB)")
     with np.errstate(all="ignore"):
         evaluated = evaluate_stage(shaped, RealAlgebra(np, seed, range(trials)), targets_only=targets_only)
         comparisons = [compare_target(shaped, evaluated, n) for n in range(len(targets))]
@@ -142,10 +144,10 @@ def shape_on_blocks(
     sizes = block_sizes(symbolic, blocks) if memory is None else _fitting(symbolic, blocks, memory)
     keys = {value: f"whole/{info.name}" for value, info in enumerate(own.batch.graph.values)}
     shaped = shape_stage(stage, symbolic, sizes or symbolic.system.solve(0), keys)
-    for value in own.weights:
+    for value, weight in own.weights.items():
         if sizes is None:
             raise UnsupportedError("something is added up over a batch that no input of the stage has")
-        shaped.fresh[value] = replace(shaped.fresh[value], numbers=sizes.weights())
+        shaped.fresh[value] = replace(shaped.fresh[value], numbers=sizes.weights(weight))
     return shaped, symbolic, blocks
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -11,16 +11,15 @@ from pitcheck.algebra.axis_templates import Templates
 from pitcheck.algebra.keyed import key_of
 from pitcheck.check.confirm import confirmed, cost
 from pitcheck.check.draws import unlike_draws
-from pitcheck.check.equal_blocks import colourings, run_on_blocks
+from pitcheck.check.equal_blocks import run_on_blocks
 from pitcheck.check.noise import standing_out
 from pitcheck.check.specification import Specification
 from pitcheck.check.whole import WholeRun, conjecture, run_whole
 from pitcheck.errors import PitcheckError
 from pitcheck.ops.registry import operator_kind
-from pitcheck.stages.blocks import Batched
+from pitcheck.stages.blocks import Blocks
 from pitcheck.stages.cuts import Cut
 from pitcheck.stages.graph import Graph
-from pitcheck.stages.grids import Codes
 
 PLAIN = 1e-6
 """Relative difference from which on float64 may tell by itself, where more digits cost too much."""
@@ -61,13 +60,13 @@ def judge(run: WholeRun, cuts: Mapping[int, Cut], numbers: Sequence[int]) -> Jud
 
 
 def look_on_blocks(
-    first: Graph, second: Graph, specification: Specification, batched: Batched, suspects: Codes, seed: int, templates: Templates, max_memory: int
+    first: Graph, second: Graph, specification: Specification, all_blocks: Iterable[Blocks], seed: int, templates: Templates, max_memory: int
 ) -> SecondLook | None:
     """A run of both plans on few different blocks of data in which outputs differ; None where none of those tried shows that.
 
-    ``suspects``: coordinates at which something seems to be wrong. Raises what ``run_on_blocks`` raises.
+    ``all_blocks``: which blocks are equal, in each run. Raises what ``run_on_blocks`` raises.
     """
-    for blocks in colourings(second, specification, batched, suspects, seed):
+    for blocks in all_blocks:
         run = run_on_blocks(first, second, specification, blocks, seed, templates, max_memory)
         real = _judge_on_blocks(run)
         if real:

@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import islice
 from math import prod
 
 import numpy as np
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 from pitcheck.algebra.axis_templates import Templates
 from pitcheck.algebra.backend import array_module
 from pitcheck.algebra.degree_bounds import log2_sum
-from pitcheck.check.equal_blocks import find_batch
+from pitcheck.check.equal_blocks import colourings, find_batch
 from pitcheck.check.hints import hinted_cuts
 from pitcheck.check.judge import SecondLook, judge, look_on_blocks, second_look
 from pitcheck.check.obligations import Ledger, Obligation, Prover
@@ -173,9 +174,9 @@ def _by_refused(state: _Check, first: Graph, second: Graph, hints: dict[int, Cut
     specification, options = prover.specification, state.options
     found, why = None, "no input that was tried shows a difference"
     try:
-        if any(o.proof.outcome == "failed" for o in prover.refused):
-            suspects = suspected(second, prover.refused[0])
-            found = look_on_blocks(first, second, specification, batched, suspects, state.seed, state.templates, options.max_memory)
+        blocks = colourings(second, specification, batched, suspected(second, prover.refused[0]), state.seed)
+        tried = blocks if any(o.proof.outcome == "failed" for o in prover.refused) else islice(blocks, 1)
+        found = look_on_blocks(first, second, specification, tried, state.seed, state.templates, options.max_memory)
     except PitcheckError as error:
         why = f"no input was found on which they could be run together: {error}"
     state.clock.lap("lineage")

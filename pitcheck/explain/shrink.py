@@ -119,7 +119,9 @@ class _Search:
     def _draw(self, value: int, generator: np.random.Generator, low: int, high: int) -> NDArray[np.int64]:
         fresh = self.shaped.fresh[value]
         if fresh.numbers:
-            return np.array(fresh.numbers, dtype=np.int64).reshape(fresh.shape)
+            if any(n.denominator != 1 for n in fresh.numbers):
+                raise UnsupportedError("a witness has integers alone")
+            return np.array([int(n) for n in fresh.numbers], dtype=np.int64).reshape(fresh.shape)
         if fresh.kind != "field":
             return np.asarray(discrete(fresh, self.seed, [0])[0, 0], dtype=np.int64)
         drawn = generator.integers(low, high, size=fresh.shape, dtype=np.int64)

@@ -5,13 +5,15 @@ parallel plan computes a few rows of everything, because coordinates that comput
 
 The reference computes every block by itself until it adds them up. There a block that stands for others counts as often as they do: a sum over the batch of
 equal terms is that many times one of them, and a derivative is linear in the gradients that it is given, and adds up what it gives for operands that all
-blocks share. So these gradients are multiplied by how often each block is there. An operator that does anything else along the batch is refused.
+blocks share. So these gradients are multiplied by how often each block is there. A mean over the batch is one over the blocks that are kept, each weighted by
+its share of all. An operator that does anything else along the batch is refused.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -20,6 +22,7 @@ from pitcheck.algebra.axes import AxisAlgebra
 from pitcheck.algebra.axis_classes import AxisSystem, Dimension
 from pitcheck.algebra.axis_templates import Templates
 from pitcheck.algebra.axis_values import AxisValue
+from pitcheck.algebra.base import Kind
 from pitcheck.algebra.size_choice import Sizes
 from pitcheck.errors import UnsupportedError
 from pitcheck.ops.registry import BACKWARD
@@ -134,9 +137,11 @@ class BlockSizes(Sizes):
     def _is_batch(self, node: Dimension) -> bool:
         return node.size == self._blocks.batched.total and self._system.number_of(node) == self._root
 
-    def weights(self) -> tuple[int, ...]:
-        """How often every place along the batch dimension is there."""
-        return tuple(np.repeat(self._blocks.often, self._small).tolist())
+    def weights(self, weight: Weight) -> tuple[Fraction, ...]:
+        """The numbers that a weight is filled with."""
+        share = Fraction(len(self._blocks.kept), self._blocks.batched.count) if weight.mean else Fraction(1)
+        often = np.repeat(self._blocks.often, self._small).tolist() if weight.dim is not None else [1]
+        return tuple(share * n for n in often)
 
 
 def block_sizes(symbolic: SymbolicPair, blocks: Blocks, least: int | None = None) -> BlockSizes | None:
@@ -164,16 +169,29 @@ def block_sizes(symbolic: SymbolicPair, blocks: Blocks, least: int | None = None
 # --- the reference
 
 
+@dataclass(frozen=True)
+class Weight:
+    """What terms of a sum over the batch are multiplied by: how often every place along dimension ``dim`` of ``rank`` is there, or nothing (None).
+
+    Of a mean it is multiplied by the share of the blocks that are kept, because it is divided by their number alone. ``kind``: of what is multiplied.
+    """
+
+    rank: int
+    dim: int | None
+    mean: bool
+    kind: Kind
+
+
 @dataclass
 class Weighted:
     """A batch of the reference in which what is added up over the batch is multiplied by weights first.
 
-    ``weights``: inputs to fill with how often every place is there. ``dims``: for every value that has the batch dimension, where. ``scaled``: the values that
+    ``weights``: inputs to fill with weights. ``dims``: for every value that has the batch dimension, where. ``scaled``: the values that
     were multiplied by weights, and what was.
     """
 
     batch: Batch
-    weights: frozenset[int]
+    weights: dict[int, Weight]
     dims: dict[int, int]
     scaled: dict[int, int]
 
@@ -188,10 +206,12 @@ def weighted(batch: Batch, total: int, dims: Mapping[int, int], templates: Templ
 
 @dataclass
 class _Effect:
-    """What a step does: per output where it has the batch dimension (None: nowhere), and the operands to be weighted where it is a sum over the batch."""
+    """What a step does for an output: where that has the batch dimension (None: nowhere), and the operands to be weighted where it is a sum over the batch,
+    or with ``mean`` a mean."""
 
     dim: int | None
     weigh: tuple[int, ...] = ()
+    mean: bool = False
 
 
 @dataclass
@@ -202,8 +222,8 @@ class _Weighting:
     templates: Templates
     steps: list[Step] = field(default_factory=list)
     known: dict[object, tuple[_Effect | None, ...]] = field(default_factory=dict)
-    scaled: dict[int, int] = field(default_factory=dict)
-    weights: dict[tuple[int, int], int] = field(default_factory=dict)
+    scaled: dict[tuple[int, bool], int] = field(default_factory=dict)
+    weights: dict[Weight, int] = field(default_factory=dict)
     values: list[GraphValue] = field(default_factory=list)
 
     def run(self) -> Weighted:
@@ -225,45 +245,48 @@ class _Weighting:
             if first is not None:
                 batch.grids[value] = np.zeros(graph.anywhere, dtype=np.int64)
                 batch.held[value] = np.ones(graph.anywhere, dtype=np.bool_)
-        return Weighted(batch, frozenset(more), self.dims, {scaled: value for value, scaled in self.scaled.items()})
+        weights = {value: weight for weight, value in self.weights.items()}
+        return Weighted(batch, weights, self.dims, {scaled: value for (value, _), scaled in self.scaled.items()})
 
     def _append(self, step: Step, effects: Sequence[_Effect | None]) -> None:
         """The step, once for each set of operands that are weighted for some of its outputs."""
-        groups: dict[tuple[int, ...], list[bool]] = {}
+        groups: dict[tuple[tuple[int, ...], bool], list[bool]] = {}
         for place, effect in enumerate(effects):
             if effect is not None:
-                groups.setdefault(effect.weigh, [False] * len(effects))[place] = True
-        for weigh, own in groups.items():
+                groups.setdefault((effect.weigh, effect.mean), [False] * len(effects))[place] = True
+        for (weigh, mean), own in groups.items():
             outputs = tuple(output if chosen else None for output, chosen in zip(step.outputs, own, strict=True))
-            inputs = tuple(self._weighed(step, operand) if place in weigh else operand for place, operand in enumerate(step.inputs))
+            inputs = tuple(self._weighed(step, operand, mean) if place in weigh else operand for place, operand in enumerate(step.inputs))
             self.steps.append(replace(step, inputs=inputs, outputs=outputs))
 
-    def _weighed(self, step: Step, operand: Any) -> Argument:
-        """An operand times how often each of its places along the batch is there."""
-        if not isinstance(operand, Argument) or operand.value not in self.dims:
+    def _weighed(self, step: Step, operand: Any, mean: bool) -> Argument:
+        """An operand times its weight."""
+        if not isinstance(operand, Argument) or (operand.value not in self.dims and not mean):
             raise UnsupportedError(f"{step.kind} adds up over the batch what does not depend on it")
         value = operand.value
-        if value not in self.scaled:
+        if (value, mean) not in self.scaled:
             info = self.values[value]
-            if info.kind != "field":
+            if info.kind == "bool":
                 raise UnsupportedError(f"{step.kind} adds up {info.kind} values over the batch")
-            weights = self._weights(len(info.shape), self.dims[value])
-            self.scaled[value] = self._new(f"{info.name}, as often as its block", info.shape)
-            self.dims[self.scaled[value]] = self.dims[value]
+            weights = self._weights(Weight(len(info.shape), self.dims.get(value), mean, info.kind))
+            scaled = self.scaled[value, mean] = self._new(f"{info.name}, as often as its block", info.shape, info.kind)
+            if value in self.dims:
+                self.dims[scaled] = self.dims[value]
             rows = np.zeros(1, dtype=np.int64)
-            self.steps.append(Step(step.node, "mul", {}, (Argument(value, rows), Argument(weights, rows)), (self.scaled[value],), 1))
-        return Argument(self.scaled[value], operand.rows)
+            self.steps.append(Step(step.node, "mul", {}, (Argument(value, rows), Argument(weights, rows)), (scaled,), 1))
+        return Argument(self.scaled[value, mean], operand.rows)
 
-    def _weights(self, rank: int, dim: int) -> int:
-        if (rank, dim) not in self.weights:
-            shape = tuple(self.total if d == dim else 1 for d in range(rank))
-            self.weights[rank, dim] = self._new(f"how often each block is there, along dimension {dim} of {rank}", shape)
-            self.dims[self.weights[rank, dim]] = dim
-        return self.weights[rank, dim]
+    def _weights(self, weight: Weight) -> int:
+        if weight not in self.weights:
+            shape = tuple(self.total if d == weight.dim else 1 for d in range(weight.rank))
+            self.weights[weight] = self._new(f"weight of blocks {len(self.weights)}", shape, weight.kind)
+            if weight.dim is not None:
+                self.dims[self.weights[weight]] = weight.dim
+        return self.weights[weight]
 
-    def _new(self, name: str, shape: tuple[int, ...]) -> int:
+    def _new(self, name: str, shape: tuple[int, ...], kind: Kind) -> int:
         lattice = next(iter(self.values)).lattice
-        self.values.append(GraphValue(name, shape, "field", Tensor(name, shape), lattice))
+        self.values.append(GraphValue(name, shape, kind, Tensor(name, shape, "float32" if kind == "field" else "int64"), lattice))
         return len(self.values) - 1
 
     # --- what a step does
@@ -288,8 +311,11 @@ class _Weighting:
             weigh = self._gradients_to_weigh(step, place)
             if weigh:
                 return _Effect(None, weigh)
-        elif step.kind == "sum" and self._gone(step):
-            return _Effect(None, (0,))
+            if step.kind == "mean.backward" and self._over_batch(step):
+                # A derivative of a mean divides what it is given, which no place has to itself, by the number of elements.
+                return _Effect(self.dims[_arguments(step)[0].value], (len(step.inputs) - 1,), mean=True)
+        elif step.kind in ("sum", "mean") and self._gone(step):
+            return _Effect(None, (0,), step.kind == "mean")
         raise UnsupportedError(
             f"the reference's operator {self.batch.graph.nodes[step.node].operator!r} ({step.kind}) combines what belongs to different ranks"
         )
@@ -324,6 +350,14 @@ class _Weighting:
                 algebra.system.tie(value.dims[self.dims[operand.value]], node)
             given.append(value)
         return given, node
+
+    def _over_batch(self, step: Step) -> bool:
+        """Whether the mean that a step is the derivative of is taken over the batch dimension of its operand."""
+        dims = [self.dims.get(argument.value) for argument in _arguments(step)]
+        rank = len(self.values[_arguments(step)[0].value].shape)
+        axes = step.attributes.get("axes")
+        over = range(rank) if axes is None else {axis % rank for axis in axes}
+        return len(dims) == len(step.inputs) == 3 and dims[0] is not None and dims[0] in over and dims[1:] == [None, None]
 
     def _gone(self, step: Step) -> bool:
         """Whether the results of a step have no batch dimension."""
