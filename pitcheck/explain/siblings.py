@@ -182,11 +182,15 @@ def _other_operand(evidence: Evidence, found: Sibling, mine: Operand, theirs: Op
 def _other_members(evidence: Evidence, found: Sibling, mine: Source, theirs: Source) -> Told:
     count = evidence.second.coordinates.microbatches
     called = evidence.called(mine.value)
-    read = np.unique(mine.at(found.codes[:1]))
+    read = mine.at(found.codes[:1]).reshape(-1)
     if len(np.unique(read // count)) == 1 and theirs.members != len(read):
         return "PIT108", f"{called} of micro-batches {_listed((read % count).tolist())} alone", "add up the micro-batches that other ranks add up"
-    ranks = _listed(np.unique(read // count).tolist())
-    return "PIT106", f"{called} of ranks {ranks} on rank {int(found.codes[0]) // count}", f"let it run over the group that {found.other.operator!r} runs over"
+    ranks = _listed(list(dict.fromkeys((read // count).tolist())))
+    return (
+        "PIT106",
+        f"{called} of ranks {ranks}, in this order, on rank {int(found.codes[0]) // count}",
+        f"let it run over the group that {found.other.operator!r} runs over",
+    )
 
 
 def _other_place(evidence: Evidence, found: Sibling, mine: Source) -> Told:

@@ -17,6 +17,7 @@ from pitcheck.check.run import check
 from pitcheck.explain.replay import replay
 from pitcheck.plan.coordinates import Coordinates
 from pitcheck.plan.model import MICROBATCH_AXIS, Operator, Plan, Table
+from pitcheck.programs.configuration import Configuration, read_configuration
 from pitcheck.report.model import Finding, Report
 
 
@@ -61,7 +62,15 @@ MANY = case(SHALLOW, 64, dp=16, tp=2, pp=2, microbatches=4)
 RING = case(SHALLOW, 64, dp=16, cp=2, pp=2, microbatches=4)
 SHARDS = case(SHALLOW, 64, dp=16, tp=2, pp=2, microbatches=4, zero=1, bucket=300)
 
-FAULTS: dict[str, tuple[Case, Fault]] = {
+
+def _in_reverse(plan: Plan) -> Change:
+    """The ranks that have the experts, for one replica in the first pipeline stage, in the other order."""
+    mask = Coordinates.of(plan).mask(({"pp": (0,), "dp": (3,)},)).any(axis=1)
+    return over_ranks(([rank for rank in range(len(mask)) if mask[rank]][::-1],))
+
+
+EXPERTS = read_configuration(Path(__file__).parents[2] / "plans" / "mixtral-tiny.toml", ["dp=16", "microbatches=4", "sequences=64"])
+FAULTS: dict[str, tuple[Case | Configuration, Fault]] = {
     "a sum over tensor-parallel ranks is dropped in one replica": (
         MANY,
         Fault("layers.1.mlp.down", {"dp": 11}, _plainly(dropped), ("PIT104",)),
@@ -91,6 +100,7 @@ FAULTS: dict[str, tuple[Case, Fault]] = {
             ("PIT107", "PIT102", "PIT103"),
         ),
     ),
+    "tokens go to other experts": (EXPERTS, Fault("layers.1.mlp.packed:there", {"pp": 0, "dp": 3}, _in_reverse, ("PIT106",))),
     "a sum of a hop is not rescaled": (RING, Fault("layers.1.attention.rescale.1", {"dp": 6}, _plainly(first_operand), ("PIT102",))),
 }
 FAST = ("a sum over tensor-parallel ranks is dropped in one replica", "the mask of another micro-batch", "it is summed over half of them")
@@ -132,7 +142,7 @@ def _assert_caught(plan: Plan, fault: Fault, identity: str, report: Report) -> F
 @pytest.mark.parametrize("name", [pytest.param(name, marks=() if name in FAST else pytest.mark.slow) for name in FAULTS])
 def test_a_fault_is_caught_at_its_place(name: str, tmp_path: Path) -> None:
     right, fault = FAULTS[name]
-    reference, parallel = right.plans()
+    reference, parallel = (right.reference(), right.parallel()) if isinstance(right, Configuration) else right.plans()
     wrong, identity = _wrong(parallel, fault)
     finding = _assert_caught(parallel, fault, identity, check(reference, wrong, Options(seed=1, witness_directory=tmp_path)))
     if finding.witness is not None:
@@ -155,8 +165,8 @@ def test_faults_are_faults() -> None:
 
 @pytest.mark.slow
 def test_the_same_seed_gives_the_same_findings() -> None:
-    right, fault = FAULTS["a micro-batch is missing in one rank's sum"]
-    reference, parallel = right.plans()
+    reference, parallel = MANY.plans()
+    _, fault = FAULTS["a micro-batch is missing in one rank's sum"]
     wrong, _ = _wrong(parallel, fault)
     reports = [check(reference, wrong, Options(seed=5)) for _ in range(2)]
     assert reports[0].findings == reports[1].findings
