@@ -6,7 +6,7 @@ on it. Where hints do not carry a proof of every output, both plans are run and 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -16,7 +16,7 @@ from pitcheck.check.specification import Specification
 from pitcheck.errors import PlanError, UnsupportedError
 from pitcheck.ops.registry import BACKWARD
 from pitcheck.stages.cuts import Cut, Parts, resolve
-from pitcheck.stages.graph import Graph, sources_of
+from pitcheck.stages.graph import Graph, Node, Operand, sources_of
 
 BUFFERS = frozenset({"cat", "pad"})
 """Operators that put terms of sums into a buffer to be reduced together, or in even parts."""
@@ -69,8 +69,13 @@ def _apart(cut: Cut) -> Cut:
 def _shows(graph: Graph, value: int, cuts: Mapping[int, Cut]) -> bool:
     """Whether a value is a view of one that is cut itself."""
     writers = [graph.nodes[writer] for writer in graph.values[value].writers]
-    sources = [source.value for node in writers for operand in node.inputs for source in sources_of(operand)]
+    sources = [source.value for node in writers for operand in _viewed(node) for source in sources_of(operand)]
     return all(node.kind.removesuffix(BACKWARD) in VIEWS for node in writers) and any(source in cuts for source in sources)
+
+
+def _viewed(node: Node) -> Sequence[Operand]:
+    """What a view is of; of the derivative of a view, the gradients that it is given."""
+    return node.inputs[-len(node.attributes.get("gradients", (0,))) :] if node.kind.endswith(BACKWARD) else node.inputs
 
 
 def _of_numbers(graph: Graph) -> Mapping[int, None]:

@@ -10,11 +10,15 @@ from oracle.executor import execute
 from oracle.judge import initial_values, judge, reference_inputs
 from program_cases import Case, assert_right, llama
 
+from pitcheck.check.hints import hinted_cuts
+from pitcheck.check.specification import specify
 from pitcheck.errors import PlanError
 from pitcheck.models.config import Batch, Model
 from pitcheck.models.presets import preset
+from pitcheck.plan.matching import match
 from pitcheck.plan.model import Group, Plan
 from pitcheck.programs.layout import Layout, check_layout
+from pitcheck.stages.lowering import lower
 
 
 def mixtral(layers: int = 1, **changes: Any) -> Model:
@@ -111,6 +115,15 @@ def test_what_a_rank_sends_is_what_its_tokens_chose() -> None:
             assert packed[: len(sent)] == pytest.approx(x[sender, sent])
             assert (packed[len(sent) :] == 0).all()
             assert (here["layers.0.mlp.own", receiver, 0][sender, 0, : len(sent)] == mine[sent]).all()
+
+
+def test_the_gradient_of_a_balance_loss_is_cut_off() -> None:
+    """It is the derivative of a view of scores that are cut themselves, and no view of them."""
+    reference, parallel = FAST["experts over data and tensor"].plans()
+    graphs = lower(reference, match(reference)[0]), lower(parallel, match(parallel)[0])
+    cuts = hinted_cuts(*graphs, specify(reference, parallel, *graphs))
+    named = {graphs[1].values[value].name for value in cuts}
+    assert {"layers.1.mlp.router.shares", "grad:layers.1.mlp.router.shares", "grad:layers.1.mlp.router.scores"} <= named
 
 
 def _groups(plan: Plan) -> dict[str, Group | None]:
