@@ -139,7 +139,7 @@ def _decide(state: _Check, xp: object, progress: Progress | None) -> Report:
         code = "PIT500" if not specification.total else "PIT201"
         state.findings.append(Finding(code=code, verdict="nothing-checked", title="no output was compared"))
         return _report(state, "nothing-checked", xp)
-    batched = _large_batch(first, second, specification, MOST_NODES)
+    batched = None if state.options.shapes == "full" else _large_batch(first, second, specification, MOST_NODES)
     prover = _prover(state, first, second, specification, xp, progress, patience=MOST_REFUSED if batched is not None else 0)
     hints = hinted_cuts(first, second, specification)
     hinted = prover.hope(hints)
