@@ -39,6 +39,8 @@ class Fresh:
     marks: tuple[int, ...] = ()
     numbers: tuple[Fraction, ...] = ()
     """What it is filled with in every trial, where it is not drawn."""
+    unread: bool = False
+    """Whether its shape alone matters: integers and booleans are not drawn then."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +72,9 @@ def draw(algebra: Any, fresh: Fresh) -> Any:
         return over if all(n.denominator == 1 for n in fresh.numbers) else algebra.divide(over, under)
     if fresh.kind == "field":
         return algebra.fresh(fresh.key, fresh.shape, 1, fresh.domain)
+    if fresh.unread:
+        zeros: np.ndarray[Any, np.dtype[Any]] = np.zeros((1, 1, *(1 for _ in fresh.shape)), dtype=np.int64 if fresh.kind == "int" else np.bool_)
+        return algebra.integers(np.broadcast_to(zeros, (len(algebra.trials), 1, *fresh.shape)))
     return algebra.integers(discrete(fresh, algebra.seed, list(algebra.trials)))
 
 
@@ -125,6 +130,8 @@ def _half(values: np.ndarray[Any, np.dtype[Any]], fill: int, other: int, trial: 
 
 def untried(fresh: Fresh, boxes: Sequence[Box], seed: int, trials: Sequence[int]) -> int | None:
     """A marked value that some box of an integer tensor has not held in any of the trials (-1: too few trials for all kinds of draws), or None."""
+    if fresh.unread:
+        return None
     if fresh.kind != "field" and len(trials) < CASES:
         return -1
     if fresh.kind != "int" or not fresh.marks:

@@ -15,7 +15,7 @@ from pitcheck.check.conjecture import VIEWS
 from pitcheck.check.specification import Specification
 from pitcheck.errors import PlanError, UnsupportedError
 from pitcheck.ops.registry import BACKWARD
-from pitcheck.stages.cuts import Cut, Parts, resolve
+from pitcheck.stages.cuts import Cut, resolve
 from pitcheck.stages.graph import Graph, Node, Operand, sources_of
 
 BUFFERS = frozenset({"cat", "pad"})
@@ -62,8 +62,7 @@ def _apart(cut: Cut) -> Cut:
         return cut
     parts, groups = np.broadcast_arrays(cut.grid, cut.groups)
     pairs, which = np.unique(np.stack([parts.reshape(-1), groups.reshape(-1)], axis=1), axis=0, return_inverse=True)
-    own = Parts(replace(cut.parts[part], owner=group) for part, group in pairs.tolist())
-    return replace(cut, parts=own, grid=which.reshape(parts.shape))
+    return replace(cut, parts=cut.parts.owned(pairs[:, 0], pairs[:, 1]), grid=which.reshape(parts.shape))
 
 
 def _shows(graph: Graph, value: int, cuts: Mapping[int, Cut]) -> bool:

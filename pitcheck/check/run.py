@@ -11,9 +11,6 @@ from dataclasses import dataclass, field
 from itertools import islice
 from math import prod
 
-import numpy as np
-from numpy.typing import NDArray
-
 from pitcheck.algebra.axis_templates import Templates
 from pitcheck.algebra.backend import array_module
 from pitcheck.algebra.degree_bounds import log2_sum
@@ -29,10 +26,9 @@ from pitcheck.errors import BudgetError, PitcheckError, PlanError, ShapeError, U
 from pitcheck.explain.difference import explain_difference, gap_finding
 from pitcheck.explain.refused import Refused, explain_refused, suspected, unproven
 from pitcheck.ops.registry import evaluate
-from pitcheck.plan.coordinates import Coordinates
-from pitcheck.plan.matching import match
+from pitcheck.plan.instances import count_instances
 from pitcheck.plan.model import Plan
-from pitcheck.plan.validate import validate
+from pitcheck.plan.validate import examine
 from pitcheck.plan.violations import Violation
 from pitcheck.report.model import Finding, OperatorCounts, OutputCounts, Report, Seconds, StageCounts, Verdict
 from pitcheck.stages.blocks import Batched
@@ -235,10 +231,7 @@ def _validated(state: _Check) -> tuple[Graph, Graph] | None:
     """The graphs of both plans, or None when one of them is invalid."""
     graphs = []
     for plan, reference, side in ((state.reference, None, "reference"), (state.parallel, state.reference, "parallel")):
-        violations = validate(plan, reference)
-        matching, more = match(plan)
-        seen = {(v.code, v.place, v.message) for v in violations}
-        violations = [*violations, *(v for v in more if (v.code, v.place, v.message) not in seen)]
+        violations, matching = examine(plan, reference)
         state.findings.extend(_violation(v, side, plan) for v in violations)
         if matching is None or any(v.severity == "error" for v in violations):
             state.clock.lap("validate")
@@ -316,31 +309,10 @@ def _dead(graph: Graph, ledger: Ledger) -> tuple[str, ...]:
 
 def _count(state: _Check) -> OperatorCounts:
     return OperatorCounts(
-        reference=_instances(state.reference),
-        parallel=_instances(state.parallel),
+        reference=count_instances(state.reference),
+        parallel=count_instances(state.parallel),
         records=len(state.reference.operators) + len(state.parallel.operators),
     )
-
-
-def _instances(plan: Plan) -> int:
-    coordinates = Coordinates.of(plan)
-    microbatched = {t.name: t.microbatched for t in plan.tensors}
-    total = 0
-    counts: dict[object, tuple[int, int]] = {}
-    for operator in plan.operators:
-        key = tuple(tuple(sorted(box.items())) for box in operator.where)
-        if key not in counts:
-            grid = coordinates.mask_grid(operator.where)
-            counts[key] = _extended(grid, coordinates.shape), _extended(np.asarray(grid.any(axis=-1)), coordinates.shape[:-1])
-        names = [n for n in operator.outputs if n] or [i for i in operator.inputs if isinstance(i, str)]
-        per_microbatch = any(microbatched.get(n, False) for n in names)
-        total += counts[key][0 if per_microbatch else 1]
-    return total
-
-
-def _extended(mask: NDArray[np.bool_], shape: tuple[int, ...]) -> int:
-    """How many coordinates of ``shape`` are in a mask that has no extent along axes that do not matter."""
-    return int(mask.sum()) * (prod(shape) // mask.size)
 
 
 def _report(state: _Check, verdict: Verdict, xp: object) -> Report:

@@ -140,12 +140,13 @@ class ShapedStage:
 def shape_stage(stage: Stage, symbolic: SymbolicPair, sizes: Sizes, keys: Mapping[int, str]) -> ShapedStage:
     """Give a stage definite sizes; ``keys`` names the reference inputs, so that equal stages draw equal numbers."""
     squares = _square_inputs(stage)
+    unread = _unread(stage)
     fresh = {}
     for value in _drawn_reference(stage):
         info = stage.reference.graph.values[value]
         domain = "square" if value in squares and info.kind == "field" else "any"
         bounds, marks = _range(stage, symbolic, value, sizes)
-        fresh[value] = Fresh(keys[value], symbolic.reference.shape(value, sizes), info.kind, domain, bounds, marks)
+        fresh[value] = Fresh(keys[value], symbolic.reference.shape(value, sizes), info.kind, domain, bounds, marks, unread=value in unread)
     derived = {value: _derived(stage, value, cut, symbolic, sizes, f"{keys[cut.reference]}/{n}") for n, (value, cut) in enumerate(stage.cuts.items())}
     boxes = [_boxes(target, symbolic, sizes) for target in stage.targets]
     return ShapedStage(
@@ -157,6 +158,19 @@ def shape_stage(stage: Stage, symbolic: SymbolicPair, sizes: Sizes, keys: Mappin
         boxes,
         sizes,
     )
+
+
+def _unread(stage: Stage) -> set[int]:
+    """Reference inputs of which neither side looks at more than the shape."""
+    compared = {target.cut.reference for target in stage.targets}
+    read = compared | _looked_into(stage.reference) | {stage.cuts[value].reference for value in _looked_into(stage.parallel) if value in stage.cuts}
+    return set(_drawn_reference(stage)) - read
+
+
+def _looked_into(batch: Batch) -> set[int]:
+    """The values whose elements some step reads."""
+    operands = (operand for step in batch.steps for place, operand in enumerate(step.inputs) if place not in step.unread)
+    return {a.value for operand in operands for a in (operand if isinstance(operand, tuple) else (operand,)) if isinstance(a, Argument)}
 
 
 def _boxes(target: Target, symbolic: SymbolicPair, sizes: Sizes) -> Mapping[int, Box]:
@@ -285,8 +299,8 @@ def compared_rows(target: Target, parallel: Batch) -> tuple[Codes, Codes, Codes]
     if cut.groups is None:
         pairs, _ = distinct(rows * len(cut.parts) + parts)
         return np.stack([rows[pairs], parts[pairs]]), np.zeros((0, 0), dtype=np.int64), _codes_at(target, places, where, pairs)
-    terms = np.array([part.term for part in cut.parts], dtype=np.int64)[parts]
-    expected = max((part.terms for part in cut.parts), default=1)
+    terms = cut.parts.term[parts]
+    expected = int(cut.parts.terms.max(initial=1))
     order = np.lexsort((terms, found[2][where]))
     groups = found[2][where][order]
     counts = np.unique(groups, return_counts=True)[1]

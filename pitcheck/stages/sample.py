@@ -155,7 +155,7 @@ def _seen(cut: Cut, kept: Mapping[int, tuple[int, ...]]) -> tuple[Parts, Grid] |
 
 
 def _moves(cut: Cut, starts: Codes, axes: list[int]) -> bool:
-    """Whether the parts along ``axes`` are, but for equal steps along one dimension, the same, and divide that dimension from its beginning."""
+    """Whether the parts along ``axes`` are, but for equal steps along one dimension, the same, and all together divide that dimension from its beginning."""
     moving: set[int] = set()
     for axis in axes:
         places = [np.take(cut.grid, range(*bounds), axis=axis) for bounds in ((0, cut.grid.shape[axis] - 1), (1, cut.grid.shape[axis]))]
@@ -174,5 +174,6 @@ def _moves(cut: Cut, starts: Codes, axes: list[int]) -> bool:
         first = np.take(cut.grid, [0], axis=axis)
         if (words[cut.grid] != words[first]).any() or (lengths[cut.grid] != lengths[first]).any():
             return False
-    one = cut.grid[tuple(slice(None) if axis in axes else slice(0, 1) for axis in range(cut.grid.ndim))].reshape(-1)
+    along = [axis for axis in range(cut.grid.ndim) if (starts[cut.grid, dim] != starts[np.take(cut.grid, [0], axis=axis), dim]).any()]
+    one = cut.grid[tuple(slice(None) if axis in along else slice(0, 1) for axis in range(cut.grid.ndim))].reshape(-1)
     return bool((np.sort(starts[one, dim]) == np.arange(len(one)) * lengths[one[0]]).all())

@@ -99,6 +99,7 @@ def symbolic_pair(reference: Batch, parallel: Batch, cuts: Sequence[Cut], templa
     for cut in cuts:
         if cut.reference in first.values and cut.value in second.values:
             _tie(system, first.values[cut.reference], second.values[cut.value], cut)
+            _tie_places(system, first.values[cut.reference], second.values[cut.value])
     return SymbolicPair(system, first, second, tuple(cuts))
 
 
@@ -151,6 +152,16 @@ def _tie_derivative(algebra: AxisAlgebra, step: Step, given: Sequence[AxisValue]
         for node, other in zip(value.dims, gradient.dims, strict=False):
             if node.size == other.size:
                 algebra.system.tie(other, node)
+
+
+def _tie_places(system: AxisSystem, whole: AxisValue, local: AxisValue) -> None:
+    """Integers that are compared are places along one dimension, or numbers."""
+    if whole.places is not None and local.places is not None:
+        system.share(whole.places, local.places)
+        return
+    for node in (whole.places, local.places):
+        if node is not None:
+            system.fix(node, "places along it are compared with other integers")
 
 
 def _tie(system: AxisSystem, whole: AxisValue, local: AxisValue, cut: Cut) -> None:

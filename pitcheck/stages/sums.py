@@ -80,7 +80,7 @@ def _segments(stage: Stage, segments: int) -> int:
     if stage.sampling is None:
         return segments
     seen, full = stage.sampling.counts(stage.sampling.differing(cut.grid for cut in stage.all_cuts()))
-    return seen if full == segments else 0
+    return 0 if segments % full else segments // full * seen
 
 
 def restrict_sum(stage: Stage, found: Sum, templates: Templates | None, variant: int, keep: int) -> tuple[Stage, SymbolicPair, RestrictedSizes]:

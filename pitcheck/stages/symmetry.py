@@ -62,21 +62,21 @@ def find_symmetry(stage: Stage, symbolic: SymbolicPair, keep: int) -> Symmetry |
             continue
         compared, _, codes = compared_rows(target, stage.parallel)
         classes = _classes(stage, symbolic, root, target, dim, compared)
-        members = _members(stage, classes, codes, total // segment)
+        members = _members(stage, classes, codes)
         kept = np.sort(np.concatenate([spread(np.flatnonzero(classes == own), keep) for own in range(int(classes.max()) + 1)]))
         if members and len(kept) * 2 <= len(codes):
             return Symmetry(dim, root, total, segment, _where(target, codes[kept]), len(kept), int(classes.max()) + 1, members)
     return None
 
 
-def _members(stage: Stage, classes: Codes, codes: Codes, segments: int) -> int:
+def _members(stage: Stage, classes: Codes, codes: Codes) -> int:
     """For how many coordinates the stage's stand: for themselves, or where it shows a few of some axes, for all, if these are alike; 0 if they are not."""
     if stage.sampling is None:
         return len(codes)
     axes = stage.sampling.differing(cut.grid for cut in stage.all_cuts())
     seen, full = stage.sampling.counts(axes)
     alike = axes == stage.sampling.differing([stage.targets[0].cut.grid]) and stage.sampling.in_one_class(classes, codes, stage.targets[0].cut.lattice, axes)
-    return len(codes) // seen * full if alike and full == segments and not stage.sampling.crossed(stage.parallel) else 0
+    return len(codes) // seen * full if alike and not stage.sampling.crossed(stage.parallel) else 0
 
 
 def _where(target: Target, codes: Codes) -> Mask:

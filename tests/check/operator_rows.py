@@ -197,6 +197,7 @@ def _indexing() -> Iterator[Row]:
     yield Row("masked_fill", "masked_fill", (X, bools((16, 12)), In(())))
     yield Row("one_hot", "one_hot", (ints((10,), 5),), attributes={"classes": 5}, gradient=False)
     yield Row("positions", "positions", (X,), attributes={"axis": 0}, local={"offset": table("tp", 0, 8)}, gradient=False)
+    yield Row("boundary", "boundary", (X,), (None,), attributes={"axis": 0, "offset": 8}, gradient=False)
     yield Row("causal_mask", "causal_mask", (In((8, 6, 6), 0),), (None,), gradient=False)
     yield Row("full", "full", (), attributes={"sizes": (16, 5), "value": 3}, local={"sizes": (8, 5)}, gradient=False)
     yield Row("full_like", "full_like", (X,), attributes={"value": 3}, gradient=False)

@@ -50,6 +50,7 @@ def _positions(inputs: list[Tensor], attributes: Attributes) -> Tensor:
 
 
 def _boundary(inputs: list[Tensor], attributes: Attributes) -> Tensor:
+    _ = inputs[0].shape[attributes["axis"]]
     return torch.tensor(int(attributes["offset"]))
 
 
