@@ -71,7 +71,7 @@ def _layout(draw: random.Random, model: Model, most: int) -> Layout:
     sizes = {"dp": (1, 2, 3, 4), "tp": (1, 2, 3, 4, 8), "pp": (1, 2, 3, 4), "cp": (1, 1, 2, 3, 4)}
     many = most > SMALL[1]
     if many:
-        sizes["dp"] = (2, 4, 8, 16, 32, 64, 24, 128)
+        sizes["dp"] = (2, 4, 8, 16, 32, 64, 24, 128) if model.experts is None else (2, 4, 8)
     fields: dict[str, Any] = {name: draw.choice(values) for name, values in sizes.items()}
     if fields["dp"] > 1:
         fields["zero"] = draw.choice((0, 1, 1, 2, 2, 3, 3)) if fields["dp"] <= MOST_SHARDS else 0
