@@ -161,6 +161,7 @@ def draw(points: Sequence[tuple[str, int, Measured]]) -> None:
         found = [(size, measured.cpu) for name, size, measured in points if name == what and measured.verdict == "equivalent"]
         place.loglog([size for size, _ in found], [seconds for _, seconds in found], "o-", base=2)
         place.set_xlabel(what)
+        place.yaxis.set_major_formatter("{x:g}")
         place.grid(True, which="both", alpha=0.3)
         place.set_xticks([size for size, _ in found], [f"{size:,}" for size, _ in found])
     axes[0].set_ylabel("processor seconds")
