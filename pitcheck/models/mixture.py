@@ -32,7 +32,8 @@ def mixture(context: Context, x: str, name: str, experts: Experts) -> Routed:
     bias = tape.state(f"{name}.router.correction", (experts.routed,)) if Fraction(experts.bias_rate) else ""
     chosen = _chosen(context, scored, bias, name, experts)
     weights = _weights(context, scored, chosen, name, experts)
-    output = _experts(context, x, weights, name, experts)
+    tokens = tape.op("identity", x, name=f"{name}.tokens")
+    output = _experts(context, tokens, weights, name, experts)
     if experts.shared:
         output = tape.op("add", output, feed_forward(context, x, f"{name}.shared", experts.shared * experts.ffn), name=name)
     losses = _balance(context, scored, chosen, name, experts), _z(context, scores, name, experts)

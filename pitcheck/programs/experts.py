@@ -13,7 +13,8 @@ from pitcheck.programs.tensor import parameter
 def mixture_of_experts(rank: Rank, x: str, name: str, experts: Experts) -> str:
     """The weighted results of the experts that each token of ``x`` (sequences, length, hidden) chose, plus those of the shared experts."""
     routed = f"{name}.routed" if experts.shared else name
-    sent = dispatch(rank, x, route(rank, x, name, experts), name, experts)
+    tokens = rank.tape.op("identity", x, name=f"{name}.tokens", hint=rank.residual)
+    sent = dispatch(rank, tokens, route(rank, x, name, experts), name, experts)
     combine(rank, _computed(rank, sent, f"{name}.experts", experts), sent, routed)
     if experts.shared:
         rank.tape.op("add", routed, feed_forward(rank, x, f"{name}.shared", experts.shared * experts.ffn), name=name, hint=rank.residual)
