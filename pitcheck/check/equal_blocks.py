@@ -116,7 +116,8 @@ def _run(
     targets_only: bool,
 ) -> WholeRun:
     shaped, symbolic, blocks = shape_on_blocks(first, second, cut_of, targets, blocks, templates, max_memory // SHARE if targets_only else None)
-    trials = min(TRIALS, max(1, max_memory // SHARE // _bytes(symbolic, shaped.sizes))) if targets_only else STAGE_TRIALS
+    fitting = max(1, max_memory // SHARE // _bytes(symbolic, shaped.sizes))
+    trials = min(TRIALS if targets_only else STAGE_TRIALS, fitting)
     check_memory(shaped, trials, max_memory)
     if _bytes(symbolic, shaped.sizes) > max_memory:
         raise BudgetError(f"a draw needs about {_bytes(symbolic, shaped.sizes) >> 20} MiB, more than --max-memory allows ({max_memory >> 20} MiB)")

@@ -25,7 +25,7 @@ from pitcheck.explain.difference import finding_of, gap_finding, located, shown
 from pitcheck.explain.evidence import Evidence
 from pitcheck.explain.shrink import witness_of
 from pitcheck.explain.siblings import first_sibling, odd_writers, sibling_cause
-from pitcheck.explain.standing import Standing
+from pitcheck.explain.standing import Standing, compared_wrong
 from pitcheck.explain.witness import write_witness
 from pitcheck.report.model import Finding
 from pitcheck.stages.blocks import Blocks
@@ -129,7 +129,7 @@ def _explained(
             run = run_stage_on_blocks(first, second, cut_of, target, blocks, seed, templates, options.max_memory)
             if run.largest[0] > SAME:
                 finding = _located(second, run)
-        except PitcheckError:  # the values of the stage cannot be had: it is named all the same
+        except (PitcheckError, MemoryError):  # the values of the stage cannot be had: it is named all the same
             pass
         finding = replace(finding, witness=_witness(first, second, cut_of, target, _differing(obligation), finding, blocks, options, seed, templates))
     number = min(found.real, key=lambda n: _distance(second, found.run.comparisons[n].target.cut.value, target.cut.value))
@@ -140,11 +140,14 @@ def _explained(
 def _located(second: Graph, run: WholeRun) -> Finding:
     """What is wrong at the first operator of a stage that reads what it should and gives something else."""
     given = Specification(initial=dict(run.stage.cuts))
-    evidence = Evidence(run.stage.reference.graph, second, given, run, conjecture(run, second, given))
+    evidence = Evidence(run.stage.reference.graph, second, given, run, {})
     value = run.comparisons[0].target.cut.value
-    standing = Standing(evidence)
-    wrong = np.flatnonzero(standing.wrong(value))
+    wrong = np.flatnonzero(compared_wrong(evidence, value))
     sibling = first_sibling(evidence, value, wrong, np.setdiff1d(run.comparisons[0].target.codes, wrong))
+    if sibling is not None and not sibling.reduces:
+        return finding_of(evidence, run, 0, sibling.step, sibling.value, sibling_cause(evidence, sibling))
+    evidence = Evidence(run.stage.reference.graph, second, given, run, conjecture(run, second, given))
+    standing = Standing(evidence)
     root = next(iter(standing.roots([value])), None)
     cause = cause_at(standing, root) if root is not None else None
     if sibling is not None and not (cause is not None and cause.code in REDUCED and root is not None and root.step is sibling.step):
@@ -203,7 +206,7 @@ def _witness(
         if sum(map(len, sides)) > MOST_STEPS or sum(step.count for steps in sides for step in steps) > MOST_ROWS:
             return None
         witness = witness_of(shaped, finding, seed)
-    except PitcheckError:
+    except (PitcheckError, MemoryError):
         return None
     return None if witness is None else str(write_witness(witness, options.witness_directory))
 

@@ -34,6 +34,11 @@ class Sibling:
     value: int
     codes: Codes
 
+    @property
+    def reduces(self) -> bool:
+        """Whether either joins what several ranks or micro-batches have."""
+        return bool(_members(self.node) or _members(self.other))
+
 
 def first_sibling(evidence: Evidence, value: int, wrong: Codes, right: Codes) -> Sibling | None:
     """The first operator, in the order of the program, that runs where ``value`` becomes wrong instead of the one that runs where it is right.

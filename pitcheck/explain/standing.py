@@ -140,23 +140,12 @@ class Standing:
         if due is not None:
             found = self._apart(value, due)
             if found is None and value in self._outputs:
-                found = self._compared(value)
+                found = compared_wrong(evidence, value)
             if found is not None:
                 return found
         judged = value in self._numbers and evidence.second.values[value].kind == "field"
         right = not judged or evidence.is_true(value) or self.grouping(value) is not None
         return np.zeros_like(present) if right else present
-
-    def _compared(self, value: int) -> Mask:
-        """The codes at which an output was compared and differs."""
-        comparison = next(c for c in self.evidence.run.comparisons if c.target.cut.value == value)
-        differences = np.where(comparison.judged[:1], real_differences(comparison.actual, comparison.expected), 0.0)
-        wrong = comparison.codes[(differences > SAME).any(axis=tuple(i for i in range(differences.ndim) if i != 1))]
-        target, rows = comparison.target, self.evidence.batch.rows[value]
-        of = rows * len(target.cut.parts) + target.cut.part_of if target.cut.group_of is None else target.cut.group_of
-        result = np.zeros(len(rows), dtype=np.bool_)
-        result[target.codes] = np.isin(of[target.codes], of[wrong])
-        return result
 
     def _apart(self, value: int, due: Cut) -> Mask | None:
         result = np.zeros(len(due.part_of), dtype=np.bool_)
@@ -272,6 +261,18 @@ class Standing:
             if wrong.any() and source not in self.evidence.unused(step):
                 spoiled: Mask = np.asarray(wrong.reshape(len(codes), -1).any(axis=1))
                 yield source, codes, spoiled
+
+
+def compared_wrong(evidence: Evidence, value: int) -> Mask:
+    """The codes at which an output of a run was compared and differs."""
+    comparison = next(c for c in evidence.run.comparisons if c.target.cut.value == value)
+    differences = np.where(comparison.judged[:1], real_differences(comparison.actual, comparison.expected), 0.0)
+    wrong = comparison.codes[(differences > SAME).any(axis=tuple(i for i in range(differences.ndim) if i != 1))]
+    target, rows = comparison.target, evidence.batch.rows[value]
+    of = rows * len(target.cut.parts) + target.cut.part_of if target.cut.group_of is None else target.cut.group_of
+    result = np.zeros(len(rows), dtype=np.bool_)
+    result[target.codes] = np.isin(of[target.codes], of[wrong])
+    return result
 
 
 def far(actual: Floats, wanted: Floats) -> Mask:
