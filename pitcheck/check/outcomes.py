@@ -22,6 +22,8 @@ class Outcomes:
 
     shaped: ShapedStage
     seed: int
+    at_once: int
+    """Trials on real numbers that are evaluated together."""
     decisions: dict[str, tuple[Counts, Counts]] = field(default_factory=dict)
     """Per site and row in how many redraws either outcome was seen."""
     _first: dict[str, NDArray[np.bool_]] = field(default_factory=dict)
@@ -30,7 +32,7 @@ class Outcomes:
 
     def try_reals(self) -> Comparison | None:
         """Evaluate the stage on real numbers as well: a difference, if there is one. Raises StepError."""
-        self._reals = RealTrials(self.shaped, self.seed)
+        self._reals = RealTrials(self.shaped, self.seed, self.at_once)
         return self._reals.difference()
 
     def observe(self, algebra: ResidueAlgebra, good: Any, enough: int) -> str:
@@ -56,7 +58,7 @@ class Outcomes:
                 self._open, found = self._reals.unseen()
             site = uncovered(self._first, {})
             if site and found is None:
-                self._reals = self._reals or RealTrials(self.shaped, self.seed)
+                self._reals = self._reals or RealTrials(self.shaped, self.seed, self.at_once)
                 _, found = self._reals.cover(self._first)
         site = uncovered(self._first, {} if self._reals is None else self._reals.choices)
         return self._open or (f"an element never came first: {site}" if site else ""), found

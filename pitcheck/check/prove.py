@@ -30,6 +30,8 @@ Outcome = OneOf["proven", "failed", "inconclusive"]
 MOST_TRIALS = 256
 MOST_ELEMENTS = 1 << 20
 """Elements of the largest value, over trials that are evaluated together: more do not fit caches, and fewer calls save little then."""
+REAL_NUMBERS = 4
+"""How many times as many trials are evaluated together on real numbers, which have no levels."""
 VARIANTS = (0, 1)
 LENGTHS = (3, 4)
 
@@ -188,7 +190,7 @@ class _Attempt:
         self._per_trial: float | None = None
         self._heuristic = False
         self._lacking = ""
-        self._outcomes = Outcomes(shaped, settings.seed)
+        self._outcomes = Outcomes(shaped, settings.seed, REAL_NUMBERS * at_once)
         self._characters = Characters()
         self._squares = [value for value, fresh in shaped.fresh.items() if fresh.domain == "square"]
 

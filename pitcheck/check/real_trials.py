@@ -164,11 +164,12 @@ class _Disturbed(Noise, TrialInputs):
 
 
 class RealTrials:
-    """What was tried on real numbers of one stage."""
+    """What was tried on real numbers of one stage, at most ``at_once`` trials together."""
 
-    def __init__(self, shaped: ShapedStage, seed: int) -> None:
+    def __init__(self, shaped: ShapedStage, seed: int, at_once: int) -> None:
         self.shaped = shaped
         self.seed = seed
+        self.at_once = at_once
         self.points = points_of(numbers(shaped.stage.reference) | numbers(shaped.stage.parallel))
         self.choices: dict[str, Bools] = {}
         self._conditions: dict[str, tuple[Bools, Bools]] = {}
@@ -208,7 +209,7 @@ class RealTrials:
         return max(least, min(trials, MOST_CELLS // self._cells))
 
     def _try(self, trials: range) -> Comparison | None:
-        together = max(1, AT_ONCE // self._cells)
+        together = max(1, min(AT_ONCE // self._cells, self.at_once))
         for start in range(trials.start, trials.stop, together):
             found = self._evaluate(range(start, min(start + together, trials.stop)))
             if found is not None:
