@@ -28,7 +28,7 @@ from pitcheck.stages.symmetry import find_symmetry, restrict
 
 Outcome = OneOf["proven", "failed", "inconclusive"]
 MOST_TRIALS = 256
-MOST_ELEMENTS = 1 << 20
+MOST_ELEMENTS = 1 << 19
 """Elements of the largest value, over trials that are evaluated together: more do not fit caches, and fewer calls save little then."""
 REAL_NUMBERS = 4
 """How many times as many trials are evaluated together on real numbers, which have no levels."""

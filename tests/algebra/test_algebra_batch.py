@@ -274,3 +274,26 @@ def test_keyed_functions() -> None:
     assert a.differs(a.function("kernel", x), a.function("other", x)).all()
     cut = a.add(x, a.multiply(a.exp(y), a.constant(Fraction(0))))
     assert a.levels(cut) == range(1, 3) and not a.differs(a.function("kernel", cut), a.function("kernel", x)).any()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "index", [[[0, 1, 2, 3]], [[0, 2], [1, 3]], [[0, 1], [2, 3]], [[3, 2, 1, 0]], [[1, 1], [1, 1]], [[2]], [[0, 1], [1, 0]], [[0, 1, 3]], [[1, 3], [0, 2]]]
+)
+def test_a_stack_has_the_members_that_are_named(kind: str, index: list[list[int]]) -> None:
+    """Also where these are a regular pattern, which is a view."""
+    a = make(kind)
+    x = a.fresh("x", (2, 3), 4)
+    stacked = a.stack(x, np.array(index))
+    assert a.shape(stacked) == (len(index[0]), 2, 3)
+    for row, members in enumerate(index):
+        for place, member in enumerate(members):
+            assert np.array_equal(stacked.data[:, :, row, place], x.data[:, :, member])
+    doubled = a.add(stacked, stacked)
+    assert np.array_equal(doubled.data[:, :, 0, 0], a.add(x, x).data[:, :, index[0][0]])
+
+
+def test_a_stack_refuses_members_that_are_not_there() -> None:
+    a = make("real")
+    with pytest.raises(IndexError):
+        a.stack(a.fresh("x", (2,), 4), np.array([[3, 4]]))
