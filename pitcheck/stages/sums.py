@@ -28,10 +28,11 @@ from pitcheck.stages.pair import Stage
 from pitcheck.stages.prune import pruned
 from pitcheck.stages.run import run_batch
 from pitcheck.stages.shapes import SymbolicPair, symbolic_pair
-from pitcheck.stages.symmetry import WORTHWHILE, RestrictedSizes, Symmetry, common_segment, signatures, spread
+from pitcheck.stages.symmetry import WORTHWHILE, RestrictedSizes, Symmetry, Words, common_segment, mixed, signatures, spread
 
 SUMS = frozenset({"accumulate", "all_reduce", "reduce_scatter"})
-TAIL = frozenset({"view", "reshape", "transpose", "permute", "identity", "contiguous", "squeeze", "unsqueeze"})
+MOVES = frozenset({"view", "reshape", "transpose", "permute", "identity", "contiguous", "squeeze", "unsqueeze"})
+TAIL = MOVES | {f"{kind}.backward" for kind in MOVES}
 """Operators behind a contraction that leave a sum a sum."""
 NOWHERE = np.iinfo(np.int64).max
 
@@ -177,7 +178,7 @@ def _contractions(batch: Batch, target: int) -> frozenset[int] | None:
             return None
         step = batch.steps[writers[0]]
         found.add(writers[0])
-        arguments = [operand.value for operand in step.inputs if isinstance(operand, Argument)]
+        arguments = [operand.value for operand in _looked(step).inputs if isinstance(operand, Argument)]
         if step.kind in TAIL or (step.kind == "add" and len(arguments) == 2 and step.attributes.get("alpha", 1) == 1):
             waiting.extend(arguments)
         elif step.kind not in CONTRACTIONS or step.outputs.index(value) not in CONTRACTIONS[step.kind]:
@@ -193,9 +194,14 @@ CONTRACTIONS: Mapping[str, frozenset[int]] = {
     "embedding.backward": frozenset({1}),
     "rms_norm.backward": frozenset({1, 2}),
     "layer_norm.backward": frozenset({1, 2}),
+    "matmul.backward": frozenset({1}),
 }
 """Derivatives whose gradients of these operands (weight, bias) are sums over the leading dimensions of the first operand: of all but the last ``dims`` (default
-1), of an embedding over all."""
+1), of an embedding over all, of a product of matrices over those but the last two that the second operand lacks."""
+LAST = {"embedding.backward": 0, "matmul.backward": 2}
+WORD = 64
+MOST_BITS = 1 << 24
+"""Words of sets of segments over all steps: more would cost more than evaluating all terms."""
 
 
 def _contracts(step: Step, values: Mapping[int, AxisValue], places: Callable[[int], list[int]]) -> bool:
@@ -206,7 +212,7 @@ def _contracts(step: Step, values: Mapping[int, AxisValue], places: Callable[[in
     given = arguments[-1].value
     first = arguments[0].value
     where = places(first)
-    last = 0 if step.kind == "embedding.backward" else int(step.attributes.get("dims", 1))
+    last = LAST.get(step.kind, int(step.attributes.get("dims", 1)))
     gradients = tuple(step.attributes.get("gradients", (0,)))
     outputs = int(step.attributes.get("forward_outputs", 1))
     if len(where) != 1 or places(given) != where or where[0] >= len(values[first].dims) - last or gradients != (0,) or outputs not in (0, 1):
@@ -225,26 +231,91 @@ def _arguments(step: Step) -> list[Argument]:
 def _kept(
     stage: Stage, symbolic: SymbolicPair, root: int, steps: frozenset[int], term: int, count: int, segment: int, keep: int
 ) -> tuple[frozenset[int], int] | None:
-    """(the steps whose members are cut down, how many segments are kept); None where the terms are not the same for every segment but for the segment."""
+    """(the steps whose members are cut down, how many segments are kept); None where the terms are not the same for every block but for where it begins.
+
+    A *block* is what one term depends on: a segment, or several, such as the sequences of ranks that exchange tokens. Blocks have no segment in common.
+    """
     batch, target = stage.parallel, stage.targets[0].cut.value
     low, high = _spans(stage, symbolic, root)
-    shapes = signatures(stage, symbolic, root)[0]
-    if term not in low or (low[term] != high[term]).any() or (low[term] == NOWHERE).any():
+    if term not in low or (low[term] == NOWHERE).any():
         return None
-    segments = low[term] // segment
+    size = _block_size(stage, symbolic, root, term, low, high)
+    if not size or count % size:
+        return None
+    blocks, cones = low[term] // segment, _cones(stage, symbolic, root, term, low[term])
     full = _terms(batch, steps, target, term)
-    if not all(_alike(segments[row], shapes[term][row], count) for row in full):
+    if not all(_alike(blocks[row], cones[row], count // size) for row in full):
         return None
-    if stage.sampling is not None and any(_repeated(segments[row], shapes[term][row]) for row in full):
+    if stage.sampling is not None and any(_repeated(blocks[row], cones[row]) for row in full):
         return None
     cut = frozenset(number for number in steps if _goes_over(batch.steps[number], low, high))
     some = _terms(batch, steps, target, term, cut, keep)
-    chosen = {tuple(np.unique(segments[row]).tolist()) for row in some}
+    chosen = {tuple(np.unique(blocks[row]).tolist()) for row in some}
     if len(chosen) != 1:
         return None
     kept = len(chosen.pop())
-    whole = all(len(part) * count == len(row) * kept for part, row in zip(some, full, strict=True))
-    return (cut, kept) if whole and all(_alike(segments[row], shapes[term][row], kept) for row in some) else None
+    whole = all(len(part) * (count // size) == len(row) * kept for part, row in zip(some, full, strict=True))
+    return (cut, kept * size) if whole and all(_alike(blocks[row], cones[row], kept) for row in some) else None
+
+
+def _cones(stage: Stage, symbolic: SymbolicPair, root: int, term: int, begins: Codes) -> Words:
+    """A word for what every row of the terms is computed by, from which places along the dimension, seen from where its block begins."""
+    shapes, sums, weights = signatures(stage, symbolic, root)
+    with np.errstate(over="ignore"):
+        relative = sums[term] - weights[term] * begins.astype(np.uint64)
+        return mixed(mixed(shapes[term]) + relative)
+
+
+def _block_size(stage: Stage, symbolic: SymbolicPair, root: int, term: int, low: Mapping[int, Codes], high: Mapping[int, Codes]) -> int:
+    """How many segments every term depends on; 0 where blocks are of different sizes or overlap, or are too many to tell."""
+    if (low[term] == high[term]).all():
+        return 1
+    sets = _segment_sets(stage, symbolic, root, term)
+    if sets is None:
+        return 0
+    _, first, block = np.unique(low[term], return_index=True, return_inverse=True)
+    block = block.reshape(-1)
+    if (sets != sets[first][block]).any():
+        return 0
+    sizes = np.bitwise_count(sets[first]).sum(axis=1, dtype=np.int64)
+    together = int(np.bitwise_count(np.bitwise_or.reduce(sets[first], axis=0)).sum(dtype=np.int64))
+    return int(sizes[0]) if (sizes == sizes[0]).all() and int(sizes.sum()) == together else 0
+
+
+def _segment_sets(stage: Stage, symbolic: SymbolicPair, root: int, term: int) -> NDArray[np.uint64] | None:
+    """Of every row of the terms the set of segments it depends on, as bits, shape (rows, words); None where these would be too many."""
+    places: dict[int, list[Codes]] = {}
+    for value, parts in stage.parallel.inputs.items():
+        cut = stage.cuts.get(value)
+        dims = [] if cut is None else [d for d, n in enumerate(symbolic.reference.values[cut.reference].dims) if symbolic.system.number_of(n) == root]
+        begins = [] if cut is None else [own[parts] for own in (cut.parts.begins(dim) for dim in dims) if own is not None]
+        places[value] = begins
+    segments = np.unique(np.concatenate([own for several in places.values() for own in several]))
+    words = -(-len(segments) // WORD)
+    if words * sum(step.count for step in stage.parallel.steps) > MOST_BITS:
+        return None
+    sets = {value: [_bits([np.searchsorted(segments, own) for own in places[value]], len(parts), words)] for value, parts in stage.parallel.inputs.items()}
+    for step in stage.parallel.steps:
+        found = np.zeros((step.count, words), dtype=np.uint64)
+        for argument in _arguments(_looked(step)):
+            found |= np.bitwise_or.reduce(np.concatenate(sets[argument.value])[argument.rows.reshape(step.count, -1)], axis=1)
+        for output in step.outputs:
+            if output is not None:
+                sets.setdefault(output, []).append(found)
+    return np.concatenate(sets[term])
+
+
+def _bits(places: Sequence[Codes], rows: int, words: int) -> NDArray[np.uint64]:
+    """Sets of places as bits."""
+    result = np.zeros((rows, words), dtype=np.uint64)
+    for own in places:
+        result[np.arange(rows), own // WORD] |= np.uint64(1) << (own % WORD).astype(np.uint64)
+    return result
+
+
+def _looked(step: Step) -> Step:
+    """A step without the operands of which the shape alone matters."""
+    return replace(step, inputs=tuple(operand for place, operand in enumerate(step.inputs) if place not in step.unread)) if step.unread else step
 
 
 def _alike(segments: Codes, shapes: NDArray[np.uint64], count: int) -> bool:
@@ -284,8 +355,7 @@ def _terms(batch: Batch, steps: frozenset[int], target: int, term: int, cut: fro
 
 
 def _columns(operand: Argument, keep: int) -> Codes:
-    members = np.arange(operand.rows.shape[1], dtype=np.int64)
-    return spread(members, keep) if len(members) > WORTHWHILE else members
+    return spread(np.arange(operand.rows.shape[1], dtype=np.int64), keep)
 
 
 def _spans(stage: Stage, symbolic: SymbolicPair, root: int) -> tuple[dict[int, Codes], dict[int, Codes]]:
@@ -304,8 +374,7 @@ def _spans(stage: Stage, symbolic: SymbolicPair, root: int) -> tuple[dict[int, C
         low[value], high[value] = [own_low], [own_high]
     for step in stage.parallel.steps:
         least, most = np.full(step.count, NOWHERE, dtype=np.int64), np.full(step.count, -1, dtype=np.int64)
-        read = replace(step, inputs=tuple(operand for place, operand in enumerate(step.inputs) if place not in step.unread))
-        for argument in _arguments(read):
+        for argument in _arguments(_looked(step)):
             table = argument.rows.reshape(step.count, -1)
             least = np.minimum(least, np.concatenate(low[argument.value])[table].min(axis=1, initial=NOWHERE))
             most = np.maximum(most, np.concatenate(high[argument.value])[table].max(axis=1, initial=-1))

@@ -172,7 +172,7 @@ def _leaves(stage: Stage, symbolic: SymbolicPair, root: int, value: int) -> tupl
     words = cut.parts.words(batch)[parts]
     own = _word("leaf", cut.reference, cut.scale)
     with np.errstate(over="ignore"):
-        shape = _mix(words * own)
+        shape = mixed(words * own)
         for dim in batch:
             weight = _word("dim", cut.reference, dim)
             begins = cut.parts.begins(dim)
@@ -197,18 +197,18 @@ def _step_signature(step: Step, shapes: dict[int, list[Words]], sums: dict[int, 
             for column in range(table.shape[1]):
                 factor = _word("operand", place, member, column)
                 chosen = [words[table[:, column]] for words in whole]
-                shape = _mix(shape * np.uint64(3) + chosen[0] * factor)
+                shape = mixed(shape * np.uint64(3) + chosen[0] * factor)
                 total += chosen[1] * factor
                 ones += chosen[2] * factor
     for number, output in enumerate(step.outputs):
         if output is not None:
             own = _word("output", number)
-            shapes.setdefault(output, []).append(_mix(shape + own))
+            shapes.setdefault(output, []).append(mixed(shape + own))
             sums.setdefault(output, []).append(total * own)
             weights.setdefault(output, []).append(ones * own)
 
 
-def _mix(words: Words) -> Words:
+def mixed(words: Words) -> Words:
     """splitmix64's finaliser (Steele, Lea, Flood 2014)."""
     words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
