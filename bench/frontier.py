@@ -48,6 +48,7 @@ ROWS = (
     Row("Llama-3 405B, DP64 TP8 PP16, 16 micro-batches", "llama3-405b", most_seconds=15, most_mib=2048, hours=8.0),
     Row("Llama-3 405B, DP1024 TP8 PP16, 16 micro-batches", "llama3-405b", ("dp=1024", "sequences=16384"), 30),
     Row("GPT-3 175B, DP8 TP8 PP16 interleaved, 48 micro-batches", "gpt3-175b"),
+    Row("Mixtral 8x7B, DP16 TP2 PP4 EP8, 16 micro-batches", "mixtral-8x7b"),
 )
 
 SMALL = ("model=llama3-8b-tiny", "layers=8", "sequences=4096", "length=32", "dp=2", "tp=2", "pp=2", "microbatches=4")
