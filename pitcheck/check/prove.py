@@ -32,6 +32,8 @@ MOST_ELEMENTS = 1 << 19
 """Elements of the largest value, over trials that are evaluated together: more do not fit caches, and fewer calls save little then."""
 REAL_NUMBERS = 4
 """How many times as many trials are evaluated together on real numbers, which have no levels."""
+MOST_REJECTED = 0.5
+"""Share of void draws up to which the error of the others is divided by the rest of it; where more are to be feared, they are counted."""
 VARIANTS = (0, 1)
 LENGTHS = (3, 4)
 
@@ -124,19 +126,19 @@ def _prove_variants(stage: Stage, symbolic: SymbolicPair, keys: dict[int, str], 
 
 
 def _sized(stage: Stage, symbolic: SymbolicPair, variant: int, settings: Settings) -> tuple[Stage, SymbolicPair, Sizes]:
-    """The stage at full or reduced shapes; at reduced ones with two (then three) coordinates of every symmetric class.
+    """The stage at full or reduced shapes; at reduced ones with one (then two) coordinates of every symmetric class.
 
     Raises UnsupportedError where a stage that shows a few coordinates does not stand for all.
     """
     if settings.full_shapes:
         return stage, symbolic, symbolic.system.full()
     sizes = symbolic.system.solve(variant)
-    symmetry = None if settings.full_coordinates else find_symmetry(stage, symbolic, 2 + variant)
+    symmetry = None if settings.full_coordinates else find_symmetry(stage, symbolic, 1 + variant)
     if symmetry is not None:
         return restrict(stage, symmetry, settings.templates, variant)
-    added = None if settings.full_coordinates else find_sum(stage, symbolic, settings.templates, 2 + variant)
+    added = None if settings.full_coordinates else find_sum(stage, symbolic, settings.templates, 1 + variant)
     if added is not None:
-        return restrict_sum(stage, added, settings.templates, variant, 2 + variant)
+        return restrict_sum(stage, added, settings.templates, variant, 1 + variant)
     if stage.sampling is not None and (stage.sampling.differing(cut.grid for cut in stage.all_cuts()) or stage.sampling.crossed(stage.parallel)):
         raise UnsupportedError("a few coordinates do not stand for all")
     return stage, symbolic, sizes
@@ -186,7 +188,9 @@ class _Attempt:
         self._chain = chain
         self._settings = settings
         self._wanted = max(settings.least_trials, 1)
-        self._error = 0.0
+        self._agreed = 0
+        self._voided = 0
+        self._counts_voids = False
         self._per_trial: float | None = None
         self._heuristic = False
         self._lacking = ""
@@ -209,7 +213,9 @@ class _Attempt:
                 return replace(self._refuted("residues differ", comparison), evaluated=evaluated)
         per_trial = self._per_trial
         if per_trial is None:
-            per_trial, self._heuristic, decides = _trial_error(self._shaped, self._chain, evaluated, comparisons)
+            per_trial, rejected, self._heuristic, decides = _trial_error(self._shaped, self._chain, evaluated, comparisons)
+            self._counts_voids = rejected > MOST_REJECTED
+            per_trial -= 0.0 if self._counts_voids else math.log2(1 - rejected)
             if per_trial >= 0:
                 return self._open("PIT203", "the degree bound is vacuous: the stage is too large for primes below 2^31")
             self._per_trial = per_trial
@@ -217,7 +223,8 @@ class _Attempt:
             different = self._outcomes.try_reals() if self._variant == VARIANTS[0] and (decides or discrete or algebra.decisions) else None
             if different is not None:
                 return self._refuted("real numbers differ", different)
-        self._error += per_trial * int(good.sum())
+        self._agreed += int(good.sum())
+        self._voided += int((~good).sum())
         self._lacking = self._left_open(algebra, evaluated, good, math.ceil(self._settings.target_log2 / per_trial))
         return self._concluded(per_trial)
 
@@ -235,21 +242,30 @@ class _Attempt:
         return "the argument of a square root may still be a square" if square else ""
 
     def _concluded(self, per_trial: float) -> Proof | None:
-        target = self._settings.target_log2
-        if self._error <= target and self.trials >= self._settings.least_trials and not self._lacking:
+        target, error = self._settings.target_log2, self._error(per_trial)
+        if error <= target and self.trials >= self._settings.least_trials and not self._lacking:
             self._lacking, different = self._outcomes.unseen()
             if different is not None:
                 return self._refuted("real numbers differ", different)
             if not self._lacking:
                 said = _discrete(self._shaped, self._outcomes)
-                return Proof("proven", self._error, self.trials, 1, self._chain.primes, self._heuristic, shaped=self._shaped, discrete=said)
-        missing = max(1, math.ceil((target - self._error) / per_trial)) if self._error > target else max(2, self.trials // 2)
+                return Proof("proven", error, self.trials, 1, self._chain.primes, self._heuristic, shaped=self._shaped, discrete=said)
+        missing = max(1, math.ceil((target - error) / per_trial)) if error > target else max(2, self.trials // 2)
         self._wanted = self.trials + missing
         return None
 
+    def _error(self, per_trial: float) -> float:
+        """log2 of the probability that a false target agrees in all redraws so far that were not void.
+
+        Where many may be void, n redraws that agree among v void ones count as one of C(n + v, v) choices, and 2^-(v+1) of the whole is kept for every v.
+        """
+        void = self._voided
+        chosen = math.log2(math.comb(self._agreed + void, void)) + void + 1 if self._counts_voids else 0.0
+        return per_trial * self._agreed + chosen
+
     def given_up(self) -> Proof:
         """What is said after the most redraws."""
-        if self._error <= self._settings.target_log2:
+        if self._per_trial is not None and self._error(self._per_trial) <= self._settings.target_log2:
             return self._open("PIT204", f"after {self.trials} draws {self._lacking}")
         return self._open("PIT203", f"the error bound was not reached after {self.trials} draws")
 
@@ -273,8 +289,9 @@ def _compared(shaped: ShapedStage, algebra: ResidueAlgebra) -> tuple[Evaluated, 
         return None
 
 
-def _trial_error(shaped: ShapedStage, chain: Chain, evaluated: Evaluated, comparisons: Sequence[Comparison]) -> tuple[float, bool, bool]:
-    """(log2 of the probability that a false target agrees in one draw, whether a term of it is heuristic, whether the stage must be tried on reals, too)."""
+def _trial_error(shaped: ShapedStage, chain: Chain, evaluated: Evaluated, comparisons: Sequence[Comparison]) -> tuple[float, float, bool, bool]:
+    """(log2 of the probability that a false target agrees in one draw, a bound on the share of void draws, whether a term of either is heuristic, whether the
+    stage must be tried on reals, too)."""
     algebra = DegreeAlgebra()
     drawn = {value: algebra.fresh(fresh.key, fresh.shape, 1, fresh.domain, fresh.kind) for value, fresh in shaped.fresh.items()}
     degrees = evaluate_stage(shaped, algebra, drawn)
@@ -291,9 +308,7 @@ def _trial_error(shaped: ShapedStage, chain: Chain, evaluated: Evaluated, compar
         worst = max(worst, bound.log2)
         heuristic = heuristic or bound.heuristic
         decides = decides or any(degree.heuristic for degree in both) or both[0].has_root != both[1].has_root
-    if rejected >= 1:
-        return 0.0, heuristic, decides
-    return worst - math.log2(1 - rejected), heuristic, decides
+    return worst, rejected, heuristic, decides
 
 
 def _discrete(shaped: ShapedStage, outcomes: Outcomes) -> tuple[str, ...]:
