@@ -49,6 +49,9 @@ ROWS = (
     Row("Llama-3 405B, DP1024 TP8 PP16, 16 micro-batches", "llama3-405b", ("dp=1024", "sequences=16384"), 30),
     Row("GPT-3 175B, DP8 TP8 PP16 interleaved, 48 micro-batches", "gpt3-175b"),
     Row("Mixtral 8x7B, DP16 TP2 PP4 EP8, 16 micro-batches", "mixtral-8x7b"),
+    Row("DeepSeek-V2-Lite 16B, DP16 TP4 PP2 EP16, 16 micro-batches", "deepseek-v2-lite", most_seconds=10, most_mib=3072),
+    Row("DeepSeek-V2 236B, DP16 TP8 PP4 EP32, 16 micro-batches", "deepseek-v2", most_seconds=15, most_mib=3072),
+    Row("DeepSeek-V3 671B, DP32 TP8 PP8 EP64, 16 micro-batches", "deepseek-v3", most_seconds=25, most_mib=3072),
 )
 
 SMALL = ("model=llama3-8b-tiny", "layers=8", "sequences=4096", "length=32", "dp=2", "tp=2", "pp=2", "microbatches=4")

@@ -396,7 +396,8 @@ class AxisSystem:
         """Fix what a literal may mean, and hand the mark of permuted classes down to their factors."""
         for _, own in self.classes():
             hit = next((m.size for m in own.members if m.size in self._literals), None)
-            if hit is not None:
+            # How many elements there are matters only where something is done along them: a batch dimension is no number that a formula could name.
+            if hit is not None and not self.is_batch(own.members[0]):
                 self.fix(own.members[0], f"the literal {hit} may be this dimension")
         for nodes in self._extents:
             count = prod(n.size for n in nodes)

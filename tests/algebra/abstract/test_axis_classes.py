@@ -137,15 +137,19 @@ def test_a_count_less_one_may_be_a_dimension() -> None:
 @pytest.mark.parametrize("number", [Fraction(64), Fraction(-64), Fraction(1, 64), Fraction(1, 8), Fraction(8)])
 def test_a_literal_that_may_be_a_dimension_or_its_root(number: Fraction) -> None:
     system = AxisSystem()
-    node, other = system.dimension(64), system.dimension(63)
+    node, other, batch = system.dimension(64), system.dimension(63), system.dimension(64)
     system.add_literal(number)
+    for counted in (node, other):
+        system.mix(counted)
     assert system.solve(0).size(node) == 64
     assert system.solve(0).size(other) == 3
+    assert system.solve(0).size(batch) < 64, "nothing is done along it that a number could enter"
 
 
 def test_a_literal_equal_to_a_shard_fixes_the_class() -> None:
     system = AxisSystem()
     whole, parts = shards(system, 128, 4)
+    system.mix(whole)
     system.add_literal(Fraction(32))
     assert system.solve(0).size(whole) == 128
     assert system.solve(0).size(parts[0]) == 32
