@@ -130,6 +130,7 @@ def test_no_reduced_size_is_a_literal() -> None:
 def test_a_count_less_one_may_be_a_dimension() -> None:
     system = AxisSystem()
     node = system.dimension(24)
+    system.mix(node)
     system.add_literal(Fraction(1, 23))
     assert system.solve(0).size(node) == 24
 
