@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from oracle.judge import judge
@@ -22,8 +23,15 @@ EVERYTHING = range(1220, 1240)
 """Of small ones that are also checked at all coordinates and full shapes, and by the independent executor."""
 MANY_RANKS = range(60)
 """Of ones on 64 to 512 ranks."""
+IN_CI = 4
+"""Of so many slow ones CI runs the first; a nightly job runs all."""
 LEAST = 5
 """In so many of the slow combinations every choice must occur."""
+
+
+def _nightly(seeds: range) -> list[Any]:
+    """Seeds as parameters, most of them for a nightly job."""
+    return [pytest.param(seed, marks=[pytest.mark.nightly] if place % IN_CI else []) for place, seed in enumerate(seeds)]
 
 
 def _proven(case: Case, options: Options) -> None:
@@ -39,19 +47,19 @@ def test_a_small_combination(seed: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", OTHERS)
+@pytest.mark.parametrize("seed", _nightly(OTHERS))
 def test_another_small_combination(seed: int) -> None:
     _proven(random_case(seed), Options(seed=seed))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", MANY_RANKS)
+@pytest.mark.parametrize("seed", _nightly(MANY_RANKS))
 def test_a_combination_on_many_ranks(seed: int) -> None:
     _proven(random_case(seed, LARGE), Options(seed=seed))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", EVERYTHING)
+@pytest.mark.parametrize("seed", _nightly(EVERYTHING))
 def test_a_small_combination_without_reductions(seed: int) -> None:
     """Reduced or not, the verdict is the same, and the independent executor agrees with it."""
     case = random_case(seed)
