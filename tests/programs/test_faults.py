@@ -186,7 +186,7 @@ AT_SCALE: dict[str, Fault] = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", AT_SCALE)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.nightly] if place else []) for place, name in enumerate(AT_SCALE)])
 def test_a_fault_among_thousands_of_ranks_is_caught_at_its_place(name: str) -> None:
     fault = AT_SCALE[name]
     reference, parallel = DEEP.plans()
