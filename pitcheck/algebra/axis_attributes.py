@@ -10,7 +10,7 @@ from pitcheck.algebra.axis_values import AxisValue, Size
 from pitcheck.algebra.size_choice import Sizes
 from pitcheck.errors import ShapeError
 from pitcheck.ops.declaration import Attributes, OperatorKind
-from pitcheck.ops.registry import BACKWARD, operator_kind
+from pitcheck.ops.registry import BACKWARD, divided, operator_kind
 
 
 def symbolic_attributes(kind: OperatorKind | str, attributes: Attributes) -> dict[str, Any]:
@@ -56,9 +56,7 @@ def _forward(
     first = inputs[0] if inputs else None
     if not isinstance(kind, str) or not kind.endswith(BACKWARD):
         return first, outputs[0] if outputs else None
-    results = int(attributes.get("forward_outputs", 1))
-    given = len(attributes.get("gradients", range(results)))
-    operands = int(attributes.get("forward_inputs", len(inputs) - results - given))
+    operands, _, _ = divided(attributes, len(inputs))
     return first, inputs[operands] if operands < len(inputs) else None
 
 

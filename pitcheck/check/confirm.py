@@ -20,7 +20,7 @@ from pitcheck.check.derive import derive, take_box
 from pitcheck.check.evaluate import Comparison, Evaluated, compare_target, constant_value
 from pitcheck.check.whole import WholeRun
 from pitcheck.errors import PitcheckError
-from pitcheck.stages.batch import Argument, Batch, Step
+from pitcheck.stages.batch import Batch, Step
 from pitcheck.stages.cuts import Cut
 from pitcheck.stages.run import run_batch
 
@@ -92,17 +92,13 @@ def _steps(batch: Batch, target: int, given: Iterable[int]) -> tuple[list[int], 
         step = batch.steps[number]
         if any(output in needed and output not in stop for output in step.outputs if output is not None):
             kept.append(number)
-            needed.update(a.value for a in _arguments(step))
+            needed.update(a.value for a in step.arguments)
     return kept[::-1], needed
-
-
-def _arguments(step: Step) -> list[Argument]:
-    return [a for operand in step.inputs for a in (operand if isinstance(operand, tuple) else (operand,)) if isinstance(a, Argument)]
 
 
 def _work(step: Step, values: Mapping[int, Any]) -> float:
     """About how many multiplications a step is, per trial: of a product of matrices (m, k) and (k, n), of sizes a, b and c, there are sqrt(a b c) = m k n."""
-    read = [len(a.rows.reshape(-1)) * prod(values[a.value].data.shape[3:]) for a in _arguments(step)]
+    read = [len(a.rows.reshape(-1)) * prod(values[a.value].data.shape[3:]) for a in step.arguments]
     written = [step.count * prod(values[o].data.shape[3:]) for o in step.outputs if o is not None]
     if step.kind.removesuffix(".backward") in PRODUCTS and len(read) > 1:
         largest = sorted([*read, *written])[-3:]

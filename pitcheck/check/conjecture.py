@@ -18,7 +18,7 @@ from pitcheck.algebra.axis_classes import Dimension
 from pitcheck.check.evaluate import Evaluated
 from pitcheck.errors import UnsupportedError
 from pitcheck.ops.registry import BACKWARD
-from pitcheck.stages.batch import Argument, Batch
+from pitcheck.stages.batch import Batch
 from pitcheck.stages.cuts import Cut, Part, cut_by_code
 from pitcheck.stages.pair import ShapedStage
 from pitcheck.stages.shapes import SymbolicPair
@@ -167,7 +167,7 @@ def of_numbers(batch: Batch) -> set[int]:
     """Values that depend on floating-point inputs. Others (a count of tokens) come of discrete data, which a cut would forget: zero has a meaning there."""
     found = {value for value in batch.inputs if batch.graph.values[value].kind == "field" and batch.graph.values[value].tensor.value is None}
     for step in batch.steps:
-        arguments = [a for operand in step.inputs for a in (operand if isinstance(operand, tuple) else (operand,)) if isinstance(a, Argument)]
+        arguments = step.arguments
         if any(a.value in found for a in arguments):
             found.update(output for output in step.outputs if output is not None)
     return found

@@ -14,7 +14,7 @@ from pitcheck.check.whole import WholeRun
 from pitcheck.errors import PitcheckError
 from pitcheck.ops.registry import BACKWARD, operator_kind
 from pitcheck.plan.model import MICROBATCH_AXIS
-from pitcheck.stages.batch import Argument, Step
+from pitcheck.stages.batch import Step
 from pitcheck.stages.cuts import Cut
 from pitcheck.stages.graph import Graph, Node, Source
 from pitcheck.stages.grids import Codes
@@ -124,7 +124,7 @@ class Evidence:
 
     def inputs(self, step: Step) -> list[int]:
         """Parallel values that a step reads."""
-        found = [a.value for operand in step.inputs for a in (operand if isinstance(operand, tuple) else (operand,)) if isinstance(a, Argument)]
+        found = [argument.value for argument in step.arguments]
         return list(dict.fromkeys(found))
 
     def unused(self, step: Step) -> frozenset[int]:

@@ -110,22 +110,32 @@ def evaluate(algebra: Algebra[Any], kind_name: str, inputs: Sequence[Any], attri
 def _evaluate_backward(algebra: Algebra[Any], kind: OperatorKind, inputs: Sequence[Any], attributes: Attributes, wanted: Sequence[bool] | None) -> list[Any]:
     if kind.derivative is None:
         raise UnsupportedError(f"the operator {kind.name!r} has no derivative")
-    results = int(attributes.get("forward_outputs", 1))
-    given = tuple(attributes.get("gradients", range(max(results, 1))))
-    operands = int(attributes.get("forward_inputs", len(inputs) - results - len(given)))
+    operands, results, given = divided(attributes, len(inputs))
     if operands + results + len(given) != len(inputs):
         raise PlanError(
             f"{kind.name}.backward has {len(inputs)} inputs, which are not {operands} forward inputs, {results} forward outputs "
             f"and the gradients of outputs {given}"
         )
     _check_count(kind, operands)
-    plain = {name: value for name, value in attributes.items() if name not in BACKWARD_ATTRIBUTES}
+    plain = forward_attributes(attributes)
     forward, rest = inputs[:operands], inputs[operands + results :]
     outputs = inputs[operands : operands + results] if results else kind.meaning(algebra, forward, plain)
     flags = tuple(attributes.get(WANTED) or (True,) * operands) if wanted is None else tuple(wanted)
     if len(flags) != operands:
         raise PlanError(f"{kind.name}.backward has {operands} forward inputs but {len(flags)} flags say which gradients are wanted")
     return kind.derivative(algebra, forward, outputs, _all_gradients(algebra, kind, outputs, given, rest), {**plain, WANTED: flags})
+
+
+def divided(attributes: Attributes, count: int) -> tuple[int, int, tuple[int, ...]]:
+    """How the operands of a derivative are divided: (forward inputs, forward outputs, numbers of the outputs whose gradients stand behind them)."""
+    results = int(attributes.get("forward_outputs", 1))
+    given = tuple(attributes.get("gradients", range(max(results, 1))))
+    return int(attributes.get("forward_inputs", count - results - len(given))), results, given
+
+
+def forward_attributes(attributes: Attributes) -> dict[str, Any]:
+    """The attributes of the forward operator, of those of its derivative."""
+    return {name: value for name, value in attributes.items() if name not in BACKWARD_ATTRIBUTES}
 
 
 def _all_gradients(algebra: Algebra[Any], kind: OperatorKind, outputs: Sequence[Any], given: tuple[int, ...], gradients: Sequence[Any]) -> list[Any]:

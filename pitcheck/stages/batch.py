@@ -7,7 +7,7 @@ point to rows. That is exact for any pattern of replication, because an operator
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
@@ -47,6 +47,21 @@ class Step:
     count: int
     unread: frozenset[int] = frozenset()
     """Places of operands whose shape alone matters: they are read at row 0."""
+
+    @property
+    def arguments(self) -> list[Argument]:
+        """The operands that are values, those of a stack one by one."""
+        return values_of(self.inputs)
+
+    @property
+    def looked_into(self) -> list[Argument]:
+        """Those of which more than the shape matters."""
+        return values_of(operand for place, operand in enumerate(self.inputs) if place not in self.unread)
+
+
+def values_of(operands: Iterable[StepOperand]) -> list[Argument]:
+    """Those of some operands that are values, the members of a stack one by one."""
+    return [a for operand in operands for a in (operand if isinstance(operand, tuple) else (operand,)) if isinstance(a, Argument)]
 
 
 @dataclass

@@ -25,7 +25,7 @@ from pitcheck.algebra.axis_values import AxisValue
 from pitcheck.algebra.base import Kind
 from pitcheck.algebra.size_choice import Sizes
 from pitcheck.errors import UnsupportedError
-from pitcheck.ops.registry import BACKWARD
+from pitcheck.ops.registry import BACKWARD, divided, forward_attributes
 from pitcheck.plan.model import Tensor
 from pitcheck.stages.batch import Argument, Batch, Step
 from pitcheck.stages.cuts import Cut
@@ -34,8 +34,6 @@ from pitcheck.stages.grids import Codes, Grid
 from pitcheck.stages.parts import Interval, Parts, distinct_rows
 from pitcheck.stages.run import literal
 from pitcheck.stages.shapes import SymbolicPair
-
-DERIVATIVE = frozenset({"forward_inputs", "forward_outputs", "gradients", "wanted"})
 
 
 @dataclass(frozen=True)
@@ -292,7 +290,7 @@ class _Weighting:
     # --- what a step does
 
     def _effects(self, step: Step) -> tuple[_Effect | None, ...]:
-        if not any(a.value in self.dims for a in _arguments(step)):
+        if not any(a.value in self.dims for a in step.arguments):
             return tuple(None if output is None else _Effect(None) for output in step.outputs)
         said = tuple(
             (self.values[o.value].shape, self.values[o.value].kind, self.dims.get(o.value)) if isinstance(o, Argument) else repr(o) for o in step.inputs
@@ -313,7 +311,7 @@ class _Weighting:
                 return _Effect(None, weigh)
             if step.kind == "mean.backward" and self._over_batch(step):
                 # A derivative of a mean divides what it is given, which no place has to itself, by the number of elements.
-                return _Effect(self.dims[_arguments(step)[0].value], (len(step.inputs) - 1,), mean=True)
+                return _Effect(self.dims[step.arguments[0].value], (len(step.inputs) - 1,), mean=True)
         elif step.kind in ("sum", "mean") and self._gone(step):
             return _Effect(None, (0,), step.kind == "mean")
         raise UnsupportedError(
@@ -353,8 +351,8 @@ class _Weighting:
 
     def _over_batch(self, step: Step) -> bool:
         """Whether the mean that a step is the derivative of is taken over the batch dimension of its operand."""
-        dims = [self.dims.get(argument.value) for argument in _arguments(step)]
-        rank = len(self.values[_arguments(step)[0].value].shape)
+        dims = [self.dims.get(argument.value) for argument in step.arguments]
+        rank = len(self.values[step.arguments[0].value].shape)
         axes = step.attributes.get("axes")
         over = range(rank) if axes is None else {axis % rank for axis in axes}
         return len(dims) == len(step.inputs) == 3 and dims[0] is not None and dims[0] in over and dims[1:] == [None, None]
@@ -376,21 +374,15 @@ class _Weighting:
 
     def _gradients_to_weigh(self, step: Step, place: int) -> tuple[int, ...]:
         """Of a derivative with respect to an operand that all places share: the gradients in which it is linear; none where places are not alone."""
-        outputs = int(step.attributes.get("forward_outputs", 1))
-        gradients = tuple(step.attributes.get("gradients", range(max(outputs, 1))))
-        inputs = int(step.attributes.get("forward_inputs", len(step.inputs) - outputs - len(gradients)))
+        inputs, outputs, _ = divided(step.attributes, len(step.inputs))
         operand = step.inputs[place]
         if not isinstance(operand, Argument) or operand.value in self.dims:
             return ()
         system = AxisSystem()
         algebra = AxisAlgebra(system)
         given, node = self._given(step, algebra, range(inputs))
-        plain = {name: value for name, value in step.attributes.items() if name not in DERIVATIVE}
+        plain = forward_attributes(step.attributes)
         forward = self._place(system, node, self.templates.run(algebra, step.kind.removesuffix(BACKWARD), given, plain, None))
         if forward is None or forward.dim is None:
             return ()
         return tuple(range(inputs + outputs, len(step.inputs)))
-
-
-def _arguments(step: Step) -> list[Argument]:
-    return [a for operand in step.inputs for a in (operand if isinstance(operand, tuple) else (operand,)) if isinstance(a, Argument)]

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 
 from pitcheck.stages.batch import Argument, Batch, Step
-from pitcheck.stages.prune import arguments, pruned
+from pitcheck.stages.prune import pruned
 
 Ends = tuple[int, ...]
 """Where parts of a dimension begin, and where the last one ends."""
@@ -53,7 +53,7 @@ class _Uses:
         self._written: dict[int, list[int]] = {value: [OUTSIDE] for value in batch.inputs}
         self._read: dict[int, list[int]] = {value: [OUTSIDE] for value in targets}
         for number, step in enumerate(batch.steps):
-            for argument in arguments(step):
+            for argument in step.arguments:
                 self._read.setdefault(argument.value, []).append(number)
             for output in step.outputs:
                 if output is not None:

@@ -169,8 +169,7 @@ def _unread(stage: Stage) -> set[int]:
 
 def _looked_into(batch: Batch) -> set[int]:
     """The values whose elements some step reads."""
-    operands = (operand for step in batch.steps for place, operand in enumerate(step.inputs) if place not in step.unread)
-    return {a.value for operand in operands for a in (operand if isinstance(operand, tuple) else (operand,)) if isinstance(a, Argument)}
+    return {argument.value for step in batch.steps for argument in step.looked_into}
 
 
 def _boxes(target: Target, symbolic: SymbolicPair, sizes: Sizes) -> Mapping[int, Box]:

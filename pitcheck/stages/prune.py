@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from pitcheck.stages.batch import Argument, Batch, Step, StepOperand
+from pitcheck.stages.batch import Argument, Batch, StepOperand
 from pitcheck.stages.grids import Codes
 
 Rows = NDArray[np.bool_]
@@ -26,7 +26,7 @@ def pruned(batch: Batch, *targets: int) -> Batch:
                 wanted |= needed[output][begin : begin + step.count]
         if wanted.any():
             kept[number] = np.flatnonzero(wanted)
-            for argument in arguments(step):
+            for argument in step.arguments:
                 rows = needed.setdefault(argument.value, np.zeros(batch.count(argument.value), dtype=np.bool_))
                 rows[argument.rows[kept[number]].reshape(-1)] = True
     return _rebuilt(batch, begins, needed, kept)
@@ -75,8 +75,3 @@ def _moved(operand: StepOperand, chosen: Codes, places: dict[int, Codes]) -> Ste
     if isinstance(operand, tuple):
         return tuple(Argument(a.value, places[a.value][a.rows[chosen]]) for a in operand)
     return operand
-
-
-def arguments(step: Step) -> list[Argument]:
-    """The operands of a step that are values, those of a stack one by one."""
-    return [a for operand in step.inputs for a in (operand if isinstance(operand, tuple) else (operand,)) if isinstance(a, Argument)]

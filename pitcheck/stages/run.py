@@ -86,7 +86,7 @@ def _last_uses(batch: Batch, keep: Collection[int]) -> dict[int, list[int]]:
     """By number of a step the values that nothing reads or writes after it, but for those to keep."""
     last: dict[int, int] = {}
     for number, step in enumerate(batch.steps):
-        read = (a.value for operand in step.inputs for a in (operand if isinstance(operand, tuple) else (operand,)) if isinstance(a, Argument))
+        read = (argument.value for argument in step.arguments)
         last.update((value, number) for value in (*read, *step.outputs) if value is not None)
     result: dict[int, list[int]] = {}
     for value, number in last.items():

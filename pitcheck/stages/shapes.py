@@ -14,7 +14,7 @@ from pitcheck.algebra.axis_templates import Templates
 from pitcheck.algebra.axis_values import AxisValue
 from pitcheck.algebra.size_choice import Sizes
 from pitcheck.errors import PlanError
-from pitcheck.ops.registry import BACKWARD, BACKWARD_ATTRIBUTES, evaluate
+from pitcheck.ops.registry import BACKWARD, divided, evaluate, forward_attributes
 from pitcheck.plan.numbers import parse_number
 from pitcheck.stages.batch import Argument, Batch, Step
 from pitcheck.stages.cuts import Box, Cut, Interval, length
@@ -139,10 +139,8 @@ def _tie_derivative(algebra: AxisAlgebra, step: Step, given: Sequence[AxisValue]
     """A gradient has the dimensions of what it is the gradient of, and what the operator ties its derivative finds tied, also where formulas do not use it."""
     if not step.kind.endswith(BACKWARD):
         return
-    outputs = int(step.attributes.get("forward_outputs", 1))
-    gradients = tuple(step.attributes.get("gradients", range(max(outputs, 1))))
-    inputs = len(given) - outputs - len(gradients)
-    plain = {name: value for name, value in step.attributes.items() if name not in BACKWARD_ATTRIBUTES}
+    inputs, outputs, gradients = divided(step.attributes, len(given))
+    plain = forward_attributes(step.attributes)
     with algebra.system.described():
         computed = templates.run(algebra, step.kind.removesuffix(BACKWARD), given[:inputs], plain, None)
     pairs = [(computed[output], given[inputs + outputs + place]) for place, output in enumerate(gradients)]

@@ -21,7 +21,7 @@ from pitcheck.algebra.axes import AxisAlgebra
 from pitcheck.algebra.axis_classes import AxisSystem
 from pitcheck.algebra.axis_templates import Templates
 from pitcheck.algebra.axis_values import AxisValue
-from pitcheck.ops.registry import evaluate
+from pitcheck.ops.registry import divided, evaluate
 from pitcheck.stages.batch import Argument, Batch, Step
 from pitcheck.stages.grids import Codes
 from pitcheck.stages.pair import Stage
@@ -178,7 +178,7 @@ def _contractions(batch: Batch, target: int) -> frozenset[int] | None:
             return None
         step = batch.steps[writers[0]]
         found.add(writers[0])
-        arguments = [operand.value for operand in _looked(step).inputs if isinstance(operand, Argument)]
+        arguments = [argument.value for argument in step.looked_into]
         if step.kind in TAIL or (step.kind == "add" and len(arguments) == 2 and step.attributes.get("alpha", 1) == 1):
             waiting.extend(arguments)
         elif step.kind not in CONTRACTIONS or step.outputs.index(value) not in CONTRACTIONS[step.kind]:
@@ -186,7 +186,7 @@ def _contractions(batch: Batch, target: int) -> frozenset[int] | None:
     # What is summed must not be read by anything but the way to the target.
     inside = {output for n in found for output in batch.steps[n].outputs if output is not None}
     others = (step for n, step in enumerate(batch.steps) if n not in found)
-    return None if any(a.value in inside for step in others for a in _arguments(step)) else frozenset(found)
+    return None if any(a.value in inside for step in others for a in step.arguments) else frozenset(found)
 
 
 CONTRACTIONS: Mapping[str, frozenset[int]] = {
@@ -213,16 +213,10 @@ def _contracts(step: Step, values: Mapping[int, AxisValue], places: Callable[[in
     first = arguments[0].value
     where = places(first)
     last = LAST.get(step.kind, int(step.attributes.get("dims", 1)))
-    gradients = tuple(step.attributes.get("gradients", (0,)))
-    outputs = int(step.attributes.get("forward_outputs", 1))
+    inputs, outputs, gradients = divided(step.attributes, len(arguments))
     if len(where) != 1 or places(given) != where or where[0] >= len(values[first].dims) - last or gradients != (0,) or outputs not in (0, 1):
         return False
-    inputs = len(arguments) - outputs - 1
     return all(not places(a.value) for a in arguments[1:inputs])
-
-
-def _arguments(step: Step) -> list[Argument]:
-    return [a for operand in step.inputs for a in (operand if isinstance(operand, tuple) else (operand,)) if isinstance(a, Argument)]
 
 
 # --- the parallel side
@@ -297,7 +291,7 @@ def _segment_sets(stage: Stage, symbolic: SymbolicPair, root: int, term: int) ->
     sets = {value: [_bits([np.searchsorted(segments, own) for own in places[value]], len(parts), words)] for value, parts in stage.parallel.inputs.items()}
     for step in stage.parallel.steps:
         found = np.zeros((step.count, words), dtype=np.uint64)
-        for argument in _arguments(_looked(step)):
+        for argument in step.looked_into:
             found |= np.bitwise_or.reduce(np.concatenate(sets[argument.value])[argument.rows.reshape(step.count, -1)], axis=1)
         for output in step.outputs:
             if output is not None:
@@ -311,11 +305,6 @@ def _bits(places: Sequence[Codes], rows: int, words: int) -> NDArray[np.uint64]:
     for own in places:
         result[np.arange(rows), own // WORD] |= np.uint64(1) << (own % WORD).astype(np.uint64)
     return result
-
-
-def _looked(step: Step) -> Step:
-    """A step without the operands of which the shape alone matters."""
-    return replace(step, inputs=tuple(operand for place, operand in enumerate(step.inputs) if place not in step.unread)) if step.unread else step
 
 
 def _alike(segments: Codes, shapes: NDArray[np.uint64], count: int) -> bool:
@@ -374,7 +363,7 @@ def _spans(stage: Stage, symbolic: SymbolicPair, root: int) -> tuple[dict[int, C
         low[value], high[value] = [own_low], [own_high]
     for step in stage.parallel.steps:
         least, most = np.full(step.count, NOWHERE, dtype=np.int64), np.full(step.count, -1, dtype=np.int64)
-        for argument in _arguments(_looked(step)):
+        for argument in step.looked_into:
             table = argument.rows.reshape(step.count, -1)
             least = np.minimum(least, np.concatenate(low[argument.value])[table].min(axis=1, initial=NOWHERE))
             most = np.maximum(most, np.concatenate(high[argument.value])[table].max(axis=1, initial=-1))

@@ -7,7 +7,7 @@ from typing import Any
 
 from pitcheck.algebra.axes import AxisAlgebra, AxisSystem, AxisValue
 from pitcheck.errors import PitcheckError
-from pitcheck.ops.registry import BACKWARD, BACKWARD_ATTRIBUTES, evaluate
+from pitcheck.ops.registry import BACKWARD, divided, evaluate, forward_attributes
 from pitcheck.stages.graph import GraphValue, Operand, Source
 
 BY_SHAPE = frozenset({"shape", "kind", "extent", "arange", "boundary"})
@@ -62,10 +62,9 @@ def _with_outputs(algebra: AxisAlgebra, kind: str, values: list[AxisValue], attr
     told = dict(attributes)
     if not kind.endswith(BACKWARD) or told.get("forward_outputs", 1):
         return [], values, told
-    count = int(told.get("forward_inputs", len(values) - len(told.get("gradients", (0,)))))
-    plain = {name: value for name, value in told.items() if name not in BACKWARD_ATTRIBUTES}
-    outputs = evaluate(algebra, kind.removesuffix(BACKWARD), values[:count], plain)
-    told.update(forward_inputs=count, forward_outputs=len(outputs), gradients=told.get("gradients", (0,)))
+    count, _, gradients = divided(told, len(values))
+    outputs = evaluate(algebra, kind.removesuffix(BACKWARD), values[:count], forward_attributes(told))
+    told.update(forward_inputs=count, forward_outputs=len(outputs), gradients=gradients)
     return outputs, [*values[:count], *outputs, *values[count:]], told
 
 

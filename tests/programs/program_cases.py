@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 from unittest.mock import patch
 
+import pytest
 from msgspec.structs import replace
 from oracle.judge import judge
 
@@ -51,6 +53,14 @@ FUSED = Attention(4, 2, 4, fused=True)
 def case(model: Model, sequences: int = 4, length: int = 8, **layout: Any) -> Case:
     """A case by its layout's fields."""
     return Case(model, Batch(sequences, length), Layout(**layout))
+
+
+def layouts(fast: Mapping[str, Case], slow: Mapping[str, Case]) -> list[Any]:
+    """Cases by name as parameters of one test."""
+    return [
+        *(pytest.param(case, id=name) for name, case in fast.items()),
+        *(pytest.param(case, id=name, marks=pytest.mark.slow) for name, case in slow.items()),
+    ]
 
 
 def assert_right(case: Case) -> None:

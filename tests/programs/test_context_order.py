@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 from near_misses import Change, assert_caught, changed, reading
-from program_cases import Case, assert_right, case, gpt, llama
+from program_cases import Case, assert_right, case, gpt, layouts, llama
 from test_latent import latent, straight
 from test_predicted import predicting
 
@@ -39,15 +39,8 @@ SLOW = {
 }
 
 
-@pytest.mark.parametrize("name", FAST)
-def test_a_layout_is_right(name: str) -> None:
-    assert_right(FAST[name])
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", SLOW)
-def test_another_layout_is_right(name: str) -> None:
-    found: Case = SLOW[name]
+@pytest.mark.parametrize("found", layouts(FAST, SLOW))
+def test_a_layout_is_right(found: Case) -> None:
     assert_right(found)
 
 

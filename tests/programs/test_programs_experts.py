@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 from oracle.executor import execute
 from oracle.judge import initial_values, judge, reference_inputs
-from program_cases import Case, assert_right, llama
+from program_cases import Case, assert_right, layouts, llama
 
 from pitcheck.check.hints import hinted_cuts
 from pitcheck.check.specification import specify
@@ -77,15 +77,9 @@ SLOW = {
 }
 
 
-@pytest.mark.parametrize("name", FAST)
-def test_a_layout_is_right(name: str) -> None:
-    assert_right(FAST[name])
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", SLOW)
-def test_another_layout_is_right(name: str) -> None:
-    assert_right(SLOW[name])
+@pytest.mark.parametrize("found", layouts(FAST, SLOW))
+def test_a_layout_is_right(found: Case) -> None:
+    assert_right(found)
 
 
 @pytest.mark.parametrize("seed", range(3))

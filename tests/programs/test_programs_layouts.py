@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from program_cases import FUSED, Case, assert_right, case, gpt, llama
+from program_cases import FUSED, Case, assert_right, case, gpt, layouts, llama
 
 FAST = {
     "data": case(llama(), 8, dp=2, microbatches=2),
@@ -58,13 +58,6 @@ SLOW = {
 }
 
 
-@pytest.mark.parametrize("name", FAST)
-def test_a_layout_is_right(name: str) -> None:
-    assert_right(FAST[name])
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", SLOW)
-def test_another_layout_is_right(name: str) -> None:
-    found: Case = SLOW[name]
+@pytest.mark.parametrize("found", layouts(FAST, SLOW))
+def test_a_layout_is_right(found: Case) -> None:
     assert_right(found)
