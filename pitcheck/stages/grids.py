@@ -287,6 +287,54 @@ class OverGroup(Read):
 
 
 @dataclass(frozen=True, eq=False)
+class OverListed(Read):
+    """A stack over the members of listed groups that leave a coordinate along dimensions ``over`` alone, and for all others are the same.
+
+    ``listed``: for every place along ``over``, row-major, the places of the members, shape (places, members); -1 where nothing is read.
+    """
+
+    over: tuple[int, ...]
+    listed: Codes
+
+    @property
+    def axes(self) -> tuple[int, ...]:
+        """Those along which the groups go."""
+        return self.over
+
+    @property
+    def members(self) -> int:
+        """Ranks of a group."""
+        return int(self.listed.shape[1])
+
+    @property
+    def key(self) -> Hashable:
+        """The axes and the places."""
+        return "listed", self.over, self.listed.shape, self.listed.tobytes()
+
+    def gather(self, grid: NDArray[Any]) -> NDArray[Any]:
+        """The entries of the members."""
+        moved, back, sizes = self._moved(grid)
+        found = moved[..., np.maximum(self.listed, 0)].reshape((*sizes, self.members))
+        return found.transpose((*back, grid.ndim))
+
+    def reach(self, mask: Mask) -> Mask:
+        """All members of the groups that a coordinate of the mask is in."""
+        moved, back, sizes = self._moved(mask)
+        result = np.zeros(moved.shape, dtype=np.bool_)
+        for place, members in enumerate(self.listed):
+            for member in members[members >= 0]:
+                result[..., member] |= moved[..., place]
+        return result.reshape(sizes).transpose(back)
+
+    def _moved(self, grid: NDArray[Any]) -> tuple[NDArray[Any], list[int], list[int]]:
+        """(the grid with the groups' dimensions as one at the end, the order that undoes it, the sizes in between)."""
+        order = [*(d for d in range(grid.ndim) if d not in self.over), *self.over]
+        full = np.broadcast_to(grid, [self.shape[d] if d in self.over else size for d, size in enumerate(grid.shape)]).transpose(order)
+        sizes = list(full.shape)
+        return full.reshape((*sizes[: -len(self.over)], -1)), np.argsort(order).tolist(), sizes
+
+
+@dataclass(frozen=True, eq=False)
 class FromPlaces(Read):
     """The tensor at another coordinate along mesh dimension ``axis``: at its coordinate i that of ``places[i]`` (-1: none is read there)."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from pitcheck.plan.numbers import Literal, parse_number
 from pitcheck.plan.representatives import everyone
 from pitcheck.plan.schedule import runs_per_microbatch, where_key
 from pitcheck.stages.graph import Graph, GraphValue, Node, Operand, Source, Stacked, kind_of
-from pitcheck.stages.grids import FromCodes, FromPlaces, Grid, Lattice, Mask, OfMicrobatch, Once, OverGroup, OverMicrobatches, Read, Through
+from pitcheck.stages.grids import FromCodes, FromPlaces, Grid, Lattice, Mask, OfMicrobatch, Once, OverGroup, OverListed, OverMicrobatches, Read, Through
 from pitcheck.stages.order import order_nodes
 from pitcheck.stages.unread import Unread
 
@@ -295,7 +296,22 @@ class Lowering:
                 for own, rank in enumerate(ranks):
                     table[rank * self.microbatches + microbatches] = np.array(ranks)[None, :] * self.microbatches + microbatches[:, None]
                     place[rank] = own
-            yield self._shared(FromCodes(self._shape, table)), place.reshape((*self._shape[:-1], 1))
+            yield self._shared(self._listed(table)), place.reshape((*self._shape[:-1], 1))
+
+    def _listed(self, table: NDArray[np.int64]) -> Read:
+        """The read of the members by code, along the mesh axes alone along which groups go, if they are the same at all places along the others."""
+        known = table[:, 0] >= 0
+        own = np.array(np.unravel_index(np.arange(len(table)), self._shape))
+        theirs = np.array(np.unravel_index(np.maximum(table, 0), self._shape))
+        over = tuple(axis for axis in range(len(self._shape) - 1) if (theirs[axis][known] != own[axis][known, None]).any())
+        sizes = [self._shape[axis] for axis in over]
+        if not over or len(over) == len(self._shape) - 1:
+            return FromCodes(self._shape, table)
+        places = np.ravel_multi_index(tuple(own[axis] for axis in over), sizes)
+        members = np.where(known[:, None], np.ravel_multi_index(tuple(theirs[axis] for axis in over), sizes), -1)
+        listed = np.full((prod(sizes), table.shape[1]), -1, dtype=np.int64)
+        listed[places] = members
+        return OverListed(self._shape, over, listed) if (listed[places] == members).all() else FromCodes(self._shape, table)
 
     def _by_position(self, operator: Operator, stacked: Operand, mask: Mask, place: Grid) -> Iterator[tuple[tuple[Operand, ...], dict[str, Any], Mask]]:
         if operator.kind in ROOT_ONLY:

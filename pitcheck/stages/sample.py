@@ -17,7 +17,7 @@ from pitcheck.plan.coordinates import Coordinates
 from pitcheck.plan.model import Axis
 from pitcheck.stages.cuts import Cut
 from pitcheck.stages.graph import Graph, Node, Operand, Source, Stacked, sources_of
-from pitcheck.stages.grids import Codes, FromPlaces, Grid, Lattice, Mask, OfMicrobatch, Once, OverGroup, OverMicrobatches, Read, Shape, Through
+from pitcheck.stages.grids import Codes, FromPlaces, Grid, Lattice, Mask, OfMicrobatch, Once, OverGroup, OverListed, OverMicrobatches, Read, Shape, Through
 from pitcheck.stages.pair import Target
 from pitcheck.stages.parts import Parts
 from pitcheck.stages.sampling import Sampling, extended
@@ -115,7 +115,7 @@ def sample_of(graph: Graph, cuts: Iterable[Cut]) -> Sample | None:
     axes = {axis for axis in axes if all(_is_uniform(read, axis) for read in reads.values())}
     if not axes:
         return None
-    count = KEPT if len(axes) > 1 else KEPT_ALONE
+    count = KEPT if len(axes) > 1 or max(shape[:-1]) > 1 else KEPT_ALONE
     return Sample(graph, {axis: (*range(count - 1), shape[axis] - 1) for axis in sorted(axes)})
 
 
@@ -127,7 +127,7 @@ def _is_uniform(read: Read, axis: int) -> bool:
         return True
     if isinstance(read, OverMicrobatches):
         return axis != len(read.shape) - 1 or read.chosen == tuple(range(read.shape[-1]))
-    return isinstance(read, (OfMicrobatch, FromPlaces)) and axis not in read.axes
+    return isinstance(read, (OfMicrobatch, FromPlaces, OverListed)) and axis not in read.axes
 
 
 def _reshaped(read: Read, shape: Shape) -> Read:
