@@ -116,8 +116,8 @@ def _balance(context: Context, scored: str, chosen: str, name: str, experts: Exp
     sizes = (groups, rows // groups, length, routed)
     load, mean = (tape.op("mean", tape.op("reshape", t, sizes=sizes), name=f"{t}.mean", axes=(1, 2)) for t in (chosen, shares))
     each = tape.op("sum", tape.op("mul", load, mean), name=f"{name}.router.balance", axes=(1,))
-    factor = Fraction(experts.auxiliary) * Fraction(experts.routed, experts.chosen)
-    return tape.op("mul", tape.op("mean", each), factor, name=f"{name}.router.auxiliary")
+    factor = Fraction(experts.auxiliary) * Fraction(experts.routed, experts.chosen) / groups
+    return tape.op("mul", tape.op("sum", each), factor, name=f"{name}.router.auxiliary")
 
 
 def _z(context: Context, scores: str, name: str, experts: Experts) -> str:
@@ -127,7 +127,8 @@ def _z(context: Context, scores: str, name: str, experts: Experts) -> str:
     tape = context.tape
     own = tape.op("identity", scores, name=f"{name}.router.z_logits")
     squared = tape.op("square", tape.op("logsumexp", own, name=f"{name}.router.lse", axis=-1))
-    return tape.op("mul", tape.op("mean", squared), Fraction(experts.z), name=f"{name}.router.z")
+    rows = tape.tensors[own].shape[0]
+    return tape.op("mul", tape.op("sum", tape.op("mean", squared, axes=(1,))), Fraction(experts.z) / rows, name=f"{name}.router.z")
 
 
 def move_bias(context: Context, routed: Routed, name: str, experts: Experts) -> None:

@@ -79,9 +79,8 @@ def _places(rank: Rank, taken: str, name: str) -> str:
     """1, 2, ... along the tokens of a sequence: the numbers of a buffer's places, (sequences, places)."""
     tape = rank.tape
     first = tape.op("cast", tape.op("select", taken, axis=1, index=0), dtype="float32")
-    # Ones made of the tokens themselves: places are as many as tokens, at any number of them.
-    ones = tape.op("add", tape.op("sub", first, first), 1)
-    return tape.op("cumsum", ones, name=f"{name}.places", axis=1)
+    # Places are as many as tokens, at any number of them.
+    return tape.op("cumsum", tape.op("full_like", first, value=1), name=f"{name}.places", axis=1)
 
 
 def _slots(rank: Rank, goes: str, taken: str, places: str, name: str) -> str:

@@ -102,9 +102,9 @@ def _balance(rank: Rank, scores: str, chosen: str, name: str, experts: Experts) 
         if together:
             share = tape.op("all_reduce", share, name=f"{name}.router.share", group=together, reduction="avg")
     mean = tape.op("mean", tape.op("reshape", _shares(rank, scores, name, experts), sizes=sizes), axes=(1, 2))
-    factor = Fraction(experts.auxiliary) * Fraction(routed, experts.chosen) / (parts * rank.axes.size(together))
+    factor = Fraction(experts.auxiliary) * Fraction(routed, experts.chosen) / (groups * rank.axes.size(together))
     each = tape.op("sum", tape.op("mul", share, mean), axes=(1,))
-    loss = tape.op("mul", tape.op("mean", each), factor, name=f"{name}.router.auxiliary:term")
+    loss = tape.op("mul", tape.op("sum", each), factor, name=f"{name}.router.auxiliary:term")
     rank.losses[f"{name}.router.auxiliary"] = loss, rank.now[-1]
 
 
@@ -122,9 +122,8 @@ def _z(rank: Rank, logits: str, name: str, experts: Experts) -> None:
         return
     tape = rank.tape
     own = tape.op("identity", logits, name=f"{name}.router.z_logits", hint=rank.residual)
-    mean = tape.op("mean", tape.op("square", tape.op("logsumexp", own, axis=2)))
-    parts = rank.layout.dp * rank.layout.microbatches * rank.axes.size(rank.together)
-    loss = tape.op("mul", mean, Fraction(experts.z) / parts, name=f"{name}.router.z:term")
+    total = tape.op("sum", tape.op("mean", tape.op("square", tape.op("logsumexp", own, axis=2)), axes=(1,)))
+    loss = tape.op("mul", total, Fraction(experts.z) / (rank.batch.sequences * rank.axes.size(rank.together)), name=f"{name}.router.z:term")
     rank.losses[f"{name}.router.z"] = loss, rank.now[-1]
 
 
@@ -154,7 +153,7 @@ def move_biases(rank: Rank) -> None:
     for name, (own, stages) in rank.loads.items():
         bias = f"{name}.correction"
         with rank.at(*stages):
-            load = tape.op("accumulate", own, name=f"{name}.load:rank" if over else f"{name}.load")
-            load = tape.op("all_reduce", load, name=f"{name}.load", group=over) if over else load
+            load = tape.op("accumulate", own, name=f"{name}.load:rank" if over else f"{name}.load", hint=None if over else {})
+            load = tape.op("all_reduce", load, name=f"{name}.load", group=over, hint={}) if over else load
             short = tape.op("sign", tape.op("sub", tape.op("mean", load, axes=(0,), keepdim=True), load))
             tape.update(tape.op("add", bias, short, name=f"new:{bias}", alpha=rate), of=bias)
