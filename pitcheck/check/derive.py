@@ -14,7 +14,7 @@ import numpy as np
 
 from pitcheck.algebra.base import Kind
 from pitcheck.errors import UnsupportedError
-from pitcheck.stages.cuts import FREE, ZERO, Box
+from pitcheck.stages.cuts import FREE, ZERO, Box, length
 
 FEW = 8
 """Up to so many rows are taken one by one."""
@@ -53,6 +53,12 @@ class Derived:
     terms: tuple[tuple[int, int, int], ...]
     """(box number, term, number of terms) of every row."""
     scale: Fraction
+
+    @cached_property
+    def cells(self) -> int:
+        """Number of elements over all rows."""
+        sizes = [prod(sum(length(i) for i in intervals) for intervals in box) for box in self.boxes]
+        return sum(sizes[box] for box, _, _ in self.terms)
 
     @cached_property
     def starts(self) -> np.ndarray[Any, np.dtype[np.int64]] | None:

@@ -23,7 +23,7 @@ from pitcheck.algebra.structure import aligned
 from pitcheck.algebra.value import LEADING, Value
 from pitcheck.check.depends import depending_on_order
 from pitcheck.check.evaluate import Comparison, compare_target, evaluate_stage
-from pitcheck.check.trial_inputs import FIRST_RAISED, SORTS, Points, TrialInputs, points_of
+from pitcheck.check.trial_inputs import FIRST_RAISED, SORTS, Points, Raising, TrialInputs, points_of
 from pitcheck.errors import PitcheckError
 from pitcheck.ops.registry import BACKWARD
 from pitcheck.stages.literals import numbers
@@ -36,15 +36,21 @@ CHEAP_TRIALS = 8 * len(SORTS)
 """Trials of a stage of few elements, which cost no more than the calls they need anyway."""
 CHEAP_CELLS = 1 << 15
 MORE_TRIALS = 16 * len(SORTS)
-"""Trials of the second round, for what the first one left open."""
+"""Trials of the second round, for what the first one left open; twice as many each time that something still is."""
+MOST_TRIALS = 48 * len(SORTS)
+"""Trials of the second round altogether, however small the stage is."""
 LEAST_TRIALS = 6
 """Trials of the first round, however large the stage is."""
 AT_ONCE = 1 << 21
 """Input elements, over all trials, that are evaluated together."""
 MOST_CELLS = 1 << 23
-"""Input elements, over all trials, that one round may cost."""
+"""Input elements, over all trials, that the first round may cost."""
+MORE_CELLS = 1 << 25
+"""Those that the search for what it left open may."""
+MOST_RAISED = 1 << 12
 MOST_PAIRS = 64
-"""Pairs of an instance and a place of which each must have come first."""
+MOST_INSTANCES = 16
+"""Up to so many pairs of an instance and a place, and whatever their number in up to so many instances, each must have come first."""
 LEAST_FIRST = 2
 """Places of an instance that must have come first where not all of them must."""
 SAME = 1e-9
@@ -90,8 +96,8 @@ class Meeting:
 class TrialAlgebra(TrialInputs):
     """Trial inputs, with a record of what happened at every choice between two values and at every product."""
 
-    def __init__(self, seed: int, trials: Sequence[int], points: Points) -> None:
-        super().__init__(seed, trials, points)
+    def __init__(self, seed: int, trials: Sequence[int], points: Points, raising: Raising | None = None) -> None:
+        super().__init__(seed, trials, points, raising)
         self.conditions: dict[str, tuple[Bools, Bools]] = {}
         """Per use of a bool value in which instances it was true, and false, anywhere."""
         self.meetings: dict[str, Meeting] = {}
@@ -150,7 +156,7 @@ class _Disturbed(Noise, TrialInputs):
     """The same inputs, every result disturbed; another disturbance for every ``number``. With ``shaken`` inputs are moved by ``SHAKEN``, too."""
 
     def __init__(self, plain: TrialAlgebra, trial: int, number: int, shaken: bool) -> None:
-        super().__init__(plain.seed, [trial], plain.points)
+        super().__init__(plain.seed, [trial], plain.points, plain.raising)
         self.generator = np.random.default_rng([plain.seed, trial, number])
         self.shaken = shaken
 
@@ -176,8 +182,7 @@ class RealTrials:
         self._meetings: dict[str, Meeting] = {}
         self._looks = MOST_LOOKS
         self._derives = any(step.kind.endswith(BACKWARD) for batch in (shaped.stage.reference, shaped.stage.parallel) for step in batch.steps)
-        sources = [prod(shaped.fresh[d.source].shape) * len(d.terms) for d in shaped.derived.values()]
-        self._cells = max(1, sum(prod(f.shape) for f in shaped.fresh.values()) + sum(sources))
+        self._cells = max(1, sum(prod(f.shape) for f in shaped.fresh.values()) + sum(d.cells for d in shaped.derived.values()))
 
     def difference(self) -> Comparison | None:
         """A target that differs in the first round. Raises StepError where ordinary numbers cannot be computed with."""
@@ -186,39 +191,46 @@ class RealTrials:
 
     def unseen(self) -> tuple[str, Comparison | None]:
         """(what no trial made happen, or ""; a difference found while looking for it)."""
-        found = None
-        if self._open():
-            found = self._try(range(CHEAP_TRIALS, CHEAP_TRIALS + self._affordable(MORE_TRIALS, 0)))
-        return self._open(), found
+        done, chunk, found = 0, MORE_TRIALS, None
+        affordable = self._affordable(MOST_TRIALS, 0)
+        while (left := self._open()) and found is None and done < affordable:
+            stop = min(affordable, done + chunk)
+            found = self._try(range(CHEAP_TRIALS + done, CHEAP_TRIALS + stop))
+            done, chunk = stop, 2 * chunk
+        return left, found
 
     def cover(self, chosen: Mapping[str, Bools]) -> tuple[str, Comparison | None]:
         """Raise elements until each of every axis that is ordered came first; (a site where one never did, or ""; a difference found meanwhile).
 
         ``chosen`` are places seen elsewhere, per site, shape (instances, places).
         """
-        done, chunk, found = 0, 32, None
-        most = max((2 * n * len(f.shape) for f in self.shaped.fresh.values() for n in f.shape), default=0)
-        affordable = self._affordable(most, 0)
-        while (site := uncovered(chosen, self.choices)) and found is None and done < affordable:
-            stop = min(affordable, done + chunk)
-            found = self._try(range(FIRST_RAISED + done, FIRST_RAISED + stop))
-            done, chunk = stop, 2 * chunk
+        tried: dict[Raising, int] = {}
+        shapes = [fresh.shape for fresh in self.shaped.fresh.values()]
+        found = None
+        while (site := uncovered(chosen, self.choices)) and found is None:
+            raising = Raising.among(shapes, chosen[site].shape[1], len(chosen[site]))
+            done, left = tried.get(raising, 0), self._affordable(MOST_RAISED, 0) - sum(tried.values())
+            stop = min(done + max(_first_raised(shapes, raising), done), _most_raised(shapes, raising), done + left)
+            if stop <= done:
+                break
+            found = self._try(range(FIRST_RAISED + done, FIRST_RAISED + stop), raising)
+            tried[raising] = stop
         return site, found
 
     def _affordable(self, trials: int, least: int) -> int:
-        return max(least, min(trials, MOST_CELLS // self._cells))
+        return max(least, min(trials, (MOST_CELLS if least else MORE_CELLS) // self._cells))
 
-    def _try(self, trials: range) -> Comparison | None:
+    def _try(self, trials: range, raising: Raising | None = None) -> Comparison | None:
         together = max(1, min(AT_ONCE // self._cells, self.at_once))
         for start in range(trials.start, trials.stop, together):
-            found = self._evaluate(range(start, min(start + together, trials.stop)))
+            found = self._evaluate(range(start, min(start + together, trials.stop)), raising)
             if found is not None:
                 return found
         return None
 
-    def _evaluate(self, trials: range) -> Comparison | None:
+    def _evaluate(self, trials: range, raising: Raising | None) -> Comparison | None:
         """Evaluate trials together; those that an operator refuses are left out, but for the first of all."""
-        algebra = TrialAlgebra(self.seed, trials, self.points)
+        algebra = TrialAlgebra(self.seed, trials, self.points, raising)
         try:
             with np.errstate(all="ignore"):
                 evaluated = evaluate_stage(self.shaped, algebra)
@@ -226,7 +238,7 @@ class RealTrials:
         except PitcheckError:
             if len(trials) == 1 and trials.start == 0:
                 raise
-            found = (self._evaluate(range(t, t + 1)) for t in trials) if len(trials) > 1 else iter(())
+            found = (self._evaluate(range(t, t + 1), raising) for t in trials) if len(trials) > 1 else iter(())
             return next((f for f in found if f is not None), None)
         self._take(algebra, comparisons)
         return self._different(algebra, comparisons)
@@ -284,6 +296,18 @@ class RealTrials:
             return bool((apart & (distance > CLEAR * np.maximum(moved, DISTURBANCE * scale))).any())
 
 
+def _first_raised(shapes: Sequence[tuple[int, ...]], raising: Raising) -> int:
+    """After how many trials every element has been raised; so many are made first, and then twice as many each time that something still never came first."""
+    own = [(shape, axis) for shape in shapes if len(shape) >= raising.rank for axis in raising.axes(shape) if 0 not in shape]
+    return max((raising.step(shape, axis)[0] * len(raising.axes(shape)) for shape, axis in own), default=1)
+
+
+def _most_raised(shapes: Sequence[tuple[int, ...]], raising: Raising) -> int:
+    """After how many trials every element has been raised and lowered."""
+    axes = [(shape, raising.axes(shape)) for shape in shapes]
+    return max((2 * shape[axis] * len(own) for shape, own in axes for axis in own), default=0)
+
+
 def seen_first(choices: Sequence[Choice], good: Any = True) -> dict[str, Bools]:
     """Per site which places came first in some of the ``good`` trials, shape (instances, places)."""
     return {choice.site: choice.first[np.broadcast_to(good, len(choice.first))].any(axis=0) for choice in choices}
@@ -300,7 +324,7 @@ def _covered(first: Bools) -> bool:
     Of many places in many instances each must have come first in some instance, and in every instance ``LEAST_FIRST`` of them: all instances run the
     same operator, with the same attributes, and what is particular to one of them is not particular to one of its places.
     """
-    if first.size <= MOST_PAIRS:
+    if first.size <= MOST_PAIRS or len(first) <= MOST_INSTANCES:
         return bool(first.all())
     return bool(first.any(axis=0).all() and (first.sum(axis=1) >= min(LEAST_FIRST, first.shape[1])).all())
 

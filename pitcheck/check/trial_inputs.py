@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import product
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -49,12 +50,39 @@ def _mirrored(sizes: Iterable[float]) -> Floats:
     return np.array(sorted({sign * n for n in sizes for sign in (-1.0, 1.0)}))
 
 
+@dataclass(frozen=True)
+class Raising:
+    """Of which tensors elements are raised: of those with at least ``rank`` dimensions, along axes of ``size``; tensors of fewer dimensions are small then.
+
+    The lines of a tensor are divided among ``instances``, in each of which every element is raised.
+    """
+
+    size: int = 0
+    rank: int = 0
+    instances: int = 1
+
+    @classmethod
+    def among(cls, shapes: Iterable[Sequence[int]], size: int, instances: int) -> Raising:
+        """Along axes of ``size`` of matrices, so that several elements are tried at once, where there are any."""
+        return cls(size, 2 if any(len(shape) > 1 and size in shape for shape in shapes) else 0, instances)
+
+    def step(self, shape: Sequence[int], axis: int) -> tuple[int, int]:
+        """(in how many trials every element along an axis is raised in every instance, how many lines of an instance are raised at once)."""
+        lines = max(1, prod(shape) // max(shape[axis], 1) // self.instances)
+        return max(1, -(-shape[axis] // lines)), lines
+
+    def axes(self, shape: Sequence[int]) -> list[int]:
+        """The axes of a tensor along which an element is raised; all where it has none of the size."""
+        return [axis for axis, size in enumerate(shape) if size == self.size] or list(range(len(shape)))
+
+
 class TrialInputs(RealAlgebra):
     """float64 whose fresh values are of another sort in every trial: all tensors alike in the first ``len(SORTS)`` trials, then each as it falls."""
 
-    def __init__(self, seed: int, trials: Sequence[int], points: Points) -> None:
+    def __init__(self, seed: int, trials: Sequence[int], points: Points, raising: Raising | None = None) -> None:
         super().__init__(np, seed, trials)
         self.points = points
+        self.raising = raising or Raising()
 
     def fresh(self, key: str, shape: Sequence[int], instances: int = 1, domain: Any = "any") -> Value:
         """Field values of the sort of every trial; of domain ``square`` their squares, of domain ``nonzero`` without zeros."""
@@ -66,8 +94,9 @@ class TrialInputs(RealAlgebra):
         sorts = np.array([sort_of(self.seed, key, trial) for trial in self.trials])
         for sort in np.unique(sorts):
             chosen = sorts == sort
-            draw = _raised if sort < 0 else SORTS[sort]
-            result[chosen] = draw(_Draw(words[0][chosen], words[1][chosen], self.points, [t for t, c in zip(self.trials, chosen, strict=True) if c]))
+            draw = SORTS[sort] if sort >= 0 else _raised if len(shape) >= self.raising.rank else _small
+            own = [t for t, c in zip(self.trials, chosen, strict=True) if c]
+            result[chosen] = draw(_Draw(words[0][chosen], words[1][chosen], self.points, own, self.raising))
         if domain == "square":
             result = result * result
         elif domain == "nonzero":
@@ -85,11 +114,12 @@ def sort_of(seed: int, key: str, trial: int) -> int:
 class _Draw:
     """Uniform numbers in (0, 1), shape (trials, instances, *shape), to make others of."""
 
-    def __init__(self, first: Floats, second: Floats, points: Points, trials: Sequence[int]) -> None:
+    def __init__(self, first: Floats, second: Floats, points: Points, trials: Sequence[int], raising: Raising) -> None:
         self.first = first
         self.second = second
         self.points = points
         self.trials = trials
+        self.raising = raising
         shape = first.shape[2:]
         self.scale = 1.0 / math.sqrt(shape[-1]) if len(shape) > 1 and shape[-1] else 1.0
 
@@ -198,12 +228,15 @@ def _raised(d: _Draw) -> Floats:
     shape = values.shape[2:]
     if not shape or 0 in shape:
         return values
+    axes = d.raising.axes(shape)
     for index, trial in enumerate(d.trials):
         number = trial - FIRST_RAISED
-        axis, sign = number % len(shape), 1.0 - 2.0 * (number // len(shape) % 2)
+        axis, number = axes[number % len(axes)], number // len(axes)
         size = shape[axis]
         rest = np.arange(values[0, 0].size // size).reshape([1 if i == axis else n for i, n in enumerate(shape)])
         along = np.arange(size).reshape([-1 if i == axis else 1 for i in range(len(shape))])
-        place = (number // (2 * len(shape)) + rest * max(1, -(-size // rest.size))) % size
+        apart, lines = d.raising.step(shape, axis)
+        sign = 1.0 - 2.0 * (number // apart % 2)
+        place = (number % apart + rest % lines * apart) % size
         values[index] = np.where(along == place, sign * (RAISED * d.scale + np.abs(values[index])), values[index])
     return values
