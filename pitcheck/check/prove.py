@@ -20,11 +20,11 @@ from pitcheck.check.characters import Characters
 from pitcheck.check.evaluate import Comparison, Evaluated, check_memory, compare_target, evaluate_stage, untested
 from pitcheck.check.outcomes import Outcomes
 from pitcheck.errors import BudgetError, PitcheckError, UnsupportedError
+from pitcheck.stages.apart import taken_apart
 from pitcheck.stages.pair import ShapedStage, Stage, shape_stage
+from pitcheck.stages.reduction import reduced
 from pitcheck.stages.run import StepError
 from pitcheck.stages.shapes import SymbolicPair, symbolic_pair
-from pitcheck.stages.sums import find_sum, restrict_sum
-from pitcheck.stages.symmetry import find_symmetry, restrict
 
 Outcome = OneOf["proven", "failed", "inconclusive"]
 MOST_TRIALS = 256
@@ -84,8 +84,10 @@ class Proof:
 def prove_stage(stage: Stage, keys: dict[int, str], settings: Settings) -> Proof:
     """Prove a stage or say why not. Errors of operators become an inconclusive proof; nothing but a program error is raised."""
     try:
-        symbolic = symbolic_pair(stage.reference, stage.parallel, stage.all_cuts(), settings.templates)
-        return _prove_variants(stage, symbolic, keys, settings)
+        apart = stage if settings.full_coordinates else taken_apart(stage, settings.templates)
+        proof = _prove_variants(apart, keys, settings)
+        # What is wrong is looked at as the plan has it.
+        return proof if proof.outcome == "proven" or not apart.apart else _prove_variants(stage, keys, settings)
     except StepError as error:
         return _refused(error.cause, str(error))
     except (UnsupportedError, BudgetError) as error:
@@ -99,7 +101,8 @@ def _refused(error: PitcheckError, text: str) -> Proof:
     return Proof("inconclusive", code=code, reason=text)
 
 
-def _prove_variants(stage: Stage, symbolic: SymbolicPair, keys: dict[int, str], settings: Settings) -> Proof:
+def _prove_variants(stage: Stage, keys: dict[int, str], settings: Settings) -> Proof:
+    symbolic = symbolic_pair(stage.reference, stage.parallel, stage.all_cuts(), settings.templates)
     proofs: list[Proof] = []
     seen: set[tuple[int, ...]] = set()
     for variant in VARIANTS:
@@ -132,16 +135,9 @@ def _sized(stage: Stage, symbolic: SymbolicPair, variant: int, settings: Setting
     """
     if settings.full_shapes:
         return stage, symbolic, symbolic.system.full()
-    sizes = symbolic.system.solve(variant)
-    symmetry = None if settings.full_coordinates else find_symmetry(stage, symbolic, 1 + variant)
-    if symmetry is not None:
-        return restrict(stage, symmetry, settings.templates, variant)
-    added = None if settings.full_coordinates else find_sum(stage, symbolic, settings.templates, 1 + variant)
-    if added is not None:
-        return restrict_sum(stage, added, settings.templates, variant, 1 + variant)
-    if stage.sampling is not None and (stage.sampling.differing(cut.grid for cut in stage.all_cuts()) or stage.sampling.crossed(stage.parallel)):
-        raise UnsupportedError("a few coordinates do not stand for all")
-    return stage, symbolic, sizes
+    if settings.full_coordinates:
+        return stage, symbolic, symbolic.system.solve(variant)
+    return reduced(stage, symbolic, settings.templates, variant)
 
 
 def _at_once(symbolic: SymbolicPair, sizes: Sizes, most: int) -> int:

@@ -20,6 +20,10 @@ from pitcheck.stages.distinct import distinct
 from pitcheck.stages.graph import Graph, Node, Source, Stacked, sources_of
 from pitcheck.stages.grids import Codes, Grid, Home, Mask, either, far, focus, near
 
+MANY_COLUMNS = 8
+"""From more columns than this on, rows are told apart by a word of each."""
+ODD = np.uint64(0x9E3779B97F4A7C15)
+
 Boundary = Callable[[int], Grid | None]
 """For a value, the number of the part it holds at every coordinate (-1: computed there), or None where it is not on the boundary at all."""
 
@@ -264,7 +268,7 @@ def _add_step(batch: Batch, number: int, node: Node, run: Mask, outputs: tuple[i
     chosen = None if run.all() else np.flatnonzero(np.broadcast_to(run, shape).reshape(-1))
     count = prod(shape) if chosen is None else len(chosen)
     columns = [_column(grid, members, shape, chosen) for grid, members in flat]
-    first, which = _distinct(columns, count)
+    first, which = distinct_columns(columns, count)
     if len(first) < count:
         columns = [column[first] for column in columns]
     batch.steps.append(Step(number, node.kind, node.attributes, _operands(node, grids, columns), outputs, len(first), node.unread))
@@ -305,10 +309,14 @@ def _write(batch: Batch, output: int, rows: Grid, more: int, node: Node) -> None
     batch.counts[output] = batch.counts.get(output, 0) + more
 
 
-def _distinct(columns: list[Codes], count: int) -> tuple[Codes, Codes]:
+def distinct_columns(columns: list[Codes], count: int) -> tuple[Codes, Codes]:
     """(position of the first of every distinct row, which distinct row each one is)."""
     if count == 1 or not columns:
         return np.zeros(1, dtype=np.int64), np.zeros(count, dtype=np.int64)
+    if sum(1 if column.ndim == 1 else column.shape[1] for column in columns) > MANY_COLUMNS:
+        found = _distinct_words(columns)
+        if found is not None:
+            return found
     key = np.zeros(count, dtype=np.int64)
     span = 1
     for column in (c[:, i] if c.ndim == 2 else c for c in columns for i in range(c.shape[1] if c.ndim == 2 else 1)):
@@ -321,3 +329,13 @@ def _distinct(columns: list[Codes], count: int) -> tuple[Codes, Codes]:
         key = key * width + column
         span *= width
     return distinct(key)
+
+
+def _distinct_words(columns: list[Codes]) -> tuple[Codes, Codes] | None:
+    """The same by a word of every row, of which it is checked that equal ones belong to equal rows; None where they do not."""
+    table = np.concatenate([column.reshape(len(column), -1) for column in columns], axis=1)
+    weights = np.arange(1, table.shape[1] + 1, dtype=np.uint64) * ODD | np.uint64(1)
+    with np.errstate(over="ignore"):
+        words = (table.astype(np.uint64) * weights).sum(axis=1, dtype=np.uint64).view(np.int64)
+    first, which = distinct(words)
+    return (first, which) if np.array_equal(table[first][which], table) else None

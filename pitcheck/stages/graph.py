@@ -140,6 +140,10 @@ class Graph:
     placements: dict[Hashable, Any] = field(default_factory=dict)
     """What lineages of one form mean, found once."""
 
+    def with_values(self, values: list[GraphValue]) -> Graph:
+        """The same graph with more values behind its own, for parts of it that are rewritten."""
+        return Graph(self.coordinates, values, self.nodes, self.number, self.order, self.rank, self.placements)
+
     @property
     def anywhere(self) -> tuple[int, ...]:
         """The shape of a grid that depends on no axis."""

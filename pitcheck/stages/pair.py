@@ -57,7 +57,7 @@ class Target:
 class Stage:
     """Both sides of a stage. ``cuts`` maps every drawn parallel input to its cut; ``met`` has those as well that only reach other parts of a buffer.
 
-    ``sampling``: of which axes it shows a few coordinates only.
+    ``sampling``: of which axes it shows a few coordinates only; ``apart``: whether what an all-to-all moves has one row per part.
     """
 
     reference: Batch
@@ -66,6 +66,7 @@ class Stage:
     targets: tuple[Target, ...]
     met: Mapping[int, Cut]
     sampling: Sampling | None = None
+    apart: bool = False
 
     def all_cuts(self) -> list[Cut]:
         """The cuts of inputs and targets, by which the two sides' dimensions are tied."""

@@ -15,13 +15,13 @@ Rows = NDArray[np.bool_]
 
 def pruned(batch: Batch, *targets: int) -> Batch:
     """``batch`` with those rows alone that all rows of the values ``targets`` need."""
-    begins = _begins(batch)
+    first = begins(batch)
     needed: dict[int, Rows] = {target: np.ones(batch.count(target), dtype=np.bool_) for target in targets}
     kept: dict[int, Codes] = {}
     for number in reversed(range(len(batch.steps))):
         step = batch.steps[number]
         wanted = np.zeros(step.count, dtype=np.bool_)
-        for output, begin in begins[number].items():
+        for output, begin in first[number].items():
             if output in needed:
                 wanted |= needed[output][begin : begin + step.count]
         if wanted.any():
@@ -29,10 +29,10 @@ def pruned(batch: Batch, *targets: int) -> Batch:
             for argument in step.arguments:
                 rows = needed.setdefault(argument.value, np.zeros(batch.count(argument.value), dtype=np.bool_))
                 rows[argument.rows[kept[number]].reshape(-1)] = True
-    return _rebuilt(batch, begins, needed, kept)
+    return _rebuilt(batch, first, needed, kept)
 
 
-def _begins(batch: Batch) -> list[dict[int, int]]:
+def begins(batch: Batch) -> list[dict[int, int]]:
     """For every step the first row that it writes of each of its outputs."""
     filled = {value: len(parts) for value, parts in batch.inputs.items()}
     result = []
@@ -43,7 +43,7 @@ def _begins(batch: Batch) -> list[dict[int, int]]:
     return result
 
 
-def _rebuilt(batch: Batch, begins: list[dict[int, int]], needed: dict[int, Rows], kept: dict[int, Codes]) -> Batch:
+def _rebuilt(batch: Batch, first: list[dict[int, int]], needed: dict[int, Rows], kept: dict[int, Codes]) -> Batch:
     places: dict[int, Codes] = {}
     counts: dict[int, int] = {}
     inputs: dict[int, Codes] = {}
@@ -63,7 +63,7 @@ def _rebuilt(batch: Batch, begins: list[dict[int, int]], needed: dict[int, Rows]
         step = batch.steps[number]
         operands = tuple(_moved(operand, chosen, places) for operand in step.inputs)
         steps.append(replace(step, inputs=operands, count=len(chosen)))
-        for output, begin in begins[number].items():
+        for output, begin in first[number].items():
             enter(output, begin + chosen)
     grids = {value: np.where(grid >= 0, places[value][grid], -1) for value, grid in batch.grids.items() if value in places}
     return replace(batch, inputs=inputs, steps=steps, grids=grids, counts=counts)

@@ -110,12 +110,10 @@ def _operands(algebra: Batched, pieces: dict[int, list[Piece]], step: Step) -> l
     given = [None if not isinstance(o, (Argument, tuple)) else _operand(algebra, pieces, o) for o in step.inputs]
     kinds = {algebra.kind(a) for a in given if a is not None}
     discrete = bool(kinds) and "field" not in kinds
-    return [
-        _literal_operand(algebra, o, discrete) if a is None and not isinstance(o, (Argument, tuple)) else a for a, o in zip(given, step.inputs, strict=True)
-    ]
+    return [literal_operand(algebra, o, discrete) if a is None and not isinstance(o, (Argument, tuple)) else a for a, o in zip(given, step.inputs, strict=True)]
 
 
-def _literal_operand(algebra: Batched, number: Literal, discrete: bool) -> Any:
+def literal_operand(algebra: Batched, number: Literal, discrete: bool) -> Any:
     if discrete and isinstance(number, Fraction) and number.denominator == 1:
         return algebra.constant(number, "int")
     return literal(algebra, number)

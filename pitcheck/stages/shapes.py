@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from math import prod
-from typing import Any
+from typing import Any, TypeVar
 
 from pitcheck.algebra.axes import AxisAlgebra
 from pitcheck.algebra.axis_attributes import reduce_attributes
@@ -19,6 +19,9 @@ from pitcheck.plan.numbers import parse_number
 from pitcheck.stages.batch import Argument, Batch, Step
 from pitcheck.stages.cuts import Box, Cut, Interval, length
 from pitcheck.stages.run import literal, run_batch
+from pitcheck.stages.shape_only import describing
+
+T = TypeVar("T")
 
 
 @dataclass
@@ -59,6 +62,15 @@ class SymbolicPair:
     reference: SymbolicBatch
     parallel: SymbolicBatch
     cuts: tuple[Cut, ...]
+    known: dict[Hashable, Any] = field(default_factory=dict)
+    """What was found out about the stage, by what was asked."""
+
+    def remembered(self, key: Hashable, find: Callable[[], T]) -> T:
+        """What ``find`` gives, found once."""
+        if key not in self.known:
+            self.known[key] = find()
+        found: T = self.known[key]
+        return found
 
     def box(self, cut: Cut, box: Box, sizes: Sizes) -> Box:
         """A box of the cut's reference value at reduced sizes."""
@@ -94,8 +106,8 @@ def symbolic_pair(reference: Batch, parallel: Batch, cuts: Sequence[Cut], templa
     algebra = AxisAlgebra(system)
     shared = templates or Templates(evaluate)
     ranges = {value: system.places() for value in reference.inputs if _has_range(reference, value)}
-    first = _run(reference, algebra, shared, ranges)
-    second = _run(parallel, algebra, shared, {cut.value: ranges[cut.reference] for cut in cuts if cut.reference in ranges})
+    first = _run(reference, algebra, shared, ranges, {cut.reference for cut in cuts})
+    second = _run(parallel, algebra, shared, {cut.value: ranges[cut.reference] for cut in cuts if cut.reference in ranges}, {cut.value for cut in cuts})
     for cut in cuts:
         if cut.reference in first.values and cut.value in second.values:
             _tie(system, first.values[cut.reference], second.values[cut.value], cut)
@@ -109,8 +121,8 @@ def _has_range(batch: Batch, value: int) -> bool:
     return tensor.bounds is not None and tensor.bounds[0] == 0 and (tensor.value is None or bool(batch.graph.values[value].writers))
 
 
-def _run(batch: Batch, algebra: AxisAlgebra, templates: Templates, ranges: Mapping[int, Dimension]) -> SymbolicBatch:
-    """``ranges``: of integer inputs, what their numbers are places along."""
+def _run(batch: Batch, algebra: AxisAlgebra, templates: Templates, ranges: Mapping[int, Dimension], kept: Collection[int]) -> SymbolicBatch:
+    """``ranges``: of integer inputs, what their numbers are places along; ``kept``: the values at cuts."""
     graph = batch.graph
     inputs = {value: replace(algebra.tensor(graph.values[value].shape, graph.values[value].kind), places=ranges.get(value)) for value in batch.inputs}
     for value in batch.inputs:
@@ -121,7 +133,7 @@ def _run(batch: Batch, algebra: AxisAlgebra, templates: Templates, ranges: Mappi
 
     def observe(_: int, step: Step, given: Sequence[AxisValue], results: Sequence[AxisValue | None]) -> None:
         steps.append((given, results))
-        _tie_derivative(algebra, step, given, results, templates)
+        tie_derivative(algebra, step, given, results, templates)
         for output, result in zip(step.outputs, results, strict=True):
             if output is None or result is None:
                 continue
@@ -131,11 +143,11 @@ def _run(batch: Batch, algebra: AxisAlgebra, templates: Templates, ranges: Mappi
                     f"operators[{graph.nodes[step.node].operator}]",
                 )
 
-    values = run_batch(batch, algebra, inputs, observe=observe, evaluator=templates.run)
+    values = run_batch(batch, algebra, inputs, observe=observe, evaluator=describing(templates, batch, kept))
     return SymbolicBatch(batch, values, steps)
 
 
-def _tie_derivative(algebra: AxisAlgebra, step: Step, given: Sequence[AxisValue], results: Sequence[AxisValue | None], templates: Templates) -> None:
+def tie_derivative(algebra: AxisAlgebra, step: Step, given: Sequence[AxisValue], results: Sequence[AxisValue | None], templates: Templates) -> None:
     """A gradient has the dimensions of what it is the gradient of, and what the operator ties its derivative finds tied, also where formulas do not use it."""
     if not step.kind.endswith(BACKWARD):
         return

@@ -8,20 +8,18 @@ two claims are the same claim about renamed rows, and one proves the other. Noth
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pitcheck.algebra.axis_classes import AxisSystem
 from pitcheck.algebra.axis_templates import Templates
-from pitcheck.algebra.size_choice import Sizes
 from pitcheck.stages.batch import Argument, Step
-from pitcheck.stages.cuts import Cut, present_parts
 from pitcheck.stages.grids import Codes, Mask, near
-from pitcheck.stages.pair import Stage, Target, build_stage, compared_rows
-from pitcheck.stages.shapes import SymbolicPair, symbolic_pair
+from pitcheck.stages.pair import Stage, Target, compared_rows
+from pitcheck.stages.reference_alone import ReferenceAlone
+from pitcheck.stages.shapes import SymbolicPair
+from pitcheck.stages.spans import carriers, spans
 
 WORTHWHILE = 4
 """Classes up to this size are left whole: to reduce them costs more than it saves."""
@@ -31,10 +29,10 @@ Words = NDArray[np.uint64]
 
 @dataclass(frozen=True)
 class Symmetry:
-    """A pure batch dimension: of the target's reference value, its class in the axis system, its size and segment; and the coordinates kept."""
+    """A dimension whose segments are treated alike, its size and that of a segment; and the coordinates kept."""
 
-    dim: int
-    root: int
+    carrier: tuple[int, int]
+    """A reference value that has the dimension, and where."""
     total: int
     segment: int
     where: Mask
@@ -45,28 +43,42 @@ class Symmetry:
     what: str = "coordinates"
 
 
-def find_symmetry(stage: Stage, symbolic: SymbolicPair, keep: int) -> Symmetry | None:
+def find_symmetry(stage: Stage, symbolic: SymbolicPair, keep: int, templates: Templates | None = None) -> Symmetry | None:
     """A reduction that keeps ``keep`` coordinates of every class, or None where there is none worthwhile."""
     if len(stage.targets) != 1 or stage.targets[0].cut.group_of is not None:
         return None
     target = stage.targets[0]
     dims = symbolic.reference.values[target.cut.reference].dims
+    compared, _, codes = compared_rows(target, stage.parallel)
     for dim, node in enumerate(dims):
         begins = target.cut.parts.begins(dim)
-        if begins is None or len(np.unique(begins)) <= WORTHWHILE or not symbolic.system.is_batch(node):
+        if begins is None or len(np.unique(begins[compared[1]])) <= WORTHWHILE:
             continue
         root = symbolic.system.number_of(node)
         total = stage.reference.graph.values[target.cut.reference].shape[dim]
         segment = common_segment(stage, symbolic, root, total)
-        if segment is None:
+        if segment is None or not (symbolic.system.is_batch(node) or _lie_apart(stage, symbolic, root, dim, templates)):
             continue
-        compared, _, codes = compared_rows(target, stage.parallel)
         classes = _classes(stage, symbolic, root, target, dim, compared)
         members = _members(stage, classes, codes)
         kept = np.sort(np.concatenate([spread(np.flatnonzero(classes == own), keep) for own in range(int(classes.max()) + 1)]))
         if members and len(kept) * 2 <= len(codes):
-            return Symmetry(dim, root, total, segment, _where(target, codes[kept]), len(kept), int(classes.max()) + 1, members)
+            return Symmetry((target.cut.reference, dim), total, segment, _where(target, codes[kept]), len(kept), int(classes.max()) + 1, members)
     return None
+
+
+def _lie_apart(stage: Stage, symbolic: SymbolicPair, root: int, dim: int, templates: Templates | None) -> bool:
+    """Whether the reference computes every place along the dimension for itself, and every row that is compared depends on one segment, its own."""
+    target = stage.targets[0]
+    rows, held = compared_rows(target, stage.parallel)[0]
+    begins = target.cut.parts.begins(dim)
+    low, high = spans(stage, symbolic, root)
+    own, last = low[target.cut.value][rows], high[target.cut.value][rows]
+    if begins is None or (own != last).any() or (own != begins[held]).any():
+        return False
+    alone = ReferenceAlone.of(stage.reference, templates, {target.cut.reference})
+    node = alone.values[target.cut.reference].dims[dim]
+    return alone.is_batch(node, [carrier for carrier in carriers(stage, symbolic, root) if carrier[0] in alone.read])
 
 
 def _members(stage: Stage, classes: Codes, codes: Codes) -> int:
@@ -82,16 +94,6 @@ def _members(stage: Stage, classes: Codes, codes: Codes) -> int:
 def _where(target: Target, codes: Codes) -> Mask:
     """A mask of coordinate codes, near the target's home."""
     return near(target.cut.lattice.mask(codes), target.home)
-
-
-def restrict(stage: Stage, symmetry: Symmetry, templates: Templates | None, variant: int) -> tuple[Stage, SymbolicPair, RestrictedSizes]:
-    """The stage for the kept coordinates alone, and its sizes."""
-    target = stage.targets[0]
-    fewer = build_stage(stage.reference.graph, stage.parallel.graph, stage.met.get, [replace(target, where=symmetry.where)])
-    symbolic = symbolic_pair(fewer.reference, fewer.parallel, fewer.all_cuts(), templates)
-    root = symbolic.system.number_of(symbolic.reference.values[target.cut.reference].dims[symmetry.dim])
-    sizes = RestrictedSizes(symbolic.system.solve(variant), symbolic.system, replace(symmetry, root=root), fewer, symbolic)
-    return fewer, symbolic, sizes
 
 
 def common_segment(stage: Stage, symbolic: SymbolicPair, root: int, total: int) -> int | None:
@@ -143,6 +145,10 @@ def signatures(stage: Stage, symbolic: SymbolicPair, root: int) -> tuple[dict[in
 
     Two rows have the same relative offsets when ``form - ones * own offset`` agree, up to a collision of 64-bit words.
     """
+    return symbolic.remembered(("signatures", root), lambda: _signatures(stage, symbolic, root))
+
+
+def _signatures(stage: Stage, symbolic: SymbolicPair, root: int) -> tuple[dict[int, Words], dict[int, Words], dict[int, Words]]:
     shapes: dict[int, list[Words]] = {}
     sums: dict[int, list[Words]] = {}
     weights: dict[int, list[Words]] = {}
@@ -218,57 +224,3 @@ def mixed(words: Words) -> Words:
 def _word(*what: object) -> np.uint64:
     """An odd 64-bit word from anything printable."""
     return np.uint64(int.from_bytes(hashlib.blake2b(repr(what).encode(), digest_size=8).digest(), "little") | 1)
-
-
-class RestrictedSizes(Sizes):
-    """Sizes in which the batch dimension keeps only the segments that the kept coordinates use."""
-
-    def __init__(self, base: Sizes, system: AxisSystem, symmetry: Symmetry, stage: Stage, symbolic: SymbolicPair) -> None:
-        super().__init__(system, {})
-        self._base = base
-        self._symmetry = symmetry
-        self._kept = _used_segments(stage, symbolic, symmetry)
-
-    def size(self, node: Any) -> int:
-        """Reduced size of a dimension."""
-        if self._system.number_of(node) == self._symmetry.root and node.size == self._symmetry.total:
-            return len(self._kept) * (self._base.size(node) // (self._symmetry.total // self._symmetry.segment))
-        return self._base.size(node)
-
-    def position(self, node: Any, offset: int) -> int:
-        """Reduced position of an offset along a dimension."""
-        if self._system.number_of(node) != self._symmetry.root:
-            return self._base.position(node, offset)
-        below = int(np.searchsorted(self._kept, offset // self._symmetry.segment))
-        return below * (self._base.position(node, self._symmetry.segment))
-
-    @property
-    def identity(self) -> bool:
-        """Never: some coordinates are left out."""
-        return False
-
-    def full_position(self, node: Any, offset: int) -> int | None:
-        """Places along the batch dimension are not those of the whole plan; others are as they were."""
-        return None if self._system.number_of(node) == self._symmetry.root else self._base.full_position(node, offset)
-
-    def below(self, node: Any, bound: int) -> int:
-        """How many places below a bound are left; a batch dimension is not indexed by values."""
-        return self._base.below(node, bound)
-
-    def describe(self) -> list[str]:
-        """What was reduced, in sentences."""
-        own = self._symmetry
-        told = f"{own.members} {own.what} in {own.classes} classes of equal cones, {own.kept} kept (pure batch dimension)"
-        return [*self._base.describe(), told]
-
-
-def _used_segments(stage: Stage, symbolic: SymbolicPair, symmetry: Symmetry) -> NDArray[np.int64]:
-    used: set[int] = set()
-    chosen: list[tuple[Cut, Codes]] = [(cut, stage.parallel.inputs[value]) for value, cut in stage.cuts.items()]
-    chosen += [(t.cut, present_parts(t.cut, t.where, t.home)) for t in stage.targets]
-    for cut, numbers in chosen:
-        for dim, node in enumerate(symbolic.reference.values[cut.reference].dims):
-            begins = cut.parts.begins(dim)
-            if symbolic.system.number_of(node) == symmetry.root and begins is not None:
-                used.update((begins[numbers] // symmetry.segment).tolist())
-    return np.array(sorted(used), dtype=np.int64)

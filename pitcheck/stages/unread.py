@@ -8,7 +8,9 @@ from typing import Any
 from pitcheck.algebra.axes import AxisAlgebra, AxisSystem, AxisValue
 from pitcheck.errors import PitcheckError
 from pitcheck.ops.registry import BACKWARD, divided, evaluate, forward_attributes
-from pitcheck.stages.graph import GraphValue, Operand, Source
+from pitcheck.ops.term import exact
+from pitcheck.plan.numbers import Literal
+from pitcheck.stages.graph import GraphValue, Operand, Source, Stacked
 
 BY_SHAPE = frozenset({"shape", "kind", "extent", "arange", "boundary"})
 """What an algebra says of a value without looking at its elements."""
@@ -34,27 +36,36 @@ class Unread:
             found = self._known[key] = unread(kind, shapes, attributes) if None not in shapes else frozenset()
         return found
 
-    def _look(self, operand: Operand) -> tuple[tuple[int, ...], Any] | None:
-        """(shape, kind) of an operand; None for one that is no tensor read as it is."""
-        if not isinstance(operand, Source) or operand.members:
+    def _look(self, operand: Operand) -> tuple[tuple[int, ...], Any] | Literal | None:
+        """(shape, kind) of an operand, or a number; None for one that is no tensor read as it is."""
+        if isinstance(operand, Stacked) or (isinstance(operand, Source) and operand.members):
             return None
+        if not isinstance(operand, Source):
+            return operand
         info = self._values[operand.value]
         return info.shape, info.kind
 
 
 def unread(kind: str, operands: Sequence[Any], attributes: Mapping[str, Any]) -> frozenset[int]:
-    """The places of the operands, given as (shape, kind), into which ``kind`` does not look; none where it cannot be run on shapes."""
+    """The places of the tensors, among operands given as (shape, kind) or numbers, into which ``kind`` does not look; none where it cannot be run on shapes."""
     watched = _Watched(AxisAlgebra(AxisSystem()))
-    values = [watched.inner.tensor(shape, sort) for shape, sort in operands]
+    values = [watched.inner.tensor(*operand) if isinstance(operand, tuple) else exact(watched.inner, operand).value for operand in operands]
     try:
         anew, given, told = _with_outputs(watched.inner, kind, values, attributes)
-        results = evaluate(watched, kind, given, told)
+        results = evaluate(watched, kind, given, told, _wanted(kind, operands, attributes))
     except PitcheckError:
         return frozenset()
     looked = watched.seen | {id(result) for result in results}
     if any(id(value) in looked for value in anew):
         return frozenset()
-    return frozenset(n for n, value in enumerate(values) if id(value) not in looked)
+    return frozenset(n for n, value in enumerate(values) if id(value) not in looked and isinstance(operands[n], tuple))
+
+
+def _wanted(kind: str, operands: Sequence[Any], attributes: Mapping[str, Any]) -> tuple[bool, ...] | None:
+    """Which gradients a derivative is asked for: a number has none."""
+    if not kind.endswith(BACKWARD) or "wanted" in attributes:
+        return None
+    return tuple(isinstance(operand, tuple) for operand in operands[: divided(attributes, len(operands))[0]])
 
 
 def _with_outputs(algebra: AxisAlgebra, kind: str, values: list[AxisValue], attributes: Mapping[str, Any]) -> tuple[list[Any], list[AxisValue], dict[str, Any]]:
