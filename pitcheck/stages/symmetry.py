@@ -21,7 +21,7 @@ from pitcheck.stages.reference_alone import ReferenceAlone
 from pitcheck.stages.shapes import SymbolicPair
 from pitcheck.stages.spans import carriers, spans
 
-WORTHWHILE = 4
+WORTHWHILE = 3
 """Classes up to this size are left whole: to reduce them costs more than it saves."""
 
 Words = NDArray[np.uint64]
