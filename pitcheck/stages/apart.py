@@ -133,7 +133,7 @@ class _Rewriting:
         held = [self._parts_of(operand) if isinstance(operand, Argument) else None for operand in step.inputs]
         forms = tuple(None if own is None else own.form for own in held)
         counts = {form.count for form in forms if form is not None}
-        passed = self._meanings.of(step, forms) if len(counts) == 1 and all(isinstance(o, Argument) or not isinstance(o, tuple) for o in step.inputs) else None
+        passed = self._meanings.of(step, forms) if len(counts) == 1 and not any(isinstance(o, tuple) for o in step.inputs) else None
         if passed is None:
             return False
         (count,) = counts

@@ -79,7 +79,7 @@ class Terms:
     count: int
 
     def chosen(self, batch: Batch, target: int, keep: int) -> tuple[dict[int, Codes], int] | None:
-        """(the rows of the members that are left, by step, and how many segments they belong to); None where rows of the target keep different blocks."""
+        """(the rows of the members that are left, by step, how many segments they belong to); None where rows of the target keep different blocks, or all."""
         cut = [number for number in sorted(self.steps) if _goes_over(batch.steps[number], self.low, self.high)]
         # More than one block is kept by the sums next to the terms alone: what is kept by several would be multiplied.
         nearest = frozenset(batch.steps[cut[0]].outputs) if cut else frozenset()
@@ -88,7 +88,8 @@ class Terms:
         some = _terms(batch, self.steps, target, self.term, tables) if len(tables) == len(found) else []
         chosen = {tuple(np.unique(self.blocks[row]).tolist()) for row in some}
         kept = len(chosen.pop()) if len(chosen) == 1 else 0
-        whole = all(len(part) * self.count == len(row) * kept for part, row in zip(some, self.full, strict=True)) if kept else False
+        fewer = 0 < kept < self.count
+        whole = fewer and all(len(part) * self.count == len(row) * kept for part, row in zip(some, self.full, strict=True))
         return (tables, kept * self.size) if whole and all(_alike(self.blocks[row], self.cones[row], kept) for row in some) else None
 
 
