@@ -83,11 +83,27 @@ class Proof:
 
 def prove_stage(stage: Stage, keys: dict[int, str], settings: Settings) -> Proof:
     """Prove a stage or say why not. Errors of operators become an inconclusive proof; nothing but a program error is raised."""
+    apart = stage if settings.full_coordinates else _apart(stage, settings.templates)
+    if apart is not stage:
+        proof = _proof_of(apart, keys, settings)
+        if proof.outcome == "proven":
+            return proof
+    # What is wrong, or could not be decided, is looked at as the plan has it.
+    return _proof_of(stage, keys, settings)
+
+
+def _apart(stage: Stage, templates: Templates | None) -> Stage:
+    """The stage taken apart; the stage itself where that cannot be done."""
     try:
-        apart = stage if settings.full_coordinates else taken_apart(stage, settings.templates)
-        proof = _prove_variants(apart, keys, settings)
-        # What is wrong is looked at as the plan has it.
-        return proof if proof.outcome == "proven" or not apart.apart else _prove_variants(stage, keys, settings)
+        return taken_apart(stage, templates)
+    except (PitcheckError, MemoryError):
+        return stage
+
+
+def _proof_of(stage: Stage, keys: dict[int, str], settings: Settings) -> Proof:
+    """What becomes of a stage, errors included."""
+    try:
+        return _prove_variants(stage, keys, settings)
     except StepError as error:
         return _refused(error.cause, str(error))
     except (UnsupportedError, BudgetError) as error:

@@ -64,7 +64,7 @@ def taken_apart(stage: Stage, templates: Templates | None = None) -> Stage:
     if not any(moved_form(step, batch) for step in batch.steps):
         return stage
     rewritten = _Rewriting(batch, templates or Templates(evaluate)).done([target.cut.value for target in stage.targets])
-    return replace(stage, parallel=rewritten, cuts={value: cut for value, cut in stage.cuts.items() if value in rewritten.inputs}, apart=True)
+    return replace(stage, parallel=rewritten, cuts={value: cut for value, cut in stage.cuts.items() if value in rewritten.inputs})
 
 
 def moved_form(step: Step, batch: Batch) -> _Form | None:

@@ -102,7 +102,7 @@ class Lowering:
                 outputs = tuple(self.graph.number[name] if name else None for name in operator.outputs)
                 kind = "identity" if operator.kind == "receive" else operator.kind
                 lattice = self._lattices[self._runs_per_microbatch(operator)]
-                unread = frozenset() if operator.group is not None else self._unread.places(kind, inputs, attributes)
+                unread = frozenset() if operator.group is not None else self._unread.places(kind, inputs, outputs, attributes)
                 node = Node(kind, {**attributes, **more}, inputs, outputs, where, lattice, operator.id, position, unread)
                 for value in outputs:
                     if value is not None:

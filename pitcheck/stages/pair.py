@@ -57,7 +57,7 @@ class Target:
 class Stage:
     """Both sides of a stage. ``cuts`` maps every drawn parallel input to its cut; ``met`` has those as well that only reach other parts of a buffer.
 
-    ``sampling``: of which axes it shows a few coordinates only; ``apart``: whether what an all-to-all moves has one row per part.
+    ``sampling``: of which axes it shows a few coordinates only.
     """
 
     reference: Batch
@@ -66,7 +66,6 @@ class Stage:
     targets: tuple[Target, ...]
     met: Mapping[int, Cut]
     sampling: Sampling | None = None
-    apart: bool = False
 
     def all_cuts(self) -> list[Cut]:
         """The cuts of inputs and targets, by which the two sides' dimensions are tied."""
@@ -139,7 +138,10 @@ class ShapedStage:
 
 
 def shape_stage(stage: Stage, symbolic: SymbolicPair, sizes: Sizes, keys: Mapping[int, str]) -> ShapedStage:
-    """Give a stage definite sizes; ``keys`` names the reference inputs, so that equal stages draw equal numbers."""
+    """Give a stage definite sizes; ``keys`` names the reference inputs, so that equal stages draw equal numbers.
+
+    Raises UnsupportedError where these sizes leave nothing of a tensor that has elements: equality of nothing would prove nothing.
+    """
     squares = _square_inputs(stage)
     unread = _unread(stage)
     fresh = {}
@@ -147,7 +149,10 @@ def shape_stage(stage: Stage, symbolic: SymbolicPair, sizes: Sizes, keys: Mappin
         info = stage.reference.graph.values[value]
         domain = "square" if value in squares and info.kind == "field" else "any"
         bounds, marks = _range(stage, symbolic, value, sizes)
-        fresh[value] = Fresh(keys[value], symbolic.reference.shape(value, sizes), info.kind, domain, bounds, marks, unread=value in unread)
+        shape = symbolic.reference.shape(value, sizes)
+        if 0 in shape and 0 not in info.shape:
+            raise UnsupportedError(f"{info.name!r} of shape {info.shape} would be reduced to {shape}: nothing would be compared")
+        fresh[value] = Fresh(keys[value], shape, info.kind, domain, bounds, marks, unread=value in unread)
     derived = {value: _derived(stage, value, cut, symbolic, sizes, f"{keys[cut.reference]}/{n}") for n, (value, cut) in enumerate(stage.cuts.items())}
     boxes = [_boxes(target, symbolic, sizes) for target in stage.targets]
     return ShapedStage(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -15,8 +16,15 @@ Rows = NDArray[np.bool_]
 
 def pruned(batch: Batch, *targets: int) -> Batch:
     """``batch`` with those rows alone that all rows of the values ``targets`` need."""
+    return pruned_to(batch, {target: np.arange(batch.count(target)) for target in targets})
+
+
+def pruned_to(batch: Batch, targets: Mapping[int, Codes]) -> Batch:
+    """``batch`` with those rows alone that some rows of values need."""
     first = begins(batch)
-    needed: dict[int, Rows] = {target: np.ones(batch.count(target), dtype=np.bool_) for target in targets}
+    needed: dict[int, Rows] = {target: np.zeros(batch.count(target), dtype=np.bool_) for target in targets}
+    for target, compared in targets.items():
+        needed[target][compared] = True
     kept: dict[int, Codes] = {}
     for number in reversed(range(len(batch.steps))):
         step = batch.steps[number]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,10 +13,10 @@ from pitcheck.algebra.axis_classes import AxisSystem
 from pitcheck.algebra.axis_templates import Templates
 from pitcheck.algebra.size_choice import Sizes
 from pitcheck.errors import UnsupportedError
-from pitcheck.stages.apart import taken_apart
 from pitcheck.stages.cuts import Cut, present_parts
 from pitcheck.stages.grids import Codes
-from pitcheck.stages.pair import Stage, build_stage
+from pitcheck.stages.pair import Stage, compared_rows
+from pitcheck.stages.prune import pruned_to
 from pitcheck.stages.shapes import SymbolicPair, symbolic_pair
 from pitcheck.stages.sums import find_sum, with_fewer_terms
 from pitcheck.stages.symmetry import Symmetry, find_symmetry
@@ -29,7 +30,7 @@ def reduced(stage: Stage, symbolic: SymbolicPair, templates: Templates | None, v
     found: list[Symmetry] = []
     while True:
         # More than one are kept along one dimension alone: what is kept along several would be multiplied.
-        fewer, symmetry = _once(stage, symbolic, templates, 1 if found else 1 + variant)
+        fewer, symmetry = _once(stage, symbolic, templates, 1 if found else 1 + variant, [own.carrier for own in found])
         if symmetry is None:
             break
         stage, symbolic = fewer, symbolic_pair(fewer.reference, fewer.parallel, fewer.all_cuts(), templates)
@@ -45,20 +46,24 @@ def reduced(stage: Stage, symbolic: SymbolicPair, templates: Templates | None, v
     return stage, symbolic, sizes
 
 
-def _once(stage: Stage, symbolic: SymbolicPair, templates: Templates | None, keep: int) -> tuple[Stage, Symmetry | None]:
-    """The stage with fewer coordinates along one dimension; (the stage itself, None) where there is none left that is worthwhile."""
-    symmetry = find_symmetry(stage, symbolic, keep, templates)
+def _once(stage: Stage, symbolic: SymbolicPair, templates: Templates | None, keep: int, before: Sequence[tuple[int, int]]) -> tuple[Stage, Symmetry | None]:
+    """The stage with fewer coordinates along one dimension, other than those of ``before``; (the stage itself, None) where there is none left that is
+    worthwhile.
+    """
+    done = {symbolic.system.number_of(symbolic.reference.values[value].dims[dim]) for value, dim in before}
+    symmetry = find_symmetry(stage, symbolic, keep, templates, done)
     if symmetry is not None:
-        return _restricted(stage, symmetry, templates), symmetry
-    added = find_sum(stage, symbolic, templates, keep)
+        return _restricted(stage, symmetry), symmetry
+    added = find_sum(stage, symbolic, templates, keep, done)
     return (stage, None) if added is None else (with_fewer_terms(stage, added), added.symmetry)
 
 
-def _restricted(stage: Stage, symmetry: Symmetry, templates: Templates | None) -> Stage:
+def _restricted(stage: Stage, symmetry: Symmetry) -> Stage:
     """The stage for the kept coordinates alone. What is proven of them holds for those that a stage of a few coordinates does not show, too."""
     target = replace(stage.targets[0], where=symmetry.where)
-    fewer = build_stage(stage.reference.graph, stage.parallel.graph, stage.met.get, [target])
-    return taken_apart(fewer, templates) if stage.apart else fewer
+    rows = compared_rows(target, stage.parallel)[0][0]
+    parallel = pruned_to(stage.parallel, {target.cut.value: rows})
+    return replace(stage, parallel=parallel, cuts={own: cut for own, cut in stage.cuts.items() if own in parallel.inputs}, targets=(target,), sampling=None)
 
 
 class RestrictedSizes(Sizes):

@@ -11,7 +11,7 @@ hence f = g, since n is below every prime in use, and the claim holds for every 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pitcheck.algebra.axis_templates import Templates
@@ -36,15 +36,17 @@ class Sum:
     symmetry: Symmetry
 
 
-def find_sum(stage: Stage, symbolic: SymbolicPair, templates: Templates | None, keep: int) -> Sum | None:
-    """A sum of which ``keep`` members are kept at every level, or None where there is none worthwhile that is proven to be one."""
+def find_sum(stage: Stage, symbolic: SymbolicPair, templates: Templates | None, keep: int, done: Collection[int] = ()) -> Sum | None:
+    """A sum of which ``keep`` members are kept at every level, or None where there is none worthwhile that is proven to be one, over a dimension of a class
+    that is not in ``done``.
+    """
     if len(stage.targets) != 1 or stage.targets[0].cut.groups is not None:
         return None
     steps, _ = sum_steps(stage.parallel, stage.targets[0].cut.value)
     members = [a.rows.shape[1] for n in steps for a in stage.parallel.steps[n].looked_into if a.rows.ndim == 2]
     if not members or (stage.sampling is None and max(members) <= WORTHWHILE):
         return None
-    dimensions = _dimensions(stage, symbolic)
+    dimensions = {root: own for root, own in _dimensions(stage, symbolic).items() if root not in done}
     summed = _Summed.of(stage, templates) if dimensions else None
     if summed is None:
         return None

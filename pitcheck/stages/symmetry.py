@@ -8,6 +8,7 @@ two claims are the same claim about renamed rows, and one proves the other. Noth
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
@@ -43,8 +44,8 @@ class Symmetry:
     what: str = "coordinates"
 
 
-def find_symmetry(stage: Stage, symbolic: SymbolicPair, keep: int, templates: Templates | None = None) -> Symmetry | None:
-    """A reduction that keeps ``keep`` coordinates of every class, or None where there is none worthwhile."""
+def find_symmetry(stage: Stage, symbolic: SymbolicPair, keep: int, templates: Templates | None = None, done: Collection[int] = ()) -> Symmetry | None:
+    """A reduction that keeps ``keep`` coordinates of every class, or None where there is none worthwhile along a dimension of a class not in ``done``."""
     if len(stage.targets) != 1 or stage.targets[0].cut.group_of is not None:
         return None
     target = stage.targets[0]
@@ -55,9 +56,11 @@ def find_symmetry(stage: Stage, symbolic: SymbolicPair, keep: int, templates: Te
         if begins is None or len(np.unique(begins[compared[1]])) <= WORTHWHILE:
             continue
         root = symbolic.system.number_of(node)
+        if root in done:
+            continue
         total = stage.reference.graph.values[target.cut.reference].shape[dim]
         segment = common_segment(stage, symbolic, root, total)
-        if segment is None or not (symbolic.system.is_batch(node) or _lie_apart(stage, symbolic, root, dim, templates)):
+        if segment is None or not (symbolic.system.is_batch(node) or _lie_apart(stage, symbolic, root, dim, segment, templates)):
             continue
         classes = _classes(stage, symbolic, root, target, dim, compared)
         members = _members(stage, classes, codes)
@@ -67,14 +70,19 @@ def find_symmetry(stage: Stage, symbolic: SymbolicPair, keep: int, templates: Te
     return None
 
 
-def _lie_apart(stage: Stage, symbolic: SymbolicPair, root: int, dim: int, templates: Templates | None) -> bool:
-    """Whether the reference computes every place along the dimension for itself, and every row that is compared depends on one segment, its own."""
+def _lie_apart(stage: Stage, symbolic: SymbolicPair, root: int, dim: int, segment: int, templates: Templates | None) -> bool:
+    """Whether the reference computes every place along the dimension for itself, and every row that is compared depends on one segment, its own.
+
+    No tensor of the parallel side may have more of the dimension than one segment either: its extent would tell how many segments there are.
+    """
     target = stage.targets[0]
     rows, held = compared_rows(target, stage.parallel)[0]
     begins = target.cut.parts.begins(dim)
     low, high = spans(stage, symbolic, root)
     own, last = low[target.cut.value][rows], high[target.cut.value][rows]
     if begins is None or (own != last).any() or (own != begins[held]).any():
+        return False
+    if any(node.size > segment and symbolic.system.number_of(node) == root for own in symbolic.parallel.values.values() for node in own.dims):
         return False
     alone = ReferenceAlone.of(stage.reference, templates, {target.cut.reference})
     node = alone.values[target.cut.reference].dims[dim]

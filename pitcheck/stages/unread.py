@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from pitcheck.algebra.axes import AxisAlgebra, AxisSystem, AxisValue
@@ -25,15 +25,16 @@ class Unread:
         self._values = values
         self._known: dict[tuple[object, ...], frozenset[int]] = {}
 
-    def places(self, kind: str, inputs: Sequence[Operand], attributes: Mapping[str, Any]) -> frozenset[int]:
-        """The places of the operands whose shape alone matters."""
+    def places(self, kind: str, inputs: Sequence[Operand], outputs: Sequence[int | None], attributes: Mapping[str, Any]) -> frozenset[int]:
+        """The places of the operands whose shape alone matters, of an operator of which something may read ``outputs`` (None: nothing does)."""
         if not kind.endswith(BACKWARD) and kind not in MADE_BY_SHAPE:
             return frozenset()
         shapes = tuple(self._look(operand) for operand in inputs)
-        key = (kind, repr(sorted(attributes.items())) if attributes else "", shapes)
+        named = frozenset(place for place, output in enumerate(outputs) if output is not None)
+        key = (kind, repr(sorted(attributes.items())) if attributes else "", shapes, named)
         found = self._known.get(key)
         if found is None:
-            found = self._known[key] = unread(kind, shapes, attributes) if None not in shapes else frozenset()
+            found = self._known[key] = unread(kind, shapes, attributes, named) if None not in shapes else frozenset()
         return found
 
     def _look(self, operand: Operand) -> tuple[tuple[int, ...], Any] | Literal | None:
@@ -46,13 +47,16 @@ class Unread:
         return info.shape, info.kind
 
 
-def unread(kind: str, operands: Sequence[Any], attributes: Mapping[str, Any]) -> frozenset[int]:
-    """The places of the tensors, among operands given as (shape, kind) or numbers, into which ``kind`` does not look; none where it cannot be run on shapes."""
+def unread(kind: str, operands: Sequence[Any], attributes: Mapping[str, Any], named: Collection[int] = ()) -> frozenset[int]:
+    """The places of the tensors, among operands given as (shape, kind) or numbers, into which ``kind`` does not look; none where it cannot be run on shapes.
+
+    Of a derivative ``named`` are the places of gradients that are outputs.
+    """
     watched = _Watched(AxisAlgebra(AxisSystem()))
     values = [watched.inner.tensor(*operand) if isinstance(operand, tuple) else exact(watched.inner, operand).value for operand in operands]
     try:
         anew, given, told = _with_outputs(watched.inner, kind, values, attributes)
-        results = evaluate(watched, kind, given, told, _wanted(kind, operands, attributes))
+        results = evaluate(watched, kind, given, told, _wanted(kind, operands, attributes, named))
     except PitcheckError:
         return frozenset()
     looked = watched.seen | {id(result) for result in results}
@@ -61,11 +65,13 @@ def unread(kind: str, operands: Sequence[Any], attributes: Mapping[str, Any]) ->
     return frozenset(n for n, value in enumerate(values) if id(value) not in looked and isinstance(operands[n], tuple))
 
 
-def _wanted(kind: str, operands: Sequence[Any], attributes: Mapping[str, Any]) -> tuple[bool, ...] | None:
-    """Which gradients a derivative is asked for: a number has none."""
-    if not kind.endswith(BACKWARD) or "wanted" in attributes:
+def _wanted(kind: str, operands: Sequence[Any], attributes: Mapping[str, Any], named: Collection[int]) -> tuple[bool, ...] | None:
+    """Which gradients a derivative may be asked for: those that are outputs, and of tensors also those that its attributes do not leave out."""
+    if not kind.endswith(BACKWARD):
         return None
-    return tuple(isinstance(operand, tuple) for operand in operands[: divided(attributes, len(operands))[0]])
+    count, _, _ = divided(attributes, len(operands))
+    asked = attributes.get("wanted") or [isinstance(operand, tuple) for operand in operands[:count]]
+    return tuple(bool(flag) or place in named for place, flag in enumerate(asked))
 
 
 def _with_outputs(algebra: AxisAlgebra, kind: str, values: list[AxisValue], attributes: Mapping[str, Any]) -> tuple[list[Any], list[AxisValue], dict[str, Any]]:

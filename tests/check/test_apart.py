@@ -11,15 +11,18 @@ from zoo.builder import Builder, lineage, table
 from pitcheck.algebra.axis_templates import Templates
 from pitcheck.algebra.chains import chains_of
 from pitcheck.algebra.residues import ResidueAlgebra
+from pitcheck.check import prove
 from pitcheck.check.evaluate import evaluate_stage
 from pitcheck.check.options import Options
 from pitcheck.check.prove import Settings, prove_stage
 from pitcheck.check.run import check
 from pitcheck.check.specification import specify
+from pitcheck.errors import UnsupportedError
 from pitcheck.ops.registry import evaluate
 from pitcheck.plan.matching import match
 from pitcheck.plan.model import Number, Plan
 from pitcheck.stages.apart import taken_apart
+from pitcheck.stages.batch import Batch
 from pitcheck.stages.lowering import lower
 from pitcheck.stages.pair import Stage, Target, build_stage, canonical_form, shape_stage
 from pitcheck.stages.reduction import reduced
@@ -156,7 +159,7 @@ def test_a_stage_of_a_wrong_one_fails(wrong: str) -> None:
 def test_taking_apart_changes_no_result(case: str) -> None:
     for stage in _stages(parallel(**WRONG.get(case, {}))):
         apart = taken_apart(stage)
-        assert apart.apart
+        assert apart is not stage
         assert not any(step.kind == "all_to_all" for step in apart.parallel.steps)
         for own, other in zip(_targets_of(stage), _targets_of(apart), strict=True):
             algebra = ResidueAlgebra(np, chains_of(3)[0], 7, [0, 1])
@@ -202,3 +205,20 @@ def test_a_rank_that_shifts_its_parts_is_a_class_of_its_own() -> None:
     b.op("reshape", back, sizes=(8, 6), out="y")
     b.output("y", spec=lineage("y", {0: "ep"}))
     assert check(r.plan(), b.plan(), Options(seed=1)).verdict == "mismatch"
+
+
+@pytest.mark.parametrize("fails", ["to take apart", "when taken apart"])
+def test_what_cannot_be_taken_apart_is_proven_as_it_is(fails: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An error in the shorter way is no answer: the stage is tried as the plan has it."""
+
+    def refused(*_: Any) -> Any:
+        raise UnsupportedError("parts of parts")
+
+    def refused_without_moves(reference: Batch, parallel: Batch, *more: Any) -> Any:
+        moves = any(step.kind == "all_to_all" for step in parallel.steps)
+        return symbolic_pair(reference, parallel, *more) if moves else refused()
+
+    monkeypatch.setattr(prove, *(("taken_apart", refused) if fails == "to take apart" else ("symbolic_pair", refused_without_moves)))
+    settings = Settings(np, 3, -70.0, 1, False, 1 << 32, templates=Templates(evaluate))
+    for stage in _stages(parallel()):
+        assert prove_stage(stage, canonical_form(stage)[1], settings).outcome == "proven"

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from zoo.builder import Builder, intervals, lineage
 
 from pitcheck.algebra.axis_templates import Templates
+from pitcheck.algebra.size_choice import Sizes
 from pitcheck.check.options import Options
 from pitcheck.check.prove import Settings, prove_stage
 from pitcheck.check.run import check
 from pitcheck.check.specification import specify
+from pitcheck.errors import UnsupportedError
 from pitcheck.ops.registry import evaluate
 from pitcheck.plan.matching import match
-from pitcheck.plan.model import Axis, Lineage, Operator, Output, Plan, Shard, Tensor, Use
+from pitcheck.plan.model import Axis, Lineage, Number, Operator, Output, Plan, Shard, Tensor, Use
 from pitcheck.stages.lowering import lower
-from pitcheck.stages.pair import Target, build_stage, canonical_form
+from pitcheck.stages.pair import Target, build_stage, canonical_form, shape_stage
 from pitcheck.stages.shapes import symbolic_pair
 from pitcheck.stages.symmetry import find_symmetry
 
@@ -135,3 +139,45 @@ def test_parts_of_two_intervals_along_another_dimension_are_symmetric() -> None:
     report = check(r.plan(), b.plan(), Options(seed=1))
     assert report.verdict == "equivalent", [f.title for f in report.findings]
     assert any(f"{2 * rows} coordinates in 2 classes" in line for line in report.reductions), report.reductions
+
+
+def test_a_dimension_is_reduced_once() -> None:
+    stage = _whole_stage(_reference(), _parallel())
+    symbolic = symbolic_pair(stage.reference, stage.parallel, stage.all_cuts(), Templates(evaluate))
+    found = find_symmetry(stage, symbolic, 2)
+    assert found is not None
+    value, dim = found.carrier
+    assert find_symmetry(stage, symbolic, 2, done={symbolic.system.number_of(symbolic.reference.values[value].dims[dim])}) is None
+
+
+class _Nothing(Sizes):
+    """Sizes that leave nothing of dimensions of one extent."""
+
+    def size(self, node: Any) -> int:
+        return 0 if node.size == 6 else super().size(node)
+
+
+def test_sizes_that_leave_nothing_prove_nothing() -> None:
+    stage = _whole_stage(_reference(), _parallel())
+    symbolic = symbolic_pair(stage.reference, stage.parallel, stage.all_cuts(), Templates(evaluate))
+    keys = canonical_form(stage)[1]
+    assert shape_stage(stage, symbolic, Sizes(symbolic.system, {}), keys).fresh
+    with pytest.raises(UnsupportedError, match=r"'x' of shape \(128, 6\) would be reduced to \(128, 0\)"):
+        shape_stage(stage, symbolic, _Nothing(symbolic.system, {}), keys)
+
+
+def _measured(dp: int, factor: int = 192) -> Plan:
+    """Every element times the number of elements on all ranks, counted on what the ranks have gathered or written down."""
+    b = Builder("measured", {"dp": dp})
+    x = b.input("x", (32 // dp, 6), {0: "dp"} if dp > 1 else None)
+    count = b.op("sum", b.op("full_like", b.op("all_gather", x, group="dp", axis=0), value=1)) if dp > 1 else Number(factor)
+    b.op("mul", x, count, out="y")
+    b.output("y", "y", lineage("y", {0: "dp"} if dp > 1 else None))
+    return b.plan()
+
+
+@pytest.mark.parametrize("factor", [192, 24, 48, 72])
+@pytest.mark.parametrize("coordinates", ["reduced", "full"])
+def test_an_extent_counts_all_segments(factor: int, coordinates: str) -> None:
+    report = check(_measured(1, factor), _measured(8), Options(seed=1, coordinates=coordinates))
+    assert report.verdict == ("equivalent" if factor == 192 else "mismatch")

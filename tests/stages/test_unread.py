@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from zoo.builder import Builder
 from pitcheck.check.options import Options
 from pitcheck.check.run import check
 from pitcheck.ops.registry import evaluate, operator_kind
-from pitcheck.plan.model import Number, Plan
+from pitcheck.plan.model import Axis, Group, Lineage, Number, Operator, Output, Plan, Shard, Tensor
 from pitcheck.stages.unread import unread
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "ops"))
@@ -44,6 +45,11 @@ TABLE: tuple[tuple[str, list[Any], dict[str, Any], set[int]], ...] = (
 @pytest.mark.parametrize(("kind", "operands", "attributes", "expected"), TABLE, ids=[f"{row[0]}-{len(row[1])}" for row in TABLE])
 def test_what_is_not_looked_into(kind: str, operands: list[Any], attributes: dict[str, Any], expected: set[int]) -> None:
     assert unread(kind, operands, attributes) == expected
+
+
+@pytest.mark.parametrize(("attributes", "named", "expected"), [({}, (), {0, 2}), ({}, (0,), {0, 2}), ({}, (1,), {2}), ({"wanted": (True, False)}, (1,), {2})])
+def test_the_gradient_of_a_number_looks_at_the_other_operand(attributes: dict[str, Any], named: tuple[int, ...], expected: set[int]) -> None:
+    assert unread("mul.backward", [FIELD, Fraction(2), FIELD, FIELD], attributes, named) == expected
 
 
 DIFFERENTIABLE = [row for row in ROWS if row.derivative]
@@ -83,3 +89,22 @@ def _plan(name: str, operand: str) -> Plan:
 def test_an_operand_that_matters_is_looked_into() -> None:
     assert check(_plan("reference", "x"), _plan("parallel", "x"), Options(seed=1)).verdict == "equivalent"
     assert check(_plan("reference", "x"), _plan("parallel", "twice"), Options(seed=1)).verdict == "mismatch"
+
+
+def _factor(dp: int, wrong: str = "") -> Plan:
+    """The gradient of a literal factor, added up over ranks; ``wrong``: an operator through which the operand of the product goes before its derivative."""
+    shape = (32 // dp, 6)
+    split = {name: Lineage(name, shards=(Shard(0, by=("dp",)),)) if dp > 1 else None for name in ("x", "dy")}
+    operators = [Operator("f", "mul", ("x", Number(2)), ("y",))]
+    if wrong:
+        operators.append(Operator("r", wrong, ("x",), ("other",), {"axis": 0, "shift": 1} if wrong == "roll" else {}))
+    operators.append(Operator("b", "mul.backward", ("other" if wrong else "x", Number(2), "y", "dy"), ("dx", "d2")))
+    operators.append(Operator("a", "all_reduce", ("d2",), ("added",), group=Group(axes=("dp",))))
+    tensors = [Tensor(name, shape, role="input", lineage=held) for name, held in split.items()]
+    tensors += [Tensor(name, shape) for name in ("y", "dx", *(("other",) if wrong else ()))]
+    return Plan((Axis("dp", dp),), (*tensors, Tensor("d2", ()), Tensor("added", ())), tuple(operators), (Output("added"),))
+
+
+@pytest.mark.parametrize(("wrong", "verdict"), [("", "equivalent"), ("roll", "mismatch"), ("neg", "mismatch")])
+def test_the_gradient_of_a_number_is_that_of_all_ranks(wrong: str, verdict: str) -> None:
+    assert check(_factor(1), _factor(8, wrong), Options(seed=1)).verdict == verdict
