@@ -48,6 +48,7 @@ MOST_CELLS = 1 << 23
 MORE_CELLS = 1 << 25
 """Those that the search for what it left open may."""
 MOST_RAISED = 1 << 12
+"""Trials in which places are raised, however few elements a stage has."""
 MOST_PAIRS = 64
 MOST_INSTANCES = 16
 """Up to so many pairs of an instance and a place, and whatever their number in up to so many instances, each must have come first."""

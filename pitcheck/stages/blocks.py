@@ -29,7 +29,7 @@ from pitcheck.ops.registry import BACKWARD, divided, forward_attributes
 from pitcheck.plan.model import Tensor
 from pitcheck.stages.batch import Argument, Batch, Step
 from pitcheck.stages.cuts import Cut
-from pitcheck.stages.graph import Graph, GraphValue
+from pitcheck.stages.graph import GraphValue
 from pitcheck.stages.grids import Codes, Grid
 from pitcheck.stages.parts import Interval, Parts, distinct_rows
 from pitcheck.stages.run import literal
@@ -233,7 +233,7 @@ class _Weighting:
                 if output is not None and effect is not None and effect.dim is not None:
                     self.dims[output] = effect.dim
             self._append(step, effects)
-        grown = Graph(graph.coordinates, self.values, graph.nodes, graph.number, graph.order, graph.rank, graph.placements)
+        grown = graph.with_values(self.values)
         first = next(iter(self.batch.inputs), None)
         more = tuple(self.weights.values())
         inputs = {**self.batch.inputs, **{v: np.zeros(1, dtype=np.int64) for v in more}}

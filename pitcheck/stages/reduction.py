@@ -106,7 +106,7 @@ class RestrictedSizes(Sizes):
     def describe(self) -> list[str]:
         """What was reduced, in sentences."""
         own = self._symmetry
-        told = f"{own.members} {own.what} in {own.classes} classes of equal cones, {own.kept} kept (pure batch dimension)"
+        told = f"{own.members} {own.what} in {own.classes} classes of equal cones, {own.kept} kept ({own.rule})"
         return [*self._base.describe(), told]
 
 

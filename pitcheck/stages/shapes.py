@@ -16,7 +16,7 @@ from pitcheck.algebra.size_choice import Sizes
 from pitcheck.errors import PlanError
 from pitcheck.ops.registry import BACKWARD, divided, evaluate, forward_attributes
 from pitcheck.plan.numbers import parse_number
-from pitcheck.stages.batch import Argument, Batch, Step
+from pitcheck.stages.batch import Batch, Step
 from pitcheck.stages.cuts import Box, Cut, Interval, length
 from pitcheck.stages.run import literal, run_batch
 from pitcheck.stages.shape_only import describing
@@ -43,9 +43,7 @@ class SymbolicBatch:
     def largest_read(self, sizes: Sizes) -> int:
         """The number of elements of the largest operand, over all rows of its step."""
         known = {value: prod(self.shape(value, sizes)) for value in self.values}
-        operands = (operand for step in self.batch.steps for operand in step.inputs)
-        arguments = (a for operand in operands for a in (operand if isinstance(operand, tuple) else (operand,)) if isinstance(a, Argument))
-        return max((a.rows.size * known[a.value] for a in arguments), default=0)
+        return max((a.rows.size * known[a.value] for step in self.batch.steps for a in step.arguments), default=0)
 
     def attributes(self, sizes: Sizes) -> list[Mapping[str, Any]]:
         """Every step's attributes at reduced sizes."""

@@ -63,7 +63,9 @@ def find_sum(stage: Stage, symbolic: SymbolicPair, templates: Templates | None, 
             tables, kept = found
             if stage.sampling is not None and stage.sampling.crossed(stage.parallel, tables):
                 continue
-            return Sum(tables, Symmetry(own[0], total, segment, stage.targets[0].where, kept, 1, total // segment, "terms of a sum"))
+            return Sum(
+                tables, Symmetry(own[0], total, segment, stage.targets[0].where, kept, 1, total // segment, "each segment enters once", "terms of a sum")
+            )
     return None
 
 

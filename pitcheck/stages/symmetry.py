@@ -41,6 +41,8 @@ class Symmetry:
     kept: int
     classes: int
     members: int
+    rule: str
+    """Why the kept ones stand for all."""
     what: str = "coordinates"
 
 
@@ -60,13 +62,15 @@ def find_symmetry(stage: Stage, symbolic: SymbolicPair, keep: int, templates: Te
             continue
         total = stage.reference.graph.values[target.cut.reference].shape[dim]
         segment = common_segment(stage, symbolic, root, total)
-        if segment is None or not (symbolic.system.is_batch(node) or _lie_apart(stage, symbolic, root, dim, segment, templates)):
+        batch = symbolic.system.is_batch(node)
+        if segment is None or not (batch or _lie_apart(stage, symbolic, root, dim, segment, templates)):
             continue
         classes = _classes(stage, symbolic, root, target, dim, compared)
         members = _members(stage, classes, codes)
         kept = np.sort(np.concatenate([spread(np.flatnonzero(classes == own), keep) for own in range(int(classes.max()) + 1)]))
         if members and len(kept) * 2 <= len(codes):
-            return Symmetry((target.cut.reference, dim), total, segment, _where(target, codes[kept]), len(kept), int(classes.max()) + 1, members)
+            count, rule = int(classes.max()) + 1, "pure batch dimension" if batch else "each computed from a segment of its own"
+            return Symmetry((target.cut.reference, dim), total, segment, _where(target, codes[kept]), len(kept), count, members, rule)
     return None
 
 
