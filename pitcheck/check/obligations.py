@@ -15,7 +15,7 @@ from functools import partial
 from pitcheck.algebra.degree_bounds import log2_sum
 from pitcheck.check.prove import Proof, Settings, prove_stage
 from pitcheck.check.specification import Specification
-from pitcheck.check.workers import prove_on
+from pitcheck.check.workers import LARGE, Workers, cost
 from pitcheck.errors import UnsupportedError
 from pitcheck.stages.cuts import Cut
 from pitcheck.stages.fingerprint import Fingerprints, Key, Walk, places
@@ -28,6 +28,8 @@ Progress = Callable[[str, int, int], None]
 WIDENINGS = 6
 HINTS = "hints"
 """What stands for the error of an attempt to prove everything over hints that was given up."""
+DEFERRED = Proof("proven")
+"""What stands for the proof of a stage that another process proves."""
 LEAST_STEPS = 4000
 """Steps of stages that hints may always cost before they are given up."""
 
@@ -65,7 +67,7 @@ class Ledger:
 class Prover:
     """Raises and proves the obligations of one pair of graphs. ``accepted_log2`` is what the errors of all obligations attempted may add up to.
 
-    With several ``jobs`` the stages that are needed if all hold are proven by as many processes first. With ``patience`` an attempt to prove everything over
+    With several ``jobs`` large stages are proven by as many processes. With ``patience`` an attempt to prove everything over
     hints goes on although some stages do not hold, while these are at most so many different ones; ``refused`` has them then.
     """
 
@@ -91,7 +93,7 @@ class Prover:
         self.patience = patience
         self.refused: list[Obligation] = []
         self._fingerprints = Fingerprints(first, second, specification.initial)
-        self._collected: dict[str, tuple[Stage, dict[int, str]]] | None = None
+        self._workers: Workers | None = None
         self._hoping = False
         self.proofs: dict[str, Proof] = {}
         self.attempted: dict[str, float] = {}
@@ -132,23 +134,33 @@ class Prover:
             self.proofs = {}
             self.attempted = {key: error for key, error in self.attempted.items() if key == HINTS}
 
-    def _prove_ahead(self, usable: dict[int, Cut]) -> Ledger:
-        """Prove on several processes what a round will ask for if everything holds; what that round would be."""
-        self._collected = {}
-        ledger = self._round(usable)
-        work, self._collected = self._collected, None
-        self.proofs.update(prove_on(self.jobs, {key: stage for key, stage in work.items() if key not in self.proofs}, self.settings))
-        return ledger
+    def _ahead(self, usable: dict[int, Cut]) -> Ledger | None:
+        """A round in which other processes prove large stages, which are taken for proven until all are cut out; None where one of them is not."""
+        self._workers = workers = Workers(self.jobs, self.settings)
+        try:
+            ledger = self._round(usable)
+            if self._hoping and not _bearable(_refused(ledger), self.patience):
+                workers.stop()
+            found = workers.proofs()
+        finally:
+            workers.stop()
+            self._workers = None
+        given = {key for key, proof in self.proofs.items() if proof is DEFERRED}
+        for key in given & found.keys():
+            self.proofs[key] = found[key]
+            self.attempted[key] = found[key].error_log2
+        for key in given - found.keys():
+            del self.proofs[key], self.attempted[key]
+        ledger.obligations = [replace(o, proof=found[o.key]) if o.proof is DEFERRED and o.key in found else o for o in ledger.obligations]
+        # What does not hold whatever becomes of the others is not tried again.
+        return None if given - found.keys() and (not self._hoping or _bearable(_refused(ledger), self.patience)) else ledger
 
     def _settled(self, cuts: dict[int, Cut]) -> Ledger:
         """Cuts that turn out false are dropped and everything that stood on them is proven anew."""
         usable = dict(cuts)
-        if self.jobs > 1:
-            ahead = self._prove_ahead(usable)
-            if self._hoping and not ahead.holds:
-                return ahead
+        ahead = self._ahead(usable) if self.jobs > 1 else None
         while True:
-            ledger = self._round(usable)
+            ledger, ahead = ahead or self._round(usable), None
             if self._hoping:
                 return ledger
             false = {o.target.cut.value for o in ledger.obligations if not o.output and o.proof.outcome != "proven"}
@@ -187,8 +199,14 @@ class Prover:
         return ledger
 
     def _take(self, ledger: Ledger, obligation: Obligation, demand: Callable[[int, Mask], None]) -> bool:
-        """Enter an obligation and what it demands. False where nothing more need be looked at: of cuts that are only hoped for nearly all must hold."""
+        """Enter an obligation and what it demands. False where nothing more need be looked at: of cuts that are only hoped for nearly all must hold, and of
+        stages that other processes prove all.
+        """
         ledger.obligations.append(obligation)
+        if self._workers is not None:
+            self._workers.attend()
+            if self._workers.refused:
+                return False
         if self._hoping and obligation.proof.outcome != "proven" and not _bearable(_refused(ledger), self.patience):
             return False
         ledger.covered.update(obligation.nodes)
@@ -258,11 +276,10 @@ class Prover:
         known = self._fingerprints.known.get(key)
         if known is None:
             return None
-        proof = Proof("proven") if self._collected is not None else self.proofs.get(known.form)
+        proof = self.proofs.get(known.form)
         if proof is None or proof.outcome != "proven":
             return None
-        if self._collected is None:
-            self.attempted[known.form] = proof.error_log2
+        self.attempted[known.form] = proof.error_log2
         values, nodes = places(walk)
         demands = tuple((values[place], mask) for place, mask in known.demands)
         return Obligation(target, proof, known.form, output, 0, demands, tuple(nodes[place] for place in known.nodes))
@@ -284,18 +301,19 @@ class Prover:
             key = f"{key}, at {sorted(stage.sampling.axes.items())}"
         demands = tuple((value, stage.parallel.held[value]) for value in stage.cuts)
         nodes = tuple(step.node for step in stage.parallel.steps)
-        if self._collected is not None:
-            if self._hoping and key not in self._collected and self._too_much(stage):
-                return Obligation(target, Proof("inconclusive", code="PIT203", reason="hints are too far apart"), "", output, widened)
-            self._collected.setdefault(key, (stage, keys))
-            return Obligation(target, Proof("proven"), key, output, widened, demands, nodes)
         if key not in self.proofs:
             if self._hoping and self._too_much(stage):
                 return Obligation(target, Proof("inconclusive", code="PIT203", reason="hints are too far apart"), "", output, widened)
-            self.proofs[key] = prove_stage(stage, keys, self.settings)
+            self.proofs[key] = self._proof(key, stage, keys)
         proof = self.proofs[key]
         self.attempted[key] = proof.error_log2 if proof.outcome == "proven" else self.settings.target_log2
         return Obligation(target, proof, key, output, widened, demands, nodes)
+
+    def _proof(self, key: str, stage: Stage, keys: dict[int, str]) -> Proof:
+        if self._workers is None or cost(stage) < LARGE:
+            return prove_stage(stage, keys, self.settings)
+        self._workers.give(key, stage, keys)
+        return DEFERRED
 
 
 def _refused(ledger: Ledger) -> list[Obligation]:

@@ -14,7 +14,8 @@ class Options:
 
     ``error_bound_log2``: base-2 logarithm of the accepted probability that unequal plans are called equivalent (< 0). ``trials``: least number of
     complete redraws per stage, None for as many as the bound needs. ``seed``: None draws one. ``backend``: auto, numpy or cupy. ``shapes`` and
-    ``coordinates``: reduced or full. ``jobs``: processes. ``max_memory``: bytes. ``witness_directory``: where a witness is written, None for nowhere.
+    ``coordinates``: reduced or full. ``jobs``: processes, None for one per processor, and one beside a GPU.
+    ``max_memory``: bytes of each. ``witness_directory``: where a witness is written, None for nowhere.
     """
 
     error_bound_log2: float = -64.0
@@ -23,6 +24,6 @@ class Options:
     backend: str = "auto"
     shapes: str = "reduced"
     coordinates: str = "reduced"
-    jobs: int = 1
+    jobs: int | None = 1
     max_memory: int = 4 * GIB
     witness_directory: Path | None = None

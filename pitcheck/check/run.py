@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import islice
 from math import prod
+from typing import Any
 
 from pitcheck.algebra.axis_templates import Templates
 from pitcheck.algebra.backend import array_module
@@ -22,6 +23,7 @@ from pitcheck.check.options import Options
 from pitcheck.check.prove import Settings
 from pitcheck.check.specification import Specification, specify
 from pitcheck.check.whole import WholeRun, conjecture, run_whole
+from pitcheck.check.workers import usable_jobs
 from pitcheck.errors import BudgetError, PitcheckError, PlanError, ShapeError, UnsupportedError, UsageError
 from pitcheck.explain.difference import explain_difference, gap_finding
 from pitcheck.explain.refused import Refused, explain_refused, suspected, unproven
@@ -82,6 +84,7 @@ class _Check:
     load_seconds: float
     clock: Clock = field(default_factory=Clock)
     findings: list[Finding] = field(default_factory=list)
+    jobs: int = 1
     specification: Specification | None = None
     ledger: Ledger | None = None
     counts: OperatorCounts = field(default_factory=OperatorCounts)
@@ -97,8 +100,7 @@ def check(reference: Plan, parallel: Plan, options: Options, progress: Progress 
     seed = secrets.randbits(63) if options.seed is None else options.seed
     state = _Check(reference, parallel, options, seed, load_seconds)
     xp = array_module(options.backend)
-    if options.jobs > 1 and xp.__name__ != "numpy":
-        raise UsageError("--jobs above 1 needs --backend numpy: a GPU is used by one process")
+    state.jobs = _jobs(options, xp)
     try:
         return _decide(state, xp, progress)
     except PlanError as error:
@@ -110,6 +112,16 @@ def check(reference: Plan, parallel: Plan, options: Options, progress: Progress 
         code = "PIT201" if isinstance(error, UnsupportedError) else "PIT203"
         state.findings.append(Finding(code=code, verdict="inconclusive", title=str(error)))
         return _report(state, "inconclusive", xp)
+
+
+def _jobs(options: Options, xp: Any) -> int:
+    """How many processes prove stages. Raises UsageError where more than one would need one GPU."""
+    alone = xp.__name__ != "numpy"
+    if options.jobs is None:
+        return 1 if alone else usable_jobs()
+    if alone and options.jobs > 1:
+        raise UsageError("--jobs above 1 needs --backend numpy: a GPU is used by one process")
+    return options.jobs
 
 
 def _stopped(state: _Check, error: StepError, xp: object) -> Report:
@@ -202,7 +214,7 @@ def _prover(state: _Check, first: Graph, second: Graph, specification: Specifica
         templates=state.templates,
         full_coordinates=options.coordinates == "full",
     )
-    return Prover(first, second, specification, settings, progress, accepted_log2=options.error_bound_log2, jobs=options.jobs, patience=patience)
+    return Prover(first, second, specification, settings, progress, accepted_log2=options.error_bound_log2, jobs=state.jobs, patience=patience)
 
 
 def _run_whole(state: _Check, first: Graph, second: Graph, specification: Specification) -> WholeRun:

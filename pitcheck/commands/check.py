@@ -32,7 +32,7 @@ def run(
     backend: str,
     shapes: str,
     coordinates: str,
-    jobs: int,
+    jobs: int | None,
     max_memory: str,
     output: Sequence[str],
     witness_directory: str,
