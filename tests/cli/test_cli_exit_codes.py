@@ -222,7 +222,7 @@ def given_options() -> Options:
 def test_options_reach_the_checker(call: Call, checker: Checker) -> None:
     checker(Report(verdict="equivalent"))
     call("check", *FILES)
-    assert given_options() == Options(witness_directory=Path())
+    assert given_options() == Options(jobs=None, witness_directory=Path())
     words = "--error-bound 1e-20 --trials 4 --seed 9 --backend numpy --shapes full --coordinates full --jobs 2 --max-memory 500MB --witness-directory .."
     call("check", *FILES, *words.split())
     options = given_options()
