@@ -28,6 +28,8 @@ PLANS = ROOT / "plans"
 PAGE = ROOT / "docs" / "frontier.md"
 PLOT = ROOT / "docs" / "frontier.svg"
 SECONDS_PER_HOUR = 3600
+EVERY = 0.2
+"""Seconds between two looks at the memory of all processes of a run."""
 
 
 @dataclass(frozen=True)
@@ -90,12 +92,54 @@ def measure(file: str, changes: Sequence[str], limit: float, variables: Mapping[
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=variables)
         timer = threading.Timer(limit, os.kill, (process.pid, signal.SIGKILL))
         timer.start()
+        peak = Peak(process.pid)
+        peak.start()
         _, status, used = os.wait4(process.pid, 0)
         timer.cancel()
         wall = time.perf_counter() - start
+        peak.stop()
         process.returncode = os.waitstatus_to_exitcode(status)
-        unit = 1 if sys.platform == "darwin" else KIB
-        return Measured(wall, used.ru_utime + used.ru_stime, used.ru_maxrss * unit / MIB, json.loads(written.read_text()) if written.exists() else {})
+        largest = used.ru_maxrss * (1 if sys.platform == "darwin" else KIB)
+        report = json.loads(written.read_text()) if written.exists() else {}
+        return Measured(wall, used.ru_utime + used.ru_stime, max(largest, peak.bytes) / MIB, report)
+
+
+class Peak(threading.Thread):
+    """The most memory that a process and those it starts hold together, pages that they share counted once; looked at every now and then (Linux)."""
+
+    def __init__(self, pid: int) -> None:
+        super().__init__(daemon=True)
+        self._pid = pid
+        self._ended = threading.Event()
+        self.bytes = 0
+
+    def run(self) -> None:
+        """Look until stopped."""
+        while not self._ended.wait(EVERY):
+            self.bytes = max(self.bytes, sum(map(_share, _family(self._pid))))
+
+    def stop(self) -> None:
+        """Look no more."""
+        self._ended.set()
+        self.join()
+
+
+def _family(pid: int) -> Iterator[int]:
+    """A process and what it started itself."""
+    yield pid
+    try:
+        yield from map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())
+    except OSError:
+        return
+
+
+def _share(pid: int) -> int:
+    """The bytes of a process, of a page that several share its share; 0 where that is not known."""
+    try:
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    except OSError:
+        return 0
+    return sum(int(line.split()[1]) * KIB for line in lines if line.startswith("Pss:"))
 
 
 # --- the table
