@@ -91,17 +91,39 @@ class SecondLook:
     real: list[int]
 
 
+@dataclass(frozen=True)
+class Inputs:
+    """How the inputs of a further run are drawn."""
+
+    seed: int
+    scale: float | None = None
+    alike: bool = False
+
+
 def second_look(
-    first: Graph, second: Graph, specification: Specification, run: WholeRun, cuts: dict[int, Cut], names: Sequence[str], seed: int, templates: Templates
+    first: Graph,
+    second: Graph,
+    specification: Specification,
+    run: WholeRun,
+    cuts: dict[int, Cut],
+    names: Sequence[str],
+    seed: int,
+    templates: Templates,
+    *,
+    full_shapes: bool = False,
 ) -> SecondLook | None:
-    """Look again at outputs that could not be proven: with more digits, on inputs of other magnitudes, on more draws. None where nothing differs."""
+    """Look again at outputs that could not be proven: with more digits, on inputs of other magnitudes, on more draws, on tokens that are alike.
+
+    None where nothing differs.
+    """
     open_ones = [n for n, comparison in enumerate(run.comparisons) if comparison.target.name in names]
     found = judge(run, cuts, open_ones).real
     if found:
         return SecondLook(run, cuts, found)
-    for scale, number in (*((scale, 0) for scale in MAGNITUDES), *((None, number) for number in range(1, MORE_DRAWS + 1))):
+    magnitudes = [Inputs(seed, scale) for scale in MAGNITUDES]
+    for inputs in (*magnitudes, *(Inputs(key_of(seed, number)) for number in range(1, MORE_DRAWS + 1)), Inputs(seed, alike=True)):
         try:
-            other = run_whole(first, second, specification, key_of(seed, number) if number else seed, False, templates, scale=scale)
+            other = run_whole(first, second, specification, inputs.seed, full_shapes, templates, scale=inputs.scale, alike=inputs.alike)
             suspects = [n for n in other.suspects() if n in open_ones]
             other_cuts = conjecture(other, second, specification) if suspects else {}
         except PitcheckError:  # an operator may refuse such inputs

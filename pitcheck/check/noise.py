@@ -35,7 +35,7 @@ def standing_out(run: WholeRun, numbers: Sequence[int]) -> list[int]:
         return []
     try:
         with np.errstate(all="ignore"):
-            disturbed = evaluate_stage(run.shaped, NoisyAlgebra(run.evaluated.algebra), targets_only=run.targets_only)
+            disturbed = evaluate_stage(run.shaped, NoisyAlgebra(run.evaluated.algebra), run.evaluated.drawn, targets_only=run.targets_only)
             return [n for n in numbers if _stands_out(run.comparisons[n], compare_target(run.shaped, disturbed, n))]
     except PitcheckError:
         return []

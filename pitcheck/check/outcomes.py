@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pitcheck.algebra.residues import ResidueAlgebra
-from pitcheck.check.evaluate import Comparison
+from pitcheck.check.evaluate import Comparison, Evaluated
 from pitcheck.check.real_trials import RealTrials, seen_first, uncovered
+from pitcheck.check.routing import Coverage, Routing, routing_of
 from pitcheck.stages.pair import ShapedStage
 
 Counts = NDArray[np.int64]
@@ -29,11 +30,24 @@ class Outcomes:
     _first: dict[str, NDArray[np.bool_]] = field(default_factory=dict)
     _reals: RealTrials | None = None
     _open: str | None = None
+    _routing: Routing | None = None
+
+    def __post_init__(self) -> None:
+        self._routing = routing_of(self.shaped)
+
+    @property
+    def coverage(self) -> Coverage | None:
+        """Where tokens went, in a stage that routes any."""
+        return None if self._routing is None else self._routing.coverage()
 
     def try_reals(self) -> Comparison | None:
         """Evaluate the stage on real numbers as well: a difference, if there is one. Raises StepError."""
-        self._reals = RealTrials(self.shaped, self.seed, self.at_once)
-        return self._reals.difference()
+        return self._real_trials().difference()
+
+    def route(self, evaluated: Evaluated, good: Any) -> None:
+        """Count where tokens went in the ``good`` redraws of an evaluation."""
+        if self._routing is not None:
+            self._routing.take(evaluated, good)
 
     def observe(self, algebra: ResidueAlgebra, good: Any, enough: int) -> str:
         """Count the ``good`` redraws of an evaluation; a site with an outcome not yet seen in ``enough``, or ""."""
@@ -50,7 +64,10 @@ class Outcomes:
         return lacking
 
     def unseen(self) -> tuple[str, Comparison | None]:
-        """(what neither residues nor real numbers made happen, or ""; a difference found in the attempt). Real numbers are tried once."""
+        """(what neither residues nor real numbers made happen, or ""; a difference found in the attempt). Real numbers are tried once.
+
+        A way that too few tokens took comes first: an expert that nothing can choose never came first, either.
+        """
         found = None
         if self._open is None:
             self._open = ""
@@ -58,7 +75,13 @@ class Outcomes:
                 self._open, found = self._reals.unseen()
             site = uncovered(self._first, {})
             if site and found is None:
-                self._reals = self._reals or RealTrials(self.shaped, self.seed, self.at_once)
-                _, found = self._reals.cover(self._first)
+                _, found = self._real_trials().cover(self._first)
+            if self._routing is not None and not self._routing.biased and found is None:
+                found = self._real_trials().bias()
+        lacking = "" if self._routing is None else self._routing.lacking()
         site = uncovered(self._first, {} if self._reals is None else self._reals.choices)
-        return self._open or (f"an element never came first: {site}" if site else ""), found
+        return lacking or self._open or (f"an element never came first: {site}" if site else ""), found
+
+    def _real_trials(self) -> RealTrials:
+        self._reals = self._reals or RealTrials(self.shaped, self.seed, self.at_once, self._routing)
+        return self._reals

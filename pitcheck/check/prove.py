@@ -19,6 +19,7 @@ from pitcheck.algebra.size_choice import Sizes
 from pitcheck.check.characters import Characters
 from pitcheck.check.evaluate import Comparison, Evaluated, check_memory, compare_target, evaluate_stage, untested
 from pitcheck.check.outcomes import Outcomes
+from pitcheck.check.routing import Coverage, joined
 from pitcheck.errors import BudgetError, PitcheckError, UnsupportedError
 from pitcheck.stages.apart import taken_apart
 from pitcheck.stages.pair import ShapedStage, Stage, shape_stage
@@ -58,6 +59,8 @@ class Settings:
     """(number of primes, seed) -> the chain to use."""
     templates: Templates | None = None
     """What operators do to dimensions, shared between stages."""
+    most_trials: int = MOST_TRIALS
+    """Redraws after which a stage is given up."""
     full_coordinates: bool = False
     """Whether every coordinate is evaluated, symmetric or not."""
 
@@ -76,6 +79,8 @@ class Proof:
     reason: str = ""
     reductions: tuple[str, ...] = ()
     discrete: tuple[str, ...] = ()
+    routing: Coverage | None = None
+    """Where tokens went, in a stage that routes any."""
     comparison: Comparison | None = None
     evaluated: Evaluated | None = None
     shaped: ShapedStage | None = None
@@ -141,6 +146,7 @@ def _prove_variants(stage: Stage, keys: dict[int, str], settings: Settings) -> P
     last.attempts = len(proofs)
     last.heuristic = any(p.heuristic for p in proofs)
     last.reductions = proofs[0].reductions
+    last.routing = joined([p.routing for p in proofs])
     return last
 
 
@@ -178,7 +184,7 @@ def _prove_shaped(shaped: ShapedStage, variant: int, settings: Settings, at_once
 def _prove_on_chain(shaped: ShapedStage, variant: int, chain: Chain, settings: Settings, at_once: int) -> Proof | None:
     """None where the chain is too short."""
     attempt = _Attempt(shaped, variant, chain, settings, at_once)
-    while attempt.trials < MOST_TRIALS:
+    while attempt.trials < settings.most_trials:
         algebra = attempt.redrawn()
         compared = _compared(shaped, algebra)
         if compared is None:
@@ -213,7 +219,7 @@ class _Attempt:
     def redrawn(self) -> ResidueAlgebra:
         """The algebra of the next redraws."""
         first = self._variant * MOST_TRIALS
-        numbers = range(first + self.trials, first + min(self._wanted, self.trials + self._at_once, MOST_TRIALS))
+        numbers = range(first + self.trials, first + min(self._wanted, self.trials + self._at_once, self._settings.most_trials))
         return ResidueAlgebra(self._settings.xp, self._chain, self._settings.seed, list(numbers))
 
     def judged(self, algebra: ResidueAlgebra, evaluated: Evaluated, comparisons: Sequence[Comparison]) -> Proof | None:
@@ -223,6 +229,7 @@ class _Attempt:
         for comparison in comparisons:
             if np.broadcast_to(comparison.differs, (len(good), *comparison.differs.shape[1:]))[good].any():
                 return replace(self._refuted("residues differ", comparison), evaluated=evaluated)
+        self._outcomes.route(evaluated, good)
         per_trial = self._per_trial
         if per_trial is None:
             per_trial, rejected, self._heuristic, decides = _trial_error(self._shaped, self._chain, evaluated, comparisons)
@@ -261,7 +268,8 @@ class _Attempt:
                 return self._refuted("real numbers differ", different)
             if not self._lacking:
                 said = _discrete(self._shaped, self._outcomes)
-                return Proof("proven", error, self.trials, 1, self._chain.primes, self._heuristic, shaped=self._shaped, discrete=said)
+                seen = self._outcomes.coverage
+                return Proof("proven", error, self.trials, 1, self._chain.primes, self._heuristic, shaped=self._shaped, discrete=said, routing=seen)
         missing = max(1, math.ceil((target - error) / per_trial)) if error > target else max(2, self.trials // 2)
         self._wanted = self.trials + missing
         return None

@@ -23,7 +23,8 @@ from pitcheck.algebra.structure import aligned
 from pitcheck.algebra.value import LEADING, Value
 from pitcheck.check.depends import depending_on_order
 from pitcheck.check.evaluate import Comparison, compare_target, evaluate_stage
-from pitcheck.check.trial_inputs import FIRST_RAISED, SORTS, Points, Raising, TrialInputs, points_of
+from pitcheck.check.routing import Routing
+from pitcheck.check.trial_inputs import FIRST_ALIKE, FIRST_RAISED, SORTS, Points, Raising, TrialInputs, points_of
 from pitcheck.errors import PitcheckError
 from pitcheck.ops.registry import BACKWARD
 from pitcheck.stages.literals import numbers
@@ -49,6 +50,9 @@ MORE_CELLS = 1 << 25
 """Those that the search for what it left open may."""
 MOST_RAISED = 1 << 12
 """Trials in which places are raised, however few elements a stage has."""
+BIASED = 2
+"""Trials of lines that are alike, of a stage that routes tokens; so many more each time that experts are not yet empty and flooded."""
+MOST_BIASED = 16
 MOST_PAIRS = 64
 MOST_INSTANCES = 16
 """Up to so many pairs of an instance and a place, and whatever their number in up to so many instances, each must have come first."""
@@ -173,8 +177,10 @@ class _Disturbed(Noise, TrialInputs):
 class RealTrials:
     """What was tried on real numbers of one stage, at most ``at_once`` trials together."""
 
-    def __init__(self, shaped: ShapedStage, seed: int, at_once: int) -> None:
+    def __init__(self, shaped: ShapedStage, seed: int, at_once: int, routing: Routing | None = None) -> None:
         self.shaped = shaped
+        self._routing = routing
+        self._biased = 0
         self.seed = seed
         self.at_once = at_once
         self.points = points_of(numbers(shaped.stage.reference) | numbers(shaped.stage.parallel))
@@ -188,7 +194,7 @@ class RealTrials:
     def difference(self) -> Comparison | None:
         """A target that differs in the first round. Raises StepError where ordinary numbers cannot be computed with."""
         cheap = min(CHEAP_TRIALS, CHEAP_CELLS // self._cells)
-        return self._try(range(self._affordable(max(TRIALS, cheap), LEAST_TRIALS)))
+        return self._try([*range(self._affordable(max(TRIALS, cheap), LEAST_TRIALS)), *self._alike()], self._experts())
 
     def unseen(self) -> tuple[str, Comparison | None]:
         """(what no trial made happen, or ""; a difference found while looking for it)."""
@@ -218,18 +224,34 @@ class RealTrials:
             tried[raising] = stop
         return site, found
 
+    def bias(self) -> Comparison | None:
+        """Make lines alike until tokens leave some experts empty and flood another; a difference found meanwhile."""
+        found = None
+        while self._routing is not None and not self._routing.biased and found is None and self._biased < MOST_BIASED:
+            found = self._try(self._alike(), self._experts())
+        return found
+
+    def _alike(self) -> range:
+        """The next trials of lines that are alike; none where no tokens are routed."""
+        start = FIRST_ALIKE + self._biased
+        self._biased += BIASED if self._routing is not None else 0
+        return range(start, FIRST_ALIKE + self._biased)
+
+    def _experts(self) -> Raising:
+        return Raising(0 if self._routing is None else self._routing.places())
+
     def _affordable(self, trials: int, least: int) -> int:
         return max(least, min(trials, (MOST_CELLS if least else MORE_CELLS) // self._cells))
 
-    def _try(self, trials: range, raising: Raising | None = None) -> Comparison | None:
+    def _try(self, trials: Sequence[int], raising: Raising | None = None) -> Comparison | None:
         together = max(1, min(AT_ONCE // self._cells, self.at_once))
-        for start in range(trials.start, trials.stop, together):
-            found = self._evaluate(range(start, min(start + together, trials.stop)), raising)
+        for start in range(0, len(trials), together):
+            found = self._evaluate(trials[start : start + together], raising)
             if found is not None:
                 return found
         return None
 
-    def _evaluate(self, trials: range, raising: Raising | None) -> Comparison | None:
+    def _evaluate(self, trials: Sequence[int], raising: Raising | None) -> Comparison | None:
         """Evaluate trials together; those that an operator refuses are left out, but for the first of all."""
         algebra = TrialAlgebra(self.seed, trials, self.points, raising)
         try:
@@ -237,11 +259,13 @@ class RealTrials:
                 evaluated = evaluate_stage(self.shaped, algebra)
                 comparisons = [compare_target(self.shaped, evaluated, n) for n in range(len(self.shaped.stage.targets))]
         except PitcheckError:
-            if len(trials) == 1 and trials.start == 0:
+            if len(trials) == 1 and trials[0] == 0:
                 raise
-            found = (self._evaluate(range(t, t + 1), raising) for t in trials) if len(trials) > 1 else iter(())
+            found = (self._evaluate([t], raising) for t in trials) if len(trials) > 1 else iter(())
             return next((f for f in found if f is not None), None)
         self._take(algebra, comparisons)
+        if self._routing is not None:
+            self._routing.take(evaluated, np.ones(len(trials), dtype=np.bool_))
         return self._different(algebra, comparisons)
 
     def _take(self, algebra: TrialAlgebra, comparisons: Sequence[Comparison]) -> None:

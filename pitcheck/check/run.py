@@ -32,7 +32,7 @@ from pitcheck.plan.instances import count_instances
 from pitcheck.plan.model import Plan
 from pitcheck.plan.validate import examine
 from pitcheck.plan.violations import Violation
-from pitcheck.report.model import Finding, OperatorCounts, OutputCounts, Report, Seconds, StageCounts, Verdict
+from pitcheck.report.model import Finding, OperatorCounts, OutputCounts, Report, RoutedTokens, Seconds, StageCounts, Verdict
 from pitcheck.stages.blocks import Batched
 from pitcheck.stages.cuts import Cut
 from pitcheck.stages.graph import Graph
@@ -282,7 +282,10 @@ def _prove(state: _Check, first: Graph, second: Graph, cuts: dict[int, Cut], run
     ledger = prover.run(cuts)
     state.clock.lap("evaluate")
     failed = [o.output for o in _open(ledger) if o.proof.outcome == "failed"]
-    again = second_look(first, second, prover.specification, run, cuts, failed, state.seed, state.templates) if failed else None
+    again = None
+    if failed:
+        full = state.options.shapes == "full"
+        again = second_look(first, second, prover.specification, run, cuts, failed, state.seed, state.templates, full_shapes=full)
     if again is not None:
         state.ledger = ledger
         return _mismatch(state, first, second, again, xp)
@@ -359,11 +362,36 @@ def _report(state: _Check, verdict: Verdict, xp: object) -> Report:
         peak_memory_mb=_peak_memory(),
         assumptions=tuple(dict.fromkeys([*state.reference.assumptions, *state.parallel.assumptions, *specification.assumptions])),
         discrete_cases=tuple(dict.fromkeys(line for p in used.values() for line in p.discrete)),
+        routing=_routed(ledger),
         reductions=tuple(dict.fromkeys(line for p in used.values() for line in p.reductions)),
         heuristic=("exponentials, roots, orders or keyed functions occur in a stage",) if any(p.heuristic for p in used.values()) else (),
         not_covered=NOT_COVERED if verdict == "equivalent" else (),
         dead_operators=state.dead,
         findings=tuple(state.findings),
+    )
+
+
+def _routed(ledger: Ledger) -> tuple[RoutedTokens, ...]:
+    """Where tokens went, once for every distinct stage that was proven, with the first tensor that it proves."""
+    first: dict[str, Obligation] = {}
+    for obligation in ledger.obligations:
+        if obligation.key and obligation.proof.outcome == "proven":
+            first.setdefault(obligation.key, obligation)
+    return tuple(
+        RoutedTokens(
+            stage=key[:12],
+            tensor=obligation.output or obligation.target.name,
+            draws=seen.draws,
+            tokens=seen.tokens,
+            sender_receiver_pairs=seen.pairs,
+            tokens_per_pair=seen.carried,
+            source_expert_pairs=seen.choices,
+            tokens_per_expert=seen.chosen,
+            empty_experts=seen.empty,
+            largest_share=round(seen.share, 3),
+        )
+        for key, obligation in first.items()
+        if (seen := obligation.proof.routing) is not None
     )
 
 

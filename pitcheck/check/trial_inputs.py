@@ -27,6 +27,12 @@ RAISED = 8.0
 """How far a raised element stands above the others, in standard deviations."""
 FIRST_RAISED = 1 << 20
 """From this trial number on, one element per line is raised."""
+FIRST_ALIKE = 1 << 21
+"""From this trial number on, lines are alike."""
+ONE_RAISED, ALIKE = -1, -2
+"""Sorts of numbers that are asked for: one element of every line raised, and all lines alike."""
+APART = 1.0 / 64.0
+"""By how much lines that are alike differ, in standard deviations: what chooses by them chooses the same for nearly all, and what is chosen is told apart."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +100,7 @@ class TrialInputs(RealAlgebra):
         sorts = np.array([sort_of(self.seed, key, trial) for trial in self.trials])
         for sort in np.unique(sorts):
             chosen = sorts == sort
-            draw = SORTS[sort] if sort >= 0 else _raised if len(shape) >= self.raising.rank else _small
+            draw = SORTS[sort] if sort >= 0 else _alike if sort == ALIKE else _raised if len(shape) >= self.raising.rank else _small
             own = [t for t, c in zip(self.trials, chosen, strict=True) if c]
             result[chosen] = draw(_Draw(words[0][chosen], words[1][chosen], self.points, own, self.raising))
         if domain == "square":
@@ -105,9 +111,9 @@ class TrialInputs(RealAlgebra):
 
 
 def sort_of(seed: int, key: str, trial: int) -> int:
-    """Which sort of numbers a tensor has in a trial; -1: one element of every line is raised."""
+    """Which sort of numbers a tensor has in a trial, or ``ALIKE`` or ``ONE_RAISED``."""
     if trial >= FIRST_RAISED:
-        return -1
+        return ALIKE if trial >= FIRST_ALIKE else ONE_RAISED
     return trial if trial < len(SORTS) else key_of(seed, "sort", key, trial) % len(SORTS)
 
 
@@ -239,4 +245,21 @@ def _raised(d: _Draw) -> Floats:
         sign = 1.0 - 2.0 * (number // apart % 2)
         place = (number % apart + rest % lines * apart) % size
         values[index] = np.where(along == place, sign * (RAISED * d.scale + np.abs(values[index])), values[index])
+    return values
+
+
+def _alike(d: _Draw) -> Floats:
+    """Ordinary numbers that depend on the place along one axis, and hardly on those along the others: tokens that all look the same to what routes them.
+
+    The axis is one of the size that is raised, where there is one (experts), else the last.
+    """
+    values = d.normal * d.scale
+    shape = values.shape[2:]
+    if not shape or 0 in shape:
+        return values
+    axes = [axis for axis, size in enumerate(shape) if size == d.raising.size] or [len(shape) - 1]
+    for index, trial in enumerate(d.trials):
+        kept = axes[(trial - FIRST_ALIKE) % len(axes)]
+        first = values[index][(slice(None), *(slice(None) if axis == kept else slice(0, 1) for axis in range(len(shape))))]
+        values[index] = first + APART * values[index]
     return values

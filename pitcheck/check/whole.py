@@ -11,9 +11,11 @@ import numpy as np
 from pitcheck.algebra.axis_templates import Templates
 from pitcheck.algebra.real import RealAlgebra
 from pitcheck.check.conjecture import find_cuts, real_differences, telling_trials
+from pitcheck.check.derive import draw
 from pitcheck.check.evaluate import Comparison, Evaluated, check_memory, compare_target, evaluate_stage, untested
 from pitcheck.check.options import GIB
 from pitcheck.check.specification import Specification
+from pitcheck.check.trial_inputs import FIRST_ALIKE, TrialInputs, points_of
 from pitcheck.stages.blocks import Blocks
 from pitcheck.stages.cuts import Cut
 from pitcheck.stages.graph import Graph, Source
@@ -21,6 +23,8 @@ from pitcheck.stages.pair import ShapedStage, Stage, Target, build_stage, shape_
 from pitcheck.stages.shapes import SymbolicPair, symbolic_pair
 
 MOST_TRIALS = 24
+ALIKE_TRIALS = 4
+"""Draws of tokens that are alike."""
 SAME = 1e-9
 """Relative difference below which two float64 results of a whole step count as rounding."""
 
@@ -54,9 +58,10 @@ def run_whole(
     templates: Templates,
     *,
     scale: float | None = None,
+    alike: bool = False,
     max_memory: int = GIB,
 ) -> WholeRun:
-    """Run both plans from their inputs, of standard deviation ``scale`` (default: what suits their shapes).
+    """Run both plans from their inputs, of standard deviation ``scale`` (default: what suits their shapes), or on tokens that are ``alike``.
 
     Raises StepError, PlanError, UnsupportedError, and BudgetError where the inputs need more than ``max_memory`` bytes.
     """
@@ -66,7 +71,7 @@ def run_whole(
     sizes = symbolic.system.full() if full_shapes else symbolic.system.solve(0)
     keys = {value: f"whole/{first.values[value].name}" for value in range(len(first.values))}
     shaped = shape_stage(stage, symbolic, sizes, keys)
-    evaluated = _evaluated(shaped, seed, scale, max_memory)
+    evaluated = _alike(shaped, seed, max_memory) if alike else _evaluated(shaped, seed, scale, max_memory)
     with np.errstate(all="ignore"):
         comparisons = [compare_target(shaped, evaluated, n) for n in range(len(targets))]
     return WholeRun(stage, symbolic, shaped, evaluated, comparisons, largest_differences(comparisons))
@@ -87,6 +92,14 @@ def _evaluated(shaped: ShapedStage, seed: int, scale: float | None, max_memory: 
         if trials >= MOST_TRIALS or telling_trials(shaped.stage.reference, evaluated) >= 2:
             return evaluated
         trials += 2
+
+
+def _alike(shaped: ShapedStage, seed: int, max_memory: int) -> Evaluated:
+    """Both sides where tokens hardly differ, so that what chooses chooses the same for nearly all."""
+    check_memory(shaped, ALIKE_TRIALS, max_memory)
+    inputs, algebra = TrialInputs(seed, range(FIRST_ALIKE, FIRST_ALIKE + ALIKE_TRIALS), points_of(())), RealAlgebra(np, seed, range(ALIKE_TRIALS))
+    with np.errstate(all="ignore"):
+        return evaluate_stage(shaped, algebra, {value: draw(inputs, fresh) for value, fresh in shaped.fresh.items()})
 
 
 def _enough_trials(shaped: ShapedStage, seed: int) -> int:

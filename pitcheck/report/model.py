@@ -78,6 +78,26 @@ class StageCounts(msgspec.Struct, frozen=True, kw_only=True):
     widened: int = 0
 
 
+class RoutedTokens(msgspec.Struct, frozen=True, kw_only=True):
+    """Where tokens went while a stage in which they choose experts was proven, in all ``draws`` together.
+
+    ``tensor`` is the one proven, ``tokens`` the least number of tokens that a rank routed; ``sender_receiver_pairs`` (0 where no rank sends tokens to others)
+    each carried at least ``tokens_per_pair``, and of ``source_expert_pairs`` each at least ``tokens_per_expert``. In one draw ``empty_experts`` received
+    nothing and another one ``largest_share`` times its even share (both 0 where no draw can do that). Ranks are those that are kept.
+    """
+
+    stage: str
+    tensor: str
+    draws: int
+    tokens: int
+    sender_receiver_pairs: int
+    tokens_per_pair: int
+    source_expert_pairs: int
+    tokens_per_expert: int
+    empty_experts: int
+    largest_share: float
+
+
 class Seconds(msgspec.Struct, frozen=True, kw_only=True):
     """Wall time of each step."""
 
@@ -95,7 +115,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
     ``error_bound_log2`` is the base-2 logarithm of the bound on the probability that unequal plans were called equivalent; 0 where nothing is
     claimed, and finite always. ``exit_code`` follows from the verdict and is set here. ``trials`` is the largest number of complete redraws
-    that any stage needed.
+    that any stage needed. ``routing`` has every proof of a stage in which tokens choose experts.
     The sentences: ``exceptions`` are what the user's specification excepts from full equality; ``reductions`` say which shapes and coordinates were made
     smaller and by which rule; ``heuristic`` names the terms of the bound that are not proven; ``not_covered`` says what the bound does not cover.
 
@@ -121,6 +141,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     peak_memory_mb: float = 0.0
     assumptions: tuple[str, ...] = ()
     discrete_cases: tuple[str, ...] = ()
+    routing: tuple[RoutedTokens, ...] = ()
     reductions: tuple[str, ...] = ()
     heuristic: tuple[str, ...] = ()
     not_covered: tuple[str, ...] = ()

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import Literal as OneOf
 from typing import NamedTuple
 
-from pitcheck.report.model import Finding, Report
+from pitcheck.report.model import Finding, Report, RoutedTokens
 from pitcheck.report.places import describe_microbatches, describe_ranks
 
 WIDTH = 100
@@ -139,9 +139,21 @@ def _summary(report: Report, verbose: bool) -> list[Line]:
         lines += _verbose(report)
     lines += _bulleted("assuming", report.assumptions, verbose)
     lines += _bulleted("tried", report.discrete_cases, verbose)
+    lines += _bulleted("routing", tuple(dict.fromkeys(_routed(routed) for routed in report.routing)), verbose)
     lines += _bulleted("reduced", report.reductions, verbose)
     lines += _bulleted("dead", report.dead_operators, verbose)
     return lines
+
+
+def _routed(routed: RoutedTokens) -> str:
+    """Where tokens went, in one sentence."""
+    said = [f"{_count(routed.draws, 'draw')}, at least {_count(routed.tokens, 'token')} a rank"]
+    if routed.sender_receiver_pairs:
+        said.append(f"{_count(routed.sender_receiver_pairs, 'sender-receiver pair')}, at least {_count(routed.tokens_per_pair, 'token')} each")
+    said.append(f"{_count(routed.source_expert_pairs, 'source-expert pair')}, at least {routed.tokens_per_expert}")
+    if routed.largest_share:
+        said.append(f"one draw with {_count(routed.empty_experts, 'expert')} empty and one with {routed.largest_share:.1f} times its share")
+    return "; ".join(said)
 
 
 def _verbose(report: Report) -> list[Line]:

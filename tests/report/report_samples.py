@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pitcheck.report.model import Finding, OperatorCounts, OutputCounts, Report, Seconds, StageCounts, Verdict
+from pitcheck.report.model import Finding, OperatorCounts, OutputCounts, Report, RoutedTokens, Seconds, StageCounts, Verdict
 
 MESH = {"pp": 2, "dp": 2, "tp": 2}
 
@@ -38,6 +38,20 @@ NOTHING = Finding(code="PIT500", verdict="nothing-checked", title="the reference
 INTERNAL = Finding(code="PIT900", verdict="invalid", title="internal error: KeyError: 'x'", repair="report the traceback on stderr")
 
 
+ROUTED = RoutedTokens(
+    stage="3f1c0a9be672",
+    tensor="layers.3.mlp",
+    draws=3,
+    tokens=24,
+    sender_receiver_pairs=16,
+    tokens_per_pair=5,
+    source_expert_pairs=64,
+    tokens_per_expert=1,
+    empty_experts=2,
+    largest_share=3.125,
+)
+
+
 def sample(verdict: Verdict, *findings: Finding, proven: int = 12, bound: float = 0.0) -> Report:
     """A report with every field filled."""
     return Report(
@@ -58,6 +72,7 @@ def sample(verdict: Verdict, *findings: Finding, proven: int = 12, bound: float 
         peak_memory_mb=81.5,
         assumptions=tuple(f"assumption number {number} that the frontend had to make" for number in range(6)),
         discrete_cases=("token ids: first and last of every vocabulary shard",),
+        routing=(ROUTED,),
         reductions=("batch 128 -> 8, two sets of sizes", "dp 2 -> 2, copies are equal programs"),
         heuristic=("exp of dependent terms in stage layers.3.attention",),
         not_covered=("Discrete inputs other than those listed under tried.", "The meanings of operators, derived backward formulas among them." * 2),
