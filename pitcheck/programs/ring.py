@@ -122,12 +122,26 @@ class Ring:
         keys, values, scaled = self._repeated(k), self._repeated(v), tape.saved(f"{name}.q.scaled")
         turned = tape.op("transpose", keys, dim0=2, dim1=3)
         weights = tape.op("exp", tape.op("sub", self._masked(scaled, turned, hop, ":back"), tape.saved(f"{name}.lse")), name=f"{name}.weights.{hop}")
-        through, by_value = self._product_backward(weights, values, gradient)
+        through, by_value = self._mixed_backward(weights, values, gradient, hop)
         scores = tape.op("mul", weights, tape.op("sub", through, inner), name=f"grad:{name}.scores.{hop}", hint=hint)
         query, by_key = self._product_backward(scaled, turned, scores)
         own = (tape.op("transpose.backward", keys, turned, by_key, dim0=2, dim1=3), by_value)
         found = [self._gathered_heads(part, x, whole) for part, x, whole in zip(own, (k, v), (keys, values), strict=True)]
         return query, found[0], found[1]
+
+    def _mixed_backward(self, weights: str, values: str, gradient: str, hop: int) -> tuple[str, ...]:
+        """The gradients of a hop's weights and values.
+
+        Where ranks share heads, that of values is a term of a sum and nothing is known of it alone: then it is computed from a view of the weights that has a
+        hint. A hint on the weights themselves would hide how the gradients of scores follow from the scores.
+        """
+        tape = self.tape
+        if not self.rank.axes.copies:
+            return self._product_backward(weights, values, gradient)
+        hint = self.rank.hint(f"{self.name}.weights", self._columns(hop))
+        shown = tape.op("reshape", weights, name=f"{weights}:shown", hint=hint, sizes=tape.tensors[weights].shape)
+        through = tape.op("matmul", gradient, tape.op("transpose", values, dim0=2, dim1=3))
+        return through, tape.op("matmul", tape.op("transpose", shown, dim0=2, dim1=3), gradient)
 
     def _product_backward(self, left: str, right: str, gradient: str) -> tuple[str, ...]:
         """The gradients of both factors of a product that is not kept."""

@@ -16,7 +16,7 @@ from pitcheck.programs.layout import Layout, check_layout
 SMALL = (1, 12)
 LARGE = (64, 512)
 MOST_SHARDS = 16
-"""Over more ranks nothing is sharded, since most shards of so small tensors would be padding alone, and no ring is formed, whose every row is evaluated."""
+"""Over more ranks nothing is sharded, since most shards of so small tensors would be padding alone."""
 SHAPES = ((2, 1), (4, 1), (4, 2), (4, 4), (8, 2), (8, 4), (6, 3))
 """Numbers of query heads and of key-value heads."""
 
@@ -31,19 +31,11 @@ def random_case(seed: int, ranks: tuple[int, int] = SMALL, layers: int = 5) -> C
             continue
         model = model.padded(layout.tp * draw.choice((1, 2))) if model.vocabulary % layout.tp else model
         batch = _batch(draw, layout)
-        if ranks[1] > SMALL[1] and _copies_in_a_ring(model, layout):
-            continue
         try:
             check_layout(model, batch, layout)
         except PlanError:
             continue
         return Case(model, batch, layout)
-
-
-def _copies_in_a_ring(model: Model, layout: Layout) -> bool:
-    """Whether ranks of a ring share key-value heads: gradients of their weights are one stage with the whole ring, too large for a bound with many terms."""
-    heads = model.attention.kv_heads if isinstance(model.attention, Attention) else layout.tp
-    return layout.context == "ring" and layout.cp > 1 and layout.tp > heads
 
 
 def _model(draw: random.Random, most: int) -> Model:
@@ -93,7 +85,7 @@ def _layout(draw: random.Random, model: Model, most: int) -> Layout:
         if fields["schedule"] == "interleaved":
             fields |= {"virtual": 2, "microbatches": fields["pp"] * draw.choice((1, 2))}
     if fields["cp"] > 1:
-        fields["context"] = draw.choice(("ring", "allgather", "ulysses") if fields["dp"] <= MOST_SHARDS else ("allgather", "ulysses"))
+        fields["context"] = draw.choice(("ring", "allgather", "ulysses"))
         fields["zigzag"] = draw.choice((None, None, True, False))
     if model.experts is not None:
         fields |= {"ep": draw.choice((1, 2, 4, 8)), "etp": draw.choice((1, 1, 2))}

@@ -8,9 +8,11 @@ import pytest
 from msgspec.structs import replace
 from oracle.executor import execute
 from oracle.judge import initial_values, judge, reference_inputs
-from program_cases import Case, assert_right, layouts, llama
+from program_cases import Case, assert_right, layouts, llama, said
 
 from pitcheck.check.hints import hinted_cuts
+from pitcheck.check.options import Options
+from pitcheck.check.run import check
 from pitcheck.check.specification import specify
 from pitcheck.errors import PlanError
 from pitcheck.models.config import Batch, Model
@@ -160,3 +162,10 @@ def test_groups_of_a_balance_loss_lie_within_a_rank() -> None:
     with pytest.raises(PlanError, match="taken over 2 groups of sequences") as caught:
         check_layout(mixtral(), Batch(8, 8, 2), Layout(dp=2, microbatches=2))
     assert caught.value.place == "layout.microbatches"
+
+
+def test_a_dimension_may_be_reduced_twice() -> None:
+    """Of 16 senders two of each class are kept with the second set of sizes; these are few enough classes to be reduced once more."""
+    found = spread(mixtral(), 16, 16, dp=4, tp=4, ep=4, etp=2, microbatches=4, sequence_parallel=True)
+    report = check(*found.plans(), Options(seed=1))
+    assert report.verdict == "equivalent", said(report)
