@@ -31,7 +31,7 @@ HINTS = "hints"
 DEFERRED = Proof("proven")
 """What stands for the proof of a stage that another process proves."""
 LEAST_STEPS = 40_000
-"""Steps of stages that hints may always cost before they are given up. Every hop of a ring of 16 ranks is a stage of 850 steps, since its weights depend on all."""
+"""Steps of stages that hints may always cost before they are given up. Every hop of a ring of 16 ranks is a stage of 850 steps."""
 
 
 @dataclass
