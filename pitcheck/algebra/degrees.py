@@ -422,11 +422,11 @@ class DegreeAlgebra:
         chosen = a.moved(self._key(), a.shape, lambda m: Mark(self._key(), m.varies))
         return replace(chosen, instances=len(index))
 
-    def boxes(self, a: DegreeValue, starts: Index, shape: Sequence[int]) -> DegreeValue:
+    def boxes(self, a: DegreeValue, places: Sequence[Index], count: int) -> DegreeValue:
         """Boxes as instances: every element is one of the value's."""
         axes = frozenset(range(-len(a.shape), 0)) & wide_axes(a.shape)
-        chosen = a.moved(self._key(), tuple(shape), lambda m: Mark(self._key(), m.varies | axes))
-        return replace(chosen, instances=len(starts))
+        chosen = a.moved(self._key(), tuple(own.shape[1] for own in places), lambda m: Mark(self._key(), m.varies | axes))
+        return replace(chosen, instances=count)
 
     def stack(self, a: DegreeValue, index: Index) -> DegreeValue:
         """Instances stacked by an index (instances, members) along a new leading axis, along which marks vary."""

@@ -253,13 +253,10 @@ class Structure:
             return a
         return self._map(a, lambda d: self.xp.broadcast_to(d, (*d.shape[:2], count, *d.shape[LEADING:])) if d.shape[2] == 1 else d.take(chosen, axis=2))
 
-    def boxes(self, a: Value, starts: Any, shape: Sequence[int]) -> Value:
-        """Boxes of ``shape`` of a value that is the same in all instances, as one instance each: that of number i begins at ``starts[i]``."""
-        rank = len(shape)
-        index = []
-        for dim, size in enumerate(shape):
-            along = starts[:, dim][:, None] + np.arange(size)
-            index.append(self.xp.asarray(along.reshape(len(starts), *(size if d == dim else 1 for d in range(rank)))))
+    def boxes(self, a: Value, places: Sequence[NDArray[np.int64]], count: int) -> Value:
+        """``count`` boxes of a value that is the same in all instances, as one instance each: per dimension the places that every box holds, (boxes, size)."""
+        rank = len(places)
+        index = [self.xp.asarray(own.reshape(count, *(own.shape[1] if d == dim else 1 for d in range(rank)))) for dim, own in enumerate(places)]
         return self._map(self.plain(a), lambda d: d[(slice(None), slice(None), 0, *index)])
 
     def stack(self, a: Value, index: NDArray[np.int64]) -> Value:

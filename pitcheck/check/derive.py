@@ -61,14 +61,18 @@ class Derived:
         return sum(sizes[box] for box, _, _ in self.terms)
 
     @cached_property
-    def starts(self) -> np.ndarray[Any, np.dtype[np.int64]] | None:
-        """Where the box of every row begins, shape (rows, dimensions), if all are of one shape, without padding, and no row is a term; else None."""
-        if any(len(i) != 1 or i[0][0] < 0 for box in self.boxes for i in box) or any(terms != 1 for _, _, terms in self.terms):
+    def places(self) -> tuple[np.ndarray[Any, np.dtype[np.int64]], ...] | None:
+        """Per dimension which places every row holds, (rows, size), if all rows are of one shape, without padding, and none is a term; else None."""
+        if any(i[0] < 0 for box in self.boxes for intervals in box for i in intervals) or any(terms != 1 for _, _, terms in self.terms):
             return None
-        if len({tuple(i[0][1] - i[0][0] for i in box) for box in self.boxes}) != 1:
+        if not self.boxes[0] or len({tuple(sum(map(length, intervals)) for intervals in box) for box in self.boxes}) != 1:
             return None
-        starts = np.array([[i[0][0] for i in box] for box in self.boxes], dtype=np.int64).reshape(len(self.boxes), -1)
-        return starts[[box for box, _, _ in self.terms]]
+        rows = [box for box, _, _ in self.terms]
+        return tuple(np.stack([_held(intervals) for intervals in column])[rows] for column in zip(*self.boxes, strict=True))
+
+
+def _held(intervals: Sequence[tuple[int, int]]) -> np.ndarray[Any, np.dtype[np.int64]]:
+    return np.concatenate([np.arange(start, stop, dtype=np.int64) for start, stop in intervals])
 
 
 def draw(algebra: Any, fresh: Fresh) -> Any:
@@ -158,10 +162,9 @@ def _key(text: str, seed: int) -> int:
 
 def derive(algebra: Any, derived: Derived, whole: Any) -> Any:
     """All rows of a parallel value, from the one instance ``whole`` of its reference tensor."""
-    starts = derived.starts
-    if len(derived.terms) > FEW and starts is not None:
-        sizes = [i[0][1] - i[0][0] for i in derived.boxes[0]]
-        return scaled(algebra, algebra.boxes(whole, starts, sizes), derived.scale)
+    places = derived.places if len(derived.terms) > FEW else None
+    if places is not None:
+        return scaled(algebra, algebra.boxes(whole, places, len(derived.terms)), derived.scale)
     blocks: dict[tuple[int, int], int] = {}
     made: list[Any] = []
     counts: list[int] = []

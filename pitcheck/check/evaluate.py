@@ -104,7 +104,7 @@ def expected_parts(algebra: Any, shaped: ShapedStage, number: int, whole: Any, p
     cut: Cut = shaped.stage.targets[number].cut
     distinct, which = np.unique(parts, return_inverse=True)
     boxes = Derived("", cut.reference, tuple(shaped.boxes[number][int(p)] for p in distinct), tuple((n, 0, 1) for n in range(len(distinct))), cut.scale)
-    if len(distinct) > FEW and boxes.starts is not None:
+    if len(distinct) > FEW and boxes.places is not None:
         return algebra.gather(derive(algebra, boxes, whole), which.reshape(-1))
     rows = [scaled(algebra, take_box(algebra, whole, shaped.boxes[number][int(p)], "free"), cut.scale) for p in distinct]
     joined = rows[0] if len(rows) == 1 else algebra.join(rows)

@@ -17,7 +17,7 @@ from pitcheck.plan.coordinates import Coordinates
 from pitcheck.plan.model import Axis
 from pitcheck.stages.cuts import Cut
 from pitcheck.stages.graph import Graph, Node, Operand, Source, Stacked, sources_of
-from pitcheck.stages.grids import Codes, FromPlaces, Grid, Lattice, Mask, OfMicrobatch, Once, OverGroup, OverListed, OverMicrobatches, Read, Shape, Through
+from pitcheck.stages.grids import FromPlaces, Grid, Lattice, Mask, OfMicrobatch, Once, OverGroup, OverListed, OverMicrobatches, Read, Shape, Through
 from pitcheck.stages.pair import Target
 from pitcheck.stages.parts import Parts
 from pitcheck.stages.sampling import Sampling, extended
@@ -144,8 +144,7 @@ def _seen(cut: Cut, kept: Mapping[int, tuple[int, ...]]) -> tuple[Parts, Grid] |
     axes = extended(cut.grid, kept)
     if not axes:
         return cut.parts, cut.grid
-    starts = cut.parts.starts
-    if starts is None or (cut.grid < 0).any() or not _moves(cut, starts, axes):
+    if (cut.grid < 0).any() or not _moves(cut, axes):
         return None
     grid = cut.grid
     for axis in axes:
@@ -154,26 +153,26 @@ def _seen(cut: Cut, kept: Mapping[int, tuple[int, ...]]) -> tuple[Parts, Grid] |
     return cut.parts.owned(used, cut.parts.owner[used]), which.reshape(grid.shape).astype(np.int64)
 
 
-def _moves(cut: Cut, starts: Codes, axes: list[int]) -> bool:
-    """Whether the parts along ``axes`` are, but for equal steps along one dimension, the same, and all together divide that dimension from its beginning."""
-    moving: set[int] = set()
-    for axis in axes:
-        places = [np.take(cut.grid, range(*bounds), axis=axis) for bounds in ((0, cut.grid.shape[axis] - 1), (1, cut.grid.shape[axis]))]
-        dims = [dim for dim in range(starts.shape[1]) if (starts[places[0], dim] != starts[places[1], dim]).any()]
-        if len(dims) != 1:
-            return False
-        steps = starts[places[1], dims[0]] - starts[places[0], dims[0]]
-        if (steps != steps.reshape(-1)[0]).any():
-            return False
-        moving.update(dims)
-    if len(moving) != 1:
+def _moves(cut: Cut, axes: list[int]) -> bool:
+    """Whether the parts along ``axes`` are, but for equal steps along one dimension, the same, and all together divide that dimension from its beginning.
+
+    Along other dimensions they may have any intervals, such as an early and a late part of a sequence.
+    """
+    held = cut.parts.which
+    pairs = {axis: [np.take(cut.grid, range(*bounds), axis=axis) for bounds in ((0, cut.grid.shape[axis] - 1), (1, cut.grid.shape[axis]))] for axis in axes}
+    moving = {dim for own, following in pairs.values() for dim in range(held.shape[1]) if (held[own, dim] != held[following, dim]).any()}
+    starts = cut.parts.begins(min(moving)) if len(moving) == 1 else None
+    if starts is None:
         return False
     (dim,) = moving
     lengths, words = cut.parts.shapes[:, dim], cut.parts.words((dim,))
-    for axis in axes:
+    for axis, (own, following) in pairs.items():
+        steps = starts[following] - starts[own]
         first = np.take(cut.grid, [0], axis=axis)
+        if not steps.any() or (steps != steps.reshape(-1)[0]).any():
+            return False
         if (words[cut.grid] != words[first]).any() or (lengths[cut.grid] != lengths[first]).any():
             return False
-    along = [axis for axis in range(cut.grid.ndim) if (starts[cut.grid, dim] != starts[np.take(cut.grid, [0], axis=axis), dim]).any()]
+    along = [axis for axis in range(cut.grid.ndim) if (starts[cut.grid] != starts[np.take(cut.grid, [0], axis=axis)]).any()]
     one = cut.grid[tuple(slice(None) if axis in along else slice(0, 1) for axis in range(cut.grid.ndim))].reshape(-1)
-    return bool((np.sort(starts[one, dim]) == np.arange(len(one)) * lengths[one[0]]).all())
+    return bool((np.sort(starts[one]) == np.arange(len(one)) * lengths[one[0]]).all())

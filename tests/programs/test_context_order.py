@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest.mock import patch
 
 import pytest
+from faults import at_place
 from msgspec.structs import replace
 from near_misses import Change, assert_caught, changed, reading
-from program_cases import Case, assert_right, case, gpt, layouts, llama
+from oracle.judge import judge_often
+from program_cases import Case, assert_right, case, gpt, layouts, llama, said
 from test_latent import latent, straight
 from test_predicted import predicting
 
+from pitcheck.check.obligations import Prover
+from pitcheck.check.options import Options
+from pitcheck.check.run import check
 from pitcheck.errors import PlanError
-from pitcheck.plan.model import Operator
+from pitcheck.plan.model import Operator, Plan, Table
 
 FAST = {
     "gather": case(llama(), cp=2, context="allgather", zigzag=True),
@@ -88,3 +94,50 @@ def test_a_near_miss_is_caught(name: str) -> None:
     right, identity, change = MISSES[name]
     reference, parallel = right.plans()
     assert_caught(reference, changed(parallel, identity, change))
+
+
+MANY = case(llama(1), 32, 8, dp=16, cp=2, tp=2, microbatches=2, context="allgather", zigzag=True)
+
+
+def test_both_ends_of_sequences_are_seen_at_a_few_of_many_ranks() -> None:
+    found: list[bool] = []
+
+    def spied(prover: Prover, *arguments: Any) -> Any:
+        result = prove_sample(prover, *arguments)
+        found.append(result is not None)
+        return result
+
+    prove_sample = Prover._prove_sample
+    with patch.object(Prover, "_prove_sample", spied):
+        report = check(*MANY.plans(), Options(seed=1))
+    assert report.verdict == "equivalent", said(report)
+    # The loss is divided by a number of tokens that all ranks add up, and stands for itself.
+    assert found.count(False) <= 3 < found.count(True)
+
+
+def _ends_exchanged(plan: Plan, tensor: str) -> Plan:
+    """One replica of 16, none of those that are looked at first, is given the late part of its sequences before the early one."""
+    own = next(t for t in plan.tensors if t.name == tensor)
+    assert own.lineage is not None
+    shards = tuple(shard if shard.intervals is None else replace(shard, intervals=_exchanged(shard.intervals)) for shard in own.lineage.shards)
+    changed_one = replace(own, lineage=replace(own.lineage, shards=shards))
+    return replace(plan, tensors=tuple(changed_one if t is own else t for t in plan.tensors))
+
+
+def _exchanged(table: Table) -> Table:
+    return Table(("dp", *table.over), tuple(value[::-1] if place == 7 else value for place in range(16) for value in table.values if isinstance(value, tuple)))
+
+
+@pytest.mark.slow
+def test_one_replica_that_exchanges_both_ends_is_caught() -> None:
+    reference, parallel = MANY.plans()
+    for wrong in (
+        at_place(parallel, "layers.0.attention.k.heads.rotated:ordered", {"dp": 7}, _as_gathered),
+        at_place(parallel, "layers.0.attention.k.heads.rotated:ordered", {"dp": 7, "tp": 1}, _as_gathered),
+        _ends_exchanged(parallel, "tokens"),
+        _ends_exchanged(parallel, "labels"),
+    ):
+        report = check(reference, wrong, Options(seed=1))
+        assert report.verdict == "mismatch", said(report)
+    judged = case(llama(1), 8, 8, dp=8, cp=2, tp=2, context="allgather", zigzag=True).plans()
+    assert not judge_often(judged[0], at_place(judged[1], "layers.0.attention.k.heads.rotated:ordered", {"dp": 7}, _as_gathered), range(2)).same
