@@ -24,7 +24,7 @@ from pitcheck.algebra.value import LEADING, Value
 from pitcheck.check.depends import depending_on_order
 from pitcheck.check.evaluate import Comparison, compare_target, evaluate_stage
 from pitcheck.check.routing import Routing
-from pitcheck.check.trial_inputs import FIRST_ALIKE, FIRST_RAISED, SORTS, Points, Raising, TrialInputs, points_of
+from pitcheck.check.trial_inputs import FIRST_ALIKE, FIRST_RAISED, SORTS, WAYS, Points, Raising, TrialInputs, points_of
 from pitcheck.errors import PitcheckError
 from pitcheck.ops.registry import BACKWARD
 from pitcheck.stages.literals import numbers
@@ -50,9 +50,9 @@ MORE_CELLS = 1 << 25
 """Those that the search for what it left open may."""
 MOST_RAISED = 1 << 12
 """Trials in which places are raised, however few elements a stage has."""
-BIASED = 2
+BIASED = WAYS
 """Trials of lines that are alike, of a stage that routes tokens; so many more each time that experts are not yet empty and flooded."""
-MOST_BIASED = 16
+MOST_BIASED = 6 * WAYS
 MOST_PAIRS = 64
 MOST_INSTANCES = 16
 """Up to so many pairs of an instance and a place, and whatever their number in up to so many instances, each must have come first."""

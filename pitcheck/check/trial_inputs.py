@@ -31,6 +31,8 @@ FIRST_ALIKE = 1 << 21
 """From this trial number on, lines are alike."""
 ONE_RAISED, ALIKE = -1, -2
 """Sorts of numbers that are asked for: one element of every line raised, and all lines alike."""
+WAYS = 4
+"""Ways in which lines are alike, one trial after the other: which axes of a tensor are tokens is not known."""
 APART = 1.0 / 64.0
 """By how much lines that are alike differ, in standard deviations: what chooses by them chooses the same for nearly all, and what is chosen is told apart."""
 
@@ -249,17 +251,23 @@ def _raised(d: _Draw) -> Floats:
 
 
 def _alike(d: _Draw) -> Floats:
-    """Ordinary numbers that depend on the place along one axis, and hardly on those along the others: tokens that all look the same to what routes them.
-
-    The axis is one of the size that is raised, where there is one (experts), else the last.
-    """
+    """Ordinary numbers that depend on the places along some axes, and hardly on those along the others: tokens that all look the same to what routes them."""
     values = d.normal * d.scale
     shape = values.shape[2:]
     if not shape or 0 in shape:
         return values
-    axes = [axis for axis, size in enumerate(shape) if size == d.raising.size] or [len(shape) - 1]
     for index, trial in enumerate(d.trials):
-        kept = axes[(trial - FIRST_ALIKE) % len(axes)]
-        first = values[index][(slice(None), *(slice(None) if axis == kept else slice(0, 1) for axis in range(len(shape))))]
+        kept = _told_apart(shape, trial - FIRST_ALIKE, d.raising.size)
+        first = values[index][(slice(None), *(slice(None) if axis in kept else slice(0, 1) for axis in range(len(shape))))]
         values[index] = first + APART * values[index]
     return values
+
+
+def _told_apart(shape: Sequence[int], number: int, size: int) -> Sequence[int]:
+    """Along which axes the numbers of a trial differ: all but two (sequences and places), but one (tokens), the last alone, or one of ``size`` (experts)."""
+    last = len(shape) - 1
+    fours, way = divmod(number, WAYS)
+    if way < WAYS - 1:
+        return range(min((2, 1, last)[way], last), last + 1)
+    axes = [axis for axis in range(len(shape)) if shape[axis] == size] or [last]
+    return (axes[fours % len(axes)],)
