@@ -8,7 +8,18 @@ import numpy as np
 
 from pitcheck.check.conjecture import VIEWS, Floats, lookup, varies
 from pitcheck.explain.evidence import Evidence, Grouping
-from pitcheck.explain.hypotheses import Cause, constant_ratio, factor, groups_present, missing_term, other_operator, ratio_cause, same_operator, spell
+from pitcheck.explain.hypotheses import (
+    Cause,
+    constant_ratio,
+    factor,
+    groups_present,
+    missing_term,
+    other_operator,
+    otherwise_reduced,
+    ratio_cause,
+    same_operator,
+    spell,
+)
 from pitcheck.explain.standing import Root, Standing, far
 from pitcheck.stages.cuts import Cut
 from pitcheck.stages.graph import Source, sources_of
@@ -176,13 +187,7 @@ def _group_of(evidence: Evidence, value: int, standing: Standing, codes: Codes, 
 
 
 def _other_group(evidence: Evidence, root: Root, grouping: Grouping) -> Cause:
-    name = evidence.operator(root.step)
-    source = evidence.inputs(root.step)[0]
-    return Cause(
-        "PIT106",
-        f"{evidence.name(source)!r} is a term of a sum over {grouping.name}, but {name!r} reduces it otherwise",
-        f"let {name!r} run over {grouping.name}",
-    )
+    return otherwise_reduced(evidence, evidence.inputs(root.step)[0], grouping, root.step)
 
 
 def _other_tensor(standing: Standing, root: Root, due: Cut, actual: Floats) -> Cause | None:

@@ -264,6 +264,7 @@ def finding_of(evidence: Evidence, run: WholeRun, number: int, step: Step | None
         title=_title(evidence, output, value, cause),
         output=output,
         operator=f"{operator} ({record.kind})" if record is not None else None,
+        source=(record.source or None) if record is not None else None,
         ranks=evidence.ranks_of(codes),
         microbatches=evidence.microbatches_of(value, codes),
         element=element,

@@ -13,6 +13,7 @@ from pitcheck.check.conjecture import Floats, lookup, varies
 from pitcheck.explain.evidence import Evidence, Grouping
 from pitcheck.stages.batch import Argument, Step, StepOperand
 from pitcheck.stages.cuts import Cut, uncovered
+from pitcheck.stages.graph import Source
 from pitcheck.stages.grids import Codes
 
 RATIO_TOLERANCE = 1e-9
@@ -66,13 +67,7 @@ def forgotten_sum(evidence: Evidence, value: int, expected: tuple[Floats, Codes]
         else:
             right = evidence.part_of(total) is not None
         if right and reductions:
-            return Cause(
-                "PIT106",
-                f"{evidence.name(value)!r} is a term of a sum over {grouping.name}, but {evidence.operator(reductions[0])!r} reduces it otherwise",
-                f"let {evidence.operator(reductions[0])!r} run over {grouping.name}",
-                table.reshape(-1),
-                reductions[0],
-            )
+            return otherwise_reduced(evidence, value, grouping, reductions[0], table.reshape(-1))
         if right:
             return Cause(
                 "PIT104",
@@ -81,6 +76,24 @@ def forgotten_sum(evidence: Evidence, value: int, expected: tuple[Floats, Codes]
                 table.reshape(-1),
             )
     return None
+
+
+def otherwise_reduced(evidence: Evidence, value: int, grouping: Grouping, step: Step, codes: Codes | None = None) -> Cause:
+    """What a reduction of terms does that should add them up over a group: it runs over another one, or does something else over this one."""
+    name, term = evidence.operator(step), f"{evidence.name(value)!r} is a term of a sum over {grouping.name}"
+    kind = step.attributes.get("reduction", "sum")
+    if kind != "sum" and _groups_of(evidence, step, value) == {tuple(sorted(row)) for row in grouping.table.tolist()}:
+        return Cause("PIT102", f"{term}, but {name!r} takes their {kind}", f"let the reduction of {name!r} be 'sum'", codes, step)
+    return Cause("PIT106", f"{term}, but {name!r} reduces it otherwise", f"let {name!r} run over {grouping.name}", codes, step)
+
+
+def _groups_of(evidence: Evidence, step: Step, value: int) -> set[tuple[int, ...]]:
+    """The coordinates over which a reduction runs, group by group."""
+    node = evidence.second.nodes[step.node]
+    source = node.inputs[0] if node.inputs else None
+    if not isinstance(source, Source) or source.table is None or source.table.ndim != 2:
+        return set()
+    return {tuple(sorted(row)) for row in source.at(evidence.codes(value)).tolist()}
 
 
 def constant_ratio(evidence: Evidence, actual: Floats, wanted: Floats) -> tuple[Fraction, str] | None:

@@ -82,6 +82,8 @@ class Node:
     """Position of the operator in the plan's list."""
     unread: frozenset[int] = frozenset()
     """Places of operands whose shape alone matters."""
+    source: str = ""
+    """Where the operator stands in the user's program: a line, or the path of a module."""
 
     @cached_property
     def mask(self) -> Mask:

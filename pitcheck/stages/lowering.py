@@ -103,7 +103,7 @@ class Lowering:
                 kind = "identity" if operator.kind == "receive" else operator.kind
                 lattice = self._lattices[self._runs_per_microbatch(operator)]
                 unread = frozenset() if operator.group is not None else self._unread.places(kind, inputs, outputs, attributes)
-                node = Node(kind, {**attributes, **more}, inputs, outputs, where, lattice, operator.id, position, unread)
+                node = Node(kind, {**attributes, **more}, inputs, outputs, where, lattice, operator.id, position, unread, operator.source or operator.module)
                 for value in outputs:
                     if value is not None:
                         self.graph.values[value].writers.append(len(self.graph.nodes))
