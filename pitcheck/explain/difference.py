@@ -108,7 +108,7 @@ def _along(evidence: Evidence, run: WholeRun, differing: list[int]) -> Finding:
     # A value that a collective reduces is looked at last: what is wrong may only come after that reduction.
     for step, value in sorted(suspects, key=lambda s: bool(evidence.reductions_of(s[1]))):
         cause = _cause_inside(evidence, run, value)
-        if cause is not None and (cause.code != "PIT106" or not _explained(evidence, run, differing)):
+        if cause is not None and (not cause.reduced or not _explained(evidence, run, differing)):
             return finding_of(evidence, run, number, step, value, cause)
     return _at_output(evidence, run, number, differing)
 

@@ -33,6 +33,8 @@ class Cause:
     codes: Codes | None = None
     step: Step | None = None
     value: int | None = None
+    reduced: bool = False
+    """Whether it is how terms are reduced: that goes after what the outputs themselves show."""
 
 
 def groups_present(evidence: Evidence, value: int, grouping: Grouping) -> Codes | None:
@@ -83,8 +85,8 @@ def otherwise_reduced(evidence: Evidence, value: int, grouping: Grouping, step: 
     name, term = evidence.operator(step), f"{evidence.name(value)!r} is a term of a sum over {grouping.name}"
     kind = step.attributes.get("reduction", "sum")
     if kind != "sum" and _groups_of(evidence, step, value) == {tuple(sorted(row)) for row in grouping.table.tolist()}:
-        return Cause("PIT102", f"{term}, but {name!r} takes their {kind}", f"let the reduction of {name!r} be 'sum'", codes, step)
-    return Cause("PIT106", f"{term}, but {name!r} reduces it otherwise", f"let {name!r} run over {grouping.name}", codes, step)
+        return Cause("PIT102", f"{term}, but {name!r} takes their {kind}", f"let the reduction of {name!r} be 'sum'", codes, step, reduced=True)
+    return Cause("PIT106", f"{term}, but {name!r} reduces it otherwise", f"let {name!r} run over {grouping.name}", codes, step, reduced=True)
 
 
 def _groups_of(evidence: Evidence, step: Step, value: int) -> set[tuple[int, ...]]:
