@@ -21,24 +21,29 @@ def clip(tape: Tape, gradients: Mapping[str, str], settings: Optimizer) -> dict[
 
 def adamw(tape: Tape, gradients: Mapping[str, str], settings: Optimizer) -> None:
     """One step of all parameters, from their clipped gradients. Vectors (norms, biases) do not decay. Moments are state called first:P and second:P."""
+    rate, decay = rates(tape, settings)
+    for name, gradient in gradients.items():
+        kept = tape.op("mul", name, decay) if len(tape.tensors[name].shape) > 1 else name
+        tape.update(stepped(tape, name, gradient, rate, kept, settings), of=name)
+
+
+def rates(tape: Tape, settings: Optimizer) -> tuple[str, str]:
+    """(the learning rate, corrected for the first moment's beginning at 0; by what a parameter that decays is multiplied)."""
     rate = tape.input("learning_rate", ())
     correction = 1 - Fraction(settings.beta1) ** settings.step
     step = tape.op("div", rate, correction, name="corrected_rate")
-    decay = tape.op("sub", 1, tape.op("mul", rate, Fraction(settings.weight_decay)), name="decay")
-    for name, gradient in gradients.items():
-        _step(tape, name, gradient, step, decay if len(tape.tensors[name].shape) > 1 else "", settings)
+    return step, tape.op("sub", 1, tape.op("mul", rate, Fraction(settings.weight_decay)), name="decay")
 
 
-def _step(tape: Tape, name: str, gradient: str, rate: str, decay: str, settings: Optimizer) -> None:
-    """m' = b1 m + (1 - b1) g; v' = b2 v + (1 - b2) g^2; p' = p decay - rate m' / (sqrt(v' / (1 - b2^step)) + eps)."""
+def stepped(tape: Tape, name: str, gradient: str, rate: str, kept: str, settings: Optimizer) -> str:
+    """m' = b1 m + (1 - b1) g; v' = b2 v + (1 - b2) g^2; the new value is kept - rate m' / (sqrt(v' / (1 - b2^step)) + eps)."""
     beta1, beta2 = Fraction(settings.beta1), Fraction(settings.beta2)
     shape = tape.tensors[name].shape
     first, second = tape.state(f"first:{name}", shape), tape.state(f"second:{name}", shape)
     m = tape.op("add", tape.op("mul", first, beta1), gradient, name=f"new:{first}", alpha=str(1 - beta1))
     v = tape.op("add", tape.op("mul", second, beta2), tape.op("square", gradient), name=f"new:{second}", alpha=str(1 - beta2))
+    for tensor, of in ((m, first), (v, second)):
+        tape.update(tensor, of=of)
     root = tape.op("sqrt", tape.op("div", v, 1 - beta2**settings.step))
     change = tape.op("mul", tape.op("div", m, tape.op("add", root, Fraction(settings.eps))), rate)
-    kept = tape.op("mul", name, decay) if decay else name
-    new = tape.op("sub", kept, change, name=f"new:{name}")
-    for tensor, of in ((m, first), (v, second), (new, name)):
-        tape.update(tensor, of=of)
+    return tape.op("sub", kept, change, name=f"new:{name}")

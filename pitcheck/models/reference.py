@@ -6,6 +6,7 @@ from math import prod
 
 from pitcheck.models.config import Attention, Batch, Model, Optimizer, check_model
 from pitcheck.models.dense import attention, feed_forward
+from pitcheck.models.flat import Buffers, adamw_flat, join_gradients
 from pitcheck.models.latent import latent_attention
 from pitcheck.models.layers import embed, linear, logits, norm, prepare
 from pitcheck.models.loss import masked_mean, token_losses
@@ -16,22 +17,25 @@ from pitcheck.plan.collector import collector_off
 from pitcheck.plan.model import Number, Plan
 
 
-def reference_plan(model: Model, batch: Batch, optimizer: Optimizer | None = None) -> Plan:
+def reference_plan(model: Model, batch: Batch, optimizer: Optimizer | None = None, flat: Buffers = ()) -> Plan:
     """Forward pass, loss, backward pass, clipping and AdamW step of ``model`` on ``batch``.
 
     Inputs: ``tokens``, ``labels`` (int) and ``mask`` (bool, which tokens count), each (sequences, length), the same under ``predicted.`` for multi-token
     prediction (there the tokens are those one place further on, the labels those after them), the cosines and sines of rotary embedding, the learning
-    rate. Outputs: ``loss``, ``gradient_norm``, the gradient of every parameter before clipping, all new parameters and state. Raises PlanError for sizes
-    that do not fit.
+    rate. Outputs: ``loss``, ``gradient_norm``, the gradient of every parameter before clipping, all new parameters and state. With ``flat``
+    gradients and moments are those of flat buffers of the named parameters instead. Raises PlanError for sizes that do not fit.
     """
     check_model(model, batch)
     with collector_off():
         tape = Tape(model.name)
         step = _Step(tape, model, batch)
         step.forward()
-        gradients = step.backward()
+        gradients = step.backward(compared=not flat)
         settings = optimizer or Optimizer()
-        adamw(tape, clip(tape, gradients, settings), settings)
+        if flat:
+            adamw_flat(tape, clip(tape, join_gradients(tape, gradients, flat), settings), settings, flat)
+        else:
+            adamw(tape, clip(tape, gradients, settings), settings)
         return tape.plan()
 
 
@@ -103,8 +107,8 @@ class _Step:
         self._head(hidden, "predicted.", "loss.predicted.tokens")
         self.losses[-1] = tape.op("mul", self.losses[-1], Number(self.model.predicted_weight), name="loss.predicted")
 
-    def backward(self) -> dict[str, str]:
-        """The sum of all losses, the gradients of all parameters, and the biases that the load moves."""
+    def backward(self, compared: bool) -> dict[str, str]:
+        """The sum of all losses, the gradients of all parameters, each ``compared`` or not, and the biases that the load moves."""
         tape = self.tape
         with tape.untracked():
             total = self.losses[0]
@@ -113,7 +117,7 @@ class _Step:
             tape.output(tape.op("add", total, self.losses[-1], name="loss") if len(self.losses) > 1 else tape.op("identity", total, name="loss"))
         gradients = tape.backward(dict.fromkeys(self.losses, tape.constant("one", 1)))
         ordered = {name: gradients[name] for name, tensor in tape.tensors.items() if tensor.role == "parameter"}
-        for name, gradient in ordered.items():
+        for name, gradient in ordered.items() if compared else ():
             tape.gradient(gradient, of=name)
         for name, routed in self.routed.items():
             if routed.bias and self.model.experts is not None:

@@ -64,7 +64,7 @@ def _cut_further(rank: Rank, first: Shard | None, size: int, rows: int, axes: Na
     if size == rows * shards and (first is None or first.intervals is None):
         return Shard(0, by=(*(first.by if first is not None else ()), *axes))
     outer, values = _intervals(rank, first, size)
-    cut = [_padded(portion(intervals, rows * i, rows * (i + 1)), rows) for intervals in values for i in range(shards)]
+    cut = [padded(portion(intervals, rows * i, rows * (i + 1)), rows) for intervals in values for i in range(shards)]
     return Shard(0, intervals=Table((*outer, *axes), tuple(cut)))
 
 
@@ -90,7 +90,13 @@ def _pairs(value: object) -> Intervals:
     return tuple((start, stop) for start, stop in value) if isinstance(value, tuple) else ()
 
 
-def _padded(intervals: Intervals, rows: int) -> Intervals:
+def portion_of(intervals: object, size: int, number: int) -> Intervals:
+    """Part ``number`` of the concatenation of ``intervals``, cut into parts of ``size``; the last ones may be shorter."""
+    return portion(_pairs(intervals), size * number, size * (number + 1))
+
+
+def padded(intervals: Intervals, rows: int) -> Intervals:
+    """With free places at the end up to ``rows``."""
     missing = rows - sum(stop - start for start, stop in intervals)
     return (*intervals, (-1, missing)) if missing else intervals
 

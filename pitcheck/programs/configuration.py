@@ -30,7 +30,7 @@ from pitcheck.models.presets import PRESETS, preset
 from pitcheck.models.reference import reference_plan
 from pitcheck.plan.model import Plan
 from pitcheck.programs.layout import Layout, check_layout
-from pitcheck.programs.program import parallel_plan
+from pitcheck.programs.program import flat_parameters, parallel_plan
 
 TABLES: Mapping[str, type[msgspec.Struct]] = {"batch": Batch, "layout": Layout, "optimizer": Optimizer}
 MOST_BYTES = 1 << 20
@@ -48,7 +48,7 @@ class Configuration(msgspec.Struct, frozen=True):
 
     def reference(self) -> Plan:
         """The plan of one device."""
-        return reference_plan(self.model, self.batch, self.optimizer)
+        return reference_plan(self.model, self.batch, self.optimizer, flat_parameters(self.model, self.batch, self.layout))
 
     def parallel(self) -> Plan:
         """The plan of all ranks."""

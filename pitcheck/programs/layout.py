@@ -27,7 +27,8 @@ class Layout(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     ``zero``: what is sharded over ``dp`` (Rajbhandari et al. 2020): 1 optimizer state, 2 also gradients, 3 also parameters (FSDP). ``replicas``: with ``zero``
     3, shards are taken within each of as many equal parts of ``dp``, and gradients are summed over the parts (HSDP). ``bucket``: number of elements of a flat
-    buffer of gradients with ``zero`` 1 and 2. ``context``: how attention sees keys and values of other ``cp`` ranks; with ``zigzag``
+    buffer of gradients with ``zero`` 1 and 2. ``flat_buckets``: such a buffer is cut evenly over ``dp`` at any element, with its moments; else
+    every parameter in it is. ``context``: how attention sees keys and values of other ``cp`` ranks; with ``zigzag``
     each of them has an early and a late part of a sequence, which is so in a ring where nothing else is said. ``recompute``: layers are computed again
     in the backward pass. A tied embedding is shared by the first and the last stage, as the model says.
     """
@@ -45,6 +46,7 @@ class Layout(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     zero: int = 0
     replicas: int = 1
     bucket: int = 40_000_000
+    flat_buckets: bool = False
     context: ContextParallel = "ring"
     zigzag: bool | None = None
     recompute: bool = False
@@ -80,7 +82,7 @@ def _rules(model: Model, batch: Batch, layout: Layout) -> Iterator[Rule]:
     yield from _tensor_rules(model, batch, layout)
     yield from _context_rules(model, batch, layout)
     yield from _pipeline_rules(model, layout)
-    yield from _sharding_rules(layout)
+    yield from _sharding_rules(model, layout)
     yield from _expert_rules(model, batch, layout)
 
 
@@ -136,12 +138,17 @@ def _pipeline_rules(model: Model, layout: Layout) -> Iterator[Rule]:
     yield "microbatches", groups, f"the schedule interleaved runs micro-batches in groups of pp {layout.pp}, which does not divide {layout.microbatches}"
 
 
-def _sharding_rules(layout: Layout) -> Iterator[Rule]:
+def _sharding_rules(model: Model, layout: Layout) -> Iterator[Rule]:
     yield "zero", 0 <= layout.zero <= 3, f"the stages of ZeRO are 0, 1, 2, 3, not {layout.zero}"
     yield "zero", not layout.zero or layout.dp > 1, f"ZeRO shards over dp, which is {layout.dp}"
     yield "replicas", layout.dp % layout.replicas == 0, f"dp {layout.dp} cannot form {layout.replicas} equal parts"
     yield "replicas", layout.replicas == 1 or layout.zero == 3, f"{layout.replicas} replicas of shards need zero 3, not {layout.zero}"
     yield "replicas", layout.replicas == 1 or layout.replicas < layout.dp, f"{layout.replicas} replicas leave nothing of dp {layout.dp} to shard over"
+    flat = layout.flat_buckets
+    yield "flat_buckets", not flat or layout.zero in (1, 2), f"are those of zero 1 and 2, not of zero {layout.zero}"
+    yield "flat_buckets", not flat or model.experts is None, f"are built for dense models, and {model.name} has experts"
+    both = layout.pp > 1 and (model.tied or model.predicted > 0)
+    yield "flat_buckets", not flat or not both, f"are not built where both ends of a pipeline share an embedding, as those of {model.name} do"
 
 
 def _expert_rules(model: Model, batch: Batch, layout: Layout) -> Iterator[Rule]:

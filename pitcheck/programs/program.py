@@ -11,6 +11,7 @@ from pitcheck.plan.collector import collector_off
 from pitcheck.plan.model import Plan
 from pitcheck.programs.context import mask
 from pitcheck.programs.data import LOCAL, reduced, shards_of
+from pitcheck.programs.flat import adamw_flat, flat_buffers, reduced_flat
 from pitcheck.programs.layers import layer
 from pitcheck.programs.layout import Layout, check_layout
 from pitcheck.programs.loss import TokenLoss
@@ -41,12 +42,29 @@ def parallel_plan(model: Model, batch: Batch, layout: Layout, optimizer: Optimiz
         return step.rank.tape.plan()
 
 
+def flat_parameters(model: Model, batch: Batch, layout: Layout) -> tuple[tuple[str, ...], ...]:
+    """The parameters of every flat buffer in their order, for the reference; () for a layout without such buffers."""
+    check_layout(model, batch, layout)
+    if not layout.flat_buckets:
+        return ()
+    with collector_off():
+        axes = Axes.of(model, layout)
+        rank = _forward(Rank(Tape(model.name, axes.sizes, layout.microbatches), model, batch, layout, axes))
+        names = [name for name, tensor in rank.tape.tensors.items() if tensor.role == "parameter"]
+        return tuple(one.names for one in flat_buffers(rank, names).values())
+
+
 def _units(rank: Rank) -> Units:
     """The units of a program that gathers its parameters, read off the program that has them whole."""
-    whole = _Step(unsharded(rank), None)
+    return Units(_forward(unsharded(rank)))
+
+
+def _forward(rank: Rank) -> Rank:
+    """The rank after a forward pass of the program that has its parameters whole."""
+    whole = _Step(rank, None)
     whole.begin()
     whole.forward()
-    return Units(whole.rank)
+    return rank
 
 
 class _Step:
@@ -115,12 +133,22 @@ class _Step:
         with tape.block("finish"), tape.untracked():
             tape.output(self._total())
             ordered = {name: gradients[name] for name, tensor in tape.tensors.items() if tensor.role == "parameter"}
+            if rank.layout.flat_buckets:
+                self._finish_flat(ordered, settings)
+                return
             pieces = shards_of(rank, list(ordered))
             complete = reduced(rank, ordered, pieces)
             for name, gradient in complete.items():
                 tape.gradient(gradient, of=name, lineage=pieces[name].holds(gradient) if name in pieces else None)
             move_biases(rank)
             adamw(rank, clip(rank, complete, settings, pieces), settings, pieces)
+
+    def _finish_flat(self, gradients: dict[str, str], settings: Optimizer) -> None:
+        """The same over flat buffers that are cut at any element."""
+        rank = self.rank
+        buffers = flat_buffers(rank, list(gradients))
+        rank.homes.update((name, one.stages) for name, one in buffers.items())
+        adamw_flat(rank, clip(rank, reduced_flat(rank, gradients, buffers), settings, buffers), settings, buffers)
 
     def _total(self) -> str:
         """The sum of all losses, on the ranks of the last stage."""

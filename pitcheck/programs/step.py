@@ -4,15 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
+from typing import Protocol
 
 from pitcheck.models.config import Optimizer
 from pitcheck.models.tape import Tape
+from pitcheck.plan.model import Lineage
 from pitcheck.programs.buckets import Piece, gather, own_part
 from pitcheck.programs.data import buckets
 from pitcheck.programs.rank import Names, Rank
 
 
-def clip(rank: Rank, gradients: Mapping[str, str], settings: Optimizer, pieces: Mapping[str, Piece]) -> dict[str, str]:
+class Held(Protocol):
+    """How a rank holds a tensor, and what it holds of another that is spread alike."""
+
+    @property
+    def lineage(self) -> Lineage: ...
+    def holds(self, reference: str) -> Lineage: ...
+
+
+def clip(rank: Rank, gradients: Mapping[str, str], settings: Optimizer, pieces: Mapping[str, Held]) -> dict[str, str]:
     """parameter -> its gradient * min(1, max_norm / (norm + 10^-6)); every element of the model counts once, wherever it is held."""
     tape = rank.tape
     norm = tape.op("sqrt", _squares(rank, gradients, pieces), name="gradient_norm", hint={})
@@ -27,7 +37,7 @@ def clip(rank: Rank, gradients: Mapping[str, str], settings: Optimizer, pieces: 
     return clipped
 
 
-def _squares(rank: Rank, gradients: Mapping[str, str], pieces: Mapping[str, Piece]) -> str:
+def _squares(rank: Rank, gradients: Mapping[str, str], pieces: Mapping[str, Held]) -> str:
     """The sum of squares over all parameters: on each rank those of its own parts, then over the ranks with other parts, then over pipeline ranks."""
     tape = rank.tape
     own: dict[Names, dict[int, list[str]]] = {}
@@ -70,7 +80,7 @@ def adamw(rank: Rank, gradients: Mapping[str, str], settings: Optimizer, pieces:
         with rank.at(*rank.homes[name]):
             own = own_part(rank, pieces[name], name, f"{name}:own") if name in pieces else name
             kept = tape.op("mul", own, decay) if len(tape.tensors[name].shape) > 1 else own
-            new = _step(rank, own, gradient, corrected, kept, settings)
+            new = moved(rank, own, gradient, corrected, kept, settings)
             if name not in pieces:
                 tape.update(new, of=name)
     for number, (stages, bucket) in enumerate(buckets(rank, pieces)):
@@ -82,7 +92,7 @@ def adamw(rank: Rank, gradients: Mapping[str, str], settings: Optimizer, pieces:
         tape.update(f"new:{name}", of=name)
 
 
-def _step(rank: Rank, own: str, gradient: str, rate: str, kept: str, settings: Optimizer) -> str:
+def moved(rank: Rank, own: str, gradient: str, rate: str, kept: str, settings: Optimizer) -> str:
     """New moments, then the parameter less their ratio: each with the part ``own`` of the parameter."""
     tape, shape, name = rank.tape, rank.tape.tensors[own].shape, own.removesuffix(":own")
     beta1, beta2 = Fraction(settings.beta1), Fraction(settings.beta2)

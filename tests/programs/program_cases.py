@@ -20,7 +20,7 @@ from pitcheck.models.reference import reference_plan
 from pitcheck.plan.model import Plan
 from pitcheck.plan.validate import validate
 from pitcheck.programs.layout import Layout
-from pitcheck.programs.program import parallel_plan
+from pitcheck.programs.program import flat_parameters, parallel_plan
 from pitcheck.report.model import Report
 
 
@@ -34,7 +34,8 @@ class Case:
 
     def plans(self) -> tuple[Plan, Plan]:
         """The reference and the parallel plan."""
-        return reference_plan(self.model, self.batch), parallel_plan(self.model, self.batch, self.layout)
+        flat = flat_parameters(self.model, self.batch, self.layout)
+        return reference_plan(self.model, self.batch, flat=flat), parallel_plan(self.model, self.batch, self.layout)
 
 
 def llama(layers: int = 2, **changes: Any) -> Model:
