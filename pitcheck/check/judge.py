@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
-
 from pitcheck.algebra.axis_templates import Templates
 from pitcheck.algebra.keyed import key_of
 from pitcheck.check.confirm import confirmed, cost
 from pitcheck.check.draws import unlike_draws
 from pitcheck.check.equal_blocks import run_on_blocks
-from pitcheck.check.noise import standing_out
+from pitcheck.check.noise import finite_difference, standing_out
 from pitcheck.check.specification import Specification
 from pitcheck.check.whole import WholeRun, conjecture, run_whole
 from pitcheck.errors import PitcheckError
@@ -46,7 +44,7 @@ def judge(run: WholeRun, cuts: Mapping[int, Cut], numbers: Sequence[int]) -> Jud
     """
     result = Judged(draws={n: why for n in numbers if (why := unlike_draws(run, run.comparisons[n].target))})
     left = sorted((n for n in numbers if n not in result.draws), key=lambda n: (cost(run, n, cuts), n))
-    plain = [n for n in left if np.isfinite(run.largest[n]) and run.largest[n] > PLAIN]
+    plain = [n for n in left if finite_difference(run.comparisons[n]) > PLAIN]
     refuted: set[int] = set()
     for n in left[:MOST_CONFIRMATIONS]:
         found = confirmed(run, n, cuts)
@@ -78,7 +76,7 @@ def look_on_blocks(
 def _judge_on_blocks(run: WholeRun) -> list[int]:
     """Numbers of the outputs that differ on a run of which only they were kept: by far more than rounding, and drawing alike."""
     random = [side for side in (run.stage.reference, run.stage.parallel) if any(operator_kind(step.kind).random for step in side.steps)]
-    numbers = [n for n in run.suspects() if np.isfinite(run.largest[n]) and not (random and unlike_draws(run, run.comparisons[n].target))]
+    numbers = [n for n in run.suspects() if not (random and unlike_draws(run, run.comparisons[n].target))]
     return standing_out(run, numbers)
 
 

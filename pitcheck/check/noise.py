@@ -30,7 +30,7 @@ class NoisyAlgebra(Noise):
 
 
 def standing_out(run: WholeRun, numbers: Sequence[int]) -> list[int]:
-    """Those of the outputs ``numbers`` whose difference is finite and far larger than what rounding does to either side."""
+    """Those of the outputs ``numbers`` in which finite elements differ by far more than what rounding does to either side."""
     if not numbers:
         return []
     try:
@@ -41,11 +41,18 @@ def standing_out(run: WholeRun, numbers: Sequence[int]) -> list[int]:
         return []
 
 
+def finite_difference(comparison: Comparison) -> float:
+    """The largest relative difference of elements that are finite on both sides: that others are NaN does not make it less of one."""
+    differences = real_differences(comparison.actual, comparison.expected)
+    return _largest(differences, comparison.judged[:1] & np.isfinite(differences))
+
+
 def _stands_out(before: Comparison, after: Comparison) -> bool:
-    difference = _largest(real_differences(before.actual, before.expected), before.judged)
-    moved = max(_largest(real_differences(a, b), before.judged) for a, b in ((before.actual, after.actual), (before.expected, after.expected)))
-    return bool(np.isfinite(difference)) and difference > CLEAR * max(moved, DISTURBANCE)
+    differences = real_differences(before.actual, before.expected)
+    looked_at = before.judged[:1] & np.isfinite(differences)
+    moved = max(_largest(real_differences(a, b), looked_at) for a, b in ((before.actual, after.actual), (before.expected, after.expected)))
+    return _largest(differences, looked_at) > CLEAR * max(moved, DISTURBANCE)
 
 
-def _largest(differences: Any, judged: Any) -> float:
-    return float(np.max(differences, where=judged[:1], initial=0.0))
+def _largest(differences: Any, looked_at: Any) -> float:
+    return float(np.max(differences, where=looked_at, initial=0.0))
