@@ -18,14 +18,14 @@ from pitcheck.ops.registry import BACKWARD
 from pitcheck.stages.cuts import Cut, resolve
 from pitcheck.stages.graph import Graph, Node, Operand, sources_of
 
-BUFFERS = frozenset({"cat", "pad"})
-"""Operators that put terms of sums into a buffer to be reduced together, or in even parts."""
+BUFFERS = frozenset({"cat", "pad", "reduce_scatter"})
+"""Operators that put terms of sums into a buffer to be reduced together, or in even parts, or reduce them so."""
 
 
 def hinted_cuts(first: Graph, second: Graph, specification: Specification) -> dict[int, Cut]:
     """Cuts of computed floating-point values of ``second`` whose lineage names one whole reference value of ``first``, scaled or not.
 
-    Terms of a sum are cut where they are put into a buffer, which many of them may share; elsewhere the sum is cut instead. Views of what is cut already are
+    Terms of a sum are cut where they are scattered or put into a buffer; elsewhere the sum is cut instead. Views of what is cut already are
     left out (nothing is gained there), values that depend on discrete data alone (a cut would forget that zero has a meaning there), and hints that do not fit.
     """
     numbers = _of_numbers(second)

@@ -70,7 +70,8 @@ def _reduce_scatter(inputs: list[Term], attributes: Attributes) -> list[Term]:
     stack = inputs[0]
     axis = _member_axis(stack, needed(attributes, "axis"))
     position = _position(stack, attributes, "position")
-    return [_reduced(stack, attributes).part(axis, stack.shape[0], position)]
+    # The part first: a rank of many does not add up what it leaves to others.
+    return [_reduced(stack.part(axis + 1, stack.shape[0], position), attributes)]
 
 
 def _all_gather(inputs: list[Term], attributes: Attributes) -> list[Term]:
