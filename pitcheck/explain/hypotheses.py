@@ -239,11 +239,14 @@ Held = Callable[[int], int | None]
 def other_operator(evidence: Evidence, step: Step, held: Held, due: Cut | None = None) -> Cause | None:
     """Whether the reference runs the same operator on the same tensors with another attribute or literal, or with one other tensor.
 
-    Where it is known what is ``due``, the reference's operator has to compute that.
+    Where it is known what is ``due``, the reference's operator has to compute that. What the reference runs just so somewhere is no other operator.
     """
     name = evidence.operator(step)
     others: list[tuple[bool, Cause]] = []
-    for other, different, attributes in _alike(evidence, step, held, due):
+    alike = list(_alike(evidence, step, held, due))
+    if any(not different and not attributes for _, different, attributes in alike):
+        return None
+    for other, different, attributes in alike:
         if not different and attributes:
             said = ", ".join(f"{k} = {step.attributes.get(k)} where the reference has {other.attributes.get(k)}" for k in attributes)
             return Cause("PIT102", f"operator {name!r} has {said}", "use the reference's attribute")
