@@ -81,6 +81,8 @@ OPERATORS = (
     elementwise("softplus", lambda x: (1 + x.exp()).log(), lambda d: d.x.sigmoid(), doc="log(1 + exp(x))."),
     elementwise("relu", _relu, lambda d: _step(d.x), doc="max(x, 0); the derivative is 1 where x > 0, else 0."),
     elementwise("erf", lambda x: x.function("erf"), _erf_slope, doc="The error function; its derivative is 2 / sqrt(pi) exp(-x^2)."),
+    elementwise("sin", lambda x: x.function("sin"), lambda d: d.x.function("cos"), doc="The sine."),
+    elementwise("cos", lambda x: x.function("cos"), lambda d: -d.x.function("sin"), doc="The cosine."),
     declare(
         "gelu",
         _gelu,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -39,10 +40,10 @@ def kind_of_dtype(dtype: str) -> Kind:
 
 _MATCHED = frozenset({*COMMUNICATION, ACCUMULATE})
 _ALONE: tuple[int | None, ...] = (None,)
-_NUMBER = Fraction(1)
+_WHOLE, _BROKEN = Fraction(1), Fraction(1, 2)
 
 Signature = tuple[tuple[int, ...], Kind] | Fraction
-"""Of a tensor its shape and kind; of a literal, any number."""
+"""Of a tensor its shape and kind; of a literal, any number that is whole where the literal is."""
 
 
 class ShapeRules:
@@ -64,7 +65,9 @@ class ShapeRules:
             if operator.kind in COMMUNICATION and operator.kind != "wait":
                 continue
             try:
-                inputs = tuple([_NUMBER if isinstance(operand, Number) else self.signatures[tensor_of(operand) or ""] for operand in operator.inputs])
+                inputs = tuple(
+                    [_number(operand.value) if isinstance(operand, Number) else self.signatures[tensor_of(operand) or ""] for operand in operator.inputs]
+                )
                 outputs = tuple([self.signatures[name] if name else None for name in operator.outputs])
             except KeyError:
                 continue
@@ -132,11 +135,23 @@ class ShapeRules:
 
 
 def _findings(kind: str, inputs: Sequence[Any], outputs: Sequence[Any], attributes: Mapping[str, Any], members: int | None) -> list[Finding]:
-    """What is wrong with one operator on shapes."""
+    """What is wrong with one operator on shapes.
+
+    A whole literal is an integer where no tensor beside it is a floating-point one, as it is evaluated; a plan may take it for a floating-point number too.
+    """
+    found = _read_as(kind, inputs, outputs, attributes, members, "field")
+    kinds = {signature[1] for signature in inputs if not isinstance(signature, Fraction)}
+    if not found or _WHOLE not in inputs or not kinds or "field" in kinds:
+        return found
+    return found if _read_as(kind, inputs, outputs, attributes, members, "int") else []
+
+
+def _read_as(kind: str, inputs: Sequence[Any], outputs: Sequence[Any], attributes: Mapping[str, Any], members: int | None, whole: Kind) -> list[Finding]:
+    """What is wrong where whole literals are of kind ``whole``."""
     algebra = AxisAlgebra(AxisSystem())
     try:
         declared = operator_kind(kind)
-        given = [_value(algebra, signature, members) for signature in inputs]
+        given = [_value(algebra, signature, members, whole) for signature in inputs]
         placed = {**attributes, "position": 0} if members is not None and "position" in declared.attributes else attributes
         if declared.collective and members is None:
             return [("", "the operator communicates and needs a group")]
@@ -150,9 +165,18 @@ def _findings(kind: str, inputs: Sequence[Any], outputs: Sequence[Any], attribut
     return list(_differences(results, outputs))
 
 
-def _value(algebra: AxisAlgebra, signature: Any, members: int | None) -> AxisValue:
+@lru_cache(maxsize=1024)
+def _number(value: int | float | str) -> Fraction:
+    try:
+        number = parse_number(value)
+    except PlanError:
+        return _BROKEN
+    return _WHOLE if isinstance(number, Fraction) and number.denominator == 1 else _BROKEN
+
+
+def _value(algebra: AxisAlgebra, signature: Any, members: int | None, whole: Kind) -> AxisValue:
     if isinstance(signature, Fraction):
-        return algebra.constant(signature)
+        return algebra.constant(signature, whole if signature == _WHOLE else "field")
     shape, kind = signature
     return algebra.tensor(shape if members is None else (members, *shape), kind)
 

@@ -52,7 +52,7 @@ def bools(shape: tuple[int, ...], cut: int | None = 0) -> In:
 
 
 def _unary() -> Iterator[Row]:
-    plain = "neg square reciprocal sqrt rsqrt exp log abs sign sigmoid silu tanh softplus relu erf gelu identity contiguous detach wait"
+    plain = "neg square reciprocal sqrt rsqrt exp log abs sign sigmoid silu tanh softplus relu erf sin cos gelu identity contiguous detach wait"
     for kind in plain.split():
         yield Row(kind, kind, (X,), gradient=kind not in ("detach", "wait"))
     yield Row("gelu_tanh", "gelu", (X,), attributes={"approximate": "tanh"})

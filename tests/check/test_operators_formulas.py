@@ -261,6 +261,8 @@ ROWS = In((2, 5, 4))
 FORMULAS: dict[str, Formula] = {
     "gelu": Formula("gelu", _gelu, _gelu_back),
     "gelu by tanh": Formula("gelu", _gelu_tanh, _gelu_tanh_back, attributes={"approximate": "tanh"}),
+    "sin": Formula("sin", lambda w, x: w.neg(w.sin(w.neg(x))), lambda w, x, dy: [w.mul(dy, w.cos(x))]),
+    "cos": Formula("cos", lambda w, x: w.cos(w.neg(x)), lambda w, x, dy: [w.neg(w.mul(dy, w.sin(x)))]),
     "erf": Formula("erf", lambda w, x: w.neg(w.erf(w.neg(x))), _erf_back),
     "sigmoid": Formula("sigmoid", _sigmoid, _sigmoid_back),
     "silu": Formula("silu", lambda w, x: w.mul(x, _sigmoid(w, x)), _silu_back),

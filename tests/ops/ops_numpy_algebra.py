@@ -131,6 +131,8 @@ class NumpyAlgebra:
     def function(self, name: str, *arguments: Array) -> Array:
         functions = {
             "erf": math.erf,
+            "sin": math.sin,
+            "cos": math.cos,
             "normal_cdf": lambda x: 0.5 * (1 + math.erf(x / math.sqrt(2))),
             "normal_density": lambda x: math.exp(-x * x / 2) / math.sqrt(2 * math.pi),
         }

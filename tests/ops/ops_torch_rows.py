@@ -60,6 +60,8 @@ ACTIVATIONS = [
     *_unary("softplus", F.softplus),
     *_unary("relu", torch.relu),
     *_unary("erf", torch.erf),
+    *_unary("sin", torch.sin),
+    *_unary("cos", torch.cos),
     *_unary("gelu", F.gelu),
     *_unary("gelu", F.gelu, approximate="none"),
     *_unary("gelu", lambda x: F.gelu(x, approximate="tanh"), approximate="tanh"),

@@ -95,6 +95,11 @@ def _classes_loss(function: Any) -> Any:
     return meaning
 
 
+def _flattened(x: Tensor, axis: int, count: int) -> tuple[int, ...]:
+    """The shape of x with ``count`` dimensions from ``axis`` on as one."""
+    return (*x.shape[:axis], math.prod(x.shape[axis : axis + count]), *x.shape[axis + count :])
+
+
 def _cast(inputs: list[Tensor], attributes: Attributes) -> Tensor:
     dtype = attributes["dtype"]
     if dtype == "bool":
@@ -216,7 +221,7 @@ MEANINGS: dict[str, Any] = {
     "repeat_interleave": lambda i, a: i[0].repeat_interleave(a["count"], a["axis"]),
     "embedding": lambda i, a: F.embedding(i[0], i[1]),
     "index_select": lambda i, a: i[0][(slice(None),) * a["axis"] + (i[1],)],
-    "index_add": lambda i, a: i[0].index_add(a["axis"], i[1], i[2]),
+    "index_add": lambda i, a: i[0].index_add(a["axis"], i[1].flatten(), i[2].reshape(_flattened(i[2], a["axis"] % i[0].ndim, i[1].ndim))),
     "gather": lambda i, a: i[0].gather(a["axis"], i[1]),
     "scatter_add": lambda i, a: i[0].scatter_add(a["axis"], i[1], i[2]),
     "where": _where,

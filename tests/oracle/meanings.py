@@ -31,9 +31,14 @@ def _binary(function: Callable[[Tensor, Tensor], Tensor]) -> Meaning:
 def _scaled(function: Callable[[Tensor, Tensor], Tensor]) -> Meaning:
     def meaning(inputs: list[Tensor], attributes: Attributes) -> Tensor:
         a, b = _common(inputs)
-        return function(a, b * number(attributes["alpha"]) if "alpha" in attributes else b)
+        return function(a, b * _beside(b, number(attributes["alpha"])) if "alpha" in attributes else b)
 
     return meaning
+
+
+def _beside(x: Tensor, value: float) -> float:
+    """A number that is whole is an integer beside integers."""
+    return value if x.is_floating_point() or value != int(value) else int(value)
 
 
 def _unary(function: Callable[[Tensor], Tensor]) -> Meaning:
@@ -58,7 +63,7 @@ def _over(function: Callable[[Tensor, tuple[int, ...], bool], Tensor]) -> Meanin
 
 def _clamp(inputs: list[Tensor], attributes: Attributes) -> Tensor:
     low, high = attributes.get("min"), attributes.get("max")
-    return inputs[0].clamp(None if low is None else number(low), None if high is None else number(high))
+    return inputs[0].clamp(*(None if bound is None else _beside(inputs[0], number(bound)) for bound in (low, high)))
 
 
 def _chunk(inputs: list[Tensor], attributes: Attributes) -> Tensor:
@@ -107,6 +112,8 @@ MEANINGS: dict[str, Meaning] = {
     "softplus": _unary(F.softplus),
     "relu": _unary(torch.relu),
     "erf": _unary(torch.erf),
+    "sin": _unary(torch.sin),
+    "cos": _unary(torch.cos),
     "gelu": lambda i, a: F.gelu(i[0], approximate=a.get("approximate", "none")),
     "linear": lambda i, a: F.linear(*i),
     "matmul": lambda i, a: torch.matmul(*i),
@@ -146,7 +153,7 @@ BOOKKEEPING = ("forward_inputs", "forward_outputs", "gradients", "wanted")
 def backward(kind: str, inputs: list[Tensor], attributes: Attributes, wanted: list[bool]) -> list[Tensor | None]:
     """The gradients of the forward inputs, from (forward inputs, forward outputs, gradients of the outputs); what the forward gave is computed anew."""
     outputs = attributes.get("forward_outputs", 1)
-    given = attributes.get("gradients", tuple(range(outputs)))
+    given = attributes.get("gradients", tuple(range(max(outputs, 1))))
     count = attributes.get("forward_inputs", len(inputs) - outputs - len(given))
     if count + outputs + len(given) != len(inputs) or count < 1:
         raise ExecutionError(f"{kind}.backward has {len(inputs)} inputs")

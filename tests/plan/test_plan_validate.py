@@ -27,6 +27,25 @@ def test_the_zoo_is_valid(name: str) -> None:
     assert [violation for violation in validate(parallel, reference) if violation.severity == "error"] == []
 
 
+@pytest.mark.parametrize(
+    ("dtype", "number", "result", "right"),
+    [
+        ("int64", 2, "int64", True),
+        ("int64", 2.0, "int64", True),
+        ("bool", 2, "int64", True),
+        ("int64", "1/2", "float32", True),
+        ("float32", 2, "float32", True),
+        ("int64", 2, "bool", False),
+        ("int64", "1/2", "int64", False),
+        ("float32", 2, "int64", False),
+    ],
+)
+def test_a_whole_literal_beside_integers_may_be_an_integer(dtype: Any, number: Any, result: Any, right: bool) -> None:
+    tensors = (Tensor("x", (3,), dtype, "input"), Tensor("y", (3,), result))
+    found = validate(Plan((), tensors, (Operator("y", "mul", ("x", Number(number)), ("y",)),), (Output("y"),)))
+    assert [violation.code for violation in found] == ([] if right else ["PIT003"])
+
+
 LINEAR, PIPELINE = linear_parallel(), pipeline()
 WHERE0 = ({"tp": (0,)},)
 
