@@ -114,7 +114,7 @@ def cli() -> None:
 @click.pass_context
 def check(context: click.Context, /, **values: Any) -> int:
     """Check PARALLEL against REFERENCE, each a plan file (.plan.json, .plan.zst) or an nnScaler execution plan (.pkl); or both plans of one
-    configuration (.toml).
+    configuration (.toml), or of PyTorch programs (FILE.py:NAME of a pitcheck.torch.Spec).
 
     Every option but the files may also stand in [tool.pitcheck] of the nearest pyproject.toml; the command line wins.
     """
@@ -176,6 +176,17 @@ def make(configuration: str, out: str, assignments: tuple[str, ...]) -> int:
     from pitcheck.commands.plan import make as run  # noqa: PLC0415
 
     return run(configuration, out, assignments)
+
+
+@cli.command()
+@click.argument("program")
+@click.option("--out", default=".", show_default=True, metavar="DIRECTORY", help="Where the plans are written.")
+@click.option("--jobs", type=click.IntRange(min=1), help="Ranks that are recorded at once. [default: one per processor]")
+def capture(program: str, out: str, jobs: int | None) -> int:
+    """Record a PROGRAM (FILE.py:NAME of a pitcheck.torch.Spec) and write both plans, which can be checked where PyTorch is not installed."""
+    from pitcheck.commands.capture import run  # noqa: PLC0415
+
+    return run(program, out, jobs)
 
 
 @cli.command()

@@ -176,6 +176,8 @@ def _expect(name: str, output: Output, tensor: Tensor, first: Graph, second: Gra
     elif held is not None:
         if first.values[held.reference].shape != shape:
             raise PlanError(f"{name!r} has shape {shape}, but the tensor it belongs to has {first.values[held.reference].shape}", place)
+        if tensor.shape != second.values[held.value].shape:
+            raise PlanError(f"{tensor.name!r} has shape {tensor.shape}, but {owner!r}, whose part it should be, has {second.values[held.value].shape}", place)
         if held.scale != 1 and tensor.updated is None:
             raise UnsupportedError(f"{place}: the gradient of a parameter that is held at scale {held.scale} has no meaning here")
         cut = Cut(value, target, held.parts, held.grid, held.lattice, held.scale)

@@ -11,7 +11,7 @@ from traceback import print_exc
 
 from pitcheck.check.options import Options
 from pitcheck.commands.numbers import parse_probability_log2, parse_size
-from pitcheck.commands.reading import is_configuration, read, read_pair
+from pitcheck.commands.reading import is_configuration, is_program, read, read_pair, read_program
 from pitcheck.errors import BudgetError, PlanError, ShapeError, UnsupportedError, UsageError
 from pitcheck.plan.model import Plan
 from pitcheck.report.model import Finding, FindingVerdict, Report, Seconds
@@ -43,7 +43,7 @@ def run(
 
     Raises UsageError for a wrong option.
     """
-    files = sources(reference, parallel, assignments)
+    files = sources(reference, parallel, assignments, jobs)
     if quiet and verbose:
         raise UsageError("--quiet and --verbose exclude each other; give one of them")
     destinations = [parse_destination(text) for text in output]
@@ -67,14 +67,16 @@ def run(
     return report.exit_code
 
 
-def sources(reference: str, parallel: str | None, assignments: Sequence[str]) -> list[Callable[[], list[Plan]]]:
-    """What gives the two plans: a file each, or one configuration. Raises UsageError for anything else."""
+def sources(reference: str, parallel: str | None, assignments: Sequence[str], jobs: int | None = None) -> list[Callable[[], list[Plan]]]:
+    """What gives the two plans: a file each, or one configuration, or one specification of programs. Raises UsageError for anything else."""
     if is_configuration(reference) and parallel is None:
         return [lambda: read_pair(reference, assignments)]
     if assignments:
         raise UsageError("--set changes a configuration; give one .toml file and no second plan")
+    if is_program(reference) and parallel is None:
+        return [lambda: read_program(reference, jobs)]
     if parallel is None:
-        raise UsageError(f"PARALLEL is missing beside {reference}; only a configuration (.toml) stands for both plans")
+        raise UsageError(f"PARALLEL is missing beside {reference}; only a configuration (.toml) or a specification (FILE.py:NAME) stands for both plans")
     return [lambda: [read(reference)], lambda: [read(parallel)]]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -15,6 +16,26 @@ CONFIGURATION_SUFFIX = ".toml"
 def is_configuration(file: str) -> bool:
     """Whether a file, by its suffix, is a configuration that both plans are built from."""
     return file.endswith(CONFIGURATION_SUFFIX)
+
+
+PROGRAM = re.compile(r".+\.py:[A-Za-z_]\w*", re.ASCII)
+
+
+def is_program(source: str) -> bool:
+    """Whether a source names a specification in a Python file, FILE.py:NAME."""
+    return PROGRAM.fullmatch(source) is not None
+
+
+def read_program(source: str, jobs: int | None) -> list[Plan]:
+    """Both plans of the programs that FILE.py:NAME names; the file is the user's own program, and runs.
+
+    Raises PlanError for a file that is not there or raises, UsageError for a name that is no specification, UnsupportedError as ``pitcheck.torch.capture``.
+    """
+    from pitcheck.frontends.torch.load import load_spec  # noqa: PLC0415
+    from pitcheck.torch import capture  # noqa: PLC0415
+
+    file, _, name = source.rpartition(":")
+    return list(capture(load_spec(file, name), jobs=jobs))
 
 
 def read_pair(file: str, assignments: Sequence[str]) -> list[Plan]:

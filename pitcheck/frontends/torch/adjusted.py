@@ -1,0 +1,122 @@
+"""What torch.distributed does by ways that a recorder of operators does not see, or by numbers that nobody has while a program is recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch._C._distributed_c10d import Work
+from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.pipelining._utils import InferenceMode
+from torch.distributed.pipelining.schedules import _PipelineSchedule
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils._python_dispatch import _disable_current_modes
+from torch.utils._pytree import tree_map_only
+
+from pitcheck.errors import UnsupportedError
+from pitcheck.frontends.torch.mode import Recorder
+
+
+@contextmanager
+def adjusted(recorder: Recorder) -> Iterator[None]:
+    """Put the methods of this module in place, for the time of a recording."""
+    with ExitStack() as stack:
+        stack.enter_context(replaced(DeviceMesh, "__init__", _real_mesh(recorder, DeviceMesh.__init__)))
+        for kind in (Work, *Work.__subclasses__()):
+            for name in {"wait", "synchronize", "block_current_stream"} & vars(kind).keys():
+                stack.enter_context(replaced(kind, name, _seen(recorder, getattr(kind, name))))
+            if "get_future" in vars(kind):
+                stack.enter_context(replaced(kind, "get_future", _future(recorder)))
+        stack.enter_context(replaced(torch.nn.parallel.distributed, "_verify_param_shape_across_processes", lambda *_: None))
+        # After the first step the buckets would be cut anew, in the order in which gradients came; the ranks agree on it by numbers.
+        stack.enter_context(replaced(torch._C._distributed_c10d.Reducer, "_rebuild_buckets", lambda _: False))
+        stack.enter_context(replaced(dist, "_broadcast_coalesced", _broadcast))
+        stack.enter_context(replaced(DistributedDataParallel, "_pre_forward", _reduced(DistributedDataParallel._pre_forward)))
+        stack.enter_context(replaced(torch.UntypedStorage, "resize_", _resized(recorder, torch.UntypedStorage.resize_)))
+        stack.enter_context(replaced(_PipelineSchedule, "_warmup_p2p", _no_vote))
+        yield
+
+
+@contextmanager
+def replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
+    """An attribute is another for a time."""
+    original = getattr(owner, name)
+    setattr(owner, name, value)
+    try:
+        yield
+    finally:
+        setattr(owner, name, original)
+
+
+def _real_mesh(recorder: Recorder, original: Callable[..., None]) -> Callable[..., None]:
+    """A mesh looks at the numbers of its tensor of ranks, so that tensor must have some."""
+
+    def init(mesh: DeviceMesh, *args: Any, **kwargs: Any) -> None:
+        real_args, real_kwargs = tree_map_only(torch.Tensor, recorder.known, (args, kwargs))
+        with _disable_current_modes():
+            original(mesh, *real_args, **real_kwargs)
+
+    return init
+
+
+def _seen(recorder: Recorder, original: Callable[..., Any]) -> Callable[..., Any]:
+    """Waiting for a work is no operator."""
+
+    def wait(work: Work, *args: Any, **kwargs: Any) -> Any:
+        recorder.communication.waited(work)
+        return original(work, *args, **kwargs)
+
+    return wait
+
+
+def _resized(recorder: Recorder, original: Callable[..., Any]) -> Callable[..., Any]:
+    """Memory is given back by the storage, not by an operator."""
+
+    def resize(storage: torch.UntypedStorage, size: int) -> Any:
+        if size == 0:
+            recorder.storages.freed(storage)
+        return original(storage, size)
+
+    return resize
+
+
+def _future(recorder: Recorder) -> Callable[[Work], Any]:
+    """What is chained to a future runs when the communication is done, and is given the tensors it wrote."""
+
+    def get_future(work: Work) -> Any:
+        future: torch.futures.Future[list[torch.Tensor]] = torch.futures.Future()
+        future.set_result(recorder.communication.waited(work))
+        return future
+
+    return get_future
+
+
+def _broadcast(group: dist.ProcessGroup, tensors: Sequence[torch.Tensor], _: int, source: int = 0) -> None:
+    """The original packs the tensors, and waits where it is not seen."""
+    for tensor in tensors:
+        dist.broadcast(tensor, group=group, group_src=source)
+
+
+def _reduced(original: Callable[..., Any]) -> Callable[..., Any]:
+    """The reducer of DistributedDataParallel is not seen, but for what it calls in Python: the hook that does what it would do itself."""
+
+    def pre_forward(module: DistributedDataParallel, *args: Any, **kwargs: Any) -> Any:
+        if not module._comm_hooks:
+            module.register_comm_hook(None, allreduce_hook)
+        return original(module, *args, **kwargs)
+
+    return pre_forward
+
+
+def _no_vote(_: _PipelineSchedule, stages: Sequence[Any], has_backward: bool, __: bool) -> None:
+    """The stages of a pipeline vote, by numbers, whether all know their shapes; those that do not would send these as objects."""
+    for stage in stages:
+        if InferenceMode.needs_dynamic(stage._user_meta, has_backward):
+            raise UnsupportedError(
+                f"stage {stage.stage_index} of the pipeline does not know the shapes of what it receives; give PipelineStage input_args and output_args"
+            )
+        stage._inference_mode = InferenceMode.STATIC

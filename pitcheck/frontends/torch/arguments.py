@@ -1,0 +1,127 @@
+"""The arguments of an ATen call in the order of its schema, defaults filled in; names of dtypes; what a call writes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, cast
+
+import torch
+from torch._ops import OpOverload
+
+from pitcheck.errors import UnsupportedError
+from pitcheck.frontends.torch.trace import Argument, Item, Ref
+
+NAMES = {torch.float8_e4m3fn: "float8_e4m3", torch.float8_e5m2: "float8_e5m2"}
+DTYPES = {
+    **{name: getattr(torch, name) for name in ("float64", "float32", "bfloat16", "float16", "int64", "int32", "int16", "int8", "uint8", "bool")},
+    **{name: dtype for dtype, name in NAMES.items()},
+}
+
+
+def dtype_name(dtype: torch.dtype) -> str:
+    """The name that traces and plans have for a dtype; of one that plans do not know, torch's own."""
+    return NAMES.get(dtype, str(dtype).removeprefix("torch."))
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """An argument of a schema. ``stores``: it only says where the result goes; ``written``: the call writes to it."""
+
+    name: str
+    default: Any
+    by_name: bool
+    stores: bool
+    written: bool
+
+
+@dataclass(frozen=True)
+class Signature:
+    """What a schema says. ``operator``: the overload without namespace and without the mark of writing in place, of the functional form where there is one."""
+
+    operator: str
+    parameters: tuple[Parameter, ...]
+    functional: OpOverload | None
+
+    @property
+    def writes(self) -> bool:
+        """Whether a call writes to some argument."""
+        return any(parameter.written for parameter in self.parameters)
+
+    def bound(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[tuple[Parameter, Any]]:
+        """Every parameter with what it has in a call."""
+        positional = iter(args)
+        found = []
+        for parameter in self.parameters:
+            if not parameter.by_name:
+                value = next(positional, _MISSING)
+                if value is not _MISSING:
+                    found.append((parameter, value))
+                    continue
+            found.append((parameter, kwargs.get(parameter.name, parameter.default)))
+        return found
+
+
+_MISSING = object()
+
+
+@cache
+def signature(func: OpOverload) -> Signature:
+    """The signature of an overload."""
+    parameters = tuple(
+        Parameter(a.name, a.default_value if a.has_default_value() else None, a.kwarg_only, a.is_out, a.alias_info is not None and a.alias_info.is_write)
+        for a in func._schema.arguments
+    )
+    functional = _functional(func, parameters) if any(parameter.written for parameter in parameters) else func
+    name = func._schema.name.split("::")[1]
+    overload = func._overloadname
+    if functional is not None:
+        name, overload = functional._schema.name.split("::")[1], functional._overloadname
+    elif name.endswith("_"):
+        name = name.removesuffix("_")
+    return Signature(f"{name}.{overload}", parameters, functional)
+
+
+def _functional(func: OpOverload, parameters: tuple[Parameter, ...]) -> OpOverload | None:
+    """The overload that computes the same and writes to nothing."""
+    namespace, name = func._schema.name.split("::")
+    kept = [parameter.name for parameter in parameters if not parameter.stores]
+    for candidate in dict.fromkeys((name, name.removesuffix("_"), f"{name}_functional")):
+        packet = getattr(getattr(torch.ops, namespace), candidate, None)
+        if packet is None:
+            continue
+        overloads = [getattr(packet, overload) for overload in packet.overloads()]
+        fitting = [
+            overload
+            for overload in overloads
+            if [a.name for a in overload._schema.arguments] == kept
+            and not any(a.alias_info is not None and a.alias_info.is_write for a in overload._schema.arguments)
+            and _types(overload, kept) == _types(func, kept)
+        ]
+        if fitting:
+            found: OpOverload = fitting[0]
+            return found
+    return None
+
+
+def _types(func: OpOverload, names: list[str]) -> list[str]:
+    return [str(a.type) for a in func._schema.arguments if a.name in names]
+
+
+Read = Callable[[torch.Tensor], int]
+
+
+def literal(value: Any, read: Read) -> Argument:
+    """An argument as a trace has it; tensors by ``read``."""
+    if isinstance(value, torch.Tensor):
+        return Ref(read(value))
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, list | tuple):
+        return tuple(cast(Item, literal(item, read)) for item in value)
+    if isinstance(value, torch.dtype):
+        return dtype_name(value)
+    if isinstance(value, torch.device | torch.layout | torch.memory_format | torch.Generator):
+        return None
+    raise UnsupportedError(f"an operator has an argument of type {type(value).__name__}, which has no place in a trace")

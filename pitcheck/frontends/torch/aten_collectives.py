@@ -1,0 +1,84 @@
+"""The collectives of a trace, as :mod:`pitcheck.frontends.torch.collectives` lists them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pitcheck.frontends.torch.emitter import Emitter, Tensor
+from pitcheck.frontends.torch.row import Row, row
+from pitcheck.ops.collectives import REDUCTIONS
+from pitcheck.plan.model import Attribute, Group
+
+
+def _collective(e: Emitter, kind: str, x: Tensor, attributes: dict[str, Attribute], rows: int | None = None) -> Tensor:
+    """``rows``: the size of dimension 0 of the result, where it is another."""
+    shape = x.shape if rows is None else (rows, *x.shape[1:])
+    return e.op(kind, x, shape=shape, dtype=x.dtype, attributes={**attributes, **_waiting(e)}, group=Group(ranks=(e.event.group,)))
+
+
+def _rows(e: Emitter, x: Tensor) -> int:
+    if x.ndim == 0:
+        raise e.unsupported("x", x, "it has no dimension 0")
+    return x.shape[0]
+
+
+def _waiting(e: Emitter) -> dict[str, Attribute]:
+    return {"async": True} if e.asynchronous else {}
+
+
+def _known(e: Emitter, reduction: str) -> str:
+    if reduction not in REDUCTIONS:
+        raise e.unsupported("reduction", reduction, f"the known ones are {', '.join(REDUCTIONS)}")
+    return reduction
+
+
+def _all_reduce(e: Emitter, x: Tensor, reduction: str) -> Tensor:
+    return _collective(e, "all_reduce", x, {"reduction": _known(e, reduction)})
+
+
+def _all_gather(e: Emitter, x: Tensor) -> Tensor:
+    return _collective(e, "all_gather", x, {"axis": 0}, _rows(e, x) * len(e.event.group))
+
+
+def _reduce_scatter(e: Emitter, x: Tensor, reduction: str) -> Tensor:
+    if _rows(e, x) % len(e.event.group):
+        raise e.unsupported("x", x, f"dimension 0 is not cut into {len(e.event.group)} equal parts")
+    return _collective(e, "reduce_scatter", x, {"axis": 0, "reduction": _known(e, reduction)}, x.shape[0] // len(e.event.group))
+
+
+def _all_to_all(e: Emitter, x: Tensor, sent: Sequence[int] | None, received: Sequence[int] | None) -> Tensor:
+    for name, sizes in (("sizes sent", sent), ("sizes received", received)):
+        if sizes is not None and len(set(sizes)) > 1:
+            raise e.unsupported(name, sizes, "the parts have one size")
+    if e.shape != x.shape:
+        raise e.unsupported("x", x, f"the parts sent and received have one size, but what is received has shape {e.shape}")
+    return _collective(e, "all_to_all", x, {"split_axis": 0, "concat_axis": 0})
+
+
+def _broadcast(e: Emitter, x: Tensor, root: int) -> Tensor:
+    return _collective(e, "broadcast", x, {"root": root})
+
+
+def _send(e: Emitter, x: Tensor, peer: int, tag: int) -> tuple[()]:
+    e.raw("send", (x,), (), {"peer": peer, "tag": tag, **_waiting(e)})
+    return ()
+
+
+def _receive(e: Emitter, peer: int, tag: int) -> Tensor:
+    return e.op("receive", shape=e.shape, attributes={"peer": peer, "tag": tag, **_waiting(e)})
+
+
+def _wait(e: Emitter, x: Tensor) -> Tensor:
+    return e.op("wait", x, shape=x.shape, dtype=x.dtype)
+
+
+TABLE: dict[str, Row] = {
+    "all_reduce": row(_all_reduce, "x reduction"),
+    "all_gather": row(_all_gather, "x"),
+    "reduce_scatter": row(_reduce_scatter, "x reduction"),
+    "all_to_all": row(_all_to_all, "x sent received"),
+    "broadcast": row(_broadcast, "x root"),
+    "send": row(_send, "x peer tag"),
+    "receive": row(_receive, "peer tag"),
+    "wait": row(_wait, "x"),
+}

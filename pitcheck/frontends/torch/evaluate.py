@@ -1,0 +1,48 @@
+"""Computing an event on real tensors, while it is recorded: only for small values that depend on constants alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import _disable_current_modes
+
+from pitcheck.frontends.torch.arguments import DTYPES
+from pitcheck.frontends.torch.trace import Argument, Event, Ref
+
+UNDEFINED = frozenset({"empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided", "empty_permuted"})
+
+
+def evaluate(event: Event, known: Mapping[int, torch.Tensor]) -> tuple[torch.Tensor | None, ...] | None:
+    """The outputs of an event; None where they are not determined by its operands, or there is no such operator."""
+    name, _, overload = event.operator.partition(".")
+    packet = getattr(torch.ops.aten, name, None)
+    func = getattr(packet, overload, None) if packet is not None else None
+    if func is None or name in UNDEFINED or torch.Tag.nondeterministic_seeded in func.tags:
+        return None
+    names = {a.name: a for a in func._schema.arguments}
+    if len(names) != len(event.arguments):
+        return None
+    args, kwargs = [], {}
+    for schema, argument in zip(names.values(), event.arguments, strict=True):
+        value = _real(argument, known, "dtype" in schema.name)
+        if schema.kwarg_only:
+            kwargs[schema.name] = value
+        else:
+            args.append(value)
+    with _disable_current_modes(), torch.no_grad():
+        result = func(*args, **kwargs)
+        results = result if isinstance(result, tuple | list) else (result,)
+        # A view would change with what it is a view of.
+        return tuple(item.clone() if isinstance(item, torch.Tensor) else None for item in results)
+
+
+def _real(argument: Argument, known: Mapping[int, torch.Tensor], is_dtype: bool) -> Any:
+    if isinstance(argument, Ref):
+        return known[argument.value]
+    if isinstance(argument, tuple):
+        return [_real(item, known, is_dtype) for item in argument]
+    if is_dtype and isinstance(argument, str):
+        return DTYPES[argument]
+    return argument

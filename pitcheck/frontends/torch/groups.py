@@ -1,0 +1,62 @@
+"""Groups of collectives: every rank knows its own, the plan names those of all ranks that run the collective together."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import combinations
+
+import numpy as np
+from msgspec.structs import replace
+
+from pitcheck.plan.coordinates import Coordinates
+from pitcheck.plan.fold import Instance
+from pitcheck.plan.model import Group
+
+Ranks = tuple[int, ...]
+Key = tuple[str, tuple[str, ...]]
+
+
+def with_all_groups(programs: Mapping[int, Sequence[Instance]], coordinates: Coordinates) -> dict[int, list[Instance]]:
+    """The programs in which a collective names the groups of all ranks that run it, as mesh axes where they are all the groups along these.
+
+    A collective whose ranks disagree on who belongs together keeps on every rank the group that this rank believes in.
+    """
+    together: dict[Key, set[Ranks]] = defaultdict(set)
+    for sequence in programs.values():
+        for instance in sequence:
+            if instance.group is not None:
+                together[_key(instance)].update(instance.group.ranks)
+    named = {key: _group(groups, coordinates) for key, groups in together.items()}
+    return {rank: [_grouped(instance, named) for instance in sequence] for rank, sequence in programs.items()}
+
+
+def _key(instance: Instance) -> Key:
+    return instance.kind, instance.outputs
+
+
+def _grouped(instance: Instance, named: Mapping[Key, Group | None]) -> Instance:
+    group = None if instance.group is None else named[_key(instance)]
+    return instance if group is None else replace(instance, group=group)
+
+
+def _group(groups: Iterable[Ranks], coordinates: Coordinates) -> Group | None:
+    """All groups as one; None where a rank is in several."""
+    ordered = tuple(sorted(groups))
+    members = [rank for group in ordered for rank in group]
+    if len(set(members)) != len(members):
+        return None
+    return next((Group(axes=axes) for axes in _axes(coordinates) if set(ordered) <= along(axes, coordinates)), Group(ranks=ordered))
+
+
+def _axes(coordinates: Coordinates) -> Iterable[tuple[str, ...]]:
+    names = [axis.name for axis in coordinates.mesh if axis.size > 1]
+    return (axes for count in range(1, len(names) + 1) for axes in combinations(names, count))
+
+
+def along(axes: tuple[str, ...], coordinates: Coordinates) -> set[Ranks]:
+    """The groups of ranks that differ along ``axes`` only, in the order of these."""
+    shape = coordinates.shape[:-1]
+    dims = [coordinates.dimension(axis, "group") for axis in axes]
+    grid = np.moveaxis(np.arange(coordinates.ranks).reshape(shape), dims, range(-len(dims), 0))
+    return {tuple(row) for row in grid.reshape(-1, int(np.prod([shape[d] for d in dims]))).tolist()}

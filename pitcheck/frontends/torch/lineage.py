@@ -1,0 +1,131 @@
+"""Which part of a whole tensor a rank holds, from what frameworks write on parameters."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import torch
+import torch.distributed as dist
+from torch.distributed._functional_collectives import AsyncCollectiveTensor
+from torch.distributed.tensor import DTensor
+from torch.distributed.tensor.placement_types import Partial, Replicate, Shard, _StridedShard
+from torch.utils._python_dispatch import _disable_current_modes
+
+from pitcheck.errors import PlanError, UnsupportedError
+from pitcheck.frontends.torch.trace import Intervals
+
+
+class Part(NamedTuple):
+    """As of :class:`~pitcheck.frontends.torch.trace.Result`."""
+
+    whole: tuple[int, ...] = ()
+    box: tuple[Intervals, ...] = ()
+    partial: tuple[int, ...] = ()
+
+
+def local(tensor: torch.Tensor) -> torch.Tensor:
+    """What this rank holds of a tensor, as it lies in memory."""
+    if isinstance(tensor, DTensor):
+        return local(tensor._local_tensor)
+    if isinstance(tensor, AsyncCollectiveTensor):
+        waited: torch.Tensor = tensor.trigger_wait()
+        return waited
+    return tensor
+
+
+def part_of(tensor: torch.Tensor) -> Part:
+    """What a tensor says about itself; nothing where it says nothing."""
+    if isinstance(tensor, DTensor):
+        return _of_dtensor(tensor)
+    if getattr(tensor, "tensor_model_parallel", False):
+        return _of_megatron(tensor)
+    return Part()
+
+
+def stated(pieces: Mapping[int, Sequence[tuple[int, int]]], shape: Sequence[int], name: str) -> Part:
+    """What the user says, which tells nothing about the whole shape; PlanError where it does not fit the shape here."""
+    box: list[Intervals] = [((0, size),) for size in shape]
+    for dim, intervals in pieces.items():
+        held = tuple((int(start), int(stop)) for start, stop in intervals)
+        if not 0 <= dim < len(box) or sum(stop - start for start, stop in held) != shape[dim]:
+            raise PlanError(
+                f"parts[{name!r}] gives dimension {dim} the intervals {held}, but the tensor here has shape {tuple(shape)}; "
+                "their lengths must add up to its size"
+            )
+        box[dim] = held
+    return Part((), tuple(box))
+
+
+def _of_dtensor(tensor: DTensor) -> Part:
+    mesh = tensor.device_mesh
+    coordinate = mesh.get_coordinate()
+    if coordinate is None:
+        raise UnsupportedError(f"a tensor of the mesh {mesh} lies on a rank that is not in it")
+    box: list[Intervals] = [((0, size),) for size in tensor.shape]
+    summed = []
+    for axis, placement in enumerate(tensor.placements):
+        members, place = mesh.size(axis), coordinate[axis]
+        if isinstance(placement, Partial):
+            if placement.reduce_op != "sum":
+                raise UnsupportedError(f"an output is partial with {placement.reduce_op!r}; only sums are known, redistribute it before")
+            summed.append(axis)
+        elif isinstance(placement, _StridedShard):
+            chunks = chunked(box[placement.dim], members * int(placement.split_factor))
+            box[placement.dim] = joined(chunks[place::members])
+        elif isinstance(placement, Shard):
+            box[placement.dim] = joined([chunked(box[placement.dim], members)[place]])
+        elif not isinstance(placement, Replicate):
+            raise UnsupportedError(f"a tensor has the placement {placement}, which is not known")
+    partial: tuple[int, ...] = ()
+    if summed:
+        index = tuple(slice(None) if axis in summed else coordinate[axis] for axis in range(mesh.ndim))
+        with _disable_current_modes():
+            partial = tuple(sorted(int(rank) for rank in mesh.mesh[index].flatten().tolist()))
+    return Part(tuple(tensor.shape), tuple(box), partial)
+
+
+def _of_megatron(tensor: torch.Tensor) -> Part:
+    state = sys.modules.get("megatron.core.parallel_state")
+    if state is None:
+        return Part()
+    expert = not getattr(tensor, "allreduce", True)
+    group = state.get_expert_tensor_parallel_group() if expert else state.get_tensor_model_parallel_group()
+    members, place = dist.get_world_size(group), dist.get_rank(group)
+    dim, stride = int(getattr(tensor, "partition_dim", -1)), int(getattr(tensor, "partition_stride", 1))
+    if dim < 0:
+        return Part()
+    whole = list(tensor.shape)
+    whole[dim] *= members
+    box: list[Intervals] = [((0, size),) for size in whole]
+    box[dim] = joined(chunked(box[dim], members * stride)[place::members])
+    return Part(tuple(whole), tuple(box))
+
+
+def chunked(intervals: Intervals, chunks: int) -> list[Intervals]:
+    """Joined intervals cut as torch.chunk cuts: all chunks but the last ones of one size, rounded up."""
+    total = sum(stop - start for start, stop in intervals)
+    size = -(-total // chunks)
+    return [_cut(intervals, min(size * index, total), min(size * (index + 1), total)) for index in range(chunks)]
+
+
+def joined(parts: Sequence[Intervals]) -> Intervals:
+    """Intervals in a row, neighbours as one."""
+    found: list[tuple[int, int]] = []
+    for start, stop in (interval for part in parts for interval in part):
+        if found and found[-1][1] == start:
+            found[-1] = (found[-1][0], stop)
+        elif start < stop:
+            found.append((start, stop))
+    return tuple(found)
+
+
+def _cut(intervals: Intervals, first: int, last: int) -> Intervals:
+    found, at = [], 0
+    for start, stop in intervals:
+        begin, end = max(first - at, 0), min(last - at, stop - start)
+        if begin < end:
+            found.append((start + begin, start + end))
+        at += stop - start
+    return tuple(found)

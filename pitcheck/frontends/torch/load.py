@@ -1,0 +1,35 @@
+"""Specifications in Python files: ``FILE.py:NAME``. The file is the user's own program, and runs."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+
+from pitcheck.errors import PlanError, UsageError
+from pitcheck.frontends.torch.program import Spec
+
+
+def load_spec(file: str, name: str) -> Spec:
+    """The specification called ``name`` in a Python file; imports beside the file work as they do when it is run.
+
+    Raises PlanError for a file that is not there or raises, UsageError for a name that is no specification.
+    """
+    path = Path(file)
+    if not path.is_file():
+        raise PlanError("no such file", file)
+    loader = importlib.util.spec_from_file_location(path.stem, path)
+    if loader is None or loader.loader is None:
+        raise PlanError("this is no Python file", file)
+    module = importlib.util.module_from_spec(loader)
+    sys.modules.setdefault(path.stem, module)
+    sys.path.insert(0, str(path.resolve().parent))
+    try:
+        loader.loader.exec_module(module)
+    except Exception as error:
+        raise PlanError(f"it raises {type(error).__name__}: {error}", file) from error
+    spec = getattr(module, name, None)
+    if not isinstance(spec, Spec):
+        said = "is not there" if spec is None else f"is a {type(spec).__name__}"
+        raise UsageError(f"{name!r} of {file} {said}; it must be a pitcheck.torch.Spec")
+    return spec

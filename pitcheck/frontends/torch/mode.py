@@ -1,0 +1,237 @@
+"""Seeing every operator that a program runs, and writing it down as a pure function of values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch._ops import OpOverload
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
+from torch.utils._pytree import tree_map_only
+
+from pitcheck.errors import UnsupportedError
+from pitcheck.frontends.torch.arguments import Signature, dtype_name, literal, signature
+from pitcheck.frontends.torch.communication import COMMUNICATION, Communication
+from pitcheck.frontends.torch.functional import FUNCTIONAL
+from pitcheck.frontends.torch.opened import OPENED, open_foreach
+from pitcheck.frontends.torch.storages import Storages, view_of
+from pitcheck.frontends.torch.tape import Kind, Tape
+from pitcheck.frontends.torch.trace import Argument, Ref
+
+PLAIN = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer, FakeTensor)
+COMPOSITE = "CompositeImplicitAutograd"
+SAME = frozenset({"detach", "alias", "lift", "lift_fresh"})
+"""Operators whose result is their operand."""
+SILENT = frozenset(
+    {
+        *(
+            "is_same_size",
+            "sym_size",
+            "sym_stride",
+            "sym_numel",
+            "sym_storage_offset",
+            "is_contiguous",
+            "is_strides_like_format",
+            "is_non_overlapping_and_dense",
+        ),
+        *(
+            "record_stream",
+            "set_",
+            "resize_",
+            "device",
+            "size",
+            "stride",
+            "storage_offset",
+            "numel",
+            "_has_same_storage_numel",
+            "barrier",
+            "monitored_barrier_",
+        ),
+        *("check_for_nan", "dim", "layout", "sym_is_contiguous"),
+    }
+)
+"""Operators that compute nothing: they tell shapes, or change where a tensor lies, which is looked up whenever it is read."""
+
+
+class Recorder(TorchDispatchMode):
+    """Records on a tape. To be entered within a FakeTensorMode, which gives shapes."""
+
+    def __init__(self, tape: Tape, fake: FakeTensorMode) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.tape = tape
+        self.storages = Storages(tape)
+        self.communication = Communication(tape, self.storages)
+        self._fake = fake
+
+    def __torch_dispatch__(self, func: OpOverload, types: Sequence[type], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None) -> Any:
+        if any(kind not in PLAIN for kind in types):
+            # A subclass such as DTensor takes the call apart into calls on plain tensors, which come here again.
+            return NotImplemented
+        given = dict(kwargs or {})
+        space, name = func._schema.name.split("::")
+        if name in SILENT or space in ("prim", "profiler") or self._is_foreign(args):
+            return func(*args, **given)
+        handler = COMMUNICATION.get((space, name)) or FUNCTIONAL.get((space, name))
+        if handler is not None:
+            return handler(self.communication, func, args, given)
+        if space in ("c10d", "_c10d_functional"):
+            raise UnsupportedError(f"{self.tape.where()}: {func} is a communication that is not known")
+        taken_apart = self._taken_apart(func, args, given)
+        return self._operator(func, name, args, given) if taken_apart is NotImplemented else taken_apart
+
+    def _taken_apart(self, func: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        """The result of a call that consists of others, which are recorded; NotImplemented for a call that is one itself."""
+        space, name = func._schema.name.split("::")
+        # Its methods have no types.
+        call: Any = func
+        with self:
+            if torch._C._dispatch_has_kernel_for_dispatch_key(call.name(), COMPOSITE):
+                return call.decompose(*args, **kwargs)
+            if (space, name) in OPENED:
+                return OPENED[space, name](*args, **kwargs)
+            if name.startswith("_foreach_"):
+                return open_foreach(func, args, kwargs)
+        return NotImplemented
+
+    def _is_foreign(self, args: Sequence[Any]) -> bool:
+        """Whether a call is about tensors of somebody else who works out shapes, as DTensor does."""
+        return any(isinstance(item, FakeTensor) and item.fake_mode is not self._fake for item in _flat(args))
+
+    def _operator(self, func: OpOverload, name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        if name in SAME:
+            return self._same(func, args, kwargs)
+        if name == "copy_":
+            return self._copy(args[0], args[1])
+        if name == "as_strided":
+            return self._strided(func, args, kwargs)
+        said = signature(func)
+        bound = said.bound(args, kwargs)
+        targets = [value for parameter, value in bound if parameter.written]
+        arguments = tuple(literal(value, self._read) for parameter, value in bound if not parameter.stores)
+        if said.writes:
+            return self._write(func, said, arguments, targets, args, kwargs)
+        if name == "_local_scalar_dense":
+            return self.tape.number(_operand(arguments[0]))
+        result = self._run(func, args, kwargs)
+        self._put(said.operator, arguments, result, [value for _, value in bound])
+        return result
+
+    def _run(self, func: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        """The call on tensors without numbers, which tells shapes; where these, or what is decided, depends on numbers, on those."""
+        name = func._schema.name
+        if torch.Tag.dynamic_output_shape not in func.tags and torch.Tag.data_dependent_output not in func.tags:
+            return func(*args, **kwargs)
+        if name == "aten::index" and not any(index is not None and index.dtype in (torch.bool, torch.uint8) for index in args[1]):
+            return func(*args, **kwargs)
+        # The masks tell how many elements are chosen, whatever these are.
+        chosen_from = {0} if name in ("aten::index", "aten::masked_select") else set()
+        with _disable_current_modes():
+            stand_in = torch.zeros(()).expand(args[0].shape) if chosen_from else None
+        real_args = [stand_in if place in chosen_from else tree_map_only(torch.Tensor, self.known, arg) for place, arg in enumerate(args)]
+        real_kwargs = tree_map_only(torch.Tensor, self.known, kwargs)
+        with _disable_current_modes(), torch.no_grad():
+            real = func(*real_args, **real_kwargs)
+        dtype = args[0].dtype if chosen_from else None
+        return tree_map_only(torch.Tensor, lambda tensor: torch.empty(tensor.shape, dtype=dtype or tensor.dtype), real)
+
+    def known(self, tensor: torch.Tensor) -> torch.Tensor:
+        """The numbers of a tensor; UnsupportedError where they depend on what is not known."""
+        value = self._read(tensor)
+        if value not in self.tape.known:
+            raise UnsupportedError(
+                f"{self.tape.where()}: a shape or a decision depends on the values of a tensor of shape {tuple(tensor.shape)} that are not known; "
+                "give Input.values where they come from integers of the batch"
+            )
+        return self.tape.known[value]
+
+    def _put(self, operator: str, arguments: tuple[Argument, ...], result: Any, inputs: Sequence[Any]) -> None:
+        """Record a call that writes nothing: its results are new values, or views of what its operands hold."""
+        flat = list(_flat(result))
+        kinds = [Kind(tuple(item.shape), item.dtype) if isinstance(item, torch.Tensor) else None for item in flat]
+        memory = {tensor.untyped_storage()._cdata for tensor in _flat(inputs) if isinstance(tensor, torch.Tensor)}
+        numbers = iter(self.tape.emit(operator, arguments, kinds))
+        for item in flat:
+            if isinstance(item, torch.Tensor):
+                number = next(numbers)
+                # DTensor works out shapes on tensors whose elements share memory; nobody reads them.
+                if item.untyped_storage()._cdata in memory or view_of(item).repeats:
+                    self.storages.alias(item, number)
+                else:
+                    self.storages.write(item, number)
+
+    def _write(
+        self, func: OpOverload, said: Signature, arguments: tuple[Argument, ...], targets: Sequence[Any], args: Sequence[Any], kwargs: dict[str, Any]
+    ) -> Any:
+        """Record a call that writes: the pure operator, and then its results as new contents of what was written to."""
+        written = [target for target in _flat(targets) if isinstance(target, torch.Tensor)]
+        if len(written) != 1 and not all(parameter.stores for parameter in said.parameters if parameter.written):
+            raise UnsupportedError(f"{self.tape.where()}: {func} writes to several tensors")
+        kinds = self._kinds(said, args, kwargs, written)
+        for target, number in zip(written, self.tape.emit(said.operator, arguments, kinds), strict=True):
+            self.storages.write(target, self._fitted(number, target))
+        return func(*args, **kwargs)
+
+    def _kinds(self, said: Signature, args: Sequence[Any], kwargs: dict[str, Any], written: Sequence[torch.Tensor]) -> list[Kind]:
+        """Shapes and dtypes of the pure operator's results, which may be of a wider dtype than what they are stored in."""
+        if said.functional is None:
+            return [Kind(tuple(target.shape), target.dtype) for target in written]
+        names = {parameter.name for parameter in said.parameters if parameter.stores}
+        bound = [(parameter, value) for parameter, value in said.bound(args, kwargs) if parameter.name not in names]
+        positional = [value for parameter, value in bound if not parameter.by_name]
+        by_name = {parameter.name: value for parameter, value in bound if parameter.by_name}
+        result = said.functional(*positional, **by_name)
+        return [Kind(tuple(item.shape), item.dtype) for item in _flat(result) if isinstance(item, torch.Tensor)]
+
+    def _fitted(self, number: int, target: torch.Tensor) -> int:
+        """A value as a tensor stores it: in its dtype and of its shape."""
+        kind = self.tape.kinds[number]
+        shape = tuple(target.shape)
+        if kind.dtype != target.dtype:
+            number = self.tape.one("_to_copy.default", (Ref(number), dtype_name(target.dtype), None, None, None, False, None), kind.shape, target.dtype)
+        if kind.shape != shape:
+            number = self.tape.one("expand.default", (Ref(number), shape, False), shape, target.dtype)
+        return number
+
+    def _copy(self, target: torch.Tensor, source: torch.Tensor) -> torch.Tensor:
+        value = self._read(source)
+        torch.ops.aten.copy_.default(target, source)
+        if not (source.untyped_storage()._cdata == target.untyped_storage()._cdata and view_of(source) == view_of(target)):
+            self.storages.write(target, self._fitted(value, target))
+        return target
+
+    def _strided(self, func: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> torch.Tensor:
+        """Its meaning depends on how its operand lies in memory; what lies there is put together when it is read."""
+        result: torch.Tensor = func(*args, **kwargs)
+        if not isinstance(args[0], FakeTensor):
+            with _disable_current_modes():
+                real = func(*args, **kwargs)
+            self.storages.write(result, self.tape.constant(real))
+        return result
+
+    def _same(self, func: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        value = self._read(args[0])
+        result = func(*args, **kwargs)
+        if self.storages.has(result):
+            self.storages.alias(result, value)
+        else:
+            self.storages.write(result, value)
+        return result
+
+    def _read(self, tensor: torch.Tensor) -> int:
+        if not isinstance(tensor, FakeTensor) and not self.storages.has(tensor):
+            self.storages.write(tensor, self.tape.constant(tensor))
+        return self.storages.read(tensor)
+
+
+def _operand(argument: Argument) -> int:
+    if not isinstance(argument, Ref):
+        raise UnsupportedError("an operator that gives a number has no tensor to take it from")
+    return argument.value
+
+
+def _flat(result: Any) -> list[Any]:
+    if isinstance(result, tuple | list):
+        return [item for part in result for item in (_flat(part) if isinstance(part, tuple | list) else [part])]
+    return [result]

@@ -1,0 +1,114 @@
+"""The tensors of a program by their names in the reference."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch.nn.parallel import DistributedDataParallel
+
+from pitcheck.errors import PlanError
+from pitcheck.frontends.torch.lineage import Part, local, part_of, stated
+from pitcheck.frontends.torch.program import Program
+
+WRAPPERS = ("_checkpoint_wrapped_module.", "_orig_mod.", "_fsdp_wrapped_module.")
+"""Parts of names that wrappers of torch add."""
+
+
+class Held(NamedTuple):
+    """A tensor of a program."""
+
+    name: str
+    tensor: torch.Tensor
+    part: Part
+
+
+class Names:
+    """What a program's tensors are called, and which part of the reference's they are."""
+
+    def __init__(self, program: Program) -> None:
+        self._program = program
+        model = program.model
+        models = list(model) if isinstance(model, Sequence) else [model]
+        self.replicated = any(isinstance(item, DistributedDataParallel) for item in models)
+        self.models = [item.module if isinstance(item, DistributedDataParallel) else item for item in models]
+
+    def modules(self) -> dict[str, torch.nn.Module]:
+        """All modules by path."""
+        return {name: module for model in self.models if isinstance(model, torch.nn.Module) for name, module in model.named_modules()}
+
+    def parameters(self) -> list[Held]:
+        """All parameters, those that are shared once."""
+        found: list[tuple[int, str, torch.Tensor]] = []
+        for index, model in enumerate(self.models):
+            named = model.named_parameters() if isinstance(model, torch.nn.Module) else _tensors(model)
+            found.extend((index, name, tensor) for name, tensor in named)
+        return self._named(found)
+
+    def buffers(self) -> list[Held]:
+        """Buffers that a checkpoint would restore: their numbers are not those of the program's text. Integers are."""
+        found: list[tuple[int, str, torch.Tensor]] = []
+        for index, model in enumerate(self.models):
+            if isinstance(model, torch.nn.Module):
+                saved = _saved(model)
+                found.extend((index, name, buffer) for name, buffer in model.named_buffers() if name in saved and buffer.dtype.is_floating_point)
+        return self._named(found)
+
+    def optimizers(self) -> list[torch.optim.Optimizer]:
+        """The optimizers that the program steps."""
+        given = self._program.optimizer
+        if given is None:
+            return []
+        return list(given) if isinstance(given, Sequence) else [given]
+
+    def states(self) -> Iterator[Held]:
+        """The tensors of optimizers' state, named after their parameters."""
+        by_tensor = {id(held.tensor): held for held in self.parameters()}
+        for optimizer in self.optimizers():
+            for parameter, state in optimizer.state.items():
+                held = by_tensor.get(id(parameter))
+                if held is None:
+                    raise PlanError(f"an optimizer has state of a tensor of shape {tuple(parameter.shape)} that is no parameter of Program.model")
+                for key, value in state.items():
+                    if isinstance(value, torch.Tensor):
+                        same = local(value).shape == local(held.tensor).shape
+                        yield Held(f"{key}:{held.name}", value, held.part if same else part_of(value))
+
+    def _named(self, found: list[tuple[int, str, torch.Tensor]]) -> list[Held]:
+        names = [name for _, name, _ in found]
+        twice = len(set(names)) < len(names)
+        held = []
+        for index, name, tensor in found:
+            here = _plain(f"{index}.{name}" if twice else name)
+            part = stated(self._program.parts[here], local(tensor).shape, here) if here in self._program.parts else part_of(tensor)
+            held.append(Held(self._program.names(here) if self._program.names else here, tensor, part))
+        _check_distinct([item.name for item in held])
+        return held
+
+
+def _check_distinct(names: list[str]) -> None:
+    for name in names:
+        if names.count(name) > 1:
+            raise PlanError(f"two tensors of Program.model are called {name!r}; give Program.names so that each has the name it has in the reference")
+
+
+def _plain(name: str) -> str:
+    for wrapper in WRAPPERS:
+        name = name.replace(wrapper, "")
+    return name
+
+
+def _tensors(model: Any) -> list[tuple[str, torch.Tensor]]:
+    if not isinstance(model, Mapping):
+        raise PlanError(f"Program.model is a {type(model).__name__}; give a module, a list of modules, or tensors by name")
+    return list(model.items())
+
+
+def _saved(model: torch.nn.Module) -> set[str]:
+    found = set()
+    for prefix, module in model.named_modules():
+        for name in module._buffers:
+            if name not in module._non_persistent_buffers_set:
+                found.add(f"{prefix}.{name}" if prefix else name)
+    return found

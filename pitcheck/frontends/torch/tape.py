@@ -1,0 +1,152 @@
+"""What has been recorded so far: values, and the pure operators that made them. Small values that depend on constants alone are known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import msgspec
+import torch
+from torch.utils._python_dispatch import _disable_current_modes
+
+from pitcheck.errors import PlanError, UnsupportedError
+from pitcheck.frontends.torch.arguments import dtype_name
+from pitcheck.frontends.torch.evaluate import evaluate
+from pitcheck.frontends.torch.trace import Argument, Event, Given, Ref, Role
+
+KNOWN_ELEMENTS = 1 << 16
+"""A value with more elements is never computed while recording."""
+FEW = 64
+"""So many numbers of a constant are written into the trace one by one."""
+
+
+class Kind(NamedTuple):
+    """Shape and dtype of a value."""
+
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+
+    @property
+    def elements(self) -> int:
+        """Number of elements."""
+        return torch.Size(self.shape).numel()
+
+
+class Place(NamedTuple):
+    """Where in the user's code the program is."""
+
+    source: str = ""
+    module: str = ""
+    backward: bool = False
+
+
+class Tape:
+    """Values, events and givens, in the order in which they came to be. ``place`` says where the program is."""
+
+    def __init__(self, place: Callable[[], Place]) -> None:
+        self.kinds: list[Kind] = []
+        self.events: list[Event] = []
+        self.given: dict[int, Given] = {}
+        self.known: dict[int, torch.Tensor] = {}
+        self.pending: dict[int, str] = {}
+        """Outputs of asynchronous collectives nobody has waited for, and where these were launched."""
+        self._place = place
+
+    def emit(self, operator: str, arguments: tuple[Argument, ...], outputs: Sequence[Kind | None], group: tuple[int, ...] = ()) -> list[int]:
+        """An event, and the numbers of its outputs that are tensors."""
+        place = self._place()
+        numbers = [None if kind is None else self._value(kind) for kind in outputs]
+        self._check_finished(operator, arguments, place)
+        event = Event(operator, arguments, tuple(numbers), group, place.source, place.module, place.backward)
+        self.events.append(event)
+        if not group:
+            self._know(event)
+        return [number for number in numbers if number is not None]
+
+    def one(self, operator: str, arguments: tuple[Argument, ...], shape: Sequence[int], dtype: torch.dtype) -> int:
+        """An event of one output."""
+        return self.emit(operator, arguments, [Kind(tuple(shape), dtype)])[0]
+
+    def give(self, kind: Kind, role: Role, name: str, **where: object) -> int:
+        """A value that the step starts with."""
+        number = self._value(kind)
+        self.given[number] = msgspec.convert({"value": number, "role": role, "name": name, **where}, Given)
+        return number
+
+    def constant(self, tensor: torch.Tensor) -> int:
+        """A real tensor, whose numbers are part of the program."""
+        with _disable_current_modes():
+            return self._constant(tensor.detach().cpu())
+
+    def _constant(self, plain: torch.Tensor) -> int:
+        kind = Kind(tuple(plain.shape), plain.dtype)
+        flat = plain.reshape(-1)
+        if not plain.dtype.is_floating_point and not plain.dtype.is_complex:
+            number = self.give(kind, "constant", "", integers=tuple(int(x) for x in flat.tolist()))
+        elif plain.numel() and bool((flat == flat[0]).all()):
+            number = self.give(kind, "constant", "", number=float(flat[0]))
+        elif 0 < plain.numel() <= FEW and not plain.dtype.is_complex:
+            return self._listed(plain)
+        else:
+            number = self.give(kind, "constant", "")
+        if plain.numel() <= KNOWN_ELEMENTS:
+            self.known[number] = plain
+        return number
+
+    def where(self) -> str:
+        """The user's line, for messages."""
+        return self._place().source or "outside the user's code"
+
+    def _listed(self, plain: torch.Tensor) -> int:
+        name = dtype_name(plain.dtype)
+        parts = [self.one("full.default", ((1,), number, name, None, None, None), (1,), plain.dtype) for number in plain.reshape(-1).tolist()]
+        flat = self.one("cat.default", (tuple(map(Ref, parts)), 0), (plain.numel(),), plain.dtype)
+        return self.one("view.default", (Ref(flat), tuple(plain.shape)), plain.shape, plain.dtype)
+
+    def _value(self, kind: Kind) -> int:
+        self.kinds.append(kind)
+        return len(self.kinds) - 1
+
+    def _check_finished(self, operator: str, arguments: tuple[Argument, ...], place: Place) -> None:
+        if operator == "wait" or not self.pending:
+            return
+        for number in operands(arguments):
+            if number in self.pending:
+                raise PlanError(
+                    f"{operator} at {place.source} reads what the asynchronous collective launched at {self.pending[number]} is still writing; "
+                    "wait for it before"
+                )
+
+    def _know(self, event: Event) -> None:
+        """Compute what depends on known values alone, so that the program may look at it."""
+        if any(number not in self.known for number in operands(event.arguments)):
+            return
+        numbers = [number for number in event.outputs if number is not None]
+        if not numbers or any(self.kinds[number].elements > KNOWN_ELEMENTS for number in numbers):
+            return
+        results = evaluate(event, self.known)
+        for number, result in zip(event.outputs, results or (), strict=False):
+            if number is not None and result is not None:
+                self.known[number] = result
+
+    def number(self, value: int) -> bool | int | float:
+        """The number that a tensor of one element holds; UnsupportedError where it depends on what is not known."""
+        if value not in self.known:
+            raise UnsupportedError(
+                f"{self.where()}: the program looks at the value of a tensor of shape {self.kinds[value].shape} that depends on parameters or on the batch; "
+                "give Input.values where it comes from integers of the batch, else keep the number in a tensor"
+            )
+        with _disable_current_modes():
+            result: bool | int | float = self.known[value].item()
+        return result
+
+
+def operands(arguments: tuple[Argument, ...]) -> list[int]:
+    """The values among arguments, those in lists, too."""
+    found: list[int] = []
+    for argument in arguments:
+        if isinstance(argument, Ref):
+            found.append(argument.value)
+        elif isinstance(argument, tuple):
+            found.extend(operands(argument))
+    return found

@@ -1,0 +1,101 @@
+"""What one rank executed, as pure functions of values: every operator, collective and result of one training step.
+
+In-place operators and views are gone: what is written to a storage is a new value, and a read of a view gives the value that it has by then.
+"""
+
+from __future__ import annotations
+
+from typing import Literal as OneOf
+
+import msgspec
+
+from pitcheck.plan.model import DType
+
+Role = OneOf["input", "parameter", "buffer", "optimizer_state", "constant"]
+Intervals = tuple[tuple[int, int], ...]
+
+
+class Ref(msgspec.Struct, frozen=True, tag="ref"):
+    """An operand that is a value, by its number in :attr:`Trace.values`."""
+
+    value: int
+
+
+Item = Ref | bool | int | float | str | None
+Argument = Item | tuple[Item | tuple[Item, ...], ...]
+"""An operand: a value, a literal, or a list of them, at most a list of lists. A dtype is its name ("float32"); devices, layouts, memory formats and
+generators are None."""
+
+
+Complex = OneOf["complex64", "complex128"]
+"""Dtypes of pairs of numbers, of which a plan knows nothing: there such a value is a tensor of real numbers with one dimension more, of size 2, at the end."""
+
+
+class Value(msgspec.Struct, frozen=True):
+    """A tensor that is computed once; shape on this rank."""
+
+    shape: tuple[int, ...]
+    dtype: DType | Complex
+
+
+class Event(msgspec.Struct, frozen=True):
+    """One operator.
+
+    ``operator``: an ATen overload without its namespace and without the mark of writing in place ("add.Tensor", "_softmax.default",
+    "split_with_sizes.default"), or a collective: "all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "send", "receive", "wait".
+    ``arguments``: all of the schema's, in its order, defaults filled in, but for those that only say where the result is stored (``out``); of a collective
+    see :mod:`pitcheck.frontends.torch.collectives`. ``outputs``: numbers of values, None for a result that is no tensor.
+    ``group``: global ranks of a collective, in the group's order. ``source``: "file:line" of the user's code; of a backward operator that of its forward one.
+    ``module``: path of the module that runs, "" outside.
+    """
+
+    operator: str
+    arguments: tuple[Argument, ...]
+    outputs: tuple[int | None, ...]
+    group: tuple[int, ...] = ()
+    source: str = ""
+    module: str = ""
+    backward: bool = False
+
+
+class Given(msgspec.Struct, frozen=True):
+    """A value that the step starts with.
+
+    ``name``: of a parameter or buffer its name in the model, of an input its key in the batch, of optimizer state "exp_avg:NAME OF THE PARAMETER".
+    ``whole``: the shape of the whole tensor; ``box``: per dimension the intervals of it that this rank holds, joined. Both empty where nothing tells; ``box``
+    alone where the user says it.
+    ``number``: what fills a constant tensor; ``integers``: the elements, row-major, of an integer or bool tensor that is known.
+    """
+
+    value: int
+    role: Role
+    name: str
+    whole: tuple[int, ...] = ()
+    box: tuple[Intervals, ...] = ()
+    number: float | None = None
+    integers: tuple[int, ...] | None = None
+
+
+class Result(msgspec.Struct, frozen=True):
+    """A value that the step ends with: the "loss" and other named outputs, the gradient of a parameter, or the new value of a parameter or of state.
+
+    ``whole`` and ``box`` as of :class:`Given`; ``partial``: global ranks over which the values are terms of a sum.
+    """
+
+    value: int
+    kind: OneOf["output", "gradient", "updated"]
+    name: str
+    whole: tuple[int, ...] = ()
+    box: tuple[Intervals, ...] = ()
+    partial: tuple[int, ...] = ()
+
+
+class Trace(msgspec.Struct, frozen=True):
+    """One training step of one rank. ``assumptions``: sentences that belong into the report."""
+
+    rank: int
+    values: tuple[Value, ...]
+    events: tuple[Event, ...]
+    given: tuple[Given, ...]
+    results: tuple[Result, ...]
+    assumptions: tuple[str, ...] = ()

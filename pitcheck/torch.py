@@ -1,0 +1,67 @@
+"""PyTorch programs: does the distributed program compute what the single-device one computes? Needs the extra ``torch``, no GPU and no launch.
+
+    from pitcheck.torch import Input, Part, Program, Rank, Spec, assert_equivalent
+
+    def reference():
+        model = Net()
+        return Program(model, lambda batch: train(model, batch))
+
+    def parallel(rank):
+        model = shard(Net(), rank)
+        return Program(model, lambda batch: train(model, batch))
+
+    spec = Spec(reference, parallel, mesh={"dp": 2}, batch={"x": Input((8, 16), split={0: "dp"})}, outputs={"loss": Part(mean="dp")})
+
+    def test_parallel_program():
+        assert_equivalent(spec)
+
+The same ``spec`` is checked on the command line by ``pitcheck check my_program.py:spec``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pitcheck.check.options import Options
+from pitcheck.errors import UsageError
+from pitcheck.frontends.torch.program import Input, Part, Program, Rank, Spec
+from pitcheck.plan.model import Plan
+from pitcheck.report.model import Report
+
+__all__ = ["Input", "Options", "Part", "Program", "Rank", "Spec", "assert_equivalent", "capture", "check"]
+
+
+def capture(spec: Spec, *, jobs: int | None = None) -> tuple[Plan, Plan]:
+    """The reference and the parallel plan of a pair of programs, recorded on fake tensors; ``jobs``: ranks that are recorded at once (one per processor).
+
+    Raises UnsupportedError for an operator without a meaning and a tensor of which nothing tells what part a rank holds, PlanError for programs that
+    contradict themselves or raise, UsageError where PyTorch is not installed.
+    """
+    try:
+        from pitcheck.frontends.torch.capture import captured  # noqa: PLC0415  the classes above need no torch
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        raise UsageError("PyTorch programs need PyTorch; install pitcheck[torch]") from None
+    return captured(spec, jobs)
+
+
+def check(spec: Spec, options: Options | None = None) -> Report:
+    """The report on a pair of programs. What stops the check (an operator without a meaning, a budget) is a finding of it, not an exception."""
+    from pitcheck.commands.check import checked  # noqa: PLC0415  heavy
+
+    options = Options() if options is None else options
+    return checked([lambda: list(capture(spec, jobs=options.jobs))], options)
+
+
+def assert_equivalent(spec: Spec, **options: Any) -> Report:
+    """Check a pair of programs; raise AssertionError, whose message is the whole report, unless they are proven equivalent.
+
+    ``options`` are those of :class:`Options`; the seed is 0 unless it is given, so that a test says the same every time.
+    """
+    from pitcheck.report.text import render  # noqa: PLC0415
+
+    report = check(spec, Options(**{"seed": 0, **options}))
+    if report.verdict != "equivalent":
+        raise AssertionError("\n".join(["", *(line.text for line in render(report))]))
+    return report

@@ -1,0 +1,30 @@
+"""Every overload of the table against PyTorch, in the package's algebra of float64 and by meanings written over PyTorch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from aten_harness import Row, by_algebra, by_oracle, check, overload
+from aten_more_rows import ROWS as MORE
+from aten_rows import ROWS
+
+from pitcheck.frontends.torch.collectives import COLLECTIVES
+from pitcheck.frontends.torch.operators import table
+
+ALL = [*ROWS, *MORE]
+
+
+@pytest.mark.parametrize("run", [by_algebra, by_oracle], ids=["algebra", "oracle"])
+@pytest.mark.parametrize("row", ALL, ids=lambda row: row.label)
+def test_translation_is_what_pytorch_computes(row: Row, run: Any) -> None:
+    check(row, run)
+
+
+def test_every_overload_has_an_example() -> None:
+    assert {row.operator for row in ALL} == set(table()) - COLLECTIVES
+
+
+@pytest.mark.parametrize("name", sorted(set(table()) - COLLECTIVES))
+def test_parameters_are_those_of_the_schema(name: str) -> None:
+    assert table()[name].parameters == tuple(argument.name for argument in overload(name)._schema.arguments)

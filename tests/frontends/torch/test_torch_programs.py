@@ -1,0 +1,84 @@
+"""Whole PyTorch programs, recorded and checked: right ones are proven, wrong ones are caught at their line."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+
+from pitcheck.frontends.torch.load import load_spec
+from pitcheck.torch import Program, Rank, Spec, assert_equivalent, check
+
+EXAMPLES = Path(__file__).parents[3] / "docs" / "examples"
+
+
+def example(name: str) -> tuple[Spec, Any]:
+    """The specification of an example, and its module."""
+    spec = load_spec(str(EXAMPLES / f"{name}.py"), "spec")
+    return spec, __import__("sys").modules[name]
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in EXAMPLES.glob("*.py")))
+def test_examples_are_proven(name: str) -> None:
+    report = assert_equivalent(example(name)[0])
+    assert report.outputs.proven == report.outputs.total > 0
+
+
+class Forgotten(torch.autograd.Function):
+    """The same input for all ranks, whose gradients nobody adds up."""
+
+    @staticmethod
+    def forward(context: Any, x: torch.Tensor) -> torch.Tensor:
+        return x
+
+    @staticmethod
+    def backward(context: Any, gradient: torch.Tensor) -> torch.Tensor:
+        return gradient
+
+
+class Averaged(torch.autograd.Function):
+    """The mean of what ranks have, where the sum is due."""
+
+    @staticmethod
+    def forward(context: Any, x: torch.Tensor) -> torch.Tensor:
+        x = x.clone()
+        dist.all_reduce(x, op=dist.ReduceOp.AVG)
+        return x
+
+    @staticmethod
+    def backward(context: Any, gradient: torch.Tensor) -> torch.Tensor:
+        return gradient
+
+
+@pytest.mark.parametrize(("place", "wrong", "line", "code"), [("enter", Forgotten, "self.norm(x)", "PIT104"), ("leave", Averaged, "ReduceOp.AVG", "PIT102")])
+def test_a_wrong_communication_is_caught_at_its_line(place: str, wrong: Any, line: str, code: str) -> None:
+    spec, module = example("tensor_parallel")
+
+    def parallel(rank: Rank) -> Program:
+        program = module.parallel(rank)
+        setattr(program.model, place, wrong.apply)
+        return program
+
+    report = check(replace(spec, parallel=parallel))
+    assert report.verdict == "mismatch"
+    finding = report.findings[0]
+    source, _, number = (finding.source or "").rpartition(":")
+    assert line in Path(source).read_text().splitlines()[int(number) - 1], finding
+    assert finding.code == code, finding
+
+
+def test_the_failure_of_a_test_is_the_whole_finding() -> None:
+    spec, module = example("tensor_parallel")
+
+    def exchanged(rank: Rank) -> Program:
+        program = module.parallel(rank)
+        half = module.INNER // 2
+        other = (1 - rank.coordinate["tp"]) * half
+        return replace(program, parts={**program.parts, "up.bias": {0: [(other, other + half)]}})
+
+    with pytest.raises(AssertionError, match=r"(?s)error\[PIT\d+\].*mismatch: "):
+        assert_equivalent(replace(spec, parallel=exchanged))
