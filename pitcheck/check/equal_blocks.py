@@ -18,6 +18,7 @@ from pitcheck.check.evaluate import check_memory, compare_target, evaluate_stage
 from pitcheck.check.specification import Specification
 from pitcheck.check.whole import WholeRun, largest_differences
 from pitcheck.errors import BudgetError, UnsupportedError
+from pitcheck.stages.apart import taken_apart
 from pitcheck.stages.blocks import Batched, Blocks, BlockSizes, block_sizes, weighted
 from pitcheck.stages.cuts import Cut
 from pitcheck.stages.graph import Graph
@@ -71,9 +72,9 @@ def colourings(second: Graph, specification: Specification, batched: Batched, su
             own = np.zeros(size, dtype=np.int64) if attempt == 0 else generator.integers(0, COLOURS, size)
             if attempt == 0:
                 at = int(places[axis][0]) if len(suspects) else 0
-                own[[at, (at + 1) % size]] = 1, 2
+                own[at] = 1
             colour = colour + own.reshape([size if d == axis else 1 for d in range(grid.ndim)])
-        numbers, colours = np.broadcast_arrays(grid, colour % COLOURS)
+        numbers, colours = np.broadcast_arrays(grid, colour % (2 if attempt == 0 else COLOURS))
         of_block = np.zeros(batched.count, dtype=np.int64)
         held = numbers >= 0
         of_block[numbers[held]] = colours[held]
@@ -136,6 +137,8 @@ def shape_on_blocks(
     With ``memory`` the least sizes are taken at which ``TRIALS`` draws fit.
     """
     stage = build_stage(first, second, cut_of, list(targets))
+    if memory is not None:
+        stage = taken_apart(stage, templates)
     batched = blocks.batched
     known = {value: dim for value, dim in batched.dims.items() if value < len(first.values)}
     own = weighted(stage.reference, batched.total, {v: d for v, d in known.items() if v in stage.reference.inputs}, templates)

@@ -22,7 +22,7 @@ from pitcheck.algebra.axis_templates import Templates
 from pitcheck.algebra.axis_values import AxisValue
 from pitcheck.algebra.size_choice import Sizes
 from pitcheck.ops.registry import BACKWARD, divided, evaluate, forward_attributes
-from pitcheck.stages.batch import Argument, Batch, Step, StepOperand, distinct_columns
+from pitcheck.stages.batch import Argument, Batch, Step, StepOperand, distinct_columns, values_of
 from pitcheck.stages.graph import GraphValue
 from pitcheck.stages.grids import Codes
 from pitcheck.stages.pair import Stage
@@ -105,10 +105,12 @@ class _Rewriting:
     # --- steps
 
     def _kept(self, step: Step, first: Mapping[int, int]) -> None:
-        """The step as it is, on whole tensors."""
-        self._add(replace(step, inputs=tuple(self._whole_operand(operand) for operand in step.inputs)))
+        """The step as it is, on whole tensors. Rows that were made of different parts may be equal now: they are computed once."""
+        operands = tuple(self._whole_operand(operand) for operand in step.inputs)
+        chosen, which = distinct_columns([argument.rows for argument in values_of(operands)], step.count)
+        self._add(replace(step, inputs=tuple(_at(operand, chosen) for operand in operands), count=len(chosen)))
         for output, begin in first.items():
-            self._write(output, begin, step.count)
+            self._places(output)[begin : begin + step.count] = self._more(output, len(chosen))[which]
 
     def _moved(self, step: Step, first: Mapping[int, int]) -> bool:
         """An all-to-all: parts change hands. A tensor that is whole is cut into its parts first."""
@@ -244,9 +246,17 @@ class _Rewriting:
         if len(lacking):
             held = self._parts[operand.value]
             node = self._old.graph.values[operand.value].writers[0]
-            self._add(Step(node, JOIN, {"axis": held.form.dim}, (Argument(held.value, held.rows[lacking]),), (operand.value,), len(lacking)))
-            places[lacking] = self._more(operand.value, len(lacking))
+            chosen, which = distinct_columns([held.rows[lacking]], len(lacking))
+            self._add(Step(node, JOIN, {"axis": held.form.dim}, (Argument(held.value, held.rows[lacking[chosen]]),), (operand.value,), len(chosen)))
+            places[lacking] = self._more(operand.value, len(chosen))[which]
         return Argument(operand.value, places[operand.rows])
+
+
+def _at(operand: StepOperand, rows: Codes) -> StepOperand:
+    """An operand at some of the rows of its step."""
+    if isinstance(operand, tuple):
+        return tuple(Argument(argument.value, argument.rows[rows]) for argument in operand)
+    return Argument(operand.value, operand.rows[rows]) if isinstance(operand, Argument) else operand
 
 
 class _Meanings:
