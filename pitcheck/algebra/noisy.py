@@ -28,24 +28,31 @@ class Noise(RealAlgebra):
 
     generator: np.random.Generator
 
-    def _disturbed(self, value: Value, exact: Any) -> Value:
+    def _disturbed(self, value: Value, exact: Callable[[], Any]) -> Value:
+        """``exact``: says where what the result was computed from is whole; asked only where the result is."""
         if value.kind != "field":
             return value
         with np.errstate(all="ignore"):
-            error = DISTURBANCE * self.generator.uniform(-1.0, 1.0, value.data.shape)
-            return Value("field", np.where(exact & _whole(value.data), value.data, value.data * (1.0 + error)))
+            # A factor, so that infinity stays what it is. Single precision is enough for a random number.
+            moved = np.multiply(self.generator.random(value.data.shape, dtype=np.float32), 2 * DISTURBANCE, dtype=np.float64)
+            moved += 1 - DISTURBANCE
+            moved *= value.data
+            whole = _whole(value.data) & (value.data != 0)  # zero is not moved anyway
+            return Value("field", np.where(whole & exact(), value.data, moved) if whole.any() else moved)
 
     def _binary(self, what: str, operation: Callable[[Any, Any], Any], a: Value, b: Value) -> Value:
         result = super()._binary(what, operation, a, b)
-        if what in REDUCING:
-            return self._disturbed(result, bool(_whole(a.data).all() and _whole(b.data).all()))
         rank = result.rank
-        return self._disturbed(result, _whole(aligned(a.data, rank)) & _whole(aligned(b.data, rank)))
+
+        def exact() -> Any:
+            if what in REDUCING:
+                return bool(_whole(a.data).all() and _whole(b.data).all())
+            return _whole(aligned(a.data, rank)) & _whole(aligned(b.data, rank))
+
+        return self._disturbed(result, exact)
 
     def _unary(self, what: str, operation: Callable[[Any], Any], a: Value) -> Value:
-        result = super()._unary(what, operation, a)
-        exact = _whole(a.data)
-        return self._disturbed(result, bool(exact.all()) if what in REDUCING else exact)
+        return self._disturbed(super()._unary(what, operation, a), lambda: bool(_whole(a.data).all()) if what in REDUCING else _whole(a.data))
 
 
 def _whole(array: Any) -> Any:

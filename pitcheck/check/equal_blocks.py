@@ -27,9 +27,9 @@ from pitcheck.stages.pair import CutOf, ShapedStage, Target, build_stage, shape_
 from pitcheck.stages.shapes import SymbolicPair, symbolic_pair
 
 COLOURS = 3
-"""Different blocks of an input."""
+"""Different blocks of an input that is coloured at random."""
 ATTEMPTS = 3
-"""Inputs that are tried: the first sets the suspected coordinate apart from all others, the next ones colour at random."""
+"""Inputs that are tried: the first sets the suspected coordinate apart from those around it, the next ones colour at random."""
 TRIALS = 4
 """Draws of a run of the whole pair: one of each kind of discrete draw, fewer where that needs too much memory."""
 STAGE_TRIALS = 8
@@ -57,7 +57,10 @@ def find_batch(first: Graph, specification: Specification) -> Batched | None:
 
 
 def colourings(second: Graph, specification: Specification, batched: Batched, suspects: Codes, seed: int) -> Iterator[Blocks]:
-    """Ways to fill the blocks of a batch with few different ones. ``suspects``: codes of coordinates that should hold another block than those around them."""
+    """Ways to fill the blocks of a batch with few different ones. ``suspects``: codes of coordinates that should hold another block than those around them.
+
+    The first way has two: a block is of the other one where it is at the place of the suspect along an odd number of axes.
+    """
     cut = next(cut for cut in specification.initial.values() if cut.reference in batched.dims)
     grid = batched.block_of(cut)
     if grid is None:
@@ -82,14 +85,16 @@ def colourings(second: Graph, specification: Specification, batched: Batched, su
         yield Blocks(batched, firsts[which.reshape(-1)].astype(np.int64))
 
 
-def run_on_blocks(first: Graph, second: Graph, specification: Specification, blocks: Blocks, seed: int, templates: Templates, max_memory: int) -> WholeRun:
-    """Both plans from their inputs, of which the outputs alone are kept.
+def run_on_blocks(
+    first: Graph, second: Graph, specification: Specification, blocks: Blocks, seed: int, templates: Templates, max_memory: int, trials: int = TRIALS
+) -> WholeRun:
+    """Both plans from their inputs, of which the outputs alone are kept, in ``trials`` draws if these fit into memory.
 
     Raises StepError, PlanError, UnsupportedError (the reference does more along the batch than add up), BudgetError.
     """
     initial = {value: blocks.of(cut) for value, cut in specification.initial.items()}
     targets = [Target.at(e.cut, e.where, second, e.name) for e in specification.expected]
-    return _run(first, second, initial.get, targets, blocks, seed, templates, max_memory, targets_only=True)
+    return _run(first, second, initial.get, targets, blocks, seed, templates, max_memory, trials, targets_only=True)
 
 
 def run_stage_on_blocks(
@@ -101,7 +106,7 @@ def run_stage_on_blocks(
         cut = cut_of(value)
         return None if cut is None else blocks.of(cut)
 
-    return _run(first, second, moved, [target], blocks, seed, templates, max_memory, targets_only=False)
+    return _run(first, second, moved, [target], blocks, seed, templates, max_memory, STAGE_TRIALS, targets_only=False)
 
 
 def _run(
@@ -113,12 +118,13 @@ def _run(
     seed: int,
     templates: Templates,
     max_memory: int,
+    trials: int,
     *,
     targets_only: bool,
 ) -> WholeRun:
     shaped, symbolic, blocks = shape_on_blocks(first, second, cut_of, targets, blocks, templates, max_memory // SHARE if targets_only else None)
     fitting = max(1, max_memory // SHARE // _bytes(symbolic, shaped.sizes))
-    trials = min(TRIALS if targets_only else STAGE_TRIALS, fitting)
+    trials = min(trials, fitting)
     check_memory(shaped, trials, max_memory)
     if _bytes(symbolic, shaped.sizes) > max_memory:
         raise BudgetError(f"a draw needs about {_bytes(symbolic, shaped.sizes) >> 20} MiB, more than --max-memory allows ({max_memory >> 20} MiB)")
@@ -138,6 +144,7 @@ def shape_on_blocks(
     """
     stage = build_stage(first, second, cut_of, list(targets))
     if memory is not None:
+        # Members of a group that hold equal blocks give equal parts; only where parts are rows of their own these are computed once.
         stage = taken_apart(stage, templates)
     batched = blocks.batched
     known = {value: dim for value, dim in batched.dims.items() if value < len(first.values)}

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from pitcheck.algebra.axis_templates import Templates
 from pitcheck.algebra.keyed import key_of
 from pitcheck.check.confirm import confirmed, cost
 from pitcheck.check.draws import unlike_draws
-from pitcheck.check.equal_blocks import run_on_blocks
+from pitcheck.check.equal_blocks import TRIALS, run_on_blocks
 from pitcheck.check.noise import finite_difference, standing_out
-from pitcheck.check.specification import Specification
+from pitcheck.check.specification import Expected, Specification
 from pitcheck.check.whole import WholeRun, conjecture, run_whole
 from pitcheck.errors import PitcheckError
 from pitcheck.ops.registry import operator_kind
@@ -58,19 +58,34 @@ def judge(run: WholeRun, cuts: Mapping[int, Cut], numbers: Sequence[int]) -> Jud
 
 
 def look_on_blocks(
-    first: Graph, second: Graph, specification: Specification, all_blocks: Iterable[Blocks], seed: int, templates: Templates, max_memory: int
+    first: Graph,
+    second: Graph,
+    specification: Specification,
+    all_blocks: Iterable[Blocks],
+    near: Sequence[Expected],
+    seed: int,
+    templates: Templates,
+    max_memory: int,
 ) -> SecondLook | None:
     """A run of both plans on few different blocks of data in which outputs differ; None where none of those tried shows that.
 
-    ``all_blocks``: which blocks are equal, in each run. Raises what ``run_on_blocks`` raises.
+    ``all_blocks``: which blocks are equal, in each run; ``near``: the outputs to look at before all of them are. Raises what ``run_on_blocks`` raises.
     """
-    for blocks in all_blocks:
-        run = run_on_blocks(first, second, specification, blocks, seed, templates, max_memory)
+    for blocks, outputs, trials in _looks(all_blocks, near, specification.expected):
+        run = run_on_blocks(first, second, replace(specification, expected=list(outputs)), blocks, seed, templates, max_memory, trials)
         real = _judge_on_blocks(run)
         if real:
             return SecondLook(run, {}, real)
         del run  # the next one needs the memory
     return None
+
+
+def _looks(all_blocks: Iterable[Blocks], near: Sequence[Expected], expected: Sequence[Expected]) -> Iterator[tuple[Blocks, Sequence[Expected], int]]:
+    """(blocks, outputs, draws) of every run: one draw up to the nearest outputs shows most differences, and costs least."""
+    for number, blocks in enumerate(all_blocks):
+        if near and number == 0:
+            yield blocks, near, 1
+        yield blocks, expected, TRIALS
 
 
 def _judge_on_blocks(run: WholeRun) -> list[int]:

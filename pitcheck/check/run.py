@@ -19,6 +19,7 @@ from pitcheck.check.equal_blocks import colourings, find_batch
 from pitcheck.check.hints import hinted_cuts
 from pitcheck.check.judge import SecondLook, judge, look_on_blocks, second_look
 from pitcheck.check.obligations import Ledger, Obligation, Prover
+from pitcheck.check.nearest import nearest_outputs
 from pitcheck.check.options import Options
 from pitcheck.check.prove import Settings
 from pitcheck.check.specification import Specification, specify
@@ -26,7 +27,7 @@ from pitcheck.check.whole import WholeRun, conjecture, run_whole
 from pitcheck.check.workers import usable_jobs
 from pitcheck.errors import BudgetError, PitcheckError, PlanError, ShapeError, UnsupportedError, UsageError
 from pitcheck.explain.difference import explain_difference, gap_finding
-from pitcheck.explain.refused import Refused, explain_refused, suspected, unproven
+from pitcheck.explain.refused import Refused, explain_refused, first_refused, suspected, unproven
 from pitcheck.ops.registry import evaluate
 from pitcheck.plan.instances import count_instances
 from pitcheck.plan.model import Plan
@@ -184,7 +185,8 @@ def _by_refused(state: _Check, first: Graph, second: Graph, hints: dict[int, Cut
     try:
         blocks = colourings(second, specification, batched, suspected(second, prover.refused[0]), state.seed)
         tried = blocks if any(o.proof.outcome == "failed" for o in prover.refused) else islice(blocks, 1)
-        found = look_on_blocks(first, second, specification, tried, state.seed, state.templates, options.max_memory)
+        near = nearest_outputs(second, specification.expected, first_refused(second, prover.refused))
+        found = look_on_blocks(first, second, specification, tried, near, state.seed, state.templates, options.max_memory)
     except PitcheckError as error:
         why = f"no input was found on which they could be run together: {error}"
     state.clock.lap("lineage")

@@ -63,16 +63,23 @@ def explain_refused(
             blamed = {str(known.operator).rpartition(" ")[0] for known in explained.values()}
             if not blamed & {second.nodes[node].operator for node in obligation.nodes}:
                 finding = _explained(first, second, specification, found, obligation, options, seed, templates)
-                more = _affected(found) if not explained else ""
+                more = _affected(found, len({e.name for e in specification.expected})) if not explained else ""
                 explained.setdefault((finding.code, finding.operator, finding.cause), replace(finding, cause=f"{finding.cause}{more}"))
     return [*explained.values(), *gaps]
 
 
-def _affected(found: Refused) -> str:
-    """Which outputs differ."""
+def _affected(found: Refused, total: int) -> str:
+    """Which outputs differ, of all or of those that were run."""
     names = list(dict.fromkeys(found.run.comparisons[n].target.name for n in found.real))
-    total = len({comparison.target.name for comparison in found.run.comparisons})
-    return f"; of {total} outputs {len(names)} differ, {', '.join(map(repr, names[:3]))}{' and others' if len(names) > 3 else ''}"
+    some = f"{', '.join(map(repr, names[:3]))}{' and others' if len(names) > 3 else ''}"
+    if len({comparison.target.name for comparison in found.run.comparisons}) < total:
+        return f"; of {total} outputs the nearest were run, and {some} differ{'s' if len(names) == 1 else ''}"
+    return f"; of {total} outputs {len(names)} differ, {some}"
+
+
+def first_refused(second: Graph, failed: Sequence[Obligation]) -> list[int]:
+    """The values at which the stages end that do not hold, the first of the program first; as many as are explained."""
+    return sorted(dict.fromkeys(o.target.cut.value for o in failed), key=lambda value: _rank(second, value))[:MOST_EXPLAINED]
 
 
 def suspected(second: Graph, obligation: Obligation) -> Codes:

@@ -124,10 +124,10 @@ class _Rewriting:
         own = self._own(output, form)
         if own is None:
             return False
-        members, which = np.unique(operand.rows, return_inverse=True)
+        members, which = np.unique(self._joined(operand).rows, return_inverse=True)
         length = self._old.shape(operand.value)[form.dim] // form.count
         cut = {"axis": form.dim, "start": position * length, "stop": (position + 1) * length}
-        self._add(Step(step.node, "slice", cut, (self._joined(Argument(operand.value, members)),), (own,), len(members)))
+        self._add(Step(step.node, "slice", cut, (Argument(operand.value, members),), (own,), len(members)))
         return self._enter(output, first[output], own, form, self._more(own, len(members))[which.reshape(operand.rows.shape)])
 
     def _passed(self, step: Step, first: Mapping[int, int]) -> bool:
