@@ -34,7 +34,10 @@ TRIALS = 4
 """Draws of a run of the whole pair: one of each kind of discrete draw, fewer where that needs too much memory."""
 STAGE_TRIALS = 8
 LEAST = (3, 2)
-"""Elements of a segment of every dimension of the whole pair: the fewer where the more need too much memory."""
+"""Elements of a segment of every dimension of the whole pair: the fewer where one draw of the more needs too much memory.
+
+Rather fewer draws than fewer elements: what is normed over two elements is nearly a sign, and hides most of what is wrong.
+"""
 SHARE = 2
 """The values of a run may need this part of the memory; by what can be seen beforehand, which is more than it is."""
 
@@ -86,15 +89,15 @@ def colourings(second: Graph, specification: Specification, batched: Batched, su
 
 
 def run_on_blocks(
-    first: Graph, second: Graph, specification: Specification, blocks: Blocks, seed: int, templates: Templates, max_memory: int, trials: int = TRIALS
+    first: Graph, second: Graph, specification: Specification, blocks: Blocks, seed: int, templates: Templates, max_memory: int, draws: range = range(TRIALS)
 ) -> WholeRun:
-    """Both plans from their inputs, of which the outputs alone are kept, in ``trials`` draws if these fit into memory.
+    """Both plans from their inputs, of which the outputs alone are kept, in as many of the ``draws`` as fit into memory.
 
     Raises StepError, PlanError, UnsupportedError (the reference does more along the batch than add up), BudgetError.
     """
     initial = {value: blocks.of(cut) for value, cut in specification.initial.items()}
     targets = [Target.at(e.cut, e.where, second, e.name) for e in specification.expected]
-    return _run(first, second, initial.get, targets, blocks, seed, templates, max_memory, trials, targets_only=True)
+    return _run(first, second, initial.get, targets, blocks, seed, templates, max_memory, draws, targets_only=True)
 
 
 def run_stage_on_blocks(
@@ -106,7 +109,7 @@ def run_stage_on_blocks(
         cut = cut_of(value)
         return None if cut is None else blocks.of(cut)
 
-    return _run(first, second, moved, [target], blocks, seed, templates, max_memory, STAGE_TRIALS, targets_only=False)
+    return _run(first, second, moved, [target], blocks, seed, templates, max_memory, range(STAGE_TRIALS), targets_only=False)
 
 
 def _run(
@@ -118,18 +121,18 @@ def _run(
     seed: int,
     templates: Templates,
     max_memory: int,
-    trials: int,
+    draws: range,
     *,
     targets_only: bool,
 ) -> WholeRun:
     shaped, symbolic, blocks = shape_on_blocks(first, second, cut_of, targets, blocks, templates, max_memory // SHARE if targets_only else None)
     fitting = max(1, max_memory // SHARE // _bytes(symbolic, shaped.sizes))
-    trials = min(trials, fitting)
-    check_memory(shaped, trials, max_memory)
+    draws = draws[:fitting]
+    check_memory(shaped, len(draws), max_memory)
     if _bytes(symbolic, shaped.sizes) > max_memory:
         raise BudgetError(f"a draw needs about {_bytes(symbolic, shaped.sizes) >> 20} MiB, more than --max-memory allows ({max_memory >> 20} MiB)")
     with np.errstate(all="ignore"):
-        evaluated = evaluate_stage(shaped, RealAlgebra(np, seed, range(trials)), targets_only=targets_only)
+        evaluated = evaluate_stage(shaped, RealAlgebra(np, seed, draws), targets_only=targets_only)
         comparisons = [compare_target(shaped, evaluated, n) for n in range(len(targets))]
     run = WholeRun(shaped.stage, symbolic, shaped, evaluated, comparisons, largest_differences(comparisons))
     return replace(run, blocks=blocks, targets_only=targets_only)
@@ -140,7 +143,7 @@ def shape_on_blocks(
 ) -> tuple[ShapedStage, SymbolicPair, Blocks]:
     """The stage at reduced sizes with the different blocks alone; and the blocks with the dimensions of all its reference values.
 
-    With ``memory`` the least sizes are taken at which ``TRIALS`` draws fit.
+    With ``memory`` the largest of some small sizes are taken at which one draw fits.
     """
     stage = build_stage(first, second, cut_of, list(targets))
     if memory is not None:
@@ -166,7 +169,7 @@ def _fitting(symbolic: SymbolicPair, blocks: Blocks, memory: int) -> BlockSizes 
     sizes = None
     for least in LEAST:
         sizes = block_sizes(symbolic, blocks, least)
-        if sizes is None or TRIALS * _bytes(symbolic, sizes) <= memory:
+        if sizes is None or _bytes(symbolic, sizes) <= memory:
             break
     return sizes
 

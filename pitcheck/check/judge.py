@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from pitcheck.algebra.axis_templates import Templates
 from pitcheck.algebra.keyed import key_of
 from pitcheck.check.confirm import confirmed, cost
+from pitcheck.check.derive import CASES
 from pitcheck.check.draws import unlike_draws
 from pitcheck.check.equal_blocks import TRIALS, run_on_blocks
 from pitcheck.check.noise import finite_difference, standing_out
@@ -24,6 +25,9 @@ PLAIN = 1e-6
 MOST_CONFIRMATIONS = 6
 MAGNITUDES = (8.0, 1 / 64)
 """Standard deviations of inputs tried where a stage fails although ordinary inputs show no difference: saturated functions, and nearly linear ones."""
+NEAR_LOOKS = 3
+EVEN = 3
+"""The first discrete draw in which booleans are all true and integers uniform; every ``CASES``-th after it is another."""
 MORE_DRAWS = 8
 """Further runs on ordinary inputs there: an element that only counts where it is the largest is seen in few draws."""
 
@@ -71,8 +75,8 @@ def look_on_blocks(
 
     ``all_blocks``: which blocks are equal, in each run; ``near``: the outputs to look at before all of them are. Raises what ``run_on_blocks`` raises.
     """
-    for blocks, outputs, trials in _looks(all_blocks, near, specification.expected):
-        run = run_on_blocks(first, second, replace(specification, expected=list(outputs)), blocks, seed, templates, max_memory, trials)
+    for blocks, outputs, draws in _looks(all_blocks, near, specification.expected):
+        run = run_on_blocks(first, second, replace(specification, expected=list(outputs)), blocks, seed, templates, max_memory, draws)
         real = _judge_on_blocks(run)
         if real:
             return SecondLook(run, {}, real)
@@ -80,12 +84,17 @@ def look_on_blocks(
     return None
 
 
-def _looks(all_blocks: Iterable[Blocks], near: Sequence[Expected], expected: Sequence[Expected]) -> Iterator[tuple[Blocks, Sequence[Expected], int]]:
-    """(blocks, outputs, draws) of every run: one draw up to the nearest outputs shows most differences, and costs least."""
+def _looks(all_blocks: Iterable[Blocks], near: Sequence[Expected], expected: Sequence[Expected]) -> Iterator[tuple[Blocks, Sequence[Expected], range]]:
+    """(blocks, outputs, draws) of every run: one draw up to the nearest outputs shows most differences, and costs least.
+
+    No two runs draw the same: whether an expert that computes something else has a token at all is up to the draw. All begin with one in which all tokens
+    count, whose numbers are drawn evenly.
+    """
     for number, blocks in enumerate(all_blocks):
-        if near and number == 0:
-            yield blocks, near, 1
-        yield blocks, expected, TRIALS
+        for look in range(NEAR_LOOKS if near and number == 0 else 0):
+            yield blocks, near, range(EVEN + CASES * look, EVEN + CASES * look + 1)
+        start = EVEN + CASES * (NEAR_LOOKS + number)
+        yield blocks, expected, range(start, start + TRIALS)
 
 
 def _judge_on_blocks(run: WholeRun) -> list[int]:

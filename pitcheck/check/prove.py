@@ -35,6 +35,7 @@ REAL_NUMBERS = 4
 """How many times as many trials are evaluated together on real numbers, which have no levels."""
 MOST_REJECTED = 0.5
 """Share of void draws up to which the error of the others is divided by the rest of it; where more are to be feared, they are counted."""
+BUDGET = "PIT203"
 VARIANTS = (0, 1)
 LENGTHS = (3, 4)
 
@@ -89,12 +90,12 @@ class Proof:
 def prove_stage(stage: Stage, keys: dict[int, str], settings: Settings) -> Proof:
     """Prove a stage or say why not. Errors of operators become an inconclusive proof; nothing but a program error is raised."""
     apart = stage if settings.full_coordinates else _apart(stage, settings.templates)
-    if apart is not stage:
-        proof = _proof_of(apart, keys, settings)
-        if proof.outcome == "proven":
-            return proof
-    # What is wrong, or could not be decided, is looked at as the plan has it.
-    return _proof_of(stage, keys, settings)
+    first = None if apart is stage else _proof_of(apart, keys, settings)
+    if first is not None and first.outcome == "proven":
+        return first
+    # What is wrong, or could not be decided, is looked at as the plan has it, unless that is too large where parts apart have already failed.
+    proof = _proof_of(stage, keys, settings)
+    return first if first is not None and first.outcome == "failed" and proof.code == BUDGET else proof
 
 
 def _apart(stage: Stage, templates: Templates | None) -> Stage:
@@ -118,7 +119,7 @@ def _proof_of(stage: Stage, keys: dict[int, str], settings: Settings) -> Proof:
 
 
 def _refused(error: PitcheckError, text: str) -> Proof:
-    code = "PIT200" if isinstance(error, UnsupportedError) else "PIT203" if isinstance(error, BudgetError) else "PIT003"
+    code = "PIT200" if isinstance(error, UnsupportedError) else BUDGET if isinstance(error, BudgetError) else "PIT003"
     return Proof("inconclusive", code=code, reason=text)
 
 
@@ -168,6 +169,9 @@ def _at_once(symbolic: SymbolicPair, sizes: Sizes, most: int) -> int:
     read = max(symbolic.reference.largest_read(sizes), symbolic.parallel.largest_read(sizes))
     if 8 * LENGTHS[0] * read > most:
         raise BudgetError(f"a stage reads {read} elements at once, more than --max-memory allows ({most >> 20} MiB)")
+    held = symbolic.reference.held(sizes) + symbolic.parallel.held(sizes)
+    if 8 * LENGTHS[0] * held > most:
+        raise BudgetError(f"a draw of a stage has {held} elements, more than --max-memory allows ({most >> 20} MiB)")
     return max(1, MOST_ELEMENTS // largest)
 
 
@@ -236,7 +240,7 @@ class _Attempt:
             self._counts_voids = rejected > MOST_REJECTED
             per_trial -= 0.0 if self._counts_voids else math.log2(1 - rejected)
             if per_trial >= 0:
-                return self._open("PIT203", "the degree bound is vacuous: the stage is too large for primes below 2^31")
+                return self._open(BUDGET, "the degree bound is vacuous: the stage is too large for primes below 2^31")
             self._per_trial = per_trial
             discrete = any(fresh.kind != "field" for fresh in self._shaped.fresh.values())
             different = self._outcomes.try_reals() if self._variant == VARIANTS[0] and (decides or discrete or algebra.decisions) else None
@@ -287,7 +291,7 @@ class _Attempt:
         """What is said after the most redraws."""
         if self._per_trial is not None and self._error(self._per_trial) <= self._settings.target_log2:
             return self._open("PIT204", f"after {self.trials} draws {self._lacking}")
-        return self._open("PIT203", f"the error bound was not reached after {self.trials} draws")
+        return self._open(BUDGET, f"the error bound was not reached after {self.trials} draws")
 
     def _open(self, code: str, reason: str) -> Proof:
         return Proof("inconclusive", code=code, reason=reason, shaped=self._shaped)

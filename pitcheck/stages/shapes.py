@@ -40,6 +40,10 @@ class SymbolicBatch:
         """The number of elements of the largest value, over all its rows."""
         return max((self.batch.counts[value] * prod(self.shape(value, sizes)) for value in self.values), default=0)
 
+    def held(self, sizes: Sizes) -> int:
+        """The number of elements of all values together, over all their rows."""
+        return sum(self.batch.counts[value] * prod(self.shape(value, sizes)) for value in self.values)
+
     def largest_read(self, sizes: Sizes) -> int:
         """The number of elements of the largest operand, over all rows of its step."""
         known = {value: prod(self.shape(value, sizes)) for value in self.values}
