@@ -18,8 +18,8 @@ from pitcheck.algebra.degree_bounds import log2_sum
 from pitcheck.check.equal_blocks import colourings, find_batch
 from pitcheck.check.hints import hinted_cuts
 from pitcheck.check.judge import SecondLook, judge, look_on_blocks, second_look
-from pitcheck.check.obligations import Ledger, Obligation, Prover
 from pitcheck.check.nearest import nearest_outputs
+from pitcheck.check.obligations import Ledger, Obligation, Prover
 from pitcheck.check.options import Options
 from pitcheck.check.prove import Settings
 from pitcheck.check.specification import Specification, specify
