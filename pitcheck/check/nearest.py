@@ -8,8 +8,8 @@ from pitcheck.algebra.base import Kind
 from pitcheck.check.specification import Expected
 from pitcheck.stages.graph import Graph, sources_of
 
-SMOOTH: Collection[Kind] = ("field",)
-ANY: Collection[Kind] = ("field", "int", "bool")
+SMOOTH: tuple[Kind, ...] = ("field",)
+ANY: tuple[Kind, ...] = ("field", "int", "bool")
 CANDIDATES = 8
 """Outputs of which the cheapest is found: so many of those that come first in the program after a value, and all that are single numbers."""
 
