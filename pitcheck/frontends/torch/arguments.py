@@ -87,7 +87,9 @@ def _functional(func: OpOverload, parameters: tuple[Parameter, ...]) -> OpOverlo
     """The overload that computes the same and writes to nothing."""
     namespace, name = func._schema.name.split("::")
     kept = [parameter.name for parameter in parameters if not parameter.stores]
-    for candidate in dict.fromkeys((name, name.removesuffix("_"), f"{name}_functional")):
+    # "__iand__" writes what "__and__" computes.
+    plain = f"__{name[3:]}" if name.startswith("__i") and name.endswith("__") else name.removesuffix("_")
+    for candidate in dict.fromkeys((name, plain, f"{name}_functional")):
         packet = getattr(getattr(torch.ops, namespace), candidate, None)
         if packet is None:
             continue

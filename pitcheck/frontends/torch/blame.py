@@ -23,12 +23,16 @@ OWN = tuple(f"{Path(file).parent}{os.sep}" for file in (torch.__file__, multipro
 ENGINE = ("_engine_run_backward",)
 
 
+def short(path: str) -> str:
+    """A path as seen from the working directory, where it lies below it."""
+    return path.removeprefix(f"{Path.cwd()}{os.sep}")
+
+
 class Blame:
     """Knows where the program is. To be used as a context around it."""
 
-    def __init__(self, directory: str = "") -> None:
+    def __init__(self) -> None:
         self.paths: dict[int, str] = {}
-        self._directory = directory or str(Path.cwd())
         self._modules: list[str] = []
         self._nodes: dict[int, Place] = {}
         self._own: dict[CodeType, bool] = {}
@@ -78,7 +82,7 @@ class Blame:
         while frame is not None:
             code = frame.f_code
             if not self._is_own(code):
-                return f"{self._short(code.co_filename)}:{frame.f_lineno}", engine
+                return f"{short(code.co_filename)}:{frame.f_lineno}", engine
             engine = engine or (in_backward and code.co_name in ENGINE)
             frame = frame.f_back
         return "", engine
@@ -88,6 +92,3 @@ class Blame:
         if found is None:
             found = self._own[code] = code.co_filename.startswith((*OWN, "<")) or os.sep + "contextlib.py" in code.co_filename
         return found
-
-    def _short(self, path: str) -> str:
-        return os.path.relpath(path, self._directory) if path.startswith(self._directory + os.sep) else path

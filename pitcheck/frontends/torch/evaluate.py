@@ -34,8 +34,8 @@ def evaluate(event: Event, known: Mapping[int, torch.Tensor]) -> tuple[torch.Ten
     with _disable_current_modes(), torch.no_grad():
         result = func(*args, **kwargs)
         results = result if isinstance(result, tuple | list) else (result,)
-        # A view would change with what it is a view of.
-        return tuple(item.clone() if isinstance(item, torch.Tensor) else None for item in results)
+        # A view would change with what it is a view of; and a value has no strides, so that any view of it can be taken.
+        return tuple(item.clone(memory_format=torch.contiguous_format) if isinstance(item, torch.Tensor) else None for item in results)
 
 
 def _real(argument: Argument, known: Mapping[int, torch.Tensor], is_dtype: bool) -> Any:

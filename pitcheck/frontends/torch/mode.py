@@ -104,7 +104,7 @@ class Recorder(TorchDispatchMode):
             return self._same(func, args, kwargs)
         if name == "copy_":
             return self._copy(args[0], args[1])
-        if name == "as_strided":
+        if name in ("as_strided", "as_strided_"):
             return self._strided(func, args, kwargs)
         said = signature(func)
         bound = said.bound(args, kwargs)
@@ -169,9 +169,15 @@ class Recorder(TorchDispatchMode):
         if len(written) != 1 and not all(parameter.stores for parameter in said.parameters if parameter.written):
             raise UnsupportedError(f"{self.tape.where()}: {func} writes to several tensors")
         kinds = self._kinds(said, args, kwargs, written)
-        for target, number in zip(written, self.tape.emit(said.operator, arguments, kinds), strict=True):
-            self.storages.write(target, self._fitted(number, target))
-        return func(*args, **kwargs)
+        numbers = self.tape.emit(said.operator, arguments, kinds)
+        # An output that is given may grow to its size, and a view may be changed in place.
+        result = func(*args, **kwargs)
+        for target, number in zip(written, numbers, strict=True):
+            if torch.Tag.inplace_view in func.tags:
+                self.storages.alias(target, number)
+            else:
+                self.storages.write(target, self._fitted(number, target))
+        return result
 
     def _kinds(self, said: Signature, args: Sequence[Any], kwargs: dict[str, Any], written: Sequence[torch.Tensor]) -> list[Kind]:
         """Shapes and dtypes of the pure operator's results, which may be of a wider dtype than what they are stored in."""

@@ -60,7 +60,10 @@ class Names:
         given = self._program.optimizer
         if given is None:
             return []
-        return list(given) if isinstance(given, Sequence) else [given]
+        steppers = list(given) if isinstance(given, Sequence) else [given]
+        # Of ZeroRedundancyOptimizer the optimizer of the rank's share of the parameters has the state, not the one around it.
+        inner = [getattr(item, "optim", None) for item in steppers]
+        return [within if isinstance(within, torch.optim.Optimizer) else item for item, within in zip(steppers, inner, strict=True)]
 
     def states(self) -> Iterator[Held]:
         """The tensors of optimizers' state, named after their parameters."""

@@ -9,6 +9,7 @@ import msgspec
 
 from pitcheck.errors import UnsupportedError
 from pitcheck.frontends.torch.arguments import dtype_name
+from pitcheck.frontends.torch.pairs import in_real_numbers
 from pitcheck.frontends.torch.tape import Tape, operands
 from pitcheck.frontends.torch.trace import Argument, Event, Item, Ref, Result, Trace, Value
 from pitcheck.plan.model import DType
@@ -29,13 +30,18 @@ def trace_of(rank: int, tape: Tape, start: int, results: Sequence[Result], assum
             kept.append(event)
             needed.update(operands(event.arguments))
             needed.update(number for number in event.outputs if number is not None)
+    kept = in_real_numbers(kept[::-1], tape)
+    needed = {result.value for result in results}
+    for event in kept:
+        needed.update(operands(event.arguments))
+        needed.update(number for number in event.outputs if number is not None)
     numbers = {old: new for new, old in enumerate(sorted(needed))}
     for event in kept:
         _check(event, tape)
     return Trace(
         rank,
         tuple(Value(tape.kinds[old].shape, dtype_name(tape.kinds[old].dtype)) for old in numbers),  # type: ignore[arg-type]
-        tuple(_renumbered(event, numbers) for event in reversed(kept)),
+        tuple(_renumbered(event, numbers) for event in kept),
         tuple(msgspec.structs.replace(given, value=numbers[old]) for old, given in tape.given.items() if old in numbers),
         tuple(msgspec.structs.replace(result, value=numbers[result.value]) for result in results),
         tuple(assumptions),

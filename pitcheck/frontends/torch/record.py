@@ -126,7 +126,7 @@ def _answer(spec: Spec, side: Side, number: int, pipe: Connection) -> None:
 
 def _line(error: BaseException) -> str:
     """The last line of the user's code that an error came through."""
-    from pitcheck.frontends.torch.blame import OWN  # noqa: PLC0415
+    from pitcheck.frontends.torch.blame import OWN, short  # noqa: PLC0415
 
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith((*OWN, "<"))]
-    return f"{frames[-1].filename}:{frames[-1].lineno}: " if frames else ""
+    return f"{short(frames[-1].filename)}:{frames[-1].lineno}: " if frames else ""

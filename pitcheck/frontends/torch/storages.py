@@ -53,7 +53,7 @@ class Storage:
     held: torch.UntypedStorage
     starts: list[int] = field(default_factory=list)
     pieces: list[Piece] = field(default_factory=list)
-    views: dict[Geometry, int] = field(default_factory=dict)
+    views: dict[tuple[Geometry, torch.dtype], int] = field(default_factory=dict)
 
 
 def view_of(tensor: torch.Tensor) -> Geometry:
@@ -71,16 +71,24 @@ class Storages:
     def read(self, tensor: torch.Tensor) -> int:
         """The value that a tensor has now."""
         storage = self._of(tensor)
-        return self._read(storage, view_of(tensor), tensor.dtype)
+        value = self._read(storage, view_of(tensor), tensor.dtype)
+        # Conjugated or negated tensors lie in memory as they were before.
+        for lazy, operator in ((tensor.is_conj(), "_conj.default"), (tensor.is_neg(), "_neg_view.default")):
+            if lazy:
+                value = self._tape.one(operator, (Ref(value),), tensor.shape, tensor.dtype)
+        return value
 
     def write(self, tensor: torch.Tensor, value: int) -> None:
         """The tensor has this value from now on, and with it whatever else lies there."""
+        if tensor.is_conj() or tensor.is_neg():
+            raise UnsupportedError(f"{self._tape.where()}: a write to a conjugated or negated view")
         storage = self._of(tensor)
         self._write(storage, view_of(tensor), value, tensor.dtype)
 
     def alias(self, tensor: torch.Tensor, value: int) -> None:
         """This value is what the tensor, a view that was just made, has now."""
-        self._of(tensor).views[view_of(tensor)] = value
+        if not tensor.is_conj() and not tensor.is_neg():
+            self._of(tensor).views[view_of(tensor), tensor.dtype] = value
 
     def freed(self, held: torch.UntypedStorage) -> None:
         """The memory was given back: what lay there is gone, even where the storage grows again."""
@@ -103,11 +111,11 @@ class Storages:
         return self._storages.setdefault(held._cdata, Storage(held))
 
     def _read(self, storage: Storage, view: Geometry, dtype: torch.dtype) -> int:
-        found = storage.views.get(view)
-        if found is not None and self._tape.kinds[found].dtype == dtype:
+        found = storage.views.get((view, dtype))
+        if found is not None:
             return found
         value = self._build(storage, view, dtype)
-        storage.views[view] = value
+        storage.views[view, dtype] = value
         return value
 
     def _build(self, storage: Storage, view: Geometry, dtype: torch.dtype) -> int:
@@ -254,9 +262,14 @@ class Storages:
                 changed = self._insert(self._read(storage, stretch, dtype), inner, around, dtype)
                 self._write(storage, stretch, changed, dtype)
         else:
-            storage.views = {other: number for other, number in storage.views.items() if other.extent[1] <= start or other.extent[0] >= stop}
+            # Elements of another dtype have other places.
+            storage.views = {
+                (other, kind): number
+                for (other, kind), number in storage.views.items()
+                if kind == dtype and (other.extent[1] <= start or other.extent[0] >= stop)
+            }
             self._put(storage, start, stop, Root(value, geometry(view.shape, view.stride, 0), dtype))
-        storage.views[view] = value
+        storage.views[view, dtype] = value
 
     def _around(self, storage: Storage, view: Geometry, dtype: torch.dtype) -> Block | None:
         """The stretch of which a view with gaps is a block; preferably one that begins where something was written."""

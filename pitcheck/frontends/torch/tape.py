@@ -76,7 +76,7 @@ class Tape:
     def constant(self, tensor: torch.Tensor) -> int:
         """A real tensor, whose numbers are part of the program."""
         with _disable_current_modes():
-            return self._constant(tensor.detach().cpu())
+            return self._constant(tensor.detach().cpu().contiguous())
 
     def _constant(self, plain: torch.Tensor) -> int:
         kind = Kind(tuple(plain.shape), plain.dtype)

@@ -9,7 +9,8 @@ from frontends.torch.checking import check
 from frontends.torch.test_tensor_parallel import TOKENS, Llama, llama, split_layers, trained
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import fully_shard
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+from torch.distributed.optim import ZeroRedundancyOptimizer
 
 from pitcheck.frontends.torch.program import Program, Rank, Spec
 
@@ -35,6 +36,23 @@ def test_fully_sharded() -> None:
     traces = check(Spec(llama, fsdp, {"dp": 2}, TOKENS))
     box = next(given.box for given in traces[1].given if given.name == "head.weight")
     assert box == (((6, 12),), ((0, 8),))
+
+
+def test_mixed_precision() -> None:
+    """Narrow numbers are recorded as casts; on float64 they change nothing."""
+    policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
+
+    def parallel(rank: Rank) -> Program:
+        model = Llama()
+        mesh = init_device_mesh("cpu", (2,))
+        for layer in model.layers:
+            fully_shard(layer, mesh=mesh, mp_policy=policy)
+        fully_shard(model, mesh=mesh, mp_policy=policy)
+        return Program(model, trained(model, 2.0))
+
+    traces = check(Spec(llama, parallel, {"dp": 2}, TOKENS))
+    casts = {event.arguments[1] for event in traces[0].events if event.operator == "_to_copy.default"}
+    assert {"bfloat16", "float32"} <= casts
 
 
 @pytest.mark.slow
@@ -101,3 +119,27 @@ def test_distributed_data_parallel(own: bool) -> None:
 
     traces = check(Spec(llama, parallel, {"dp": 2}, TOKENS))
     assert any(event.operator == "all_reduce" and event.backward for event in traces[0].events)
+
+
+def test_sharded_optimizer() -> None:
+    """Each rank steps its share of the parameters and broadcasts them; state is on that rank alone."""
+
+    def parallel(rank: Rank) -> Program:
+        model = Llama()
+        optimizer = ZeroRedundancyOptimizer(model.parameters(), optimizer_class=torch.optim.AdamW, lr=0.01)
+        inner = trained(model)
+
+        def step(batch):
+            loss = inner(batch)
+            for parameter in model.parameters():
+                dist.all_reduce(parameter.grad)
+            optimizer.step()
+            optimizer.zero_grad()
+            return loss
+
+        return Program(model, step, optimizer)
+
+    build = optimized(lambda parameters: torch.optim.AdamW(parameters, lr=0.01))
+    traces = check(Spec(lambda: build(Llama()), parallel, {"dp": 2}, TOKENS), gradients=False)
+    states = [{result.name for result in trace.results if ":" in result.name} for trace in traces]
+    assert states[0] and states[1] and not states[0] & states[1]

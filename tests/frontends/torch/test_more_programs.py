@@ -12,6 +12,7 @@ from torch import nn
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B
 from torch.utils.checkpoint import checkpoint
 
+from pitcheck.errors import UnsupportedError
 from pitcheck.frontends.torch.program import Input, Program, Rank, Spec
 from pitcheck.frontends.torch.record import record
 
@@ -201,3 +202,35 @@ def test_batch_statistics_and_masks() -> None:
     spec = Spec(program, lambda rank: program(), {"dp": 1}, BATCH)
     true = truth(spec)
     assert difference(record(spec, "reference", 1), true.tensors, true.results) < CLOSE
+
+
+def test_complex_rotation() -> None:
+    """Rotary embedding by complex numbers; the trace has real ones."""
+
+    def program() -> Program:
+        model = nn.Linear(8, 8)
+        angles = torch.outer(torch.arange(8.0), torch.tensor([0.5, 0.25, 0.125, 1.0]))
+        turns = torch.polar(torch.ones_like(angles), angles)
+
+        def step(batch):
+            x = torch.view_as_complex(model(batch["x"]).reshape(4, 4, 2))
+            turned = torch.view_as_real((x * turns[2:6].view(4, 4)).transpose(0, 1).conj() * 2.0).flatten(1)
+            loss = (turned[:, 1:] ** 3).sum()
+            loss.backward()
+            return loss
+
+        return Program(model, step)
+
+    spec = Spec(program, lambda rank: program(), {"dp": 1}, BATCH)
+    true = truth(spec)
+    trace = record(spec, "reference", 1)
+    assert difference(trace, true.tensors, true.results) < CLOSE
+
+
+def test_complex_numbers_that_are_not_known() -> None:
+    def program() -> Program:
+        model = nn.Linear(8, 8)
+        return Program(model, lambda batch: {"y": torch.view_as_real(torch.view_as_complex(model(batch["x"]).reshape(4, 4, 2)).exp())})
+
+    with pytest.raises(UnsupportedError, match=r"test_more_programs.py:\d+: exp.default of complex numbers is not known"):
+        record(Spec(program, lambda rank: program(), {"dp": 1}, BATCH), "reference", 1)

@@ -78,6 +78,11 @@ def test_scatter_and_gather() -> None:
     check(reduced(reduce))
 
 
+def test_the_same_for_any_number_of_processes() -> None:
+    spec = reduced(lambda parameter: dist.all_reduce(parameter.grad))
+    assert record(spec, "parallel", 1) == record(spec, "parallel", 2)
+
+
 class Block(nn.Module):
     def __init__(self) -> None:
         super().__init__()

@@ -146,7 +146,7 @@ class Attention(nn.Module):
 def rotated(x):
     angles = torch.outer(torch.arange(x.shape[2], dtype=torch.float32), torch.tensor([0.5]))
     first, second = x.chunk(2, dim=-1)
-    return torch.cat([first * angles.cos() - second * angles.sin(), first * angles.sin() + second * angles.cos()], dim=-1)
+    return torch.cat([first * angles.cos() - second * angles.sin(), first * angles.sin() + second * angles.cos()], dim=-1).type_as(x)
 
 
 class GatedFeedForward(nn.Module):

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 import torch
 from frontends.torch.replay import call
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from torch._subclasses.fake_tensor import FakeTensorMode
 
@@ -110,6 +110,10 @@ WRITES: dict[str, Callable[[Tensor, Tensor, float], object]] = {
     "out": lambda x, y, f: torch.mul(x.clone(), y, out=x),
     "setitem": lambda x, y, f: x.__setitem__(slice(None), y * f),
     "foreach": lambda x, y, f: torch._foreach_add_([x], [y.clone()], alpha=f),
+    "turned": lambda x, y, f: x.transpose_(0, -1).add_(f),
+    "unsqueezed": lambda x, y, f: x.unsqueeze_(0) if x.dim() < 3 else x.squeeze_(),
+    "restrided": lambda x, y, f: x.as_strided_((1,), (1,)).mul_(f),
+    "grown": lambda x, y, f: x.copy_(torch.add(x.clone(), y, alpha=f, out=torch.empty(0, dtype=x.dtype))),
     "mm": lambda x, y, f: torch.sub(y, x, out=x) if x.is_contiguous() else x.neg_(),
 }
 
@@ -129,6 +133,7 @@ def run(program: list[tuple[str, int, list[int], float]], start: dict[str, Tenso
 
 @settings(max_examples=200)
 @given(programs())
+@example([("fill_", 0, [0] * 4, 0.5), ("transpose", 0, [0, 1, 0, 0], 0.5), ("add_", 0, [2, 0, 0, 0], 0.5)])
 def test_random_programs(program) -> None:
     start = {"a": torch.arange(24.0, dtype=torch.float64).view(2, 3, 4), "b": torch.arange(12.0, dtype=torch.float64) ** 2}
     found, _ = replayed(lambda tensors: run(program, tensors), start)
