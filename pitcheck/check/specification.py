@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from pitcheck.errors import PlanError, UnsupportedError
+from pitcheck.plan.coordinates import Coordinates
 from pitcheck.plan.model import Lineage, Output, Plan, Tensor
 from pitcheck.stages.cuts import Box, Cut, resolve, uncovered
 from pitcheck.stages.graph import Graph
@@ -172,7 +173,7 @@ def _expect(name: str, output: Output, tensor: Tensor, first: Graph, second: Gra
     held = _held(owner, first.values[target].tensor, first, second, result)
     if output.lineage is not None:
         cut = resolve(_named(output.lineage, name), value, second, target, shape, place)
-        result.exceptions.extend(_exception(name, output.lineage))
+        result.exceptions.extend(_exception(name, output.lineage, second.coordinates))
     elif held is not None:
         if first.values[held.reference].shape != shape:
             raise PlanError(f"{name!r} has shape {shape}, but the tensor it belongs to has {first.values[held.reference].shape}", place)
@@ -219,13 +220,15 @@ def _named(lineage: Lineage, name: str) -> Lineage:
     return lineage
 
 
-def _exception(name: str, lineage: Lineage) -> list[str]:
+def _exception(name: str, lineage: Lineage, coordinates: Coordinates) -> list[str]:
     said: list[str] = []
+    # As many times the reference as there are terms: each of them is what the reference is the mean of.
+    mean = bool(lineage.partial) and lineage.scale == str(coordinates.count(lineage.partial))
     if lineage.partial:
-        said.append(f"{name}: one term per {' and '.join(lineage.partial)}; the sum of the terms is compared")
+        said.append(f"{name}: one term per {' and '.join(lineage.partial)}; the {'mean' if mean else 'sum'} of the terms is compared")
     if lineage.partial_ranks:
         said.append(f"{name}: one term per rank of {[list(r) for r in lineage.partial_ranks]}; the sum of the terms is compared")
-    if lineage.scale != "1":
+    if lineage.scale != "1" and not mean:
         said.append(f"{name}: compared with {lineage.scale} times the reference")
     if lineage.shards:
         said.append(f"{name}: spread over ranks along dimension {', '.join(str(s.dim) for s in lineage.shards)}")

@@ -28,6 +28,11 @@ def test_examples_are_proven(name: str) -> None:
     assert report.outputs.proven == report.outputs.total > 0
 
 
+def test_a_mean_over_ranks_is_an_exception_that_is_said() -> None:
+    report = check(example("data_parallel")[0])
+    assert report.exceptions == ("loss: one term per dp; the mean of the terms is compared",)
+
+
 class Forgotten(torch.autograd.Function):
     """The same input for all ranks, whose gradients nobody adds up."""
 
