@@ -25,9 +25,8 @@ PLAIN = 1e-6
 MOST_CONFIRMATIONS = 6
 MAGNITUDES = (8.0, 1 / 64)
 """Standard deviations of inputs tried where a stage fails although ordinary inputs show no difference: saturated functions, and nearly linear ones."""
-NEAR_LOOKS = 3
 EVEN = 3
-"""The first discrete draw in which booleans are all true and integers uniform; every ``CASES``-th after it is another."""
+"""The first discrete draw in which booleans are all true and integers uniform, which most differences show in."""
 MORE_DRAWS = 8
 """Further runs on ordinary inputs there: an element that only counts where it is the largest is seen in few draws."""
 
@@ -87,13 +86,13 @@ def look_on_blocks(
 def _looks(all_blocks: Iterable[Blocks], near: Sequence[Expected], expected: Sequence[Expected]) -> Iterator[tuple[Blocks, Sequence[Expected], range]]:
     """(blocks, outputs, draws) of every run: one draw up to the nearest outputs shows most differences, and costs least.
 
-    No two runs draw the same: whether an expert that computes something else has a token at all is up to the draw. All begin with one in which all tokens
-    count, whose numbers are drawn evenly.
+    No two runs draw the same: whether an expert that computes something else has a token at all is up to the draw. The first ones begin with every kind of
+    discrete draws in turn, because memory may allow one draw only: where all tokens count nobody sees that the mask is another one.
     """
     for number, blocks in enumerate(all_blocks):
-        for look in range(NEAR_LOOKS if near and number == 0 else 0):
-            yield blocks, near, range(EVEN + CASES * look, EVEN + CASES * look + 1)
-        start = EVEN + CASES * (NEAR_LOOKS + number)
+        for look in range(CASES if near and number == 0 else 0):
+            yield blocks, near, range(EVEN + look, EVEN + look + 1)
+        start = EVEN + CASES + number * (TRIALS + 1)
         yield blocks, expected, range(start, start + TRIALS)
 
 

@@ -8,8 +8,7 @@ from pitcheck.algebra.base import Kind
 from pitcheck.check.specification import Expected
 from pitcheck.stages.graph import Graph, sources_of
 
-SMOOTH: tuple[Kind, ...] = ("field",)
-ANY: tuple[Kind, ...] = ("field", "int", "bool")
+KINDS: tuple[tuple[Kind, ...], ...] = ("field",), ("field", "int", "bool")
 CANDIDATES = 8
 """Outputs of which the cheapest is found: so many of those that come first in the program after a value, and all that are single numbers."""
 
@@ -22,7 +21,7 @@ def nearest_outputs(graph: Graph, expected: Sequence[Expected], values: Iterable
     readers = _readers(graph)
     chosen: list[Expected] = []
     for value in values:
-        smoothly, anyhow = (_reached(graph, readers, value, kinds) for kinds in (SMOOTH, ANY))
+        smoothly, anyhow = (_reached(graph, readers, value, kinds) for kinds in KINDS)
         reached = smoothly if any(e.cut.value in smoothly for e in expected) else anyhow
         after = sorted((e for e in expected if e.cut.value in reached), key=lambda e: _rank(graph, e.cut.value))
         if after and not any(e.cut.value in reached for e in chosen):
