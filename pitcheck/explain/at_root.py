@@ -139,7 +139,7 @@ def _otherwise_reduced(standing: Standing, root: Root) -> Cause | None:
 def _missing_sum(standing: Standing, root: Root) -> Cause | None:
     """Whether the sum of the results over a group is what is due."""
     evidence = standing.evidence
-    grouping = _group_of(evidence, root.value, standing, root.codes)
+    grouping = _group_of(evidence, root.value, standing, root.codes, summed=_summed_already(evidence, root))
     if grouping is None:
         return None
     return Cause(
@@ -169,14 +169,34 @@ def _group_of_operand(standing: Standing, root: Root) -> Grouping | None:
     return grouping if own - {tuple(sorted(row)) for row in grouping.table.tolist()} else None
 
 
-def _group_of(evidence: Evidence, value: int, standing: Standing, codes: Codes, result: int | None = None) -> Grouping | None:
-    """A group over which the terms of ``value`` add up to what is due at ``codes`` of ``result`` (default: of itself)."""
+def _summed_already(evidence: Evidence, root: Root) -> Codes | None:
+    """For every code the group that a reduction adds up over there (-1: none); None of other operators."""
+    source = next(iter(evidence.second.nodes[root.step.node].inputs), None)
+    if root.step.kind not in REDUCTIONS or not isinstance(source, Source) or source.members == 0:
+        return None
+    groups: Codes = np.full(evidence.second.codes, -1, dtype=np.int64)
+    for number, members in enumerate(np.unique(np.sort(source.at(root.codes), axis=1), axis=0)):
+        groups[members] = number
+    return groups
+
+
+def _twice(grouping: Grouping, summed: Codes) -> bool:
+    """Whether a sum over a group would count some terms twice, because the results of some members are one and the same sum."""
+    own = np.sort(summed[grouping.table], axis=1)
+    return bool(((own[:, 1:] == own[:, :-1]) & (own[:, 1:] >= 0)).any())
+
+
+def _group_of(evidence: Evidence, value: int, standing: Standing, codes: Codes, result: int | None = None, summed: Codes | None = None) -> Grouping | None:
+    """A group over which the terms of ``value`` add up to what is due at ``codes`` of ``result`` (default: of itself).
+
+    ``summed``: for every code the group whose sum it has already.
+    """
     pair = standing.expected(value if result is None else result, codes)
     if pair is None:
         return None
     place = {int(c): i for i, c in enumerate(codes)}
     for grouping in evidence.groupings:
-        table = groups_present(evidence, value, grouping)
+        table = None if summed is not None and _twice(grouping, summed) else groups_present(evidence, value, grouping)
         if table is None or evidence.array(value).shape[2:] != pair[1].shape[2:]:
             continue
         total = evidence.array(value)[:, evidence.batch.rows[value][table]].sum(axis=2)
