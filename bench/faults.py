@@ -1,7 +1,7 @@
 """Mistakes at one place of the plans of Llama-3 405B and DeepSeek-V3 671B at full scale: whether they are caught, where, and in what time.
 
-``python bench/faults.py [--only TEXT] [--write]`` checks the right plan of both models, and each of the mistakes of ``tests/programs/frontier_faults.py``; every
-line is a process of its own. ``--write`` puts the table into ``docs/frontier.md``.
+``python bench/faults.py [--only TEXT] [--write]`` checks the right plan of both models, and each of the mistakes of
+``tests/programs/frontier_faults.py``; every line is a process of its own. ``--write`` puts the table into ``docs/frontier.md``.
 """
 
 from __future__ import annotations
