@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from pitcheck.algebra.axis_templates import Templates
 from pitcheck.algebra.keyed import key_of
 from pitcheck.check.confirm import confirmed, cost
-from pitcheck.check.derive import CASES
 from pitcheck.check.draws import unlike_draws
 from pitcheck.check.equal_blocks import TRIALS, run_on_blocks
 from pitcheck.check.noise import finite_difference, standing_out
@@ -25,8 +24,11 @@ PLAIN = 1e-6
 MOST_CONFIRMATIONS = 6
 MAGNITUDES = (8.0, 1 / 64)
 """Standard deviations of inputs tried where a stage fails although ordinary inputs show no difference: saturated functions, and nearly linear ones."""
-EVEN = 3
-"""The first discrete draw in which booleans are all true and integers uniform, which most differences show in."""
+NEAR_DRAWS = (3, 4, 8, 5, 6, 12)
+"""One draw of each look at the nearest outputs. The first has evenly drawn integers and booleans that are all true, which most differences show in; three have
+marked integers, because the one at the end of a shard must be in the right block; and one of every other kind."""
+FIRST_DRAW = 16
+"""The first draw of a look at all outputs."""
 MORE_DRAWS = 8
 """Further runs on ordinary inputs there: an element that only counts where it is the largest is seen in few draws."""
 
@@ -86,13 +88,13 @@ def look_on_blocks(
 def _looks(all_blocks: Iterable[Blocks], near: Sequence[Expected], expected: Sequence[Expected]) -> Iterator[tuple[Blocks, Sequence[Expected], range]]:
     """(blocks, outputs, draws) of every run: one draw up to the nearest outputs shows most differences, and costs least.
 
-    No two runs draw the same: whether an expert that computes something else has a token at all is up to the draw. The first ones begin with every kind of
-    discrete draws in turn, because memory may allow one draw only: where all tokens count nobody sees that the mask is another one.
+    No two runs draw the same: whether an expert that computes something else has a token at all is up to the draw. Each begins with another kind of discrete
+    draws, because memory may allow one draw only: where all tokens count nobody sees that the mask is another one.
     """
     for number, blocks in enumerate(all_blocks):
-        for look in range(CASES if near and number == 0 else 0):
-            yield blocks, near, range(EVEN + look, EVEN + look + 1)
-        start = EVEN + CASES + number * (TRIALS + 1)
+        for draw in NEAR_DRAWS if near and number == 0 else ():
+            yield blocks, near, range(draw, draw + 1)
+        start = FIRST_DRAW + number * (TRIALS + 1)
         yield blocks, expected, range(start, start + TRIALS)
 
 
