@@ -75,6 +75,20 @@ MISSES: dict[str, tuple[Case, str, Change]] = {
     "the load without the sequence": (DEEP, f"{DEEPER}.router.load", _over("dp", "dp_inner")),
 }
 FAST = ("tokens are not sent", "an expert's gradient of one rank")
+BY_DAY = (
+    "results come back to others",
+    "gradients of tokens do not come back",
+    "results without their weights",
+    "an expert's gradient over all data",
+    "squares of experts count once per rank",
+    "terms of cut experts are not added up",
+    "the z loss averaged",
+)
+"""Of the slow ones those that CI has minutes for; a nightly job tries all."""
+
+
+def _marks(name: str) -> list[pytest.MarkDecorator]:
+    return [] if name in FAST else [pytest.mark.slow] if name in BY_DAY else [pytest.mark.slow, pytest.mark.nightly]
 
 
 def _changed(plan: Plan, identity: str, change: Change) -> Plan:
@@ -90,7 +104,7 @@ def _assert_caught(reference: Plan, wrong: Plan) -> None:
     assert report.verdict in ("mismatch", "invalid"), said(report)
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=() if name in FAST else pytest.mark.slow) for name in MISSES])
+@pytest.mark.parametrize("name", [pytest.param(name, marks=_marks(name)) for name in MISSES])
 def test_a_near_miss_is_caught(name: str) -> None:
     right, identity, change = MISSES[name]
     reference, parallel = right.plans()
