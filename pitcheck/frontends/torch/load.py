@@ -13,7 +13,7 @@ from pitcheck.frontends.torch.program import Spec
 def load_spec(file: str, name: str) -> Spec:
     """The specification called ``name`` in a Python file; imports beside the file work as they do when it is run.
 
-    Raises PlanError for a file that is not there or raises, UsageError for a name that is no specification.
+    Raises PlanError for a file that is not there or raises, UsageError for a name that is no specification, and where PyTorch is missing.
     """
     path = Path(file)
     if not path.is_file():
@@ -26,6 +26,10 @@ def load_spec(file: str, name: str) -> Spec:
     sys.path.insert(0, str(path.resolve().parent))
     try:
         loader.loader.exec_module(module)
+    except ModuleNotFoundError as error:
+        if error.name == "torch":
+            raise UsageError(f"{file} needs PyTorch; install pitcheck[torch]") from None
+        raise PlanError(f"it imports {error.name}, which is not installed", file) from error
     except Exception as error:
         raise PlanError(f"it raises {type(error).__name__}: {error}", file) from error
     spec = getattr(module, name, None)
