@@ -23,7 +23,7 @@ EVERYTHING = range(1220, 1239)
 """Of small ones that are also checked at all coordinates and full shapes, and by the independent executor; 1239 is too large for that."""
 MANY_RANKS = range(60)
 """Of ones on 64 to 512 ranks."""
-IN_CI = 10
+IN_CI = 20
 """Of so many slow ones CI runs the first; a nightly job runs all."""
 LEAST = 5
 """In so many of the slow combinations every choice must occur."""

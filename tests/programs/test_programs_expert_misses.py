@@ -77,12 +77,9 @@ MISSES: dict[str, tuple[Case, str, Change]] = {
 FAST = ("tokens are not sent", "an expert's gradient of one rank")
 BY_DAY = (
     "results come back to others",
-    "gradients of tokens do not come back",
     "results without their weights",
     "an expert's gradient over all data",
-    "squares of experts count once per rank",
     "terms of cut experts are not added up",
-    "the z loss averaged",
 )
 """Of the slow ones those that CI has minutes for; a nightly job tries all."""
 
