@@ -77,7 +77,8 @@ class RankNames:
         for value in event.outputs:
             if value is not None:
                 name = self._results.get(value) or self.next("")
-                self._names[value] = self._families.claim(name, self._values[value])
+                # Of what has no elements no operator makes anything.
+                self._names[value] = name if 0 in self._values[value].shape else self._families.claim(name, self._values[value])
 
     def new(self, hint: str, value: Value) -> str:
         """A name for a tensor in between."""
