@@ -63,11 +63,11 @@ class _Building:
     def plan(self, name: str) -> Plan:
         """The plan."""
         programs = with_all_groups({trace.rank: self._instances(trace) for trace in self._traces}, self._coordinates)
+        # Memory that holds nothing yet and that nobody reads, or a result that no operator makes and none reads, is no tensor of the plan.
         used = {name for instances in programs.values() for instance in instances for name in (*instance.inputs, *instance.outputs)}
         operators, blocks, folded = fold(self._mesh, 1, programs)
         return Plan(
             mesh=self._mesh,
-            # A result that no operator makes and none reads, as a count that only another kind of loss needs, is no tensor.
             tensors=tuple(self._placed(tensor) for tensor in self._families.tensors.values() if tensor.role != "activation" or tensor.name in used),
             operators=operators,
             outputs=tuple(self._outputs()),
@@ -133,6 +133,8 @@ class _Building:
         """Results that are something else as well, under names of their own; and what all results belong to."""
         for result in trace.results:
             name, value = result_name(result, self._taken), trace.values[result.value]
+            if 0 in value.shape:
+                raise UnsupportedError(f"rank {trace.rank}: {name!r} has shape {value.shape}; a result without elements has no form here")
             if result.partial and name in self._compared and name not in self._spec.outputs:
                 ranks = ", ".join(map(str, result.partial))
                 raise UnsupportedError(f"{name!r} is a sum over ranks {ranks} that nobody has added up; if it shall be so, say it in Spec.outputs")

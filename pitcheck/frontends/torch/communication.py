@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch._C._distributed_c10d import ProcessGroup, ReduceOp, Work
+from torch._C._distributed_c10d import FakeWork, ProcessGroup, ReduceOp, Work
 from torch._ops import OpOverload
 
 from pitcheck.errors import PlanError, UnsupportedError
@@ -22,6 +22,8 @@ from pitcheck.frontends.torch.trace import Argument, Ref
 
 REDUCTIONS = {0: "sum", 1: "avg", 2: "product", 3: "min", 4: "max"}
 NAMED = {"sum": "sum", "avg": "avg", "product": "product", "prod": "product", "min": "min", "max": "max"}
+
+COALESCED = frozenset({"allreduce_coalesced_", "allgather_into_tensor_coalesced_", "allgather_coalesced_", "reduce_scatter_tensor_coalesced_"})
 
 Tensors = Sequence[torch.Tensor]
 
@@ -178,7 +180,8 @@ class Call:
 
     def __init__(self, to: Communication, func: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
         self.to = to
-        self.result = func(*args, **kwargs)
+        # Those of several tensors at once have no kernel for tensors without numbers; they give a work alone.
+        self.result = FakeWork().boxed() if func._schema.name.removeprefix("c10d::") in COALESCED else func(*args, **kwargs)
         self.named = {parameter.name: value for parameter, value in signature(func).bound(args, kwargs)}
 
     @property
