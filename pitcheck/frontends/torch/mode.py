@@ -114,9 +114,7 @@ class Recorder(TorchDispatchMode):
         bound = said.bound(args, kwargs)
         targets = [value for parameter, value in bound if parameter.written]
         unread = "self" if name.removesuffix("_") in ADDING and ("beta", 0) in ((parameter.name, value) for parameter, value in bound) else ""
-        arguments = tuple(
-            literal(value, self._unread if parameter.name == unread else self._read) for parameter, value in bound if not parameter.stores
-        )
+        arguments = tuple(literal(value, self._unread if parameter.name == unread else self._read) for parameter, value in bound if not parameter.stores)
         if said.writes:
             return self._write(func, said, arguments, targets, args, kwargs)
         if name == "_local_scalar_dense":
