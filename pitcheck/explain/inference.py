@@ -73,12 +73,27 @@ def summed_over(evidence: Evidence, value: int) -> Grouping | None:
 
 def _adds_up(evidence: Evidence, grouping: Grouping, table: Codes, values: Sequence[int]) -> Grouping | None:
     """The grouping, if the rows of the values together add up over it to parts of one reference value, or have these as their mean over ranks."""
-    total = np.asarray(sum(evidence.array(value)[:, evidence.batch.rows[value][table]].sum(axis=2) for value in values), dtype=np.float64)
+    total = _distinct_sums(evidence, table, values)
     for times in dict.fromkeys((1, table.shape[1])):
         reference = evidence.part_of(total / times)
         if reference is not None:
             return replace(grouping, table=table, reference=reference, times=times)
     return None
+
+
+def _distinct_sums(evidence: Evidence, table: Codes, values: Sequence[int]) -> Floats:
+    """The sums of the rows of the values together over every group, shape (trials, groups, *shape). Groups of the same rows, of which thousands of ranks have
+    many, are added up once.
+    """
+    rows = np.concatenate([np.sort(evidence.batch.rows[value][table], axis=1) for value in values], axis=1)
+    total: Floats = np.zeros(())
+    groups = np.unique(rows, axis=0)
+    for value, of_value in zip(values, np.split(groups, len(values), axis=1), strict=True):
+        array = evidence.array(value)
+        times = np.zeros((len(groups), array.shape[1]))
+        np.add.at(times, (np.arange(len(groups))[:, None], of_value), 1)
+        total = total + np.moveaxis(np.tensordot(times, array, (1, 1)), 0, 1)
+    return total
 
 
 def summed_in_rounds(evidence: Evidence, value: int) -> Grouping | None:
