@@ -22,6 +22,7 @@ from pitcheck.check.outcomes import Outcomes
 from pitcheck.check.routing import Coverage, joined
 from pitcheck.errors import BudgetError, PitcheckError, UnsupportedError
 from pitcheck.stages.apart import taken_apart
+from pitcheck.stages.grids import Codes
 from pitcheck.stages.pair import ShapedStage, Stage, shape_stage
 from pitcheck.stages.reduction import reduced
 from pitcheck.stages.run import StepError
@@ -86,9 +87,8 @@ class Proof:
     """Whether a formal root was squared in the last evaluation."""
     routing: Coverage | None = None
     """Where tokens went, in a stage that routes any."""
-    comparison: Comparison | None = None
-    evaluated: Evaluated | None = None
-    shaped: ShapedStage | None = None
+    differing: Codes | None = None
+    """A code of every compared row at which the sides of a stage that failed differ."""
 
 
 def prove_stage(stage: Stage, keys: dict[int, str], settings: Settings) -> Proof:
@@ -197,7 +197,7 @@ def _prove_shaped(shaped: ShapedStage, variant: int, settings: Settings, at_once
         proof = _prove_on_chain(shaped, variant, settings.chain(length, settings.seed), settings, at_once)
         if proof is not None:
             return proof
-    return Proof("inconclusive", code="PIT205", reason="the sides of the stage have no exponential level in common", shaped=shaped)
+    return Proof("inconclusive", code="PIT205", reason="the sides of the stage have no exponential level in common")
 
 
 def _prove_on_chain(shaped: ShapedStage, variant: int, chain: Chain, settings: Settings, at_once: int) -> Proof | None:
@@ -249,7 +249,7 @@ class _Attempt:
         self.trials += len(algebra.trials)
         for comparison in comparisons:
             if np.broadcast_to(comparison.differs, (len(good), *comparison.differs.shape[1:]))[good].any():
-                return replace(self._refuted("residues differ", comparison), evaluated=evaluated)
+                return self._refuted("residues differ", comparison)
         self._outcomes.route(evaluated, good)
         per_trial = self._per_trial
         if per_trial is None:
@@ -290,7 +290,7 @@ class _Attempt:
             if not self._lacking:
                 said = _discrete(self._shaped, self._outcomes)
                 seen = self._outcomes.coverage
-                return Proof("proven", error, self.trials, 1, self._chain.primes, self._heuristic, shaped=self._shaped, discrete=said, routing=seen)
+                return Proof("proven", error, self.trials, 1, self._chain.primes, self._heuristic, discrete=said, routing=seen)
         missing = max(1, math.ceil((target - error) / per_trial)) if error > target else max(2, self.trials // 2)
         self._wanted = self.trials + missing
         return None
@@ -311,11 +311,11 @@ class _Attempt:
         return self._open(BUDGET, f"the error bound was not reached after {self.trials} draws")
 
     def _open(self, code: str, reason: str) -> Proof:
-        return Proof("inconclusive", code=code, reason=reason, squared_roots=self._squared_roots, shaped=self._shaped)
+        return Proof("inconclusive", code=code, reason=reason, squared_roots=self._squared_roots)
 
     def _refuted(self, reason: str, comparison: Comparison) -> Proof:
         squared = self._squared_roots
-        return Proof("failed", primes=self._chain.primes, trials=self.trials, reason=reason, squared_roots=squared, comparison=comparison, shaped=self._shaped)
+        return Proof("failed", primes=self._chain.primes, trials=self.trials, reason=reason, squared_roots=squared, differing=comparison.differing())
 
 
 def _compared(shaped: ShapedStage, algebra: ResidueAlgebra) -> tuple[Evaluated, list[Comparison]] | None:
