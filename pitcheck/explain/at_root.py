@@ -21,12 +21,14 @@ from pitcheck.explain.hypotheses import (
     spell,
 )
 from pitcheck.explain.standing import Root, Standing, far
+from pitcheck.stages.batch import Step
 from pitcheck.stages.cuts import Cut
 from pitcheck.stages.graph import Source, sources_of
 from pitcheck.stages.grids import Codes
 
 REDUCTIONS = frozenset({"all_reduce", "reduce_scatter", "reduce"})
 ACCUMULATE = "accumulate"
+_COPIES = VIEWS | {"cast"}
 
 
 def cause_at(standing: Standing, root: Root) -> Cause:
@@ -95,20 +97,50 @@ def _term_for_sum(standing: Standing, root: Root) -> Cause | None:
     if root.step.kind in (*REDUCTIONS, ACCUMULATE):
         return None
     result = standing.sums(root.value)
-    for source, read in standing.reads(root.step, root.codes):
+    # What ranks alone would have to add up is nearer to a cause than what a loop adds up as well.
+    operands = sorted(standing.reads(root.step, root.codes), key=lambda operand: _in_rounds(standing, operand[0]) is not None)
+    for source, read in operands:
         sums = standing.sums(source)
         if sums is None or read.ndim != 1 or source in evidence.unused(root.step) or _still_terms(sums[read], result, root.codes):
             continue
-        over = next((g.name for g in evidence.groupings if _same_groups(g, sums, evidence.codes(source))), "other ranks")
+        rounds = _in_rounds(standing, source)
+        term = _uncast(evidence, source)
+        if rounds is not None:
+            over, repair = rounds.name, f"let {evidence.operator(root.step)!r} do what is right for a term of a sum over all of these, or use the sum"
+        else:
+            over = next((g.name for g in evidence.groupings if _same_groups(g, sums, evidence.codes(source))), "other ranks")
+            repair = f"an all-reduce(sum) over {over} of {evidence.name(term)!r} before it is used makes it right"
         return Cause(
             "PIT104",
-            f"{evidence.called(source)} is a term of a sum over {over}, and operator {evidence.operator(root.step)!r} uses it as if it were the sum",
-            f"an all-reduce(sum) over {over} of {evidence.name(source)!r} before it is used makes it right",
+            f"{evidence.called(term)} is a term of a sum over {over}, and operator {evidence.operator(root.step)!r} uses it as if it were the sum",
+            repair,
             np.unique(read),
-            evidence.writers[source][-1] if source in evidence.writers else None,
-            source,
+            evidence.writers[term][-1] if term in evidence.writers else None,
+            term,
         )
     return None
+
+
+def _uncast(evidence: Evidence, value: int) -> int:
+    """The value of which this is but a view, or the same numbers as another dtype."""
+    step = next(iter(evidence.writers.get(value, [])), None)
+    while step is not None and step.kind in _COPIES and len(evidence.inputs(step)) == 1 and np.array_equal(_codes_read(evidence, step), evidence.codes(value)):
+        value = evidence.inputs(step)[0]
+        step = next(iter(evidence.writers.get(value, [])), None)
+    return value
+
+
+def _codes_read(evidence: Evidence, step: Step) -> Codes:
+    """The codes at which a step reads its only operand, where each reads its own."""
+    codes: Codes = np.flatnonzero(evidence.second.nodes[step.node].mask)
+    (source,) = (s for operand in evidence.second.nodes[step.node].inputs for s in sources_of(operand))
+    return source.at(codes).reshape(-1)
+
+
+def _in_rounds(standing: Standing, value: int) -> Grouping | None:
+    """Of a value that is a term of a sum over the rounds of a loop, too: over what."""
+    grouping = standing.grouping(value) if standing.due(value) is None else None
+    return grouping if grouping is not None and grouping.beside else None
 
 
 def _still_terms(operand: Codes, result: Codes | None, codes: Codes) -> bool:
@@ -133,7 +165,7 @@ def _otherwise_reduced(standing: Standing, root: Root) -> Cause | None:
     if root.step.kind not in (*REDUCTIONS, ACCUMULATE):
         return None
     grouping = standing.grouping(evidence.inputs(root.step)[0])
-    return _other_group(evidence, root, grouping) if grouping is not None else None
+    return _other_group(evidence, root, grouping) if grouping is not None and not grouping.beside else None
 
 
 def _missing_sum(standing: Standing, root: Root) -> Cause | None:

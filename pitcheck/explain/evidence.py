@@ -21,19 +21,23 @@ from pitcheck.stages.grids import Codes
 from pitcheck.stages.run import run_batch
 
 MOST_COPIES = 8
+MOST_AT_A_LINE = 4
+"""So many operators of one kind are told apart within one round of a loop."""
 
 
 @dataclass(frozen=True)
 class Grouping:
     """A partition of coordinate codes: ``table`` has one row per group. ``name`` says over what, e.g. ``tp`` or ``ranks [0, 2]``.
 
-    ``reference``: the reference value that what was added up over it is part of, where that was found.
+    ``reference``: the reference value that what was added up over it is part of, where that was found. ``beside``: further values whose terms belong to the
+    same sum, those of the other rounds of a loop.
     """
 
     name: str
     table: Codes
     axes: tuple[str, ...] = ()
     reference: int | None = None
+    beside: tuple[int, ...] = ()
 
 
 class Evidence:
@@ -53,6 +57,9 @@ class Evidence:
             for output in step.outputs:
                 if output is not None:
                     self.writers.setdefault(output, []).append(step)
+        self._at_line: dict[tuple[object, ...], list[int]] = {}
+        for value, steps in sorted(self.writers.items(), key=lambda item: second.nodes[item[1][-1].node].position):
+            self._at_line.setdefault(self._line(value, steps[-1]), []).append(value)
         self._numbers = {id(step): number for number, step in enumerate(self.batch.steps)}
         self._alike: dict[int, int] = {}
         self._unused: dict[int, frozenset[int]] = {}
@@ -117,6 +124,24 @@ class Evidence:
                 data = np.asarray(held.data)
                 self._alike[value] = seen.setdefault(repr(data.shape).encode() + data.tobytes(), value)
         return self._alike.get(reference, reference)
+
+    def rounds(self, value: int) -> Iterator[tuple[int, ...]]:
+        """The values that a loop in the user's program computes in the place of this one, itself among them: same line, same kind of operator, same shape.
+
+        Where the line has several such operators, every second of them, or third.
+        """
+        steps = self.writers.get(value, [])
+        if not steps or not self.second.nodes[steps[-1].node].source:
+            return
+        found = self._at_line[self._line(value, steps[-1])]
+        for stride in range(1, min(len(found) // 2, MOST_AT_A_LINE) + 1):
+            if len(found) % stride == 0:
+                yield tuple(found[found.index(value) % stride :: stride])
+
+    def _line(self, value: int, step: Step) -> tuple[object, ...]:
+        """Equal for the values that a line computes again and again; a recorded program counts them in their names."""
+        node, held = self.second.nodes[step.node], self.second.values[value]
+        return node.source, node.kind, held.shape, held.kind, held.name.partition("#")[0]
 
     def operator(self, step: Step) -> str:
         """The plan's operator that a step belongs to."""

@@ -12,7 +12,7 @@ import numpy as np
 from pitcheck.check.conjecture import Floats, lookup, varies
 from pitcheck.explain.evidence import Evidence, Grouping
 from pitcheck.stages.batch import Argument, Step, StepOperand
-from pitcheck.stages.cuts import Cut, uncovered
+from pitcheck.stages.cuts import Box, Cut, uncovered
 from pitcheck.stages.graph import Source
 from pitcheck.stages.grids import Codes
 
@@ -188,7 +188,7 @@ def duplicated_part(evidence: Evidence, value: int) -> Cause | None:
     shape = evidence.first.values[cut.reference].shape
     codes = evidence.codes(value)
     box = uncovered(cut, shape, cut.lattice.mask(codes))
-    if box is None:
+    if box is None or _held_by_another(evidence, value, box):
         return None
     held: dict[int, list[int]] = {}
     for code in codes:
@@ -206,6 +206,22 @@ def duplicated_part(evidence: Evidence, value: int) -> Cause | None:
         f"let one of them take {spell(box)}: its slice, weight shard or micro-batch is another's",
         np.array(doubled, dtype=np.int64),
     )
+
+
+def _held_by_another(evidence: Evidence, value: int, box: Box) -> bool:
+    """Whether a value that another operator of the same kind computes has a box of the same tensor: a program that unrolls its micro-batches runs one each."""
+    cut, kinds = evidence.cuts[value], {step.kind for step in evidence.writers.get(value, [])}
+    for other, found in evidence.cuts.items():
+        if other != value and found.scale == 1 and evidence.alike(found.reference) == evidence.alike(cut.reference):
+            alike = kinds & {step.kind for step in evidence.writers.get(other, [])}
+            if alike and any(_within(box, found.parts[int(p)].box) for p in np.unique(found.part_of[evidence.codes(other)])):
+                return True
+    return False
+
+
+def _within(box: Box, whole: Box) -> bool:
+    """Whether a box of one interval per dimension lies in another."""
+    return all(any(start <= a and b <= stop for start, stop in intervals) for ((a, b),), intervals in zip(box, whole, strict=True))
 
 
 def _doubled(held: dict[int, list[int]]) -> list[int]:

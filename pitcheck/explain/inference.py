@@ -69,6 +69,24 @@ def summed_over(evidence: Evidence, value: int) -> Grouping | None:
     return None
 
 
+def summed_in_rounds(evidence: Evidence, value: int) -> Grouping | None:
+    """The group over which the rows of a value and of what other rounds of a loop compute in its place add up to parts of one reference value."""
+    codes = evidence.codes(value)
+    for rounds in evidence.rounds(value):
+        if any(not np.array_equal(evidence.codes(other), codes) for other in rounds):
+            continue
+        for grouping in (Grouping("", codes[:, None]), *evidence.groupings):
+            table = codes[:, None] if not grouping.name else groups_present(evidence, value, grouping)
+            if table is None:
+                continue
+            total = sum(evidence.array(other)[:, evidence.batch.rows[other][table]].sum(axis=2) for other in rounds)
+            reference = evidence.part_of(np.asarray(total, dtype=np.float64))
+            if reference is not None:
+                name = " and ".join(filter(None, (grouping.name, f"the {len(rounds)} rounds of a loop")))
+                return replace(grouping, name=name, table=table, reference=reference, beside=tuple(other for other in rounds if other != value))
+    return None
+
+
 def _in_all_microbatches(evidence: Evidence, cut: Cut) -> Cut:
     """A cut of a tensor that exists once, at all codes of each rank: its shards lie at the same place in every micro-batch."""
     if evidence.second.values[cut.value].tensor.microbatched:

@@ -16,7 +16,7 @@ from pitcheck.check.conjecture import Floats, of_numbers, real_differences
 from pitcheck.check.derive import take_box
 from pitcheck.errors import PitcheckError
 from pitcheck.explain.evidence import Evidence, Grouping
-from pitcheck.explain.inference import inferred, summed_over
+from pitcheck.explain.inference import inferred, summed_in_rounds, summed_over
 from pitcheck.stages.batch import Step
 from pitcheck.stages.cuts import FREE, Cut, resolve
 from pitcheck.stages.graph import sources_of
@@ -87,7 +87,7 @@ class Standing:
     def grouping(self, value: int) -> Grouping | None:
         """The group over which a value's rows add up to parts of one reference value."""
         if value not in self._sums:
-            self._sums[value] = summed_over(self.evidence, value)
+            self._sums[value] = summed_over(self.evidence, value) or summed_in_rounds(self.evidence, value)
         return self._sums[value]
 
     def wrong(self, value: int) -> Mask:

@@ -53,10 +53,12 @@ class _Building:
     def plan(self, name: str) -> Plan:
         """The plan."""
         programs = with_all_groups({trace.rank: self._instances(trace) for trace in self._traces}, self._coordinates)
+        used = {name for instances in programs.values() for instance in instances for name in (*instance.inputs, *instance.outputs)}
         operators, blocks, folded = fold(self._mesh, 1, programs)
         return Plan(
             mesh=self._mesh,
-            tensors=tuple(self._placed(tensor) for tensor in self._families.tensors.values()),
+            # A result that no operator makes and none reads, as a count that only another kind of loss needs, is no tensor.
+            tensors=tuple(self._placed(tensor) for tensor in self._families.tensors.values() if tensor.role != "activation" or tensor.name in used),
             operators=operators,
             outputs=tuple(self._outputs()),
             blocks=blocks,
