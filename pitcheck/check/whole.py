@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -110,6 +110,15 @@ def _enough_trials(shaped: ShapedStage, seed: int) -> int:
 def conjecture(run: WholeRun, second: Graph, specification: Specification) -> dict[int, Cut]:
     """Cuts of everything in between."""
     return find_cuts(run.shaped, run.symbolic, run.evaluated, plausible_scales(second), specification.initial)
+
+
+def further_conjecture(run: WholeRun, second: Graph, specification: Specification, cuts: Mapping[int, Cut]) -> dict[int, Cut]:
+    """Cuts that hold with the size of a mesh axis as a factor, although no group of the plan has it: a wrong plan may have forgotten the group."""
+    used = plausible_scales(second)
+    sizes = [Fraction(size) for size in sorted(set(second.coordinates.sizes.values()) - {1}) if size not in used]
+    if not sizes:
+        return dict(cuts)
+    return find_cuts(run.shaped, run.symbolic, run.evaluated, [*used, *sizes, *(1 / size for size in sizes)], {**cuts, **specification.initial})
 
 
 def plausible_scales(graph: Graph) -> Sequence[Fraction]:

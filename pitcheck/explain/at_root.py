@@ -19,6 +19,7 @@ from pitcheck.explain.hypotheses import (
     ratio_cause,
     same_operator,
     spell,
+    unreduced,
 )
 from pitcheck.explain.standing import Root, Standing, far
 from pitcheck.stages.batch import Step
@@ -36,10 +37,12 @@ def cause_at(standing: Standing, root: Root) -> Cause:
     evidence = standing.evidence
     cause = _other_microbatches(evidence, root) or other_operator(evidence, root.step, standing.held_reference, root.due)
     if cause is None:
-        cause = _term_for_sum(standing, root)
+        cause = _term_for_sum(standing, root, False)
     if cause is None:
         pair = standing.expected(root.value, root.codes)
         cause = _of_values(standing, root, *pair) if pair is not None else _otherwise_reduced(standing, root) or _scaled(evidence, root)
+    if cause is None:
+        cause = _term_for_sum(standing, root, True)
     if cause is None:
         name = evidence.operator(root.step)
         cause = Cause("PIT100", f"what operator {name!r} reads is right and its result {evidence.called(root.value)} is not; no known cause explains it", "")
@@ -91,28 +94,29 @@ def _other_microbatches(evidence: Evidence, root: Root) -> Cause | None:
     return None
 
 
-def _term_for_sum(standing: Standing, root: Root) -> Cause | None:
-    """Whether an operand is a term of a sum, and the operator uses it as if it were the sum."""
+def _term_for_sum(standing: Standing, root: Root, in_rounds: bool) -> Cause | None:
+    """Whether an operand is a term of a sum, over ranks alone or over the rounds of a loop as well, and the operator uses it as if it were the sum."""
     evidence = standing.evidence
     if root.step.kind in (*REDUCTIONS, ACCUMULATE):
         return None
     result = standing.sums(root.value)
-    # What ranks alone would have to add up is nearer to a cause than what a loop adds up as well.
-    operands = sorted(standing.reads(root.step, root.codes), key=lambda operand: _in_rounds(standing, operand[0]) is not None)
-    for source, read in operands:
+    for source, read in standing.reads(root.step, root.codes):
         sums = standing.sums(source)
         if sums is None or read.ndim != 1 or source in evidence.unused(root.step) or _still_terms(sums[read], result, root.codes):
             continue
         rounds = _in_rounds(standing, source)
-        term = _uncast(evidence, source)
+        if (rounds is not None) != in_rounds:
+            continue
+        term, found = _uncast(evidence, source), standing.grouping(source)
+        what = "sum" if found is None else found.what
         if rounds is not None:
-            over, repair = rounds.name, f"let {evidence.operator(root.step)!r} do what is right for a term of a sum over all of these, or use the sum"
+            over, repair = rounds.name, f"let {evidence.operator(root.step)!r} do what is right for a term of a {what} over all of these, or use the {what}"
         else:
             over = next((g.name for g in evidence.groupings if _same_groups(g, sums, evidence.codes(source))), "other ranks")
-            repair = f"an all-reduce(sum) over {over} of {evidence.name(term)!r} before it is used makes it right"
+            repair = f"an all-reduce({'sum' if what == 'sum' else 'avg'}) over {over} of {evidence.name(term)!r} before it is used makes it right"
         return Cause(
             "PIT104",
-            f"{evidence.called(term)} is a term of a sum over {over}, and operator {evidence.operator(root.step)!r} uses it as if it were the sum",
+            f"{evidence.called(term)} is a term of a {what} over {over}, and operator {evidence.operator(root.step)!r} uses it as if it were the {what}",
             repair,
             np.unique(read),
             evidence.writers[term][-1] if term in evidence.writers else None,
@@ -174,11 +178,7 @@ def _missing_sum(standing: Standing, root: Root) -> Cause | None:
     grouping = _group_of(evidence, root.value, standing, root.codes, summed=_summed_already(evidence, root))
     if grouping is None:
         return None
-    return Cause(
-        "PIT104",
-        f"{evidence.name(root.value)!r} is a term of a sum over {grouping.name}, and is used as if it were the sum",
-        f"an all-reduce(sum) over {grouping.name} of {evidence.name(root.value)!r} before it is used makes it right",
-    )
+    return replace(unreduced(evidence, root.value, grouping), codes=None)
 
 
 def _scaled(evidence: Evidence, root: Root) -> Cause | None:
@@ -233,8 +233,10 @@ def _group_of(evidence: Evidence, value: int, standing: Standing, codes: Codes, 
             continue
         total = evidence.array(value)[:, evidence.batch.rows[value][table]].sum(axis=2)
         known = [(g, place[code]) for g, row in enumerate(table.tolist()) for code in row if code in place]
-        if known and not far(total[:, [g for g, _ in known]], pair[1][:, [i for _, i in known]]).any():
-            return grouping
+        # What a reduction adds up is no mean.
+        for times in (1, table.shape[1]) if result is None and summed is None else (1,):
+            if known and not far(total[:, [g for g, _ in known]] / times, pair[1][:, [i for _, i in known]]).any():
+                return replace(grouping, times=times)
     return None
 
 

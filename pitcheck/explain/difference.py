@@ -11,7 +11,7 @@ from pitcheck.check.conjecture import Floats, real_differences
 from pitcheck.check.evaluate import Comparison
 from pitcheck.check.options import Options
 from pitcheck.check.specification import Gap, Specification
-from pitcheck.check.whole import WholeRun
+from pitcheck.check.whole import WholeRun, further_conjecture
 from pitcheck.explain.at_root import cause_at
 from pitcheck.explain.evidence import Evidence
 from pitcheck.explain.hypotheses import (
@@ -55,7 +55,7 @@ def explain_difference(
     first: Graph, second: Graph, specification: Specification, run: WholeRun, cuts: Mapping[int, Cut], differing: list[int], options: Options, seed: int
 ) -> list[Finding]:
     """Findings for the outputs ``differing`` that differ on the reals, first cause first."""
-    evidence = Evidence(first, second, specification, run, cuts)
+    evidence = Evidence(first, second, specification, run, {**further_conjecture(run, second, specification, cuts), **cuts})
     gaps = [gap_finding(gap, "mismatch") for gap in specification.gaps if not gap.output]
     finding = _witnessed(evidence, run, differing, located(evidence, run, differing), options, seed)
     parameters = {t.name for t in (v.tensor for v in second.values) if t.role == "parameter"}

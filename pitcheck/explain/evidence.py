@@ -30,7 +30,7 @@ class Grouping:
     """A partition of coordinate codes: ``table`` has one row per group. ``name`` says over what, e.g. ``tp`` or ``ranks [0, 2]``.
 
     ``reference``: the reference value that what was added up over it is part of, where that was found. ``beside``: further values whose terms belong to the
-    same sum, those of the other rounds of a loop.
+    same sum, those of the other rounds of a loop. ``times``: the sum is so many times what it should be part of; of a mean, as many as it has terms.
     """
 
     name: str
@@ -38,6 +38,17 @@ class Grouping:
     axes: tuple[str, ...] = ()
     reference: int | None = None
     beside: tuple[int, ...] = ()
+    times: int = 1
+
+    @property
+    def what(self) -> str:
+        """Sum or mean."""
+        return "sum" if self.times == 1 else "mean"
+
+    @property
+    def repair(self) -> str:
+        """The collective that adds up what belongs together."""
+        return f"all-reduce({'sum' if self.times == 1 else 'avg'}) over {self.name}"
 
 
 class Evidence:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import combinations
 
@@ -11,6 +11,7 @@ import numpy as np
 
 from pitcheck.check.conjecture import Floats, lookup, varies
 from pitcheck.explain.evidence import Evidence, Grouping
+from pitcheck.ops.registry import operator_kind
 from pitcheck.stages.batch import Argument, Step, StepOperand
 from pitcheck.stages.cuts import Box, Cut, uncovered
 from pitcheck.stages.graph import Source
@@ -55,29 +56,38 @@ def forgotten_sum(evidence: Evidence, value: int, expected: tuple[Floats, Codes]
     reductions = evidence.reductions_of(value)
     if any(evidence.is_true(o) for step in reductions for o in step.outputs if o is not None):
         return None
+    # What was summed over another group is no term of a mean.
+    reduced = any(operator_kind(step.kind).collective for step in evidence.writers.get(value, []))
     for grouping in evidence.groupings:
         table = groups_present(evidence, value, grouping)
         if table is None:
             continue
         terms = evidence.array(value)[:, evidence.batch.rows[value][table]]
         total = terms.sum(axis=2)
-        if expected is not None:
-            wanted, codes = expected
-            place = {int(c): i for i, c in enumerate(codes)}
-            known = [(g, place[int(row[0])]) for g, row in enumerate(table) if int(row[0]) in place]
-            right = bool(known) and all(close(total[:, g], wanted[:, i]) for g, i in known)
-        else:
-            right = evidence.part_of(total) is not None
-        if right and reductions:
-            return otherwise_reduced(evidence, value, grouping, reductions[0], table.reshape(-1))
-        if right:
-            return Cause(
-                "PIT104",
-                f"{evidence.name(value)!r} is a term of a sum over {grouping.name}, and is used as if it were the sum",
-                f"an all-reduce(sum) over {grouping.name} of {evidence.name(value)!r} before it is used makes it right",
-                table.reshape(-1),
-            )
+        for times in (1,) if reduced else dict.fromkeys((1, table.shape[1])):
+            if expected is not None:
+                wanted, codes = expected
+                place = {int(c): i for i, c in enumerate(codes)}
+                known = [(g, place[int(row[0])]) for g, row in enumerate(table) if int(row[0]) in place]
+                right = bool(known) and all(close(total[:, g] / times, wanted[:, i]) for g, i in known)
+            else:
+                right = evidence.part_of(total / times) is not None
+            if right and reductions and times == 1:
+                return otherwise_reduced(evidence, value, grouping, reductions[0], table.reshape(-1))
+            if right and not reductions:
+                return unreduced(evidence, value, replace(grouping, table=table, times=times))
     return None
+
+
+def unreduced(evidence: Evidence, value: int, grouping: Grouping) -> Cause:
+    """The term of a sum or of a mean that should have been reduced."""
+    what, name = grouping.what, evidence.name(value)
+    return Cause(
+        "PIT104",
+        f"{name!r} is a term of a {what} over {grouping.name}, and is used as if it were the {what}",
+        f"an {grouping.repair} of {name!r} before it is used makes it right",
+        grouping.table.reshape(-1),
+    )
 
 
 def otherwise_reduced(evidence: Evidence, value: int, grouping: Grouping, step: Step, codes: Codes | None = None) -> Cause:

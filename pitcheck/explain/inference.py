@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 
@@ -12,6 +13,7 @@ from pitcheck.errors import PitcheckError
 from pitcheck.explain.evidence import Evidence, Grouping
 from pitcheck.explain.hypotheses import constant_ratio, groups_present
 from pitcheck.stages.cuts import Cut, Part, Parts, cut_by_code
+from pitcheck.stages.grids import Codes
 
 
 def inferred(evidence: Evidence) -> dict[int, Cut]:
@@ -55,7 +57,7 @@ def _term(evidence: Evidence, value: int) -> Cut | None:
     part_of[codes] = term[codes]
     parts = tuple(Part((), int(n), grouping.table.shape[1]) for n in range(grouping.table.shape[1]))
     cut = cut_by_code(evidence.second, value, grouping.reference, parts, part_of)
-    return replace(cut, groups=cut.lattice.grid(group_of))
+    return replace(cut, groups=cut.lattice.grid(group_of), scale=Fraction(grouping.times))
 
 
 def summed_over(evidence: Evidence, value: int) -> Grouping | None:
@@ -63,9 +65,19 @@ def summed_over(evidence: Evidence, value: int) -> Grouping | None:
     for grouping in evidence.groupings:
         table = groups_present(evidence, value, grouping)
         if table is not None:
-            reference = evidence.part_of(evidence.array(value)[:, evidence.batch.rows[value][table]].sum(axis=2))
-            if reference is not None:
-                return replace(grouping, table=table, reference=reference)
+            found = _adds_up(evidence, grouping, table, (value,))
+            if found is not None:
+                return found
+    return None
+
+
+def _adds_up(evidence: Evidence, grouping: Grouping, table: Codes, values: Sequence[int]) -> Grouping | None:
+    """The grouping, if the rows of the values together add up over it to parts of one reference value, or have these as their mean over ranks."""
+    total = np.asarray(sum(evidence.array(value)[:, evidence.batch.rows[value][table]].sum(axis=2) for value in values), dtype=np.float64)
+    for times in dict.fromkeys((1, table.shape[1])):
+        reference = evidence.part_of(total / times)
+        if reference is not None:
+            return replace(grouping, table=table, reference=reference, times=times)
     return None
 
 
@@ -79,11 +91,10 @@ def summed_in_rounds(evidence: Evidence, value: int) -> Grouping | None:
             table = codes[:, None] if not grouping.name else groups_present(evidence, value, grouping)
             if table is None:
                 continue
-            total = sum(evidence.array(other)[:, evidence.batch.rows[other][table]].sum(axis=2) for other in rounds)
-            reference = evidence.part_of(np.asarray(total, dtype=np.float64))
-            if reference is not None:
+            found = _adds_up(evidence, grouping, table, rounds)
+            if found is not None:
                 name = " and ".join(filter(None, (grouping.name, f"the {len(rounds)} rounds of a loop")))
-                return replace(grouping, name=name, table=table, reference=reference, beside=tuple(other for other in rounds if other != value))
+                return replace(found, name=name, beside=tuple(other for other in rounds if other != value))
     return None
 
 
