@@ -16,6 +16,7 @@ from pitcheck.explain.hypotheses import (
     missing_term,
     other_operator,
     otherwise_reduced,
+    possible_times,
     ratio_cause,
     same_operator,
     spell,
@@ -234,7 +235,7 @@ def _group_of(evidence: Evidence, value: int, standing: Standing, codes: Codes, 
         total = evidence.array(value)[:, evidence.batch.rows[value][table]].sum(axis=2)
         known = [(g, place[code]) for g, row in enumerate(table.tolist()) for code in row if code in place]
         # What a reduction adds up is no mean.
-        for times in (1, table.shape[1]) if result is None and summed is None else (1,):
+        for times in possible_times(evidence, value, table) if result is None else (1,):
             if known and not far(total[:, [g for g, _ in known]] / times, pair[1][:, [i for _, i in known]]).any():
                 return replace(grouping, times=times)
     return None

@@ -48,6 +48,17 @@ def groups_present(evidence: Evidence, value: int, grouping: Grouping) -> Codes 
     return table
 
 
+def possible_times(evidence: Evidence, value: int, table: Codes) -> tuple[int, ...]:
+    """How many times what is due the terms of a value over groups may add up to: once, or as often as there are terms, whose mean is due then.
+
+    The mean of equal replicas is no mean, and what was summed already, over another group, is no term of one.
+    """
+    if any(operator_kind(step.kind).collective for step in evidence.writers.get(value, [])):
+        return (1,)
+    terms = evidence.array(value)[:, evidence.batch.rows[value][table]]
+    return (1,) if close(terms, np.broadcast_to(terms[:, :, :1], terms.shape)) else (1, table.shape[1])
+
+
 def forgotten_sum(evidence: Evidence, value: int, expected: tuple[Floats, Codes] | None) -> Cause | None:
     """Whether the value becomes right when it is summed over some group: a reduction is missing, or runs over another group.
 
@@ -56,15 +67,13 @@ def forgotten_sum(evidence: Evidence, value: int, expected: tuple[Floats, Codes]
     reductions = evidence.reductions_of(value)
     if any(evidence.is_true(o) for step in reductions for o in step.outputs if o is not None):
         return None
-    # What was summed over another group is no term of a mean.
-    reduced = any(operator_kind(step.kind).collective for step in evidence.writers.get(value, []))
     for grouping in evidence.groupings:
         table = groups_present(evidence, value, grouping)
         if table is None:
             continue
         terms = evidence.array(value)[:, evidence.batch.rows[value][table]]
         total = terms.sum(axis=2)
-        for times in (1,) if reduced else dict.fromkeys((1, table.shape[1])):
+        for times in possible_times(evidence, value, table):
             if expected is not None:
                 wanted, codes = expected
                 place = {int(c): i for i, c in enumerate(codes)}

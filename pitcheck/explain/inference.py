@@ -11,7 +11,7 @@ import numpy as np
 from pitcheck.check.conjecture import Floats, Places
 from pitcheck.errors import PitcheckError
 from pitcheck.explain.evidence import Evidence, Grouping
-from pitcheck.explain.hypotheses import constant_ratio, groups_present
+from pitcheck.explain.hypotheses import constant_ratio, groups_present, possible_times
 from pitcheck.stages.cuts import Cut, Part, Parts, cut_by_code
 from pitcheck.stages.grids import Codes
 
@@ -74,7 +74,7 @@ def summed_over(evidence: Evidence, value: int) -> Grouping | None:
 def _adds_up(evidence: Evidence, grouping: Grouping, table: Codes, values: Sequence[int]) -> Grouping | None:
     """The grouping, if the rows of the values together add up over it to parts of one reference value, or have these as their mean over ranks."""
     total = np.asarray(sum(evidence.array(value)[:, evidence.batch.rows[value][table]].sum(axis=2) for value in values), dtype=np.float64)
-    for times in dict.fromkeys((1, table.shape[1])):
+    for times in possible_times(evidence, values[0], table):
         reference = evidence.part_of(total / times)
         if reference is not None:
             return replace(grouping, table=table, reference=reference, times=times)
