@@ -56,7 +56,7 @@ def possible_times(evidence: Evidence, value: int, table: Codes) -> tuple[int, .
     if any(operator_kind(step.kind).collective for step in evidence.writers.get(value, [])):
         return (1,)
     terms = evidence.array(value)[:, evidence.batch.rows[value][table]]
-    return (1,) if close(terms, np.broadcast_to(terms[:, :, :1], terms.shape)) else (1, table.shape[1])
+    return (1,) if not np.isfinite(terms).all() or close(terms, np.broadcast_to(terms[:, :, :1], terms.shape)) else (1, table.shape[1])
 
 
 def forgotten_sum(evidence: Evidence, value: int, expected: tuple[Floats, Codes] | None) -> Cause | None:
