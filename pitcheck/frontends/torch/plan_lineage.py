@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from pitcheck.errors import UnsupportedError
+from pitcheck.frontends.torch.known import check_known
 from pitcheck.frontends.torch.program import Axes, Input, Part
 from pitcheck.frontends.torch.trace import Intervals
 from pitcheck.plan.coordinates import Coordinates
@@ -25,8 +26,10 @@ def of_input(name: str, stated: Input) -> Lineage:
 
 
 def of_output(name: str, part: Part, mesh: Mapping[str, int]) -> Lineage:
-    """The lineage of an output of which ranks hold a part. Raises UnsupportedError for a sum and a mean at once."""
+    """The lineage of an output of which ranks hold a part. UnsupportedError: a sum and a mean at once; PlanError: an axis that the mesh has not."""
     added, averaged = axes_of(part.sum), axes_of(part.mean)
+    for axes in (added, averaged, *map(axes_of, part.split.values())):
+        check_known(axes, mesh, f"Spec.outputs[{name!r}]")
     if added and averaged:
         raise UnsupportedError(f"outputs[{name!r}] is both a sum over {added} and a mean over {averaged}; give one of them")
     count = 1
