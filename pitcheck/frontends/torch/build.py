@@ -20,6 +20,7 @@ from pitcheck.plan.coordinates import Coordinates
 from pitcheck.plan.fold import Instance, fold
 from pitcheck.plan.model import Axis, Lineage, Output, Plan, Tensor
 from pitcheck.plan.schedule import EXTERNAL_ROLES
+from pitcheck.plan.tables import Places
 
 REFERENCE_MESH = (Axis("rank", 1),)
 
@@ -45,6 +46,7 @@ class _Building:
         self._spec = spec
         self._reference = None if reference is None else {tensor.name: tensor for tensor in reference.tensors}
         self._coordinates = Coordinates(mesh, 1)
+        self._places = Places(self._coordinates)
         batch = frozenset(spec.batch)
         for trace in traces:
             check_given(trace, batch)
@@ -152,7 +154,7 @@ class _Building:
         if self._reference is None:
             return tensor
         if tensor.name in self._boxes:
-            return replace(tensor, lineage=of_boxes(tensor.name, self._wholes[tensor.name], self._boxes[tensor.name], self._coordinates))
+            return replace(tensor, lineage=of_boxes(tensor.name, self._wholes[tensor.name], self._boxes[tensor.name], self._places))
         if tensor.role == "input":
             return replace(tensor, lineage=of_input(tensor.name, self._spec.batch[tensor.name]))
         return tensor
