@@ -88,7 +88,7 @@ def located(evidence: Evidence, run: WholeRun, differing: list[int]) -> Finding:
     """One finding: the first value, in the order of computation, from which an output goes wrong."""
     standing = Standing(evidence)
     rooted = None
-    for n in sorted(differing, key=lambda n: _depth(evidence, run.comparisons[n].target.cut.value)):
+    for n in sorted(differing, key=lambda n: evidence.second.depth(run.comparisons[n].target.cut.value)):
         root = next(iter(standing.roots([run.comparisons[n].target.cut.value])), None)
         if root is not None:
             cause = cause_at(standing, root)
@@ -102,7 +102,7 @@ def located(evidence: Evidence, run: WholeRun, differing: list[int]) -> Finding:
 
 def _along(evidence: Evidence, run: WholeRun, differing: list[int]) -> Finding:
     """One finding from what the values on the way to the outputs show, and then the outputs themselves."""
-    number = min(differing, key=lambda n: _depth(evidence, run.comparisons[n].target.cut.value))
+    number = min(differing, key=lambda n: evidence.second.depth(run.comparisons[n].target.cut.value))
     chains = [_chain(evidence, run.comparisons[n].target.cut.value) for n in differing]
     suspects = _suspects(evidence, run, chains)
     # A value that a collective reduces is looked at last: what is wrong may only come after that reduction.
@@ -116,10 +116,6 @@ def _along(evidence: Evidence, run: WholeRun, differing: list[int]) -> Finding:
 def _explained(evidence: Evidence, run: WholeRun, differing: list[int]) -> bool:
     """Whether the outputs themselves show a cause."""
     return any(_cause_of_output(evidence, run, n) is not None for n in differing)
-
-
-def _depth(evidence: Evidence, value: int) -> int:
-    return max((evidence.second.rank[w] for w in evidence.second.values[value].writers), default=-1)
 
 
 def _chain(evidence: Evidence, value: int) -> set[int]:
@@ -174,7 +170,7 @@ def _at_output(evidence: Evidence, run: WholeRun, number: int, differing: list[i
     origin = _first_wrong(evidence, run, number)
     if origin is not None:
         return origin
-    for candidate in sorted(differing, key=lambda n: _depth(evidence, run.comparisons[n].target.cut.value)):
+    for candidate in sorted(differing, key=lambda n: evidence.second.depth(run.comparisons[n].target.cut.value)):
         cause = _cause_of_output(evidence, run, candidate)
         if cause is not None:
             value = run.comparisons[candidate].target.cut.value

@@ -104,6 +104,7 @@ class _Session:
 
     def _begin(self) -> dict[str, int]:
         """What the step starts with is of any value. Returns the values by name."""
+        self._names.check_parts()
         begun = {}
         roles: list[tuple[Role, list[Held]]] = [("parameter", self._names.parameters()), ("buffer", self._names.buffers())]
         states = [held for held in self._names.states() if self._recorder.storages.read(local(held.tensor)) not in self._tape.known]

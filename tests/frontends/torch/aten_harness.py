@@ -127,7 +127,7 @@ def name_of(number: int) -> str:
 def translation_of(event: Event, values: Sequence[Value]) -> Translation:
     """The translation with names that tell which tensor is which."""
     count = iter(range(1000))
-    return translated(event, values, name_of, lambda hint: f"{hint}~{next(count)}")
+    return translated(event, values, name_of, lambda hint, _: f"{hint}~{next(count)}")
 
 
 def as_array(tensor: torch.Tensor) -> Array:
