@@ -20,6 +20,8 @@ from pitcheck.stages.graph import Graph, Node, Source
 from pitcheck.stages.grids import Codes
 from pitcheck.stages.run import run_batch
 
+MOVES = VIEWS | {"slice", "split", "chunk", "select", "unbind", "cat", "stack", "cast"}
+"""Kinds of steps that only move elements."""
 MOST_COPIES = 8
 MOST_AT_A_LINE = 4
 """So many operators of one kind are told apart within one round of a loop."""
@@ -199,12 +201,21 @@ class Evidence:
                 self._true[value] = True
             else:
                 steps = self.writers.get(value, [])
-                self._true[value] = all(s.kind in VIEWS and all(self.is_true(i) for i in self.inputs(s)) for s in steps)
+                self._true[value] = all(not self.inputs(s) or (s.kind in VIEWS and all(map(self.is_true, self.inputs(s)))) for s in steps)
         return self._true[value]
 
     def reductions_of(self, value: int) -> list[Step]:
-        """The collectives that read a value: its terms are summed there, rightly or not."""
-        return [step for step in self.readers.get(value, []) if operator_kind(step.kind).collective]
+        """The collectives that read a value, or what has its elements in another form: its terms are summed there, rightly or not."""
+        found, stack, seen = [], [value], {value}
+        while stack:
+            for step in self.readers.get(stack.pop(), []):
+                if operator_kind(step.kind).collective:
+                    found.append(step)
+                elif step.kind in MOVES:
+                    moved = [output for output in step.outputs if output is not None and output not in seen]
+                    seen.update(moved)
+                    stack.extend(moved)
+        return found
 
     def part_of(self, data: Floats) -> int | None:
         """The reference value of which all rows (trials, rows, *shape) are parts, None where there is none."""

@@ -14,7 +14,7 @@ from pitcheck.explain.evidence import Evidence, Grouping
 from pitcheck.ops.registry import operator_kind
 from pitcheck.stages.batch import Argument, Step, StepOperand
 from pitcheck.stages.cuts import Box, Cut, uncovered
-from pitcheck.stages.graph import Source
+from pitcheck.stages.graph import Graph, Source
 from pitcheck.stages.grids import Codes
 
 RATIO_TOLERANCE = 1e-9
@@ -55,8 +55,8 @@ def possible_times(evidence: Evidence, value: int, table: Codes) -> tuple[int, .
     """
     if any(operator_kind(step.kind).collective for step in evidence.writers.get(value, [])):
         return (1,)
-    terms = evidence.array(value)[:, evidence.batch.rows[value][table]]
-    return (1,) if close(terms, np.broadcast_to(terms[:, :, :1], terms.shape)) else (1, table.shape[1])
+    terms = evidence.array(value)[:, np.unique(evidence.batch.rows[value][table], axis=0)]
+    return (1,) if not np.isfinite(terms).all() or close(terms, np.broadcast_to(terms[:, :, :1], terms.shape)) else (1, table.shape[1])
 
 
 def forgotten_sum(evidence: Evidence, value: int, expected: tuple[Floats, Codes] | None) -> Cause | None:
@@ -316,11 +316,18 @@ def _alike(evidence: Evidence, step: Step, held: Held, due: Cut | None) -> Itera
 
 def _other_operand(evidence: Evidence, step: Step, other: Step, place: int, name: str) -> Cause:
     mine, theirs = step.inputs[place], other.inputs[place]
-    if not isinstance(mine, Argument) or not isinstance(theirs, Argument):
+    if not isinstance(mine, Argument) and not isinstance(theirs, Argument):
         return Cause("PIT102", f"operator {name!r} has the literal {mine} where the reference has {theirs}", f"use {theirs}")
+    if not isinstance(mine, Argument) or not isinstance(theirs, Argument):
+        read = _spelt(evidence.second, mine), _spelt(evidence.first, theirs)
+        return Cause("PIT102", f"operator {name!r} reads {read[0]} where the reference reads {read[1]}", f"use {read[1]}")
     right = evidence.first.values[theirs.value].name
     said = f"operator {name!r} reads {evidence.called(mine.value)}{evidence.origin(mine.value)} where the reference reads {right!r}"
     return Cause("PIT103", said, f"read {right!r}")
+
+
+def _spelt(graph: Graph, operand: StepOperand) -> str:
+    return repr(graph.values[operand.value].name) if isinstance(operand, Argument) else f"the number {operand}"
 
 
 UNUSED = "unused"

@@ -73,6 +73,8 @@ def summed_over(evidence: Evidence, value: int) -> Grouping | None:
 
 def _adds_up(evidence: Evidence, grouping: Grouping, table: Codes, values: Sequence[int]) -> Grouping | None:
     """The grouping, if the rows of the values together add up over it to parts of one reference value, or have these as their mean over ranks."""
+    if len({evidence.array(value).shape[2:] for value in values}) > 1:  # dimensions that are equal only at full size
+        return None
     total = _distinct_sums(evidence, table, values)
     for times in possible_times(evidence, values[0], table):
         reference = evidence.part_of(total / times)

@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from pitcheck.check.conjecture import Floats, of_numbers, real_differences
+from pitcheck.check.conjecture import VIEWS, Floats, of_numbers, real_differences
 from pitcheck.check.derive import take_box
 from pitcheck.errors import PitcheckError
-from pitcheck.explain.evidence import Evidence, Grouping
+from pitcheck.explain.evidence import MOVES, Evidence, Grouping
 from pitcheck.explain.inference import inferred, summed_in_rounds, summed_over
 from pitcheck.stages.batch import Step
 from pitcheck.stages.cuts import FREE, Cut, resolve
@@ -143,9 +143,21 @@ class Standing:
                 found = compared_wrong(evidence, value)
             if found is not None:
                 return found
-        judged = value in self._numbers and evidence.second.values[value].kind == "field"
-        right = not judged or evidence.is_true(value) or self.grouping(value) is not None
+        # Of a constant nothing tells which of the reference's it should be.
+        made = any(evidence.inputs(step) for step in evidence.writers.get(value, []))
+        judged = made and value in self._numbers and evidence.second.values[value].kind == "field"
+        right = not judged or evidence.is_true(value) or self._only_moved(value) or self._viewed_right(value) or self.grouping(value) is not None
         return np.zeros_like(present) if right else present
+
+    def _only_moved(self, value: int) -> bool:
+        """Whether a value has the elements of right ones, in a form that the reference never has. What reads it shows whether they lie right."""
+        steps = self.evidence.writers.get(value, [])
+        return bool(steps) and all(step.kind in MOVES and not any(self.wrong(source).any() for source in self.evidence.inputs(step)) for step in steps)
+
+    def _viewed_right(self, value: int) -> bool:
+        """Whether a view of a value has parts of a reference value: where dimensions are joined for a while, parts of one of them are no box."""
+        views = [output for step in self.evidence.readers.get(value, []) if step.kind in VIEWS for output in step.outputs if output is not None]
+        return any(self.evidence.part_of(self.evidence.array(view)) is not None for view in views)
 
     def _apart(self, value: int, due: Cut) -> Mask | None:
         result = np.zeros(len(due.part_of), dtype=np.bool_)

@@ -27,6 +27,11 @@ def _waiting(e: Emitter) -> dict[str, Attribute]:
     return {"async": True} if e.asynchronous else {}
 
 
+def _batched(e: Emitter) -> dict[str, Attribute]:
+    """The sends and receives of a batch do not wait for one another."""
+    return {} if e.event.batch is None else {"batch": e.event.batch}
+
+
 def _known(e: Emitter, reduction: str) -> str:
     if reduction not in REDUCTIONS:
         raise e.unsupported("reduction", reduction, f"the known ones are {', '.join(REDUCTIONS)}")
@@ -71,12 +76,12 @@ def _broadcast(e: Emitter, x: Tensor, root: int) -> Tensor:
 
 
 def _send(e: Emitter, x: Tensor, peer: int, tag: int) -> tuple[()]:
-    e.raw("send", (x,), (), {"peer": peer, "tag": tag, **_waiting(e)})
+    e.raw("send", (x,), (), {"peer": peer, "tag": tag, **_batched(e), **_waiting(e)})
     return ()
 
 
 def _receive(e: Emitter, peer: int, tag: int) -> Tensor:
-    return e.op("receive", shape=e.shape, attributes={"peer": peer, "tag": tag, **_waiting(e)})
+    return e.op("receive", shape=e.shape, attributes={"peer": peer, "tag": tag, **_batched(e), **_waiting(e)})
 
 
 def _wait(e: Emitter, x: Tensor) -> Tensor:

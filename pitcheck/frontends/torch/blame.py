@@ -19,7 +19,7 @@ from torch.nn.modules import module as hooks
 
 from pitcheck.frontends.torch.tape import Place
 
-OWN = tuple(f"{Path(file).parent}{os.sep}" for file in (torch.__file__, multiprocessing.__file__, __file__))
+OWN = tuple(f"{folder}{os.sep}" for folder in (Path(torch.__file__).parent, Path(multiprocessing.__file__).parent, Path(__file__).parents[2]))
 ENGINE = ("_engine_run_backward",)
 
 

@@ -10,7 +10,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from pitcheck.errors import PlanError
 from pitcheck.frontends.torch.known import check_known
-from pitcheck.frontends.torch.lineage import Part, local, part_of, stated
+from pitcheck.frontends.torch.lineage import Part, cut, local, part_of, stated
 from pitcheck.frontends.torch.program import Program
 
 WRAPPERS = ("_checkpoint_wrapped_module.", "_orig_mod.", "_fsdp_wrapped_module.")
@@ -79,12 +79,15 @@ class Names:
 
     def states(self) -> Iterator[Held]:
         """The tensors of optimizers' state, named after their parameters."""
-        by_tensor = {id(held.tensor): held for held in self.parameters()}
+        parameters = self.parameters()
+        by_tensor = {id(held.tensor): held for held in parameters}
         for optimizer in self.optimizers():
             for parameter, state in optimizer.state.items():
-                held = by_tensor.get(id(parameter))
+                held = by_tensor.get(id(parameter)) or next((found for own in parameters if (found := _rows_of(parameter, own))), None)
                 if held is None:
-                    raise PlanError(f"an optimizer has state of a tensor of shape {tuple(parameter.shape)} that is no parameter of Program.model")
+                    raise PlanError(
+                        f"an optimizer has state of a tensor of shape {tuple(parameter.shape)} that is no parameter of Program.model, and no rows of one"
+                    )
                 for key, value in state.items():
                     if isinstance(value, torch.Tensor):
                         same = local(value).shape == local(held.tensor).shape
@@ -97,6 +100,20 @@ class Names:
             held.append(Held(self._program.names(here) if self._program.names else here, tensor, part))
         _check_distinct([item.name for item in held])
         return held
+
+
+def _rows_of(tensor: torch.Tensor, held: Held) -> Held | None:
+    """A tensor that is some rows of a parameter, in the same memory, as when an optimizer steps a share of it; None for any other."""
+    whole, part = local(held.tensor), local(tensor)
+    if not whole.dim() or whole.shape[1:] != part.shape[1:] or whole.untyped_storage()._cdata != part.untyped_storage()._cdata:
+        return None
+    row = whole[:1].numel()
+    offset = part.storage_offset() - whole.storage_offset()
+    rows = offset // max(row, 1), offset // max(row, 1) + part.shape[0]
+    if not row or offset % row or not 0 <= rows[0] < rows[1] <= whole.shape[0] or not whole.is_contiguous() or not part.is_contiguous():
+        return None
+    box = held.part.box or tuple(((0, size),) for size in whole.shape)
+    return Held(held.name, tensor, Part(held.part.whole, (cut(box[0], *rows), *box[1:])))
 
 
 def _called(found: list[tuple[int, str, torch.Tensor]]) -> list[tuple[str, torch.Tensor]]:

@@ -78,21 +78,23 @@ def test_synchronised_once(bucket: float) -> None:
     proven(spec(replicated(until_the_last, bucket)))
 
 
+@pytest.mark.slow
 def test_synchronised_every_time() -> None:
     """What was averaged before is averaged again together with what is new, which changes nothing."""
     proven(spec(replicated(lambda *_: nullcontext())))
 
 
 def test_never_synchronised() -> None:
-    report = caught(spec(replicated(never)), "self.down(", "PIT104")
+    report = caught(spec(replicated(never)), "loss.backward()", "PIT104")
     assert "is a term of a mean over dp, and" in (report.findings[0].cause or "")
 
 
+@pytest.mark.slow
 def test_the_last_micro_batch_not_synchronised() -> None:
-    report = caught(spec(replicated(on_the_last)), "self.down(", "PIT104")
+    report = caught(spec(replicated(on_the_last)), "loss.backward()", "PIT104")
     assert "is a term of a mean over dp" in (report.findings[0].cause or "")
 
 
 def test_a_parameter_left_out() -> None:
-    report = caught(spec(replicated(until_the_last, ignored=("up.bias",))), "self.up(", "PIT104")
+    report = caught(spec(replicated(until_the_last, ignored=("up.bias",))), "loss.backward()", "PIT104")
     assert report.findings[0].output == "grad:up.bias"
