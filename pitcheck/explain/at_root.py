@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from fractions import Fraction
 
 import numpy as np
 
@@ -18,6 +19,7 @@ from pitcheck.explain.hypotheses import (
     otherwise_reduced,
     possible_times,
     ratio_cause,
+    repeated_reduction,
     same_operator,
     spell,
     unreduced,
@@ -59,8 +61,8 @@ def _of_values(standing: Standing, root: Root, actual: Floats, wanted: Floats) -
         # What was summed over part of the group lacks the rest of it; anything else was summed over the wrong one.
         return _missing_sum(standing, root) or _other_group(evidence, root, grouping)
     ratio = constant_ratio(evidence, actual, wanted)
-    if ratio is not None:
-        return ratio_cause(evidence, root.value, ratio[1], root.codes)
+    if ratio is not None and not _averaged(evidence, root, ratio[0]):
+        return _reduced_again(evidence, root, ratio[0]) or ratio_cause(evidence, root.value, ratio[1], root.codes)
     if root.step.attributes.get("reduction", "sum") != "sum" and root.step.kind in REDUCTIONS:
         reduction = root.step.attributes["reduction"]
         return Cause("PIT102", f"operator {evidence.operator(root.step)!r} reduces with {reduction!r} where a sum is due", "reduce with 'sum'")
@@ -71,6 +73,33 @@ def _of_values(standing: Standing, root: Root, actual: Floats, wanted: Floats) -
         or missing_term(evidence, actual, wanted)
         or _parts_apart(standing, root, due)
     )
+
+
+def _averaged(evidence: Evidence, root: Root, ratio: Fraction) -> bool:
+    """Whether a factor is that of a mean in the place of a sum."""
+    return root.step.attributes.get("reduction") == "avg" and ratio * _members(evidence, root.step) == 1
+
+
+def _members(evidence: Evidence, step: Step) -> int:
+    """How many members the groups of a reduction have."""
+    source = next(iter(evidence.second.nodes[step.node].inputs), None)
+    return source.members if isinstance(source, Source) else 0
+
+
+def _reduced_again(evidence: Evidence, root: Root, ratio: Fraction) -> Cause | None:
+    """Whether what is reduced already is summed again, which brings a factor: before it shows or behind, among values that no right output is computed from."""
+    for towards in (evidence.inputs, evidence.outputs):
+        stack, seen = [root.value], {root.value}
+        while stack:
+            value = stack.pop()
+            for step in evidence.writers.get(value, []):
+                if _members(evidence, step) == ratio and repeated_reduction(evidence, value):
+                    return replace(ratio_cause(evidence, value, factor(evidence, ratio), evidence.codes(value)), step=step, value=value)
+            steps = evidence.writers if towards == evidence.inputs else evidence.readers
+            new = {v for step in steps.get(value, []) for v in towards(step)} - seen - evidence.behind_right.keys()
+            seen |= new
+            stack.extend(sorted(new))
+    return None
 
 
 def _other_microbatches(evidence: Evidence, root: Root) -> Cause | None:

@@ -190,7 +190,7 @@ def missing_term(evidence: Evidence, actual: Floats, wanted: Floats) -> Cause | 
         difference = sign * (wanted - actual)
         for value, step in ((o, s) for s in evidence.batch.steps for o in s.outputs if o is not None):
             data = evidence.array(value)
-            if data.shape[2:] != difference.shape[2:] or evidence.second.values[value].kind != "field":
+            if data.shape[2:] != difference.shape[2:] or evidence.second.values[value].kind != "field" or not varies(data):
                 continue
             for row in range(data.shape[1]):
                 if all(close(difference[:, i], data[:, row]) for i in range(difference.shape[1])):
@@ -354,4 +354,4 @@ def spell(box: Sequence[Sequence[tuple[int, int]]]) -> str:
 def close(a: Floats, b: Floats) -> bool:
     """Whether two arrays are equal up to rounding."""
     scale = max(float(np.abs(a).max(initial=0.0)), float(np.abs(b).max(initial=0.0)))
-    return a.shape == b.shape and bool((np.abs(a - b) <= 1e-8 * scale).all()) and scale > 0
+    return a.shape == b.shape and 0 < scale < np.inf and bool((np.abs(a - b) <= 1e-8 * scale).all())

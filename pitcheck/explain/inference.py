@@ -16,10 +16,11 @@ from pitcheck.stages.cuts import Cut, Part, Parts, cut_by_code
 from pitcheck.stages.grids import Codes
 
 
-def inferred(evidence: Evidence) -> dict[int, Cut]:
+def inferred(evidence: Evidence, unscaled: bool = False) -> dict[int, Cut]:
     """For every computed value that holds parts of a reference value: the parts that lie where shards of that size of that axis lie elsewhere.
 
-    A factor that an output is off by is taken for wrong wherever a value has it.
+    A factor that an output is off by is taken for wrong wherever a value has it, and with ``unscaled`` every factor, but for values that a right output is
+    computed from.
     """
     known = {**evidence.specification.initial, **{c.target.cut.value: c.target.cut for c in evidence.run.comparisons}}
     places = Places(evidence.run.symbolic, evidence.run.shaped, {value: _in_all_microbatches(evidence, cut) for value, cut in known.items()})
@@ -28,7 +29,8 @@ def inferred(evidence: Evidence) -> dict[int, Cut]:
     found: dict[int, Cut] = {}
     for value in evidence.writers:
         cut = evidence.cuts.get(value) if value in evidence.cuts else _copy(evidence, value) or _term(evidence, value)
-        placed = None if cut is None or value in known else _placed(evidence, cut, places, Fraction(1) if cut.scale in factors else cut.scale)
+        scale = Fraction(1) if cut is not None and value not in evidence.behind_right and (unscaled or cut.scale in factors) else None
+        placed = None if cut is None or value in known else _placed(evidence, cut, places, cut.scale if scale is None else scale)
         if placed is not None:
             found[value] = placed
     return found

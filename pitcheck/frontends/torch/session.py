@@ -37,7 +37,7 @@ def record_rank(spec: Spec, side: Side, number: int) -> Trace:
     coordinate = coordinate_of(number, mesh)
     if side == "parallel":
         _start_group(number, prod(mesh.values()))
-    blame = Blame()
+    blame = Blame(record_rank.__code__)
     tape = Tape(blame.place)
     with ExitStack() as stack:
         fake = stack.enter_context(FakeTensorMode(allow_non_fake_inputs=True))
