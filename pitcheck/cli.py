@@ -181,7 +181,7 @@ def make(configuration: str, out: str, assignments: tuple[str, ...]) -> int:
 @cli.command()
 @click.argument("program")
 @click.option("--out", default=".", show_default=True, metavar="DIRECTORY", help="Where the plans are written.")
-@click.option("--jobs", type=click.IntRange(min=1), help="Ranks that are recorded at once. [default: one per processor]")
+@click.option("--jobs", type=click.IntRange(min=1), help="Ranks that are recorded at once. [default: one per processor, at most 4]")
 def capture(program: str, out: str, jobs: int | None) -> int:
     """Record a PROGRAM (FILE.py:NAME of a pitcheck.torch.Spec) and write both plans, which can be checked where PyTorch is not installed."""
     from pitcheck.commands.capture import run  # noqa: PLC0415

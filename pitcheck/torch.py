@@ -32,7 +32,7 @@ __all__ = ["Input", "Options", "Part", "Program", "Rank", "Spec", "assert_equiva
 
 
 def capture(spec: Spec, *, jobs: int | None = None) -> tuple[Plan, Plan]:
-    """The reference and the parallel plan of a pair of programs, recorded on fake tensors; ``jobs``: ranks that are recorded at once (one per processor).
+    """The reference and the parallel plan of a pair of programs, recorded on fake tensors; ``jobs``: ranks recorded at once (one per processor, at most 4).
 
     Raises UnsupportedError for an operator without a meaning and a tensor of which nothing tells what part a rank holds, PlanError for programs that
     contradict themselves or raise, UsageError where PyTorch is not installed.

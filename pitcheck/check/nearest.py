@@ -23,7 +23,7 @@ def nearest_outputs(graph: Graph, expected: Sequence[Expected], values: Iterable
     for value in values:
         smoothly, anyhow = (_reached(graph, readers, value, kinds) for kinds in KINDS)
         reached = smoothly if any(e.cut.value in smoothly for e in expected) else anyhow
-        after = sorted((e for e in expected if e.cut.value in reached), key=lambda e: _rank(graph, e.cut.value))
+        after = sorted((e for e in expected if e.cut.value in reached), key=lambda e: graph.depth(e.cut.value))
         if after and not any(e.cut.value in reached for e in chosen):
             single = [e for e in after[CANDIDATES:] if not graph.values[e.cut.value].shape]
             chosen.append(min([*after[:CANDIDATES], *single], key=lambda e: _cost(graph, e.cut.value)))
@@ -60,7 +60,3 @@ def _cost(graph: Graph, value: int) -> int:
             needed.add(number)
             left.extend(w for operand in graph.nodes[number].inputs for s in sources_of(operand) for w in graph.values[s.value].writers if w not in needed)
     return len(needed)
-
-
-def _rank(graph: Graph, value: int) -> int:
-    return max((graph.rank[writer] for writer in graph.values[value].writers), default=-1)

@@ -181,7 +181,7 @@ class Prover:
                 known = pending.get(value)
                 if (known is None or (mask & ~known).any()) and value not in waiting:
                     waiting.add(value)
-                    heapq.heappush(queue, (-self._rank(value), value))
+                    heapq.heappush(queue, (-self.second.depth(value), value))
                 pending[value] = either(known, mask)
 
         for expected in self.specification.expected:
@@ -213,9 +213,6 @@ class Prover:
         for value, mask in obligation.demands:
             demand(value, mask)
         return True
-
-    def _rank(self, value: int) -> int:
-        return max((self.second.rank[w] for w in self.second.values[value].writers), default=-1)
 
     def _prove(self, target: Target, usable: dict[int, Cut], output: str) -> Obligation:
         """Prove one target; a failing stage is merged with its predecessors before it is blamed."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -10,12 +10,14 @@ import numpy as np
 
 from pitcheck.algebra.axis_templates import Templates
 from pitcheck.algebra.real import RealAlgebra
+from pitcheck.algebra.size_choice import Sizes
 from pitcheck.check.conjecture import find_cuts, real_differences, telling_trials
 from pitcheck.check.derive import draw
 from pitcheck.check.evaluate import Comparison, Evaluated, check_memory, compare_target, evaluate_stage, untested
 from pitcheck.check.options import GIB
 from pitcheck.check.specification import Specification
 from pitcheck.check.trial_inputs import FIRST_ALIKE, TrialInputs, points_of
+from pitcheck.errors import BudgetError
 from pitcheck.stages.blocks import Blocks
 from pitcheck.stages.cuts import Cut
 from pitcheck.stages.graph import Graph, Source
@@ -63,18 +65,29 @@ def run_whole(
 ) -> WholeRun:
     """Run both plans from their inputs, of standard deviation ``scale`` (default: what suits their shapes), or on tokens that are ``alike``.
 
-    Raises StepError, PlanError, UnsupportedError, and BudgetError where the inputs need more than ``max_memory`` bytes.
+    Raises StepError, PlanError, UnsupportedError, and BudgetError where the values of one draw, or the inputs of all, need more than ``max_memory`` bytes.
     """
     targets = [Target.at(e.cut, e.where, second, e.name) for e in specification.expected]
     stage = build_stage(first, second, specification.initial.get, targets)
     symbolic = symbolic_pair(stage.reference, stage.parallel, stage.all_cuts(), templates)
     sizes = symbolic.system.full() if full_shapes else symbolic.system.solve(0)
+    _check_values(symbolic, sizes, max_memory)
     keys = {value: f"whole/{first.values[value].name}" for value in range(len(first.values))}
     shaped = shape_stage(stage, symbolic, sizes, keys)
     evaluated = _alike(shaped, seed, max_memory) if alike else _evaluated(shaped, seed, scale, max_memory)
     with np.errstate(all="ignore"):
         comparisons = [compare_target(shaped, evaluated, n) for n in range(len(targets))]
     return WholeRun(stage, symbolic, shaped, evaluated, comparisons, largest_differences(comparisons))
+
+
+def _check_values(symbolic: SymbolicPair, sizes: Sizes, most: int) -> None:
+    needed = 8 * (symbolic.reference.held(sizes) + symbolic.parallel.held(sizes))
+    if needed > most:
+        whole = sizes.largest_whole()
+        raise BudgetError(
+            f"a draw of both plans together needs about {needed >> 20} MiB, more than --max-memory allows ({most >> 20} MiB)"
+            + (f"; the largest size that cannot be reduced: {whole}" if whole else "")
+        )
 
 
 def largest_differences(comparisons: Sequence[Comparison]) -> list[float]:
@@ -110,6 +123,15 @@ def _enough_trials(shaped: ShapedStage, seed: int) -> int:
 def conjecture(run: WholeRun, second: Graph, specification: Specification) -> dict[int, Cut]:
     """Cuts of everything in between."""
     return find_cuts(run.shaped, run.symbolic, run.evaluated, plausible_scales(second), specification.initial)
+
+
+def further_conjecture(run: WholeRun, second: Graph, specification: Specification, cuts: Mapping[int, Cut]) -> dict[int, Cut]:
+    """Cuts that hold with the size of a mesh axis as a factor, although no group of the plan has it: a wrong plan may have forgotten the group."""
+    used = plausible_scales(second)
+    sizes = [Fraction(size) for size in sorted(set(second.coordinates.sizes.values()) - {1}) if size not in used]
+    if not sizes:
+        return dict(cuts)
+    return find_cuts(run.shaped, run.symbolic, run.evaluated, [*used, *sizes, *(1 / size for size in sizes)], {**cuts, **specification.initial})
 
 
 def plausible_scales(graph: Graph) -> Sequence[Fraction]:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import sys
 from collections.abc import Mapping
-from dataclasses import replace
-from multiprocessing.connection import Connection, wait
-from multiprocessing.process import BaseProcess
 
 from pitcheck.check.prove import Proof, Settings, prove_stage
 from pitcheck.errors import UsageError
+from pitcheck.forks import Forks, can_fork
 from pitcheck.stages.pair import Stage
 
 STEP = 20
@@ -37,13 +34,12 @@ class Workers:
     """
 
     def __init__(self, jobs: int, settings: Settings) -> None:
-        if "fork" not in multiprocessing.get_all_start_methods():
+        if not can_fork():
             raise UsageError("--jobs above 1 needs a system that can fork processes; leave it at 1")
-        self._context = multiprocessing.get_context("fork")
+        self._forks: Forks[str] = Forks()
         self._jobs = jobs
         self._settings = settings
         self._waiting: dict[str, tuple[Stage, Keys]] = {}
-        self._running: dict[Connection, tuple[str, BaseProcess]] = {}
         self._proofs: dict[str, Proof] = {}
         self.refused = False
         """Whether some stage was not proven: the caller needs its values, and proves it again. So it does with what a worker that died left undone."""
@@ -60,7 +56,7 @@ class Workers:
 
     def proofs(self) -> Mapping[str, Proof]:
         """The proofs of all stages that hold, once all are done, or some stage is not proven."""
-        while (self._waiting or self._running) and not self.refused:
+        while (self._waiting or self._forks.running) and not self.refused:
             self._start(self._jobs)
             self._receive(None)
         self.stop()
@@ -69,32 +65,19 @@ class Workers:
     def stop(self) -> None:
         """End what runs."""
         self._waiting.clear()
-        for pipe, (_, process) in self._running.items():
-            process.terminate()
-            process.join()
-            pipe.close()
-        self._running.clear()
+        self._forks.stop()
 
     def _start(self, most: int) -> None:
-        while self._waiting and len(self._running) < most:
+        while self._waiting and len(self._forks.running) < most:
             key = max(self._waiting, key=lambda name: cost(self._waiting[name][0]))
-            stage, keys = self._waiting.pop(key)
-            mine, theirs = self._context.Pipe(duplex=False)
-            process = self._context.Process(target=_prove, args=(stage, keys, self._settings, theirs), daemon=True)
-            process.start()
-            theirs.close()
-            self._running[mine] = (key, process)
+            self._forks.start(key, _proven, *self._waiting.pop(key), self._settings)
 
     def _receive(self, timeout: float | None) -> None:
-        for pipe in wait(list(self._running), timeout) if self._running else ():
-            if isinstance(pipe, Connection):
-                key, process = self._running.pop(pipe)
-                try:
-                    self._proofs[key] = pipe.recv()
-                except EOFError:
-                    self.refused = True
-                pipe.close()
-                process.join()
+        for ended in self._forks.ended(timeout):
+            if ended.answer is None:
+                self.refused = True
+            else:
+                self._proofs[ended.key] = ended.answer
 
 
 def cost(stage: Stage) -> int:
@@ -102,8 +85,6 @@ def cost(stage: Stage) -> int:
     return sum(step.count + STEP for batch in (stage.parallel, stage.reference) for step in batch.steps)
 
 
-def _prove(stage: Stage, keys: Keys, settings: Settings, pipe: Connection) -> None:
+def _proven(stage: Stage, keys: Keys, settings: Settings) -> Proof | None:
     proof = prove_stage(stage, keys, settings)
-    if proof.outcome == "proven":
-        pipe.send(replace(proof, comparison=None, evaluated=None, shaped=None))
-    pipe.close()
+    return proof if proof.outcome == "proven" else None

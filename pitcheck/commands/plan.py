@@ -8,6 +8,7 @@ from math import prod
 from pathlib import Path
 
 from pitcheck.commands.reading import CONFIGURATION_SUFFIX, PLAN_SUFFIXES, is_configuration, read, read_pair
+from pitcheck.commands.writing import write_pair
 from pitcheck.errors import UsageError
 from pitcheck.plan.files import write_plan
 from pitcheck.plan.model import Plan, Tensor
@@ -61,14 +62,7 @@ def make(file: str, directory: str, assignments: Sequence[str]) -> int:
     """Write both plans of a configuration into ``directory``. Raises PlanError for a configuration that cannot run, UsageError for a wrong argument."""
     if not is_configuration(file):
         raise UsageError(f"{file}: plans are made from a configuration, a .toml file")
-    folder = Path(directory)
-    if not folder.is_dir():
-        raise UsageError(f"--out {directory} is no directory; create it first")
-    name = Path(file).name.removesuffix(CONFIGURATION_SUFFIX)
-    for plan, side in zip(read_pair(file, assignments), ("reference", "parallel"), strict=True):
-        target = folder / f"{name}.{side}.plan.zst"
-        write_plan(plan, target)
-        _print([str(target)])
+    write_pair(lambda: read_pair(file, assignments), directory, Path(file).name.removesuffix(CONFIGURATION_SUFFIX))
     return 0
 
 

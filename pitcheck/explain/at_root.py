@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from fractions import Fraction
 
 import numpy as np
 
@@ -16,17 +17,22 @@ from pitcheck.explain.hypotheses import (
     missing_term,
     other_operator,
     otherwise_reduced,
+    possible_times,
     ratio_cause,
+    repeated_reduction,
     same_operator,
     spell,
+    unreduced,
 )
 from pitcheck.explain.standing import Root, Standing, far
+from pitcheck.stages.batch import Step
 from pitcheck.stages.cuts import Cut
 from pitcheck.stages.graph import Source, sources_of
 from pitcheck.stages.grids import Codes
 
 REDUCTIONS = frozenset({"all_reduce", "reduce_scatter", "reduce"})
 ACCUMULATE = "accumulate"
+_COPIES = VIEWS | {"cast"}
 
 
 def cause_at(standing: Standing, root: Root) -> Cause:
@@ -34,12 +40,12 @@ def cause_at(standing: Standing, root: Root) -> Cause:
     evidence = standing.evidence
     cause = _other_microbatches(evidence, root) or other_operator(evidence, root.step, standing.held_reference, root.due)
     if cause is None:
-        cause = _term_for_sum(standing, root)
+        cause = _term_for_sum(standing, root, False)
     if cause is None:
         pair = standing.expected(root.value, root.codes)
         cause = _of_values(standing, root, *pair) if pair is not None else _otherwise_reduced(standing, root) or _scaled(evidence, root)
     if cause is None:
-        cause = _missing_extremum(evidence, root)
+        cause = _missing_extremum(evidence, root) or _term_for_sum(standing, root, True)
     if cause is None:
         name = evidence.operator(root.step)
         cause = Cause("PIT100", f"what operator {name!r} reads is right and its result {evidence.called(root.value)} is not; no known cause explains it", "")
@@ -55,8 +61,8 @@ def _of_values(standing: Standing, root: Root, actual: Floats, wanted: Floats) -
         # What was summed over part of the group lacks the rest of it; anything else was summed over the wrong one.
         return _missing_sum(standing, root) or _other_group(evidence, root, grouping)
     ratio = constant_ratio(evidence, actual, wanted)
-    if ratio is not None:
-        return ratio_cause(evidence, root.value, ratio[1], root.codes)
+    if ratio is not None and not _averaged(evidence, root, ratio[0]):
+        return _reduced_again(evidence, root, ratio[0]) or ratio_cause(evidence, root.value, ratio[1], root.codes)
     if root.step.attributes.get("reduction", "sum") != "sum" and root.step.kind in REDUCTIONS:
         reduction = root.step.attributes["reduction"]
         return Cause("PIT102", f"operator {evidence.operator(root.step)!r} reduces with {reduction!r} where a sum is due", "reduce with 'sum'")
@@ -67,6 +73,33 @@ def _of_values(standing: Standing, root: Root, actual: Floats, wanted: Floats) -
         or missing_term(evidence, actual, wanted)
         or _parts_apart(standing, root, due)
     )
+
+
+def _averaged(evidence: Evidence, root: Root, ratio: Fraction) -> bool:
+    """Whether a factor is that of a mean in the place of a sum."""
+    return root.step.attributes.get("reduction") == "avg" and ratio * _members(evidence, root.step) == 1
+
+
+def _members(evidence: Evidence, step: Step) -> int:
+    """How many members the groups of a reduction have."""
+    source = next(iter(evidence.second.nodes[step.node].inputs), None)
+    return source.members if isinstance(source, Source) else 0
+
+
+def _reduced_again(evidence: Evidence, root: Root, ratio: Fraction) -> Cause | None:
+    """Whether what is reduced already is summed again, which brings a factor: before it shows or behind, among values that no right output is computed from."""
+    for towards in (evidence.inputs, evidence.outputs):
+        stack, seen = [root.value], {root.value}
+        while stack:
+            value = stack.pop()
+            for step in evidence.writers.get(value, []):
+                if _members(evidence, step) == ratio and repeated_reduction(evidence, value):
+                    return replace(ratio_cause(evidence, value, factor(evidence, ratio), evidence.codes(value)), step=step, value=value)
+            steps = evidence.writers if towards == evidence.inputs else evidence.readers
+            new = {v for step in steps.get(value, []) for v in towards(step)} - seen - evidence.behind_right.keys()
+            seen |= new
+            stack.extend(sorted(new))
+    return None
 
 
 def _other_microbatches(evidence: Evidence, root: Root) -> Cause | None:
@@ -91,8 +124,8 @@ def _other_microbatches(evidence: Evidence, root: Root) -> Cause | None:
     return None
 
 
-def _term_for_sum(standing: Standing, root: Root) -> Cause | None:
-    """Whether an operand is a term of a sum, and the operator uses it as if it were the sum."""
+def _term_for_sum(standing: Standing, root: Root, in_rounds: bool) -> Cause | None:
+    """Whether an operand is a term of a sum, over ranks alone or over the rounds of a loop as well, and the operator uses it as if it were the sum."""
     evidence = standing.evidence
     if root.step.kind in (*REDUCTIONS, ACCUMULATE):
         return None
@@ -101,16 +134,47 @@ def _term_for_sum(standing: Standing, root: Root) -> Cause | None:
         sums = standing.sums(source)
         if sums is None or read.ndim != 1 or source in evidence.unused(root.step) or _still_terms(sums[read], result, root.codes):
             continue
-        over = next((g.name for g in evidence.groupings if _same_groups(g, sums, evidence.codes(source))), "other ranks")
+        rounds = _in_rounds(standing, source)
+        if (rounds is not None) != in_rounds:
+            continue
+        term, found = _uncast(evidence, source), standing.grouping(source)
+        what = "sum" if found is None else found.what
+        if rounds is not None:
+            over, repair = rounds.name, f"let {evidence.operator(root.step)!r} do what is right for a term of a {what} over all of these, or use the {what}"
+        else:
+            over = next((g.name for g in evidence.groupings if _same_groups(g, sums, evidence.codes(source))), "other ranks")
+            repair = f"an all-reduce({'sum' if what == 'sum' else 'avg'}) over {over} of {evidence.name(term)!r} before it is used makes it right"
         return Cause(
             "PIT104",
-            f"{evidence.called(source)} is a term of a sum over {over}, and operator {evidence.operator(root.step)!r} uses it as if it were the sum",
-            f"an all-reduce(sum) over {over} of {evidence.name(source)!r} before it is used makes it right",
+            f"{evidence.called(term)} is a term of a {what} over {over}, and operator {evidence.operator(root.step)!r} uses it as if it were the {what}",
+            repair,
             np.unique(read),
-            evidence.writers[source][-1] if source in evidence.writers else None,
-            source,
+            evidence.writers[term][-1] if term in evidence.writers else None,
+            term,
         )
     return None
+
+
+def _uncast(evidence: Evidence, value: int) -> int:
+    """The value of which this is but a view, or the same numbers as another dtype."""
+    step = next(iter(evidence.writers.get(value, [])), None)
+    while step is not None and step.kind in _COPIES and len(evidence.inputs(step)) == 1 and np.array_equal(_codes_read(evidence, step), evidence.codes(value)):
+        value = evidence.inputs(step)[0]
+        step = next(iter(evidence.writers.get(value, [])), None)
+    return value
+
+
+def _codes_read(evidence: Evidence, step: Step) -> Codes:
+    """The codes at which a step reads its only operand, where each reads its own."""
+    codes: Codes = np.flatnonzero(evidence.second.nodes[step.node].mask)
+    (source,) = (s for operand in evidence.second.nodes[step.node].inputs for s in sources_of(operand))
+    return source.at(codes).reshape(-1)
+
+
+def _in_rounds(standing: Standing, value: int) -> Grouping | None:
+    """Of a value that is a term of a sum over the rounds of a loop, too: over what."""
+    grouping = standing.grouping(value) if standing.due(value) is None else None
+    return grouping if grouping is not None and grouping.beside else None
 
 
 def _still_terms(operand: Codes, result: Codes | None, codes: Codes) -> bool:
@@ -135,7 +199,7 @@ def _otherwise_reduced(standing: Standing, root: Root) -> Cause | None:
     if root.step.kind not in (*REDUCTIONS, ACCUMULATE):
         return None
     grouping = standing.grouping(evidence.inputs(root.step)[0])
-    return _other_group(evidence, root, grouping) if grouping is not None else None
+    return _other_group(evidence, root, grouping) if grouping is not None and not grouping.beside else None
 
 
 def _missing_sum(standing: Standing, root: Root) -> Cause | None:
@@ -144,11 +208,7 @@ def _missing_sum(standing: Standing, root: Root) -> Cause | None:
     grouping = _group_of(evidence, root.value, standing, root.codes, summed=_summed_already(evidence, root))
     if grouping is None:
         return None
-    return Cause(
-        "PIT104",
-        f"{evidence.name(root.value)!r} is a term of a sum over {grouping.name}, and is used as if it were the sum",
-        f"an all-reduce(sum) over {grouping.name} of {evidence.name(root.value)!r} before it is used makes it right",
-    )
+    return replace(unreduced(evidence, root.value, grouping), codes=None)
 
 
 def _missing_extremum(evidence: Evidence, root: Root) -> Cause | None:
@@ -216,8 +276,10 @@ def _group_of(evidence: Evidence, value: int, standing: Standing, codes: Codes, 
             continue
         total = evidence.array(value)[:, evidence.batch.rows[value][table]].sum(axis=2)
         known = [(g, place[code]) for g, row in enumerate(table.tolist()) for code in row if code in place]
-        if known and not far(total[:, [g for g, _ in known]], pair[1][:, [i for _, i in known]]).any():
-            return grouping
+        # What a reduction adds up is no mean.
+        for times in possible_times(evidence, value, table) if result is None else (1,):
+            if known and not far(total[:, [g for g, _ in known]] / times, pair[1][:, [i for _, i in known]]).any():
+                return replace(grouping, times=times)
     return None
 
 

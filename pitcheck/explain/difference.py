@@ -11,7 +11,7 @@ from pitcheck.check.conjecture import Floats, real_differences
 from pitcheck.check.evaluate import Comparison
 from pitcheck.check.options import Options
 from pitcheck.check.specification import Gap, Specification
-from pitcheck.check.whole import WholeRun
+from pitcheck.check.whole import WholeRun, further_conjecture
 from pitcheck.explain.at_root import cause_at
 from pitcheck.explain.evidence import Evidence
 from pitcheck.explain.hypotheses import (
@@ -55,7 +55,7 @@ def explain_difference(
     first: Graph, second: Graph, specification: Specification, run: WholeRun, cuts: Mapping[int, Cut], differing: list[int], options: Options, seed: int
 ) -> list[Finding]:
     """Findings for the outputs ``differing`` that differ on the reals, first cause first."""
-    evidence = Evidence(first, second, specification, run, cuts)
+    evidence = Evidence(first, second, specification, run, {**further_conjecture(run, second, specification, cuts), **cuts})
     gaps = [gap_finding(gap, "mismatch") for gap in specification.gaps if not gap.output]
     finding = _witnessed(evidence, run, differing, located(evidence, run, differing), options, seed)
     parameters = {t.name for t in (v.tensor for v in second.values) if t.role == "parameter"}
@@ -87,22 +87,34 @@ def _witnessed(evidence: Evidence, run: WholeRun, differing: list[int], finding:
 def located(evidence: Evidence, run: WholeRun, differing: list[int]) -> Finding:
     """One finding: the first value, in the order of computation, from which an output goes wrong."""
     standing = Standing(evidence)
-    rooted = None
-    for n in sorted(differing, key=lambda n: _depth(evidence, run.comparisons[n].target.cut.value)):
-        root = next(iter(standing.roots([run.comparisons[n].target.cut.value])), None)
-        if root is not None:
-            cause = cause_at(standing, root)
-            rooted = finding_of(evidence, run, n, root.step, root.value, cause)
-            if standing.hinted or (cause.code != "PIT100" and root.value not in {c.target.cut.value for c in run.comparisons}):
-                return rooted
-            break
+    rooted, sure = _rooted(standing, run, differing)
+    if rooted is not None and (sure or standing.hinted):
+        return rooted
+    if not standing.hinted:
+        # Every factor may be one that should not be there.
+        again, sure = _rooted(Standing(evidence, unscaled=True), run, differing)
+        if again is not None and sure:
+            return again
     found = _along(evidence, run, differing)
     return rooted if rooted is not None and found.code == "PIT100" else found
 
 
+def _rooted(standing: Standing, run: WholeRun, differing: list[int]) -> tuple[Finding | None, bool]:
+    """The finding at the first wrong operator, and whether it is a cause that is seen before the outputs."""
+    evidence = standing.evidence
+    for n in sorted(differing, key=lambda n: evidence.second.depth(run.comparisons[n].target.cut.value)):
+        root = next(iter(standing.roots([run.comparisons[n].target.cut.value])), None)
+        if root is not None:
+            cause = cause_at(standing, root)
+            value = root.value if cause.value is None else cause.value
+            sure = cause.code != "PIT100" and value not in {c.target.cut.value for c in run.comparisons}
+            return finding_of(evidence, run, n, root.step, root.value, cause), sure
+    return None, False
+
+
 def _along(evidence: Evidence, run: WholeRun, differing: list[int]) -> Finding:
     """One finding from what the values on the way to the outputs show, and then the outputs themselves."""
-    number = min(differing, key=lambda n: _depth(evidence, run.comparisons[n].target.cut.value))
+    number = min(differing, key=lambda n: evidence.second.depth(run.comparisons[n].target.cut.value))
     chains = [_chain(evidence, run.comparisons[n].target.cut.value) for n in differing]
     suspects = _suspects(evidence, run, chains)
     # A value that a collective reduces is looked at last: what is wrong may only come after that reduction.
@@ -116,10 +128,6 @@ def _along(evidence: Evidence, run: WholeRun, differing: list[int]) -> Finding:
 def _explained(evidence: Evidence, run: WholeRun, differing: list[int]) -> bool:
     """Whether the outputs themselves show a cause."""
     return any(_cause_of_output(evidence, run, n) is not None for n in differing)
-
-
-def _depth(evidence: Evidence, value: int) -> int:
-    return max((evidence.second.rank[w] for w in evidence.second.values[value].writers), default=-1)
 
 
 def _chain(evidence: Evidence, value: int) -> set[int]:
@@ -174,7 +182,7 @@ def _at_output(evidence: Evidence, run: WholeRun, number: int, differing: list[i
     origin = _first_wrong(evidence, run, number)
     if origin is not None:
         return origin
-    for candidate in sorted(differing, key=lambda n: _depth(evidence, run.comparisons[n].target.cut.value)):
+    for candidate in sorted(differing, key=lambda n: evidence.second.depth(run.comparisons[n].target.cut.value)):
         cause = _cause_of_output(evidence, run, candidate)
         if cause is not None:
             value = run.comparisons[candidate].target.cut.value

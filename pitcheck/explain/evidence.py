@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pitcheck.algebra.value import Value
-from pitcheck.check.conjecture import VIEWS, Corners, Floats, Index, build_index, lookup
+from pitcheck.check.conjecture import VIEWS, Corners, Floats, Index, build_index, lookup, real_differences
 from pitcheck.check.specification import Specification
 from pitcheck.check.whole import WholeRun
 from pitcheck.errors import PitcheckError
@@ -16,24 +18,44 @@ from pitcheck.ops.registry import BACKWARD, operator_kind
 from pitcheck.plan.model import MICROBATCH_AXIS
 from pitcheck.stages.batch import Step
 from pitcheck.stages.cuts import Cut
-from pitcheck.stages.graph import Graph, Node, Source
+from pitcheck.stages.graph import Graph, Node, Source, sources_of
 from pitcheck.stages.grids import Codes
 from pitcheck.stages.run import run_batch
 
+Mask = NDArray[np.bool_]
+MOVES = VIEWS | {"slice", "split", "chunk", "select", "unbind", "cat", "stack", "cast"}
+"""Kinds of steps that only move elements."""
 MOST_COPIES = 8
+MOST_AT_A_LINE = 4
+"""So many operators of one kind are told apart within one round of a loop."""
+SAME = 1e-8
+"""Relative difference up to which a value counts as what it should be."""
 
 
 @dataclass(frozen=True)
 class Grouping:
     """A partition of coordinate codes: ``table`` has one row per group. ``name`` says over what, e.g. ``tp`` or ``ranks [0, 2]``.
 
-    ``reference``: the reference value that what was added up over it is part of, where that was found.
+    ``reference``: the reference value that what was added up over it is part of, where that was found. ``beside``: further values whose terms belong to the
+    same sum, those of the other rounds of a loop. ``times``: the sum is so many times what it should be part of; of a mean, as many as it has terms.
     """
 
     name: str
     table: Codes
     axes: tuple[str, ...] = ()
     reference: int | None = None
+    beside: tuple[int, ...] = ()
+    times: int = 1
+
+    @property
+    def what(self) -> str:
+        """Sum or mean."""
+        return "sum" if self.times == 1 else "mean"
+
+    @property
+    def repair(self) -> str:
+        """The collective that adds up what belongs together."""
+        return f"all-reduce({'sum' if self.times == 1 else 'avg'}) over {self.name}"
 
 
 class Evidence:
@@ -53,6 +75,9 @@ class Evidence:
             for output in step.outputs:
                 if output is not None:
                     self.writers.setdefault(output, []).append(step)
+        self._at_line: dict[tuple[object, ...], list[int]] = {}
+        for value, steps in sorted(self.writers.items(), key=lambda item: second.nodes[item[1][-1].node].position):
+            self._at_line.setdefault(self._line(value, steps[-1]), []).append(value)
         self._numbers = {id(step): number for number, step in enumerate(self.batch.steps)}
         self._alike: dict[int, int] = {}
         self._unused: dict[int, frozenset[int]] = {}
@@ -118,6 +143,24 @@ class Evidence:
                 self._alike[value] = seen.setdefault(repr(data.shape).encode() + data.tobytes(), value)
         return self._alike.get(reference, reference)
 
+    def rounds(self, value: int) -> Iterator[tuple[int, ...]]:
+        """The values that a loop in the user's program computes in the place of this one, itself among them: same line, same kind of operator, same shape.
+
+        Where the line has several such operators, every second of them, or third.
+        """
+        steps = self.writers.get(value, [])
+        if not steps or not self.second.nodes[steps[-1].node].source:
+            return
+        found = self._at_line[self._line(value, steps[-1])]
+        for stride in range(1, min(len(found) // 2, MOST_AT_A_LINE) + 1):
+            if len(found) % stride == 0:
+                yield tuple(found[found.index(value) % stride :: stride])
+
+    def _line(self, value: int, step: Step) -> tuple[object, ...]:
+        """Equal for the values that a line computes again and again; a recorded program counts them in their names."""
+        node, held = self.second.nodes[step.node], self.second.values[value]
+        return node.source, node.kind, held.shape, held.kind, held.name.partition("#")[0]
+
     def operator(self, step: Step) -> str:
         """The plan's operator that a step belongs to."""
         return self.second.nodes[step.node].operator
@@ -126,6 +169,10 @@ class Evidence:
         """Parallel values that a step reads."""
         found = [argument.value for argument in step.arguments]
         return list(dict.fromkeys(found))
+
+    def outputs(self, step: Step) -> list[int]:
+        """Parallel values that a step writes."""
+        return [output for output in step.outputs if output is not None]
 
     def unused(self, step: Step) -> frozenset[int]:
         """Values that a derivative reads and does not depend on: the gradient of a linear function does not depend on its result."""
@@ -163,12 +210,41 @@ class Evidence:
                 self._true[value] = True
             else:
                 steps = self.writers.get(value, [])
-                self._true[value] = all(s.kind in VIEWS and all(self.is_true(i) for i in self.inputs(s)) for s in steps)
+                self._true[value] = all(not self.inputs(s) or (s.kind in VIEWS and all(map(self.is_true, self.inputs(s)))) for s in steps)
         return self._true[value]
 
     def reductions_of(self, value: int) -> list[Step]:
-        """The collectives that read a value: its terms are summed there, rightly or not."""
-        return [step for step in self.readers.get(value, []) if operator_kind(step.kind).collective]
+        """The collectives that read a value, or what has its elements in another form: its terms are summed there, rightly or not."""
+        found, stack, seen = [], [value], {value}
+        while stack:
+            for step in self.readers.get(stack.pop(), []):
+                if operator_kind(step.kind).collective:
+                    found.append(step)
+                elif step.kind in MOVES:
+                    moved = [output for output in step.outputs if output is not None and output not in seen]
+                    seen.update(moved)
+                    stack.extend(moved)
+        return found
+
+    @cached_property
+    def behind_right(self) -> Mapping[int, Mask]:
+        """By value the codes that something is computed from which an output holds rightly, shape (codes,); of values that have none nothing is said."""
+        found: dict[int, Mask] = {}
+
+        def add(value: int, codes: Codes) -> None:
+            found.setdefault(value, np.zeros(self.second.codes, dtype=np.bool_))[codes] = True
+
+        for comparison in self.run.comparisons:
+            differences = np.where(comparison.judged[:1], real_differences(comparison.actual, comparison.expected), 0.0)
+            if not (differences > SAME).any():
+                add(comparison.target.cut.value, comparison.target.codes)
+        for step in reversed(self.batch.steps):
+            node = self.second.nodes[step.node]
+            behind = [found[output] for output in self.outputs(step) if output in found]
+            codes = np.flatnonzero(node.mask & np.logical_or.reduce(behind)) if behind else np.zeros(0, dtype=np.int64)
+            for source in (s for operand in node.inputs for s in sources_of(operand) if len(codes) and s.value not in self.unused(step)):
+                add(source.value, source.at(codes))
+        return found
 
     def part_of(self, data: Floats) -> int | None:
         """The reference value of which all rows (trials, rows, *shape) are parts, None where there is none."""

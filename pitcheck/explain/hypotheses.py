@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import combinations
 
@@ -11,9 +11,10 @@ import numpy as np
 
 from pitcheck.check.conjecture import Floats, lookup, varies
 from pitcheck.explain.evidence import Evidence, Grouping
+from pitcheck.ops.registry import operator_kind
 from pitcheck.stages.batch import Argument, Step, StepOperand
-from pitcheck.stages.cuts import Cut, uncovered
-from pitcheck.stages.graph import Source
+from pitcheck.stages.cuts import Box, Cut, uncovered
+from pitcheck.stages.graph import Graph, Source
 from pitcheck.stages.grids import Codes
 
 RATIO_TOLERANCE = 1e-9
@@ -47,6 +48,17 @@ def groups_present(evidence: Evidence, value: int, grouping: Grouping) -> Codes 
     return table
 
 
+def possible_times(evidence: Evidence, value: int, table: Codes) -> tuple[int, ...]:
+    """How many times what is due the terms of a value over groups may add up to: once, or as often as there are terms, whose mean is due then.
+
+    The mean of equal replicas is no mean, and what was summed already, over another group, is no term of one.
+    """
+    if any(operator_kind(step.kind).collective for step in evidence.writers.get(value, [])):
+        return (1,)
+    terms = evidence.array(value)[:, np.unique(evidence.batch.rows[value][table], axis=0)]
+    return (1,) if not np.isfinite(terms).all() or close(terms, np.broadcast_to(terms[:, :, :1], terms.shape)) else (1, table.shape[1])
+
+
 def forgotten_sum(evidence: Evidence, value: int, expected: tuple[Floats, Codes] | None) -> Cause | None:
     """Whether the value becomes right when it is summed over some group: a reduction is missing, or runs over another group.
 
@@ -61,24 +73,31 @@ def forgotten_sum(evidence: Evidence, value: int, expected: tuple[Floats, Codes]
             continue
         terms = evidence.array(value)[:, evidence.batch.rows[value][table]]
         total = terms.sum(axis=2)
-        if expected is not None:
-            wanted, codes = expected
-            place = {int(c): i for i, c in enumerate(codes)}
-            known = [(g, place[int(row[0])]) for g, row in enumerate(table) if int(row[0]) in place]
-            right = bool(known) and all(close(total[:, g], wanted[:, i]) for g, i in known)
-        else:
-            # What is the same in every trial, such as flags that no element sets, is a part of much by accident.
-            right = varies(total) and evidence.part_of(total) is not None
-        if right and reductions:
-            return otherwise_reduced(evidence, value, grouping, reductions[0], table.reshape(-1))
-        if right:
-            return Cause(
-                "PIT104",
-                f"{evidence.name(value)!r} is a term of a sum over {grouping.name}, and is used as if it were the sum",
-                f"an all-reduce(sum) over {grouping.name} of {evidence.name(value)!r} before it is used makes it right",
-                table.reshape(-1),
-            )
+        for times in possible_times(evidence, value, table):
+            if expected is not None:
+                wanted, codes = expected
+                place = {int(c): i for i, c in enumerate(codes)}
+                known = [(g, place[int(row[0])]) for g, row in enumerate(table) if int(row[0]) in place]
+                right = bool(known) and all(close(total[:, g] / times, wanted[:, i]) for g, i in known)
+            else:
+                # What is the same in every trial, such as flags that no element sets, is a part of much by accident.
+                right = varies(total) and evidence.part_of(total / times) is not None
+            if right and reductions and times == 1:
+                return otherwise_reduced(evidence, value, grouping, reductions[0], table.reshape(-1))
+            if right and not reductions:
+                return unreduced(evidence, value, replace(grouping, table=table, times=times))
     return None
+
+
+def unreduced(evidence: Evidence, value: int, grouping: Grouping) -> Cause:
+    """The term of a sum or of a mean that should have been reduced."""
+    what, name = grouping.what, evidence.name(value)
+    return Cause(
+        "PIT104",
+        f"{name!r} is a term of a {what} over {grouping.name}, and is used as if it were the {what}",
+        f"an {grouping.repair} of {name!r} before it is used makes it right",
+        grouping.table.reshape(-1),
+    )
 
 
 def otherwise_reduced(evidence: Evidence, value: int, grouping: Grouping, step: Step, codes: Codes | None = None) -> Cause:
@@ -172,7 +191,7 @@ def missing_term(evidence: Evidence, actual: Floats, wanted: Floats) -> Cause | 
         difference = sign * (wanted - actual)
         for value, step in ((o, s) for s in evidence.batch.steps for o in s.outputs if o is not None):
             data = evidence.array(value)
-            if data.shape[2:] != difference.shape[2:] or evidence.second.values[value].kind != "field":
+            if data.shape[2:] != difference.shape[2:] or evidence.second.values[value].kind != "field" or not varies(data):
                 continue
             for row in range(data.shape[1]):
                 if all(close(difference[:, i], data[:, row]) for i in range(difference.shape[1])):
@@ -189,7 +208,7 @@ def duplicated_part(evidence: Evidence, value: int) -> Cause | None:
     shape = evidence.first.values[cut.reference].shape
     codes = evidence.codes(value)
     box = uncovered(cut, shape, cut.lattice.mask(codes))
-    if box is None:
+    if box is None or _held_by_another(evidence, value, box):
         return None
     held: dict[int, list[int]] = {}
     for code in codes:
@@ -207,6 +226,22 @@ def duplicated_part(evidence: Evidence, value: int) -> Cause | None:
         f"let one of them take {spell(box)}: its slice, weight shard or micro-batch is another's",
         np.array(doubled, dtype=np.int64),
     )
+
+
+def _held_by_another(evidence: Evidence, value: int, box: Box) -> bool:
+    """Whether a value that another operator of the same kind computes has a box of the same tensor: a program that unrolls its micro-batches runs one each."""
+    cut, kinds = evidence.cuts[value], {step.kind for step in evidence.writers.get(value, [])}
+    for other, found in evidence.cuts.items():
+        if other != value and found.scale == 1 and evidence.alike(found.reference) == evidence.alike(cut.reference):
+            alike = kinds & {step.kind for step in evidence.writers.get(other, [])}
+            if alike and any(_within(box, found.parts[int(p)].box) for p in np.unique(found.part_of[evidence.codes(other)])):
+                return True
+    return False
+
+
+def _within(box: Box, whole: Box) -> bool:
+    """Whether a box of one interval per dimension lies in another."""
+    return all(any(start <= a and b <= stop for start, stop in intervals) for ((a, b),), intervals in zip(box, whole, strict=True))
 
 
 def _doubled(held: dict[int, list[int]]) -> list[int]:
@@ -282,11 +317,18 @@ def _alike(evidence: Evidence, step: Step, held: Held, due: Cut | None) -> Itera
 
 def _other_operand(evidence: Evidence, step: Step, other: Step, place: int, name: str) -> Cause:
     mine, theirs = step.inputs[place], other.inputs[place]
-    if not isinstance(mine, Argument) or not isinstance(theirs, Argument):
+    if not isinstance(mine, Argument) and not isinstance(theirs, Argument):
         return Cause("PIT102", f"operator {name!r} has the literal {mine} where the reference has {theirs}", f"use {theirs}")
+    if not isinstance(mine, Argument) or not isinstance(theirs, Argument):
+        read = _spelt(evidence.second, mine), _spelt(evidence.first, theirs)
+        return Cause("PIT102", f"operator {name!r} reads {read[0]} where the reference reads {read[1]}", f"use {read[1]}")
     right = evidence.first.values[theirs.value].name
     said = f"operator {name!r} reads {evidence.called(mine.value)}{evidence.origin(mine.value)} where the reference reads {right!r}"
     return Cause("PIT103", said, f"read {right!r}")
+
+
+def _spelt(graph: Graph, operand: StepOperand) -> str:
+    return repr(graph.values[operand.value].name) if isinstance(operand, Argument) else f"the number {operand}"
 
 
 UNUSED = "unused"
@@ -313,4 +355,4 @@ def spell(box: Sequence[Sequence[tuple[int, int]]]) -> str:
 def close(a: Floats, b: Floats) -> bool:
     """Whether two arrays are equal up to rounding."""
     scale = max(float(np.abs(a).max(initial=0.0)), float(np.abs(b).max(initial=0.0)))
-    return a.shape == b.shape and bool((np.abs(a - b) <= 1e-8 * scale).all()) and scale > 0
+    return a.shape == b.shape and 0 < scale < np.inf and bool((np.abs(a - b) <= 1e-8 * scale).all())

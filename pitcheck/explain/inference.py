@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 
@@ -10,14 +11,16 @@ import numpy as np
 from pitcheck.check.conjecture import Floats, Places
 from pitcheck.errors import PitcheckError
 from pitcheck.explain.evidence import Evidence, Grouping
-from pitcheck.explain.hypotheses import constant_ratio, groups_present
+from pitcheck.explain.hypotheses import constant_ratio, groups_present, possible_times
 from pitcheck.stages.cuts import Cut, Part, Parts, cut_by_code
+from pitcheck.stages.grids import Codes
 
 
-def inferred(evidence: Evidence) -> dict[int, Cut]:
+def inferred(evidence: Evidence, unscaled: bool = False) -> dict[int, Cut]:
     """For every computed value that holds parts of a reference value: the parts that lie where shards of that size of that axis lie elsewhere.
 
-    A factor that an output is off by is taken for wrong wherever a value has it.
+    A factor that an output is off by is taken for wrong wherever a value has it, and with ``unscaled`` every factor, but for values that a right output is
+    computed from.
     """
     known = {**evidence.specification.initial, **{c.target.cut.value: c.target.cut for c in evidence.run.comparisons}}
     places = Places(evidence.run.symbolic, evidence.run.shaped, {value: _in_all_microbatches(evidence, cut) for value, cut in known.items()})
@@ -26,7 +29,8 @@ def inferred(evidence: Evidence) -> dict[int, Cut]:
     found: dict[int, Cut] = {}
     for value in evidence.writers:
         cut = evidence.cuts.get(value) if value in evidence.cuts else _copy(evidence, value) or _term(evidence, value)
-        placed = None if cut is None or value in known else _placed(evidence, cut, places, Fraction(1) if cut.scale in factors else cut.scale)
+        scale = Fraction(1) if cut is not None and value not in evidence.behind_right and (unscaled or cut.scale in factors) else None
+        placed = None if cut is None or value in known else _placed(evidence, cut, places, cut.scale if scale is None else scale)
         if placed is not None:
             found[value] = placed
     return found
@@ -55,7 +59,7 @@ def _term(evidence: Evidence, value: int) -> Cut | None:
     part_of[codes] = term[codes]
     parts = tuple(Part((), int(n), grouping.table.shape[1]) for n in range(grouping.table.shape[1]))
     cut = cut_by_code(evidence.second, value, grouping.reference, parts, part_of)
-    return replace(cut, groups=cut.lattice.grid(group_of))
+    return replace(cut, groups=cut.lattice.grid(group_of), scale=Fraction(grouping.times))
 
 
 def summed_over(evidence: Evidence, value: int) -> Grouping | None:
@@ -63,9 +67,53 @@ def summed_over(evidence: Evidence, value: int) -> Grouping | None:
     for grouping in evidence.groupings:
         table = groups_present(evidence, value, grouping)
         if table is not None:
-            reference = evidence.part_of(evidence.array(value)[:, evidence.batch.rows[value][table]].sum(axis=2))
-            if reference is not None:
-                return replace(grouping, table=table, reference=reference)
+            found = _adds_up(evidence, grouping, table, (value,))
+            if found is not None:
+                return found
+    return None
+
+
+def _adds_up(evidence: Evidence, grouping: Grouping, table: Codes, values: Sequence[int]) -> Grouping | None:
+    """The grouping, if the rows of the values together add up over it to parts of one reference value, or have these as their mean over ranks."""
+    if len({evidence.array(value).shape[2:] for value in values}) > 1:  # dimensions that are equal only at full size
+        return None
+    total = _distinct_sums(evidence, table, values)
+    for times in possible_times(evidence, values[0], table):
+        reference = evidence.part_of(total / times)
+        if reference is not None:
+            return replace(grouping, table=table, reference=reference, times=times)
+    return None
+
+
+def _distinct_sums(evidence: Evidence, table: Codes, values: Sequence[int]) -> Floats:
+    """The sums of the rows of the values together over every group, shape (trials, groups, *shape). Groups of the same rows, of which thousands of ranks have
+    many, are added up once.
+    """
+    rows = np.concatenate([np.sort(evidence.batch.rows[value][table], axis=1) for value in values], axis=1)
+    total: Floats = np.zeros(())
+    groups = np.unique(rows, axis=0)
+    for value, of_value in zip(values, np.split(groups, len(values), axis=1), strict=True):
+        array = evidence.array(value)
+        times = np.zeros((len(groups), array.shape[1]))
+        np.add.at(times, (np.arange(len(groups))[:, None], of_value), 1)
+        total = total + np.moveaxis(np.tensordot(times, array, (1, 1)), 0, 1)
+    return total
+
+
+def summed_in_rounds(evidence: Evidence, value: int) -> Grouping | None:
+    """The group over which the rows of a value and of what other rounds of a loop compute in its place add up to parts of one reference value."""
+    codes = evidence.codes(value)
+    for rounds in evidence.rounds(value):
+        if any(not np.array_equal(evidence.codes(other), codes) for other in rounds):
+            continue
+        for grouping in (Grouping("", codes[:, None]), *evidence.groupings):
+            table = codes[:, None] if not grouping.name else groups_present(evidence, value, grouping)
+            if table is None:
+                continue
+            found = _adds_up(evidence, grouping, table, rounds)
+            if found is not None:
+                name = " and ".join(filter(None, (grouping.name, f"the {len(rounds)} rounds of a loop")))
+                return replace(found, name=name, beside=tuple(other for other in rounds if other != value))
     return None
 
 

@@ -58,7 +58,7 @@ def explain_refused(
     """Findings for the stages that do not hold, in the order of the program; each with an output of the whole pair that differs."""
     gaps = [gap_finding(gap, "mismatch") for gap in specification.gaps if not gap.output]
     explained: dict[object, Finding] = {}
-    for obligation in sorted(found.failed, key=lambda o: _rank(second, o.target.cut.value)):
+    for obligation in sorted(found.failed, key=lambda o: second.depth(o.target.cut.value)):
         if len(explained) + len(gaps) < MOST_EXPLAINED:
             blamed = {str(known.operator).rpartition(" ")[0] for known in explained.values()}
             if not blamed & {second.nodes[node].operator for node in obligation.nodes}:
@@ -79,7 +79,7 @@ def _affected(found: Refused, total: int) -> str:
 
 def first_refused(second: Graph, failed: Sequence[Obligation]) -> list[int]:
     """The values at which the stages end that do not hold, the first of the program first; as many as are explained."""
-    return sorted(dict.fromkeys(o.target.cut.value for o in failed), key=lambda value: _rank(second, value))[:MOST_EXPLAINED]
+    return sorted(dict.fromkeys(o.target.cut.value for o in failed), key=second.depth)[:MOST_EXPLAINED]
 
 
 def suspected(second: Graph, obligation: Obligation) -> Codes:
@@ -92,14 +92,9 @@ def suspected(second: Graph, obligation: Obligation) -> Codes:
 
 
 def _differing(obligation: Obligation) -> Codes:
-    """The codes at which the values of a stage that does not hold differ; all compared where that was not seen."""
-    comparison = obligation.proof.comparison
-    if comparison is None:
-        return obligation.target.codes[:1]
-    differs = np.asarray(comparison.differs)
-    wrong = differs.any(axis=tuple(d for d in range(differs.ndim) if d != 1))
-    chosen: Codes = comparison.codes[wrong] if wrong.any() else comparison.codes
-    return chosen
+    """Codes at which the values of a stage that does not hold differ; where that was not seen, one at which they are compared."""
+    differing = obligation.proof.differing
+    return obligation.target.codes[:1] if differing is None else differing
 
 
 def unproven(second: Graph, obligation: Obligation, why: str) -> Finding:
@@ -108,10 +103,6 @@ def unproven(second: Graph, obligation: Obligation, why: str) -> Finding:
     name = second.values[obligation.target.cut.value].name
     title = f"{name!r} is not proven to hold what the plan says ({obligation.proof.reason}), and {why}"
     return replace(found, code=obligation.proof.code or "PIT202", verdict="inconclusive", title=title, stage=obligation.key[:12], cause=None)
-
-
-def _rank(second: Graph, value: int) -> int:
-    return max((second.rank[w] for w in second.values[value].writers), default=-1)
 
 
 def _explained(
@@ -166,7 +157,7 @@ def _located(second: Graph, run: WholeRun) -> Finding:
 
 def _distance(second: Graph, output: int, value: int) -> tuple[bool, int]:
     """Outputs computed after a value first, the nearest first of all."""
-    own, other = _rank(second, output), _rank(second, value)
+    own, other = second.depth(output), second.depth(value)
     return own < other, abs(own - other)
 
 

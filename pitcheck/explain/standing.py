@@ -12,19 +12,17 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from pitcheck.check.conjecture import Floats, of_numbers, real_differences
+from pitcheck.check.conjecture import VIEWS, Floats, of_numbers, real_differences
 from pitcheck.check.derive import take_box
 from pitcheck.errors import PitcheckError
-from pitcheck.explain.evidence import Evidence, Grouping
-from pitcheck.explain.inference import inferred, summed_over
+from pitcheck.explain.evidence import MOVES, SAME, Evidence, Grouping
+from pitcheck.explain.inference import inferred, summed_in_rounds, summed_over
 from pitcheck.stages.batch import Step
 from pitcheck.stages.cuts import FREE, Cut, resolve
 from pitcheck.stages.graph import sources_of
 from pitcheck.stages.grids import Codes
 
 Mask = NDArray[np.bool_]
-SAME = 1e-8
-"""Relative difference up to which a value counts as what it should be."""
 FEW = 3
 MOST_HOLDERS = 3
 SHARE = 0.1
@@ -42,9 +40,9 @@ class Root:
 
 
 class Standing:
-    """For every parallel value the codes at which it does not hold what it should."""
+    """For every parallel value the codes at which it does not hold what it should. ``unscaled``: as of ``inferred``."""
 
-    def __init__(self, evidence: Evidence) -> None:
+    def __init__(self, evidence: Evidence, unscaled: bool = False) -> None:
         self.evidence = evidence
         self._wrong: dict[int, Mask] = {}
         self._from_wrong: dict[int, Mask] = {}
@@ -55,7 +53,7 @@ class Standing:
         self._hints: dict[int, Cut] = {}
         self.hinted = self._follow(_hints(evidence, evidence.writers))
         """Whether the plan says, and rightly as far as can be seen, what its tensors in between hold."""
-        if not self.hinted and not self._follow(inferred(evidence)):
+        if not self.hinted and not self._follow(inferred(evidence, unscaled)):
             self._follow({})
 
     def _follow(self, hints: dict[int, Cut]) -> bool:
@@ -87,7 +85,7 @@ class Standing:
     def grouping(self, value: int) -> Grouping | None:
         """The group over which a value's rows add up to parts of one reference value."""
         if value not in self._sums:
-            self._sums[value] = summed_over(self.evidence, value)
+            self._sums[value] = summed_over(self.evidence, value) or summed_in_rounds(self.evidence, value)
         return self._sums[value]
 
     def wrong(self, value: int) -> Mask:
@@ -143,9 +141,33 @@ class Standing:
                 found = compared_wrong(evidence, value)
             if found is not None:
                 return found
-        judged = value in self._numbers and evidence.second.values[value].kind == "field"
-        right = not judged or evidence.is_true(value) or self.grouping(value) is not None
-        return np.zeros_like(present) if right else present
+        # Of a constant nothing tells which of the reference's it should be.
+        made = any(evidence.inputs(step) for step in evidence.writers.get(value, []))
+        judged = made and value in self._numbers and evidence.second.values[value].kind == "field"
+        if not judged or evidence.is_true(value) or self._only_moved(value) or self._viewed_right(value) or self.grouping(value) is not None:
+            return np.zeros_like(present)
+        steps = evidence.writers.get(value, [])
+        # A view of something is as right as that is.
+        wrong = self._viewed(value, steps) if steps and all(step.kind in VIEWS for step in steps) else present
+        return wrong & ~evidence.behind_right.get(value, np.zeros_like(present))
+
+    def _viewed(self, value: int, steps: Iterable[Step]) -> Mask:
+        result = np.zeros(self.evidence.second.codes, dtype=np.bool_)
+        for step in steps:
+            codes = np.flatnonzero(self.evidence.second.nodes[step.node].mask & (self.evidence.batch.rows[value] >= 0))
+            for source, read in self.reads(step, codes):
+                result[codes] |= self.wrong(source)[read].reshape(len(codes), -1).any(axis=1)
+        return result
+
+    def _only_moved(self, value: int) -> bool:
+        """Whether a value has the elements of right ones, in a form that the reference never has. What reads it shows whether they lie right."""
+        steps = self.evidence.writers.get(value, [])
+        return bool(steps) and all(step.kind in MOVES and not any(self.wrong(source).any() for source in self.evidence.inputs(step)) for step in steps)
+
+    def _viewed_right(self, value: int) -> bool:
+        """Whether a view of a value has parts of a reference value: where dimensions are joined for a while, parts of one of them are no box."""
+        views = [output for step in self.evidence.readers.get(value, []) if step.kind in VIEWS for output in step.outputs if output is not None]
+        return any(self.evidence.part_of(self.evidence.array(view)) is not None for view in views)
 
     def _apart(self, value: int, due: Cut) -> Mask | None:
         result = np.zeros(len(due.part_of), dtype=np.bool_)

@@ -156,6 +156,10 @@ class Graph:
         """Number of coordinate codes."""
         return self.coordinates.ranks * self.coordinates.microbatches
 
+    def depth(self, value: int) -> int:
+        """Where in the topological order the last writer of a value stands, -1 where nothing writes it."""
+        return max((self.rank[writer] for writer in self.values[value].writers), default=-1)
+
     def place(self, code: int) -> tuple[int, int]:
         """(rank, micro-batch) of a coordinate code."""
         return divmod(int(code), self.coordinates.microbatches)

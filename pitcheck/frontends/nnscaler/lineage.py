@@ -8,13 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from itertools import combinations, permutations
 
-import numpy as np
-
 from pitcheck.errors import PlanError
 from pitcheck.frontends.nnscaler.layout import Layout
 from pitcheck.frontends.nnscaler.tensors import SubTensor
 from pitcheck.plan.coordinates import Coordinates
-from pitcheck.plan.model import MICROBATCH_AXIS, Lineage, Shard, Table
+from pitcheck.plan.model import MICROBATCH_AXIS, Lineage, Shard
+from pitcheck.plan.tables import Places
 
 Intervals = Mapping[int, tuple[int, int]]
 """(start, stop) per device of a replica."""
@@ -30,7 +29,7 @@ class Lineages:
         self._coordinates = Coordinates(layout.mesh, microbatches)
         sizes = {"dp": layout.replicas, MICROBATCH_AXIS: microbatches}
         self._batch = tuple(axis for axis, size in sizes.items() if size > 1)
-        self._places: dict[tuple[str, ...], list[int]] = {}
+        self._places = Places(self._coordinates)
         self._known: dict[tuple[object, ...], tuple[tuple[Shard, ...], tuple[str, ...]] | None] = {}
 
     def of_input(self, reference: str, rank: int) -> Lineage | None:
@@ -103,7 +102,7 @@ class Lineages:
             axes = self._counted(size // width, even)
             if axes is not None:
                 return Shard(dim, by=axes)
-        return Shard(dim, intervals=self._table(boxes))
+        return Shard(dim, intervals=self._places.table(self._axes, {device: (box,) for device, box in boxes.items()}))
 
     def _terms(self, terms: Mapping[int, tuple[int, int]]) -> tuple[str, ...] | None:
         """The axes over whose members the terms of a sum lie; () where there is one term."""
@@ -121,7 +120,7 @@ class Lineages:
 
     def _separates(self, axes: tuple[str, ...], count: int, terms: Mapping[int, tuple[int, int]]) -> bool:
         """Whether devices that differ along ``axes`` alone have all terms; the order of terms means nothing."""
-        others = self._place(tuple(axis for axis in self._axes if axis not in axes))
+        others = self._places.along(tuple(axis for axis in self._axes if axis not in axes))
         groups = {others[device] for device in terms}
         found = {(others[device], number) for device, (number, _) in terms.items()}
         return len(found) == len(terms) == count * len(groups)
@@ -132,7 +131,7 @@ class Lineages:
             return None
         for axes in self._choices():
             if self._coordinates.count(axes) == count:
-                places = self._place(axes)
+                places = self._places.along(axes)
                 if all(places[device] == number for device, number in numbers.items()):
                     return axes
         return None
@@ -141,19 +140,3 @@ class Lineages:
         for count in range(1, len(self._axes) + 1):
             for chosen in combinations(self._axes, count):
                 yield from permutations(chosen)
-
-    def _place(self, axes: tuple[str, ...]) -> list[int]:
-        """Row-major position along ``axes`` of every rank."""
-        if axes not in self._places:
-            self._places[axes] = [int(p) for p in np.asarray(self._coordinates.row_major(axes)[:, 0])]
-        return self._places[axes]
-
-    def _table(self, boxes: Intervals) -> Table:
-        """Intervals over the fewest axes that tell them apart; where no device holds the tensor, those of one that does."""
-        usual = next(iter(boxes.values()))
-        for count in range(len(self._axes) + 1):
-            for axes in combinations(self._axes, count):
-                entries: dict[int, tuple[int, int]] = {}
-                if all(entries.setdefault(self._place(axes)[device], box) == box for device, box in boxes.items()):
-                    return Table(axes, tuple((entries.get(position, usual),) for position in range(self._coordinates.count(axes))))
-        raise PlanError("a tensor has two parts on one device")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from pitcheck.errors import PlanError
 from pitcheck.frontends.torch.emitter import Emitter, Tensor
 from pitcheck.frontends.torch.row import Row, row
 from pitcheck.ops.collectives import REDUCTIONS
@@ -24,6 +25,11 @@ def _rows(e: Emitter, x: Tensor) -> int:
 
 def _waiting(e: Emitter) -> dict[str, Attribute]:
     return {"async": True} if e.asynchronous else {}
+
+
+def _batched(e: Emitter) -> dict[str, Attribute]:
+    """The sends and receives of a batch do not wait for one another."""
+    return {} if e.event.batch is None else {"batch": e.event.batch}
 
 
 def _known(e: Emitter, reduction: str) -> str:
@@ -47,12 +53,22 @@ def _reduce_scatter(e: Emitter, x: Tensor, reduction: str) -> Tensor:
 
 
 def _all_to_all(e: Emitter, x: Tensor, sent: Sequence[int] | None, received: Sequence[int] | None) -> Tensor:
-    for name, sizes in (("sizes sent", sent), ("sizes received", received)):
-        if sizes is not None and len(set(sizes)) > 1:
-            raise e.unsupported(name, sizes, "the parts have one size")
+    _check_parts(e, "sizes sent", sent, _rows(e, x))
     if e.shape != x.shape:
         raise e.unsupported("x", x, f"the parts sent and received have one size, but what is received has shape {e.shape}")
+    _check_parts(e, "sizes received", received, e.shape[0])
     return _collective(e, "all_to_all", x, {"split_axis": 0, "concat_axis": 0})
+
+
+def _check_parts(e: Emitter, name: str, sizes: Sequence[int] | None, rows: int) -> None:
+    """``sizes``: the rows of every member's part; None for equal parts."""
+    members = len(e.event.group)
+    if sizes is None and rows % members:
+        raise PlanError(f"{e.event.source}: an all_to_all of {members} ranks with {rows} rows, which are not cut into equal parts")
+    if sizes is not None and (len(sizes) != members or sum(sizes) != rows):
+        raise PlanError(f"{e.event.source}: an all_to_all of {members} ranks with {rows} rows has {name} {list(sizes)}; they must be one per rank, and add up")
+    if sizes is not None and len(set(sizes)) > 1:
+        raise e.unsupported(name, sizes, "the parts have one size")
 
 
 def _broadcast(e: Emitter, x: Tensor, root: int) -> Tensor:
@@ -60,12 +76,12 @@ def _broadcast(e: Emitter, x: Tensor, root: int) -> Tensor:
 
 
 def _send(e: Emitter, x: Tensor, peer: int, tag: int) -> tuple[()]:
-    e.raw("send", (x,), (), {"peer": peer, "tag": tag, **_waiting(e)})
+    e.raw("send", (x,), (), {"peer": peer, "tag": tag, **_batched(e), **_waiting(e)})
     return ()
 
 
 def _receive(e: Emitter, peer: int, tag: int) -> Tensor:
-    return e.op("receive", shape=e.shape, attributes={"peer": peer, "tag": tag, **_waiting(e)})
+    return e.op("receive", shape=e.shape, attributes={"peer": peer, "tag": tag, **_batched(e), **_waiting(e)})
 
 
 def _wait(e: Emitter, x: Tensor) -> Tensor:

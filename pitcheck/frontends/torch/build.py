@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
 from pitcheck.errors import PlanError, UnsupportedError
-from pitcheck.frontends.torch.families import GRADIENT, Families, RankNames, given_tensor, result_name
+from pitcheck.frontends.torch.families import Families, RankNames, check_given, given_tensor, result_name, result_names
 from pitcheck.frontends.torch.groups import with_all_groups
 from pitcheck.frontends.torch.integers import known_integers
+from pitcheck.frontends.torch.known import check_known
 from pitcheck.frontends.torch.operators import translated
 from pitcheck.frontends.torch.plan_lineage import Box, of_boxes, of_input, of_output
 from pitcheck.frontends.torch.program import Spec
@@ -18,6 +19,8 @@ from pitcheck.frontends.torch.trace import Given, Ref, Result, Trace
 from pitcheck.plan.coordinates import Coordinates
 from pitcheck.plan.fold import Instance, fold
 from pitcheck.plan.model import Axis, Lineage, Output, Plan, Tensor
+from pitcheck.plan.schedule import EXTERNAL_ROLES
+from pitcheck.plan.tables import Places
 
 REFERENCE_MESH = (Axis("rank", 1),)
 
@@ -43,17 +46,24 @@ class _Building:
         self._spec = spec
         self._reference = None if reference is None else {tensor.name: tensor for tensor in reference.tensors}
         self._coordinates = Coordinates(mesh, 1)
-        self._families = Families()
+        self._places = Places(self._coordinates)
+        batch = frozenset(spec.batch)
+        for trace in traces:
+            check_given(trace, batch)
+        begun = {tensor.name for tensor in reference.tensors if tensor.role in EXTERNAL_ROLES} if reference is not None else set()
+        self._taken = batch | begun | {given.name for trace in traces for given in trace.given if given.name}
+        self._results = result_names(traces, self._taken)
+        self._compared = self._results if reference is None else _compared(self._results, reference, spec)
+        self._families = Families(self._taken | self._results.keys())
         self._boxes: dict[str, dict[int, Box]] = defaultdict(dict)
         self._wholes: dict[str, tuple[int, ...]] = {}
-        self._results: dict[str, Result] = {}
         self._ends_at: dict[str, dict[int, Box]] = defaultdict(dict)
         self._bounds = {name: given.bounds for name, given in spec.batch.items() if given.bounds is not None}
 
     def plan(self, name: str) -> Plan:
         """The plan."""
         programs = with_all_groups({trace.rank: self._instances(trace) for trace in self._traces}, self._coordinates)
-        # Memory that holds nothing yet, and that nobody reads, is no tensor of the plan.
+        # Memory that holds nothing yet and that nobody reads, or a result that no operator makes and none reads, is no tensor of the plan.
         used = {name for instances in programs.values() for instance in instances for name in (*instance.inputs, *instance.outputs)}
         operators, blocks, folded = fold(self._mesh, 1, programs)
         return Plan(
@@ -70,23 +80,29 @@ class _Building:
     # --- the operators of a rank
 
     def _instances(self, trace: Trace) -> list[Instance]:
-        names = RankNames(trace, self._families)
+        wanted = self._wanted(trace)
+        names = RankNames(trace, self._families, wanted, self._compared)
         found = [instance for given in trace.given for instance in self._given(given, trace, names)]
         waited = {operand.value for event in trace.events if event.operator == "wait" for operand in event.arguments if isinstance(operand, Ref)}
         for event in trace.events:
             names.enter_outputs(event)
-            own = translated(event, trace.values, names.of, names.next, any(output in waited for output in event.outputs))
-            for name, value in own.tensors.items():
-                self._families.claim(name, value)
-            found += own.instances
-        found += self._ends(trace, names)
+            found += translated(event, trace.values, names.of, names.new, any(output in waited for output in event.outputs)).instances
+        found += self._ends(trace, names, wanted)
+        return found
+
+    def _wanted(self, trace: Trace) -> dict[int, str]:
+        """The name of every value that is a result, of the first where it is several, and no given one."""
+        given = {own.value for own in trace.given}
+        found: dict[int, str] = {}
+        for result in trace.results:
+            if result.value not in given:
+                found.setdefault(result.value, result_name(result, self._taken))
         return found
 
     def _given(self, given: Given, trace: Trace, names: RankNames) -> Iterator[Instance]:
         value = trace.values[given.value]
         if given.integers is not None:
-            names.enter(given.value, self._families.claim(given.name or names.next("constant"), value))
-            yield from known_integers(given.integers, value, names.of(given.value), names)
+            yield from known_integers(given.integers, value, names.known(given), names)
             return
         tensor = given_tensor(given, value, self._bounds)
         names.enter(given.value, self._families.given(tensor))
@@ -113,27 +129,24 @@ class _Building:
             raise PlanError(f"rank {rank} holds a part of {given.name!r} of shape {given.whole}, which is {known.shape} in the reference")
         return known.shape
 
-    def _ends(self, trace: Trace, names: RankNames) -> Iterator[Instance]:
+    def _ends(self, trace: Trace, names: RankNames, wanted: Mapping[int, str]) -> Iterator[Instance]:
         """Results that are something else as well, under names of their own; and what all results belong to."""
-        taken = {given.name for given in trace.given}
         for result in trace.results:
-            name, value = result_name(result, taken), trace.values[result.value]
+            name, value = result_name(result, self._taken), trace.values[result.value]
             if 0 in value.shape:
                 raise UnsupportedError(f"rank {trace.rank}: {name!r} has shape {value.shape}; a result without elements has no form here")
-            if result.partial and name not in self._spec.outputs:
+            if result.partial and name in self._compared and name not in self._spec.outputs:
                 ranks = ", ".join(map(str, result.partial))
                 raise UnsupportedError(f"{name!r} is a sum over ranks {ranks} that nobody has added up; if it shall be so, say it in Spec.outputs")
             computed = names.of(result.value)
-            if computed.partition("~")[0] != name:
-                computed = self._families.claim(name, value)
+            if wanted.get(result.value) != name:
+                computed = names.result(name, value)
                 yield Instance("identity", (names.of(result.value),), (computed,))
             if result.kind == "gradient":
                 self._mark(computed, gradient_of=result.name, role="gradient")
             elif result.kind == "updated":
                 self._mark(computed, updated=result.name)
-            self._results.setdefault(name, result)
-            if result.box:
-                self._ends_at[name][trace.rank] = result.box
+            self._ends_at[name][trace.rank] = result.box
 
     def _mark(self, name: str, **changes: object) -> None:
         self._families.tensors[name] = replace(self._families.tensors[name], **changes)
@@ -145,29 +158,44 @@ class _Building:
         if self._reference is None:
             return tensor
         if tensor.name in self._boxes:
-            return replace(tensor, lineage=of_boxes(tensor.name, self._wholes[tensor.name], self._boxes[tensor.name], self._coordinates))
+            return replace(tensor, lineage=of_boxes(tensor.name, self._wholes[tensor.name], self._boxes[tensor.name], self._places))
         if tensor.role == "input":
             return replace(tensor, lineage=of_input(tensor.name, self._spec.batch[tensor.name]))
         return tensor
 
     def _outputs(self) -> Iterator[Output]:
         if self._reference is None:
-            yield from (Output(name) for name in self._results)
+            yield from (Output(name) for name in self._compared)
             return
-        for name in self._compared():
+        for name in self._compared:
             part = self._spec.outputs.get(name)
             yield Output(name, name, self._elsewhere(name) if part is None else of_output(name, part, self._spec.mesh))
 
     def _elsewhere(self, name: str) -> Lineage | None:
-        """The lineage of a gradient or new value that ranks hold another part of than of what it belongs to, such as all of it; None for the same part."""
-        result, ends = self._results[name], self._ends_at.get(name)
-        if ends is None or result.name not in self._boxes or ends == {rank: self._boxes[result.name].get(rank) for rank in ends}:
+        """The lineage of a gradient or new value that every rank has all of, though it holds a part of what it belongs to; None where ranks have that part.
+
+        What a program says of a result is its own claim: a gradient labelled as another part would make a missing exchange look right.
+        Raises UnsupportedError where it is neither.
+        """
+        result = self._compared[name]
+        held = self._boxes.get(result.name)
+        if result.kind == "output" or held is None:
             return None
-        return of_boxes(name, self._wholes[result.name], ends, self._coordinates)
+        ends = {rank: box or held.get(rank) for rank, box in self._ends_at[name].items()}
+        if all(box == held.get(rank) for rank, box in ends.items()):
+            return None
+        whole = tuple(((0, size),) for size in self._wholes[result.name])
+        wrong = next((rank for rank, box in ends.items() if box != whole), None)
+        if wrong is not None:
+            raise UnsupportedError(
+                f"rank {wrong} ends with {name!r} in intervals {ends[wrong]}, but holds {held.get(wrong)} of {result.name!r}; "
+                f"if it shall be so, say in Spec.outputs[{name!r}] which part ranks have"
+            )
+        return Lineage(name)
 
-    def _compared(self) -> Iterable[str]:
-        """The results that the reference has, too. What a rank keeps beside them, such as gradients of padding, is its own affair."""
-        return (name for name in self._results if name in (self._reference or {}))
 
-
-__all__ = ["GRADIENT", "parallel_plan", "reference_plan"]
+def _compared(results: Mapping[str, Result], reference: Plan, spec: Spec) -> dict[str, Result]:
+    """The results that the reference has, too. What a rank keeps beside them, such as gradients of padding, is its own affair."""
+    wanted = {output.tensor for output in reference.outputs}
+    check_known(spec.outputs, wanted, "Spec.outputs")
+    return {name: result for name, result in results.items() if name in wanted}

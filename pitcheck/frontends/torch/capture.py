@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-
+from pitcheck.check.workers import usable_jobs
 from pitcheck.frontends.torch.build import parallel_plan, reference_plan
 from pitcheck.frontends.torch.program import Spec
 from pitcheck.frontends.torch.record import record
@@ -12,7 +11,7 @@ from pitcheck.plan.model import Plan
 
 def captured(spec: Spec, jobs: int | None) -> tuple[Plan, Plan]:
     """The reference and the parallel plan; as :func:`pitcheck.torch.capture`."""
-    jobs = len(os.sched_getaffinity(0)) if jobs is None else jobs
+    jobs = usable_jobs() if jobs is None else jobs
     (single,) = record(spec, "reference", jobs)
     reference = reference_plan(single, spec)
     return reference, parallel_plan(record(spec, "parallel", jobs), spec, reference)

@@ -5,8 +5,10 @@ The schemas of c10d do not say what is written. An asynchronous operator's resul
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from math import prod
+from types import FrameType
 from typing import Any
 
 import torch
@@ -45,6 +47,8 @@ class Communication:
         self._tape = tape
         self._storages = storages
         self._flights: dict[int, Flight] = {}
+        self._batch: FrameType | None = None
+        self._batches = 0
 
     def emit(self, operator: str, arguments: tuple[Argument, ...], shape: Sequence[int], like: torch.Tensor, group: tuple[int, ...]) -> int:
         """A collective of one result."""
@@ -89,7 +93,22 @@ class Communication:
 
     def send(self, value: int, peer: int, tag: int, group: tuple[int, ...]) -> None:
         """A send, which has no result."""
-        self._tape.emit("send", (Ref(value), peer, tag), [], group)
+        self._tape.emit("send", (Ref(value), peer, tag), [], group, self.batch())
+
+    def receive(self, like: torch.Tensor, peer: int, tag: int, group: tuple[int, ...]) -> int:
+        """What a peer sends."""
+        return self._tape.emit("receive", (peer, tag), [Kind(tuple(like.shape), like.dtype)], group, self.batch())[0]
+
+    def batch(self) -> int | None:
+        """The number of the batch of sends and receives that is being launched, None outside of one."""
+        frame: FrameType | None = sys._getframe(1)
+        while frame is not None and frame.f_code is not dist.batch_isend_irecv.__code__:
+            frame = frame.f_back
+        if frame is None:
+            return None
+        if frame is not self._batch:
+            self._batch, self._batches = frame, self._batches + 1
+        return self._batches
 
     def undefined(self, like: torch.Tensor) -> int:
         """What nobody may read."""
@@ -338,7 +357,7 @@ def _send(call: Call) -> Any:
 def _receive(call: Call) -> Any:
     group = call.group
     source = group[call.named["src"]]
-    written = [(tensor, call.to.emit("receive", (source, call.named["tag"]), tensor.shape, tensor, group)) for tensor in call.named["tensors"]]
+    written = [(tensor, call.to.receive(tensor, source, call.named["tag"], group)) for tensor in call.named["tensors"]]
     return call.land(written, [])
 
 

@@ -306,7 +306,7 @@ class Emitter:
 
     # --- the end
 
-    def finished(self, results: Sequence[Tensor | None], new_name: Callable[[str], str]) -> Translation:
+    def finished(self, results: Sequence[Tensor | None], new_name: Callable[[str, Value], str]) -> Translation:
         """The translation whose outputs are ``results``; raises PlanError where one has not the shape that the trace says."""
         names: dict[str, str] = {}
         for number, result in zip(self.event.outputs, results, strict=True):
@@ -323,7 +323,7 @@ class Emitter:
         tensors: dict[str, Value] = {}
         for name, (kind, made) in self._collected.made.items():
             if name not in names:
-                names[name] = new_name(kind)
+                names[name] = new_name(kind, made)
                 tensors[names[name]] = made
         return Translation(tuple(_renamed(instance, names) for instance in self._collected.instances), tensors)
 

@@ -3,62 +3,76 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
-from pitcheck.errors import UnsupportedError
-from pitcheck.frontends.torch.emitter import stored
+from pitcheck.errors import PlanError, UnsupportedError
+from pitcheck.frontends.torch.emitter import kind_of, literal, stored
 from pitcheck.frontends.torch.trace import Event, Given, Result, Trace, Value
 from pitcheck.plan.model import DType, Scalar, Tensor
 
 GRADIENT, UPDATED, OUTPUT = "grad:", "new:", "output:"
+_RENAME = "give one of them another name (Program.names, the key in Spec.batch, or the output's)"
 
 
 class Families:
-    """The tensors of a plan by name. Ranks that hold other shapes under one name get families of their own."""
+    """The tensors of a plan by name. Values in between that have other shapes on other ranks get families of their own, under other names.
 
-    def __init__(self) -> None:
+    ``reserved``: the names of what steps begin and end with, which nothing else has, on any rank.
+    """
+
+    def __init__(self, reserved: Collection[str]) -> None:
         self.tensors: dict[str, Tensor] = {}
+        self.reserved = frozenset(reserved)
 
-    def claim(self, name: str, value: Value) -> str:
-        """The name of the family of that name, shape and dtype."""
+    def claim(self, name: str, value: Value, used: Collection[str] = ()) -> str:
+        """The name of the family of that name, shape and dtype; another than those in ``used``, where the rank has other values already."""
         number, chosen = 1, name
-        shape, dtype = real_form(value)
-        while (known := self.tensors.get(chosen)) is not None and (known.shape, known.dtype) != (shape, dtype):
+        form = real_form(value)
+        while chosen in used or (number > 1 and chosen in self.reserved) or self._form(chosen) not in (None, form):
             number += 1
             chosen = f"{name}~{number}"
-        self.tensors.setdefault(chosen, Tensor(chosen, shape, dtype))
+        self.tensors.setdefault(chosen, Tensor(chosen, *form))
         return chosen
+
+    def compared(self, name: str, value: Value, rank: int) -> str:
+        """Enter a result that is compared, and so has its own name on every rank. Raises UnsupportedError where ranks have it in different forms."""
+        form = real_form(value)
+        known = self.tensors.setdefault(name, Tensor(name, *form))
+        if (known.shape, known.dtype) != form:
+            raise UnsupportedError(
+                f"{name!r} is a {form[1]} tensor of shape {form[0]} on rank {rank} and a {known.dtype} tensor of shape {known.shape} on a rank before; "
+                "only what has one shape and dtype on all ranks can be compared"
+            )
+        return name
 
     def given(self, tensor: Tensor) -> str:
         """Enter a tensor that the step begins with. Raises UnsupportedError where ranks hold parts of different shapes."""
         known = self.tensors.setdefault(tensor.name, tensor)
+        if known.role != tensor.role:
+            raise PlanError(f"{tensor.name!r} is a tensor of role {known.role} on one rank and of role {tensor.role} on another; {_RENAME}")
         if (known.shape, known.dtype) != (tensor.shape, tensor.dtype):
             raise UnsupportedError(
                 f"{tensor.name!r} has shape {known.shape} on some ranks and {tensor.shape} on others; parts of different sizes have no form here"
             )
         return tensor.name
 
+    def _form(self, name: str) -> tuple[tuple[int, ...], DType] | None:
+        known = self.tensors.get(name)
+        return None if known is None else (known.shape, known.dtype)
+
 
 class RankNames:
-    """The names of the values of one rank."""
+    """The names of the values of one rank. ``results``: what a value is called that the step ends with, by its number; ``compared``: such names that count."""
 
-    def __init__(self, trace: Trace, families: Families) -> None:
-        self._values = trace.values
+    def __init__(self, trace: Trace, families: Families, results: Mapping[int, str], compared: Collection[str]) -> None:
+        self._trace = trace
         self._families = families
+        self._results = results
+        self._compared = compared
         self._names: dict[int, str] = {}
         self._used: Counter[str] = Counter()
+        self._taken: set[str] = set()
         self._place = "given"
-        self._results = self._wanted(trace)
-
-    @staticmethod
-    def _wanted(trace: Trace) -> dict[int, str]:
-        """The name of every value that is a result, of the first where it is several, and no given one."""
-        given, taken = {own.value for own in trace.given}, {own.name for own in trace.given}
-        found: dict[int, str] = {}
-        for result in trace.results:
-            if result.value not in given:
-                found.setdefault(result.value, result_name(result, taken))
-        return found
 
     def enter(self, value: int, name: str) -> None:
         """Name a value that is given."""
@@ -68,28 +82,48 @@ class RankNames:
         """The name of a value that is given or computed. Raises UnsupportedError for one that nothing has computed."""
         name = self._names.get(value)
         if name is None:
-            raise UnsupportedError(f"a tensor of shape {self._values[value].shape} is read that nothing has written (an empty buffer)")
+            raise UnsupportedError(f"a tensor of shape {self._trace.values[value].shape} is read that nothing has written (an empty buffer)")
         return name
 
     def enter_outputs(self, event: Event) -> None:
         """Name what an event computes."""
         self._place = base_name(event)
-        for value in event.outputs:
-            if value is not None:
-                name = self._results.get(value) or self.next("")
-                # Of what has no elements no operator makes anything.
-                self._names[value] = name if 0 in self._values[value].shape else self._families.claim(name, self._values[value])
+        for number in event.outputs:
+            if number is not None:
+                value = self._trace.values[number]
+                result = self._results.get(number)
+                if 0 in value.shape:
+                    # Of what has no elements no operator makes anything.
+                    self._names[number] = result or self._place
+                else:
+                    self._names[number] = self.new("", value) if result is None else self.result(result, value)
+
+    def known(self, given: Given) -> str:
+        """A name for a value whose elements are known."""
+        value = self._trace.values[given.value]
+        self._names[given.value] = self._claim(given.name, value) if given.name else self.new("constant", value)
+        return self._names[given.value]
+
+    def result(self, name: str, value: Value) -> str:
+        """The name of a result: its own, unless it is not compared."""
+        if name not in self._compared:
+            return self._claim(name, value)
+        self._taken.add(name)
+        return self._families.compared(name, value, self._trace.rank)
 
     def new(self, hint: str, value: Value) -> str:
-        """A name for a tensor in between."""
-        return self._families.claim(self.next(hint), value)
-
-    def next(self, hint: str) -> str:
-        """A name that no other value of the rank has, of the event that is looked at."""
+        """A name for a tensor in between, of the event that is looked at."""
         base = f"{self._place}.{hint}" if hint else self._place
-        self._used[base] += 1
-        count = self._used[base]
-        return base if count == 1 else f"{base}#{count}"
+        while True:
+            self._used[base] += 1
+            name = base if self._used[base] == 1 else f"{base}#{self._used[base]}"
+            if name not in self._families.reserved:
+                return self._claim(name, value)
+
+    def _claim(self, name: str, value: Value) -> str:
+        chosen = self._families.claim(name, value, self._taken)
+        self._taken.add(chosen)
+        return chosen
 
 
 def real_form(value: Value) -> tuple[tuple[int, ...], DType]:
@@ -108,20 +142,61 @@ def base_name(event: Event) -> str:
 
 
 def result_name(result: Result, taken: Collection[str]) -> str:
-    """The name of a result in a plan; ``taken`` are the names of what the step begins with."""
+    """The name of a result in a plan; ``taken`` are the names of what steps begin with."""
     if result.kind == "output":
         return f"{OUTPUT}{result.name}" if result.name in taken else result.name
     return {"gradient": GRADIENT, "updated": UPDATED}[result.kind] + result.name
 
 
+def result_names(traces: Sequence[Trace], taken: Collection[str]) -> dict[str, Result]:
+    """What the ranks end with, by name, as of the first that has it. Raises PlanError where two results of one program are called the same."""
+    found: dict[str, Result] = {}
+    for trace in traces:
+        own: set[str] = set()
+        for result in trace.results:
+            name = result_name(result, taken)
+            other = found.setdefault(name, result)
+            if name in taken or name in own or (other.kind, other.name) != (result.kind, result.name):
+                raise PlanError(f"rank {trace.rank} ends with two tensors called {name!r}, or begins and ends with one; {_RENAME}")
+            own.add(name)
+    return found
+
+
+def check_given(trace: Trace, batch: Collection[str]) -> None:
+    """Raise PlanError where two tensors that a rank begins with are called the same, or a tensor of its model as one of the batch."""
+    seen: set[str] = set()
+    for given in trace.given:
+        if given.role == "constant":
+            continue
+        if given.name in seen or (given.role != "input" and given.name in batch):
+            raise PlanError(f"rank {trace.rank} begins with two tensors called {given.name!r}; {_RENAME}")
+        seen.add(given.name)
+
+
 def given_tensor(given: Given, value: Value, bounds: Mapping[str, tuple[int, int]]) -> Tensor:
-    """The tensor of a given value, without lineage."""
+    """The tensor of a given value, without lineage. Raises UnsupportedError for a constant that is no tensor filled with one number."""
     shape, dtype = real_form(value)
     if given.role == "constant":
-        number: Scalar = given.number if given.number is not None else 0.0
-        if dtype == "bool":
-            number = bool(number)
-        elif dtype.startswith(("int", "uint")):
-            number = int(number)
+        number = _filling(given, value)
         return Tensor(f"constant:{number}:{dtype}:{'x'.join(map(str, shape))}", shape, dtype, "constant", value=number)
     return Tensor(given.name, shape, dtype, "input" if given.role == "buffer" else given.role, bounds=bounds.get(given.name))
+
+
+def _filling(given: Given, value: Value) -> Scalar:
+    """The number that fills a constant, as a plan says it."""
+    number = given.number
+    if number is None:
+        raise UnsupportedError(
+            f"a constant {value.dtype} tensor of shape {value.shape} has elements that are neither all equal nor few; let the program compute it in the step, "
+            "or make it a buffer of the model or a tensor of the batch"
+        )
+    kind = kind_of(value.dtype)
+    if kind == "complex" and number != 0:
+        raise UnsupportedError(f"a constant {value.dtype} tensor of shape {value.shape} is filled with {number}; complex constants other than 0 are not known")
+    if kind == "field":
+        return literal(number)
+    if kind == "complex":
+        return 0.0
+    if not float(number).is_integer():
+        raise PlanError(f"a constant {value.dtype} tensor of shape {value.shape} is filled with {number}, which is no {value.dtype}")
+    return bool(number) if kind == "bool" else int(number)

@@ -6,7 +6,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
 
-import numpy as np
 from msgspec.structs import replace
 
 from pitcheck.plan.coordinates import Coordinates
@@ -46,17 +45,9 @@ def _group(groups: Iterable[Ranks], coordinates: Coordinates) -> Group | None:
     members = [rank for group in ordered for rank in group]
     if len(set(members)) != len(members):
         return None
-    return next((Group(axes=axes) for axes in _axes(coordinates) if set(ordered) <= along(axes, coordinates)), Group(ranks=ordered))
+    return next((Group(axes=axes) for axes in _axes(coordinates) if set(ordered) <= set(coordinates.groups(Group(axes=axes)))), Group(ranks=ordered))
 
 
 def _axes(coordinates: Coordinates) -> Iterable[tuple[str, ...]]:
     names = [axis.name for axis in coordinates.mesh if axis.size > 1]
     return (axes for count in range(1, len(names) + 1) for axes in combinations(names, count))
-
-
-def along(axes: tuple[str, ...], coordinates: Coordinates) -> set[Ranks]:
-    """The groups of ranks that differ along ``axes`` only, in the order of these."""
-    shape = coordinates.shape[:-1]
-    dims = [coordinates.dimension(axis, "group") for axis in axes]
-    grid = np.moveaxis(np.arange(coordinates.ranks).reshape(shape), dims, range(-len(dims), 0))
-    return {tuple(row) for row in grid.reshape(-1, int(np.prod([shape[d] for d in dims]))).tolist()}

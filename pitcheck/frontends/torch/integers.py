@@ -14,7 +14,9 @@ MOST_RUNS = 4096
 
 
 def known_integers(elements: Sequence[int], value: Value, name: str, names: RankNames) -> Iterator[Instance]:
-    """The operators that make a tensor of these elements, row-major. Raises UnsupportedError for one of more than ``MOST_RUNS`` runs."""
+    """The operators that make a tensor of these elements, row-major. Raises UnsupportedError for one of more than ``MOST_RUNS`` runs, and for one of none."""
+    if not elements:
+        raise UnsupportedError(f"{name!r} has shape {value.shape}; tensors without elements are not known")
     runs = [(element, len(list(same))) for element, same in groupby(elements)]
     if len(runs) > MOST_RUNS:
         raise UnsupportedError(f"{name!r} has known elements that change {len(runs):,} times, more than {MOST_RUNS:,}; let the program compute it")

@@ -107,7 +107,7 @@ def chunked(intervals: Intervals, chunks: int) -> list[Intervals]:
     """Joined intervals cut as torch.chunk cuts: all chunks but the last ones of one size, rounded up."""
     total = sum(stop - start for start, stop in intervals)
     size = -(-total // chunks)
-    return [_cut(intervals, min(size * index, total), min(size * (index + 1), total)) for index in range(chunks)]
+    return [cut(intervals, min(size * index, total), min(size * (index + 1), total)) for index in range(chunks)]
 
 
 def joined(parts: Sequence[Intervals]) -> Intervals:
@@ -121,7 +121,8 @@ def joined(parts: Sequence[Intervals]) -> Intervals:
     return tuple(found)
 
 
-def _cut(intervals: Intervals, first: int, last: int) -> Intervals:
+def cut(intervals: Intervals, first: int, last: int) -> Intervals:
+    """Elements ``first`` to ``last`` of joined intervals."""
     found, at = [], 0
     for start, stop in intervals:
         begin, end = max(first - at, 0), min(last - at, stop - start)

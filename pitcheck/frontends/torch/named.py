@@ -9,7 +9,8 @@ import torch
 from torch.nn.parallel import DistributedDataParallel
 
 from pitcheck.errors import PlanError
-from pitcheck.frontends.torch.lineage import Part, local, part_of, stated
+from pitcheck.frontends.torch.known import check_known
+from pitcheck.frontends.torch.lineage import Part, cut, local, part_of, stated
 from pitcheck.frontends.torch.program import Program
 
 WRAPPERS = ("_checkpoint_wrapped_module.", "_orig_mod.", "_fsdp_wrapped_module.")
@@ -34,26 +35,37 @@ class Names:
         self.replicated = any(isinstance(item, DistributedDataParallel) for item in models)
         self.models = [item.module if isinstance(item, DistributedDataParallel) else item for item in models]
 
+    def check_parts(self) -> None:
+        """Raise PlanError where ``Program.parts`` names what is neither parameter nor saved buffer."""
+        if self._program.parts:
+            check_known(self._program.parts, {here for here, _ in (*self._plain_parameters(), *self._plain_buffers())}, "Program.parts")
+
     def modules(self) -> dict[str, torch.nn.Module]:
         """All modules by path."""
         return {name: module for model in self.models if isinstance(model, torch.nn.Module) for name, module in model.named_modules()}
 
     def parameters(self) -> list[Held]:
         """All parameters, those that are shared once."""
+        return self._held(self._plain_parameters())
+
+    def _plain_parameters(self) -> list[tuple[str, torch.Tensor]]:
         found: list[tuple[int, str, torch.Tensor]] = []
         for index, model in enumerate(self.models):
             named = model.named_parameters() if isinstance(model, torch.nn.Module) else _tensors(model)
             found.extend((index, name, tensor) for name, tensor in named)
-        return self._named(found)
+        return _called(found)
 
     def buffers(self) -> list[Held]:
         """Buffers that a checkpoint would restore: their numbers are not those of the program's text. Integers are."""
+        return self._held(self._plain_buffers())
+
+    def _plain_buffers(self) -> list[tuple[str, torch.Tensor]]:
         found: list[tuple[int, str, torch.Tensor]] = []
         for index, model in enumerate(self.models):
             if isinstance(model, torch.nn.Module):
                 saved = _saved(model)
                 found.extend((index, name, buffer) for name, buffer in model.named_buffers() if name in saved and buffer.dtype.is_floating_point)
-        return self._named(found)
+        return _called(found)
 
     def optimizers(self) -> list[torch.optim.Optimizer]:
         """The optimizers that the program steps."""
@@ -67,27 +79,48 @@ class Names:
 
     def states(self) -> Iterator[Held]:
         """The tensors of optimizers' state, named after their parameters."""
-        by_tensor = {id(held.tensor): held for held in self.parameters()}
+        parameters = self.parameters()
+        by_tensor = {id(held.tensor): held for held in parameters}
         for optimizer in self.optimizers():
             for parameter, state in optimizer.state.items():
-                held = by_tensor.get(id(parameter))
+                held = by_tensor.get(id(parameter)) or next((found for own in parameters if (found := _rows_of(parameter, own))), None)
                 if held is None:
-                    raise PlanError(f"an optimizer has state of a tensor of shape {tuple(parameter.shape)} that is no parameter of Program.model")
+                    raise PlanError(
+                        f"an optimizer has state of a tensor of shape {tuple(parameter.shape)} that is no parameter of Program.model, and no rows of one"
+                    )
                 for key, value in state.items():
                     if isinstance(value, torch.Tensor):
                         same = local(value).shape == local(held.tensor).shape
                         yield Held(f"{key}:{held.name}", value, held.part if same else part_of(value))
 
-    def _named(self, found: list[tuple[int, str, torch.Tensor]]) -> list[Held]:
-        names = [name for _, name, _ in found]
-        twice = len(set(names)) < len(names)
+    def _held(self, found: list[tuple[str, torch.Tensor]]) -> list[Held]:
         held = []
-        for index, name, tensor in found:
-            here = _plain(f"{index}.{name}" if twice else name)
+        for here, tensor in found:
             part = stated(self._program.parts[here], local(tensor).shape, here) if here in self._program.parts else part_of(tensor)
             held.append(Held(self._program.names(here) if self._program.names else here, tensor, part))
         _check_distinct([item.name for item in held])
         return held
+
+
+def _rows_of(tensor: torch.Tensor, held: Held) -> Held | None:
+    """A tensor that is some rows of a parameter, in the same memory, as when an optimizer steps a share of it; None for any other."""
+    whole, part = local(held.tensor), local(tensor)
+    if not whole.dim() or whole.shape[1:] != part.shape[1:] or whole.untyped_storage()._cdata != part.untyped_storage()._cdata:
+        return None
+    row = whole[:1].numel()
+    offset = part.storage_offset() - whole.storage_offset()
+    rows = offset // max(row, 1), offset // max(row, 1) + part.shape[0]
+    if not row or offset % row or not 0 <= rows[0] < rows[1] <= whole.shape[0] or not whole.is_contiguous() or not part.is_contiguous():
+        return None
+    box = held.part.box or tuple(((0, size),) for size in whole.shape)
+    return Held(held.name, tensor, Part(held.part.whole, (cut(box[0], *rows), *box[1:])))
+
+
+def _called(found: list[tuple[int, str, torch.Tensor]]) -> list[tuple[str, torch.Tensor]]:
+    """Tensors by their names here; behind the place of their model where names of several are the same."""
+    names = [name for _, name, _ in found]
+    twice = len(set(names)) < len(names)
+    return [(_plain(f"{index}.{name}" if twice else name), tensor) for index, name, tensor in found]
 
 
 def _check_distinct(names: list[str]) -> None:

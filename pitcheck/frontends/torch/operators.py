@@ -47,11 +47,14 @@ def table() -> Mapping[str, Row]:
     return MappingProxyType({name: row for theme in _THEMES for name, row in theme.TABLE.items()})
 
 
-def translated(event: Event, values: Sequence[Value], name_of: Callable[[int], str], new_name: Callable[[str], str], asynchronous: bool = False) -> Translation:
+def translated(
+    event: Event, values: Sequence[Value], name_of: Callable[[int], str], new_name: Callable[[str, Value], str], asynchronous: bool = False
+) -> Translation:
     """What an event becomes.
 
-    ``name_of`` gives the tensor family of a value's number, ``new_name`` a name, made from a hint, for a tensor in between. ``asynchronous``: of a
-    collective, that it is waited for elsewhere. An output that holds nothing yet (``empty``), or has no elements, is made by no operator.
+    ``name_of`` gives the tensor family of a value's number, ``new_name`` a name, made from a hint, for a tensor in between of that shape and dtype.
+    ``asynchronous``: of a collective, that it is waited for elsewhere. An output that holds nothing yet (``empty``),
+    or has no elements, is made by no operator.
     Raises UnsupportedError, naming overload and argument, for an overload that is not in the table and for an argument that its meaning does not cover.
     """
     known = table().get(_plain(event.operator))

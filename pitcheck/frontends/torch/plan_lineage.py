@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from pitcheck.errors import UnsupportedError
+from pitcheck.frontends.torch.known import check_known
 from pitcheck.frontends.torch.program import Axes, Input, Part
 from pitcheck.frontends.torch.trace import Intervals
-from pitcheck.plan.coordinates import Coordinates
-from pitcheck.plan.model import Lineage, Shard, Table
+from pitcheck.plan.model import Lineage, Shard
+from pitcheck.plan.tables import Places
 
 Box = tuple[Intervals, ...]
 """Per dimension the intervals of the whole that a rank holds, joined."""
@@ -25,8 +26,10 @@ def of_input(name: str, stated: Input) -> Lineage:
 
 
 def of_output(name: str, part: Part, mesh: Mapping[str, int]) -> Lineage:
-    """The lineage of an output of which ranks hold a part. Raises UnsupportedError for a sum and a mean at once."""
+    """The lineage of an output of which ranks hold a part. UnsupportedError: a sum and a mean at once; PlanError: an axis that the mesh has not."""
     added, averaged = axes_of(part.sum), axes_of(part.mean)
+    for axes in (added, averaged, *map(axes_of, part.split.values())):
+        check_known(axes, mesh, f"Spec.outputs[{name!r}]")
     if added and averaged:
         raise UnsupportedError(f"outputs[{name!r}] is both a sum over {added} and a mean over {averaged}; give one of them")
     count = 1
@@ -37,37 +40,12 @@ def of_output(name: str, part: Part, mesh: Mapping[str, int]) -> Lineage:
     return Lineage(name, shards=shards, partial=added or averaged, scale=str(count))
 
 
-def of_boxes(name: str, whole: Sequence[int], boxes: Mapping[int, Box], coordinates: Coordinates) -> Lineage:
+def of_boxes(name: str, whole: Sequence[int], boxes: Mapping[int, Box], places: Places) -> Lineage:
     """The lineage of a tensor of which every rank in ``boxes`` holds a box of a whole of shape ``whole``."""
+    axes = [axis.name for axis in places.coordinates.mesh if axis.size > 1]
     shards = []
     for dim, size in enumerate(whole):
         held = {rank: box[dim] for rank, box in boxes.items()}
         if any(intervals != ((0, size),) for intervals in held.values()):
-            shards.append(Shard(dim, intervals=_table(held, coordinates)))
+            shards.append(Shard(dim, intervals=places.table(axes, held)))
     return Lineage(name, shards=tuple(shards))
-
-
-def _table(held: Mapping[int, Intervals], coordinates: Coordinates) -> Table:
-    """The intervals over as few axes as tell them apart; where no rank holds the tensor, those of one that does."""
-    over = [axis.name for axis in coordinates.mesh]
-    for axis in list(over):
-        fewer = [name for name in over if name != axis]
-        if _filled(fewer, held, coordinates) is not None:
-            over = fewer
-    values = _filled(over, held, coordinates)
-    return Table(tuple(over), tuple(values or ()))
-
-
-def _filled(over: Sequence[str], held: Mapping[int, Intervals], coordinates: Coordinates) -> list[Intervals] | None:
-    """Row-major over these axes; None where they do not determine the intervals."""
-    count = coordinates.count(tuple(over))
-    table: list[Intervals | None] = [None] * count
-    for rank, intervals in held.items():
-        place = 0
-        for axis in over:
-            place = place * coordinates.sizes[axis] + int(coordinates.of_rank(axis)[rank])
-        if table[place] not in (None, intervals):
-            return None
-        table[place] = intervals
-    some = next(iter(held.values()))
-    return [some if entry is None else entry for entry in table]

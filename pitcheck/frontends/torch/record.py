@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import traceback
 from collections.abc import Sequence
 from math import prod
-from multiprocessing.connection import Connection, wait
-from multiprocessing.process import BaseProcess
 from typing import Literal
 
 import msgspec
 
 from pitcheck.errors import PitcheckError, PlanError, UnsupportedError
+from pitcheck.forks import Forks, can_fork
 from pitcheck.frontends.torch.program import Spec
 from pitcheck.frontends.torch.trace import Trace
 
@@ -37,7 +35,7 @@ def record(spec: Spec, side: Side, jobs: int) -> list[Trace]:
 
     Raises UnsupportedError or PlanError, which name the rank, for a rank that cannot be recorded: of several the first.
     """
-    if "fork" not in multiprocessing.get_all_start_methods():
+    if not can_fork():
         raise UnsupportedError("recording a PyTorch program needs a system that can fork processes")
     count = prod(spec.mesh.values()) if side == "parallel" else 1
     answers = _Ranks(spec, side, max(jobs, 1)).run(range(count))
@@ -58,58 +56,34 @@ class _Ranks:
         self._spec = spec
         self._side: Side = side
         self._jobs = jobs
-        self._context = multiprocessing.get_context("fork")
-        self._running: dict[Connection, tuple[int, BaseProcess]] = {}
+        self._forks: Forks[int] = Forks()
         self._answers: dict[int, Recorded | Failure] = {}
 
     def run(self, numbers: Sequence[int]) -> list[Recorded | Failure]:
         """What came of every rank up to the first that failed."""
         waiting = list(reversed(numbers))
         try:
-            while (waiting or self._running) and not self._failed():
-                while waiting and len(self._running) < self._jobs:
-                    self._start(waiting.pop())
+            while (waiting or self._forks.running) and not self._failures():
+                while waiting and len(self._forks.running) < self._jobs:
+                    number = waiting.pop()
+                    self._forks.start(number, _answer, self._spec, self._side, number)
                 self._receive()
-            while self._running and min(self._failures()) > min(number for number, _ in self._running.values()):
+            while self._forks.running and min(self._failures()) > min(self._forks.running):
                 self._receive()
         finally:
-            self._stop()
+            self._forks.stop()
         return [self._answers[number] for number in sorted(self._answers)]
 
     def _failures(self) -> list[int]:
         return [number for number, answer in self._answers.items() if isinstance(answer, Failure)]
 
-    def _failed(self) -> bool:
-        return bool(self._failures())
-
-    def _start(self, number: int) -> None:
-        mine, theirs = self._context.Pipe(duplex=False)
-        process = self._context.Process(target=_answer, args=(self._spec, self._side, number, theirs), daemon=True)
-        process.start()
-        theirs.close()
-        self._running[mine] = (number, process)
-
     def _receive(self) -> None:
-        for pipe in wait(list(self._running)):
-            if isinstance(pipe, Connection):
-                number, process = self._running.pop(pipe)
-                try:
-                    self._answers[number] = msgspec.msgpack.decode(pipe.recv_bytes(), type=Recorded | Failure)
-                except EOFError:
-                    process.join()
-                    self._answers[number] = Failure(f"its process ended without an answer (exit code {process.exitcode})", False)
-                pipe.close()
-                process.join()
-
-    def _stop(self) -> None:
-        for pipe, (_, process) in self._running.items():
-            process.terminate()
-            process.join()
-            pipe.close()
-        self._running.clear()
+        for ended in self._forks.ended():
+            died = Failure(f"its process ended without an answer (exit code {ended.code})", False)
+            self._answers[ended.key] = died if ended.answer is None else msgspec.msgpack.decode(ended.answer, type=Recorded | Failure)
 
 
-def _answer(spec: Spec, side: Side, number: int, pipe: Connection) -> None:
+def _answer(spec: Spec, side: Side, number: int) -> bytes:
     from pitcheck.frontends.torch.session import record_rank  # noqa: PLC0415
 
     answer: Recorded | Failure
@@ -120,8 +94,7 @@ def _answer(spec: Spec, side: Side, number: int, pipe: Connection) -> None:
     except Exception as error:
         # Whatever a program raises tells the user why it cannot be recorded.
         answer = Failure(f"{_line(error)}{type(error).__name__}: {error}", False)
-    pipe.send_bytes(msgspec.msgpack.encode(answer))
-    pipe.close()
+    return msgspec.msgpack.encode(answer)
 
 
 def _line(error: BaseException) -> str:

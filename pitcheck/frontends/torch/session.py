@@ -37,7 +37,7 @@ def record_rank(spec: Spec, side: Side, number: int) -> Trace:
     coordinate = coordinate_of(number, mesh)
     if side == "parallel":
         _start_group(number, prod(mesh.values()))
-    blame = Blame()
+    blame = Blame(record_rank.__code__)
     tape = Tape(blame.place)
     with ExitStack() as stack:
         fake = stack.enter_context(FakeTensorMode(allow_non_fake_inputs=True))
@@ -105,6 +105,7 @@ class _Session:
 
     def _begin(self) -> dict[str, int]:
         """What the step starts with is of any value. Returns the values by name."""
+        self._names.check_parts()
         begun = {}
         roles: list[tuple[Role, list[Held]]] = [("parameter", self._names.parameters()), ("buffer", self._names.buffers())]
         states = [held for held in self._names.states() if self._recorder.storages.read(local(held.tensor)) not in self._tape.known]

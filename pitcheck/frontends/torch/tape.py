@@ -55,13 +55,15 @@ class Tape:
         self._place = place
         self._places: dict[int, Place] = {}
 
-    def emit(self, operator: str, arguments: tuple[Argument, ...], outputs: Sequence[Kind | None], group: tuple[int, ...] = ()) -> list[int]:
+    def emit(
+        self, operator: str, arguments: tuple[Argument, ...], outputs: Sequence[Kind | None], group: tuple[int, ...] = (), batch: int | None = None
+    ) -> list[int]:
         """An event, and the numbers of its outputs that are tensors."""
         place = self._made(arguments) if self.ended else self._place()
         numbers = [None if kind is None else self._value(kind) for kind in outputs]
         self._places.update((number, place) for number in numbers if number is not None)
         self._check_finished(operator, arguments, place)
-        event = Event(operator, arguments, tuple(numbers), group, place.source, place.module, place.backward)
+        event = Event(operator, arguments, tuple(numbers), group, place.source, place.module, place.backward, batch)
         self.events.append(event)
         if not group:
             self._know(event)

@@ -56,6 +56,8 @@ class Event(msgspec.Struct, frozen=True):
     source: str = ""
     module: str = ""
     backward: bool = False
+    batch: int | None = None
+    """Of a send or receive that was launched together with others: the number of that batch."""
 
 
 class Given(msgspec.Struct, frozen=True):

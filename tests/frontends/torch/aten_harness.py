@@ -127,7 +127,7 @@ def name_of(number: int) -> str:
 def translation_of(event: Event, values: Sequence[Value]) -> Translation:
     """The translation with names that tell which tensor is which."""
     count = iter(range(1000))
-    return translated(event, values, name_of, lambda hint: f"{hint}~{next(count)}")
+    return translated(event, values, name_of, lambda hint, _: f"{hint}~{next(count)}")
 
 
 def as_array(tensor: torch.Tensor) -> Array:
@@ -200,9 +200,8 @@ def check_recorded(recorded: Recorded, run: Any) -> None:
             theirs = as_array(recorded.tensors[number])
             assert known[name_of(number)].shape == theirs.shape
             np.testing.assert_allclose(known[name_of(number)], theirs, rtol=1e-10, atol=1e-10)
-    left_out = [
-        i for i, number in enumerate(recorded.event.outputs) if number is not None and recorded.tensors[number].numel() and name_of(number) not in known
-    ]
+    outputs = [(i, number) for i, number in enumerate(recorded.event.outputs) if number is not None and recorded.tensors[number].numel()]
+    left_out = [i for i, number in outputs if name_of(number) not in known]
     assert left_out in LEFT_OUT.get(recorded.event.operator, ([],))
 
 

@@ -44,7 +44,7 @@ def _event(kind: str, arguments: tuple[Any, ...], output: Value | None) -> Event
 @pytest.mark.parametrize("asynchronous", [False, True])
 @pytest.mark.parametrize(("kind", "arguments", "output", "expected"), CASES)
 def test_collective(kind: str, arguments: tuple[Any, ...], output: Value | None, expected: Instance, asynchronous: bool) -> None:
-    translation = translated(_event(kind, arguments, output), [_FOUR, output or _FOUR], name_of, lambda hint: hint, asynchronous)
+    translation = translated(_event(kind, arguments, output), [_FOUR, output or _FOUR], name_of, lambda hint, _: hint, asynchronous)
     attributes = {**expected.attributes, **({"async": True} if asynchronous and kind != "wait" else {})}
     assert translation.instances == (Instance(kind, expected.inputs, expected.outputs, attributes, expected.group, "model.py:9", "mlp"),)
     assert not translation.tensors
@@ -59,6 +59,26 @@ def test_every_collective_is_known() -> None:
 def test_parts_of_different_sizes_are_refused(kind: str, arguments: tuple[Any, ...], output: Value) -> None:
     with pytest.raises(UnsupportedError, match=r"'all_to_all' with sizes (sent|received) = "):
         translation_of(_event(kind, arguments, output), [_FOUR, output])
+
+
+@pytest.mark.parametrize(
+    ("sizes", "message"),
+    [
+        (((1, 1), (2, 2)), r"has sizes sent \[1, 1\]"),
+        (((2, 2), (1, 1)), r"has sizes received \[1, 1\]"),
+        (((4,), (2, 2)), r"has sizes sent \[4\]"),
+        (((1, 1, 1, 1), (2, 2)), r"has sizes sent \[1, 1, 1, 1\]"),
+    ],
+)
+def test_parts_that_are_not_all_rows_are_an_error(sizes: tuple[tuple[int, ...], tuple[int, ...]], message: str) -> None:
+    with pytest.raises(PlanError, match=f"model.py:9: an all_to_all of 2 ranks with 4 rows {message}"):
+        translation_of(_event("all_to_all", (Ref(0), *sizes), _FOUR), [_FOUR, _FOUR])
+
+
+def test_equal_parts_of_rows_that_cannot_be_cut() -> None:
+    odd = Value((3, 3), "bfloat16")
+    with pytest.raises(PlanError, match="an all_to_all of 2 ranks with 3 rows, which are not cut into equal parts"):
+        translation_of(_event("all_to_all", (Ref(0), None, None), odd), [odd, odd])
 
 
 def test_parts_of_one_size_that_differ_between_members_are_refused() -> None:

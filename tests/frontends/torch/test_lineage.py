@@ -101,6 +101,15 @@ def test_parts_that_do_not_fit() -> None:
         record(Spec(reference, parallel, {"dp": 2}, BATCH), "parallel", 2)
 
 
+def test_parts_of_what_is_not_there() -> None:
+    def parallel(rank: Rank) -> Program:
+        program = reference()
+        return Program(program.model, program.step, parts={"0.wieght": {0: [(0, 12)]}})
+
+    with pytest.raises(PlanError, match=r"rank 0 .*Program.parts names '0.wieght', which is not there; the known names are 0.bias, 0.weight, 2.bias"):
+        record(Spec(reference, parallel, {"dp": 2}, BATCH), "parallel", 2)
+
+
 @pytest.mark.parametrize(
     ("batch", "message"),
     [

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 import torch
 import torch.distributed as dist
 from frontends.torch.checking import CLOSE, check
 from frontends.torch.replay import difference, truth
+from frontends.torch.test_pipeline import Stages
 from frontends.torch.test_plain import BATCH, mlp, reference, squares
 from torch import nn
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B
@@ -15,6 +18,16 @@ from torch.utils.checkpoint import checkpoint
 from pitcheck.errors import UnsupportedError
 from pitcheck.frontends.torch.program import Input, Program, Rank, Spec
 from pitcheck.frontends.torch.record import record
+from pitcheck.frontends.torch.trace import Trace
+
+
+def alone(program: Callable[[], Program]) -> Trace:
+    """The trace of a program on one device, which computes what autograd computes."""
+    spec = Spec(program, lambda rank: program(), {"dp": 1}, BATCH)
+    true = truth(spec)
+    trace = record(spec, "reference", 1)
+    assert difference(trace, true.tensors, true.results) < CLOSE
+    return trace[0]
 
 
 def buffered(rank: Rank) -> Program:
@@ -135,29 +148,14 @@ def test_recomputation(reentrant: bool) -> None:
 
         return Program(model, step)
 
-    spec = Spec(program, lambda rank: program(), {"dp": 1}, BATCH)
-    true = truth(spec)
-    trace = record(spec, "reference", 1)
-    assert difference(trace, true.tensors, true.results) < CLOSE
-    assert sum(event.operator == "gelu.default" for event in trace[0].events) == 2
-
-
-class Chunk(nn.Module):
-    def __init__(self, stages: range) -> None:
-        super().__init__()
-        self.stages = nn.ModuleDict({str(stage): nn.Sequential(nn.Linear(6, 6), nn.Tanh()) for stage in stages})
-
-    def forward(self, x):
-        for stage in self.stages.values():
-            x = stage(x)
-        return x
+    assert sum(event.operator == "gelu.default" for event in alone(program).events) == 2
 
 
 def test_schedule_of_a_pipeline() -> None:
     batch = {"x": Input((4, 6)), "y": Input((4, 6))}
 
     def whole() -> Program:
-        model = Chunk(range(2))
+        model = Stages(range(2))
 
         def step(batch):
             loss = ((model(batch["x"]) - batch["y"]) ** 2).sum()
@@ -167,7 +165,7 @@ def test_schedule_of_a_pipeline() -> None:
         return Program(model, step)
 
     def parallel(rank: Rank) -> Program:
-        model = Chunk(range(rank.number, rank.number + 1))
+        model = Stages(range(rank.number, rank.number + 1))
         meta = [torch.empty(1, 6), torch.empty(1, 6, requires_grad=True), torch.empty(1, 6, requires_grad=True)]
         stage = PipelineStage(model, rank.number, 2, torch.device("cpu"), input_args=meta[rank.number], output_args=meta[rank.number + 1])
         schedule = Schedule1F1B(stage, 4, loss_fn=lambda out, target: ((out - target) ** 2).sum(), scale_grads=False)
@@ -199,9 +197,7 @@ def test_batch_statistics_and_masks() -> None:
 
         return Program(model, step)
 
-    spec = Spec(program, lambda rank: program(), {"dp": 1}, BATCH)
-    true = truth(spec)
-    assert difference(record(spec, "reference", 1), true.tensors, true.results) < CLOSE
+    alone(program)
 
 
 def test_complex_rotation() -> None:
@@ -221,10 +217,7 @@ def test_complex_rotation() -> None:
 
         return Program(model, step)
 
-    spec = Spec(program, lambda rank: program(), {"dp": 1}, BATCH)
-    true = truth(spec)
-    trace = record(spec, "reference", 1)
-    assert difference(trace, true.tensors, true.results) < CLOSE
+    alone(program)
 
 
 def test_complex_numbers_that_are_not_known() -> None:

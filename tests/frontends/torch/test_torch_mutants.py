@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from math import prod
 from pathlib import Path
 
@@ -16,9 +17,11 @@ from pitcheck.frontends.torch.build import parallel_plan, reference_plan
 from pitcheck.frontends.torch.load import load_spec
 from pitcheck.frontends.torch.program import Spec
 from pitcheck.frontends.torch.record import record
+from pitcheck.report.model import Finding
 
 EXAMPLES = Path(__file__).parents[3] / "docs" / "examples"
 CHANGED = 1e-6
+CAUSES = {"dropped": "PIT104", "doubled": "PIT105", "avg": "PIT102"}
 
 
 def groups(spec: Spec) -> list[tuple[int, ...]]:
@@ -26,6 +29,14 @@ def groups(spec: Spec) -> list[tuple[int, ...]]:
     sizes = tuple(spec.mesh.values())
     ranks = np.arange(prod(sizes)).reshape(sizes)
     return [tuple(row) for axis in range(len(sizes)) for row in np.moveaxis(ranks, axis, -1).reshape(-1, sizes[axis]).tolist()]
+
+
+def explained(what: str, finding: Finding) -> None:
+    """The finding says what was done to which collective: where there is one still, at its line."""
+    line, mutation = re.fullmatch(r".*\((\S+?)(?: backward)?\): (.*)", what).groups()  # type: ignore[union-attr]
+    assert finding.code == CAUSES[mutation], (what, finding)
+    if mutation != "dropped":
+        assert (finding.source or "").endswith(f"/{line}"), (what, finding)
 
 
 @pytest.mark.parametrize("name", ["tensor_parallel"])
@@ -45,4 +56,6 @@ def test_no_wrong_collective_survives(name: str) -> None:
         report = check(reference, parallel_plan(wrong, spec, reference), Options(seed=1))
         assert report.verdict in (("mismatch", "invalid") if differs else ("equivalent",)), (what, report.verdict, report.findings)
         tried += differs
+        if report.verdict == "mismatch":
+            explained(what, report.findings[0])
     assert tried

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ import torch
 import torch.distributed as dist
 
 from pitcheck.frontends.torch.load import load_spec
-from pitcheck.torch import Program, Rank, Spec, assert_equivalent, check
+from pitcheck.torch import Program, Rank, Spec, assert_equivalent, capture, check
 
 EXAMPLES = Path(__file__).parents[3] / "docs" / "examples"
 
@@ -26,6 +27,13 @@ def example(name: str) -> tuple[Spec, Any]:
 def test_examples_are_proven(name: str) -> None:
     report = assert_equivalent(example(name)[0])
     assert report.outputs.proven == report.outputs.total > 0
+
+
+def test_programs_are_recorded_where_processors_cannot_be_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr("os.sched_getaffinity", raising=False)
+    monkeypatch.setattr("pitcheck.check.workers.sys", SimpleNamespace(platform="darwin"))
+    reference, parallel = capture(example("data_parallel")[0])
+    assert (reference.name, parallel.name) == ("reference", "parallel")
 
 
 def test_a_mean_over_ranks_is_an_exception_that_is_said() -> None:

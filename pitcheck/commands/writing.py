@@ -1,0 +1,23 @@
+"""Writing a pair of plans."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from pitcheck.errors import UsageError
+from pitcheck.plan.files import write_plan
+from pitcheck.plan.model import Plan
+from pitcheck.report.text import printable
+from pitcheck.report.write import print_bytes
+
+
+def write_pair(plans: Callable[[], Sequence[Plan]], directory: str, name: str) -> None:
+    """Write the reference and the parallel plan that ``plans`` makes into ``directory``, and print where. Raises UsageError where it is no directory."""
+    folder = Path(directory)
+    if not folder.is_dir():
+        raise UsageError(f"--out {directory} is no directory; create it first")
+    for plan, side in zip(plans(), ("reference", "parallel"), strict=True):
+        target = folder / f"{name}.{side}.plan.zst"
+        write_plan(plan, target)
+        print_bytes(f"{printable(str(target))}\n".encode())

@@ -1,0 +1,20 @@
+"""Names that a user gives must be names of something: one that is nothing's would be ignored."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from difflib import get_close_matches
+
+from pitcheck.errors import PlanError
+
+MOST = 12
+"""So many known names are listed."""
+
+
+def check_known(given: Iterable[str], known: Collection[str], place: str) -> None:
+    """Raise PlanError, which lists the known names, or of many the nearest, for a name in ``place`` that is none of them."""
+    for name in given:
+        if name not in known:
+            listed = sorted(known) if len(known) <= MOST else get_close_matches(name, sorted(known), MOST, 0)
+            more = f" and {len(known) - len(listed)} more" if len(listed) < len(known) else ""
+            raise PlanError(f"{place} names {name!r}, which is not there; the known names are {', '.join(listed) or 'none'}{more}")

@@ -1,0 +1,31 @@
+"""Holding a pair of recorded programs to a verdict: proven as a whole, or caught at a line for a reason."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pitcheck.report.model import Report
+from pitcheck.torch import Spec, assert_equivalent, check
+
+
+def proven(spec: Spec) -> Report:
+    """Every output is proven."""
+    report = assert_equivalent(spec, seed=1)
+    assert report.outputs.proven == report.outputs.total > 0
+    return report
+
+
+def caught(spec: Spec, line: str, *codes: str) -> Report:
+    """A mismatch, whose first finding is at a line of the program that has ``line`` in it, and has one of the codes."""
+    report = check(spec)
+    assert report.verdict == "mismatch", (report.verdict, report.findings)
+    finding = report.findings[0]
+    assert line in line_of(finding.source or ""), finding
+    assert finding.code in codes, finding
+    return report
+
+
+def line_of(source: str) -> str:
+    """The text of a line that is named as "file:number"."""
+    file, _, number = source.rpartition(":")
+    return Path(file).read_text(encoding="utf-8").splitlines()[int(number) - 1] if file else ""

@@ -1,0 +1,161 @@
+"""Optimizer state that is divided over data parallel ranks (ZeRO, first stage): by hand, and by PyTorch's own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+import torch.distributed as dist
+from frontends.torch.proving import caught, proven
+from torch import nn
+from torch.distributed.optim import ZeroRedundancyOptimizer
+
+from pitcheck.torch import Input, Part, Program, Rank, Spec
+
+ROWS, FEATURES, CLASSES = 8, 6, 4
+Batch = dict[str, torch.Tensor]
+
+
+def network() -> nn.Module:
+    return nn.Sequential(nn.Linear(FEATURES, 4), nn.GELU(), nn.Linear(4, CLASSES, bias=False))
+
+
+def loss_of(model: nn.Module, batch: Batch) -> torch.Tensor:
+    loss = nn.functional.cross_entropy(model(batch["x"]), batch["labels"])
+    loss.backward()
+    return loss
+
+
+def reference() -> Program:
+    model = network()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+
+    def step(batch: Batch) -> torch.Tensor:
+        loss = loss_of(model, batch)
+        optimizer.step()
+        optimizer.zero_grad()
+        return loss
+
+    return Program(model, step, optimizer)
+
+
+class Sharded:
+    """Every rank steps some rows of each parameter, and has the state of these alone."""
+
+    def __init__(self, model: nn.Module, rank: int, ranks: int) -> None:
+        self.ranks, self.parameters = ranks, list(model.parameters())
+        self.shards = [nn.Parameter(parameter.data.chunk(ranks)[rank]) for parameter in self.parameters]
+        self.sizes = [shard.numel() for shard in self.shards]
+        self.optimizer = torch.optim.AdamW(self.shards, lr=0.01)
+
+    def flat(self) -> torch.Tensor:
+        """All gradients, those of one rank's rows after those of another's."""
+        return torch.cat([parameter.grad.chunk(self.ranks)[rank].reshape(-1) for rank in range(self.ranks) for parameter in self.parameters])
+
+    def scatter(self) -> None:
+        flat = self.flat()
+        own = flat.new_empty(flat.numel() // self.ranks)
+        dist.reduce_scatter_tensor(own, flat)
+        for shard, gradient in zip(self.shards, (own / self.ranks).split(self.sizes), strict=True):
+            shard.grad = gradient.view_as(shard)
+
+    def gather(self) -> None:
+        own = torch.cat([shard.detach().reshape(-1) for shard in self.shards])
+        everything = own.new_empty(own.numel() * self.ranks)
+        dist.all_gather_into_tensor(everything, own)
+        for rank, theirs in enumerate(everything.chunk(self.ranks)):
+            for parameter, rows in zip(self.parameters, theirs.split(self.sizes), strict=True):
+                target = parameter.data.chunk(self.ranks)[rank]
+                target.copy_(rows.view_as(target))
+
+    def step(self) -> None:
+        self.scatter()
+        self.optimizer.step()
+        self.gather()
+
+
+def by_hand(kind: type[Sharded]) -> Callable[[Rank], Program]:
+    def parallel(rank: Rank) -> Program:
+        model = network()
+        sharded = kind(model, rank.number, rank.mesh["dp"])
+
+        def step(batch: Batch) -> torch.Tensor:
+            loss = loss_of(model, batch)
+            sharded.step()
+            model.zero_grad()
+            return loss
+
+        return Program(model, step, sharded.optimizer)
+
+    return parallel
+
+
+def by_owner(rank: Rank) -> Program:
+    model = network()
+    optimizer = ZeroRedundancyOptimizer(model.parameters(), optimizer_class=torch.optim.AdamW, lr=0.01)
+
+    def step(batch: Batch) -> torch.Tensor:
+        loss = loss_of(model, batch)
+        for parameter in model.parameters():
+            dist.all_reduce(parameter.grad, op=dist.ReduceOp.AVG)
+        optimizer.step()
+        optimizer.zero_grad()
+        return loss
+
+    return Program(model, step, optimizer)
+
+
+def spec(parallel: Callable[[Rank], Program]) -> Spec:
+    split = {0: "dp"}
+    batch = {"x": Input((ROWS, FEATURES), split=split), "labels": Input((ROWS,), "int64", (0, CLASSES), split)}
+    return Spec(reference, parallel, {"dp": 2}, batch, {"loss": Part(mean="dp")})
+
+
+class Stale(Sharded):
+    """The other ranks' rows are forgotten."""
+
+    def gather(self) -> None:
+        pass
+
+
+class Misplaced(Sharded):
+    """Gradients lie parameter by parameter, not rank by rank."""
+
+    def flat(self) -> torch.Tensor:
+        return torch.cat([parameter.grad.reshape(-1) for parameter in self.parameters])
+
+
+class Summed(Sharded):
+    """Of a mean over ranks only the sum."""
+
+    def scatter(self) -> None:
+        super().scatter()
+        for shard in self.shards:
+            shard.grad *= self.ranks  # as often as there are ranks
+
+
+@pytest.mark.slow
+def test_by_hand() -> None:
+    proven(spec(by_hand(Sharded)))
+
+
+@pytest.mark.slow
+def test_by_owner() -> None:
+    proven(spec(by_owner))
+
+
+@pytest.mark.slow
+def test_parameters_not_gathered() -> None:
+    report = caught(spec(by_hand(Stale)), "self.optimizer.step()", "PIT100", "PIT109")
+    assert (report.findings[0].output or "").startswith("new:")
+
+
+@pytest.mark.slow
+def test_gradients_in_another_order() -> None:
+    report = caught(spec(by_hand(Misplaced)), "self.optimizer.step()", "PIT107", "PIT109")
+    assert (report.findings[0].output or "").startswith("new:exp_avg_sq:")
+
+
+def test_gradients_not_divided() -> None:
+    caught(spec(by_hand(Summed)), "# as often", "PIT102", "PIT101")
