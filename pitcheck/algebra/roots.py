@@ -1,10 +1,10 @@
 """Formal roots: the square of the root of what cannot be negative is that itself, exactly.
 
 A residue q has the root y = q^((p+1)/4), whose square is q in half of all draws and -q in the other half. Of real numbers sqrt(q)^2 = q holds wherever the
-root exists. So the root of a value that is known not to be negative (a sum of squares, say) remembers the value (``Value.square``) as long as it is only moved:
-its square is that value, and norms of norms are the norm of everything.
-Products and quotients of two such roots are roots of one, as their residues are. For any other use it is *opened*: it is the residue y from then on, and is noted in
-``roots``, because a bound has to see to the sign of y (:mod:`pitcheck.check.characters`). What is only squared is a root of nothing in the end.
+root exists. So the root of a value that is known not to be negative (a sum of squares, say) remembers the value (``Value.square``) as long as it is only
+moved: its square is that value, and norms of norms are the norm of everything. Products and quotients of two such roots are roots of one, as their residues
+are. For any other use it is *opened*: it is the residue y from then on, and is noted in ``roots``, because a bound has to see to the sign of y
+(:mod:`pitcheck.check.characters`). What is only squared is a root of nothing in the end.
 
 Not everything that is true of roots follows: x / y / y divides by y^2 = q or -q, x / (y y) by q. Whoever uses that can do without formal roots.
 """
