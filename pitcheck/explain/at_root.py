@@ -45,7 +45,7 @@ def cause_at(standing: Standing, root: Root) -> Cause:
         pair = standing.expected(root.value, root.codes)
         cause = _of_values(standing, root, *pair) if pair is not None else _otherwise_reduced(standing, root) or _scaled(evidence, root)
     if cause is None:
-        cause = _term_for_sum(standing, root, True)
+        cause = _term_for_sum(standing, root, True) or _missing_extremum(evidence, root)
     if cause is None:
         name = evidence.operator(root.step)
         cause = Cause("PIT100", f"what operator {name!r} reads is right and its result {evidence.called(root.value)} is not; no known cause explains it", "")
@@ -209,6 +209,19 @@ def _missing_sum(standing: Standing, root: Root) -> Cause | None:
     if grouping is None:
         return None
     return replace(unreduced(evidence, root.value, grouping), codes=None)
+
+
+def _missing_extremum(evidence: Evidence, root: Root) -> Cause | None:
+    """Whether the largest, or the smallest, of the results over a group is a part of a reference tensor, which the result itself is not."""
+    name = evidence.name(root.value)
+    tables = ((grouping, groups_present(evidence, root.value, grouping)) for grouping in evidence.groupings) if root.step.kind not in REDUCTIONS else ()
+    for grouping, table in tables:
+        values = None if table is None else evidence.array(root.value)[:, evidence.batch.rows[root.value][table]]
+        for kind, word, combined in () if values is None else (("max", "largest", values.max(axis=2)), ("min", "smallest", values.min(axis=2))):
+            if varies(combined) and evidence.part_of(combined) is not None:
+                said = f"{name!r} is the {word} of one rank's elements, and is used as if it were the {word} over {grouping.name}"
+                return Cause("PIT104", said, f"an all-reduce({kind}) over {grouping.name} of {name!r} before it is used makes it right")
+    return None
 
 
 def _scaled(evidence: Evidence, root: Root) -> Cause | None:

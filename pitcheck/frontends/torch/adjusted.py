@@ -18,8 +18,8 @@ from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_map_only
 
 from pitcheck.errors import UnsupportedError
+from pitcheck.frontends.torch.communication import PREMULTIPLIED, kind_number
 from pitcheck.frontends.torch.mode import Recorder
-
 
 REDUCING = frozenset(
     {
@@ -89,7 +89,7 @@ def _told(recorder: Recorder, original: Callable[..., Any]) -> Callable[..., Any
 
     def reduce(group: dist.ProcessGroup, *args: Any, **kwargs: Any) -> Any:
         given = [getattr(argument, "reduceOp", argument) for argument in (*args, *kwargs.values())]
-        factors = [reduction.factor for reduction in given if isinstance(reduction, dist.ReduceOp) and reduction.op == dist.ReduceOp.RedOpType.PREMUL_SUM]
+        factors = [reduction.factor for reduction in given if isinstance(reduction, dist.ReduceOp) and kind_number(reduction) == PREMULTIPLIED]
         recorder.communication.factor = float(factors[0]) if len(factors) == 1 and isinstance(factors[0], float | int) else None
         try:
             return original(group, *args, **kwargs)

@@ -193,16 +193,14 @@ def ranks_of(group: Any) -> tuple[int, ...]:
 
 def reduction_of(reduction: Any) -> str:
     """The name that traces have for a kind of reduction."""
-    if isinstance(reduction, str):
-        name = NAMED.get(reduction.lower())
-    else:
-        name = REDUCTIONS.get(_kind(reduction))
+    name = NAMED.get(reduction.lower()) if isinstance(reduction, str) else REDUCTIONS.get(kind_number(reduction))
     if name is None:
         raise UnsupportedError(f"a reduction of kind {reduction} is not known; use one of {', '.join(sorted(set(NAMED.values())))}")
     return name
 
 
-def _kind(reduction: Any) -> int:
+def kind_number(reduction: Any) -> int:
+    """The number of a kind of reduction, of an object of torch.distributed or of what operators are given for it."""
     kind: Any = reduction if isinstance(reduction, ReduceOp) else reduction.op()
     return int(kind)
 
@@ -228,7 +226,7 @@ class Call:
 
     @property
     def _premultiplied(self) -> bool:
-        return _kind(self.named["reduce_op"]) == PREMULTIPLIED
+        return kind_number(self.named["reduce_op"]) == PREMULTIPLIED
 
     def term(self, value: int) -> int:
         """What a rank adds: its operand, or that times the factor of a premultiplied sum."""

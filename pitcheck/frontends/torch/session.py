@@ -72,6 +72,7 @@ class _Session:
         start = len(self._tape.events)
         before = self._begin()
         outputs = self._program.step(self._batch())
+        self._tape.ended = True
         return trace_of(number, self._tape, start, [*self._outputs(outputs), *self._gradients(), *self._updated(before)], self._assumptions())
 
     def _assumptions(self) -> list[str]:
