@@ -136,7 +136,7 @@ class Formal(Structure):
         return Value("field", data, s.lowest)
 
     def plain(self, a: Value) -> Value:
-        """``a`` as no formal root, with its logarithms worked out: discrete ones, which live one level below. Raises BudgetError where no level is left."""
+        """``a`` as no formal root, its logarithms worked out: the discrete ones, which live one level below. Raises BudgetError where no level is left."""
         a = self.opened(a)
         if not a.logs:
             return a

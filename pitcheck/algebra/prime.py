@@ -176,7 +176,9 @@ class PrimeAlgebra(Roots, KeyedFunctions, Formal, Discrete):
         if square is not None:
             return square
         nonnegative = a is b or (a.nonnegative and b.nonnegative)
-        a, b = self.opened(a), self.opened(b)
+        under = self.under_one_root(self.multiply, a, b)
+        if under is None:
+            a, b = self.opened(a), self.opened(b)
         if a.logs or b.logs:
             scaled = self._scaled_logs(a, b) or self._scaled_logs(b, a)
             if scaled is not None:
@@ -184,22 +186,24 @@ class PrimeAlgebra(Roots, KeyedFunctions, Formal, Discrete):
             a, b = self.plain(a), self.plain(b)
         data, low = self._ring("multiply", self.arithmetic.multiply, a, b)
         special = None if a.special is None and b.special is None else self._special_of(self.xp.multiply, a, b)
-        return Value("field", data, low, special, (), nonnegative)
+        return Value("field", data, low, special, (), nonnegative, under)
 
     def divide(self, a: Value, b: Value) -> Value:
-        a, b = self.plain(a), self.plain(b)
+        under = self.under_one_root(self.divide, a, b)
+        if under is None:
+            a, b = self.plain(a), self.plain(b)
         nonnegative = a.nonnegative and b.nonnegative
         if b.kind != "field":
             raise ShapeError(f"divide needs two field operands, not {a.kind} and {b.kind}; cast first")
         inverse, discrete_zero = self._inverse(b)
         data, low = self._ring("divide", self.arithmetic.multiply, a, inverse)
         if not discrete_zero and a.special is None and b.special is None:
-            return Value("field", data, low, nonnegative=nonnegative)
+            return Value("field", data, low, None, (), nonnegative, under)
         rank = max(a.rank, b.rank)
         with np.errstate(all="ignore"):
             quotient = aligned(self._stand_ins(a), rank) / aligned(self._stand_ins(b), rank)
         vanished = False if b.special is None else aligned(b.special, rank) > NAN
-        return Value("field", self._zeroed(data, vanished), low, codes_of(self.xp, quotient), (), nonnegative)
+        return Value("field", self._zeroed(data, vanished), low, codes_of(self.xp, quotient), (), nonnegative, under)
 
     def _inverse(self, b: Value) -> tuple[Value, bool]:
         """(1/b with 1 for 1/0, whether ``b`` has finite elements that are 0 at all levels). Chance zeros void their trials."""

@@ -1,15 +1,17 @@
 """Formal roots: the square of the root of what cannot be negative is that itself, exactly.
 
 A residue q has the root y = q^((p+1)/4), whose square is q in half of all draws and -q in the other half. Of real numbers sqrt(q)^2 = q holds wherever the
-root exists. So the root of a value that is known not to be negative (a sum of squares, say) remembers the value (``Value.square``) as long as it is only moved:
-its square is that value, and norms of norms are the norm of everything. For any other use it is *opened*: it is the residue y from then on, and is noted in
-``roots``, because a bound has to see to the sign of y (:mod:`pitcheck.check.characters`). What is only squared is a root of nothing in the end.
+root exists. So the root of a value that is known not to be negative (a sum of squares, say) remembers the value (``Value.square``) as long as it is only
+moved: its square is that value, and norms of norms are the norm of everything. Products and quotients of two such roots are roots of one, as their residues
+are. For any other use it is *opened*: it is the residue y from then on, and is noted in ``roots``, because a bound has to see to the sign of y
+(:mod:`pitcheck.check.characters`). What is only squared is a root of nothing in the end.
 
 Not everything that is true of roots follows: x / y / y divides by y^2 = q or -q, x / (y y) by q. Whoever uses that can do without formal roots.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -82,6 +84,10 @@ class Roots(Discrete):
         self.squared_roots = True
         even = self.power(a.square, exponent // 2)
         return self.multiply(even, self.opened(a)) if exponent % 2 else even
+
+    def under_one_root(self, operation: Callable[[Value, Value], Value], a: Value, b: Value) -> Value | None:
+        """What the product or quotient of two formal roots is the root of; None where one of them is none."""
+        return None if a.square is None or b.square is None else operation(a.square, b.square)
 
     def _same(self, a: Value, b: Value) -> bool:
         """Whether two arguments are the same residues at the same levels, and so, but for the bound on equal formulas, the same."""

@@ -45,7 +45,7 @@ def cause_at(standing: Standing, root: Root) -> Cause:
         pair = standing.expected(root.value, root.codes)
         cause = _of_values(standing, root, *pair) if pair is not None else _otherwise_reduced(standing, root) or _scaled(evidence, root)
     if cause is None:
-        cause = _missing_extremum(evidence, root) or _term_for_sum(standing, root, True)
+        cause = _term_for_sum(standing, root, True) or _missing_extremum(evidence, root)
     if cause is None:
         name = evidence.operator(root.step)
         cause = Cause("PIT100", f"what operator {name!r} reads is right and its result {evidence.called(root.value)} is not; no known cause explains it", "")

@@ -9,10 +9,13 @@ from msgspec.structs import replace
 
 from pitcheck.errors import PlanError, UnsupportedError
 from pitcheck.frontends.torch.families import Families, RankNames, check_given, given_tensor, result_name, result_names
+from pitcheck.frontends.torch.flat import taken_apart
 from pitcheck.frontends.torch.groups import with_all_groups
 from pitcheck.frontends.torch.integers import known_integers
 from pitcheck.frontends.torch.known import check_known
+from pitcheck.frontends.torch.means import with_means
 from pitcheck.frontends.torch.operators import translated
+from pitcheck.frontends.torch.places import never_ignored, with_boundaries
 from pitcheck.frontends.torch.plan_lineage import Box, of_boxes, of_input, of_output
 from pitcheck.frontends.torch.program import Spec
 from pitcheck.frontends.torch.trace import Given, Ref, Result, Trace
@@ -36,13 +39,14 @@ def parallel_plan(traces: Sequence[Trace], spec: Spec, reference: Plan) -> Plan:
     Raises UnsupportedError for an operator without a meaning and for a tensor of which nothing tells what part a rank holds, PlanError for what
     contradicts itself.
     """
-    return _Building(tuple(Axis(name, size) for name, size in spec.mesh.items()), traces, spec, reference).plan("parallel")
+    return _Building(
+        tuple(Axis(name, size) for name, size in spec.mesh.items()), [with_boundaries(trace) for trace in taken_apart(traces)], spec, reference
+    ).plan("parallel")
 
 
 class _Building:
     def __init__(self, mesh: tuple[Axis, ...], traces: Sequence[Trace], spec: Spec, reference: Plan | None = None) -> None:
         self._mesh = mesh
-        self._traces = traces
         self._spec = spec
         self._reference = None if reference is None else {tensor.name: tensor for tensor in reference.tensors}
         self._coordinates = Coordinates(mesh, 1)
@@ -59,6 +63,7 @@ class _Building:
         self._wholes: dict[str, tuple[int, ...]] = {}
         self._ends_at: dict[str, dict[int, Box]] = defaultdict(dict)
         self._bounds = {name: given.bounds for name, given in spec.batch.items() if given.bounds is not None}
+        self._traces = [with_means(never_ignored(trace, self._bounds)) for trace in traces]
 
     def plan(self, name: str) -> Plan:
         """The plan."""

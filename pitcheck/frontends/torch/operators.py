@@ -20,6 +20,8 @@ from pitcheck.frontends.torch import (
     aten_optimizers,
     aten_reductions,
     aten_structure,
+    means,
+    places,
 )
 from pitcheck.frontends.torch.emitter import Emitter, Tensor, Translation
 from pitcheck.frontends.torch.row import UNREAD, Row
@@ -38,6 +40,8 @@ _THEMES = (
     aten_constants,
     aten_optimizers,
     aten_collectives,
+    places,
+    means,
 )
 
 

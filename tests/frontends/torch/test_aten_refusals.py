@@ -152,7 +152,7 @@ _ATTENTION = "_scaled_dot_product_flash_attention_for_cpu.default"
     ("argument", "key", "rest"),
     [
         ("dropout_p", (1, 2, 5, 4), (0.5, False, None, None)),
-        ("key", (1, 1, 5, 4), (0.0, False, None, None)),
+        ("key", (1, 3, 5, 4), (0.0, False, None, None)),
         ("attn_mask", (1, 2, 5, 4), (0.0, True, Ref(3), None)),
     ],
 )

@@ -151,7 +151,8 @@ def test_recomputation(reentrant: bool) -> None:
     assert sum(event.operator == "gelu.default" for event in alone(program).events) == 2
 
 
-def test_schedule_of_a_pipeline() -> None:
+def scheduled() -> Spec:
+    """Two stages and four micro-batches by PyTorch's own schedule."""
     batch = {"x": Input((4, 6)), "y": Input((4, 6))}
 
     def whole() -> Program:
@@ -180,7 +181,11 @@ def test_schedule_of_a_pipeline() -> None:
 
         return Program(model, step)
 
-    traces = check(Spec(whole, parallel, {"pp": 2}, batch))
+    return Spec(whole, parallel, {"pp": 2}, batch)
+
+
+def test_schedule_of_a_pipeline() -> None:
+    traces = check(scheduled())
     assert [event.operator for event in traces[0].events if event.group].count("send") == 4
 
 
