@@ -201,8 +201,11 @@ def reduction_of(reduction: Any) -> str:
 
 def kind_number(reduction: Any) -> int:
     """The number of a kind of reduction, of an object of torch.distributed or of what operators are given for it."""
-    kind: Any = reduction if isinstance(reduction, ReduceOp) else reduction.op()
-    return int(kind)
+    if isinstance(reduction, ReduceOp.RedOpType):
+        return int(reduction)
+    # Of an object it is an attribute, of what operators are given a method.
+    kind: Any = reduction.op
+    return int(kind if isinstance(kind, ReduceOp.RedOpType) else kind())
 
 
 class Call:
