@@ -39,7 +39,9 @@ class Cause:
 
 
 def groups_present(evidence: Evidence, value: int, grouping: Grouping) -> Codes | None:
-    """The groups whose members all have the value, if together they are all codes that have it."""
+    """The groups whose members all have the value, if together they are all codes that have it; none for a constant, which is no term of anything."""
+    if evidence.is_constant(value):
+        return None
     rows = evidence.batch.rows[value]
     table = grouping.table[(rows[grouping.table] >= 0).all(axis=1)]
     codes = evidence.codes(value)

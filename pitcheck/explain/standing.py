@@ -144,8 +144,7 @@ class Standing:
             if found is not None:
                 return found
         # Of a constant nothing tells which of the reference's it should be.
-        made = any(evidence.inputs(step) for step in evidence.writers.get(value, []))
-        judged = made and value in self._numbers and evidence.second.values[value].kind == "field"
+        judged = not evidence.is_constant(value) and value in self._numbers and evidence.second.values[value].kind == "field"
         right = not judged or evidence.is_true(value) or self._only_moved(value) or self._viewed_right(value) or self.grouping(value) is not None
         return np.zeros_like(present) if right else present
 
