@@ -16,6 +16,7 @@ from pitcheck.frontends.torch.arguments import Signature, dtype_name, literal, s
 from pitcheck.frontends.torch.communication import COMMUNICATION, Communication
 from pitcheck.frontends.torch.decided import with_positions
 from pitcheck.frontends.torch.functional import FUNCTIONAL
+from pitcheck.frontends.torch.generators import drawn
 from pitcheck.frontends.torch.opened import OPENED, open_foreach
 from pitcheck.frontends.torch.storages import Storages, view_of
 from pitcheck.frontends.torch.tape import Kind, Tape
@@ -120,6 +121,7 @@ class Recorder(TorchDispatchMode):
         bound = said.bound(args, kwargs)
         targets = [value for parameter, value in bound if parameter.written]
         arguments = tuple(literal(value, self._read) for parameter, value in bound if not parameter.stores)
+        arguments += drawn(func, said.operator, bound)
         if said.writes:
             return self._write(func, said, arguments, targets, args, kwargs)
         if name == "_local_scalar_dense":

@@ -18,6 +18,7 @@ from pitcheck.frontends.torch import (
     aten_losses,
     aten_matrix,
     aten_optimizers,
+    aten_random,
     aten_reductions,
     aten_structure,
 )
@@ -37,6 +38,7 @@ _THEMES = (
     aten_indexing,
     aten_constants,
     aten_optimizers,
+    aten_random,
     aten_collectives,
 )
 
