@@ -201,7 +201,8 @@ def reduction_of(reduction: Any) -> str:
 
 def kind_number(reduction: Any) -> int:
     """The number of a kind of reduction, of an object of torch.distributed or of what operators are given for it."""
-    kind: Any = reduction if isinstance(reduction, ReduceOp) else reduction.op()
+    # Of a kind itself, of what options hold (a kind with its factor), and of what operators are given.
+    kind: Any = getattr(reduction, "op", reduction) if isinstance(reduction, ReduceOp) else reduction.op()
     return int(kind)
 
 
