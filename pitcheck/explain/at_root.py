@@ -14,6 +14,7 @@ from pitcheck.explain.hypotheses import (
     constant_ratio,
     factor,
     groups_present,
+    members_of,
     missing_term,
     other_operator,
     otherwise_reduced,
@@ -23,7 +24,6 @@ from pitcheck.explain.hypotheses import (
     spell,
 )
 from pitcheck.explain.standing import Root, Standing, far
-from pitcheck.stages.batch import Step
 from pitcheck.stages.cuts import Cut
 from pitcheck.stages.graph import Source, sources_of
 from pitcheck.stages.grids import Codes
@@ -72,13 +72,7 @@ def _of_values(standing: Standing, root: Root, actual: Floats, wanted: Floats) -
 
 def _averaged(evidence: Evidence, root: Root, ratio: Fraction) -> bool:
     """Whether a factor is that of a mean in the place of a sum."""
-    return root.step.attributes.get("reduction") == "avg" and ratio * _members(evidence, root.step) == 1
-
-
-def _members(evidence: Evidence, step: Step) -> int:
-    """How many members the groups of a reduction have."""
-    source = next(iter(evidence.second.nodes[step.node].inputs), None)
-    return source.members if isinstance(source, Source) else 0
+    return root.step.attributes.get("reduction") == "avg" and ratio * members_of(evidence, root.step) == 1
 
 
 def _reduced_again(evidence: Evidence, root: Root, ratio: Fraction) -> Cause | None:
@@ -88,7 +82,7 @@ def _reduced_again(evidence: Evidence, root: Root, ratio: Fraction) -> Cause | N
         while stack:
             value = stack.pop()
             for step in evidence.writers.get(value, []):
-                if _members(evidence, step) == ratio and repeated_reduction(evidence, value):
+                if members_of(evidence, step) == ratio and repeated_reduction(evidence, value):
                     return replace(ratio_cause(evidence, value, factor(evidence, ratio), evidence.codes(value)), step=step, value=value)
             steps = evidence.writers if towards == evidence.inputs else evidence.readers
             new = {v for step in steps.get(value, []) for v in towards(step)} - seen - evidence.behind_right.keys()

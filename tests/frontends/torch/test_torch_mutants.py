@@ -9,6 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from frontends.torch.replay import StuckError, difference, truth
+from frontends.torch.test_tensor_parallel import tensor_parallel
+from frontends.torch.test_torch_programs import example
 from frontends.torch.trace_mutants import mutants
 
 from pitcheck.check.options import Options
@@ -59,3 +61,24 @@ def test_no_wrong_collective_survives(name: str) -> None:
         if report.verdict == "mismatch":
             explained(what, report.findings[0])
     assert tried
+
+
+PLANTED = {
+    "data_parallel": (lambda: example("data_parallel")[0], "all_reduce 0 .*(doubled|avg)"),
+    "DTensor": (lambda: tensor_parallel(False), "all_reduce ([07] .*doubled|9 .*(avg|[)]: dropped$))"),
+}
+"""Mistakes whose effect, seen at the outputs or at the first other value, looks like something else."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PLANTED)
+def test_a_wrong_collective_is_named(name: str) -> None:
+    build, pattern = PLANTED[name]
+    spec = build()
+    reference = reference_plan(record(spec, "reference", 1)[0], spec)
+    planted = [(what, wrong) for what, wrong in mutants(record(spec, "parallel", 2), groups(spec)) if re.match(pattern, what)]
+    for what, wrong in planted:
+        report = check(reference, parallel_plan(wrong, spec, reference), Options(seed=1))
+        assert report.verdict == "mismatch"
+        explained(what, report.findings[0])
+    assert len(planted) > 1
