@@ -41,6 +41,7 @@ def cause_at(standing: Standing, root: Root) -> Cause:
     if cause is None:
         pair = standing.expected(root.value, root.codes)
         cause = _of_values(standing, root, *pair) if pair is not None else _otherwise_reduced(standing, root) or _scaled(evidence, root)
+    cause = cause or _joined_twice(standing, root)
     if cause is None:
         name = evidence.operator(root.step)
         cause = Cause("PIT100", f"what operator {name!r} reads is right and its result {evidence.called(root.value)} is not; no known cause explains it", "")
@@ -262,6 +263,28 @@ def _other_tensor(standing: Standing, root: Root, due: Cut, actual: Floats) -> C
         "PIT103",
         f"operator {name!r}, which reads {reads}, makes {evidence.name(root.value)!r} a part of {other!r} where {box} of {wanted!r} is due",
         repair,
+    )
+
+
+def _joined_twice(standing: Standing, root: Root) -> Cause | None:
+    """Whether what joins parts of one reference tensor has one of them more than once: those of other ranks were never fetched."""
+    evidence, code = standing.evidence, root.codes[:1]
+    if root.step.kind != "cat":
+        return None
+    parts = []
+    for value, read in standing.reads(root.step, code):
+        cut = evidence.cuts.get(value) or standing.due(value)
+        if cut is None or read.ndim != 1 or cut.part_of[read[0]] < 0:
+            return None
+        parts.append((evidence.alike(cut.reference), spell(cut.parts[int(cut.part_of[read[0]])].box)))
+    twice = [part for part in parts if parts.count(part) > 1]
+    if not twice or len({reference for reference, _ in parts}) > 1:
+        return None
+    said = f"{' and '.join(box for _, box in parts)} of {evidence.first.values[twice[0][0]].name!r}"
+    return Cause(
+        "PIT107",
+        f"operator {evidence.operator(root.step)!r} joins {said} on rank {evidence.ranks_of(code)[0]}: one part more than once",
+        "gather the parts of all ranks, and join each of them once",
     )
 
 
