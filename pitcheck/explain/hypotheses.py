@@ -148,6 +148,12 @@ def factor(evidence: Evidence, ratio: Fraction) -> str:
     return " = ".join([str(ratio), *(name if ratio > 1 else f"1 / {name}" for name in names)])
 
 
+def members_of(evidence: Evidence, step: Step) -> int:
+    """How many members the groups of a reduction have."""
+    source = next(iter(evidence.second.nodes[step.node].inputs), None)
+    return source.members if isinstance(source, Source) else 0
+
+
 def repeated_reduction(evidence: Evidence, value: int) -> bool:
     """Whether the value comes out of an all-reduce whose input was already the same on all members: it is summed again."""
     for step in evidence.writers.get(value, []):
