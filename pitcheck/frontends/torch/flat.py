@@ -2,7 +2,8 @@
 
 Fully sharded parameters, buckets of gradients: frameworks join tensors of any shapes to one of one dimension, gather, scatter or reduce it, and cut the
 result where they joined it. All of these act on every piece alone, so that the same is computed without the buffer, whose dimension has nothing to do with
-any of the model. A collective is taken apart where all its members join pieces of the same sizes; whatever else is done to a buffer is done to the pieces joined again.
+any of the model. A collective is taken apart where all its members join pieces of the same sizes; whatever else is done to a buffer is done to the pieces
+joined again.
 """
 
 from __future__ import annotations
@@ -175,10 +176,10 @@ class _Rank:
         fits = {"all_gather": flat.rows == 1, "reduce_scatter": flat.rows == members}.get(event.operator, True)
         if not fits or len(self._values[value].shape) != 1:
             return False
-        self.layouts[key] = event.operator, flat.rows, flat.sizes
         (out,) = event.outputs
         if key in self._whole or out is None:
             return False
+        self.layouts[key] = event.operator, flat.rows, flat.sizes
         rows = {"all_gather": members, "reduce_scatter": 1}.get(event.operator, flat.rows)
         pieces = tuple(
             self._one(event, self._shaped(piece, (flat.rows * size,), event), (rows * size,), self._values[out])
