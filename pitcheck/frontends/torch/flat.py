@@ -176,10 +176,10 @@ class _Rank:
         fits = {"all_gather": flat.rows == 1, "reduce_scatter": flat.rows == members}.get(event.operator, True)
         if not fits or len(self._values[value].shape) != 1:
             return False
-        self.layouts[key] = event.operator, flat.rows, flat.sizes
         (out,) = event.outputs
         if key in self._whole or out is None:
             return False
+        self.layouts[key] = event.operator, flat.rows, flat.sizes
         rows = {"all_gather": members, "reduce_scatter": 1}.get(event.operator, flat.rows)
         pieces = tuple(
             self._one(event, self._shaped(piece, (flat.rows * size,), event), (rows * size,), self._values[out])

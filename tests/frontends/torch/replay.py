@@ -180,13 +180,19 @@ def call(event: Event, values: Mapping[int, torch.Tensor]) -> list[torch.Tensor]
         # Of a value nothing is known about its strides.
         tensor, shape = event.arguments
         return [values[tensor.value].reshape(shape)]
+    if event.operator == "boundary":
+        return [torch.tensor(event.arguments[2])]
+    if event.operator == "spread_mean":
+        like, gradient = (values[argument.value] for argument in event.arguments[:2])
+        return [gradient.expand(like.shape) * gradient.numel() / like.numel()]
     packet, overload = event.operator.split(".")
     func = getattr(getattr(torch.ops.aten, packet), overload)
     schema = func._schema.arguments
     assert len(schema) == len(event.arguments), event
     args, kwargs = [], {}
     for parameter, argument in zip(schema, event.arguments, strict=True):
-        value = real(argument, values, "dtype" in parameter.name)
+        # No target is a class that is ignored.
+        value = -100 if parameter.name == "ignore_index" and argument is None else real(argument, values, "dtype" in parameter.name)
         if parameter.kwarg_only:
             kwargs[parameter.name] = value
         else:
