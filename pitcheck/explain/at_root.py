@@ -26,6 +26,7 @@ from pitcheck.explain.hypotheses import (
     unreduced,
 )
 from pitcheck.explain.standing import Root, Standing, far
+from pitcheck.stages.batch import Step
 from pitcheck.stages.cuts import Cut
 from pitcheck.stages.graph import Source, sources_of
 from pitcheck.stages.grids import Codes
