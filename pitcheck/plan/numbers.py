@@ -9,8 +9,7 @@ from fractions import Fraction
 
 from pitcheck.errors import PlanError
 
-_ROOT = re.compile(r"^(-?)sqrt\((\d+(?:/\d+)?)(/pi)?\)$")
-_FOURTH = re.compile(r"^(-?)sqrt\(sqrt\((\d+(?:/\d+)?)\)\)$")
+_ROOT = re.compile(r"^(-?)(?:sqrt\((\d+(?:/\d+)?)(/pi)?\)|sqrt\(sqrt\((\d+(?:/\d+)?)\)\))$")
 _DECIMAL = re.compile(r"^[-+]?(\d+/\d+|(\d+\.?\d*|\.\d+)([eE][-+]?\d{1,3})?)$")
 _SMALL = 10**6
 _SMALL_OVER_PI = 1000
@@ -66,14 +65,12 @@ def parse_number(value: int | float | str, place: str = "number") -> Literal:
         return float(value)
     # An exponent is written out when it is read, so that it must be small: 1e999999999 would fill the memory.
     root = _ROOT.match(value) if len(value) <= _LONGEST else None
-    fourth = _FOURTH.match(value) if len(value) <= _LONGEST else None
-    if root is None and fourth is None and (len(value) > _LONGEST or not _DECIMAL.match(value)):
+    if root is None and (len(value) > _LONGEST or not _DECIMAL.match(value)):
         raise PlanError(f"{value[:40]!r} is not a number; {_NUMBERS}", place)
     try:
-        if fourth:
-            return Root(Fraction(fourth.group(2)), -1 if fourth.group(1) else 1, fourth=True)
         if root:
-            return Root(Fraction(root.group(2)), -1 if root.group(1) else 1, over_pi=bool(root.group(3)))
+            minus, square, over_pi, power = root.groups()
+            return Root(Fraction(square or power), -1 if minus else 1, over_pi=bool(over_pi), fourth=bool(power))
         return Fraction(value)
     except (ValueError, ZeroDivisionError):
         raise PlanError(f"{value!r} is not a number; {_NUMBERS}", place) from None

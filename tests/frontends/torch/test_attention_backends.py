@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-import torch
 import torch.distributed as dist
 from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from pitcheck.torch import Input, Part, Program, Spec, assert_equivalent, check
 
+pytestmark = pytest.mark.slow
 BACKENDS = (SDPBackend.FLASH_ATTENTION, SDPBackend.MATH)
 
 
