@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch._C._distributed_c10d import FakeWork, ProcessGroup, ReduceOp, Work
+from torch._C._distributed_c10d import FakeWork, ProcessGroup, Work
 from torch._ops import OpOverload
 
 from pitcheck.errors import PlanError, UnsupportedError
@@ -200,10 +200,10 @@ def reduction_of(reduction: Any) -> str:
 
 
 def kind_number(reduction: Any) -> int:
-    """The number of a kind of reduction, of an object of torch.distributed or of what operators are given for it."""
-    # Of a kind itself, of what options hold (a kind with its factor), and of what operators are given.
-    kind: Any = getattr(reduction, "op", reduction) if isinstance(reduction, ReduceOp) else reduction.op()
-    return int(kind)
+    """The number of a kind of reduction: of a ``ReduceOp``, of its kind alone, or of the object that operators are given for it, which tells it when called."""
+    kind: Any = getattr(reduction, "op", reduction)
+    number: Any = kind if isinstance(kind, dist.ReduceOp.RedOpType) else kind()
+    return int(number)
 
 
 class Call:
