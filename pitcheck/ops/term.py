@@ -332,7 +332,7 @@ def exact(algebra: Algebra[Any], literal: Literal) -> Term:
     if not isinstance(literal, Root):
         return Term(algebra, algebra.constant(literal))
     square = Term(algebra, algebra.constant(2 * literal.square if literal.over_pi else literal.square))
-    root = square.sqrt()
+    root = square.sqrt().sqrt() if literal.fourth else square.sqrt()
     if literal.over_pi:
         root = root * root.constant(Fraction(0)).function("normal_density")
     return -root if literal.sign < 0 else root

@@ -1,4 +1,4 @@
-"""Literals as exact numbers: rationals, square roots of rationals and of rationals over pi, and the three special floats."""
+"""Literals as exact numbers: rationals, square and fourth roots of rationals, roots of rationals over pi, and the three special floats."""
 
 from __future__ import annotations
 
@@ -9,29 +9,38 @@ from fractions import Fraction
 
 from pitcheck.errors import PlanError
 
-_ROOT = re.compile(r"^(-?)sqrt\((\d+(?:/\d+)?)(/pi)?\)$")
+_ROOT = re.compile(r"^(-?)(?:sqrt\((\d+(?:/\d+)?)(/pi)?\)|sqrt\(sqrt\((\d+(?:/\d+)?)\)\))$")
 _DECIMAL = re.compile(r"^[-+]?(\d+/\d+|(\d+\.?\d*|\.\d+)([eE][-+]?\d{1,3})?)$")
 _SMALL = 10**6
 _SMALL_OVER_PI = 1000
+_SMALL_FOURTH = 1024
 _PI = Fraction("3.14159265358979323846264338327950288419716939937511")
 _LONGEST = 400
-_NUMBERS = "write an integer, a decimal, 'n/d', 'sqrt(n/d)', 'sqrt(n/d/pi)', 'inf', '-inf' or 'nan'"
+_NUMBERS = "write an integer, a decimal, 'n/d', 'sqrt(n/d)', 'sqrt(n/d/pi)', 'sqrt(sqrt(n/d))', 'inf', '-inf' or 'nan'"
 
 
 @dataclass(frozen=True)
 class Root:
     """``sign * sqrt(square)``, with ``square`` a positive rational that is no square itself; or, ``over_pi``, ``sign * sqrt(square / pi)``.
 
-    Roots over pi are the constants of the normal distribution and of the error function: 1 / sqrt(2 pi), sqrt(2 / pi), 2 / sqrt(pi).
+    Roots over pi are the constants of the normal distribution and of the error function: 1 / sqrt(2 pi), sqrt(2 / pi), 2 / sqrt(pi). With ``fourth`` it is
+    ``sign * sqrt(sqrt(square))``: attention that scales queries and keys alike does so by the root of the scale, which is a root itself.
     """
 
     square: Fraction
     sign: int = 1
     over_pi: bool = False
+    fourth: bool = False
 
     def __str__(self) -> str:
         """The text that ``parse_number`` reads."""
-        return f"{'-' if self.sign < 0 else ''}sqrt({self.square}{'/pi' if self.over_pi else ''})"
+        root = f"sqrt({self.square}{'/pi' if self.over_pi else ''})"
+        return f"{'-' if self.sign < 0 else ''}{f'sqrt({root})' if self.fourth else root}"
+
+    def __float__(self) -> float:
+        """The number, rounded."""
+        square = float(self.square) / math.pi if self.over_pi else float(self.square)
+        return self.sign * (math.sqrt(math.sqrt(square)) if self.fourth else math.sqrt(square))
 
 
 Literal = Fraction | float | Root
@@ -42,8 +51,9 @@ def parse_number(value: int | float | str, place: str = "number") -> Literal:
     """The exact number that a literal stands for.
 
     A float is recognised as the simplest rational (denominator up to 10^6), else as the root of such a rational, else as the root of one (denominator up to
-    10^3) over pi, that rounds to it in float64, else as the decimal number that is printed for it: two different floats always stay different. Raises PlanError
-    for text that is no number.
+    10^3) over pi, that rounds to it in float64, else as the fourth root of one of up to 1024 over up to 1024 (rounded at once, or at every root and
+    reciprocal), else as the decimal number that is printed for it: two different floats stay different, but for such fourth roots that differ in the last
+    place. Raises PlanError for text that is no number.
     """
     if isinstance(value, bool):
         return Fraction(int(value))
@@ -59,7 +69,8 @@ def parse_number(value: int | float | str, place: str = "number") -> Literal:
         raise PlanError(f"{value[:40]!r} is not a number; {_NUMBERS}", place)
     try:
         if root:
-            return Root(Fraction(root.group(2)), -1 if root.group(1) else 1, over_pi=bool(root.group(3)))
+            minus, square, over_pi, power = root.groups()
+            return Root(Fraction(square or power), -1 if minus else 1, over_pi=bool(over_pi), fourth=bool(power))
         return Fraction(value)
     except (ValueError, ZeroDivisionError):
         raise PlanError(f"{value!r} is not a number; {_NUMBERS}", place) from None
@@ -78,4 +89,15 @@ def _recognise(value: float) -> Literal:
     half = Fraction(math.ulp(value)) / 2
     if (abs(Fraction(value)) - half) ** 2 * _PI < square < (abs(Fraction(value)) + half) ** 2 * _PI:
         return Root(square, 1 if value > 0 else -1, over_pi=True)
+    power = Fraction(value) ** 4 if _SMALL_FOURTH**-0.25 * 0.99 < abs(value) < _SMALL_FOURTH**0.25 * 1.01 else Fraction(0)
+    power = power.limit_denominator(_SMALL_FOURTH)
+    if 0 < power.numerator <= _SMALL_FOURTH and abs(value) in _fourth_roots(power):
+        return Root(power, 1 if value > 0 else -1, fourth=True)
     return Fraction(repr(value))
+
+
+def _fourth_roots(number: Fraction) -> set[float]:
+    """What programs have for the fourth root of a rational: rounded once, or at every step of the root of a root, or of the reciprocal of one."""
+    scale = 10**40
+    exact = float(Fraction(math.isqrt(math.isqrt(number.numerator * scale**4 // number.denominator)), scale))
+    return {exact, math.sqrt(math.sqrt(number)), math.sqrt(1 / math.sqrt(1 / number))}

@@ -82,5 +82,5 @@ def _exact(value: Any) -> list[Fraction]:
     except PlanError:
         return []
     if isinstance(number, Root):
-        return [Fraction(number.sign * float(number.square) ** 0.5)]
+        return [Fraction(float(number))]
     return [number] if isinstance(number, Fraction) else []

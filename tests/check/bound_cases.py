@@ -246,6 +246,13 @@ CASES = (
         lambda b, x, y, z: b.op("div", x, _norm(b, x, y)),
         lambda b, x, y, z: b.op("div", z, _norm(b, x, y)),
     ),
+    Case(
+        "sqrt(x^2 + y^2)^2 and sqrt(x^2 + z^2)^2",
+        (23,),
+        "xyz",
+        lambda b, x, y, z: b.op("square", b.op("sqrt", _sum(b, b.op("square", x), b.op("square", y)))),
+        lambda b, x, y, z: b.op("square", b.op("sqrt", _sum(b, b.op("square", x), b.op("square", z)))),
+    ),
     Case("x / y and x^2 / y, zeros drawn anew", (23,), "xy", lambda b, x, y: b.op("div", x, y), lambda b, x, y: b.op("div", _mul(b, x, x), y)),
     Case(
         "1 / x + 1 / y and 1 / x + 1 / z, zeros drawn anew",

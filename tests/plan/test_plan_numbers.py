@@ -19,6 +19,10 @@ RECOGNISED = {
     1 / math.sqrt(2 * math.pi): Root(Fraction(1, 2), over_pi=True),
     math.sqrt(2 / math.pi): Root(Fraction(2), over_pi=True),
     -2 / math.sqrt(math.pi): Root(Fraction(4), -1, over_pi=True),
+    math.sqrt(1 / math.sqrt(8)): Root(Fraction(1, 8), fourth=True),
+    math.sqrt(1 / math.sqrt(48)): Root(Fraction(1, 48), fourth=True),
+    -math.sqrt(math.sqrt(3)): Root(Fraction(3), -1, fourth=True),
+    math.nextafter(math.sqrt(1 / math.sqrt(8)), 1): Fraction(repr(math.nextafter(math.sqrt(1 / math.sqrt(8)), 1))),
     0.79788456: Fraction(79788456, 10**8),
     math.pi: Fraction(repr(math.pi)),
 }
@@ -29,7 +33,7 @@ def test_recognised(value: float) -> None:
     assert parse_number(value) == RECOGNISED[value]
 
 
-@pytest.mark.parametrize("text", ["sqrt(2)", "-sqrt(3/8)", "sqrt(2/pi)", "-sqrt(1/2/pi)", "5/7"])
+@pytest.mark.parametrize("text", ["sqrt(2)", "-sqrt(3/8)", "sqrt(2/pi)", "-sqrt(1/2/pi)", "-sqrt(sqrt(1/8))", "5/7"])
 def test_written_as_read(text: str) -> None:
     assert str(parse_number(text)) == text
 
@@ -42,6 +46,10 @@ def test_a_float_stays_itself(value: float) -> None:
         pi = Fraction("3.14159265358979323846264338327950288419716939937510582097494")
         square = found.square / pi if found.over_pi else found.square
         scale = 10**80
+        if found.fourth:
+            root = found.sign * float(Fraction(math.isqrt(math.isqrt(int(square * scale**4))), scale))
+            assert abs(root - value) <= math.ulp(value)
+            return
         assert found.sign * float(Fraction(math.isqrt(int(square * scale**2)), scale)) == value
     else:
         assert isinstance(found, Fraction)
