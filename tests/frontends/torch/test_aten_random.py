@@ -9,6 +9,7 @@ import pytest
 import torch
 from aten_harness import as_array, by_algebra, evaluated, name_of, overload, translation_of
 
+from pitcheck.frontends.torch.aten_random import TABLE
 from pitcheck.frontends.torch.generators import begin, drawn
 from pitcheck.frontends.torch.trace import Event, Ref, Value
 
@@ -45,6 +46,10 @@ def test_distribution(operator: str, arguments: tuple[Any, ...], called: tuple[A
     assert ours.min() >= theirs.min() - 0.1 and ours.max() <= theirs.max() + 0.1
     assert (ours == translated(operator, arguments, given, "a")).all()
     assert np.unique(ours).size == 1 or (ours != translated(operator, arguments, given, "b")).any()
+
+
+def test_every_overload_has_an_example() -> None:
+    assert {operator for operator, *_ in CASES} == TABLE.keys()
 
 
 def stream(*shape: int, operator: str = "rand.default") -> str:
