@@ -60,7 +60,7 @@ def stream(*shape: int, operator: str = "rand.default") -> str:
 
 def test_streams() -> None:
     """One state, operator and shape, one stream; what is drawn before is part of the state, and a state may be saved and restored."""
-    begin()
+    begin("rank 0")
     first, saved = stream(2, 3), torch.get_rng_state()
     second, other = stream(2, 3), torch.manual_seed(5)
     seeded = stream(2, 3)
@@ -70,12 +70,14 @@ def test_streams() -> None:
     longer = stream(3, 2)
     assert other is torch.default_generator
     assert again == second and len({first, second, seeded, longer}) == 4
-    begin()
+    begin("rank 0")
     assert stream(2, 3) == first
+    begin("rank 1")
+    assert stream(2, 3) != first
 
 
 def test_what_has_no_meaning_moves_the_generator_on() -> None:
-    begin()
+    begin("rank 0")
     before = torch.get_rng_state()
     called = overload("randn.default")
     assert drawn(called, "randn.default", []) == ()
