@@ -24,12 +24,14 @@ from pitcheck.programs.configuration import read_configuration
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests" / "programs"))
 
-from frontier_faults import Fault, dense, wrong_expert  # noqa: E402  beside the tests, which use the same mistakes
+from frontier_faults import Fault, dense, not_rescaled, wrong_expert  # noqa: E402  beside the tests, which use the same mistakes
 
-CASES: dict[str, tuple[str, dict[str, Fault]]] = {
-    "Llama-3 405B": ("llama3-405b", dense(20, {"dp": 37}, 11)),
+CASES: dict[str, tuple[str, tuple[str, ...], dict[str, Fault]]] = {
+    "Llama-3 405B": ("llama3-405b", (), dense(20, {"dp": 37}, 11)),
+    "Llama-3 405B, ring of 2": ("llama3-405b", ("cp=2", "dp=32"), {"missing rescale": not_rescaled(20, {"dp": 7})}),
     "DeepSeek-V3 671B": (
         "deepseek-v3",
+        (),
         dense(20, {"dp": 3, "dp_inner": 6}, 11, "loss.tokens") | {"wrong expert": wrong_expert(20, {"pp": 2, "dp": 3}, 11)},
     ),
 }
@@ -41,9 +43,9 @@ HEAD = (
 
 def line(model: str, what: str) -> str:
     """Check one plan, right or wrong, and give its line."""
-    file, faults = CASES[model]
+    file, changes, faults = CASES[model]
     fault = faults.get(what)
-    configuration = read_configuration(ROOT / "plans" / f"{file}.toml")
+    configuration = read_configuration(ROOT / "plans" / f"{file}.toml", changes)
     reference, parallel = configuration.reference(), configuration.parallel()
     wrong = parallel if fault is None else fault.put(parallel)[0]
     start = time.process_time()
@@ -60,7 +62,7 @@ def table(only: str) -> Iterator[str]:
     """The lines of the table, as they are measured."""
     yield from HEAD
     context = multiprocessing.get_context("spawn")
-    for model, (_, faults) in CASES.items():
+    for model, (_, _, faults) in CASES.items():
         for what in ("none", *faults):
             if only in f"{model}: {what}":
                 with context.Pool(1) as alone:

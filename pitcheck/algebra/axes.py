@@ -364,12 +364,14 @@ class AxisAlgebra:
             self.system.fix(node, f"it is cut at the literal offset {offset}")
 
     def concatenate(self, values: Sequence[AxisValue], axis: int) -> AxisValue:
-        """The joined dimension is in one class with all its parts; a join of single elements is a stack, whose size stays."""
+        """The joined dimension is in one class with all its parts; a join of single elements is a stack, whose size stays. Places remain places."""
         if not values:
             raise ShapeError("concatenate takes at least one value")
         first = values[0]
         (place,) = _checked(first, (axis,))
-        self._used(*values)
+        along = self._places(*values)
+        if along is None:
+            self._used(*values)
         for value in values[1:]:
             _same_kind("concatenate", first, value)
             if len(value.dims) != len(first.dims):
@@ -380,7 +382,8 @@ class AxisAlgebra:
                 if i != place:
                     self.system.tie(other, node)
         joined = self._joined([v.dims[place] for v in values])
-        return AxisValue(first.kind, (*first.dims[:place], joined, *first.dims[place + 1 :]))
+        boundary = along is not None and all(_at_boundary(value) for value in values)
+        return AxisValue(first.kind, (*first.dims[:place], joined, *first.dims[place + 1 :]), places=along, boundary=boundary)
 
     def _joined(self, parts: Sequence[Dimension]) -> Dimension:
         if len(parts) == 1:

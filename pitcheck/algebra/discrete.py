@@ -254,6 +254,7 @@ class Discrete(Structure):
 
     def _select(self, condition: Any, a: Value, b: Value) -> Value:
         """Elements of ``a`` where ``condition`` (1, trials, instances, ...) holds, else of ``b``, on the common levels."""
+        a, b = self.opened(a), self.opened(b)
         rank = max(a.rank, b.rank, condition.ndim - LEADING)
         chosen = aligned(condition, rank)
         low, stop = self._common([a, b])
@@ -267,7 +268,8 @@ class Discrete(Structure):
             codes = [np.uint8(0) if v.special is None else aligned(v.special, rank) for v in (a, b)]
             special = self.xp.where(chosen, *codes)
             special = self.xp.broadcast_to(special, (1, *special.shape[1:LEADING], *data.shape[LEADING:])) if bool(special.any()) else None
-        return Value(a.kind, data, low, special, self._selected_logs(condition, a, b, data.shape[LEADING:]))
+        logs = self._selected_logs(condition, a, b, data.shape[LEADING:])
+        return Value(a.kind, data, low, special, logs, a.nonnegative and b.nonnegative)
 
     def _selected_logs(self, condition: Any, a: Value, b: Value, shape: tuple[int, ...]) -> tuple[tuple[int, Value], ...]:
         if not a.logs and not b.logs:

@@ -48,6 +48,7 @@ class Formal(Structure):
         """w^a one level up, times powers of the S_j. Raises BudgetError where no level is left."""
         if a.kind != "field":
             raise ShapeError(f"exp is defined for field values, not for {a.kind} values; cast first")
+        a = self.opened(a)
         result = self._exp_of_sum(a)
         if a.special is None:
             return result
@@ -135,7 +136,8 @@ class Formal(Structure):
         return Value("field", data, s.lowest)
 
     def plain(self, a: Value) -> Value:
-        """``a`` with its logarithms worked out: the discrete logarithms, which live one level below. Raises BudgetError where no level is left."""
+        """``a`` as no formal root, its logarithms worked out: the discrete ones, which live one level below. Raises BudgetError where no level is left."""
+        a = self.opened(a)
         if not a.logs:
             return a
         total = None if _is_zero(a) else Value("field", a.data, a.lowest)

@@ -24,25 +24,25 @@ from pitcheck.algebra.formal import Formal
 from pitcheck.algebra.functions import KeyedFunctions
 from pitcheck.algebra.keyed import key_of, lane_keys, uniform_words
 from pitcheck.algebra.order import order_key
+from pitcheck.algebra.roots import Roots
 from pitcheck.algebra.special import codes_of, stand_in
 from pitcheck.algebra.structure import aligned
 from pitcheck.algebra.value import LEADING, NAN, NEGATIVE_INFINITY, POSITIVE_INFINITY, Value
 from pitcheck.errors import BudgetError, ShapeError, UnsupportedError
 
 
-class PrimeAlgebra(KeyedFunctions, Formal, Discrete):
+class PrimeAlgebra(Roots, KeyedFunctions, Formal, Discrete):
     """An algebra of residues. ``arithmetic`` computes on arrays (levels, trials, instances, ...); see :class:`pitcheck.algebra.modular.Modular`."""
 
-    def __init__(self, xp: Any, chain: Chain, seed: int, trials: Sequence[int], arithmetic: Any) -> None:
+    def __init__(self, xp: Any, chain: Chain, seed: int, trials: Sequence[int], arithmetic: Any, formal_roots: bool = True) -> None:
         super().__init__()
+        self.formal_roots = formal_roots
         self.xp = xp
         self.chain = chain
         self.seed = seed
         self.trials = tuple(trials)
         self.arithmetic = arithmetic
         self._void = xp.zeros(len(self.trials), dtype=np.bool_)
-        self.roots: list[tuple[Value, Value]] = []
-        """Arguments of square roots taken so far, and the roots."""
         self._constants: dict[tuple[Fraction | float, Kind], Value] = {}
 
     @property
@@ -72,7 +72,7 @@ class PrimeAlgebra(KeyedFunctions, Formal, Discrete):
         exact = Fraction(number)
         if any(exact.denominator % p == 0 for p in self.chain.primes):
             raise BudgetError(f"the constant {exact} does not exist modulo the primes {self.chain.primes}; draw another chain")
-        return Value("field", self.arithmetic.constant(exact.numerator, exact.denominator, 0, len(self.chain)))
+        return Value("field", self.arithmetic.constant(exact.numerator, exact.denominator, 0, len(self.chain)), nonnegative=exact >= 0)
 
     def _embedded(self, a: Value) -> Value:
         return Value("field", self.arithmetic.embed(a.data, 0, len(self.chain)))
@@ -145,14 +145,16 @@ class PrimeAlgebra(KeyedFunctions, Formal, Discrete):
     def add(self, a: Value, b: Value) -> Value:
         if a.kind == "int":
             return self._int_binary("add", self.xp.add, a, b)
+        a, b = self.opened(a), self.opened(b)
         data, low = self._ring("add", self.arithmetic.add, a, b)
         special = None if a.special is None and b.special is None else self._special_of(self.xp.add, a, b)
         logs = self._added_logs(a.logs, b.logs, data.shape[LEADING:]) if a.logs or b.logs else ()
-        return Value("field", data, low, special, logs)
+        return Value("field", data, low, special, logs, a.nonnegative and b.nonnegative)
 
     def subtract(self, a: Value, b: Value) -> Value:
         if a.kind == "int":
             return self._int_binary("subtract", self.xp.subtract, a, b)
+        a, b = self.opened(a), self.opened(b)
         data, low = self._ring("subtract", self.arithmetic.subtract, a, b)
         special = None if a.special is None and b.special is None else self._special_of(self.xp.subtract, a, b)
         logs = self._added_logs(a.logs, tuple((-n, s) for n, s in b.logs), data.shape[LEADING:]) if a.logs or b.logs else ()
@@ -163,12 +165,20 @@ class PrimeAlgebra(KeyedFunctions, Formal, Discrete):
             return Value("int", -a.data)
         if a.kind != "field":
             raise self._wrong_kind("negate", a, "field and int")
+        a = self.opened(a)
         special = self._special_of(self.xp.negative, a)
         return Value("field", self.arithmetic.negate(a.data, a.lowest), a.lowest, special, tuple((-n, s) for n, s in a.logs))
 
     def multiply(self, a: Value, b: Value) -> Value:
         if a.kind == "int":
             return self._int_binary("multiply", self.xp.multiply, a, b)
+        square = self.square_of(a, b)
+        if square is not None:
+            return square
+        nonnegative = a is b or (a.nonnegative and b.nonnegative)
+        under = self.under_one_root(self.multiply, a, b)
+        if under is None:
+            a, b = self.opened(a), self.opened(b)
         if a.logs or b.logs:
             scaled = self._scaled_logs(a, b) or self._scaled_logs(b, a)
             if scaled is not None:
@@ -176,21 +186,24 @@ class PrimeAlgebra(KeyedFunctions, Formal, Discrete):
             a, b = self.plain(a), self.plain(b)
         data, low = self._ring("multiply", self.arithmetic.multiply, a, b)
         special = None if a.special is None and b.special is None else self._special_of(self.xp.multiply, a, b)
-        return Value("field", data, low, special)
+        return Value("field", data, low, special, (), nonnegative, under)
 
     def divide(self, a: Value, b: Value) -> Value:
-        a, b = self.plain(a), self.plain(b)
+        under = self.under_one_root(self.divide, a, b)
+        if under is None:
+            a, b = self.plain(a), self.plain(b)
+        nonnegative = a.nonnegative and b.nonnegative
         if b.kind != "field":
             raise ShapeError(f"divide needs two field operands, not {a.kind} and {b.kind}; cast first")
         inverse, discrete_zero = self._inverse(b)
         data, low = self._ring("divide", self.arithmetic.multiply, a, inverse)
         if not discrete_zero and a.special is None and b.special is None:
-            return Value("field", data, low)
+            return Value("field", data, low, None, (), nonnegative, under)
         rank = max(a.rank, b.rank)
         with np.errstate(all="ignore"):
             quotient = aligned(self._stand_ins(a), rank) / aligned(self._stand_ins(b), rank)
         vanished = False if b.special is None else aligned(b.special, rank) > NAN
-        return Value("field", self._zeroed(data, vanished), low, codes_of(self.xp, quotient))
+        return Value("field", self._zeroed(data, vanished), low, codes_of(self.xp, quotient), (), nonnegative, under)
 
     def _inverse(self, b: Value) -> tuple[Value, bool]:
         """(1/b with 1 for 1/0, whether ``b`` has finite elements that are 0 at all levels). Chance zeros void their trials."""
@@ -205,6 +218,9 @@ class PrimeAlgebra(KeyedFunctions, Formal, Discrete):
         return Value("field", self.arithmetic.inverse(self.xp.where(zero, 1, b.data), b.lowest), b.lowest), bool(discrete.any())
 
     def power(self, a: Value, exponent: int) -> Value:
+        power = self.power_of_root(a, exponent)
+        if power is not None:
+            return power
         a = self.plain(a)
         if a.kind != "field":
             raise self._wrong_kind("power", a, "field")
@@ -213,7 +229,8 @@ class PrimeAlgebra(KeyedFunctions, Formal, Discrete):
         special = self._special_of(lambda x: x**exponent, a)
         if exponent == 0:
             return Value("field", self.xp.ones_like(a.data), a.lowest, special)
-        return Value("field", self.arithmetic.power(a.data, exponent, a.lowest), a.lowest, special)
+        nonnegative = a.nonnegative or exponent % 2 == 0
+        return Value("field", self.arithmetic.power(a.data, exponent, a.lowest), a.lowest, special, (), nonnegative)
 
     def sum(self, a: Value, axes: Sequence[int]) -> Value:
         places = tuple(LEADING + axis for axis in axes)
@@ -221,13 +238,14 @@ class PrimeAlgebra(KeyedFunctions, Formal, Discrete):
             return Value("int", a.data.sum(axis=places))
         if a.kind != "field":
             raise self._wrong_kind("sum", a, "field and int")
+        a = self.opened(a)
         special = self._special_of(lambda x: x.sum(axis=places), a)
         if special is None and a.special is None:
             data = self.arithmetic.sum(a.data, places, a.lowest)
         else:
             data = self.arithmetic.sum(self._zeroed(a.data, a.special != 0), places, a.lowest)
         logs = tuple((n, self._product(s, axes)) for n, s in a.logs)
-        return Value("field", data, a.lowest, special, logs)
+        return Value("field", data, a.lowest, special, logs, a.nonnegative)
 
     def matmul(self, a: Value, b: Value) -> Value:
         a, b = self.plain(a), self.plain(b)
@@ -240,19 +258,6 @@ class PrimeAlgebra(KeyedFunctions, Formal, Discrete):
         if like.kind == "field":
             return self.arithmetic.add_at(base, index, source, like.lowest)
         return super()._added_at(base, index, source, like)
-
-    # --- beyond the ring
-    def sqrt(self, a: Value) -> Value:
-        a = self.plain(a)
-        if a.kind != "field":
-            raise self._wrong_kind("sqrt", a, "field")
-        wrong = next((p for p in self.chain.primes[a.lowest : a.lowest + a.data.shape[0]] if p % 4 != 3), None)
-        if wrong is not None:
-            raise UnsupportedError(f"square roots need primes that are 3 modulo 4, and {wrong} is not; choose another chain")
-        special = None if a.special is None else self.xp.where(a.special == NEGATIVE_INFINITY, np.uint8(NAN), a.special)
-        root = Value("field", self.arithmetic.root(a.data, a.lowest), a.lowest, special)
-        self.roots.append((a, root))
-        return root
 
     # --- order
     def _keys(self, values: tuple[Value, ...], nan_first: bool = False) -> list[Any]:
@@ -292,6 +297,7 @@ class PrimeAlgebra(KeyedFunctions, Formal, Discrete):
     # --- comparison of results
     def differs(self, a: Value, b: Value) -> NDArray[np.bool_]:
         self._same_kind("a comparison of results", a, b)
+        a, b = self.opened(a), self.opened(b)
         if a.kind != "field":
             differs = self._broadcast(self.xp.not_equal, a, b)
         elif a.logs or b.logs:

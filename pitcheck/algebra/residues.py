@@ -36,8 +36,9 @@ class ResidueAlgebra(PrimeAlgebra):
     """Residues along ``chain`` for trial numbers ``trials``; the same numbers for the same (seed, trial) whatever the other trials are.
 
     ``xp``: numpy or cupy (:func:`pitcheck.algebra.backend.array_module`). ``logarithm``: tables of discrete logarithms of this chain, shared between algebras.
+    ``formal_roots``: whether the square of a root is its argument, or that of the residue (:mod:`pitcheck.algebra.roots`).
     With one trial alone, constants cannot be told from drawn values, and decisions between constants are recorded too.
     """
 
-    def __init__(self, xp: Any, chain: Chain, seed: int, trials: Sequence[int], logarithm: Logarithm | None = None) -> None:
-        super().__init__(xp, chain, seed, trials, _Arithmetic(xp, chain, seed, trials, logarithm))
+    def __init__(self, xp: Any, chain: Chain, seed: int, trials: Sequence[int], logarithm: Logarithm | None = None, formal_roots: bool = True) -> None:
+        super().__init__(xp, chain, seed, trials, _Arithmetic(xp, chain, seed, trials, logarithm), formal_roots)

@@ -106,6 +106,11 @@ class Sizes:
                 lines.append(_line(own, self._scales.get(number)))
         return list(dict.fromkeys(lines))
 
+    def largest_whole(self) -> str:
+        """The line of the largest class that is not reduced, "" where there is none."""
+        left = [own for number, own in self._system.classes() if own.inner is None and own.total > 1 and number not in self._scales]
+        return _line(max(left, key=lambda own: own.total), None) if left else ""
+
 
 def _line(own: ScalingClass, scale: Scale | None) -> str:
     if scale is not None:

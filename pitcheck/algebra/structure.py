@@ -34,7 +34,11 @@ class Structure:
         raise NotImplementedError
 
     def plain(self, a: Value) -> Value:
-        """``a`` without formal logarithms."""
+        """``a`` without formal logarithms and as no formal root."""
+        return a
+
+    def opened(self, a: Value) -> Value:
+        """``a`` as no formal root."""
         return a
 
     def _added_at(self, base: Any, index: tuple[Any, ...], source: Any, like: Value) -> Any:  # noqa: ARG002 (algebras of residues need it)
@@ -76,10 +80,11 @@ class Structure:
     # --- structure
     def _map(self, a: Value, move: Callable[[Any], Any]) -> Value:
         """``move`` applied to every array of a value."""
-        if a.special is None and not a.logs:
+        if a.special is None and not a.logs and not a.nonnegative:
             return Value(a.kind, move(a.data), a.lowest)
         special = None if a.special is None else move(a.special)
-        return Value(a.kind, move(a.data), a.lowest, special, tuple((n, self._map(s, move)) for n, s in a.logs))
+        square = None if a.square is None else self._map(a.square, move)
+        return Value(a.kind, move(a.data), a.lowest, special, tuple((n, self._map(s, move)) for n, s in a.logs), a.nonnegative, square)
 
     def reshape(self, a: Value, shape: Sequence[int]) -> Value:
         if prod(shape) != prod(self.shape(a)):
@@ -123,6 +128,9 @@ class Structure:
         """Concatenate along an array axis; the leading axes beside it are broadcast, levels cut to the common ones."""
         if len(values) == 1 and counts is None:
             return values[0]
+        square = self._combined_squares(values, axis, counts)
+        if square is None:
+            values = [self.opened(v) for v in values]
         low, stop = self._common(values)
         arrays = [v.data[low - v.lowest : stop - v.lowest] for v in values]
         lead = (max(_size(v, 1) for v in values), max(_size(v, 2) for v in values))
@@ -137,7 +145,12 @@ class Structure:
             one = self.constant(Fraction(1))
             bases = [dict(v.logs).get(n) or self.expand(one, self.shape(v)) for v in values]
             logs.append((n, self._combine(bases, axis, [_size(v, 2) if c is None else c for v, c in zip(values, sizes, strict=True)] if axis == 2 else None)))
-        return Value(values[0].kind, data, low, special, tuple(logs))
+        return Value(values[0].kind, data, low, special, tuple(logs), all(v.nonnegative for v in values), square)
+
+    def _combined_squares(self, values: Sequence[Value], axis: int, counts: Sequence[int] | None) -> Value | None:
+        """What the values are the roots of, together; None where one of them is no formal root."""
+        squares = [v.square for v in values if v.square is not None]
+        return self._combine(squares, axis, counts) if len(squares) == len(values) else None
 
     def _joined(self, arrays: Sequence[Any], axis: int, lead: tuple[int, int], counts: Sequence[int | None]) -> Any:
         full = []

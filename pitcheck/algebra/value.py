@@ -23,6 +23,9 @@ class Value:
     ``special`` is None, or uint8 of shape (1, trials or 1, instances or 1, *shape): 0 finite, 1 NaN, 2 +inf, 3 -inf; where it is not 0, ``data`` says nothing.
 
     ``logs`` are formal logarithms (n, S) with integers n and values S of the same logical shape, no n twice: the value is ``data + sum n log(S)``.
+
+    ``nonnegative`` says that no element can be a negative number, whatever real numbers are drawn. ``square`` is None, or what this value is the root of
+    that is not negative; ``data`` has the root as a residue, of which the square may be the negative of ``square``.
     """
 
     kind: Kind
@@ -30,6 +33,8 @@ class Value:
     lowest: int = 0
     special: Any = None
     logs: tuple[tuple[int, Value], ...] = ()
+    nonnegative: bool = False
+    square: Value | None = None
 
     @property
     def rank(self) -> int:

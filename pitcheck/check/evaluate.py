@@ -65,6 +65,12 @@ class Comparison:
     judged: NDArray[np.bool_]
     """Like ``differs``: False for free elements, on which nothing may depend."""
 
+    def differing(self) -> NDArray[np.int64]:
+        """The codes of the rows that differ, of all rows where none is seen to."""
+        wrong = np.asarray(self.differs).any(axis=tuple(d for d in range(self.differs.ndim) if d != 1))
+        chosen: NDArray[np.int64] = self.codes[wrong] if wrong.any() else self.codes
+        return chosen
+
 
 def compare_target(shaped: ShapedStage, evaluated: Evaluated, number: int) -> Comparison:
     """Compare target ``number``: every distinct row against the part it must hold. Raises BudgetError where there is no common level."""

@@ -11,6 +11,7 @@ from pitcheck.check.confirm import confirmed, cost
 from pitcheck.check.draws import unlike_draws
 from pitcheck.check.equal_blocks import TRIALS, run_on_blocks
 from pitcheck.check.noise import finite_difference, standing_out
+from pitcheck.check.options import GIB
 from pitcheck.check.specification import Expected, Specification
 from pitcheck.check.whole import WholeRun, conjecture, run_whole
 from pitcheck.errors import PitcheckError
@@ -134,6 +135,7 @@ def second_look(
     templates: Templates,
     *,
     full_shapes: bool = False,
+    max_memory: int = GIB,
 ) -> SecondLook | None:
     """Look again at outputs that could not be proven: with more digits, on inputs of other magnitudes, on more draws, on tokens that are alike.
 
@@ -146,7 +148,7 @@ def second_look(
     magnitudes = [Inputs(seed, scale) for scale in MAGNITUDES]
     for inputs in (*magnitudes, *(Inputs(key_of(seed, number)) for number in range(1, MORE_DRAWS + 1)), Inputs(seed, alike=True)):
         try:
-            other = run_whole(first, second, specification, inputs.seed, full_shapes, templates, scale=inputs.scale, alike=inputs.alike)
+            other = run_whole(first, second, specification, inputs.seed, full_shapes, templates, scale=inputs.scale, alike=inputs.alike, max_memory=max_memory)
             suspects = [n for n in other.suspects() if n in open_ones]
             other_cuts = conjecture(other, second, specification) if suspects else {}
         except PitcheckError:  # an operator may refuse such inputs

@@ -22,6 +22,7 @@ from pitcheck.check.outcomes import Outcomes
 from pitcheck.check.routing import Coverage, joined
 from pitcheck.errors import BudgetError, PitcheckError, UnsupportedError
 from pitcheck.stages.apart import taken_apart
+from pitcheck.stages.grids import Codes
 from pitcheck.stages.pair import ShapedStage, Stage, shape_stage
 from pitcheck.stages.reduction import reduced
 from pitcheck.stages.run import StepError
@@ -64,6 +65,8 @@ class Settings:
     """Redraws after which a stage is given up."""
     full_coordinates: bool = False
     """Whether every coordinate is evaluated, symmetric or not."""
+    formal_roots: bool = True
+    """Whether the square of a root is its argument (:mod:`pitcheck.algebra.roots`)."""
 
 
 @dataclass
@@ -80,11 +83,12 @@ class Proof:
     reason: str = ""
     reductions: tuple[str, ...] = ()
     discrete: tuple[str, ...] = ()
+    squared_roots: bool = False
+    """Whether a formal root was squared in the last evaluation."""
     routing: Coverage | None = None
     """Where tokens went, in a stage that routes any."""
-    comparison: Comparison | None = None
-    evaluated: Evaluated | None = None
-    shaped: ShapedStage | None = None
+    differing: Codes | None = None
+    """A code of every compared row at which the sides of a stage that failed differ."""
 
 
 def prove_stage(stage: Stage, keys: dict[int, str], settings: Settings) -> Proof:
@@ -109,13 +113,24 @@ def _apart(stage: Stage, templates: Templates | None) -> Stage:
 def _proof_of(stage: Stage, keys: dict[int, str], settings: Settings) -> Proof:
     """What becomes of a stage, errors included."""
     try:
-        return _prove_variants(stage, keys, settings)
+        return _either_way(stage, keys, settings)
     except StepError as error:
         return _refused(error.cause, str(error))
     except (UnsupportedError, BudgetError) as error:
         return _refused(error, str(error))
     except MemoryError as error:
         return _refused(BudgetError("memory"), f"a stage does not fit into memory: {error}")
+
+
+def _either_way(stage: Stage, keys: dict[int, str], settings: Settings) -> Proof:
+    """With formal roots, or, where these are squared and nothing is proven with them, without: each is a proof for itself."""
+    proof = _prove_variants(stage, keys, settings)
+    if proof.outcome == "proven" or not proof.squared_roots:
+        return proof
+    plain = _prove_variants(stage, keys, replace(settings, formal_roots=False))
+    if plain.outcome != "proven":
+        return proof
+    return replace(plain, error_log2=log2_sum((settings.target_log2, plain.error_log2)), attempts=plain.attempts + 1)
 
 
 def _refused(error: PitcheckError, text: str) -> Proof:
@@ -182,7 +197,7 @@ def _prove_shaped(shaped: ShapedStage, variant: int, settings: Settings, at_once
         proof = _prove_on_chain(shaped, variant, settings.chain(length, settings.seed), settings, at_once)
         if proof is not None:
             return proof
-    return Proof("inconclusive", code="PIT205", reason="the sides of the stage have no exponential level in common", shaped=shaped)
+    return Proof("inconclusive", code="PIT205", reason="the sides of the stage have no exponential level in common")
 
 
 def _prove_on_chain(shaped: ShapedStage, variant: int, chain: Chain, settings: Settings, at_once: int) -> Proof | None:
@@ -216,6 +231,7 @@ class _Attempt:
         self._per_trial: float | None = None
         self._heuristic = False
         self._lacking = ""
+        self._squared_roots = False
         self._outcomes = Outcomes(shaped, settings.seed, REAL_NUMBERS * at_once)
         self._characters = Characters()
         self._squares = [value for value, fresh in shaped.fresh.items() if fresh.domain == "square"]
@@ -224,15 +240,16 @@ class _Attempt:
         """The algebra of the next redraws."""
         first = self._variant * MOST_TRIALS
         numbers = range(first + self.trials, first + min(self._wanted, self.trials + self._at_once, self._settings.most_trials))
-        return ResidueAlgebra(self._settings.xp, self._chain, self._settings.seed, list(numbers))
+        return ResidueAlgebra(self._settings.xp, self._chain, self._settings.seed, list(numbers), formal_roots=self._settings.formal_roots)
 
     def judged(self, algebra: ResidueAlgebra, evaluated: Evaluated, comparisons: Sequence[Comparison]) -> Proof | None:
         """Take in an evaluation: a proof, a refutation, or None where more redraws are needed."""
         good = ~np.asarray(algebra.void)
+        self._squared_roots = algebra.squared_roots
         self.trials += len(algebra.trials)
         for comparison in comparisons:
             if np.broadcast_to(comparison.differs, (len(good), *comparison.differs.shape[1:]))[good].any():
-                return replace(self._refuted("residues differ", comparison), evaluated=evaluated)
+                return self._refuted("residues differ", comparison)
         self._outcomes.route(evaluated, good)
         per_trial = self._per_trial
         if per_trial is None:
@@ -273,7 +290,7 @@ class _Attempt:
             if not self._lacking:
                 said = _discrete(self._shaped, self._outcomes)
                 seen = self._outcomes.coverage
-                return Proof("proven", error, self.trials, 1, self._chain.primes, self._heuristic, shaped=self._shaped, discrete=said, routing=seen)
+                return Proof("proven", error, self.trials, 1, self._chain.primes, self._heuristic, discrete=said, routing=seen)
         missing = max(1, math.ceil((target - error) / per_trial)) if error > target else max(2, self.trials // 2)
         self._wanted = self.trials + missing
         return None
@@ -294,10 +311,11 @@ class _Attempt:
         return self._open(BUDGET, f"the error bound was not reached after {self.trials} draws")
 
     def _open(self, code: str, reason: str) -> Proof:
-        return Proof("inconclusive", code=code, reason=reason, shaped=self._shaped)
+        return Proof("inconclusive", code=code, reason=reason, squared_roots=self._squared_roots)
 
     def _refuted(self, reason: str, comparison: Comparison) -> Proof:
-        return Proof("failed", primes=self._chain.primes, trials=self.trials, reason=reason, comparison=comparison, shaped=self._shaped)
+        squared = self._squared_roots
+        return Proof("failed", primes=self._chain.primes, trials=self.trials, reason=reason, squared_roots=squared, differing=comparison.differing())
 
 
 def _compared(shaped: ShapedStage, algebra: ResidueAlgebra) -> tuple[Evaluated, list[Comparison]] | None:

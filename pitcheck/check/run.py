@@ -287,7 +287,8 @@ def _prove(state: _Check, first: Graph, second: Graph, cuts: dict[int, Cut], run
     again = None
     if failed:
         full = state.options.shapes == "full"
-        again = second_look(first, second, prover.specification, run, cuts, failed, state.seed, state.templates, full_shapes=full)
+        memory = state.options.max_memory
+        again = second_look(first, second, prover.specification, run, cuts, failed, state.seed, state.templates, full_shapes=full, max_memory=memory)
     if again is not None:
         state.ledger = ledger
         return _mismatch(state, first, second, again, xp)

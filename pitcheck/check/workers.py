@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
-from dataclasses import replace
 
 from pitcheck.check.prove import Proof, Settings, prove_stage
 from pitcheck.errors import UsageError
@@ -88,4 +87,4 @@ def cost(stage: Stage) -> int:
 
 def _proven(stage: Stage, keys: Keys, settings: Settings) -> Proof | None:
     proof = prove_stage(stage, keys, settings)
-    return replace(proof, comparison=None, evaluated=None, shaped=None) if proof.outcome == "proven" else None
+    return proof if proof.outcome == "proven" else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from fractions import Fraction
 
 import numpy as np
 
@@ -13,11 +14,13 @@ from pitcheck.explain.hypotheses import (
     constant_ratio,
     factor,
     groups_present,
+    members_of,
     missing_term,
     other_operator,
     otherwise_reduced,
     possible_times,
     ratio_cause,
+    repeated_reduction,
     same_operator,
     spell,
     unreduced,
@@ -42,8 +45,9 @@ def cause_at(standing: Standing, root: Root) -> Cause:
     if cause is None:
         pair = standing.expected(root.value, root.codes)
         cause = _of_values(standing, root, *pair) if pair is not None else _otherwise_reduced(standing, root) or _scaled(evidence, root)
+    cause = cause or _joined_twice(standing, root)
     if cause is None:
-        cause = _term_for_sum(standing, root, True)
+        cause = _term_for_sum(standing, root, True) or _missing_extremum(evidence, root)
     if cause is None:
         name = evidence.operator(root.step)
         cause = Cause("PIT100", f"what operator {name!r} reads is right and its result {evidence.called(root.value)} is not; no known cause explains it", "")
@@ -59,8 +63,8 @@ def _of_values(standing: Standing, root: Root, actual: Floats, wanted: Floats) -
         # What was summed over part of the group lacks the rest of it; anything else was summed over the wrong one.
         return _missing_sum(standing, root) or _other_group(evidence, root, grouping)
     ratio = constant_ratio(evidence, actual, wanted)
-    if ratio is not None:
-        return ratio_cause(evidence, root.value, ratio[1], root.codes)
+    if ratio is not None and not _averaged(evidence, root, ratio[0]):
+        return _reduced_again(evidence, root, ratio[0]) or ratio_cause(evidence, root.value, ratio[1], root.codes)
     if root.step.attributes.get("reduction", "sum") != "sum" and root.step.kind in REDUCTIONS:
         reduction = root.step.attributes["reduction"]
         return Cause("PIT102", f"operator {evidence.operator(root.step)!r} reduces with {reduction!r} where a sum is due", "reduce with 'sum'")
@@ -71,6 +75,27 @@ def _of_values(standing: Standing, root: Root, actual: Floats, wanted: Floats) -
         or missing_term(evidence, actual, wanted)
         or _parts_apart(standing, root, due)
     )
+
+
+def _averaged(evidence: Evidence, root: Root, ratio: Fraction) -> bool:
+    """Whether a factor is that of a mean in the place of a sum."""
+    return root.step.attributes.get("reduction") == "avg" and ratio * members_of(evidence, root.step) == 1
+
+
+def _reduced_again(evidence: Evidence, root: Root, ratio: Fraction) -> Cause | None:
+    """Whether what is reduced already is summed again, which brings a factor: before it shows or behind, among values that no right output is computed from."""
+    for towards in (evidence.inputs, evidence.outputs):
+        stack, seen = [root.value], {root.value}
+        while stack:
+            value = stack.pop()
+            for step in evidence.writers.get(value, []):
+                if members_of(evidence, step) == ratio and repeated_reduction(evidence, value):
+                    return replace(ratio_cause(evidence, value, factor(evidence, ratio), evidence.codes(value)), step=step, value=value)
+            steps = evidence.writers if towards == evidence.inputs else evidence.readers
+            new = {v for step in steps.get(value, []) for v in towards(step)} - seen - evidence.behind_right.keys()
+            seen |= new
+            stack.extend(sorted(new))
+    return None
 
 
 def _other_microbatches(evidence: Evidence, root: Root) -> Cause | None:
@@ -182,6 +207,19 @@ def _missing_sum(standing: Standing, root: Root) -> Cause | None:
     return replace(unreduced(evidence, root.value, grouping), codes=None)
 
 
+def _missing_extremum(evidence: Evidence, root: Root) -> Cause | None:
+    """Whether the largest, or the smallest, of the results over a group is a part of a reference tensor, which the result itself is not."""
+    name = evidence.name(root.value)
+    tables = ((grouping, groups_present(evidence, root.value, grouping)) for grouping in evidence.groupings) if root.step.kind not in REDUCTIONS else ()
+    for grouping, table in tables:
+        values = None if table is None else evidence.array(root.value)[:, evidence.batch.rows[root.value][table]]
+        for kind, word, combined in () if values is None else (("max", "largest", values.max(axis=2)), ("min", "smallest", values.min(axis=2))):
+            if varies(combined) and evidence.part_of(combined) is not None:
+                said = f"{name!r} is the {word} of one rank's elements, and is used as if it were the {word} over {grouping.name}"
+                return Cause("PIT104", said, f"an all-reduce({kind}) over {grouping.name} of {name!r} before it is used makes it right")
+    return None
+
+
 def _scaled(evidence: Evidence, root: Root) -> Cause | None:
     """Whether the result, of which it is not known what is due, is a multiple of a part of a reference tensor."""
     cut = evidence.cuts.get(root.value)
@@ -273,6 +311,28 @@ def _other_tensor(standing: Standing, root: Root, due: Cut, actual: Floats) -> C
         "PIT103",
         f"operator {name!r}, which reads {reads}, makes {evidence.name(root.value)!r} a part of {other!r} where {box} of {wanted!r} is due",
         repair,
+    )
+
+
+def _joined_twice(standing: Standing, root: Root) -> Cause | None:
+    """Whether what joins parts of one reference tensor has one of them more than once: those of other ranks were never fetched."""
+    evidence, code = standing.evidence, root.codes[:1]
+    if root.step.kind != "cat":
+        return None
+    parts = []
+    for value, read in standing.reads(root.step, code):
+        cut = evidence.cuts.get(value) or standing.due(value)
+        if cut is None or read.ndim != 1 or cut.part_of[read[0]] < 0:
+            return None
+        parts.append((evidence.alike(cut.reference), spell(cut.parts[int(cut.part_of[read[0]])].box)))
+    twice = [part for part in parts if parts.count(part) > 1]
+    if not twice or len({reference for reference, _ in parts}) > 1:
+        return None
+    said = f"{' and '.join(box for _, box in parts)} of {evidence.first.values[twice[0][0]].name!r}"
+    return Cause(
+        "PIT107",
+        f"operator {evidence.operator(root.step)!r} joins {said} on rank {evidence.ranks_of(code)[0]}: one part more than once",
+        "gather the parts of all ranks, and join each of them once",
     )
 
 

@@ -13,6 +13,7 @@ from pitcheck.check.options import Options
 from pitcheck.check.specification import Gap, Specification
 from pitcheck.check.whole import WholeRun, further_conjecture
 from pitcheck.explain.at_root import cause_at
+from pitcheck.explain.counterfactual import mended_by_a_reduction
 from pitcheck.explain.evidence import Evidence
 from pitcheck.explain.hypotheses import (
     Cause,
@@ -87,17 +88,33 @@ def _witnessed(evidence: Evidence, run: WholeRun, differing: list[int], finding:
 def located(evidence: Evidence, run: WholeRun, differing: list[int]) -> Finding:
     """One finding: the first value, in the order of computation, from which an output goes wrong."""
     standing = Standing(evidence)
-    rooted = None
+    rooted, sure = _rooted(standing, run, differing)
+    if rooted is not None and (sure or standing.hinted):
+        return rooted
+    if not standing.hinted:
+        cause = mended_by_a_reduction(evidence, run, differing)
+        if cause is not None and cause.step is not None and cause.value is not None:
+            first = min(differing, key=lambda n: evidence.second.depth(run.comparisons[n].target.cut.value))
+            return finding_of(evidence, run, first, cause.step, cause.value, cause)
+        # Every factor may be one that should not be there.
+        again, sure = _rooted(Standing(evidence, unscaled=True), run, differing)
+        if again is not None and sure:
+            return again
+    found = _along(evidence, run, differing)
+    return rooted if rooted is not None and found.code == "PIT100" else found
+
+
+def _rooted(standing: Standing, run: WholeRun, differing: list[int]) -> tuple[Finding | None, bool]:
+    """The finding at the first wrong operator, and whether it is a cause that is seen before the outputs."""
+    evidence = standing.evidence
     for n in sorted(differing, key=lambda n: evidence.second.depth(run.comparisons[n].target.cut.value)):
         root = next(iter(standing.roots([run.comparisons[n].target.cut.value])), None)
         if root is not None:
             cause = cause_at(standing, root)
-            rooted = finding_of(evidence, run, n, root.step, root.value, cause)
-            if standing.hinted or (cause.code != "PIT100" and root.value not in {c.target.cut.value for c in run.comparisons}):
-                return rooted
-            break
-    found = _along(evidence, run, differing)
-    return rooted if rooted is not None and found.code == "PIT100" else found
+            value = root.value if cause.value is None else cause.value
+            sure = cause.code != "PIT100" and value not in {c.target.cut.value for c in run.comparisons}
+            return finding_of(evidence, run, n, root.step, root.value, cause), sure
+    return None, False
 
 
 def _along(evidence: Evidence, run: WholeRun, differing: list[int]) -> Finding:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pitcheck.algebra.value import Value
-from pitcheck.check.conjecture import VIEWS, Corners, Floats, Index, build_index, lookup
+from pitcheck.check.conjecture import VIEWS, Corners, Floats, Index, build_index, lookup, real_differences
 from pitcheck.check.specification import Specification
 from pitcheck.check.whole import WholeRun
 from pitcheck.errors import PitcheckError
@@ -16,15 +18,18 @@ from pitcheck.ops.registry import BACKWARD, operator_kind
 from pitcheck.plan.model import MICROBATCH_AXIS
 from pitcheck.stages.batch import Step
 from pitcheck.stages.cuts import Cut
-from pitcheck.stages.graph import Graph, Node, Source
+from pitcheck.stages.graph import Graph, Node, Source, sources_of
 from pitcheck.stages.grids import Codes
 from pitcheck.stages.run import run_batch
 
+Mask = NDArray[np.bool_]
 MOVES = VIEWS | {"slice", "split", "chunk", "select", "unbind", "cat", "stack", "cast"}
 """Kinds of steps that only move elements."""
 MOST_COPIES = 8
 MOST_AT_A_LINE = 4
 """So many operators of one kind are told apart within one round of a loop."""
+SAME = 1e-8
+"""Relative difference up to which a value counts as what it should be."""
 
 
 @dataclass(frozen=True)
@@ -165,6 +170,10 @@ class Evidence:
         found = [argument.value for argument in step.arguments]
         return list(dict.fromkeys(found))
 
+    def outputs(self, step: Step) -> list[int]:
+        """Parallel values that a step writes."""
+        return [output for output in step.outputs if output is not None]
+
     def unused(self, step: Step) -> frozenset[int]:
         """Values that a derivative reads and does not depend on: the gradient of a linear function does not depend on its result."""
         number = self._numbers[id(step)]
@@ -220,6 +229,26 @@ class Evidence:
                     moved = [output for output in step.outputs if output is not None and output not in seen]
                     seen.update(moved)
                     stack.extend(moved)
+        return found
+
+    @cached_property
+    def behind_right(self) -> Mapping[int, Mask]:
+        """By value the codes that something is computed from which an output holds rightly, shape (codes,); of values that have none nothing is said."""
+        found: dict[int, Mask] = {}
+
+        def add(value: int, codes: Codes) -> None:
+            found.setdefault(value, np.zeros(self.second.codes, dtype=np.bool_))[codes] = True
+
+        for comparison in self.run.comparisons:
+            differences = np.where(comparison.judged[:1], real_differences(comparison.actual, comparison.expected), 0.0)
+            if not (differences > SAME).any():
+                add(comparison.target.cut.value, comparison.target.codes)
+        for step in reversed(self.batch.steps):
+            node = self.second.nodes[step.node]
+            behind = [found[output] for output in self.outputs(step) if output in found]
+            codes = np.flatnonzero(node.mask & np.logical_or.reduce(behind)) if behind else np.zeros(0, dtype=np.int64)
+            for source in (s for operand in node.inputs for s in sources_of(operand) if len(codes) and s.value not in self.unused(step)):
+                add(source.value, source.at(codes))
         return found
 
     def part_of(self, data: Floats) -> int | None:

@@ -57,7 +57,7 @@ def possible_times(evidence: Evidence, value: int, table: Codes) -> tuple[int, .
     """
     if any(operator_kind(step.kind).collective for step in evidence.writers.get(value, [])):
         return (1,)
-    terms = evidence.array(value)[:, evidence.batch.rows[value][table]]
+    terms = evidence.array(value)[:, np.unique(evidence.batch.rows[value][table], axis=0)]
     return (1,) if not np.isfinite(terms).all() or close(terms, np.broadcast_to(terms[:, :, :1], terms.shape)) else (1, table.shape[1])
 
 
@@ -82,7 +82,8 @@ def forgotten_sum(evidence: Evidence, value: int, expected: tuple[Floats, Codes]
                 known = [(g, place[int(row[0])]) for g, row in enumerate(table) if int(row[0]) in place]
                 right = bool(known) and all(close(total[:, g] / times, wanted[:, i]) for g, i in known)
             else:
-                right = evidence.part_of(total / times) is not None
+                # What is the same in every trial, such as flags that no element sets, is a part of much by accident.
+                right = varies(total) and evidence.part_of(total / times) is not None
             if right and reductions and times == 1:
                 return otherwise_reduced(evidence, value, grouping, reductions[0], table.reshape(-1))
             if right and not reductions:
@@ -147,6 +148,12 @@ def factor(evidence: Evidence, ratio: Fraction) -> str:
     return " = ".join([str(ratio), *(name if ratio > 1 else f"1 / {name}" for name in names)])
 
 
+def members_of(evidence: Evidence, step: Step) -> int:
+    """How many members the groups of a reduction have."""
+    source = next(iter(evidence.second.nodes[step.node].inputs), None)
+    return source.members if isinstance(source, Source) else 0
+
+
 def repeated_reduction(evidence: Evidence, value: int) -> bool:
     """Whether the value comes out of an all-reduce whose input was already the same on all members: it is summed again."""
     for step in evidence.writers.get(value, []):
@@ -192,7 +199,7 @@ def missing_term(evidence: Evidence, actual: Floats, wanted: Floats) -> Cause | 
         difference = sign * (wanted - actual)
         for value, step in ((o, s) for s in evidence.batch.steps for o in s.outputs if o is not None):
             data = evidence.array(value)
-            if data.shape[2:] != difference.shape[2:] or evidence.second.values[value].kind != "field":
+            if data.shape[2:] != difference.shape[2:] or evidence.second.values[value].kind != "field" or not varies(data):
                 continue
             for row in range(data.shape[1]):
                 if all(close(difference[:, i], data[:, row]) for i in range(difference.shape[1])):
@@ -360,4 +367,4 @@ def spell(box: Sequence[Sequence[tuple[int, int]]]) -> str:
 def close(a: Floats, b: Floats) -> bool:
     """Whether two arrays are equal up to rounding."""
     scale = max(float(np.abs(a).max(initial=0.0)), float(np.abs(b).max(initial=0.0)))
-    return a.shape == b.shape and bool((np.abs(a - b) <= 1e-8 * scale).all()) and scale > 0
+    return a.shape == b.shape and 0 < scale < np.inf and bool((np.abs(a - b) <= 1e-8 * scale).all())

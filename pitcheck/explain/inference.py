@@ -16,10 +16,11 @@ from pitcheck.stages.cuts import Cut, Part, Parts, cut_by_code
 from pitcheck.stages.grids import Codes
 
 
-def inferred(evidence: Evidence) -> dict[int, Cut]:
+def inferred(evidence: Evidence, unscaled: bool = False) -> dict[int, Cut]:
     """For every computed value that holds parts of a reference value: the parts that lie where shards of that size of that axis lie elsewhere.
 
-    A factor that an output is off by is taken for wrong wherever a value has it.
+    A factor that an output is off by is taken for wrong wherever a value has it, and with ``unscaled`` every factor, but for values that a right output is
+    computed from.
     """
     known = {**evidence.specification.initial, **{c.target.cut.value: c.target.cut for c in evidence.run.comparisons}}
     places = Places(evidence.run.symbolic, evidence.run.shaped, {value: _in_all_microbatches(evidence, cut) for value, cut in known.items()})
@@ -28,7 +29,8 @@ def inferred(evidence: Evidence) -> dict[int, Cut]:
     found: dict[int, Cut] = {}
     for value in evidence.writers:
         cut = evidence.cuts.get(value) if value in evidence.cuts else _copy(evidence, value) or _term(evidence, value)
-        placed = None if cut is None or value in known else _placed(evidence, cut, places, Fraction(1) if cut.scale in factors else cut.scale)
+        scale = Fraction(1) if cut is not None and value not in evidence.behind_right and (unscaled or cut.scale in factors) else None
+        placed = None if cut is None or value in known else _placed(evidence, cut, places, cut.scale if scale is None else scale)
         if placed is not None:
             found[value] = placed
     return found
@@ -75,12 +77,27 @@ def _adds_up(evidence: Evidence, grouping: Grouping, table: Codes, values: Seque
     """The grouping, if the rows of the values together add up over it to parts of one reference value, or have these as their mean over ranks."""
     if len({evidence.array(value).shape[2:] for value in values}) > 1:  # dimensions that are equal only at full size
         return None
-    total = np.asarray(sum(evidence.array(value)[:, evidence.batch.rows[value][table]].sum(axis=2) for value in values), dtype=np.float64)
+    total = _distinct_sums(evidence, table, values)
     for times in possible_times(evidence, values[0], table):
         reference = evidence.part_of(total / times)
         if reference is not None:
             return replace(grouping, table=table, reference=reference, times=times)
     return None
+
+
+def _distinct_sums(evidence: Evidence, table: Codes, values: Sequence[int]) -> Floats:
+    """The sums of the rows of the values together over every group, shape (trials, groups, *shape). Groups of the same rows, of which thousands of ranks have
+    many, are added up once.
+    """
+    rows = np.concatenate([np.sort(evidence.batch.rows[value][table], axis=1) for value in values], axis=1)
+    total: Floats = np.zeros(())
+    groups = np.unique(rows, axis=0)
+    for value, of_value in zip(values, np.split(groups, len(values), axis=1), strict=True):
+        array = evidence.array(value)
+        times = np.zeros((len(groups), array.shape[1]))
+        np.add.at(times, (np.arange(len(groups))[:, None], of_value), 1)
+        total = total + np.moveaxis(np.tensordot(times, array, (1, 1)), 0, 1)
+    return total
 
 
 def summed_in_rounds(evidence: Evidence, value: int) -> Grouping | None:

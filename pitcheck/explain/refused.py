@@ -92,14 +92,9 @@ def suspected(second: Graph, obligation: Obligation) -> Codes:
 
 
 def _differing(obligation: Obligation) -> Codes:
-    """The codes at which the values of a stage that does not hold differ; all compared where that was not seen."""
-    comparison = obligation.proof.comparison
-    if comparison is None:
-        return obligation.target.codes[:1]
-    differs = np.asarray(comparison.differs)
-    wrong = differs.any(axis=tuple(d for d in range(differs.ndim) if d != 1))
-    chosen: Codes = comparison.codes[wrong] if wrong.any() else comparison.codes
-    return chosen
+    """Codes at which the values of a stage that does not hold differ; where that was not seen, one at which they are compared."""
+    differing = obligation.proof.differing
+    return obligation.target.codes[:1] if differing is None else differing
 
 
 def unproven(second: Graph, obligation: Obligation, why: str) -> Finding:

@@ -114,16 +114,20 @@ def odd_writers(graph: Graph, nodes: Iterable[int]) -> list[tuple[int, int, int]
         sizes = {n: int(graph.nodes[n].mask.sum()) for n in several}
         for mine in several:
             more = [n for n in several if sizes[n] > sizes[mine] and graph.nodes[n].operator != graph.nodes[mine].operator]
-            likely = min(more, key=lambda n: (not _alike(graph.nodes[mine], graph.nodes[n]), n), default=None)
+            same = next((n for n in sorted(more) if _alike(graph.nodes[mine], graph.nodes[n])), None)
+            likely = min(more, default=None) if same is None else same
             if likely is not None:
-                found.append((_alike(graph.nodes[mine], graph.nodes[likely]), sizes[mine], graph.rank[mine], (value, mine, likely)))
+                found.append((same is not None, sizes[mine], graph.rank[mine], (value, mine, likely)))
     return [places for _, _, _, places in sorted(found)]
 
 
 def _alike(mine: Node, other: Node) -> bool:
     """Whether two nodes do the same thing."""
-    keys = [[(s.value, s.key) for operand in node.inputs for s in sources_of(operand)] for node in (mine, other)]
-    return mine.kind == other.kind and mine.attributes == other.attributes and keys[0] == keys[1]
+    if mine.kind != other.kind or mine.attributes != other.attributes:
+        return False
+    read, others = ([s for operand in node.inputs for s in sources_of(operand)] for node in (mine, other))
+    # Keys of a plan of thousands of ranks may be large: they are compared last.
+    return [s.value for s in read] == [s.value for s in others] and all(a.read is b.read or a.key == b.key for a, b in zip(read, others, strict=True))
 
 
 def _writer(graph: Graph, steps: set[int], value: int, code: int) -> int | None:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from pitcheck.check.conjecture import VIEWS, Floats, of_numbers, real_differences
 from pitcheck.check.derive import take_box
 from pitcheck.errors import PitcheckError
-from pitcheck.explain.evidence import MOVES, Evidence, Grouping
+from pitcheck.explain.evidence import MOVES, SAME, Evidence, Grouping
 from pitcheck.explain.inference import inferred, summed_in_rounds, summed_over
 from pitcheck.stages.batch import Step
 from pitcheck.stages.cuts import FREE, Cut, resolve
@@ -23,8 +23,6 @@ from pitcheck.stages.graph import sources_of
 from pitcheck.stages.grids import Codes
 
 Mask = NDArray[np.bool_]
-SAME = 1e-8
-"""Relative difference up to which a value counts as what it should be."""
 FEW = 3
 MOST_HOLDERS = 3
 SHARE = 0.1
@@ -42,9 +40,9 @@ class Root:
 
 
 class Standing:
-    """For every parallel value the codes at which it does not hold what it should."""
+    """For every parallel value the codes at which it does not hold what it should. ``unscaled``: as of ``inferred``."""
 
-    def __init__(self, evidence: Evidence) -> None:
+    def __init__(self, evidence: Evidence, unscaled: bool = False) -> None:
         self.evidence = evidence
         self._wrong: dict[int, Mask] = {}
         self._from_wrong: dict[int, Mask] = {}
@@ -56,7 +54,7 @@ class Standing:
         self._hints: dict[int, Cut] = {}
         self.hinted = self._follow(_hints(evidence, evidence.writers))
         """Whether the plan says, and rightly as far as can be seen, what its tensors in between hold."""
-        if not self.hinted and not self._follow(inferred(evidence)):
+        if not self.hinted and not self._follow(inferred(evidence, unscaled)):
             self._follow({})
 
     def _follow(self, hints: dict[int, Cut]) -> bool:
@@ -146,15 +144,21 @@ class Standing:
                 return found
         # Of a constant nothing tells which of the reference's it should be.
         judged = not evidence.is_constant(value) and value in self._numbers and evidence.second.values[value].kind == "field"
-        right = (
-            not judged
-            or evidence.is_true(value)
-            or self._only_moved(value)
-            or self._viewed_right(value)
-            or self.grouping(value) is not None
-            or self._accumulating(value)
-        )
-        return np.zeros_like(present) if right else present
+        moved = self._only_moved(value) or self._viewed_right(value)
+        if not judged or evidence.is_true(value) or moved or self.grouping(value) is not None or self._accumulating(value):
+            return np.zeros_like(present)
+        steps = evidence.writers.get(value, [])
+        # A view of something is as right as that is.
+        wrong = self._viewed(value, steps) if steps and all(step.kind in VIEWS for step in steps) else present
+        return wrong & ~evidence.behind_right.get(value, np.zeros_like(present))
+
+    def _viewed(self, value: int, steps: Iterable[Step]) -> Mask:
+        result = np.zeros(self.evidence.second.codes, dtype=np.bool_)
+        for step in steps:
+            codes = np.flatnonzero(self.evidence.second.nodes[step.node].mask & (self.evidence.batch.rows[value] >= 0))
+            for source, read in self.reads(step, codes):
+                result[codes] |= self.wrong(source)[read].reshape(len(codes), -1).any(axis=1)
+        return result
 
     def _only_moved(self, value: int) -> bool:
         """Whether a value has the elements of right ones, in a form that the reference never has. What reads it shows whether they lie right."""

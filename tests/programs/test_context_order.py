@@ -96,6 +96,31 @@ def test_a_near_miss_is_caught(name: str) -> None:
     assert_caught(reference, changed(parallel, identity, change))
 
 
+LONG = case(llama(1), 2, 4096, cp=2)
+
+
+def _offset(places: tuple[int, ...]) -> Change:
+    def change(operator: Operator) -> Operator:
+        table = operator.attributes["offset"]
+        assert isinstance(table, Table)
+        return replace(operator, attributes={**operator.attributes, "offset": Table(table.over, places)})
+
+    return change
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("places", "verdict"), [((0, 1024), "equivalent"), ((1024, 0), "mismatch"), ((1, 1024), "inconclusive")])
+def test_places_along_long_sequences_are_not_taken_for_numbers(places: tuple[int, ...], verdict: str) -> None:
+    """Places that no part begins at keep sequences at their full length, which is too much for the memory given."""
+    reference, parallel = LONG.plans()
+    first = next(o for o in parallel.operators if o.kind == "positions")
+    report = check(reference, changed(parallel, first.id, _offset(places)), Options(seed=1, max_memory=1 << 28))
+    assert report.verdict == verdict, said(report)
+    if verdict == "inconclusive":
+        assert report.findings[0].code == "PIT203"
+        assert "the largest size that cannot be reduced: 4096 whole: " in report.findings[0].title
+
+
 MANY = case(llama(1), 32, 8, dp=16, cp=2, tp=2, microbatches=2, context="allgather", zigzag=True)
 
 

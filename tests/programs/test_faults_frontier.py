@@ -20,6 +20,7 @@ LLAMA = ("llama3-405b", ("model=llama3-405b-tiny", "layers=4", "length=8", "tp=2
 RING = ("llama3-405b", ("model=llama3-405b-tiny", "layers=2", "length=16", "tp=2", "cp=2", "pp=2", *SMALL))
 DEEPSEEK = ("deepseek-v3-tiny", SMALL)
 LLAMA_405B = ("llama3-405b", ())
+RING_405B = ("llama3-405b", ("cp=2", "dp=32"))
 DEEPSEEK_671B = ("deepseek-v3", ())
 Layout = tuple[str, tuple[str, ...]]
 
@@ -38,6 +39,7 @@ def _cases() -> dict[str, tuple[Layout, Fault]]:
     ):
         found |= {f"{name}: {what}": (layout, fault) for what, fault in faults.items()}
     found["llama: missing rescale"] = (RING, not_rescaled(0, {"dp": 6}))
+    found["llama-405b: missing rescale"] = (RING_405B, not_rescaled(20, {"dp": 7}))
     return found
 
 
@@ -48,7 +50,7 @@ BY_DAY = tuple(f"llama-405b: {what}" for what in ("dropped all-reduce", "wrong m
 
 
 def _at_night(name: str) -> bool:
-    return CASES[name][0] in (LLAMA_405B, DEEPSEEK_671B) and name not in BY_DAY
+    return CASES[name][0] in (LLAMA_405B, RING_405B, DEEPSEEK_671B) and name not in BY_DAY
 
 
 def _marks(name: str) -> list[pytest.MarkDecorator]:

@@ -18,7 +18,16 @@ from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_map_only
 
 from pitcheck.errors import UnsupportedError
+from pitcheck.frontends.torch.communication import PREMULTIPLIED, kind_number
 from pitcheck.frontends.torch.mode import Recorder
+
+REDUCING = frozenset(
+    {
+        *("allreduce", "allreduce_coalesced", "reduce", "reduce_scatter", "reduce_scatter_single", "_reduce_scatter_base"),
+        *("reduce_scatter_single_coalesced", "reduce_scatter_tensor_coalesced"),
+    }
+)
+"""The methods of a process group that are given a kind of reduction."""
 
 
 @contextmanager
@@ -37,6 +46,8 @@ def adjusted(recorder: Recorder) -> Iterator[None]:
         stack.enter_context(replaced(dist, "_broadcast_coalesced", _broadcast))
         stack.enter_context(replaced(DistributedDataParallel, "_pre_forward", _reduced(DistributedDataParallel._pre_forward)))
         stack.enter_context(replaced(torch.UntypedStorage, "resize_", _resized(recorder, torch.UntypedStorage.resize_)))
+        for name in REDUCING & vars(dist.ProcessGroup).keys():
+            stack.enter_context(replaced(dist.ProcessGroup, name, _told(recorder, getattr(dist.ProcessGroup, name))))
         stack.enter_context(replaced(_PipelineSchedule, "_warmup_p2p", _no_vote))
         yield
 
@@ -71,6 +82,21 @@ def _seen(recorder: Recorder, original: Callable[..., Any]) -> Callable[..., Any
         return original(work, *args, **kwargs)
 
     return wait
+
+
+def _told(recorder: Recorder, original: Callable[..., Any]) -> Callable[..., Any]:
+    """The factor of a premultiplied sum is known to whoever calls for it, and not to the operator that is seen."""
+
+    def reduce(group: dist.ProcessGroup, *args: Any, **kwargs: Any) -> Any:
+        given = [getattr(argument, "reduceOp", argument) for argument in (*args, *kwargs.values())]
+        factors = [reduction.factor for reduction in given if isinstance(reduction, dist.ReduceOp) and kind_number(reduction) == PREMULTIPLIED]
+        recorder.communication.factor = float(factors[0]) if len(factors) == 1 and isinstance(factors[0], float | int) else None
+        try:
+            return original(group, *args, **kwargs)
+        finally:
+            recorder.communication.factor = None
+
+    return reduce
 
 
 def _resized(recorder: Recorder, original: Callable[..., Any]) -> Callable[..., Any]:

@@ -137,11 +137,29 @@ def _rms_norm_backward(
 # --- attention
 
 
-def _check_attention(e: Emitter, query: Tensor, key: Tensor, dropout_p: float) -> None:
+def _check_attention(e: Emitter, query: Tensor, key: Tensor, value: Tensor, dropout_p: float) -> None:
     if dropout_p != 0:
         raise e.unsupported("dropout_p", dropout_p, "a trace does not say which random numbers are drawn; train with dropout 0")
-    if query.shape[:-2] != key.shape[:-2]:
-        raise e.unsupported("key", key, f"its heads are not those of query {query.shape}")
+    heads, own = query.shape[-3], key.shape[-3]
+    if query.shape[:-3] != key.shape[:-3] or key.shape[:-1] != value.shape[:-1] or not own or heads % own:
+        raise e.unsupported("key", key, f"its heads are not those of query {query.shape}, nor is one of them there for equally many of these")
+
+
+def _per_query_head(e: Emitter, x: Tensor, query: Tensor) -> Tensor:
+    """Keys or values for every head of the queries: each of fewer heads is there for as many successive ones (grouped queries)."""
+    count = query.shape[-3] // x.shape[-3]
+    if count == 1:
+        return x
+    return e.op("repeat_interleave", x, shape=(*x.shape[:-3], query.shape[-3], *x.shape[-2:]), attributes={"count": count, "axis": x.ndim - 3})
+
+
+def _per_own_head(e: Emitter, gradient: Tensor, x: Tensor) -> Tensor:
+    """The derivative of :func:`_per_query_head`: the sum over the heads that ``x`` is there for."""
+    own = x.shape[-3]
+    if gradient.shape[-3] == own:
+        return gradient
+    apart = e.view(gradient, (*gradient.shape[:-3], own, gradient.shape[-3] // own, *gradient.shape[-2:]))
+    return e.reduce("sum", apart, (apart.ndim - 3,), False)
 
 
 def _scores(e: Emitter, query: Tensor, key: Tensor, is_causal: bool, attn_mask: Tensor | None, scale: float | None) -> Tensor:
@@ -166,7 +184,8 @@ def _by_scale(e: Emitter, x: Tensor, scale: float | None) -> Tensor:
 def _attention(
     e: Emitter, query: Tensor, key: Tensor, value: Tensor, dropout_p: float, is_causal: bool, attn_mask: Tensor | None, scale: float | None
 ) -> tuple[Tensor, Tensor]:
-    _check_attention(e, query, key, dropout_p)
+    _check_attention(e, query, key, value, dropout_p)
+    key, value = (_per_query_head(e, x, query) for x in (key, value))
     scores = _scores(e, query, key, is_causal, attn_mask, scale)
     total = e.op("logsumexp", scores, shape=scores.shape[:-1], attributes={"axis": scores.ndim - 1})
     said: dict[str, Attribute] = {**({"is_causal": True} if is_causal else {}), **({} if scale is None else {"scale": scale})}
@@ -188,7 +207,9 @@ def _attention_backward(
     scale: float | None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """With p = exp(s - logsumexp) of the scores s: ds = p (do v^T - sum do o). The sums may run over more keys than these (ring attention)."""
-    _check_attention(e, query, key, dropout_p)
+    _check_attention(e, query, key, value, dropout_p)
+    own_key, own_value = key, value
+    key, value = (_per_query_head(e, x, query) for x in (key, value))
     total = e.unsqueeze(logsumexp, -1)
     p = e.map("exp", e.map("sub", _scores(e, query, key, is_causal, attn_mask, scale), total))
     if attn_mask is not None:
@@ -196,7 +217,8 @@ def _attention_backward(
     spread = e.reduce("sum", e.map("mul", grad_out, out), (-1,), True)
     ds = e.map("mul", p, e.map("sub", e.matmul(grad_out, e.transpose(value, -2, -1)), spread))
     to_query = _by_scale(e, e.matmul(ds, key), scale)
-    return to_query, e.matmul(e.transpose(ds, -2, -1), _by_scale(e, query, scale)), e.matmul(e.transpose(p, -2, -1), grad_out)
+    to_key, to_value = e.matmul(e.transpose(ds, -2, -1), _by_scale(e, query, scale)), e.matmul(e.transpose(p, -2, -1), grad_out)
+    return to_query, _per_own_head(e, to_key, own_key), _per_own_head(e, to_value, own_value)
 
 
 # --- dropout

@@ -21,25 +21,30 @@ def _unweighted(e: Emitter, **weights: Tensor | None) -> None:
             raise e.unsupported(name, weight, "weights are not known")
 
 
-def _nll(e: Emitter, self: Tensor, target: Tensor, weight: Tensor | None, reduction: int, ignore_index: int) -> tuple[Tensor, Tensor | None]:
-    """The second output, the number of places that count, is read only where the loss is their mean."""
+def _ignored(ignore_index: int | None) -> dict[str, Attribute]:
+    return {} if ignore_index is None else {"ignore_index": ignore_index}
+
+
+def _nll(e: Emitter, self: Tensor, target: Tensor, weight: Tensor | None, reduction: int, ignore_index: int | None) -> tuple[Tensor, Tensor | None]:
+    """The second output, the number of places that count, is read only where the loss is their mean. ``ignore_index`` is None where no target is it."""
     _unweighted(e, weight=weight)
     kind = _reduction(e, reduction)
-    loss = e.op("nll_loss", self, target, shape=e.shape, attributes={"reduction": kind, "ignore_index": ignore_index})
+    loss = e.op("nll_loss", self, target, shape=e.shape, attributes={"reduction": kind, **_ignored(ignore_index)})
     if kind == "none":
         return loss, None
-    counts = e.cast(e.map("ne", target, ignore_index, dtype="bool"), e.dtype)
+    counted = e.map("eq", target, target, dtype="bool") if ignore_index is None else e.map("ne", target, ignore_index, dtype="bool")
+    counts = e.cast(counted, e.dtype)
     return loss, e.reduce("sum", counts, None, False)
 
 
 def _nll_backward(
-    e: Emitter, grad_output: Tensor, self: Tensor, target: Tensor, weight: Tensor | None, reduction: int, ignore_index: int, total_weight: Tensor
+    e: Emitter, grad_output: Tensor, self: Tensor, target: Tensor, weight: Tensor | None, reduction: int, ignore_index: int | None, total_weight: Tensor
 ) -> Tensor:
     """That of the sum, with the gradient divided by the number of places that the forward operator gave."""
     _unweighted(e, weight=weight)
     kind = _reduction(e, reduction)
     gradient = e.map("div", grad_output, total_weight) if kind == "mean" else grad_output
-    said: dict[str, Attribute] = {"reduction": "none" if kind == "none" else "sum", "ignore_index": ignore_index, "forward_inputs": 2, "forward_outputs": 0}
+    said: dict[str, Attribute] = {"reduction": "none" if kind == "none" else "sum", **_ignored(ignore_index), "forward_inputs": 2, "forward_outputs": 0}
     return _first(e, "nll_loss.backward", (self, target, gradient), said)
 
 

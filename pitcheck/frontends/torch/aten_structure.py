@@ -90,12 +90,13 @@ def _select(e: Emitter, self: Tensor, dim: int, index: int) -> Tensor:
 
 
 def parts(e: Emitter, x: Tensor, sizes: Sequence[int], dim: int) -> Sequence[Tensor | None]:
-    """Dimension ``dim`` cut into parts of ``sizes``."""
+    """Dimension ``dim`` cut into parts of ``sizes``; None for one of no elements."""
     axis = dim % x.ndim
-    if len(sizes) == 1:
-        return (x,)
-    shapes = [(*x.shape[:axis], n, *x.shape[axis + 1 :]) for n in sizes]
-    return e.ops("split", x, outputs=[Value(shape, x.dtype) for shape in shapes], attributes={"axis": axis, "sizes": tuple(sizes)})
+    kept = tuple(n for n in sizes if n)
+    shapes = [(*x.shape[:axis], n, *x.shape[axis + 1 :]) for n in kept]
+    said: dict[str, Attribute] = {"axis": axis, "sizes": kept}
+    cut = iter((x,) if len(kept) == 1 else e.ops("split", x, outputs=[Value(shape, x.dtype) for shape in shapes], attributes=said))
+    return tuple(next(cut) if n else None for n in sizes)
 
 
 def _split_with_sizes(e: Emitter, self: Tensor, split_sizes: Sequence[int], dim: int) -> Sequence[Tensor | None]:
@@ -126,6 +127,8 @@ def _pad(e: Emitter, x: Tensor, axis: int, before: int, after: int, value: float
 def _slice_backward(e: Emitter, grad_output: Tensor, input_sizes: Sequence[int], dim: int, start: int, end: int, step: int) -> Tensor:
     axis = dim % len(input_sizes)
     first, stop = _bounds(input_sizes[axis], start, end, step)
+    if grad_output.is_empty:
+        return e.full(tuple(input_sizes), 0)
     if step == 1:
         return _pad(e, grad_output, axis, first, input_sizes[axis] - stop)
     if grad_output.is_complex:
@@ -173,8 +176,7 @@ def joined(e: Emitter, pieces: Sequence[Tensor], axis: int) -> Tensor:
 
 def _cat(e: Emitter, tensors: Sequence[Tensor], dim: int) -> Tensor:
     """What has no elements is left out."""
-    given = [e.cast(x, e.dtype) for x in tensors if prod(x.shape)]
-    return joined(e, given, dim % len(e.shape)) if given else e.full(e.shape, 0)
+    return joined(e, [e.cast(x, e.dtype) for x in tensors if not x.is_empty], dim % len(e.shape))
 
 
 def _stack(e: Emitter, tensors: Sequence[Tensor], dim: int) -> Tensor:

@@ -29,9 +29,10 @@ def short(path: str) -> str:
 
 
 class Blame:
-    """Knows where the program is. To be used as a context around it."""
+    """Knows where the program is. To be used as a context around it, in a function of the code ``outermost``: what called that is not the program."""
 
-    def __init__(self) -> None:
+    def __init__(self, outermost: CodeType) -> None:
+        self._outermost = outermost
         self.paths: dict[int, str] = {}
         self._modules: list[str] = []
         self._nodes: dict[int, Place] = {}
@@ -79,7 +80,7 @@ class Blame:
         """The last line outside torch; and whether the autograd engine was called from there, and no code of the user's within it."""
         frame: FrameType | None = sys._getframe(1)
         engine = False
-        while frame is not None:
+        while frame is not None and frame.f_code is not self._outermost:
             code = frame.f_code
             if not self._is_own(code):
                 return f"{short(code.co_filename)}:{frame.f_lineno}", engine

@@ -9,10 +9,13 @@ from msgspec.structs import replace
 
 from pitcheck.errors import PlanError, UnsupportedError
 from pitcheck.frontends.torch.families import Families, RankNames, check_given, given_tensor, result_name, result_names
+from pitcheck.frontends.torch.flat import taken_apart
 from pitcheck.frontends.torch.groups import with_all_groups
 from pitcheck.frontends.torch.integers import known_integers
 from pitcheck.frontends.torch.known import check_known
+from pitcheck.frontends.torch.means import with_means
 from pitcheck.frontends.torch.operators import translated
+from pitcheck.frontends.torch.places import never_ignored, with_boundaries
 from pitcheck.frontends.torch.plan_lineage import Box, of_boxes, of_input, of_output
 from pitcheck.frontends.torch.program import Spec
 from pitcheck.frontends.torch.trace import Given, Ref, Result, Trace
@@ -37,13 +40,15 @@ def parallel_plan(traces: Sequence[Trace], spec: Spec, reference: Plan) -> Plan:
     Raises UnsupportedError for an operator without a meaning and for a tensor of which nothing tells what part a rank holds, PlanError for what
     contradicts itself.
     """
-    return _Building(tuple(Axis(name, size) for name, size in spec.mesh.items()), traces, spec, reference).plan("parallel")
+    return _Building(
+        tuple(Axis(name, size) for name, size in spec.mesh.items()), [with_boundaries(trace) for trace in taken_apart(traces)], spec, reference
+    ).plan("parallel")
 
 
 class _Building:
     def __init__(self, mesh: tuple[Axis, ...], traces: Sequence[Trace], spec: Spec, reference: Plan | None = None) -> None:
         self._mesh = mesh
-        self._traces = traces = with_even_parts(traces)
+        traces = with_even_parts(traces)
         self._spec = spec
         self._reference = None if reference is None else {tensor.name: tensor for tensor in reference.tensors}
         self._coordinates = Coordinates(mesh, 1)
@@ -60,15 +65,16 @@ class _Building:
         self._wholes: dict[str, tuple[int, ...]] = {}
         self._ends_at: dict[str, dict[int, Box]] = defaultdict(dict)
         self._bounds = {name: given.bounds for name, given in spec.batch.items() if given.bounds is not None}
+        self._traces = [with_means(never_ignored(trace, self._bounds)) for trace in traces]
 
     def plan(self, name: str) -> Plan:
         """The plan."""
         programs = with_all_groups({trace.rank: self._instances(trace) for trace in self._traces}, self._coordinates)
+        # Memory that holds nothing yet and that nobody reads, or a result that no operator makes and none reads, is no tensor of the plan.
         used = {name for instances in programs.values() for instance in instances for name in (*instance.inputs, *instance.outputs)}
         operators, blocks, folded = fold(self._mesh, 1, programs)
         return Plan(
             mesh=self._mesh,
-            # A result that no operator makes and none reads, as a count that only another kind of loss needs, is no tensor.
             tensors=tuple(self._placed(tensor) for tensor in self._families.tensors.values() if tensor.role != "activation" or tensor.name in used),
             operators=operators,
             outputs=tuple(self._outputs()),
@@ -134,6 +140,8 @@ class _Building:
         """Results that are something else as well, under names of their own; and what all results belong to."""
         for result in trace.results:
             name, value = result_name(result, self._taken), trace.values[result.value]
+            if 0 in value.shape:
+                raise UnsupportedError(f"rank {trace.rank}: {name!r} has shape {value.shape}; a result without elements has no form here")
             if result.partial and name in self._compared and name not in self._spec.outputs:
                 ranks = ", ".join(map(str, result.partial))
                 raise UnsupportedError(f"{name!r} is a sum over ranks {ranks} that nobody has added up; if it shall be so, say it in Spec.outputs")

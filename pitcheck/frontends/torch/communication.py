@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch._C._distributed_c10d import ProcessGroup, ReduceOp, Work
+from torch._C._distributed_c10d import FakeWork, ProcessGroup, Work
 from torch._ops import OpOverload
 
 from pitcheck.errors import PlanError, UnsupportedError
@@ -23,7 +23,11 @@ from pitcheck.frontends.torch.tape import Kind, Tape
 from pitcheck.frontends.torch.trace import Argument, Ref
 
 REDUCTIONS = {0: "sum", 1: "avg", 2: "product", 3: "min", 4: "max"}
+PREMULTIPLIED = 8
+"""The kind of a sum of what every rank has times a factor."""
 NAMED = {"sum": "sum", "avg": "avg", "product": "product", "prod": "product", "min": "min", "max": "max"}
+
+COALESCED = frozenset({"allreduce_coalesced_", "allgather_into_tensor_coalesced_", "allgather_coalesced_", "reduce_scatter_tensor_coalesced_"})
 
 Tensors = Sequence[torch.Tensor]
 
@@ -47,6 +51,8 @@ class Communication:
         self._flights: dict[int, Flight] = {}
         self._batch: FrameType | None = None
         self._batches = 0
+        self.factor: float | None = None
+        """The factor of the premultiplied sum that the program has just called for, which the operator does not tell."""
 
     def emit(self, operator: str, arguments: tuple[Argument, ...], shape: Sequence[int], like: torch.Tensor, group: tuple[int, ...]) -> int:
         """A collective of one result."""
@@ -83,6 +89,11 @@ class Communication:
             found.append(self._tape.one("slice.Tensor", arguments, (size, *kind.shape[1:]), kind.dtype))
             begin += size
         return found
+
+    def scaled(self, value: int, factor: float) -> int:
+        """A value times a number."""
+        kind = self._tape.kinds[value]
+        return self._tape.one("mul.Tensor", (Ref(value), factor), kind.shape, kind.dtype)
 
     def none(self, like: torch.Tensor) -> int:
         """No rows at all."""
@@ -182,14 +193,17 @@ def ranks_of(group: Any) -> tuple[int, ...]:
 
 def reduction_of(reduction: Any) -> str:
     """The name that traces have for a kind of reduction."""
-    if isinstance(reduction, str):
-        name = NAMED.get(reduction.lower())
-    else:
-        kind: Any = reduction if isinstance(reduction, ReduceOp) else reduction.op()
-        name = REDUCTIONS.get(int(kind))
+    name = NAMED.get(reduction.lower()) if isinstance(reduction, str) else REDUCTIONS.get(kind_number(reduction))
     if name is None:
         raise UnsupportedError(f"a reduction of kind {reduction} is not known; use one of {', '.join(sorted(set(NAMED.values())))}")
     return name
+
+
+def kind_number(reduction: Any) -> int:
+    """The number of a kind of reduction: of a ``ReduceOp``, of its kind alone, or of the object that operators are given for it, which tells it when called."""
+    kind: Any = getattr(reduction, "op", reduction)
+    number: Any = kind if isinstance(kind, dist.ReduceOp.RedOpType) else kind()
+    return int(number)
 
 
 class Call:
@@ -197,7 +211,8 @@ class Call:
 
     def __init__(self, to: Communication, func: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
         self.to = to
-        self.result = func(*args, **kwargs)
+        # Those of several tensors at once have no kernel for tensors without numbers; they give a work alone.
+        self.result = FakeWork().boxed() if func._schema.name.removeprefix("c10d::") in COALESCED else func(*args, **kwargs)
         self.named = {parameter.name: value for parameter, value in signature(func).bound(args, kwargs)}
 
     @property
@@ -207,8 +222,20 @@ class Call:
 
     @property
     def reduction(self) -> str:
-        """What a reducing collective does."""
-        return reduction_of(self.named["reduce_op"])
+        """What a reducing collective does with :meth:`terms`."""
+        return "sum" if self._premultiplied else reduction_of(self.named["reduce_op"])
+
+    @property
+    def _premultiplied(self) -> bool:
+        return kind_number(self.named["reduce_op"]) == PREMULTIPLIED
+
+    def term(self, value: int) -> int:
+        """What a rank adds: its operand, or that times the factor of a premultiplied sum."""
+        if not self._premultiplied:
+            return value
+        if self.to.factor is None:
+            raise UnsupportedError("a premultiplied sum whose factor is not known: call it through torch.distributed or a ProcessGroup, with a number")
+        return value if self.to.factor == 1 else self.to.scaled(value, self.to.factor)
 
     def land(self, written: list[tuple[torch.Tensor, int]], read: list[torch.Tensor]) -> Any:
         """Store what was computed, and give back what the operator gives."""
@@ -230,7 +257,7 @@ def _c10d(handle: Callable[[Call], Any]) -> Handler:
 def _all_reduce(call: Call) -> Any:
     tensors = call.named["tensors"]
     group, reduction = call.group, call.reduction
-    written = [(tensor, call.to.emit("all_reduce", (Ref(call.to.read(tensor)), reduction), tensor.shape, tensor, group)) for tensor in tensors]
+    written = [(tensor, call.to.emit("all_reduce", (Ref(call.term(call.to.read(tensor))), reduction), tensor.shape, tensor, group)) for tensor in tensors]
     return call.land(written, [])
 
 
@@ -245,7 +272,7 @@ def _reduce(call: Call) -> Any:
     group, reduction = call.group, call.reduction
     written: list[tuple[torch.Tensor, int]] = []
     for tensor in call.named["tensors"]:
-        value = call.to.emit("all_reduce", (Ref(call.to.read(tensor)), reduction), tensor.shape, tensor, group)
+        value = call.to.emit("all_reduce", (Ref(call.term(call.to.read(tensor))), reduction), tensor.shape, tensor, group)
         written.append((tensor, value if group[call.named["root_rank"]] == dist.get_rank() else call.to.undefined(tensor)))
     return call.land(written, [])
 
@@ -287,7 +314,7 @@ def _scattered(call: Call, target: torch.Tensor, value: int, shape: Sequence[int
     whole = (rows[0] * members, *rows[1:])
     if tuple(shape) != whole:
         whole, rows = (prod(shape),), (prod(rows),)
-    got = call.to.emit("reduce_scatter", (Ref(call.to.viewed(value, whole)), call.reduction), rows, target, call.group)
+    got = call.to.emit("reduce_scatter", (Ref(call.term(call.to.viewed(value, whole))), call.reduction), rows, target, call.group)
     return call.to.viewed(got, target.shape)
 
 

@@ -58,6 +58,11 @@ class Tensor(NamedTuple):
         """Whether its elements are pairs of numbers."""
         return self.dtype in _PARTS
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether it has no elements; then no operator can read it."""
+        return 0 in self.shape
+
 
 Operand = Tensor | int | float
 """A tensor or a literal."""
@@ -189,12 +194,14 @@ class Emitter:
         group: Group | None = None,
     ) -> list[str]:
         """An operator on tensors as the plan has them; the preliminary names of its outputs."""
+        shapes = [("reads", x.shape) for x in inputs if isinstance(x, Tensor)] + [("gives", value.shape) for value in outputs if value is not None]
+        for does, shape in shapes:
+            if 0 in shape:
+                raise UnsupportedError(
+                    f"the PyTorch operator {self.event.operator!r} {does} a tensor of shape {shape}; tensors without elements may only be joined to others"
+                )
         names = []
         for value in outputs:
-            if value is not None and 0 in value.shape:
-                raise UnsupportedError(
-                    f"the PyTorch operator {self.event.operator!r} gives a tensor of shape {value.shape}; tensors without elements are not known"
-                )
             name = "" if value is None else f"%{len(self._collected.made)}"
             if value is not None:
                 self._collected.made[name] = (kind, value)

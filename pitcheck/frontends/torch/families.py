@@ -92,7 +92,11 @@ class RankNames:
             if number is not None:
                 value = self._trace.values[number]
                 result = self._results.get(number)
-                self._names[number] = self.new("", value) if result is None else self.result(result, value)
+                if 0 in value.shape:
+                    # Of what has no elements no operator makes anything.
+                    self._names[number] = result or self._place
+                else:
+                    self._names[number] = self.new("", value) if result is None else self.result(result, value)
 
     def known(self, given: Given) -> str:
         """A name for a value whose elements are known."""

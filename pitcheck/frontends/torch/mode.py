@@ -57,6 +57,8 @@ SILENT = frozenset(
 """Operators that compute nothing: they tell shapes, or change where a tensor lies, which is looked up whenever it is read."""
 
 
+ADDING = frozenset({"addmm", "addmv", "addbmm", "baddbmm", "addr"})
+"""Operators that add a product to ``self``, which they do not read where ``beta`` is 0: it may be memory that nobody has written to."""
 CHOOSING = frozenset({"index", "masked_select"})
 """Operators that take elements wherever a mask holds: how many there are, the mask alone tells."""
 
@@ -120,7 +122,8 @@ class Recorder(TorchDispatchMode):
         said = signature(func)
         bound = said.bound(args, kwargs)
         targets = [value for parameter, value in bound if parameter.written]
-        arguments = tuple(literal(value, self._read) for parameter, value in bound if not parameter.stores)
+        unread = "self" if name.removesuffix("_") in ADDING and ("beta", 0) in ((parameter.name, value) for parameter, value in bound) else ""
+        arguments = tuple(literal(value, self._unread if parameter.name == unread else self._read) for parameter, value in bound if not parameter.stores)
         arguments += drawn(func, said.operator, bound)
         if said.writes:
             return self._write(func, said, arguments, targets, args, kwargs)
@@ -251,6 +254,9 @@ class Recorder(TorchDispatchMode):
         else:
             self.storages.write(result, value)
         return result
+
+    def _unread(self, tensor: torch.Tensor) -> int:
+        return self.storages.undefined(tuple(tensor.shape), tensor.dtype)
 
     def _read(self, tensor: torch.Tensor) -> int:
         if not isinstance(tensor, FakeTensor) and not self.storages.has(tensor):

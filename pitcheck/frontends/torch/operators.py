@@ -21,6 +21,8 @@ from pitcheck.frontends.torch import (
     aten_random,
     aten_reductions,
     aten_structure,
+    means,
+    places,
 )
 from pitcheck.frontends.torch.emitter import Emitter, Tensor, Translation
 from pitcheck.frontends.torch.row import UNREAD, Row
@@ -40,6 +42,8 @@ _THEMES = (
     aten_optimizers,
     aten_random,
     aten_collectives,
+    places,
+    means,
 )
 
 
@@ -55,7 +59,8 @@ def translated(
     """What an event becomes.
 
     ``name_of`` gives the tensor family of a value's number, ``new_name`` a name, made from a hint, for a tensor in between of that shape and dtype.
-    ``asynchronous``: of a collective, that it is waited for elsewhere. An output that holds nothing yet (``empty``) is made by no operator.
+    ``asynchronous``: of a collective, that it is waited for elsewhere. An output that holds nothing yet (``empty``),
+    or has no elements, is made by no operator.
     Raises UnsupportedError, naming overload and argument, for an overload that is not in the table and for an argument that its meaning does not cover.
     """
     known = table().get(_plain(event.operator))
@@ -63,6 +68,8 @@ def translated(
         raise UnsupportedError(f"the PyTorch operator {event.operator!r} has no meaning here; the known ones are in pitcheck.frontends.torch.operators")
     if len(event.arguments) != len(known.parameters):
         raise PlanError(f"the PyTorch operator {event.operator!r} takes {len(known.parameters)} arguments, not {len(event.arguments)}")
+    if event.outputs and not event.group and all(number is None or 0 in values[number].shape for number in event.outputs):
+        return Translation((), {})
     emitter = Emitter(event, values, name_of, asynchronous).focus(0)
     given = [emitter.argument(value) for name, value in zip(known.parameters, event.arguments, strict=True) if name not in UNREAD]
     results = known.meaning(emitter, *given)

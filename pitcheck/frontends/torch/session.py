@@ -39,7 +39,7 @@ def record_rank(spec: Spec, side: Side, number: int) -> Trace:
     coordinate = coordinate_of(number, mesh)
     if side == "parallel":
         _start_group(number, prod(mesh.values()))
-    blame = Blame()
+    blame = Blame(record_rank.__code__)
     tape = Tape(blame.place)
     with ExitStack() as stack:
         fake = stack.enter_context(FakeTensorMode(allow_non_fake_inputs=True))
@@ -74,6 +74,7 @@ class _Session:
         start = len(self._tape.events)
         before = self._begin()
         outputs = self._program.step(self._batch())
+        self._tape.ended = True
         return trace_of(number, self._tape, start, [*self._outputs(outputs), *self._gradients(), *self._updated(before)], self._assumptions())
 
     def _assumptions(self) -> list[str]:

@@ -2,7 +2,7 @@
 
 A storage is a row of elements cut into pieces, each a stretch of a value. A read of a view is built from the pieces that lie there by then. A write makes a
 new piece, or, where the view has gaps, a new value of the stretch around it. Contiguous parts of a large buffer are joined and cut, and nothing else of it is
-touched.
+touched. Complex numbers lie there as pairs of real ones.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from pitcheck.frontends.torch.geometry import Block, Geometry, block, contiguous
 from pitcheck.frontends.torch.tape import Tape
 from pitcheck.frontends.torch.trace import Ref
 
+REAL = {torch.complex32: torch.float16, torch.complex64: torch.float32, torch.complex128: torch.float64}
+"""What complex numbers are made of."""
 GATHERED = 1 << 20
 """So many elements of a view of irregular strides are read and written by their places."""
 
@@ -59,6 +61,11 @@ class Storage:
 def view_of(tensor: torch.Tensor) -> Geometry:
     """Where a tensor lies in its storage."""
     return geometry(tensor.shape, tensor.stride(), int(tensor.storage_offset()))
+
+
+def _pairs(view: Geometry) -> Geometry:
+    """A view of complex numbers as one of real numbers, with one dimension more at the end."""
+    return geometry((*view.shape, 2), (*(2 * step for step in view.stride), 1), 2 * view.offset)
 
 
 class Storages:
@@ -114,9 +121,13 @@ class Storages:
         found = storage.views.get((view, dtype))
         if found is not None:
             return found
-        value = self._build(storage, view, dtype)
+        value = self._complex(storage, view, dtype) if dtype in REAL else self._build(storage, view, dtype)
         storage.views[view, dtype] = value
         return value
+
+    def _complex(self, storage: Storage, view: Geometry, dtype: torch.dtype) -> int:
+        value = self._read(storage, _pairs(view), REAL[dtype])
+        return self._tape.one("view_as_complex.default", (Ref(value),), view.shape, dtype)
 
     def _build(self, storage: Storage, view: Geometry, dtype: torch.dtype) -> int:
         shape = view.shape
@@ -252,7 +263,10 @@ class Storages:
         if view.repeats:
             raise UnsupportedError(f"{self._tape.where()}: a write to a view that shows elements several times")
         start, stop = view.extent
-        if not view.dense:
+        if dtype in REAL:
+            pairs = _pairs(view)
+            self._write(storage, pairs, self._tape.one("view_as_real.default", (Ref(value),), pairs.shape, REAL[dtype]), REAL[dtype])
+        elif not view.dense:
             around = self._around(storage, view, dtype)
             if around is None:
                 self._scatter(storage, view, value, dtype)

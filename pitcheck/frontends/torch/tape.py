@@ -50,14 +50,18 @@ class Tape:
         self.known: dict[int, torch.Tensor] = {}
         self.pending: dict[int, str] = {}
         """Outputs of asynchronous collectives nobody has waited for, and where these were launched."""
+        self.ended = False
+        """Whether the step is over, and what is recorded only reads what it has left: that belongs to where it was made."""
         self._place = place
+        self._places: dict[int, Place] = {}
 
     def emit(
         self, operator: str, arguments: tuple[Argument, ...], outputs: Sequence[Kind | None], group: tuple[int, ...] = (), batch: int | None = None
     ) -> list[int]:
         """An event, and the numbers of its outputs that are tensors."""
-        place = self._place()
+        place = self._made(arguments) if self.ended else self._place()
         numbers = [None if kind is None else self._value(kind) for kind in outputs]
+        self._places.update((number, place) for number in numbers if number is not None)
         self._check_finished(operator, arguments, place)
         event = Event(operator, arguments, tuple(numbers), group, place.source, place.module, place.backward, batch)
         self.events.append(event)
@@ -108,6 +112,10 @@ class Tape:
     def _value(self, kind: Kind) -> int:
         self.kinds.append(kind)
         return len(self.kinds) - 1
+
+    def _made(self, arguments: tuple[Argument, ...]) -> Place:
+        """Where the latest operand was made."""
+        return self._places.get(max(operands(arguments), default=-1), Place())
 
     def _check_finished(self, operator: str, arguments: tuple[Argument, ...], place: Place) -> None:
         if operator == "wait" or not self.pending:

@@ -186,6 +186,34 @@ def test_positions_used_as_values_fix_a_dimension(system: AxisSystem, axes: Axis
     assert small(system.solve(0), x) == (100,)
 
 
+def places(axes: AxisAlgebra, whole: AxisValue, start: int) -> AxisValue:
+    """The places of a quarter of a dimension, which begins there."""
+    part = axes.slice(whole, 0, Size(start), Size(start + 25))
+    return axes.add(axes.arange(part, 0), axes.boundary(whole, 0, Size(start)))
+
+
+def test_places_of_parts_that_are_joined_remain_places(system: AxisSystem, axes: AxisAlgebra) -> None:
+    whole = axes.tensor((100,))
+    ends = axes.concatenate([places(axes, whole, 75), places(axes, whole, 0)], 0)
+    axes.compare("lt", axes.reshape(ends, (Size(50), Size(1))), axes.arange(whole, 0))
+    sizes = system.solve(0)
+    assert small(sizes, whole)[0] == 2 * small(sizes, ends)[0] < 100
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda a, p, q: a.concatenate([p, a.tensor((7,), "int")], 0),
+        lambda a, p, q: a.add(a.concatenate([p, q], 0), a.constant(Fraction(1), "int")),
+        lambda a, p, q: a.cast(a.concatenate([p, q], 0), "field"),
+    ],
+)
+def test_places_joined_with_other_integers_or_used_as_such_are_numbers(system: AxisSystem, axes: AxisAlgebra, use: Callable[..., Any]) -> None:
+    whole = axes.tensor((100,))
+    use(axes, places(axes, whole, 75), places(axes, whole, 0))
+    assert small(system.solve(0), whole) == (100,)
+
+
 @pytest.mark.parametrize(
     ("kind", "shapes", "attributes", "fixed"),
     [

@@ -231,10 +231,12 @@ def _attention() -> list[Row]:
         ("causal", (q, reals(2, 2, 3, 4, seed=1), reals(2, 2, 3, 4, seed=2), 0.0, True), {"scale": 0.25}),
         ("added", (q, k, v), {"attn_mask": mask}),
         ("hidden", (q, k, v), {"attn_mask": added, "scale": 0.5}),
+        ("grouped", (reals(2, 6, 3, 4), k, v), {}),
+        ("of one head", (reals(2, 6, 3, 4), k[:, :1], v[:, :1]), {"attn_mask": mask}),
     ):
         rows.append(Row(forward, positional, keywords, case))
         out, total = getattr(torch.ops.aten, forward.partition(".")[0]).default(*positional, **keywords)
-        operands = (reals(2, 2, 3, 4, seed=4), *positional[:3], out, total, 0.0, len(positional) > 3)
+        operands = (reals(*positional[0].shape, seed=4), *positional[:3], out, total, 0.0, len(positional) > 3)
         rows.append(Row(backward, operands, keywords, case))
     return rows
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from math import inf, isnan
 from typing import Any
 
 import torch
@@ -25,6 +26,8 @@ REDUCED = {
 Tensors = Mapping[str, torch.Tensor]
 Skip = tuple[tuple[int, ...], int]
 """A collective that is left out: the group, and how many of the group were before it. Of a receive (source, rank) and the number."""
+Together = tuple[Mapping[int, Sequence[int]], int]
+"""Of a result that ranks have terms of: by rank those whose terms are added up, and what the sum is divided by."""
 
 
 class StuckError(Exception):
@@ -179,13 +182,19 @@ def call(event: Event, values: Mapping[int, torch.Tensor]) -> list[torch.Tensor]
         # Of a value nothing is known about its strides.
         tensor, shape = event.arguments
         return [values[tensor.value].reshape(shape)]
+    if event.operator == "boundary":
+        return [torch.tensor(event.arguments[2])]
+    if event.operator == "spread_mean":
+        like, gradient = (values[argument.value] for argument in event.arguments[:2])
+        return [gradient.expand(like.shape) * gradient.numel() / like.numel()]
     packet, overload = event.operator.split(".")
     func = getattr(getattr(torch.ops.aten, packet), overload)
     schema = func._schema.arguments
     assert len(schema) == len(event.arguments), event
     args, kwargs = [], {}
     for parameter, argument in zip(schema, event.arguments, strict=True):
-        value = real(argument, values, "dtype" in parameter.name)
+        # No target is a class that is ignored.
+        value = -100 if parameter.name == "ignore_index" and argument is None else real(argument, values, "dtype" in parameter.name)
         if parameter.kwarg_only:
             kwargs[parameter.name] = value
         else:
@@ -220,22 +229,36 @@ def expected(result: Result, tensors: Mapping[tuple[str, str], torch.Tensor]) ->
     return held(tensors[result.kind, result.name], result.box)
 
 
-def difference(traces: Sequence[Trace], tensors: Tensors, whole: Mapping[tuple[str, str], torch.Tensor], skipped: Skip | None = None) -> float:
-    """The largest difference, relative to the largest element, of any rank's results from its part of the whole ones; of those that are given."""
+def difference(
+    traces: Sequence[Trace],
+    tensors: Tensors,
+    whole: Mapping[tuple[str, str], torch.Tensor],
+    skipped: Skip | None = None,
+    together: Mapping[tuple[str, str], Together] | None = None,
+) -> float:
+    """The largest difference, relative to the largest element, of any rank's results from its part of the whole ones; of those that are given.
+
+    ``together``: of results that ranks have terms of, by rank the ranks whose terms are added up, and the number by which the sum is divided.
+    """
     found = Replay(traces, tensors, skipped).run()
     worst = 0.0
     seen = set()
+    added = together or {}
     for trace in traces:
         for result in trace.results:
             key = (result.kind, result.name)
             if key not in whole:
                 continue
             seen.add(key)
-            value = sum(found[rank][key] for rank in result.partial) if result.partial else found[trace.rank][key]
+            members, divisor = (result.partial or (trace.rank,), 1) if key not in added else (added[key][0][trace.rank], added[key][1])
+            value = sum(found[rank][key] for rank in members) / divisor
             want = expected(result, whole)
             assert want.shape == value.shape, (result, want.shape, value.shape)
             if value.numel():
-                worst = max(worst, float((want - value).abs().max() / want.abs().max().clamp(min=1)))
+                apart = float((want - value).abs().max() / want.abs().max().clamp(min=1))
+                if isnan(apart):
+                    return inf
+                worst = max(worst, apart)
     assert seen == set(whole), set(whole) - seen
     return worst
 

@@ -88,10 +88,22 @@ def test_an_overload_that_is_not_in_the_table(operator: str) -> None:
 
 
 @pytest.mark.parametrize("row", [Row("slice.Tensor", (reals(3, 4), 0, 3, 1)), Row("zeros.default", ([0, 2],)), Row("cat.default", ([torch.zeros(0)],))])
-def test_tensors_without_elements_are_refused(row: Row) -> None:
+def test_no_operator_makes_a_tensor_without_elements(row: Row) -> None:
     recorded = Recorded(row)
-    with pytest.raises(UnsupportedError, match=f"{row.operator!r} gives a tensor of shape"):
+    assert not translation_of(recorded.event, recorded.values).instances
+
+
+@pytest.mark.parametrize("row", [Row("sum.dim_IntList", (reals(3, 0), [1])), Row("mm.default", (reals(3, 0), reals(0, 2)))])
+def test_no_operator_reads_a_tensor_without_elements(row: Row) -> None:
+    recorded = Recorded(row)
+    with pytest.raises(UnsupportedError, match=f"{row.operator!r} reads a tensor of shape"):
         translation_of(recorded.event, recorded.values)
+
+
+@pytest.mark.parametrize(("place", "operator"), [("output", "reduce_scatter"), ("operand", "all_reduce")])
+def test_no_communication_of_a_tensor_without_elements(place: str, operator: str) -> None:
+    with pytest.raises(UnsupportedError, match=f"{operator!r} (gives|reads) a tensor of shape"):
+        translation_of(Event(operator, (Ref(0), "sum"), (1,), (0, 1)), [Value((0, 3), "float32")] * 2)
 
 
 def test_a_number_of_arguments_that_is_not_that_of_the_schema() -> None:
@@ -140,7 +152,7 @@ _ATTENTION = "_scaled_dot_product_flash_attention_for_cpu.default"
     ("argument", "key", "rest"),
     [
         ("dropout_p", (1, 2, 5, 4), (0.5, False, None, None)),
-        ("key", (1, 1, 5, 4), (0.0, False, None, None)),
+        ("key", (1, 3, 5, 4), (0.0, False, None, None)),
         ("attn_mask", (1, 2, 5, 4), (0.0, True, Ref(3), None)),
     ],
 )

@@ -44,6 +44,14 @@ def reduce_scatter_flat(x: Tensor, group) -> Tensor:
     return out
 
 
+def premultiplied(x: Tensor, group) -> Tensor:
+    """All that are reduced have their own factor."""
+    whole, part = x * 1, torch.empty(2, 3)
+    dist.all_reduce(whole, op=dist.ReduceOp.PREMUL_SUM(0.25), group=group)
+    dist.reduce_scatter_tensor(part, x * 1, op=dist.ReduceOp.PREMUL_SUM(3.0), group=group)
+    return torch.cat([whole, part])
+
+
 def broadcast(x: Tensor, group) -> Tensor:
     x = x * 1
     dist.broadcast(x, src=3, group=group)
@@ -119,6 +127,31 @@ def coalesced(x: Tensor, group) -> Tensor:
     return parts[0] + parts[1]
 
 
+def all_reduces_at_once(x: Tensor, group) -> Tensor:
+    parts = [x * 1, x * 2]
+    with dist._coalescing_manager(group, async_ops=True) as waiting:
+        for part in parts:
+            dist.all_reduce(part, group=group)
+    waiting.wait()
+    return parts[0] + parts[1]
+
+
+def all_gathers_at_once(x: Tensor, group) -> Tensor:
+    out = torch.empty(2, 8, 3)
+    with dist._coalescing_manager(group):
+        for part, scale in zip(out, (1, 2), strict=True):
+            dist.all_gather_into_tensor(part, x * scale, group=group)
+    return out[0] + out[1]
+
+
+def reduce_scatters_at_once(x: Tensor, group) -> Tensor:
+    out = torch.empty(2, 2, 3)
+    with dist._coalescing_manager(group):
+        for part, scale in zip(out, (1, 2), strict=True):
+            dist.reduce_scatter_tensor(part, x * scale, group=group)
+    return out[0] + out[1]
+
+
 def exchange(p: int, x: list[Tensor]) -> Tensor:
     return torch.cat([x[0][:1], x[1][:2]] if p == 0 else [x[0][1:], x[1][2:]])
 
@@ -128,6 +161,7 @@ ROWS: list[tuple[Callable[[Tensor, object], Tensor], Callable[[int, list[Tensor]
     (all_gather_stacked, lambda p, x: torch.stack(x)),
     (reduce_scatter, lambda p, x: (x[0] + x[1]).chunk(2)[p]),
     (reduce_scatter_flat, lambda p, x: ((x[0] + x[1]) / 2).flatten().chunk(2)[p]),
+    (premultiplied, lambda p, x: torch.cat([(x[0] + x[1]) / 4, 3 * (x[0] + x[1]).chunk(2)[p]])),
     (broadcast, lambda p, x: x[1]),
     (reduce, lambda p, x: x[0] + x[1] if p == 1 else torch.zeros(4, 3)),
     (scatter, lambda p, x: x[1].chunk(2)[p]),
@@ -142,6 +176,9 @@ ROWS: list[tuple[Callable[[Tensor, object], Tensor], Callable[[int, list[Tensor]
     (functional_broadcast, lambda p, x: x[1]),
     (permuted, lambda p, x: x[1 - p]),
     (coalesced, lambda p, x: 3 * (x[0] + x[1])),
+    (all_reduces_at_once, lambda p, x: 3 * (x[0] + x[1])),
+    (all_gathers_at_once, lambda p, x: 3 * torch.cat(x)),
+    (reduce_scatters_at_once, lambda p, x: 3 * (x[0] + x[1]).chunk(2)[p]),
 ]
 
 

@@ -151,7 +151,8 @@ def test_recomputation(reentrant: bool) -> None:
     assert sum(event.operator == "gelu.default" for event in alone(program).events) == 2
 
 
-def test_schedule_of_a_pipeline() -> None:
+def scheduled() -> Spec:
+    """Two stages and four micro-batches by PyTorch's own schedule."""
     batch = {"x": Input((4, 6)), "y": Input((4, 6))}
 
     def whole() -> Program:
@@ -180,7 +181,11 @@ def test_schedule_of_a_pipeline() -> None:
 
         return Program(model, step)
 
-    traces = check(Spec(whole, parallel, {"pp": 2}, batch))
+    return Spec(whole, parallel, {"pp": 2}, batch)
+
+
+def test_schedule_of_a_pipeline() -> None:
+    traces = check(scheduled())
     assert [event.operator for event in traces[0].events if event.group].count("send") == 4
 
 
@@ -212,6 +217,28 @@ def test_complex_rotation() -> None:
             x = torch.view_as_complex(model(batch["x"]).reshape(4, 4, 2))
             turned = torch.view_as_real((x * turns[2:6].view(4, 4)).transpose(0, 1).conj() * 2.0).flatten(1)
             loss = (turned[:, 1:] ** 3).sum()
+            loss.backward()
+            return loss
+
+        return Program(model, step)
+
+    alone(program)
+
+
+def test_complex_numbers_that_are_written_as_real_ones() -> None:
+    """Both lie in the same memory: what is written as the one is read as the other, in part, too."""
+
+    def program() -> Program:
+        model = nn.Linear(8, 8)
+        angles = torch.outer(torch.arange(4.0), torch.tensor([0.5, 0.25, 0.125, 1.0]))
+
+        def step(batch):
+            turns = torch.polar(torch.ones_like(angles), angles)
+            torch.view_as_real(turns)[1:3] *= 2.0
+            torch.view_as_real(turns)[0, :, 1] = torch.arange(4.0)
+            x = torch.view_as_complex(model(batch["x"]).reshape(4, 4, 2))
+            turned = torch.view_as_real(x * turns).flatten(1)
+            loss = (turned**3).sum()
             loss.backward()
             return loss
 

@@ -1,48 +1,53 @@
-"""Of every recorded program each collective is dropped, doubled, re-grouped and re-scaled in turn: what changes a result is caught, what does not is proven."""
+"""Of every program that is proven each communication is dropped, doubled, re-grouped, re-scaled and more, in turn: what changes a result is caught."""
 
 from __future__ import annotations
 
-from math import prod
+from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 import pytest
-from frontends.torch.replay import StuckError, difference, truth
-from frontends.torch.trace_mutants import mutants
+from frontends.torch.test_more_programs import scheduled
+from frontends.torch.test_torch_frameworks import PROGRAMS as FRAMEWORKS
+from frontends.torch.trying import Trial
 
-from pitcheck.check.options import Options
-from pitcheck.check.run import check
-from pitcheck.frontends.torch.build import parallel_plan, reference_plan
 from pitcheck.frontends.torch.load import load_spec
-from pitcheck.frontends.torch.program import Spec
-from pitcheck.frontends.torch.record import record
+from pitcheck.torch import Spec
 
 EXAMPLES = Path(__file__).parents[3] / "docs" / "examples"
-CHANGED = 1e-6
 
 
-def groups(spec: Spec) -> list[tuple[int, ...]]:
-    """The groups of ranks along every mesh axis."""
-    sizes = tuple(spec.mesh.values())
-    ranks = np.arange(prod(sizes)).reshape(sizes)
-    return [tuple(row) for axis in range(len(sizes)) for row in np.moveaxis(ranks, axis, -1).reshape(-1, sizes[axis]).tolist()]
+def example(name: str) -> Callable[[], Spec]:
+    """A program of the documentation."""
+    return lambda: load_spec(str(EXAMPLES / f"{name}.py"), "spec")
 
 
-@pytest.mark.parametrize("name", ["tensor_parallel"])
-def test_no_wrong_collective_survives(name: str) -> None:
-    spec = load_spec(str(EXAMPLES / f"{name}.py"), "spec")
-    reference = reference_plan(record(spec, "reference", 1)[0], spec)
-    true = truth(spec)
-    compared = {key: value for key, value in true.results.items() if key[0] != "output" or not spec.outputs}
-    traces = record(spec, "parallel", 2)
-    assert check(reference, parallel_plan(traces, spec, reference), Options(seed=1)).verdict == "equivalent"
-    tried = 0
-    for what, wrong in mutants(traces, groups(spec)):
-        try:
-            differs = difference(wrong, true.tensors, compared) > CHANGED
-        except (StuckError, AssertionError):
-            differs = True
-        report = check(reference, parallel_plan(wrong, spec, reference), Options(seed=1))
-        assert report.verdict in (("mismatch", "invalid") if differs else ("equivalent",)), (what, report.verdict, report.findings)
-        tried += differs
-    assert tried
+PROGRAMS: dict[str, Callable[[], Spec]] = {
+    **{path.stem: example(path.stem) for path in sorted(EXAMPLES.glob("*.py"))},
+    **FRAMEWORKS,
+    "1F1B": scheduled,
+}
+"""A program that is proven is entered here, and all is done that can be done to its communication."""
+SAMPLE = {"tensor_parallel": 4, "send and receive": 5, "1F1B": 9}
+"""Programs of which CI tries one mutant of so many; all of all of them are left to the night."""
+
+
+def settled(name: str, every: int = 1, first: int = 0) -> None:
+    """Every mutant that changes a result is caught, and every other one proven."""
+    changing = 0
+    for tried in Trial(PROGRAMS[name]()).tried(every, first):
+        assert tried.settled, (tried.mutant.name, tried.change, tried.report.verdict, tried.report.findings)
+        changing += tried.changing
+    assert changing
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SAMPLE)
+def test_some_wrong_communication_is_caught(name: str) -> None:
+    settled(name, SAMPLE[name], first=1)
+
+
+@pytest.mark.slow
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_no_wrong_communication_survives(name: str) -> None:
+    settled(name)

@@ -1,0 +1,274 @@
+"""Flat buffers taken apart: what is joined only to be communicated together is communicated piece by piece.
+
+Fully sharded parameters, buckets of gradients: frameworks join tensors of any shapes to one of one dimension, gather, scatter or reduce it, and cut the
+result where they joined it. All of these act on every piece alone, so that the same is computed without the buffer, whose dimension has nothing to do with
+any of the model. A collective is taken apart where all its members join pieces of the same sizes; whatever else is done to a buffer is done to the pieces
+joined again.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+from math import prod
+
+from msgspec.structs import replace
+
+from pitcheck.frontends.torch.tape import operands
+from pitcheck.frontends.torch.trace import Argument, Event, Ref, Trace, Value
+
+Key = tuple[tuple[int, ...], int]
+"""A collective: its group, and how many the group ran before it."""
+Layout = tuple[object, ...]
+"""What members of a collective must have in common."""
+
+VIEWS = ("view.default", "_unsafe_view.default")
+WHOLE = ("all_reduce", "broadcast")
+"""Collectives whose result has the shape of the operand."""
+APART = (*WHOLE, "all_gather", "reduce_scatter")
+EACH = frozenset(["_to_copy.default", "clone.default", "mul.Tensor", "mul.Scalar", "div.Tensor", "div.Scalar"])
+"""Operators on every element alone, of one tensor and numbers."""
+
+
+@dataclass(frozen=True)
+class Flat:
+    """A buffer of ``rows`` rows, each the pieces' rows one after the other; ``pieces`` are values of shape (rows, n) or (rows * n,).
+
+    One of a single row is one in any shape, for its elements are those of the pieces in their order.
+    """
+
+    rows: int
+    pieces: tuple[int, ...]
+    sizes: tuple[int, ...]
+
+    @property
+    def ends(self) -> tuple[int, ...]:
+        """Where pieces begin and end in a row."""
+        return (0, *accumulate(self.sizes))
+
+    def stays(self, shape: tuple[int, ...]) -> bool:
+        """Whether the buffer is still one in another shape."""
+        row = sum(self.sizes)
+        return self.rows == 1 or shape in ((self.rows, row), (self.rows * row,))
+
+
+def taken_apart(traces: Sequence[Trace]) -> list[Trace]:
+    """The traces of all ranks, which compute what they did, without the buffers."""
+    whole: set[Key] = set()
+    while True:
+        ranks = [_Rank(trace, whole) for trace in traces]
+        changed = [rank.run() for rank in ranks]
+        layouts = {rank.trace.rank: rank.layouts for rank in ranks}
+        keys = {key for rank in ranks for key in rank.layouts}
+        differing = {key for key in keys if len({layouts[member].get(key) if member in layouts else None for member in key[0]}) > 1}
+        if not differing:
+            return changed
+        whole |= differing
+
+
+class _Rank:
+    """One trace, event by event. Collectives in ``whole`` stay as they are."""
+
+    def __init__(self, trace: Trace, whole: set[Key]) -> None:
+        self.trace = trace
+        self.layouts: dict[Key, Layout] = {}
+        self._whole = whole
+        self._values = list(trace.values)
+        self._events: list[Event] = []
+        self._flats: dict[int, Flat] = {}
+        self._there: set[int] = {given.value for given in trace.given}
+        self._shown: dict[int, int] = {}
+        """Of a value that is another one in another shape, that one: a gathered matrix is not cut into what came from every rank, but viewed as it is."""
+        self._cutouts: set[int] = set()
+        """What was cut out of buffers."""
+        self._counts: Counter[tuple[int, ...]] = Counter()
+
+    def run(self) -> Trace:
+        """The trace without the buffers that nothing but what was taken apart needs."""
+        for event in self.trace.events:
+            self._event(event)
+        for result in self.trace.results:
+            if self._events:
+                self._need(result.value, self._events[-1])
+        return replace(self.trace, values=tuple(self._values), events=tuple(self._needed()))
+
+    def _event(self, event: Event) -> None:
+        key = event.group, self._counts[event.group]
+        if event.group and event.operator in APART:
+            self._counts[event.group] += 1
+        elif event.group:
+            self._counts[event.group] += event.operator not in ("send", "receive")
+        first = event.arguments[0] if event.arguments else None
+        flat = self._flats.get(first.value) if isinstance(first, Ref) else None
+        if event.operator == "cat.default":
+            self._join(event)
+        if flat is not None and isinstance(first, Ref) and self._follow(event, first.value, flat, key):
+            return
+        for value in operands(event.arguments):
+            self._need(value, event)
+        out = event.outputs[0] if event.outputs else None
+        if event.operator == "view.default" and isinstance(first, Ref) and first.value in self._cutouts and out is not None:
+            event = replace(event, arguments=(Ref(self._shown[first.value]), self._values[out].shape))
+        self._emit(event)
+
+    def _emit(self, event: Event) -> None:
+        self._events.append(event)
+        if event.operator == "view.default" and isinstance(event.arguments[0], Ref) and event.outputs[0] is not None:
+            self._shown[event.outputs[0]] = self._shown.get(event.arguments[0].value, event.arguments[0].value)
+        self._there.update(value for value in event.outputs if value is not None)
+
+    # --- buffers
+
+    def _join(self, event: Event) -> None:
+        """Note a join of rows."""
+        parts, dim = event.arguments
+        (out,) = event.outputs
+        if out is None or not isinstance(parts, tuple) or len(parts) < 2 or not isinstance(dim, int):
+            return
+        shape = self._values[out].shape
+        values = [part.value for part in parts if isinstance(part, Ref)]
+        if len(values) == len(parts) and len(shape) in (1, 2) and dim % len(shape) == len(shape) - 1:
+            sizes = tuple(self._values[value].shape[-1] for value in values)
+            if all(sizes):
+                self._flats[out] = Flat(shape[0] if len(shape) == 2 else 1, tuple(values), sizes)
+
+    def _follow(self, event: Event, value: int, flat: Flat, key: Key) -> bool:
+        """Do to the pieces what an event does to a buffer; False where that is not known."""
+        operator = event.operator
+        if operator in VIEWS:
+            return self._viewed(event, flat)
+        if operator in APART:
+            return self._communicated(event, value, flat, key)
+        if operator == "wait" and value not in self._there:
+            self._map(event, flat)
+            return True
+        if operator in EACH and len(self._values[value].shape) == 1 and len(operands(event.arguments)) == 1:
+            self._map(event, flat)
+            return True
+        cuts = self._cuts(event, self._values[value].shape, flat)
+        return cuts is not None and self._cut(event, flat, cuts)
+
+    def _viewed(self, event: Event, flat: Flat) -> bool:
+        (out,) = event.outputs
+        if out is None or not flat.stays(self._values[out].shape):
+            return False
+        self._flats[out] = flat
+        return True
+
+    def _map(self, event: Event, flat: Flat) -> None:
+        """The same operator on every piece."""
+        (out,) = event.outputs
+        if out is not None:
+            pieces = tuple(self._one(event, piece, self._values[piece].shape, self._values[out]) for piece in flat.pieces)
+            self._flats[out] = Flat(flat.rows, pieces, flat.sizes)
+
+    def _one(self, event: Event, piece: int, shape: tuple[int, ...], like: Value) -> int:
+        """An event on one piece, which gives a value of ``shape``."""
+        new = self._new(Value(shape, like.dtype))
+        self._need(piece, event)
+        self._emit(replace(event, arguments=(Ref(piece), *event.arguments[1:]), outputs=(new,)))
+        return new
+
+    def _communicated(self, event: Event, value: int, flat: Flat, key: Key) -> bool:
+        members = len(event.group)
+        fits = {"all_gather": flat.rows == 1, "reduce_scatter": flat.rows == members}.get(event.operator, True)
+        if not fits or len(self._values[value].shape) != 1:
+            return False
+        (out,) = event.outputs
+        if key in self._whole or out is None:
+            return False
+        self.layouts[key] = event.operator, flat.rows, flat.sizes
+        rows = {"all_gather": members, "reduce_scatter": 1}.get(event.operator, flat.rows)
+        pieces = tuple(
+            self._one(event, self._shaped(piece, (flat.rows * size,), event), (rows * size,), self._values[out])
+            for piece, size in zip(flat.pieces, flat.sizes, strict=True)
+        )
+        self._flats[out] = Flat(rows, pieces, flat.sizes)
+        return True
+
+    @staticmethod
+    def _cuts(event: Event, shape: tuple[int, ...], flat: Flat) -> list[tuple[int, int]] | None:
+        """Begin and end in a row of everything that an event cuts out; None where it does something else."""
+        arguments = event.arguments
+        if event.operator == "split_with_sizes.default" and isinstance(arguments[1], tuple):
+            ends = [0, *accumulate(size for size in arguments[1] if isinstance(size, int))]
+            dim, cuts = arguments[2], list(pairwise(ends))
+        elif event.operator == "slice.Tensor" and arguments[4] == 1 and isinstance(arguments[1], int) and isinstance(arguments[2], int):
+            dim = arguments[1]
+            cuts = [slice(arguments[2], arguments[3] if isinstance(arguments[3], int) else None).indices(shape[dim])[:2]]
+        else:
+            return None
+        if not isinstance(dim, int) or dim % len(shape) != (flat.rows > 1):
+            return None
+        length = prod(shape[1:]) if flat.rows == 1 else 1
+        return [(start * length, stop * length) for start, stop in cuts]
+
+    def _cut(self, event: Event, flat: Flat, cuts: Sequence[tuple[int, int]]) -> bool:
+        """The pieces that lie between these places; False where a cut goes through one of several."""
+        chosen = [self._between(flat, *cut) for cut in cuts]
+        if any(found is None for found in chosen) or len(chosen) != len(event.outputs):
+            return False
+        for out, found in zip(event.outputs, chosen, strict=True):
+            if out is None or found is None:
+                continue
+            if len(found.pieces) > 1:
+                self._flats[out] = found
+            else:
+                self._need(found.pieces[0], event)
+                self._cutouts.add(out)
+                self._emit(replace(event, operator="view.default", arguments=(Ref(found.pieces[0]), self._values[out].shape), outputs=(out,)))
+        return True
+
+    @staticmethod
+    def _between(flat: Flat, start: int, stop: int) -> Flat | None:
+        ends = flat.ends
+        if start not in ends or stop not in ends or start >= stop:
+            return None
+        first, last = ends.index(start), ends.index(stop)
+        return Flat(flat.rows, flat.pieces[first:last], flat.sizes[first:last])
+
+    # --- values
+
+    def _new(self, value: Value) -> int:
+        self._values.append(value)
+        return len(self._values) - 1
+
+    def _shaped(self, value: int, shape: tuple[int, ...], event: Event) -> int:
+        """A piece in another shape."""
+        if self._values[value].shape == shape:
+            return value
+        return self._local(event, "view.default", (Ref(self._shown.get(value, value)), shape), Value(shape, self._values[value].dtype))
+
+    def _local(self, event: Event, operator: str, arguments: tuple[Argument, ...], result: Value, out: int | None = None) -> int:
+        """An operator of this rank at the place of an event."""
+        for value in operands(arguments):
+            self._need(value, event)
+        number = self._new(result) if out is None else out
+        self._emit(replace(event, operator=operator, arguments=arguments, outputs=(number,), group=()))
+        return number
+
+    def _need(self, value: int, event: Event) -> None:
+        """See that a value is there: a buffer that is needed as a whole is joined from its pieces."""
+        if value in self._there or value not in self._flats:
+            return
+        flat, own = self._flats[value], self._values[value]
+        shape = (flat.rows,) if flat.rows > 1 else ()
+        parts = tuple(Ref(self._shaped(piece, (*shape, size), event)) for piece, size in zip(flat.pieces, flat.sizes, strict=True))
+        row = (*shape, sum(flat.sizes))
+        if row == own.shape:
+            self._local(event, "cat.default", (parts, len(shape)), own, value)
+        else:
+            whole = self._local(event, "cat.default", (parts, len(shape)), Value(row, own.dtype))
+            self._local(event, "view.default", (Ref(whole), own.shape), own, value)
+
+    def _needed(self) -> list[Event]:
+        """The events that a result or communication depends on."""
+        needed = {result.value for result in self.trace.results}
+        kept = []
+        for event in reversed(self._events):
+            if event.group or any(value in needed for value in event.outputs if value is not None):
+                kept.append(event)
+                needed.update(operands(event.arguments))
+        return kept[::-1]
