@@ -125,8 +125,10 @@ class Replay:
             return False
         key = (peer, machine.trace.rank)
         value = line.pop(0)
-        machine.values[event.outputs[0]] = value * 0 if self.skipped == (key, machine.counts[key]) else value
-        machine.counts[key] += 1
+        # A group may have the same numbers.
+        received = (-1, *key)
+        machine.values[event.outputs[0]] = value * 0 if self.skipped == (key, machine.counts[received]) else value
+        machine.counts[received] += 1
         return True
 
     def _collective(self, machine: Machine, event: Event) -> bool:
@@ -217,8 +219,9 @@ def collectives(traces: Sequence[Trace]) -> list[Skip]:
         for event in trace.events:
             if event.operator in COLLECTIVES or event.operator == "receive":
                 key = event.group if event.operator in COLLECTIVES else (event.arguments[0], trace.rank)
-                found[key, counts[key]] = None
-                counts[key] += 1
+                counted = key if event.operator in COLLECTIVES else (-1, *key)
+                found[key, counts[counted]] = None
+                counts[counted] += 1
     return list(found)
 
 
