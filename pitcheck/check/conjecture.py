@@ -25,8 +25,10 @@ from pitcheck.stages.shapes import SymbolicPair
 
 Floats = NDArray[np.float64]
 TOLERANCE = 1e-8
+CANCELLED = 1e-13
+"""What is below this share of a value's largest element may be what rounding leaves of zero, and that is not the same in both plans."""
 CANDIDATES = 6
-MOST_OWNERS = 64
+MOST_OWNERS = 256
 VIEWS = frozenset({"view", "reshape", "transpose", "permute", "expand", "squeeze", "unsqueeze", "contiguous", "identity"})
 MOST_PLACES = 32
 
@@ -328,13 +330,18 @@ def _starts(data: Floats, whole: Floats) -> list[list[int]]:
 
 def _candidates(data: Floats, index: Index) -> list[int]:
     """Reference values of as many dimensions in which a part may begin with the first element of the first row."""
-    first = float(data[0, 0].reshape(-1)[0])
-    margin = TOLERANCE * abs(first)
+    own = data[0, 0].reshape(-1)
+    first = float(own[0])
+    margin = max(TOLERANCE * abs(first), CANCELLED * float(np.abs(own).max()))
     low = int(np.searchsorted(index.keys, first - margin))
     high = int(np.searchsorted(index.keys, first + margin, side="right"))
     shape = data.shape[2:]
-    owners = dict.fromkeys(index.owner[low : min(high, low + MOST_OWNERS)].tolist())
-    return sorted(o for o in owners if index.arrays[o].ndim - 1 == len(shape) and all(a >= b for a, b in zip(index.arrays[o].shape[1:], shape, strict=True)))
+    owners = np.unique(index.owner[low:high]).tolist()
+    fitting = [o for o in owners if index.arrays[o].ndim - 1 == len(shape) and all(a >= b for a, b in zip(index.arrays[o].shape[1:], shape, strict=True))]
+    if len(fitting) <= CANDIDATES:
+        return fitting
+    # Many begin with a zero: then the largest element tells them apart.
+    return [o for o in fitting[:MOST_OWNERS] if _starts(data[:, 0], index.arrays[o])]
 
 
 def _same(a: Floats, b: Floats) -> bool:

@@ -14,6 +14,7 @@ from pitcheck.explain.hypotheses import (
     constant_ratio,
     factor,
     groups_present,
+    members_of,
     missing_term,
     other_operator,
     otherwise_reduced,
@@ -25,7 +26,6 @@ from pitcheck.explain.hypotheses import (
     unreduced,
 )
 from pitcheck.explain.standing import Root, Standing, far
-from pitcheck.stages.batch import Step
 from pitcheck.stages.cuts import Cut
 from pitcheck.stages.graph import Source, sources_of
 from pitcheck.stages.grids import Codes
@@ -44,6 +44,7 @@ def cause_at(standing: Standing, root: Root) -> Cause:
     if cause is None:
         pair = standing.expected(root.value, root.codes)
         cause = _of_values(standing, root, *pair) if pair is not None else _otherwise_reduced(standing, root) or _scaled(evidence, root)
+    cause = cause or _joined_twice(standing, root)
     if cause is None:
         cause = _term_for_sum(standing, root, True) or _missing_extremum(evidence, root)
     if cause is None:
@@ -77,13 +78,7 @@ def _of_values(standing: Standing, root: Root, actual: Floats, wanted: Floats) -
 
 def _averaged(evidence: Evidence, root: Root, ratio: Fraction) -> bool:
     """Whether a factor is that of a mean in the place of a sum."""
-    return root.step.attributes.get("reduction") == "avg" and ratio * _members(evidence, root.step) == 1
-
-
-def _members(evidence: Evidence, step: Step) -> int:
-    """How many members the groups of a reduction have."""
-    source = next(iter(evidence.second.nodes[step.node].inputs), None)
-    return source.members if isinstance(source, Source) else 0
+    return root.step.attributes.get("reduction") == "avg" and ratio * members_of(evidence, root.step) == 1
 
 
 def _reduced_again(evidence: Evidence, root: Root, ratio: Fraction) -> Cause | None:
@@ -93,7 +88,7 @@ def _reduced_again(evidence: Evidence, root: Root, ratio: Fraction) -> Cause | N
         while stack:
             value = stack.pop()
             for step in evidence.writers.get(value, []):
-                if _members(evidence, step) == ratio and repeated_reduction(evidence, value):
+                if members_of(evidence, step) == ratio and repeated_reduction(evidence, value):
                     return replace(ratio_cause(evidence, value, factor(evidence, ratio), evidence.codes(value)), step=step, value=value)
             steps = evidence.writers if towards == evidence.inputs else evidence.readers
             new = {v for step in steps.get(value, []) for v in towards(step)} - seen - evidence.behind_right.keys()
@@ -315,6 +310,28 @@ def _other_tensor(standing: Standing, root: Root, due: Cut, actual: Floats) -> C
         "PIT103",
         f"operator {name!r}, which reads {reads}, makes {evidence.name(root.value)!r} a part of {other!r} where {box} of {wanted!r} is due",
         repair,
+    )
+
+
+def _joined_twice(standing: Standing, root: Root) -> Cause | None:
+    """Whether what joins parts of one reference tensor has one of them more than once: those of other ranks were never fetched."""
+    evidence, code = standing.evidence, root.codes[:1]
+    if root.step.kind != "cat":
+        return None
+    parts = []
+    for value, read in standing.reads(root.step, code):
+        cut = evidence.cuts.get(value) or standing.due(value)
+        if cut is None or read.ndim != 1 or cut.part_of[read[0]] < 0:
+            return None
+        parts.append((evidence.alike(cut.reference), spell(cut.parts[int(cut.part_of[read[0]])].box)))
+    twice = [part for part in parts if parts.count(part) > 1]
+    if not twice or len({reference for reference, _ in parts}) > 1:
+        return None
+    said = f"{' and '.join(box for _, box in parts)} of {evidence.first.values[twice[0][0]].name!r}"
+    return Cause(
+        "PIT107",
+        f"operator {evidence.operator(root.step)!r} joins {said} on rank {evidence.ranks_of(code)[0]}: one part more than once",
+        "gather the parts of all ranks, and join each of them once",
     )
 
 

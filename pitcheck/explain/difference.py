@@ -13,6 +13,7 @@ from pitcheck.check.options import Options
 from pitcheck.check.specification import Gap, Specification
 from pitcheck.check.whole import WholeRun, further_conjecture
 from pitcheck.explain.at_root import cause_at
+from pitcheck.explain.counterfactual import mended_by_a_reduction
 from pitcheck.explain.evidence import Evidence
 from pitcheck.explain.hypotheses import (
     Cause,
@@ -91,6 +92,10 @@ def located(evidence: Evidence, run: WholeRun, differing: list[int]) -> Finding:
     if rooted is not None and (sure or standing.hinted):
         return rooted
     if not standing.hinted:
+        cause = mended_by_a_reduction(evidence, run, differing)
+        if cause is not None and cause.step is not None and cause.value is not None:
+            first = min(differing, key=lambda n: evidence.second.depth(run.comparisons[n].target.cut.value))
+            return finding_of(evidence, run, first, cause.step, cause.value, cause)
         # Every factor may be one that should not be there.
         again, sure = _rooted(Standing(evidence, unscaled=True), run, differing)
         if again is not None and sure:

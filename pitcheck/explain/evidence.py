@@ -149,7 +149,7 @@ class Evidence:
         Where the line has several such operators, every second of them, or third.
         """
         steps = self.writers.get(value, [])
-        if not steps or not self.second.nodes[steps[-1].node].source:
+        if not steps or not self.second.nodes[steps[-1].node].source or self.is_constant(value):
             return
         found = self._at_line[self._line(value, steps[-1])]
         for stride in range(1, min(len(found) // 2, MOST_AT_A_LINE) + 1):
@@ -199,6 +199,11 @@ class Evidence:
         part = replace(self.batch, inputs=inputs, steps=[self.batch.steps[number]])
         with np.errstate(all="ignore"):
             return run_batch(part, self.run.evaluated.algebra, given, [self.run.shaped.attributes[1][number]])
+
+    def is_constant(self, value: int) -> bool:
+        """Whether a value is made of nothing but numbers of the program."""
+        steps = self.writers.get(value, [])
+        return bool(steps) and not any(self.inputs(step) for step in steps)
 
     def is_true(self, value: int) -> bool:
         """Whether a value is a constant, holds unscaled parts of one reference value as far as this run shows, or only views such a value."""

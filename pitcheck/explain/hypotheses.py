@@ -39,7 +39,9 @@ class Cause:
 
 
 def groups_present(evidence: Evidence, value: int, grouping: Grouping) -> Codes | None:
-    """The groups whose members all have the value, if together they are all codes that have it."""
+    """The groups whose members all have the value, if together they are all codes that have it; none for a constant, which is no term of anything."""
+    if evidence.is_constant(value):
+        return None
     rows = evidence.batch.rows[value]
     table = grouping.table[(rows[grouping.table] >= 0).all(axis=1)]
     codes = evidence.codes(value)
@@ -146,6 +148,12 @@ def factor(evidence: Evidence, ratio: Fraction) -> str:
     return " = ".join([str(ratio), *(name if ratio > 1 else f"1 / {name}" for name in names)])
 
 
+def members_of(evidence: Evidence, step: Step) -> int:
+    """How many members the groups of a reduction have."""
+    source = next(iter(evidence.second.nodes[step.node].inputs), None)
+    return source.members if isinstance(source, Source) else 0
+
+
 def repeated_reduction(evidence: Evidence, value: int) -> bool:
     """Whether the value comes out of an all-reduce whose input was already the same on all members: it is summed again."""
     for step in evidence.writers.get(value, []):
@@ -208,7 +216,7 @@ def duplicated_part(evidence: Evidence, value: int) -> Cause | None:
     shape = evidence.first.values[cut.reference].shape
     codes = evidence.codes(value)
     box = uncovered(cut, shape, cut.lattice.mask(codes))
-    if box is None or _held_by_another(evidence, value, box):
+    if box is None or _held_by_others(evidence, value, box):
         return None
     held: dict[int, list[int]] = {}
     for code in codes:
@@ -228,20 +236,24 @@ def duplicated_part(evidence: Evidence, value: int) -> Cause | None:
     )
 
 
-def _held_by_another(evidence: Evidence, value: int, box: Box) -> bool:
-    """Whether a value that another operator of the same kind computes has a box of the same tensor: a program that unrolls its micro-batches runs one each."""
+def _held_by_others(evidence: Evidence, value: int, box: Box) -> bool:
+    """Whether values that other operators of the same kind compute have a box of the same tensor: a program that unrolls its micro-batches runs one each."""
     cut, kinds = evidence.cuts[value], {step.kind for step in evidence.writers.get(value, [])}
-    for other, found in evidence.cuts.items():
-        if other != value and found.scale == 1 and evidence.alike(found.reference) == evidence.alike(cut.reference):
-            alike = kinds & {step.kind for step in evidence.writers.get(other, [])}
-            if alike and any(_within(box, found.parts[int(p)].box) for p in np.unique(found.part_of[evidence.codes(other)])):
-                return True
-    return False
+    found: list[Box] = []
+    for other, held in evidence.cuts.items():
+        alike = other != value and held.scale == 1 and evidence.alike(held.reference) == evidence.alike(cut.reference)
+        if alike and kinds & {step.kind for step in evidence.writers.get(other, [])}:
+            found += [held.parts[int(part)].box for part in np.unique(held.part_of[evidence.codes(other)])]
+    return _covered(box, found)
 
 
-def _within(box: Box, whole: Box) -> bool:
-    """Whether a box of one interval per dimension lies in another."""
-    return all(any(start <= a and b <= stop for start, stop in intervals) for ((a, b),), intervals in zip(box, whole, strict=True))
+def _covered(box: Box, boxes: Sequence[Box]) -> bool:
+    """Whether boxes together have all of a box of one interval per dimension."""
+    edges = [sorted({a, b} | {e for other in boxes for i in other[dim] for e in i if a < e < b}) for dim, ((a, b),) in enumerate(box)]
+    grid = np.zeros([len(own) - 1 for own in edges], dtype=np.bool_)
+    for other in boxes:
+        grid[np.ix_(*([any(a <= e < b for a, b in intervals) for e in own[:-1]] for own, intervals in zip(edges, other, strict=True)))] = True
+    return bool(grid.all())
 
 
 def _doubled(held: dict[int, list[int]]) -> list[int]:

@@ -48,6 +48,7 @@ class Standing:
         self._from_wrong: dict[int, Mask] = {}
         self._outputs = {c.target.cut.value: c.target for c in evidence.run.comparisons}
         self._sums: dict[int, Grouping | None] = {}
+        self._terms: dict[int, tuple[frozenset[int], frozenset[int]]] = {}
         self._numbers = of_numbers(evidence.batch)
         """Others come of discrete data alone. What they should be, or other discrete values, is said nowhere; what reads them shows whether they are."""
         self._hints: dict[int, Cut] = {}
@@ -142,9 +143,9 @@ class Standing:
             if found is not None:
                 return found
         # Of a constant nothing tells which of the reference's it should be.
-        made = any(evidence.inputs(step) for step in evidence.writers.get(value, []))
-        judged = made and value in self._numbers and evidence.second.values[value].kind == "field"
-        if not judged or evidence.is_true(value) or self._only_moved(value) or self._viewed_right(value) or self.grouping(value) is not None:
+        judged = not evidence.is_constant(value) and value in self._numbers and evidence.second.values[value].kind == "field"
+        moved = self._only_moved(value) or self._viewed_right(value)
+        if not judged or evidence.is_true(value) or moved or self.grouping(value) is not None or self._accumulating(value):
             return np.zeros_like(present)
         steps = evidence.writers.get(value, [])
         # A view of something is as right as that is.
@@ -163,6 +164,28 @@ class Standing:
         """Whether a value has the elements of right ones, in a form that the reference never has. What reads it shows whether they lie right."""
         steps = self.evidence.writers.get(value, [])
         return bool(steps) and all(step.kind in MOVES and not any(self.wrong(source).any() for source in self.evidence.inputs(step)) for step in steps)
+
+    def _accumulating(self, value: int) -> bool:
+        """Whether a value is the sum of what rounds of a loop have computed, some or all, on every rank."""
+        sums = [self._added(step) for step in self.evidence.writers.get(value, [])]
+        return bool(sums) and all(len(terms) > 1 for terms, _ in sums)
+
+    def _added(self, step: Step) -> tuple[frozenset[int], frozenset[int]]:
+        """(the values of a loop that a step adds up, those of all its rounds); empty where it does not."""
+        if id(step) not in self._terms:
+            parts = [self._terms_of(source, step) for source in self.evidence.inputs(step)] if step.kind == "add" else []
+            alike = len({rounds for _, rounds in parts}) == 1
+            self._terms[id(step)] = (frozenset().union(*(terms for terms, _ in parts)), parts[0][1]) if alike else (frozenset(), frozenset())
+        return self._terms[id(step)]
+
+    def _terms_of(self, value: int, reader: Step) -> tuple[frozenset[int], frozenset[int]]:
+        # A sum over one row is that row, too; so it is asked of what is right as well.
+        grouping = self.grouping(value)
+        if grouping is not None and grouping.beside:
+            return frozenset([value]), frozenset([value, *grouping.beside])
+        where = self.evidence.second.nodes[reader.node].mask
+        steps = [step for step in self.evidence.writers.get(value, []) if (self.evidence.second.nodes[step.node].mask & where).any()]
+        return self._added(steps[0]) if len(steps) == 1 else (frozenset(), frozenset())
 
     def _viewed_right(self, value: int) -> bool:
         """Whether a view of a value has parts of a reference value: where dimensions are joined for a while, parts of one of them are no box."""

@@ -114,8 +114,12 @@ class _Rewriting:
 
     def _moved(self, step: Step, first: Mapping[int, int]) -> bool:
         """An all-to-all: parts change hands. A tensor that is whole is cut into its parts first."""
-        form, operand, output = moved_form(step, self._old), step.inputs[0], step.outputs[0]
-        if form is None or output is None or not isinstance(operand, Argument):
+        form = moved_form(step, self._old)
+        # A constant has no operand.
+        if form is None or not step.inputs:
+            return False
+        operand, output = step.inputs[0], step.outputs[0]
+        if output is None or not isinstance(operand, Argument):
             return False
         position = int(step.attributes["position"])
         held = self._parts_of(operand)

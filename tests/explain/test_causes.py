@@ -165,7 +165,7 @@ def covered(right: bool) -> Pair:
 
 
 CASES: dict[str, Case] = {
-    "average for sum": Case(scaled, "PIT101", "all_reduce", ("1/2", "size of dp")),
+    "average for sum": Case(scaled, "PIT102", "all_reduce", ("takes the mean", "reduce with 'sum'")),
     "literal": Case(lambda right: (attention(), attention(2 if right else 4)), "PIT102", "div", ("literal 4", "reference has 2"), (0,)),
     "attribute": Case(lambda right: (attention(), attention(axis=1 if right else 0)), "PIT102", "softmax", ("axis = 0", "reference has 1"), (0,)),
     "gelu form": Case(lambda right: megatron("" if right else "attribute"), "PIT102", "gelu", ("approximate",)),

@@ -19,6 +19,7 @@ from pitcheck.frontends.torch.places import never_ignored, with_boundaries
 from pitcheck.frontends.torch.plan_lineage import Box, of_boxes, of_input, of_output
 from pitcheck.frontends.torch.program import Spec
 from pitcheck.frontends.torch.trace import Given, Ref, Result, Trace
+from pitcheck.frontends.torch.uneven import with_even_parts
 from pitcheck.plan.coordinates import Coordinates
 from pitcheck.plan.fold import Instance, fold
 from pitcheck.plan.model import Axis, Lineage, Output, Plan, Tensor
@@ -47,6 +48,7 @@ def parallel_plan(traces: Sequence[Trace], spec: Spec, reference: Plan) -> Plan:
 class _Building:
     def __init__(self, mesh: tuple[Axis, ...], traces: Sequence[Trace], spec: Spec, reference: Plan | None = None) -> None:
         self._mesh = mesh
+        traces = with_even_parts(traces)
         self._spec = spec
         self._reference = None if reference is None else {tensor.name: tensor for tensor in reference.tensors}
         self._coordinates = Coordinates(mesh, 1)

@@ -14,7 +14,9 @@ from torch.utils._pytree import tree_map_only
 from pitcheck.errors import UnsupportedError
 from pitcheck.frontends.torch.arguments import Signature, dtype_name, literal, signature
 from pitcheck.frontends.torch.communication import COMMUNICATION, Communication
+from pitcheck.frontends.torch.decided import with_positions
 from pitcheck.frontends.torch.functional import FUNCTIONAL
+from pitcheck.frontends.torch.generators import drawn
 from pitcheck.frontends.torch.opened import OPENED, open_foreach
 from pitcheck.frontends.torch.storages import Storages, view_of
 from pitcheck.frontends.torch.tape import Kind, Tape
@@ -57,6 +59,8 @@ SILENT = frozenset(
 
 ADDING = frozenset({"addmm", "addmv", "addbmm", "baddbmm", "addr"})
 """Operators that add a product to ``self``, which they do not read where ``beta`` is 0: it may be memory that nobody has written to."""
+CHOOSING = frozenset({"index", "masked_select"})
+"""Operators that take elements wherever a mask holds: how many there are, the mask alone tells."""
 
 
 class Recorder(TorchDispatchMode):
@@ -82,6 +86,8 @@ class Recorder(TorchDispatchMode):
             return handler(self.communication, func, args, given)
         if space in ("c10d", "_c10d_functional"):
             raise UnsupportedError(f"{self.tape.where()}: {func} is a communication that is not known")
+        if torch.Tag.dynamic_output_shape in func.tags and name not in CHOOSING:
+            return self._decided(func, args, given)
         taken_apart = self._taken_apart(func, args, given)
         return self._operator(func, name, args, given) if taken_apart is NotImplemented else taken_apart
 
@@ -97,6 +103,9 @@ class Recorder(TorchDispatchMode):
                 return OPENED[space, name](*args, **kwargs)
             if name.startswith("_foreach_"):
                 return open_foreach(func, args, kwargs)
+            positions = with_positions(name, args, self._known)
+            if positions is not None:
+                return call(*positions, **kwargs)
         return NotImplemented
 
     def _is_foreign(self, args: Sequence[Any]) -> bool:
@@ -115,6 +124,7 @@ class Recorder(TorchDispatchMode):
         targets = [value for parameter, value in bound if parameter.written]
         unread = "self" if name.removesuffix("_") in ADDING and ("beta", 0) in ((parameter.name, value) for parameter, value in bound) else ""
         arguments = tuple(literal(value, self._unread if parameter.name == unread else self._read) for parameter, value in bound if not parameter.stores)
+        arguments += drawn(func, said.operator, bound)
         if said.writes:
             return self._write(func, said, arguments, targets, args, kwargs)
         if name == "_local_scalar_dense":
@@ -131,7 +141,7 @@ class Recorder(TorchDispatchMode):
         if name == "aten::index" and not any(index is not None and index.dtype in (torch.bool, torch.uint8) for index in args[1]):
             return func(*args, **kwargs)
         # The masks tell how many elements are chosen, whatever these are.
-        chosen_from = {0} if name in ("aten::index", "aten::masked_select") else set()
+        chosen_from = {0} if name.removeprefix("aten::") in CHOOSING else set()
         with _disable_current_modes():
             stand_in = torch.zeros(()).expand(args[0].shape) if chosen_from else None
         real_args = [stand_in if place in chosen_from else tree_map_only(torch.Tensor, self.known, arg) for place, arg in enumerate(args)]
@@ -140,6 +150,21 @@ class Recorder(TorchDispatchMode):
             real = func(*real_args, **real_kwargs)
         dtype = args[0].dtype if chosen_from else None
         return tree_map_only(torch.Tensor, lambda tensor: torch.empty(tensor.shape, dtype=dtype or tensor.dtype), real)
+
+    def _decided(self, func: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        """A call of which even the number of results depends on numbers: these must be known, and so are the results, which are constants of the program."""
+        real_args, real_kwargs = tree_map_only(torch.Tensor, self.known, (list(args), kwargs))
+        with _disable_current_modes(), torch.no_grad():
+            real = func(*real_args, **real_kwargs)
+        return tree_map_only(torch.Tensor, self._constant, real)
+
+    def _constant(self, real: torch.Tensor) -> torch.Tensor:
+        result = torch.empty(real.shape, dtype=real.dtype)
+        self.storages.write(result, self.tape.constant(real))
+        return result
+
+    def _known(self, tensor: torch.Tensor) -> torch.Tensor | None:
+        return self.tape.known.get(self._read(tensor))
 
     def known(self, tensor: torch.Tensor) -> torch.Tensor:
         """The numbers of a tensor; UnsupportedError where they depend on what is not known."""

@@ -18,6 +18,7 @@ from pitcheck.frontends.torch.adjusted import adjusted
 from pitcheck.frontends.torch.arguments import DTYPES
 from pitcheck.frontends.torch.batch import box_of, coordinate_of
 from pitcheck.frontends.torch.blame import Blame
+from pitcheck.frontends.torch.generators import begin
 from pitcheck.frontends.torch.lineage import Part, local, part_of
 from pitcheck.frontends.torch.mode import Recorder
 from pitcheck.frontends.torch.named import Held, Names
@@ -33,6 +34,7 @@ def record_rank(spec: Spec, side: Side, number: int) -> Trace:
     """The trace of a rank. Changes the process: to be called once in each."""
     # A forked process has none of the threads that libraries started before.
     torch.set_num_threads(1)
+    begin()
     mesh = dict(spec.mesh) if side == "parallel" else {}
     coordinate = coordinate_of(number, mesh)
     if side == "parallel":

@@ -25,6 +25,14 @@ def caught(spec: Spec, line: str, *codes: str) -> Report:
     return report
 
 
+def refuted(spec: Spec, output: str) -> Report:
+    """A mismatch that is shown at an output, where nothing in between tells where it begins."""
+    report = check(spec)
+    assert report.verdict == "mismatch", (report.verdict, report.findings)
+    assert report.findings[0].output == output, report.findings
+    return report
+
+
 def line_of(source: str) -> str:
     """The text of a line that is named as "file:number"."""
     file, _, number = source.rpartition(":")

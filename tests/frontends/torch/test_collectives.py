@@ -44,6 +44,14 @@ def reduce_scatter_flat(x: Tensor, group) -> Tensor:
     return out
 
 
+def premultiplied(x: Tensor, group) -> Tensor:
+    """All that are reduced have their own factor."""
+    whole, part = x * 1, torch.empty(2, 3)
+    dist.all_reduce(whole, op=dist.ReduceOp.PREMUL_SUM(0.25), group=group)
+    dist.reduce_scatter_tensor(part, x * 1, op=dist.ReduceOp.PREMUL_SUM(3.0), group=group)
+    return torch.cat([whole, part])
+
+
 def broadcast(x: Tensor, group) -> Tensor:
     x = x * 1
     dist.broadcast(x, src=3, group=group)
@@ -153,6 +161,7 @@ ROWS: list[tuple[Callable[[Tensor, object], Tensor], Callable[[int, list[Tensor]
     (all_gather_stacked, lambda p, x: torch.stack(x)),
     (reduce_scatter, lambda p, x: (x[0] + x[1]).chunk(2)[p]),
     (reduce_scatter_flat, lambda p, x: ((x[0] + x[1]) / 2).flatten().chunk(2)[p]),
+    (premultiplied, lambda p, x: torch.cat([(x[0] + x[1]) / 4, 3 * (x[0] + x[1]).chunk(2)[p]])),
     (broadcast, lambda p, x: x[1]),
     (reduce, lambda p, x: x[0] + x[1] if p == 1 else torch.zeros(4, 3)),
     (scatter, lambda p, x: x[1].chunk(2)[p]),

@@ -225,6 +225,28 @@ def test_complex_rotation() -> None:
     alone(program)
 
 
+def test_complex_numbers_that_are_written_as_real_ones() -> None:
+    """Both lie in the same memory: what is written as the one is read as the other, in part, too."""
+
+    def program() -> Program:
+        model = nn.Linear(8, 8)
+        angles = torch.outer(torch.arange(4.0), torch.tensor([0.5, 0.25, 0.125, 1.0]))
+
+        def step(batch):
+            turns = torch.polar(torch.ones_like(angles), angles)
+            torch.view_as_real(turns)[1:3] *= 2.0
+            torch.view_as_real(turns)[0, :, 1] = torch.arange(4.0)
+            x = torch.view_as_complex(model(batch["x"]).reshape(4, 4, 2))
+            turned = torch.view_as_real(x * turns).flatten(1)
+            loss = (turned**3).sum()
+            loss.backward()
+            return loss
+
+        return Program(model, step)
+
+    alone(program)
+
+
 def test_complex_numbers_that_are_not_known() -> None:
     def program() -> Program:
         model = nn.Linear(8, 8)

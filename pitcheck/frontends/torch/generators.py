@@ -1,0 +1,49 @@
+"""Random numbers while a program is recorded: nobody draws them, but which are the same is known by the state of the generator.
+
+The state of PyTorch's own generator stands for what it has drawn: it moves on with every operator that draws, to a state that depends on the one before, the
+operator and its shapes. So seeds, and states that are saved and restored, mean what they mean to PyTorch. Draws are the same where state, operator and shapes
+are; of any other draws nothing is assumed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from hashlib import sha256
+from typing import Any
+
+import torch
+from torch._ops import OpOverload
+from torch.utils._python_dispatch import _disable_current_modes
+
+from pitcheck.frontends.torch.arguments import Parameter, dtype_name
+
+FIRST_SEED = 67280421310721
+"""That of every process that sets none."""
+DRAWING = frozenset({"bernoulli", "uniform", "rand", "rand_like"})
+"""Operators whose draws have a meaning."""
+
+
+def begin() -> None:
+    """Set the generator to the state that a process begins with."""
+    torch.default_generator.manual_seed(FIRST_SEED)
+
+
+def drawn(func: OpOverload, operator: str, bound: Sequence[tuple[Parameter, Any]]) -> tuple[str, ...]:
+    """The stream of what a call draws, as a further argument of its event; nothing for a call without a meaning, or that draws nothing. Moves the state on."""
+    said = {parameter.name: value for parameter, value in bound}
+    if torch.Tag.nondeterministic_seeded not in func.tags or said.get("dropout_p") == 0:
+        return ()
+    generator = said.get("generator") or torch.default_generator
+    shapes = [f"{name} {_spelt(value)}" for name, value in said.items() if isinstance(value, torch.Tensor | list | tuple)]
+    name = operator.partition(".")[0]
+    with _disable_current_modes():
+        state = sha256(generator.get_state().numpy().tobytes()).hexdigest()[:16]
+        stream = " ".join([name, *shapes, "after", state])
+        generator.manual_seed(int(sha256(stream.encode()).hexdigest()[:15], 16))
+    return (stream,) if name in DRAWING else ()
+
+
+def _spelt(value: Any) -> str:
+    if isinstance(value, torch.Tensor):
+        return f"{dtype_name(value.dtype)} {tuple(value.shape)}"
+    return str(tuple(_spelt(item) if isinstance(item, torch.Tensor) else item for item in value))

@@ -1,0 +1,31 @@
+"""Values are found again although their first elements are zeros, or what rounding leaves of zeros."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from pitcheck.check.conjecture import Floats, Index, lookup
+
+OTHERS = 200
+
+
+def index_of(*arrays: Floats) -> Index:
+    """An index of the first elements of values, shape (trials, *shape)."""
+    keys = np.array([array[0].reshape(-1)[0] for array in arrays])
+    order = np.argsort(keys, kind="stable")
+    return Index(keys[order], order.astype(np.int64), dict(enumerate(arrays)))
+
+
+@pytest.mark.parametrize(("there", "here"), [(0.0, 0.0), (3e-17, -2e-17), (0.0, 5e-17), (0.5, 0.5)])
+def test_a_value_that_begins_with_nothing_is_found(there: float, here: float) -> None:
+    random = np.random.default_rng(1)
+    arrays = [random.normal(size=(2, 4, 3)) for _ in range(OTHERS)]
+    for array in arrays:
+        array[0, 0, 0] = there
+    sought = arrays[OTHERS // 4].copy()
+    sought[0, 0, 0] = here
+    index = index_of(*arrays)
+    assert lookup(sought[:, None], index) == OTHERS // 4
+    sought[1, 2, 1] += 1e-3
+    assert lookup(sought[:, None], index) is None
