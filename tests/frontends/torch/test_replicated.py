@@ -96,7 +96,7 @@ def test_never_synchronised() -> None:
 
 @pytest.mark.slow
 def test_the_last_micro_batch_not_synchronised() -> None:
-    report = caught(spec(replicated(on_the_last)), "loss.backward()", "PIT104")
+    report = caught(spec(replicated(on_the_last)), "self.down(", "PIT104")
     assert "is a term of a mean over dp" in (report.findings[0].cause or "")
 
 
