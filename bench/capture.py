@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from frontier import Measured, measured, written
+from frontier import Measured, measured, number, written
 from pairs import environment
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -66,18 +66,14 @@ def line(row: Row, found: Measured) -> str:
         str(report["stages"]["distinct"]) if report else "",
         found.verdict,
         f"{found.wall:.1f}" if report else f"stopped after {found.wall:.0f}",
-        _number(row.most_seconds),
+        number(row.most_seconds),
         f"{seconds['total'] - seconds['load']:.1f}" if report else "",
-        _number(row.most_checking),
+        number(row.most_checking),
         f"{found.cpu:.1f}",
         f"{found.memory_mib:.0f}",
-        _number(row.most_mib),
+        number(row.most_mib),
     ]
     return f"| {' | '.join(cells)} |"
-
-
-def _number(value: float | None) -> str:
-    return "" if value is None else f"{value:g}"
 
 
 def table(only: str, limit: float, variables: Mapping[str, str]) -> Iterator[str]:
@@ -89,7 +85,7 @@ def table(only: str, limit: float, variables: Mapping[str, str]) -> Iterator[str
         if row.there:
             yield line(row, measured((str(PROGRAMS / row.program),), limit, variables))
         else:
-            yield f"| {row.name} | | | | not installed | | {_number(row.most_seconds)} | | | | | |"
+            yield f"| {row.name} | | | | not installed | | {number(row.most_seconds)} | | | | | |"
 
 
 def main() -> None:

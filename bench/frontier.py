@@ -166,17 +166,18 @@ def line(row: Row, found: Measured) -> str:
         str(report["stages"]["distinct"]) if report else "",
         found.verdict,
         seconds,
-        _number(row.most_seconds),
+        number(row.most_seconds),
         f"{found.cpu:.1f}",
         f"{found.memory_mib:.0f}",
-        _number(row.most_mib),
+        number(row.most_mib),
         f"{row.hours} h" if row.hours is not None else "",
         f"{row.hours * SECONDS_PER_HOUR / found.wall:,.0f}" if done and row.hours is not None else "",
     ]
     return f"| {' | '.join(cells)} |"
 
 
-def _number(value: float | None) -> str:
+def number(value: float | None) -> str:
+    """A limit as the table has it."""
     return "" if value is None else f"{value:g}"
 
 
