@@ -62,7 +62,8 @@ class Characters:
         both = (symbols.max(axis=1, initial=0) > 0) & (symbols.min(axis=1, initial=0) < 0)
         if not both.any(axis=0).all():
             return True
-        return len(np.unique(_rows(_from_first(symbols)), axis=0)) < symbols.shape[2]
+        different = len(np.unique(_rows(_from_first(symbols)), axis=0))
+        return different < int(symbols.shape[2])
 
     def error(self, per_draw: float, enough: int) -> float:
         """log2 of the probability that a false difference with one root agreed in all draws; ``per_draw``: in one, at its best level.
