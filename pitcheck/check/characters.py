@@ -5,12 +5,15 @@ is not 0 where q is no square. Where q = h^2 the root is h X(h): it is h in half
 q_1 q_2 = h^2 the same is true of the product of both roots. So it must be *seen* that arguments, and products of two different ones, are no squares: a
 constant times a square has the same symbol modulo p in all draws (but where it is 0), another polynomial in about half of them. Both symbols modulo
 one prime are a proof.
+
+Where X is -1, y^2 is -q, and what is false of the root of a real number may be true: y^2 + q is 0 there, whatever q is. So a draw says something of a
+difference with a root only where the argument is a square at some level, and those draws alone are counted (:meth:`Characters.error`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
+from math import inf, log2, prod
 from typing import Any
 
 import numpy as np
@@ -53,20 +56,38 @@ class Characters:
 
         Arguments that keep their residues are constants, whose roots have one sign; that is believed when they kept them ``enough`` times.
         """
-        if not self._arguments:
+        symbols = self._varying(enough)
+        if not symbols.shape[2]:
             return False
+        both = (symbols.max(axis=1, initial=0) > 0) & (symbols.min(axis=1, initial=0) < 0)
+        if not both.any(axis=0).all():
+            return True
+        different = len(np.unique(_rows(_from_first(symbols)), axis=0))
+        return different < int(symbols.shape[2])
+
+    def error(self, per_draw: float, enough: int) -> float:
+        """log2 of the probability that a false difference with one root agreed in all draws; ``per_draw``: in one, at its best level.
+
+        A draw counts where the argument is a square at some level: the levels' errors, each at most twice that of the next, are added. How many draws it
+        took until so many counted costs a bit for each.
+        """
+        symbols = self._varying(enough)
+        if not symbols.shape[2]:
+            return -inf
+        counted = int((symbols > 0).any(axis=0).sum(axis=0).min())
+        return counted * min(per_draw + 1 + log2(2 ** symbols.shape[0] - 1), 0.0)
+
+    def _varying(self, enough: int) -> Residues:
+        """Symbols of all different arguments that are neither constants nor drawn as squares."""
+        if not self._arguments:
+            return np.zeros((0, 0, 0), dtype=np.int64)
         arguments, squares = np.concatenate(self._arguments, axis=1), np.concatenate(self._squares, axis=1)
         _, first = np.unique(_rows(arguments), axis=0, return_index=True)
         constant = (arguments == arguments[:, :1]).all(axis=(0, 1)) & (arguments.shape[0] * (arguments.shape[1] - 1) >= enough)
         drawn = {row.tobytes() for row in _rows(squares)}
         kept = [i for i in first if not constant[i] and _rows(arguments[:, :, i : i + 1])[0].tobytes() not in drawn]
-        if not kept:
-            return False
-        symbols = np.concatenate(self._symbols, axis=1)[:, :, kept]
-        both = (symbols.max(axis=1, initial=0) > 0) & (symbols.min(axis=1, initial=0) < 0)
-        if not both.any(axis=0).all():
-            return True
-        return len(np.unique(_rows(_from_first(symbols)), axis=0)) < len(kept)
+        varying: Residues = np.concatenate(self._symbols, axis=1)[:, :, kept]
+        return varying
 
 
 def _columns(xp: Any, value: Value, low: int, stop: int, trials: int) -> Residues:

@@ -265,7 +265,7 @@ class _Attempt:
                 return self._refuted("real numbers differ", different)
         self._agreed += int(good.sum())
         self._voided += int((~good).sum())
-        self._lacking = self._left_open(algebra, evaluated, good, math.ceil(self._settings.target_log2 / per_trial))
+        self._lacking = self._left_open(algebra, evaluated, good, self._enough(per_trial))
         return self._concluded(per_trial)
 
     def _left_open(self, algebra: ResidueAlgebra, evaluated: Evaluated, good: Any, enough: int) -> str:
@@ -302,7 +302,11 @@ class _Attempt:
         """
         void = self._voided
         chosen = math.log2(math.comb(self._agreed + void, void)) + void + 1 if self._counts_voids else 0.0
-        return per_trial * self._agreed + chosen
+        return max(per_trial * self._agreed, self._characters.error(per_trial, self._enough(per_trial))) + chosen
+
+    def _enough(self, per_trial: float) -> int:
+        """In how many draws everything must be seen."""
+        return math.ceil(self._settings.target_log2 / per_trial)
 
     def given_up(self) -> Proof:
         """What is said after the most redraws."""

@@ -156,6 +156,19 @@ def _norm(b: Builder, x: Any, y: Any) -> str:
     return norm
 
 
+def _square_of_root(b: Builder, x: str, y: str, z: str) -> str:
+    """(z r)^2 + r with r = sqrt(x^2 + y^2)."""
+    root = _norm(b, x, y)
+    product = _mul(b, z, root)
+    return _sum(b, _mul(b, product, product), root)
+
+
+def _negative_square_of_root(b: Builder, x: str, y: str, z: str) -> str:
+    """-z^2 (x^2 + y^2) + r."""
+    square = _sum(b, _mul(b, x, x), _mul(b, y, y))
+    return _sum(b, b.op("neg", _mul(b, z, z, square)), _norm(b, x, y))
+
+
 def _factored(b: Builder, x: str, y: str, z: str) -> str:
     return _mul(b, x, _sum(b, y, z))
 
@@ -253,6 +266,7 @@ CASES = (
         lambda b, x, y, z: b.op("square", b.op("sqrt", _sum(b, b.op("square", x), b.op("square", y)))),
         lambda b, x, y, z: b.op("square", b.op("sqrt", _sum(b, b.op("square", x), b.op("square", z)))),
     ),
+    Case("(z r)^2 and -(z r)^2, r = sqrt(x^2 + y^2)", (179, 359), "xyz", _square_of_root, _negative_square_of_root, accepted=0.2),
     Case("x / y and x^2 / y, zeros drawn anew", (23,), "xy", lambda b, x, y: b.op("div", x, y), lambda b, x, y: b.op("div", _mul(b, x, x), y)),
     Case(
         "1 / x + 1 / y and 1 / x + 1 / z, zeros drawn anew",

@@ -5,7 +5,13 @@ from __future__ import annotations
 import pytest
 from bound_cases import CASES, Measured, measure
 
-FAST = {"ring, two residues of one draw": 800, "x e^x and x": 800, "sqrt(x^2) and x": 200, "x / y and x^2 / y, zeros drawn anew": 800}
+FAST = {
+    "ring, two residues of one draw": 800,
+    "x e^x and x": 800,
+    "sqrt(x^2) and x": 200,
+    "(z r)^2 and -(z r)^2, r = sqrt(x^2 + y^2)": 800,
+    "x / y and x^2 / y, zeros drawn anew": 800,
+}
 SEEDS = 3000
 SIGMAS = 3
 
