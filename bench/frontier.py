@@ -84,10 +84,14 @@ class Measured:
 
 def measure(file: str, changes: Sequence[str], limit: float, variables: Mapping[str, str]) -> Measured:
     """Run ``pitcheck check`` on a configuration, stopped after ``limit`` seconds."""
+    return measured((str(PLANS / f"{file}.toml"), *(text for change in changes for text in ("--set", change))), limit, variables)
+
+
+def measured(arguments: Sequence[str], limit: float, variables: Mapping[str, str]) -> Measured:
+    """Run ``pitcheck check`` with some arguments, stopped after ``limit`` seconds."""
     with tempfile.TemporaryDirectory() as folder:
         written = Path(folder) / "report.json"
-        sets = [text for change in changes for text in ("--set", change)]
-        command = [sys.executable, "-m", "pitcheck", "check", str(PLANS / f"{file}.toml"), *sets, "--seed", "1", "--quiet", "--output", f"json:{written}"]
+        command = [sys.executable, "-m", "pitcheck", "check", *arguments, "--seed", "1", "--quiet", "--output", f"json:{written}"]
         start = time.perf_counter()
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=variables)
         timer = threading.Timer(limit, os.kill, (process.pid, signal.SIGKILL))
@@ -229,12 +233,12 @@ def scaling(limit: float, variables: Mapping[str, str]) -> Iterator[str]:
     draw(points)
 
 
-def written(lines: Sequence[str], name: str) -> None:
-    """Put a table into the page, between its marks."""
+def written(lines: Sequence[str], name: str, page: Path = PAGE) -> None:
+    """Put a table into a page, between its marks."""
     begin, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->\n"
-    before, _, rest = PAGE.read_text(encoding="utf-8").partition(begin)
+    before, _, rest = page.read_text(encoding="utf-8").partition(begin)
     after = rest.partition(end)[2]
-    PAGE.write_text(before + begin + "\n" + "\n".join(lines) + "\n\n" + end + after, encoding="utf-8")
+    page.write_text(before + begin + "\n" + "\n".join(lines) + "\n\n" + end + after, encoding="utf-8")
 
 
 def main() -> None:

@@ -169,5 +169,4 @@ def spec_of(sizes: Sizes, dp: int, tp: int) -> Spec:
 
 
 two_layers = spec_of(Sizes(layers=2, hidden=64, heads=4, kv_heads=2, ffn=192, vocabulary=256, sequences=4, length=32), dp=2, tp=2)
-four_layers = spec_of(Sizes(layers=4, hidden=64, heads=4, kv_heads=2, ffn=192, vocabulary=256, sequences=4, length=32), dp=2, tp=2)
-full_size = spec_of(Sizes(layers=32, hidden=4096, heads=32, kv_heads=8, ffn=14336, vocabulary=128256, sequences=8, length=4096), dp=2, tp=4)
+full_size = spec_of(Sizes(layers=32, hidden=4096, heads=32, kv_heads=8, ffn=14336, vocabulary=128256, sequences=2, length=4096), dp=2, tp=4)

@@ -30,6 +30,8 @@ HINTS = "hints"
 """What stands for the error of an attempt to prove everything over hints that was given up."""
 DEFERRED = Proof("proven")
 """What stands for the proof of a stage that another process proves."""
+MOST_UNCUT = 2_000
+"""Nodes of both plans together up to which outputs are tried as one stage each, where nothing says where to cut."""
 LEAST_STEPS = 40_000
 """Steps of stages that hints may always cost before they are given up. Every hop of a ring of 16 ranks is a stage of 850 steps."""
 
@@ -103,8 +105,11 @@ class Prover:
     def hope(self, cuts: dict[int, Cut]) -> Ledger | None:
         """Prove all outputs over cuts of which nothing is known; None as soon as one does not hold as it stands, or the stages grow larger than both plans.
 
-        Half of the accepted error is kept for this: where it comes to nothing that half counts as spent.
+        Half of the accepted error is kept for this: where it comes to nothing that half counts as spent. Without cuts a stage is all that is before an output,
+        which of large plans is not tried.
         """
+        if not cuts and len(self.first.nodes) + len(self.second.nodes) > MOST_UNCUT:
+            return None
         accepted, self._hoping = self.accepted_log2, True
         self.accepted_log2 = accepted - 1
         if not (self.settings.full_coordinates or self.settings.full_shapes):

@@ -10,7 +10,7 @@ import numpy as np
 
 from pitcheck.algebra.axis_templates import Templates
 from pitcheck.algebra.real import RealAlgebra
-from pitcheck.algebra.size_choice import Sizes
+from pitcheck.algebra.size_choice import LEAST, Sizes
 from pitcheck.check.conjecture import find_cuts, real_differences, telling_trials
 from pitcheck.check.derive import draw
 from pitcheck.check.evaluate import Comparison, Evaluated, check_memory, compare_target, evaluate_stage, untested
@@ -27,6 +27,8 @@ from pitcheck.stages.shapes import SymbolicPair, symbolic_pair
 MOST_TRIALS = 24
 ALIKE_TRIALS = 4
 """Draws of tokens that are alike."""
+ROOMY = 1 << 23
+"""The number of elements of all values up to which every dimension has a size of its own; more of them are run at the smallest sizes that there are."""
 SAME = 1e-9
 """Relative difference below which two float64 results of a whole step count as rounding."""
 
@@ -70,7 +72,7 @@ def run_whole(
     targets = [Target.at(e.cut, e.where, second, e.name) for e in specification.expected]
     stage = build_stage(first, second, specification.initial.get, targets)
     symbolic = symbolic_pair(stage.reference, stage.parallel, stage.all_cuts(), templates)
-    sizes = symbolic.system.full() if full_shapes else symbolic.system.solve(0)
+    sizes = symbolic.system.full() if full_shapes else _small_sizes(symbolic)
     _check_values(symbolic, sizes, max_memory)
     keys = {value: f"whole/{first.values[value].name}" for value in range(len(first.values))}
     shaped = shape_stage(stage, symbolic, sizes, keys)
@@ -88,6 +90,12 @@ def _check_values(symbolic: SymbolicPair, sizes: Sizes, most: int) -> None:
             f"a draw of both plans together needs about {needed >> 20} MiB, more than --max-memory allows ({most >> 20} MiB)"
             + (f"; the largest size that cannot be reduced: {whole}" if whole else "")
         )
+
+
+def _small_sizes(symbolic: SymbolicPair) -> Sizes:
+    """Sizes at which a run fits: where it shows no difference, proofs have dimensions of different sizes all the same."""
+    sizes = symbolic.system.solve(0)
+    return sizes if symbolic.reference.held(sizes) + symbolic.parallel.held(sizes) <= ROOMY else symbolic.system.shrink(LEAST)
 
 
 def largest_differences(comparisons: Sequence[Comparison]) -> list[float]:

@@ -12,6 +12,7 @@ from pitcheck.explain.evidence import Evidence, Grouping
 from pitcheck.explain.hypotheses import (
     Cause,
     constant_ratio,
+    distinct_groups,
     factor,
     groups_present,
     members_of,
@@ -26,6 +27,7 @@ from pitcheck.explain.hypotheses import (
     unreduced,
 )
 from pitcheck.explain.standing import Root, Standing, far
+from pitcheck.stages.batch import Step
 from pitcheck.stages.cuts import Cut
 from pitcheck.stages.graph import Source, sources_of
 from pitcheck.stages.grids import Codes
@@ -211,7 +213,7 @@ def _missing_extremum(evidence: Evidence, root: Root) -> Cause | None:
     name = evidence.name(root.value)
     tables = ((grouping, groups_present(evidence, root.value, grouping)) for grouping in evidence.groupings) if root.step.kind not in REDUCTIONS else ()
     for grouping, table in tables:
-        values = None if table is None else evidence.array(root.value)[:, evidence.batch.rows[root.value][table]]
+        values = None if table is None else evidence.array(root.value)[:, distinct_groups(evidence, root.value, table)]
         for kind, word, combined in () if values is None else (("max", "largest", values.max(axis=2)), ("min", "smallest", values.min(axis=2))):
             if varies(combined) and evidence.part_of(combined) is not None:
                 said = f"{name!r} is the {word} of one rank's elements, and is used as if it were the {word} over {grouping.name}"

@@ -50,15 +50,28 @@ def groups_present(evidence: Evidence, value: int, grouping: Grouping) -> Codes 
     return table
 
 
-def possible_times(evidence: Evidence, value: int, table: Codes) -> tuple[int, ...]:
+def possible_times(evidence: Evidence, value: int, table: Codes) -> Iterator[int]:
     """How many times what is due the terms of a value over groups may add up to: once, or as often as there are terms, whose mean is due then.
 
     The mean of equal replicas is no mean, and what was summed already, over another group, is no term of one.
     """
+    yield 1
     if any(operator_kind(step.kind).collective for step in evidence.writers.get(value, [])):
-        return (1,)
-    terms = evidence.array(value)[:, np.unique(evidence.batch.rows[value][table], axis=0)]
-    return (1,) if not np.isfinite(terms).all() or close(terms, np.broadcast_to(terms[:, :, :1], terms.shape)) else (1, table.shape[1])
+        return
+    array, rows = evidence.array(value), evidence.batch.rows[value][table]
+    # Pairs of different rows are few, also where groups are many; one that differs is enough.
+    pairs = np.unique(np.stack([np.broadcast_to(rows[:, :1], rows.shape), rows], axis=-1).reshape(-1, 2), axis=0)
+    if np.isfinite(array).all() and not all(_same(array[:, first], array[:, own]) for first, own in pairs if own != first):
+        yield table.shape[1]
+
+
+def _same(a: Floats, b: Floats) -> bool:
+    return np.array_equal(a, b) or close(a, b)
+
+
+def distinct_groups(evidence: Evidence, value: int, table: Codes) -> Codes:
+    """The rows of a value that the members of every group have, in order: of groups that have the same rows, of which thousands of ranks have many, one."""
+    return np.unique(np.sort(evidence.batch.rows[value][table], axis=1), axis=0)
 
 
 def forgotten_sum(evidence: Evidence, value: int, expected: tuple[Floats, Codes] | None) -> Cause | None:

@@ -15,6 +15,9 @@ from pitcheck.explain.hypotheses import constant_ratio, groups_present, possible
 from pitcheck.stages.cuts import Cut, Part, Parts, cut_by_code
 from pitcheck.stages.grids import Codes
 
+FEW = 4
+"""Groups that are added up first: nearly all that do not add up to parts of a reference value show it there."""
+
 
 def inferred(evidence: Evidence, unscaled: bool = False) -> dict[int, Cut]:
     """For every computed value that holds parts of a reference value: the parts that lie where shards of that size of that axis lie elsewhere.
@@ -77,9 +80,13 @@ def _adds_up(evidence: Evidence, grouping: Grouping, table: Codes, values: Seque
     """The grouping, if the rows of the values together add up over it to parts of one reference value, or have these as their mean over ranks."""
     if len({evidence.array(value).shape[2:] for value in values}) > 1:  # dimensions that are equal only at full size
         return None
+    few = _distinct_sums(evidence, table[:FEW], values)
+    fitting = [times for times in (1, table.shape[1]) if evidence.part_of(few / times) is not None]
+    if not fitting:
+        return None
     total = _distinct_sums(evidence, table, values)
     for times in possible_times(evidence, values[0], table):
-        reference = evidence.part_of(total / times)
+        reference = evidence.part_of(total / times) if times in fitting else None
         if reference is not None:
             return replace(grouping, table=table, reference=reference, times=times)
     return None

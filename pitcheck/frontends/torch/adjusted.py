@@ -132,7 +132,8 @@ def _reduced(original: Callable[..., Any]) -> Callable[..., Any]:
 
     def pre_forward(module: DistributedDataParallel, *args: Any, **kwargs: Any) -> Any:
         if not module._comm_hooks:
-            module.register_comm_hook(None, allreduce_hook)
+            # Without its group the hook would reduce over all ranks, and the reducer reduces over those that the user says.
+            module.register_comm_hook(module.process_group, allreduce_hook)
         return original(module, *args, **kwargs)
 
     return pre_forward

@@ -6,20 +6,26 @@ when the node was made.
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import multiprocessing
 import os
 import sys
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
 import torch
+import typing_extensions
 from torch.nn.modules import module as hooks
 
 from pitcheck.frontends.torch.tape import Place
 
 OWN = tuple(f"{folder}{os.sep}" for folder in (Path(torch.__file__).parent, Path(multiprocessing.__file__).parent, Path(__file__).parents[2]))
+WRAPPING = frozenset(str(module.__file__) for module in (contextlib, functools, typing_extensions, warnings))
+"""What decorators come from: a function that is deprecated, say, is called by the line that calls its wrapper."""
 ENGINE = ("_engine_run_backward",)
 
 
@@ -91,5 +97,5 @@ class Blame:
     def _is_own(self, code: CodeType) -> bool:
         found = self._own.get(code)
         if found is None:
-            found = self._own[code] = code.co_filename.startswith((*OWN, "<")) or os.sep + "contextlib.py" in code.co_filename
+            found = self._own[code] = code.co_filename.startswith((*OWN, "<")) or code.co_filename in WRAPPING
         return found

@@ -62,7 +62,7 @@ def taken_apart(traces: Sequence[Trace]) -> list[Trace]:
         changed = [rank.run() for rank in ranks]
         layouts = {rank.trace.rank: rank.layouts for rank in ranks}
         keys = {key for rank in ranks for key in rank.layouts}
-        differing = {key for key in keys if len({layouts[member].get(key) if member in layouts else None for member in key[0]}) > 1}
+        differing = {key for key in keys - whole if len({layouts[member].get(key) if member in layouts else None for member in key[0]}) > 1}
         if not differing:
             return changed
         whole |= differing
@@ -131,7 +131,8 @@ class _Rank:
         values = [part.value for part in parts if isinstance(part, Ref)]
         if len(values) == len(parts) and len(shape) in (1, 2) and dim % len(shape) == len(shape) - 1:
             sizes = tuple(self._values[value].shape[-1] for value in values)
-            if all(sizes):
+            # A join of several dtypes casts, which is more than moving elements.
+            if all(sizes) and {self._values[value].dtype for value in values} == {self._values[out].dtype}:
                 self._flats[out] = Flat(shape[0] if len(shape) == 2 else 1, tuple(values), sizes)
 
     def _follow(self, event: Event, value: int, flat: Flat, key: Key) -> bool:
@@ -176,10 +177,13 @@ class _Rank:
         fits = {"all_gather": flat.rows == 1, "reduce_scatter": flat.rows == members}.get(event.operator, True)
         if not fits or len(self._values[value].shape) != 1:
             return False
-        self.layouts[key] = event.operator, flat.rows, flat.sizes
         (out,) = event.outputs
-        if key in self._whole or out is None:
+        if out is None:
             return False
+        self.layouts[key] = event.operator, flat.rows, flat.sizes
+        if key in self._whole:
+            return False
+        self.layouts[key] = event.operator, flat.rows, flat.sizes
         rows = {"all_gather": members, "reduce_scatter": 1}.get(event.operator, flat.rows)
         pieces = tuple(
             self._one(event, self._shaped(piece, (flat.rows * size,), event), (rows * size,), self._values[out])

@@ -17,15 +17,13 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from pitcheck.frontends.torch.arguments import Parameter, dtype_name
 
-FIRST_SEED = 67280421310721
-"""That of every process that sets none."""
 DRAWING = frozenset({"bernoulli", "uniform", "rand", "rand_like"})
 """Operators whose draws have a meaning."""
 
 
-def begin() -> None:
-    """Set the generator to the state that a process begins with."""
-    torch.default_generator.manual_seed(FIRST_SEED)
+def begin(process: str) -> None:
+    """Set the generator to the state that a process begins with: PyTorch seeds it with other numbers in every process, until the program does."""
+    torch.default_generator.manual_seed(_number(f"process {process}"))
 
 
 def drawn(func: OpOverload, operator: str, bound: Sequence[tuple[Parameter, Any]]) -> tuple[str, ...]:
@@ -39,8 +37,12 @@ def drawn(func: OpOverload, operator: str, bound: Sequence[tuple[Parameter, Any]
     with _disable_current_modes():
         state = sha256(generator.get_state().numpy().tobytes()).hexdigest()[:16]
         stream = " ".join([name, *shapes, "after", state])
-        generator.manual_seed(int(sha256(stream.encode()).hexdigest()[:15], 16))
+        generator.manual_seed(_number(stream))
     return (stream,) if name in DRAWING else ()
+
+
+def _number(text: str) -> int:
+    return int(sha256(text.encode()).hexdigest()[:15], 16)
 
 
 def _spelt(value: Any) -> str:

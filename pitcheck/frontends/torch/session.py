@@ -34,7 +34,7 @@ def record_rank(spec: Spec, side: Side, number: int) -> Trace:
     """The trace of a rank. Changes the process: to be called once in each."""
     # A forked process has none of the threads that libraries started before.
     torch.set_num_threads(1)
-    begin()
+    begin(f"{side} {number}")
     mesh = dict(spec.mesh) if side == "parallel" else {}
     coordinate = coordinate_of(number, mesh)
     if side == "parallel":

@@ -74,14 +74,22 @@ def _import() -> None:
         importlib.import_module("megatron.core.distributed.finalize_model_grads")
 
 
+def forgotten() -> None:
+    """Undo what building a model on one rank leaves in this process."""
+    if dist.is_initialized():
+        importlib.import_module("megatron.core.parallel_state").destroy_model_parallel()
+        dist.destroy_process_group()
+
+
 @contextmanager
 def on_cpu() -> Iterator[None]:
-    """The device is the CPU, and has no random numbers of its own: nothing is dropped out."""
+    """The device is the CPU, and has no random numbers of its own: nothing is dropped out. Where the model is run in float64, its loss has no less digits."""
     from megatron.core.tensor_parallel.random import CudaRNGStatesTracker  # noqa: PLC0415
 
     with ExitStack() as stack:
         stack.enter_context(patch.object(torch.cuda, "current_device", lambda: "cpu"))
         stack.enter_context(patch.object(CudaRNGStatesTracker, "fork", lambda *_: nullcontext()))
+        stack.enter_context(patch.object(torch.Tensor, "float", lambda x: x.to(torch.get_default_dtype())))
         stack.enter_context(warnings.catch_warnings())
         warnings.simplefilter("ignore")
         yield
@@ -120,6 +128,7 @@ def _model(setup: Setup) -> nn.Module:
         num_query_groups=setup.groups,
         tensor_model_parallel_size=setup.tensor,
         sequence_parallel=setup.sequence,
+        params_dtype=torch.get_default_dtype(),
         use_cpu_initialization=True,
         hidden_dropout=0.0,
         attention_dropout=0.0,
@@ -134,7 +143,11 @@ def _model(setup: Setup) -> nn.Module:
     layer = get_gpt_layer_local_spec()
     layer.submodules.input_layernorm = layer.submodules.pre_mlp_layernorm = Norm
     block = TransformerBlockSubmodules([layer] * LAYERS, Norm)
-    return GPTModel(config, block, VOCABULARY, LENGTH, position_embedding_type="rope", share_embeddings_and_output_weights=setup.tied)
+    model = GPTModel(config, block, VOCABULARY, LENGTH, position_embedding_type="rope", share_embeddings_and_output_weights=setup.tied)
+    if config.params_dtype != torch.float32:
+        channels = WIDTH // HEADS
+        model.rotary_pos_emb.inv_freq = 1.0 / (10000 ** (torch.arange(0, channels, 2, dtype=config.params_dtype) / channels))
+    return model
 
 
 def _data_parallel(model: Any) -> tuple[Any, Callable[[], None]]:

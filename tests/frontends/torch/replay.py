@@ -125,8 +125,10 @@ class Replay:
             return False
         key = (peer, machine.trace.rank)
         value = line.pop(0)
-        machine.values[event.outputs[0]] = value * 0 if self.skipped == (key, machine.counts[key]) else value
-        machine.counts[key] += 1
+        # A group may have the same numbers.
+        received = (-1, *key)
+        machine.values[event.outputs[0]] = value * 0 if self.skipped == (key, machine.counts[received]) else value
+        machine.counts[received] += 1
         return True
 
     def _collective(self, machine: Machine, event: Event) -> bool:
@@ -180,13 +182,19 @@ def call(event: Event, values: Mapping[int, torch.Tensor]) -> list[torch.Tensor]
         # Of a value nothing is known about its strides.
         tensor, shape = event.arguments
         return [values[tensor.value].reshape(shape)]
+    if event.operator == "boundary":
+        return [torch.tensor(event.arguments[2])]
+    if event.operator == "spread_mean":
+        like, gradient = (values[argument.value] for argument in event.arguments[:2])
+        return [gradient.expand(like.shape) * gradient.numel() / like.numel()]
     packet, overload = event.operator.split(".")
     func = getattr(getattr(torch.ops.aten, packet), overload)
     schema = func._schema.arguments
     assert len(schema) == len(event.arguments), event
     args, kwargs = [], {}
     for parameter, argument in zip(schema, event.arguments, strict=True):
-        value = real(argument, values, "dtype" in parameter.name)
+        # No target is a class that is ignored.
+        value = -100 if parameter.name == "ignore_index" and argument is None else real(argument, values, "dtype" in parameter.name)
         if parameter.kwarg_only:
             kwargs[parameter.name] = value
         else:
@@ -211,8 +219,9 @@ def collectives(traces: Sequence[Trace]) -> list[Skip]:
         for event in trace.events:
             if event.operator in COLLECTIVES or event.operator == "receive":
                 key = event.group if event.operator in COLLECTIVES else (event.arguments[0], trace.rank)
-                found[key, counts[key]] = None
-                counts[key] += 1
+                counted = key if event.operator in COLLECTIVES else (-1, *key)
+                found[key, counts[counted]] = None
+                counts[counted] += 1
     return list(found)
 
 

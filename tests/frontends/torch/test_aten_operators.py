@@ -9,10 +9,14 @@ from aten_harness import Row, by_algebra, by_oracle, check, overload
 from aten_more_rows import ROWS as MORE
 from aten_rows import ROWS
 
+from pitcheck.frontends.torch.aten_random import TABLE as RANDOM
 from pitcheck.frontends.torch.collectives import COLLECTIVES
+from pitcheck.frontends.torch.means import SPREAD_MEAN
 from pitcheck.frontends.torch.operators import table
+from pitcheck.frontends.torch.places import BOUNDARY
 
 ALL = [*ROWS, *MORE]
+OVERLOADS = set(table()) - COLLECTIVES - {BOUNDARY, SPREAD_MEAN}
 
 
 @pytest.mark.parametrize("run", [by_algebra, by_oracle], ids=["algebra", "oracle"])
@@ -22,9 +26,12 @@ def test_translation_is_what_pytorch_computes(row: Row, run: Any) -> None:
 
 
 def test_every_overload_has_an_example() -> None:
-    assert {row.operator for row in ALL} == set(table()) - COLLECTIVES
+    """Random draws have theirs beside (test_aten_random.py): two never draw the same."""
+    assert {row.operator for row in ALL} == OVERLOADS - RANDOM.keys()
 
 
-@pytest.mark.parametrize("name", sorted(set(table()) - COLLECTIVES))
+@pytest.mark.parametrize("name", sorted(OVERLOADS))
 def test_parameters_are_those_of_the_schema(name: str) -> None:
-    assert table()[name].parameters == tuple(argument.name for argument in overload(name)._schema.arguments)
+    """And of a random draw the stream."""
+    further = ("stream",) if name in RANDOM else ()
+    assert table()[name].parameters == (*(argument.name for argument in overload(name)._schema.arguments), *further)

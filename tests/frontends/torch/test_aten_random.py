@@ -9,6 +9,7 @@ import pytest
 import torch
 from aten_harness import as_array, by_algebra, evaluated, name_of, overload, translation_of
 
+from pitcheck.frontends.torch.aten_random import TABLE
 from pitcheck.frontends.torch.generators import begin, drawn
 from pitcheck.frontends.torch.trace import Event, Ref, Value
 
@@ -47,6 +48,10 @@ def test_distribution(operator: str, arguments: tuple[Any, ...], called: tuple[A
     assert np.unique(ours).size == 1 or (ours != translated(operator, arguments, given, "b")).any()
 
 
+def test_every_overload_has_an_example() -> None:
+    assert {operator for operator, *_ in CASES} == TABLE.keys()
+
+
 def stream(*shape: int, operator: str = "rand.default") -> str:
     called = overload(operator)
     bound = [(type("Named", (), {"name": a.name})(), shape if a.name == "size" else None) for a in called._schema.arguments]
@@ -55,7 +60,7 @@ def stream(*shape: int, operator: str = "rand.default") -> str:
 
 def test_streams() -> None:
     """One state, operator and shape, one stream; what is drawn before is part of the state, and a state may be saved and restored."""
-    begin()
+    begin("rank 0")
     first, saved = stream(2, 3), torch.get_rng_state()
     second, other = stream(2, 3), torch.manual_seed(5)
     seeded = stream(2, 3)
@@ -65,12 +70,14 @@ def test_streams() -> None:
     longer = stream(3, 2)
     assert other is torch.default_generator
     assert again == second and len({first, second, seeded, longer}) == 4
-    begin()
+    begin("rank 0")
     assert stream(2, 3) == first
+    begin("rank 1")
+    assert stream(2, 3) != first
 
 
 def test_what_has_no_meaning_moves_the_generator_on() -> None:
-    begin()
+    begin("rank 0")
     before = torch.get_rng_state()
     called = overload("randn.default")
     assert drawn(called, "randn.default", []) == ()

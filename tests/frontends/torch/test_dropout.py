@@ -36,9 +36,10 @@ class Network(nn.Module):
         return self.down(self.drop(hidden))
 
 
-def training(model: Network, seed: int = SEED, reduced: bool = False) -> Program:
+def training(model: Network, seed: int | None = SEED, reduced: bool = False) -> Program:
     def step(batch: Batch) -> torch.Tensor:
-        torch.manual_seed(seed)
+        if seed is not None:
+            torch.manual_seed(seed)
         loss = (model(batch["x"]) - batch["y"]).square().sum()
         loss.backward()
         if reduced:
@@ -69,6 +70,7 @@ def test_the_same_on_replicas() -> None:
     proven(spec(lambda _: training(Network(dropped)), "tp"))
 
 
+@pytest.mark.slow
 def test_the_same_when_computed_again() -> None:
     proven(spec(lambda _: training(Network(dropped, again=True)), "tp"))
 
@@ -84,14 +86,16 @@ def test_rows_of_another_rank() -> None:
     caught(wrong, "# its rows", "PIT107", "PIT100")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "parallel",
     [
         lambda rank: training(Network(dropped), seed=SEED + rank.number),
+        lambda _: training(Network(dropped), seed=None),
         lambda _: training(Network(dropped, again=False)),
         lambda _: training(Network(lambda x: dropped(dropped(x)))),
     ],
-    ids=["another seed", "new numbers when computed again", "drawn more often"],
+    ids=["another seed", "no seed", "new numbers when computed again", "drawn more often"],
 )
 def test_other_draws_are_never_the_same(parallel: Callable[[Rank], Program]) -> None:
     report = check(spec(parallel, "tp"))

@@ -10,6 +10,7 @@ import pytest
 import torch
 from frontends.torch.proving import caught, proven
 from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
 from torch.nn.parallel import DistributedDataParallel
 
 from pitcheck.torch import Input, Part, Program, Rank, Spec
@@ -55,9 +56,13 @@ def replicated(silent: Callable[[DistributedDataParallel, int], Any], bucket: fl
 
 
 def spec(parallel: Callable[[Rank], Program]) -> Spec:
-    split = {0: "dp"}
+    return split_over(parallel, "dp", {"dp": 2})
+
+
+def split_over(parallel: Callable[[Rank], Program], axes: str | tuple[str, ...], mesh: dict[str, int]) -> Spec:
+    split = {0: axes}
     batch = {"x": Input((ROWS, FEATURES), split=split), "labels": Input((ROWS,), "int64", (0, CLASSES), split)}
-    return Spec(lambda: training(Network()), parallel, {"dp": 2}, batch, {"loss": Part(mean="dp")})
+    return Spec(lambda: training(Network()), parallel, mesh, batch, {"loss": Part(mean=axes)})
 
 
 def until_the_last(model: DistributedDataParallel, number: int) -> Any:
@@ -98,3 +103,15 @@ def test_the_last_micro_batch_not_synchronised() -> None:
 def test_a_parameter_left_out() -> None:
     report = caught(spec(replicated(until_the_last, ignored=("up.bias",))), "loss.backward()", "PIT104")
     assert report.findings[0].output == "grad:up.bias"
+
+
+@pytest.mark.slow
+def test_a_group_of_some_of_the_replicas() -> None:
+    """The reducer averages over the group that it was given, not over all ranks."""
+
+    def parallel(_: Rank) -> Program:
+        mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("outer", "inner"))
+        return training(DistributedDataParallel(Network(), process_group=mesh.get_group("inner")))
+
+    report = caught(split_over(parallel, ("outer", "inner"), {"outer": 2, "inner": 2}), "self.down(", "PIT104")
+    assert "is a term of a mean over outer and inner" in (report.findings[0].cause or "")

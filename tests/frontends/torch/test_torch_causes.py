@@ -78,3 +78,18 @@ def test_what_reads_a_result_belongs_to_where_that_was_made() -> None:
     for trace in traces:
         results = {result.value for result in trace.results}
         assert {line_of(event.source) for event in trace.events if results & set(event.outputs)} == {"dist.all_reduce(buffer)"}
+
+
+def test_the_line_of_what_a_wrapper_calls_is_that_of_the_caller() -> None:
+    """PyTorch's older names of collectives are wrapped by what warns of them."""
+
+    def program(_: object = None) -> Program:
+        def step(batch):
+            whole = torch.empty(ROWS, WIDTH)
+            dist.all_gather_into_tensor(whole, batch["x"] * 2)
+            return {"whole": whole}
+
+        return Program(nn.Linear(1, 1), step)
+
+    (trace, _) = record(Spec(program, program, {"dp": 2}, {"x": Input((ROWS, WIDTH), split={0: "dp"})}), "parallel", 2)
+    assert [line_of(event.source) for event in trace.events if event.group] == ['dist.all_gather_into_tensor(whole, batch["x"] * 2)']

@@ -49,7 +49,7 @@ class Tried:
     @property
     def code(self) -> str:
         """What is named first."""
-        return self.report.findings[0].code if self.report.findings else ""
+        return next((finding.code for finding in self.report.findings if finding.verdict != "warning"), "")
 
     @property
     def right(self) -> bool:

@@ -1,0 +1,114 @@
+"""PyTorch programs from the command to the verdict: recording every rank, and the check. Writes the table of ``docs/pytorch.md``.
+
+``python bench/capture.py [--only TEXT] [--limit SECONDS] [--write]``. Every line is a process of its own, the import of torch and all ranks included; memory is
+that of all its processes together. A line that needs longer than the limit is stopped and printed as that; a program of a package that is not there is said
+to be not installed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from frontier import Measured, measured, written
+from pairs import environment
+
+ROOT = Path(__file__).resolve().parent.parent
+PROGRAMS = ROOT / "bench" / "programs"
+PAGE = ROOT / "docs" / "pytorch.md"
+
+
+@dataclass(frozen=True)
+class Row:
+    """A program with the seconds that it may take, those of them that are not recording, and the MiB. ``needs``: a package, and a file."""
+
+    name: str
+    program: str
+    most_seconds: float
+    most_checking: float | None = None
+    most_mib: float | None = None
+    needs: tuple[str, Path] | None = None
+
+    @property
+    def there(self) -> bool:
+        """Whether the program can be run."""
+        return self.needs is None or (importlib.util.find_spec(self.needs[0]) is not None and self.needs[1].is_file())
+
+
+ROWS = (
+    Row("Llama of 2 layers, FSDP2 DP2, DTensor TP2 with sequence parallelism", "llama.py:two_layers", 15),
+    Row(
+        "megatron-core GPTModel of 2 layers, TP2 with sequence parallelism",
+        "megatron_core.py:spec",
+        15,
+        needs=("megatron", ROOT / "tests" / "frontends" / "torch" / "megatron_gpt.py"),
+    ),
+    Row("Llama-3 8B sizes, 32 layers, FSDP2 DP2, DTensor TP4 with sequence parallelism", "llama.py:full_size", 120, 30, 6144),
+)
+HEAD = (
+    "| program | ranks | operators | proofs | verdict | seconds | at most | of them checking | at most | processor seconds | peak MiB | at most |",
+    "|---|---|---|---|---|---|---|---|---|---|---|---|",
+)
+
+
+def line(row: Row, found: Measured) -> str:
+    """One line of the table."""
+    report = found.report
+    seconds = report.get("seconds", {})
+    cells = [
+        row.name,
+        str(report["ranks"]) if report else "",
+        f"{report['operators']['parallel']:,}" if report else "",
+        str(report["stages"]["distinct"]) if report else "",
+        found.verdict,
+        f"{found.wall:.1f}" if report else f"stopped after {found.wall:.0f}",
+        _number(row.most_seconds),
+        f"{seconds['total'] - seconds['load']:.1f}" if report else "",
+        _number(row.most_checking),
+        f"{found.cpu:.1f}",
+        f"{found.memory_mib:.0f}",
+        _number(row.most_mib),
+    ]
+    return f"| {' | '.join(cells)} |"
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:g}"
+
+
+def table(only: str, limit: float, variables: Mapping[str, str]) -> Iterator[str]:
+    """The lines of the table, as they are measured."""
+    yield from HEAD
+    for row in ROWS:
+        if only not in row.name:
+            continue
+        if row.there:
+            yield line(row, measured((str(PROGRAMS / row.program),), limit, variables))
+        else:
+            yield f"| {row.name} | | | | not installed | | {_number(row.most_seconds)} | | | | | |"
+
+
+def main() -> None:
+    """Measure and print, and write what is wanted."""
+    parser = argparse.ArgumentParser(description="PyTorch programs from the command to the verdict.")
+    parser.add_argument("--only", default="", help="only programs whose name holds this text")
+    parser.add_argument("--limit", type=float, default=300, help="seconds after which a line is stopped")
+    parser.add_argument("--write", action="store_true", help="write docs/pytorch.md")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as cache:
+        variables = environment(cache)
+        measured((str(ROOT / "docs" / "examples" / "tensor_parallel.py:spec"),), options.limit, variables)  # Fills the caches of files and of compiled modules.
+        lines = []
+        for text in table(options.only, options.limit, variables):
+            print(text, flush=True)
+            lines.append(text)
+    if options.write:
+        written(lines, "capture", PAGE)
+
+
+if __name__ == "__main__":
+    main()
