@@ -244,6 +244,7 @@ class Storages:
 
     def _put(self, storage: Storage, start: int, stop: int, root: Root) -> None:
         """Replace an interval by a root."""
+        self._retyped(storage, start, stop, root.dtype)
         first = max(bisect_right(storage.starts, start) - 1, 0)
         last, new = first, []
         while last < len(storage.pieces) and storage.pieces[last].start < stop:
@@ -256,6 +257,17 @@ class Storages:
         new = sorted([*new, Piece(start, stop, root, 0)], key=lambda piece: piece.start)
         storage.pieces[first:last] = new
         storage.starts[first:last] = [piece.start for piece in new]
+
+    def _retyped(self, storage: Storage, start: int, stop: int, dtype: torch.dtype) -> None:
+        """See to it that a storage has elements of one size: places of others are not comparable. All that were there have to be written over."""
+        size, before = dtype.itemsize, storage.pieces[0].root.dtype if storage.pieces else dtype
+        if before.itemsize == size:
+            return
+        first, last = storage.pieces[0].start * before.itemsize, storage.pieces[-1].stop * before.itemsize
+        if first < start * size or last > stop * size:
+            raise UnsupportedError(f"{self._tape.where()}: memory that holds {dtype_name(before)} is written or read in part as {dtype_name(dtype)}")
+        storage.pieces.clear()
+        storage.starts.clear()
 
     def _write(self, storage: Storage, view: Geometry, value: int, dtype: torch.dtype) -> None:
         if not view.elements:
