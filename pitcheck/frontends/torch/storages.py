@@ -228,6 +228,7 @@ class Storages:
             at += 1
 
     def _fill(self, storage: Storage, start: int, stop: int, dtype: torch.dtype) -> None:
+        self._check_size(storage, dtype, "read")
         at = max(bisect_right(storage.starts, start) - 1, 0)
         gaps = []
         for piece in storage.pieces[at:]:
@@ -244,7 +245,6 @@ class Storages:
 
     def _put(self, storage: Storage, start: int, stop: int, root: Root) -> None:
         """Replace an interval by a root."""
-        self._retyped(storage, start, stop, root.dtype)
         first = max(bisect_right(storage.starts, start) - 1, 0)
         last, new = first, []
         while last < len(storage.pieces) and storage.pieces[last].start < stop:
@@ -258,16 +258,11 @@ class Storages:
         storage.pieces[first:last] = new
         storage.starts[first:last] = [piece.start for piece in new]
 
-    def _retyped(self, storage: Storage, start: int, stop: int, dtype: torch.dtype) -> None:
-        """See to it that a storage has elements of one size: places of others are not comparable. All that were there have to be written over."""
-        size, before = dtype.itemsize, storage.pieces[0].root.dtype if storage.pieces else dtype
-        if before.itemsize == size:
-            return
-        first, last = storage.pieces[0].start * before.itemsize, storage.pieces[-1].stop * before.itemsize
-        if first < start * size or last > stop * size:
-            raise UnsupportedError(f"{self._tape.where()}: memory that holds {dtype_name(before)} is written or read in part as {dtype_name(dtype)}")
-        storage.pieces.clear()
-        storage.starts.clear()
+    def _check_size(self, storage: Storage, dtype: torch.dtype, what: str) -> None:
+        """Raise UnsupportedError where elements of another size lie in a storage: their places are not comparable with those of these."""
+        if storage.pieces and storage.pieces[0].root.dtype.itemsize != dtype.itemsize:
+            held = dtype_name(storage.pieces[0].root.dtype)
+            raise UnsupportedError(f"{self._tape.where()}: memory that holds {held} is {what} as {dtype_name(dtype)}")
 
     def _write(self, storage: Storage, view: Geometry, value: int, dtype: torch.dtype) -> None:
         if not view.elements:
@@ -294,6 +289,7 @@ class Storages:
                 for (other, kind), number in storage.views.items()
                 if kind == dtype and (other.extent[1] <= start or other.extent[0] >= stop)
             }
+            self._check_size(storage, dtype, "written")
             self._put(storage, start, stop, Root(value, geometry(view.shape, view.stride, 0), dtype))
         storage.views[view, dtype] = value
 

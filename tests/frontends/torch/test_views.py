@@ -166,18 +166,8 @@ def test_memory_read_as_another_dtype_is_refused() -> None:
         replayed(lambda tensors: [tensors["x"].view(torch.int64)[1:].add_(1), tensors["x"]], {"x": torch.zeros(4, dtype=torch.float64)})
 
 
-@pytest.mark.parametrize("place", [slice(16, None), slice(0, 16), slice(8, 24)])
-def test_memory_written_in_part_with_elements_of_another_size_is_refused(place: slice) -> None:
+@pytest.mark.parametrize("place", [slice(16, None), slice(0, 16), slice(8, 24), slice(None)])
+def test_memory_written_with_elements_of_another_size_is_refused(place: slice) -> None:
     """Places in bytes are not places in elements: what lies behind these is other numbers than before, at either place."""
-    with pytest.raises(UnsupportedError, match="memory that holds float64 is written or read in part as int8"):
+    with pytest.raises(UnsupportedError, match="memory that holds float64 is written as int8"):
         replayed(lambda tensors: [(tensors["x"] * 2).view(torch.int8)[place].zero_(), tensors["x"]], {"x": torch.zeros(4, dtype=torch.float64)})
-
-
-def test_memory_written_over_with_elements_of_another_size_holds_those() -> None:
-    def program(tensors):
-        held = (tensors["x"] * 2).view(torch.float32)
-        held.copy_(tensors["y"])
-        return [held[1:3]]
-
-    (found,), _ = replayed(program, {"x": torch.zeros(4, dtype=torch.float64), "y": torch.arange(8.0)})
-    assert found.tolist() == [1.0, 2.0]
