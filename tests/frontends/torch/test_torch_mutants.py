@@ -6,9 +6,18 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from frontends.torch import test_accumulation as accumulation
+from frontends.torch import test_clipping as clipping
+from frontends.torch import test_experts as experts
+from frontends.torch import test_fused_attention as fused
+from frontends.torch import test_replicated as replicated
+from frontends.torch import test_ring_attention as ring
+from frontends.torch import test_schedules as schedules
+from frontends.torch import test_sharded_optimizer as sharded
 from frontends.torch.test_more_programs import scheduled
 from frontends.torch.test_torch_frameworks import PROGRAMS as FRAMEWORKS
 from frontends.torch.trying import Trial
+from torch.distributed.pipelining import ScheduleGPipe
 
 from pitcheck.frontends.torch.load import load_spec
 from pitcheck.torch import Spec
@@ -25,6 +34,15 @@ PROGRAMS: dict[str, Callable[[], Spec]] = {
     **{path.stem: example(path.stem) for path in sorted(EXAMPLES.glob("*.py"))},
     **FRAMEWORKS,
     "1F1B": scheduled,
+    "GPipe": lambda: schedules.spec(ScheduleGPipe, scale_grads=False),
+    "accumulation": lambda: accumulation.spec(accumulation.accumulating(accumulation.of_whole_batch)),
+    "DistributedDataParallel": lambda: replicated.spec(replicated.replicated(replicated.until_the_last)),
+    "fused attention": lambda: fused.spec(True),
+    "optimizer state by rows": lambda: sharded.spec(sharded.by_hand(sharded.Sharded)),
+    "optimizer state by owner": lambda: sharded.spec(sharded.by_owner),
+    "ring attention": lambda: ring.spec(2),
+    "experts": lambda: experts.spec(experts.in_place),
+    **{f"clipping, {name}": build for name, build in clipping.PROGRAMS.items()},
 }
 """A program that is proven is entered here, and all is done that can be done to its communication."""
 SAMPLE = {"tensor_parallel": 4, "send and receive": 5, "1F1B": 9}
