@@ -42,6 +42,7 @@ def test_two_processes_give_the_report_of_one(name: str) -> None:
     assert _lasting(first) == _lasting(second)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("file", TINY)
 def test_two_processes_give_the_report_of_one_on_whole_models(file: str) -> None:
     first, second = _both(*read_pair(file, ()))
