@@ -28,6 +28,7 @@ def test_bound_is_honest(name: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_all_bounds_are_honest_and_some_are_tight() -> None:
     all_measured = [measure(case, SEEDS) for case in CASES]
     for measured in all_measured:

@@ -84,7 +84,7 @@ def test_damaged_reference() -> None:
     assert outcome.counts["different", "mismatch"] >= 40
 
 
-@pytest.mark.parametrize("most", [6, pytest.param(24, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("most", [6, pytest.param(24, marks=[pytest.mark.slow, pytest.mark.nightly])])
 def test_damaged_reference_of_llama(most: int) -> None:
     reference = read(SHIPPED, LLAMA)
     check_outcome(tried(reference, reference, mutants, most), most // 3)
@@ -93,19 +93,20 @@ def test_damaged_reference_of_llama(most: int) -> None:
 # --- damaged parallel plans
 
 
-@pytest.mark.parametrize("most", [20, pytest.param(60, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("most", [20, pytest.param(60, marks=[pytest.mark.slow, pytest.mark.nightly])])
 @pytest.mark.parametrize("name", MLP_PLANS)
 def test_damaged_parallel_plan(name: str, most: int | None) -> None:
     check_outcome(tried(read(SHIPPED, MLP), read(SHIPPED, MLP_PLANS[name]), mutants, most), 12)
 
 
-@pytest.mark.parametrize("most", [20, pytest.param(60, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("most", [20, pytest.param(60, marks=[pytest.mark.slow, pytest.mark.nightly])])
 @pytest.mark.parametrize("name", [*MLP_PLANS, *SMALL_PLANS])
 def test_damaged_communication_of_a_parallel_plan(name: str, most: int | None) -> None:
     check_outcome(tried(read(SHIPPED, MLP), read(SHIPPED, {**MLP_PLANS, **SMALL_PLANS}[name]), planner_mutants, most), 10)
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("generate", [mutants, planner_mutants])
 def test_damaged_parallel_plan_of_llama(generate: Callable[[Plan], Iterator[tuple[str, Plan]]]) -> None:
     check_outcome(tried(read(SHIPPED, LLAMA), read(SHIPPED, LLAMA_PLAN), generate, 15), 5)

@@ -30,11 +30,13 @@ KINDS = (
 )
 """Kinds of damage."""
 
+NIGHTLY = ("operand ", "the number of ranks", "reduction ", "always of micro-batch 0")
 FAST = ("dropped", "peer rotated", "off by one", "the last micro-batch is missing")
 
 
 def kind_params() -> list[Any]:
-    return [pytest.param(kind, marks=[] if kind in FAST else [pytest.mark.slow]) for kind in KINDS]
+    night = {kind: [pytest.mark.slow, pytest.mark.nightly] for kind in NIGHTLY}
+    return [pytest.param(kind, marks=[] if kind in FAST else night.get(kind, [pytest.mark.slow])) for kind in KINDS]
 
 
 def words_of(place: str, operator: Operator | None) -> set[str]:

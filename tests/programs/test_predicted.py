@@ -108,10 +108,11 @@ MISSES: dict[str, tuple[Case, str, Change]] = {
     "the module's norm is the model's": (PIPE, "predicted.norm", reading(1, "norm.weight")),
 }
 
+MARKS = ([pytest.mark.slow], [pytest.mark.slow, pytest.mark.nightly])
 QUICK = ("labels are those of the next token", "one end's gradient of the embedding is missing")
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in MISSES])
+@pytest.mark.parametrize("name", [*QUICK, *(pytest.param(name, marks=MARKS[place % 2]) for place, name in enumerate(MISSES) if name not in QUICK)])
 def test_a_near_miss_is_caught(name: str) -> None:
     right, place, change = MISSES[name]
     reference, parallel = right.plans()
