@@ -43,7 +43,7 @@ def test_two_processes_give_the_report_of_one(name: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("file", TINY)
+@pytest.mark.parametrize("file", [pytest.param(TINY[0], marks=pytest.mark.nightly), TINY[1]])
 def test_two_processes_give_the_report_of_one_on_whole_models(file: str) -> None:
     first, second = _both(*read_pair(file, ()))
     assert first.verdict == "equivalent"

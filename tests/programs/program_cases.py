@@ -56,11 +56,15 @@ def case(model: Model, sequences: int = 4, length: int = 8, **layout: Any) -> Ca
     return Case(model, Batch(sequences, length), Layout(**layout))
 
 
+SLOWLY = ([pytest.mark.slow], [pytest.mark.slow, pytest.mark.nightly])
+"""In CI, and in a nightly job alone."""
+
+
 def layouts(fast: Mapping[str, Case], slow: Mapping[str, Case]) -> list[Any]:
-    """Cases by name as parameters of one test."""
+    """Cases by name as parameters of one test. Of the slow ones CI runs every second; random combinations, too, have what is in them."""
     return [
         *(pytest.param(case, id=name) for name, case in fast.items()),
-        *(pytest.param(case, id=name, marks=pytest.mark.slow) for name, case in slow.items()),
+        *(pytest.param(case, id=name, marks=SLOWLY[place % 2]) for place, (name, case) in enumerate(slow.items())),
     ]
 
 

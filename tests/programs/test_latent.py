@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 from near_misses import Change, assert_caught, changed, dropped, reading, with_attributes
-from program_cases import Case, assert_right, case, layouts
+from program_cases import SLOWLY, Case, assert_right, case, layouts
 
 from pitcheck.errors import PlanError
 from pitcheck.models.config import LatentAttention, Model
@@ -129,7 +129,7 @@ MISSES: dict[str, tuple[Case, str, Change]] = {
 QUICK = ("the gradient of the way down misses the sequence", "the rotary part is not shared")
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in MISSES])
+@pytest.mark.parametrize("name", [*QUICK, *(pytest.param(name, marks=SLOWLY[place % 2]) for place, name in enumerate(MISSES) if name not in QUICK)])
 def test_a_near_miss_is_caught(name: str) -> None:
     right, identity, change = MISSES[name]
     reference, parallel = right.plans()

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 from near_misses import Change, assert_caught, changed, dropped, reading
-from program_cases import Case, assert_right, case, gpt, layouts, llama
+from program_cases import SLOWLY, Case, assert_right, case, gpt, layouts, llama
 
 from pitcheck.errors import PlanError
 from pitcheck.models.config import Model
@@ -108,11 +108,10 @@ MISSES: dict[str, tuple[Case, str, Change]] = {
     "the module's norm is the model's": (PIPE, "predicted.norm", reading(1, "norm.weight")),
 }
 
-MARKS = ([pytest.mark.slow], [pytest.mark.slow, pytest.mark.nightly])
 QUICK = ("labels are those of the next token", "one end's gradient of the embedding is missing")
 
 
-@pytest.mark.parametrize("name", [*QUICK, *(pytest.param(name, marks=MARKS[place % 2]) for place, name in enumerate(MISSES) if name not in QUICK)])
+@pytest.mark.parametrize("name", [*QUICK, *(pytest.param(name, marks=SLOWLY[place % 2]) for place, name in enumerate(MISSES) if name not in QUICK)])
 def test_a_near_miss_is_caught(name: str) -> None:
     right, place, change = MISSES[name]
     reference, parallel = right.plans()

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 import torch.distributed as dist
+from by_day import some_by_day
 from frontends.torch.test_data_parallel import sharded
 from frontends.torch.test_tensor_parallel import TOKENS, Llama, trained
 from torch import nn
@@ -78,7 +79,7 @@ PROGRAMS: dict[str, Callable[[], Spec]] = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", some_by_day(PROGRAMS, 3))
 def test_clipping_is_proven(name: str) -> None:
     report = assert_equivalent(PROGRAMS[name]())
     assert report.outputs.proven == report.outputs.total > 30
@@ -98,7 +99,7 @@ WRONG: dict[str, tuple[Callable[[], Spec], str, str, str]] = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", WRONG)
+@pytest.mark.parametrize("name", some_by_day(WRONG, 2))
 def test_wrong_clipping_is_caught_at_its_line(name: str) -> None:
     build, code, line, cause = WRONG[name]
     report = check(build())

@@ -104,6 +104,7 @@ def test_adamw(foreach: bool) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_clipping() -> None:
     build = optimized(lambda parameters: torch.optim.SGD(parameters, lr=0.1, momentum=0.9), clip=1.0)
     check(Spec(lambda: build(Llama()), lambda rank: build(*sharded(rank, ("dp",))), {"dp": 2, "tp": 2}, TOKENS), gradients=False)
