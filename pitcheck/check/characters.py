@@ -13,7 +13,7 @@ difference with a root only where the argument is a square at some level, and th
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import inf, log2, prod
+from math import ceil, comb, inf, log2, prod
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,8 @@ from pitcheck.algebra.prime import PrimeAlgebra
 from pitcheck.algebra.value import LEADING, Value
 
 Residues = NDArray[np.int64]
+LIKELY = 0.5
+"""Arguments that may be expected to lack draws after as many as are asked for."""
 
 
 class Characters:
@@ -33,6 +35,7 @@ class Characters:
         self._arguments: list[Residues] = []
         self._symbols: list[Residues] = []
         self._squares: list[Residues] = []
+        self._varying: Residues | None = None
 
     def observe(self, algebra: PrimeAlgebra, squares: Sequence[Value], good: NDArray[np.bool_]) -> None:
         """Take in the ``good`` trials of one evaluation. ``squares`` are inputs drawn as squares, whose roots are variables of their own."""
@@ -50,13 +53,14 @@ class Characters:
         self._arguments.append(arguments)
         self._symbols.append(np.where(arguments == 0, 0, np.where(roots * roots % primes == arguments, 1, -1)))
         self._squares.append(columns(squares))
+        self._varying = None
 
     def unproven(self, enough: int) -> bool:
         """Whether some argument, or the product of two, may still be a square.
 
         Arguments that keep their residues are constants, whose roots have one sign; that is believed when they kept them ``enough`` times.
         """
-        symbols = self._varying(enough)
+        symbols = self._of_varying(enough)
         if not symbols.shape[2]:
             return False
         both = (symbols.max(axis=1, initial=0) > 0) & (symbols.min(axis=1, initial=0) < 0)
@@ -71,16 +75,34 @@ class Characters:
         A draw counts where the argument is a square at some level: the levels' errors, each at most twice that of the next, are added. How many draws it
         took until so many counted costs a bit for each.
         """
-        symbols = self._varying(enough)
+        symbols = self._of_varying(enough)
         if not symbols.shape[2]:
             return -inf
         counted = int((symbols > 0).any(axis=0).sum(axis=0).min())
-        return counted * min(per_draw + 1 + log2(2 ** symbols.shape[0] - 1), 0.0)
+        return counted * _of_counted(per_draw, symbols.shape[0])
 
-    def _varying(self, enough: int) -> Residues:
+    def draws(self, per_draw: float, target: float, enough: int) -> int:
+        """How many draws it probably takes until so many of them count for every argument that the error is at most ``target``; 0 without roots."""
+        symbols = self._of_varying(enough)
+        levels, _, arguments = symbols.shape
+        gain = _of_counted(per_draw, levels) if arguments else 0.0
+        if gain >= 0:
+            return 0
+        least, lost = ceil(target / gain), 0.5**levels
+        needed = least
+        while arguments * sum(comb(needed, n) * (1 - lost) ** n * lost ** (needed - n) for n in range(least)) > LIKELY:
+            needed += 1
+        return needed
+
+    def _of_varying(self, enough: int) -> Residues:
         """Symbols of all different arguments that are neither constants nor drawn as squares."""
         if not self._arguments:
             return np.zeros((0, 0, 0), dtype=np.int64)
+        if self._varying is None:
+            self._varying = self._find_varying(enough)
+        return self._varying
+
+    def _find_varying(self, enough: int) -> Residues:
         arguments, squares = np.concatenate(self._arguments, axis=1), np.concatenate(self._squares, axis=1)
         _, first = np.unique(_rows(arguments), axis=0, return_index=True)
         constant = (arguments == arguments[:, :1]).all(axis=(0, 1)) & (arguments.shape[0] * (arguments.shape[1] - 1) >= enough)
@@ -88,6 +110,11 @@ class Characters:
         kept = [i for i in first if not constant[i] and _rows(arguments[:, :, i : i + 1])[0].tobytes() not in drawn]
         varying: Residues = np.concatenate(self._symbols, axis=1)[:, :, kept]
         return varying
+
+
+def _of_counted(per_draw: float, levels: int) -> float:
+    """log2 of the error of a draw that counts."""
+    return min(per_draw + 1 + log2(2**levels - 1), 0.0)
 
 
 def _columns(xp: Any, value: Value, low: int, stop: int, trials: int) -> Residues:
