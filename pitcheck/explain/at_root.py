@@ -10,6 +10,7 @@ import numpy as np
 from pitcheck.check.conjecture import VIEWS, Floats, lookup, varies
 from pitcheck.explain.evidence import Evidence, Grouping
 from pitcheck.explain.hypotheses import (
+    REDUCTIONS,
     Cause,
     constant_ratio,
     distinct_groups,
@@ -32,7 +33,6 @@ from pitcheck.stages.cuts import Cut
 from pitcheck.stages.graph import Source, sources_of
 from pitcheck.stages.grids import Codes
 
-REDUCTIONS = frozenset({"all_reduce", "reduce_scatter", "reduce"})
 ACCUMULATE = "accumulate"
 _COPIES = VIEWS | {"cast"}
 

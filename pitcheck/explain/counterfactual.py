@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from itertools import islice
 
 import numpy as np
 
@@ -13,10 +14,9 @@ from pitcheck.check.evaluate import compare_target
 from pitcheck.check.whole import WholeRun
 from pitcheck.errors import PitcheckError
 from pitcheck.explain.evidence import SAME, Evidence
-from pitcheck.explain.hypotheses import Cause, factor, members_of, repeated_reduction
+from pitcheck.explain.hypotheses import REDUCTIONS, Cause, factor, members_of, repeated_reduction
 from pitcheck.stages.run import run_batch
 
-REDUCTIONS = frozenset({"all_reduce", "reduce_scatter", "reduce"})
 MOST_RUNS = 12
 
 
@@ -24,7 +24,7 @@ def mended_by_a_reduction(evidence: Evidence, run: WholeRun, differing: Sequence
     """A reduction that adds up what is whole already, or takes a mean where a sum is due: where that alone makes every output right."""
     if run.blocks is not None or run.targets_only:
         return None
-    for number, reduction in list(_candidates(evidence))[:MOST_RUNS]:
+    for number, reduction in islice(_candidates(evidence), MOST_RUNS):
         if _right(run, number, reduction, differing):
             step = run.stage.parallel.steps[number]
             (value,) = evidence.outputs(step)

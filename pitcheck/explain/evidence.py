@@ -226,7 +226,7 @@ class Evidence:
                 if operator_kind(step.kind).collective:
                     found.append(step)
                 elif step.kind in MOVES:
-                    moved = [output for output in step.outputs if output is not None and output not in seen]
+                    moved = [output for output in self.outputs(step) if output not in seen]
                     seen.update(moved)
                     stack.extend(moved)
         return found

@@ -17,6 +17,7 @@ from pitcheck.stages.cuts import Box, Cut, uncovered
 from pitcheck.stages.graph import Graph, Source
 from pitcheck.stages.grids import Codes
 
+REDUCTIONS = frozenset({"all_reduce", "reduce_scatter", "reduce"})
 RATIO_TOLERANCE = 1e-9
 RATIO_DENOMINATOR = 4096
 

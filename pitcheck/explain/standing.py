@@ -189,7 +189,7 @@ class Standing:
 
     def _viewed_right(self, value: int) -> bool:
         """Whether a view of a value has parts of a reference value: where dimensions are joined for a while, parts of one of them are no box."""
-        views = [output for step in self.evidence.readers.get(value, []) if step.kind in VIEWS for output in step.outputs if output is not None]
+        views = [output for step in self.evidence.readers.get(value, []) if step.kind in VIEWS for output in self.evidence.outputs(step)]
         return any(self.evidence.part_of(self.evidence.array(view)) is not None for view in views)
 
     def _apart(self, value: int, due: Cut) -> Mask | None:

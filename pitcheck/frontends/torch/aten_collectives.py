@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from pitcheck.errors import PlanError
 from pitcheck.frontends.torch.emitter import Emitter, Tensor
 from pitcheck.frontends.torch.row import Row, row
+from pitcheck.frontends.torch.uneven import part_sizes
 from pitcheck.ops.collectives import REDUCTIONS
 from pitcheck.plan.model import Attribute, Group
 
@@ -52,7 +50,7 @@ def _reduce_scatter(e: Emitter, x: Tensor, reduction: str) -> Tensor:
     return _collective(e, "reduce_scatter", x, {"axis": 0, "reduction": _known(e, reduction)}, x.shape[0] // len(e.event.group))
 
 
-def _all_to_all(e: Emitter, x: Tensor, sent: Sequence[int] | None, received: Sequence[int] | None) -> Tensor:
+def _all_to_all(e: Emitter, x: Tensor, sent: tuple[int, ...] | None, received: tuple[int, ...] | None) -> Tensor:
     _check_parts(e, "sizes sent", sent, _rows(e, x))
     if e.shape != x.shape:
         raise e.unsupported("x", x, f"the parts sent and received have one size, but what is received has shape {e.shape}")
@@ -60,14 +58,9 @@ def _all_to_all(e: Emitter, x: Tensor, sent: Sequence[int] | None, received: Seq
     return _collective(e, "all_to_all", x, {"split_axis": 0, "concat_axis": 0})
 
 
-def _check_parts(e: Emitter, name: str, sizes: Sequence[int] | None, rows: int) -> None:
+def _check_parts(e: Emitter, name: str, sizes: tuple[int, ...] | None, rows: int) -> None:
     """``sizes``: the rows of every member's part; None for equal parts."""
-    members = len(e.event.group)
-    if sizes is None and rows % members:
-        raise PlanError(f"{e.event.source}: an all_to_all of {members} ranks with {rows} rows, which are not cut into equal parts")
-    if sizes is not None and (len(sizes) != members or sum(sizes) != rows):
-        raise PlanError(f"{e.event.source}: an all_to_all of {members} ranks with {rows} rows has {name} {list(sizes)}; they must be one per rank, and add up")
-    if sizes is not None and len(set(sizes)) > 1:
+    if len(set(part_sizes(e.event, name, sizes, rows))) > 1:
         raise e.unsupported(name, sizes, "the parts have one size")
 
 

@@ -26,7 +26,9 @@ def _uniform(e: Emitter, _self: Tensor, begin: float, end: float, _generator: No
 
 def _bernoulli(e: Emitter, _self: Tensor, p: float, _generator: None, stream: str) -> Tensor:
     """1 with probability ``p``."""
-    if not 0 < p <= 1:
+    if not 0 <= p <= 1:
+        raise e.unsupported("p", p, "a probability lies between 0 and 1")
+    if p == 0:
         return e.full(e.shape, 0)
     attributes = {"stream": stream, "probability": str(1 - Fraction(repr(float(p))))}
     return e.cast(e.op("dropout_mask", e.full(e.shape, 0, "float32"), shape=e.shape, dtype="bool", attributes=attributes), e.dtype)

@@ -96,9 +96,7 @@ class _Rank:
 
     def _event(self, event: Event) -> None:
         key = event.group, self._counts[event.group]
-        if event.group and event.operator in APART:
-            self._counts[event.group] += 1
-        elif event.group:
+        if event.group:
             self._counts[event.group] += event.operator not in ("send", "receive")
         first = event.arguments[0] if event.arguments else None
         flat = self._flats.get(first.value) if isinstance(first, Ref) else None
@@ -183,7 +181,6 @@ class _Rank:
         self.layouts[key] = event.operator, flat.rows, flat.sizes
         if key in self._whole:
             return False
-        self.layouts[key] = event.operator, flat.rows, flat.sizes
         rows = {"all_gather": members, "reduce_scatter": 1}.get(event.operator, flat.rows)
         pieces = tuple(
             self._one(event, self._shaped(piece, (flat.rows * size,), event), (rows * size,), self._values[out])

@@ -38,6 +38,19 @@ def _is_uneven(event: Event) -> bool:
     return any(isinstance(sizes, tuple) and len(set(sizes)) > 1 for sizes in event.arguments[1:])
 
 
+def part_sizes(event: Event, name: str, sizes: Argument, rows: int) -> tuple[int, ...]:
+    """The rows of every member's part of an all-to-all; equal ones where none are said. Raises PlanError for sizes that do not add up to ``rows``."""
+    members = len(event.group)
+    if not isinstance(sizes, tuple):
+        if rows % members:
+            raise PlanError(f"{event.source}: an all_to_all of {members} ranks with {rows} rows, which are not cut into equal parts")
+        return (rows // members,) * members
+    found = tuple(size for size in sizes if isinstance(size, int))
+    if len(found) != members or sum(found) != rows:
+        raise PlanError(f"{event.source}: an all_to_all of {members} ranks with {rows} rows has {name} {list(found)}; they must be one per rank, and add up")
+    return found
+
+
 class _Rewriting:
     def __init__(self, trace: Trace) -> None:
         self._trace = trace
@@ -59,7 +72,7 @@ class _Rewriting:
         (output,) = event.outputs
         if not isinstance(x, Ref) or output is None:
             raise PlanError(f"{event.source}: an all_to_all without a tensor")
-        parts = self._parts(event, x.value, self._sizes(event, sent, x.value, "sent"))
+        parts = self._parts(event, x.value, part_sizes(event, "sizes sent", sent, self._rows(x.value)))
         tag = f"all_to_all of {', '.join(map(str, event.group))}"
         got: dict[int, int] = {}
         for member, rank in enumerate(event.group):
@@ -67,25 +80,13 @@ class _Rewriting:
                 got[member] = parts[member]
             elif member in parts:
                 self._event(event, "send", (Ref(parts[member]), rank, tag), None, batch)
-        for member, (rank, size) in enumerate(zip(event.group, self._sizes(event, received, output, "received"), strict=True)):
+        for member, (rank, size) in enumerate(zip(event.group, part_sizes(event, "sizes received", received, self._rows(output)), strict=True)):
             if rank == self._trace.rank and size != (self._rows(got[member]) if member in got else 0):
                 raise PlanError(f"{event.source}: an all_to_all in which rank {rank} receives {size} rows of itself, and sends itself another number")
             if rank != self._trace.rank and size:
                 got[member] = self._value(size, output)
                 self._event(event, "receive", (rank, tag), got[member], batch)
         self._event(event, "cat.default", (tuple(Ref(got[member]) for member in sorted(got)), 0), output)
-
-    def _sizes(self, event: Event, sizes: Argument, value: int, what: str) -> tuple[int, ...]:
-        """The rows of every member's part; even ones where none are said."""
-        members, rows = len(event.group), self._rows(value)
-        if not isinstance(sizes, tuple):
-            sizes = (rows // members,) * members
-        found = tuple(size for size in sizes if isinstance(size, int))
-        if len(found) != members or sum(found) != rows:
-            raise PlanError(
-                f"{event.source}: an all_to_all of {members} ranks with {rows} rows has sizes {what} {found}; they must be one per rank, and add up"
-            )
-        return found
 
     def _parts(self, event: Event, x: int, sizes: Sequence[int]) -> dict[int, int]:
         """The part for every member that is sent any rows."""

@@ -87,6 +87,13 @@ def test_an_overload_that_is_not_in_the_table(operator: str) -> None:
         translation_of(Event(operator, (Ref(0),), (1,)), [Value((3,), "float32")] * 2)
 
 
+@pytest.mark.parametrize("probability", [1.5, -0.5, float("nan")])
+def test_a_number_that_is_no_probability(probability: float) -> None:
+    """PyTorch refuses it itself, so that no run has it; a file may."""
+    with pytest.raises(UnsupportedError, match="'bernoulli.p' with p = "):
+        translation_of(Event("bernoulli.p", (Ref(0), probability, None, "stream"), (1,)), [Value((3,), "float32")] * 2)
+
+
 @pytest.mark.parametrize("row", [Row("slice.Tensor", (reals(3, 4), 0, 3, 1)), Row("zeros.default", ([0, 2],)), Row("cat.default", ([torch.zeros(0)],))])
 def test_no_operator_makes_a_tensor_without_elements(row: Row) -> None:
     recorded = Recorded(row)

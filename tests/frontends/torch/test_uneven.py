@@ -58,7 +58,7 @@ def test_a_recorded_program_computes_the_same() -> None:
 @pytest.mark.parametrize(
     ("traces", "message"),
     [
-        ([PAIR[0], exchanged(1, 6, 6, (3, 4), (2, 4))], r"sizes sent \(3, 4\); they must be one per rank, and add up"),
+        ([PAIR[0], exchanged(1, 6, 6, (3, 4), (2, 4))], r"sizes sent \[3, 4\]; they must be one per rank, and add up"),
         ([PAIR[0], exchanged(1, 6, 6, (2, 4), (3, 3))], r"rank 1 receives 3 rows of itself"),
     ],
 )
