@@ -322,15 +322,14 @@ class RealTrials:
 
 
 def _first_raised(shapes: Sequence[tuple[int, ...]], raising: Raising) -> int:
-    """After how many trials every element has been raised; so many are made first, and then twice as many each time that something still never came first."""
+    """How many trials are made first; twice as many each time that something still never came first."""
     own = [(shape, axis) for shape in shapes if len(shape) >= raising.rank for axis in raising.axes(shape) if 0 not in shape]
-    return max((raising.step(shape, axis)[0] * len(raising.axes(shape)) for shape, axis in own), default=1)
+    return max((raising.apart(shape, axis)[0] * len(raising.axes(shape)) for shape, axis in own), default=1)
 
 
 def _most_raised(shapes: Sequence[tuple[int, ...]], raising: Raising) -> int:
     """After how many trials every element has been raised and lowered."""
-    axes = [(shape, raising.axes(shape)) for shape in shapes]
-    return max((2 * shape[axis] * len(own) for shape, own in axes for axis in own), default=0)
+    return max((raising.most(shape, axis) * len(raising.axes(shape)) for shape in shapes if 0 not in shape for axis in raising.axes(shape)), default=0)
 
 
 def seen_first(choices: Sequence[Choice], good: Any = True) -> dict[str, Bools]:

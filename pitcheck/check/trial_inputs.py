@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pitcheck.algebra.discrete import Decision
 from pitcheck.algebra.keyed import key_of, lane_keys, uniform_words, unit_interval
 from pitcheck.algebra.real import RealAlgebra
 from pitcheck.algebra.value import Value
@@ -23,6 +24,7 @@ LARGEST = 1e12
 FEW = 4
 """Numbers up to which their sums, differences, products and quotients are taken for possible thresholds, too."""
 MOST_POINTS = 48
+GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0
 RAISED = 8.0
 """How far a raised element stands above the others, in standard deviations."""
 FIRST_RAISED = 1 << 20
@@ -31,6 +33,8 @@ FIRST_ALIKE = 1 << 21
 """From this trial number on, lines are alike."""
 ONE_RAISED, ALIKE = -1, -2
 """Sorts of numbers that are asked for: one element of every line raised, and all lines alike."""
+UNCOUNTED = np.zeros((0, 0), dtype=np.int64)
+"""What stands for the counts of a decision on real numbers."""
 WAYS = 4
 """Ways in which lines are alike, one trial after the other: which axes of a tensor are tokens is not known."""
 APART = 1.0 / 64.0
@@ -74,10 +78,35 @@ class Raising:
         """Along axes of ``size`` of matrices, so that several elements are tried at once, where there are any."""
         return cls(size, 2 if any(len(shape) > 1 and size in shape for shape in shapes) else 0, instances)
 
-    def step(self, shape: Sequence[int], axis: int) -> tuple[int, int]:
-        """(in how many trials every element along an axis is raised in every instance, how many lines of an instance are raised at once)."""
+    def apart(self, shape: Sequence[int], axis: int) -> tuple[int, int]:
+        """(how far apart the raised elements of an instance's lines are along an axis, how many lines an instance has)."""
         lines = max(1, prod(shape) // max(shape[axis], 1) // self.instances)
         return max(1, -(-shape[axis] // lines)), lines
+
+    def turn(self, shape: Sequence[int], axis: int) -> int:
+        """In how many trials elements are raised in turn; in so many then they are lowered.
+
+        Half of them raise every element in every instance of consecutive lines; all of them most elements in most others.
+        """
+        return min(max(1, shape[axis]), 2 * self.apart(shape, axis)[0])
+
+    def places(self, shape: Sequence[int], axis: int, number: int) -> tuple[float, NDArray[np.int64]]:
+        """(1 to raise or -1 to lower, which place of every line) in trial ``number`` along an axis.
+
+        Consecutive lines are moved against each other by equal steps, as many as an instance has, and what follows by multiples of the golden section:
+        an instance may have lines from several places, and these are spread, too.
+        """
+        size, turn = shape[axis], self.turn(shape, axis)
+        apart, own = self.apart(shape, axis)
+        block, rest = divmod(number, turn)
+        lines = np.arange(prod(shape) // size)
+        moved = lines % own * apart + np.floor(size * (lines // own * GOLDEN % 1.0)).astype(np.int64)
+        return 1.0 - 2.0 * (block % 2), (block // 2 * turn + rest + moved) % size
+
+    def most(self, shape: Sequence[int], axis: int) -> int:
+        """After how many trials every line has had each element raised and lowered."""
+        turn = self.turn(shape, axis)
+        return 2 * turn * -(-shape[axis] // turn)
 
     def axes(self, shape: Sequence[int]) -> list[int]:
         """The axes of a tensor along which an element is raised; all where it has none of the size."""
@@ -110,6 +139,14 @@ class TrialInputs(RealAlgebra):
         elif domain == "nonzero":
             result = np.where(result == 0, 1.0, result)
         return Value("field", result[None])
+
+    def _record(self, outcome: Any, free: Any) -> None:  # noqa: ARG002 (nobody counts outcomes on real numbers)
+        """Note that something is decided, and not how often."""
+        if outcome.shape[1] > 1 or len(self.trials) == 1:
+            self.decisions.append(Decision(self._numbered("#"), UNCOUNTED, UNCOUNTED))
+
+    def _record_reduction(self, key: Any, place: int, largest: bool) -> None:  # noqa: ARG002 (as above)
+        self._record(key, False)
 
 
 def sort_of(seed: int, key: str, trial: int) -> int:
@@ -240,12 +277,9 @@ def _raised(d: _Draw) -> Floats:
     for index, trial in enumerate(d.trials):
         number = trial - FIRST_RAISED
         axis, number = axes[number % len(axes)], number // len(axes)
-        size = shape[axis]
-        rest = np.arange(values[0, 0].size // size).reshape([1 if i == axis else n for i, n in enumerate(shape)])
-        along = np.arange(size).reshape([-1 if i == axis else 1 for i in range(len(shape))])
-        apart, lines = d.raising.step(shape, axis)
-        sign = 1.0 - 2.0 * (number // apart % 2)
-        place = (number % apart + rest % lines * apart) % size
+        along = np.arange(shape[axis]).reshape([-1 if i == axis else 1 for i in range(len(shape))])
+        sign, places = d.raising.places(shape, axis, number)
+        place = places.reshape([1 if i == axis else n for i, n in enumerate(shape)])
         values[index] = np.where(along == place, sign * (RAISED * d.scale + np.abs(values[index])), values[index])
     return values
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from math import prod
+
 import numpy as np
 import pytest
 from zoo.builder import Builder, lineage
@@ -9,7 +12,7 @@ from zoo.builder import Builder, lineage
 from pitcheck.check.options import Options
 from pitcheck.check.real_trials import uncovered
 from pitcheck.check.run import check
-from pitcheck.check.trial_inputs import Raising
+from pitcheck.check.trial_inputs import FIRST_RAISED, Raising, TrialInputs, points_of
 from pitcheck.plan.model import Number
 
 
@@ -71,11 +74,32 @@ def test_one_place_of_one_rank_that_never_comes_first_is_no_equal() -> None:
     assert _chosen(True) == "mismatch"
 
 
+def _raised(shape: tuple[int, ...], instances: int, trials: int, lines: Sequence[int]) -> set[int]:
+    """Which places along the last axis are the largest by far in some of ``lines``, in the first so many trials in which elements are raised."""
+    numbers = range(FIRST_RAISED, FIRST_RAISED + trials)
+    drawn = TrialInputs(1, numbers, points_of(()), Raising(shape[-1], 0, instances)).fresh("x", shape).data.reshape(trials, -1, shape[-1])[:, list(lines)]
+    second, first = np.moveaxis(np.sort(drawn, axis=-1)[..., -2:], -1, 0)
+    scale = 1.0 if len(shape) == 1 else shape[-1] ** -0.5
+    return set(drawn.argmax(axis=-1)[first - second > 3.0 * scale].tolist())
+
+
 @pytest.mark.parametrize(("shape", "instances"), [((1, 7, 256), 1), ((2, 7, 256), 2), ((8, 3, 40), 8), ((5, 9), 5), ((4,), 1)])
 def test_every_place_of_every_instance_is_raised(shape: tuple[int, ...], instances: int) -> None:
-    """Place by place as it is drawn: after so many trials as are said, each instance has had each place raised."""
-    axis, size = len(shape) - 1, shape[-1]
-    trials, lines = Raising(size, 0, instances).step(shape, axis)
-    count = int(np.prod(shape[:-1]))
-    raised = {(line // lines, (trial % trials + line % lines * trials) % size) for trial in range(trials) for line in range(count)}
-    assert raised >= {(instance, place) for instance in range(instances) for place in range(size)}
+    """In the trials that are made first where an instance has consecutive lines."""
+    count = prod(shape[:-1]) // instances
+    for instance in range(instances):
+        found = _raised(shape, instances, -(-shape[-1] // count), range(instance * count, (instance + 1) * count))
+        assert found == set(range(shape[-1]))
+
+
+@pytest.mark.parametrize("lines", [[0, 1, 2, 3, 32, 33, 34, 35], [4, 5, 6, 7, 36, 37, 38, 39], [0, 8, 16, 24, 32, 40, 48, 56], [0, 16, 32, 48, 1, 17, 33, 49]])
+def test_every_place_is_raised_soon_in_lines_from_several_places(lines: list[int]) -> None:
+    """Tokens of two sequences, or every eighth token: within three times the trials that consecutive lines take."""
+    assert _raised((2, 32, 160), 8, 60, lines) == set(range(160))
+
+
+@pytest.mark.parametrize(("shape", "instances"), [((2, 5, 12), 5), ((3, 7), 1), ((6,), 1)])
+def test_every_line_has_each_place_raised_in_the_end(shape: tuple[int, ...], instances: int) -> None:
+    trials = Raising(shape[-1], 0, instances).most(shape, len(shape) - 1)
+    for line in range(prod(shape[:-1])):
+        assert _raised(shape, instances, trials, [line]) == set(range(shape[-1]))
