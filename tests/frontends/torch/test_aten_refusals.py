@@ -90,7 +90,7 @@ def test_an_overload_that_is_not_in_the_table(operator: str) -> None:
 @pytest.mark.parametrize("probability", [1.5, -0.5, float("nan")])
 def test_a_number_that_is_no_probability(probability: float) -> None:
     """PyTorch refuses it itself, so that no run has it; a file may."""
-    with pytest.raises(UnsupportedError, match="'bernoulli.p' with p = "):
+    with pytest.raises(UnsupportedError, match=r"'bernoulli\.p' with p = "):
         translation_of(Event("bernoulli.p", (Ref(0), probability, None, "stream"), (1,)), [Value((3,), "float32")] * 2)
 
 
