@@ -9,14 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from oracle.executor import Array, Instance, execute
-from oracle.places import ExecutionError, at_table, rank_coordinates, runs_at, tensor_name
+from pitcheck.execution.executor import Array, Instance, execute
+from pitcheck.execution.places import ExecutionError, at_table, rank_coordinates, runs_at, tensor_name
 from pitcheck.plan.model import Lineage, Plan, Tensor
 
 TOLERANCE = 1e-9
 MAGNITUDES = (1.0, 0.25, 3.0)
+FREE, ZERO = -1, -2
 Region = tuple[tuple[int, ...], ...]
-"""Per dimension the positions of the reference held, in order; -1 is a free element."""
+"""Per dimension the positions of the reference held, in order; FREE is a free element, ZERO a zero."""
 
 
 @dataclass
@@ -50,8 +51,7 @@ def draw(tensor: Tensor, shape: tuple[int, ...], generator: np.random.Generator,
     if tensor.dtype.startswith(("int", "uint")):
         if tensor.bounds is None:
             raise ExecutionError(f"{tensor.name}: integers without bounds")
-        values = generator.integers(*tensor.bounds, size=shape)
-        flat = values.reshape(-1)
+        flat = generator.integers(*tensor.bounds, size=shape).reshape(-1)
         if len(flat) > 1:
             flat[generator.permutation(len(flat))[:2]] = (tensor.bounds[0], tensor.bounds[1] - 1)
         return flat.reshape(shape)
@@ -86,7 +86,7 @@ def region(plan: Plan, lineage: Lineage, shape: tuple[int, ...], rank: int, micr
             for start, stop in at_table(plan, shard.intervals, coordinate, microbatch):
                 if start >= 0 and not start <= stop <= size:
                     raise ExecutionError(f"interval ({start}, {stop}) is outside {size}")
-                positions.extend([-1] * stop if start == -1 else range(start, stop))
+                positions.extend([start] * stop if start < 0 else range(start, stop))
             held[shard.dim] = tuple(positions)
             continue
         count, number = 1, 0
@@ -151,35 +151,54 @@ def _scale(lineage: Lineage, like: Array) -> Any:
 
 def _taken(whole: Array, held: Region, tensor: Tensor, generator: np.random.Generator) -> Array:
     shape = tuple(len(positions) for positions in held)
-    free = draw(tensor, shape, generator) if any(-1 in positions for positions in held) else np.zeros(shape, dtype=whole.dtype)
+    free = draw(tensor, shape, generator) if any(FREE in positions for positions in held) else np.zeros(shape, dtype=whole.dtype)
     if whole.ndim == 0:
         return whole.copy()
     index = np.ix_(*held)
-    known = np.ones(shape, dtype=bool)
+    known, zero = np.ones(shape, dtype=bool), np.zeros(shape, dtype=bool)
     for positions in index:
         known &= positions >= 0
-    return np.where(known, whole[index], free).astype(whole.dtype)
+        zero |= positions == ZERO
+    return np.where(known, whole[index], np.where(zero, 0, free)).astype(whole.dtype)
+
+
+class Judge:
+    """Judges plans against one reference plan, which it runs once per seed."""
+
+    def __init__(self, reference: Plan) -> None:
+        self._reference = reference
+        self._runs: dict[int, tuple[dict[Instance, Array], dict[Instance, Array]]] = {}
+
+    def once(self, parallel: Plan, seed: int) -> Judgement:
+        """Run both plans on the same random inputs and compare every output of the reference. Raises ExecutionError where the reference does not run."""
+        if seed not in self._runs:
+            drawn = reference_inputs(self._reference, seed)
+            self._runs[seed] = drawn, execute(self._reference, drawn)
+        inputs, expected = self._runs[seed]
+        try:
+            found = execute(parallel, initial_values(inputs, parallel, seed))
+            return _compare(self._reference, parallel, expected, found)
+        except ExecutionError as error:
+            return Judgement(error=str(error))
+
+    def often(self, parallel: Plan, seeds: Sequence[int]) -> Judgement:
+        """The first judgement that is not the same, or the last."""
+        result = Judgement()
+        for seed in seeds:
+            result = self.once(parallel, seed)
+            if not result.same:
+                break
+        return result
 
 
 def judge(reference: Plan, parallel: Plan, seed: int) -> Judgement:
     """Run both plans on the same random inputs and compare every output of the reference."""
-    inputs = reference_inputs(reference, seed)
-    expected = execute(reference, inputs)
-    try:
-        found = execute(parallel, initial_values(inputs, parallel, seed))
-        return _compare(reference, parallel, expected, found)
-    except ExecutionError as error:
-        return Judgement(error=str(error))
+    return Judge(reference).once(parallel, seed)
 
 
 def judge_often(reference: Plan, parallel: Plan, seeds: Sequence[int]) -> Judgement:
     """The first judgement that is not the same, or the last."""
-    result = Judgement()
-    for seed in seeds:
-        result = judge(reference, parallel, seed)
-        if not result.same:
-            break
-    return result
+    return Judge(reference).often(parallel, seeds)
 
 
 def compare_outputs(reference: Plan, parallel: Plan, seed: int) -> list[str]:
@@ -214,11 +233,9 @@ def _compare(reference: Plan, parallel: Plan, expected: dict[Instance, Array], f
 
 def _everywhere(plan: Plan, name: str, owner: str, found: dict[Instance, Array]) -> bool:
     """Whether every rank that uses a parameter has what must be computed for it."""
+    readers = [operator for operator in plan.operators if any(tensor_name(o) == owner for o in operator.inputs)]
     for rank, coordinate in enumerate(rank_coordinates(plan)):
-        used = any(
-            any(tensor_name(o) == owner for o in operator.inputs) and any(runs_at(operator, coordinate, m) for m in range(plan.microbatches))
-            for operator in plan.operators
-        )
+        used = any(runs_at(operator, coordinate, m) for operator in readers for m in range(plan.microbatches))
         if used and not any((name, rank, m) in found for m in range(plan.microbatches)):
             return False
     return True
@@ -246,6 +263,8 @@ def _compare_one(plan: Plan, tensor: Tensor, lineage: Lineage, whole: Array, fou
                 return "different"
             covered[...] = True
             continue
+        if any(total.take(np.flatnonzero(np.array(positions) == ZERO), axis).any() for axis, positions in enumerate(held)):
+            return "different"
         real = np.ix_(*(np.flatnonzero(np.array(positions) >= 0) for positions in held))
         index = np.ix_(*(np.array([p for p in positions if p >= 0], dtype=int) for positions in held))
         if not close(total[real], whole[index] * _scale(lineage, whole), whole):
