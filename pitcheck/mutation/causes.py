@@ -1,0 +1,35 @@
+"""Which codes of ``pitcheck explain`` name the mistake of a mutant rightly, by the kind of mutation. The first of each is the best name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+RIGHT_CODES: Mapping[str, tuple[str, ...]] = {
+    "drop-reduction": ("PIT104",),
+    "drop-exchange": ("PIT107", "PIT103"),
+    "repeat-reduction": ("PIT105",),
+    "insert-reduction": ("PIT105", "PIT106", "PIT101"),
+    "regroup": ("PIT106",),
+    "members": ("PIT107", "PIT106"),
+    "reduction": ("PIT111", "PIT102"),
+    "average": ("PIT111", "PIT101", "PIT102", "PIT112"),
+    "slice": ("PIT107",),
+    "offset": ("PIT107", "PIT102"),
+    "random": ("PIT114", "PIT102"),
+    "axis": ("PIT107", "PIT102"),
+    "constant": ("PIT102", "PIT101"),
+    "attribute": ("PIT102", "PIT107"),
+    "mask": ("PIT102", "PIT107"),
+    "function": ("PIT102", "PIT101"),
+    "factor": ("PIT101",),
+    "operand": ("PIT103",),
+    "exchange": ("PIT103",),
+    "stale": ("PIT116", "PIT103"),
+    "microbatch": ("PIT108", "PIT116"),
+    "term": ("PIT108",),
+    "skip": ("PIT115", "PIT102", "PIT103"),
+    "peer": ("PIT103", "PIT106", "PIT107"),
+    "order": ("PIT116",),
+    "given": ("PIT107",),
+}
+"""Every kind of mutation has a row; a code may name a cause that a check cannot tell yet."""

@@ -1,0 +1,153 @@
+"""Mutations of a plan that are not of one record: the order of programs, who is sent to, what is given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+
+from msgspec.structs import replace
+
+from pitcheck.mutation.edits import MARK, split
+from pitcheck.mutation.facts import Facts
+from pitcheck.plan.model import Box, Lineage, Operator, Plan, Program, Shard, Step, Table, Tensor
+
+Changed = Iterator[tuple[str, str, Callable[[], Plan]]]
+"""(what is changed, how, the plan)."""
+EVERY = 7
+"""Of the neighbours in a list every so many-th pair is exchanged on one rank, the others on all ranks."""
+
+
+def orders(facts: Facts) -> Changed:
+    """Two neighbours in a program run in the other order."""
+    plan = facts.plan
+    for number, program in enumerate(plan.programs):
+        for at in range(len(program.steps) - 1):
+            if program.steps[at] != program.steps[at + 1]:
+                yield _step(program.steps[at]), f"steps {at} and {at + 1} of program {number} exchanged", partial(_other_steps, plan, number, at)
+    ranks = [{axis.name: (place,)} for axis in plan.mesh if axis.size > 1 for place in (0, axis.size - 1)]
+    blocks = plan.blocks or {"": tuple(operator.id for operator in plan.operators)}
+    for name, members in blocks.items():
+        for at in range(len(members) - 1):
+            yield members[at], f"after {members[at + 1]}", partial(_other_block, plan, name, at, None)
+            if ranks and at % EVERY == 0:
+                where = ranks[at // EVERY % len(ranks)]
+                said = ", ".join(f"{axis}={values[0]}" for axis, values in where.items())
+                yield members[at], f"after {members[at + 1]} where {said}", partial(_other_block, plan, name, at, where)
+
+
+def _step(step: Step) -> str:
+    return step.block if step.microbatch is None else f"{step.block} of micro-batch {step.microbatch}"
+
+
+def _other_steps(plan: Plan, number: int, at: int) -> Plan:
+    program = plan.programs[number]
+    steps = (*program.steps[:at], program.steps[at + 1], program.steps[at], *program.steps[at + 2 :])
+    return replace(plan, programs=(*plan.programs[:number], replace(program, steps=steps), *plan.programs[number + 1 :]))
+
+
+def _other_block(plan: Plan, name: str, at: int, where: Box | None) -> Plan:
+    """Two neighbours of a block exchanged, for all ranks or for those in a box."""
+    if not plan.blocks:
+        plan = listed(plan)
+    name = name or next(iter(plan.blocks))
+    members = plan.blocks[name]
+    other = (*members[:at], members[at + 1], members[at], *members[at + 2 :])
+    if where is None:
+        return replace(plan, blocks={**plan.blocks, name: other})
+    programs = [part for program in plan.programs for part in _apart(plan, program, where, name)]
+    return replace(plan, blocks={**plan.blocks, f"{name}{MARK}": other}, programs=tuple(programs))
+
+
+def _apart(plan: Plan, program: Program, where: Box, name: str) -> Iterator[Program]:
+    place = {axis: values[0] for axis, values in where.items()}
+    inside, outside = split(program.where, place, {axis.name: axis.size for axis in plan.mesh})
+    if inside:
+        steps = tuple(replace(step, block=f"{name}{MARK}") if step.block == name else step for step in program.steps)
+        yield Program(steps, inside)
+    if outside:
+        yield replace(program, where=outside)
+
+
+def listed(plan: Plan) -> Plan:
+    """A plan without programs, with one that says its order: every operator in a block of its own where it runs once per micro-batch."""
+    facts = Facts(plan)
+    if not any(facts.repeated(operator) for operator in plan.operators):
+        return replace(plan, blocks={"listed": tuple(o.id for o in plan.operators)}, programs=(Program((Step("listed"),)),))
+    blocks = {operator.id: (operator.id,) for operator in plan.operators}
+    steps = [Step(o.id, m) for o in plan.operators for m in (range(plan.microbatches) if facts.repeated(o) else (None,))]
+    return replace(plan, blocks=blocks, programs=(Program(tuple(steps)),))
+
+
+def peers(facts: Facts) -> Changed:
+    """Two ranks get what was meant for the other."""
+    plan = facts.plan
+    order = tuple(axis.name for axis in plan.mesh)
+    receives = {str(o.attributes.get("tag")): o for o in plan.operators if o.kind == "receive"}
+    for send in plan.operators:
+        receive = receives.get(str(send.attributes.get("tag")))
+        if send.kind != "send" or receive is None or not (_per_rank(send, order) and _per_rank(receive, order)):
+            continue
+        takers = [rank for rank in facts.ranks(receive)]
+        for first, second in zip(takers[::2], takers[1::2], strict=False):
+            yield send.id, f"ranks {first} and {second} exchanged", partial(_exchanged_peers, plan, send, receive, first, second)
+
+
+def _per_rank(operator: Operator, order: tuple[str, ...]) -> bool:
+    peer = operator.attributes.get("peer")
+    return isinstance(peer, Table) and peer.over == order
+
+
+def _exchanged_peers(plan: Plan, send: Operator, receive: Operator, first: int, second: int) -> Plan:
+    other = {first: second, second: first}
+    sent, taken = send.attributes["peer"], receive.attributes["peer"]
+    if not (isinstance(sent, Table) and isinstance(taken, Table)):
+        return plan
+    to = tuple(other.get(rank, rank) if isinstance(rank, int) else rank for rank in sent.values)
+    by = tuple(taken.values[other.get(rank, rank)] for rank in range(len(taken.values)))
+    changed = {
+        send.id: replace(send, attributes={**send.attributes, "peer": Table(sent.over, to)}),
+        receive.id: replace(receive, attributes={**receive.attributes, "peer": Table(taken.over, by)}),
+    }
+    return replace(plan, operators=tuple(changed.get(o.id, o) for o in plan.operators))
+
+
+def given(facts: Facts) -> Changed:
+    """A tensor is given another part of the reference's than it should have."""
+    for number, tensor in enumerate(facts.plan.tensors):
+        if facts.written[tensor.name] >= 0 or tensor.lineage is None:
+            continue
+        for label, changed in (*_reordered(facts, tensor.lineage), *_shifted(facts, tensor, tensor.lineage)):
+            yield tensor.name, label, partial(_with_lineage, facts.plan, number, changed)
+
+
+def _with_lineage(plan: Plan, number: int, lineage: Lineage) -> Plan:
+    return replace(plan, tensors=(*plan.tensors[:number], replace(plan.tensors[number], lineage=lineage), *plan.tensors[number + 1 :]))
+
+
+def _reordered(facts: Facts, lineage: Lineage) -> Iterator[tuple[str, Lineage]]:
+    for place, shard in enumerate(lineage.shards):
+        if len(shard.by) > 1 and all(facts.sizes[axis] > 1 for axis in shard.by):
+            yield f"dimension {shard.dim} cut in the other order of axes", _reshard(lineage, place, Shard(shard.dim, by=shard.by[::-1]))
+        if shard.intervals is not None and len(set(shard.intervals.values)) > 1:
+            values = shard.intervals.values
+            yield f"parts of dimension {shard.dim} of the next one", _reshard(lineage, place, _cut(shard.dim, shard.intervals.over, (*values[1:], values[0])))
+
+
+def _shifted(facts: Facts, tensor: Tensor, lineage: Lineage) -> Iterator[tuple[str, Lineage]]:
+    """Even shards of one axis: the last part begins one earlier, or the parts stand in reverse."""
+    for place, shard in enumerate(lineage.shards):
+        if len(shard.by) != 1 or facts.sizes[shard.by[0]] < 2:
+            continue
+        step, count = tensor.shape[shard.dim], facts.sizes[shard.by[0]]
+        early = tuple((((i * step) - (i == count - 1), (i + 1) * step - (i == count - 1)),) for i in range(count))
+        yield f"the last part of dimension {shard.dim} begins one earlier", _reshard(lineage, place, _cut(shard.dim, shard.by, early))
+        reverse = tuple(((i * step, (i + 1) * step),) for i in reversed(range(count)))
+        yield f"parts of dimension {shard.dim} in reverse", _reshard(lineage, place, _cut(shard.dim, shard.by, reverse))
+
+
+def _cut(dim: int, over: tuple[str, ...], values: tuple[object, ...]) -> Shard:
+    return Shard(dim, intervals=Table(over, values))  # type: ignore[arg-type]
+
+
+def _reshard(lineage: Lineage, place: int, shard: Shard) -> Lineage:
+    return replace(lineage, shards=(*lineage.shards[:place], shard, *lineage.shards[place + 1 :]))
