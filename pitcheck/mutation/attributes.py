@@ -61,7 +61,7 @@ def slices(facts: Facts, operator: Operator) -> Found:
     if operator.kind.removesuffix(BACKWARD) == "slice" and isinstance(start, int) and isinstance(stop, int) and isinstance(source, str):
         size = facts.tensors[source].shape[axis] if isinstance(axis, int) else 0
         for by in (-1, 1):
-            if 0 <= start + by and stop + by <= size:
+            if start + by >= 0 and stop + by <= size:
                 yield f"{abs(by)} element {'earlier' if by < 0 else 'later'}", _between(start + by, stop + by)
     for name, value in operator.attributes.items():
         if name in POSITIONS:

@@ -40,6 +40,7 @@ def dropped_exchanges(facts: Facts, operator: Operator) -> Found:
 
 def repeated_reductions(facts: Facts, operator: Operator) -> Found:
     """What was summed is summed again."""
+    del facts
     if operator.kind == "all_reduce" and len(operator.outputs) == 1:
         yield "twice", lambda o: followed(o, "all_reduce", group=o.group, attributes=dict(o.attributes))
     if operator.kind == "reduce_scatter" and isinstance(operator.inputs[0], str):

@@ -104,5 +104,7 @@ def followed(operator: Operator, kind: str, *others: Operand, **fields: Any) -> 
     result = operator.outputs[0]
     inner = f"{result}{MARK}"
     first = replace(operator, outputs=(inner,))
-    after = Operator(f"{operator.id}{MARK}{MARK}", kind, (inner, *others), (result,), where=operator.where, source=operator.source, module=operator.module, **fields)
+    after = Operator(
+        f"{operator.id}{MARK}{MARK}", kind, (inner, *others), (result,), where=operator.where, source=operator.source, module=operator.module, **fields
+    )
     return first, after

@@ -26,7 +26,7 @@ class Facts:
     @cached_property
     def written(self) -> dict[str, int]:
         """The position of the first writer of every tensor, GIVEN for one that nothing writes."""
-        found = {name: GIVEN for name in self.tensors}
+        found = dict.fromkeys(self.tensors, GIVEN)
         for number in reversed(range(len(self.plan.operators))):
             found.update({name: number for name in self.plan.operators[number].outputs if name})
         return found

@@ -86,8 +86,8 @@ def _strata(facts: Facts, kind: str) -> list[list[_Site]]:
     """The sites of a kind, apart by what kind of operator is changed and how, so that what is rare is chosen as often as what is common."""
     found: dict[tuple[str, str], list[_Site]] = {}
     if kind in OF_PLANS:
-        for operator, label, whole in OF_PLANS[kind](facts):
-            found.setdefault(("", _DIGITS.sub("", label.split()[0])), []).append(_Site(operator, label, whole=whole))
+        for name, label, whole in OF_PLANS[kind](facts):
+            found.setdefault(("", _DIGITS.sub("", label.split()[0])), []).append(_Site(name, label, whole=whole))
         return list(found.values())
     for operator in facts.plan.operators:
         for label, edit in OF_RECORDS[kind](facts, operator):

@@ -24,7 +24,7 @@ def orders(facts: Facts) -> Changed:
         for at in range(len(program.steps) - 1):
             if program.steps[at] != program.steps[at + 1]:
                 yield _step(program.steps[at]), f"steps {at} and {at + 1} of program {number} exchanged", partial(_other_steps, plan, number, at)
-    ranks = [{axis.name: (place,)} for axis in plan.mesh if axis.size > 1 for place in (0, axis.size - 1)]
+    ranks: list[Box] = [{axis.name: (place,)} for axis in plan.mesh if axis.size > 1 for place in (0, axis.size - 1)]
     blocks = plan.blocks or {"": tuple(operator.id for operator in plan.operators)}
     for name, members in blocks.items():
         for at in range(len(members) - 1):
@@ -73,7 +73,7 @@ def listed(plan: Plan) -> Plan:
     facts = Facts(plan)
     if not any(facts.repeated(operator) for operator in plan.operators):
         return replace(plan, blocks={"listed": tuple(o.id for o in plan.operators)}, programs=(Program((Step("listed"),)),))
-    blocks = {operator.id: (operator.id,) for operator in plan.operators}
+    blocks: dict[str, tuple[str, ...]] = {operator.id: (operator.id,) for operator in plan.operators}
     steps = [Step(o.id, m) for o in plan.operators for m in (range(plan.microbatches) if facts.repeated(o) else (None,))]
     return replace(plan, blocks=blocks, programs=(Program(tuple(steps)),))
 
@@ -87,7 +87,7 @@ def peers(facts: Facts) -> Changed:
         receive = receives.get(str(send.attributes.get("tag")))
         if send.kind != "send" or receive is None or not (_per_rank(send, order) and _per_rank(receive, order)):
             continue
-        takers = [rank for rank in facts.ranks(receive)]
+        takers = facts.ranks(receive)
         for first, second in zip(takers[::2], takers[1::2], strict=False):
             yield send.id, f"ranks {first} and {second} exchanged", partial(_exchanged_peers, plan, send, receive, first, second)
 

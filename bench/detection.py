@@ -1,0 +1,271 @@
+"""How much is caught: mutants of right plans, judged by an executor that knows nothing of the check, and right configurations, of which none may be blamed.
+
+``python bench/detection.py FILE [--mutants N] [--right N] [--seconds S] [--jobs J]`` appends one JSON line to FILE per mutant and per right configuration,
+until there are so many; called again it goes on where it stopped. ``--write`` writes ``docs/detection.md`` from FILE, ``--causes`` prints what is named
+wrongly. Needs a clone and the test extra.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+
+from pitcheck.check.options import Options
+from pitcheck.commands.check import checked
+from pitcheck.errors import PitcheckError
+from pitcheck.forks import Forks
+from pitcheck.mutation.kinds import KINDS
+from pitcheck.mutation.mutants import mutants
+from pitcheck.mutation.outcomes import Outcome, outcomes, trial
+from pitcheck.mutation.summary import HEADINGS, cells, of_status, reasons, row, rows
+from pitcheck.plan.model import Plan
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT / "tests" / "programs"), str(ROOT / "bench")]
+
+from detection_cases import MUTATED, RANDOM_MUTATED, RIGHT, plans_of, random_mutated, random_right  # noqa: E402  beside this file
+
+
+class Line(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A mutant (with ``outcome``) or a right configuration (with ``verdict``) of a case. ``error`` says what stopped a whole task."""
+
+    case: str
+    seed: int = 0
+    outcome: Outcome | None = None
+    verdict: str = ""
+    code: str = ""
+    title: str = ""
+    error: str = ""
+    seconds: float = 0.0
+
+
+Task = tuple[str, str, int]
+"""("mutants" or "right", the case, the seed)."""
+
+
+def mutant_tasks() -> Iterator[Task]:
+    """One mutant of every kind of every case, and of some random layouts, with one seed after the other."""
+    seed = 0
+    while True:
+        for case in MUTATED:
+            yield "mutants", case, seed
+        for number in range(RANDOM_MUTATED):
+            yield "mutants", random_mutated(seed * RANDOM_MUTATED + number), seed
+        seed += 1
+
+
+def right_tasks() -> Iterator[Task]:
+    """The degenerate configurations, then random ones."""
+    for case in RIGHT:
+        yield "right", case, 0
+    number = 0
+    while True:
+        yield "right", random_right(number), 0
+        number += 1
+
+
+def work(task: Task) -> list[Line]:
+    """The lines of a task."""
+    what, case, seed = task
+    start = time.process_time()
+    try:
+        reference, parallel = plans_of(case)
+        options = Options(seed=seed, jobs=1)
+
+        def check(plan: Plan):
+            return checked([lambda: [reference], lambda: [plan]], options)
+
+        if what == "right":
+            report = check(parallel)
+            first = report.findings[0] if report.findings else None
+            code, title = (first.code, first.title) if first else ("", "")
+            return [Line(case=case, verdict=report.verdict, code=code, title=title, seconds=round(time.process_time() - start, 2))]
+        judged = trial(reference, parallel, check)
+        return [Line(case=case, seed=seed, outcome=outcome) for outcome in outcomes(judged, list(mutants(parallel, len(KINDS), seed)), 1)]
+    except PitcheckError as error:
+        return [Line(case=case, seed=seed, error=f"{what}: {error}")]
+
+
+def read(file: Path) -> list[Line]:
+    """The lines that are there already."""
+    return [msgspec.json.decode(line, type=Line) for line in file.read_bytes().splitlines()] if file.exists() else []
+
+
+def measure(file: Path, count: int, tasks: Iterator[Task], counted: Callable[[Line], bool], jobs: int, deadline: float) -> None:
+    """Run tasks until there are so many lines that count, or the time is up."""
+    lines = read(file)
+    done = {(_what(line), line.case, line.seed) for line in lines}
+    have = sum(map(counted, lines))
+    forks: Forks[Task] = Forks()
+    try:
+        while True:
+            while have < count and time.monotonic() < deadline and len(forks.running) < jobs:
+                task = next(task for task in tasks if task not in done)
+                done.add(task)
+                forks.start(task, work, task)
+            if not forks.running:
+                return
+            for process in forks.ended():
+                found = process.answer or [Line(case=process.key[1], seed=process.key[2], error=f"{process.key[0]}: ended with code {process.code}")]
+                have += sum(map(counted, found))
+                with file.open("ab") as stream:
+                    stream.writelines(msgspec.json.encode(line) + b"\n" for line in found)
+                print(f"{have}/{count} {process.key[0]} {process.key[1]} {process.key[2]}: {_said(found)}", flush=True)
+    finally:
+        forks.stop()
+
+
+def _what(line: Line) -> str:
+    return line.error.partition(":")[0] if line.error else "right" if line.outcome is None else "mutants"
+
+
+def _said(lines: list[Line]) -> str:
+    told = [line.outcome for line in lines if line.outcome is not None]
+    if not told:
+        return lines[0].error or lines[0].verdict
+    return " ".join((*cells(row("", told)), *(f"{o.status.upper()} {o.name}" for o in of_status(told, "survivor", "alarm", "failed"))))
+
+
+# --- the page
+
+HEAD = """# What is caught
+
+Every line here is measured by `python bench/detection.py FILE --mutants 5000 --right 1000 --write`. `pitcheck mutate` does the same for a plan of yours.
+
+## Mutants
+
+A mutant is a right plan with one mistake, at all coordinates or at one: of {kinds} kinds, chosen by a seed, every kind alike. It is executed next to
+the reference, rank by rank in float64 at full shapes, by code that shares nothing with the checker, in up to 12 draws: that says whether it changes an
+output. Independently it is checked.
+
+- {mutants} mutants of {cases} plans.
+- {invalid} are refused by validation (shapes, deadlock, who meets whom).
+- {changing} others change an output: {caught} are caught with an input that shows it, {survivors} called equivalent, {open} left open.
+- The first finding of {right} of those caught ({right_share}) has a code that names the mistake rightly, of {placed} ({placed_share}) it
+  names the changed record.
+- {unchanging} change no output: {proven} are proven, {unproven} left open.
+- Of {alarms} the check shows a difference that the executor did not.
+
+"""
+
+
+def table(headings: tuple[str, ...], body: Iterator[tuple[str, ...]]) -> str:
+    """A table in Markdown."""
+    lines = [headings, tuple("---" for _ in headings), *body]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def page(lines: list[Line]) -> str:
+    """The whole page."""
+    told = _distinct(lines)
+    everything = [outcome for _, outcome in told]
+    all_ = row("all", everything)
+    share = f"{100 * all_.cause_right / max(all_.caught, 1):.1f} %"
+    placed = f"{100 * all_.place_right / max(all_.caught, 1):.1f} %"
+    text = HEAD.format(
+        kinds=len(KINDS),
+        mutants=all_.mutants,
+        cases=len({case for case, _ in told}),
+        invalid=all_.invalid + all_.refused,
+        changing=all_.changing,
+        caught=all_.caught,
+        survivors=all_.survivors,
+        open=all_.open,
+        right=all_.cause_right,
+        right_share=share,
+        placed=all_.place_right,
+        placed_share=placed,
+        unchanging=all_.unchanging,
+        proven=all_.proven,
+        unproven=all_.unproven,
+        alarms=all_.alarms,
+    )
+    text += table(HEADINGS, map(cells, rows(everything)))
+    text += "\n" + _by_plan(told)
+    for heading, statuses in LISTS.items():
+        text += f"\n## {heading}\n\n" + _listed(of_status(everything, *statuses))
+    return text + "\n" + _right(lines)
+
+
+LISTS = {
+    "Called equivalent although an output changes": ("survivor",),
+    "Not decided although an output changes": ("open",),
+    "Not called equivalent although nothing changes": ("unproven", "alarm", "failed"),
+}
+
+
+def _distinct(lines: list[Line]) -> list[tuple[str, Outcome]]:
+    found = {(line.case, line.outcome.name): line.outcome for line in lines if line.outcome is not None}
+    return [(case, outcome) for (case, _), outcome in found.items()]
+
+
+def _by_plan(told: list[tuple[str, Outcome]]) -> str:
+    by_case: dict[str, list[Outcome]] = defaultdict(list)
+    for case, outcome in told:
+        by_case[case if case in MUTATED else "random layouts"].append(outcome)
+    return table(("plan", *HEADINGS[1:]), (cells(row(case, some)) for case, some in by_case.items()))
+
+
+def _listed(some: list[Outcome]) -> str:
+    if not some:
+        return "None.\n"
+    body = ((f"{number}", code, first.reason, f"`{first.name}`") for code, number, first in reasons(some))
+    return table(("how many", "code", "reason of the first", "the first"), body)
+
+
+def _right(lines: list[Line]) -> str:
+    told = [line for line in lines if line.verdict]
+    degenerate = [line for line in told if line.case in RIGHT]
+    wrong = [line for line in told if line.verdict != "equivalent"]
+    alarms = [line for line in told if line.verdict in ("mismatch", "invalid")]
+    text = (
+        f"## Right configurations\n\n{len(told)} right configurations are checked, {len(degenerate)} degenerate ones written by hand "
+        "(groups of one rank, one layer, one micro-batch, layers that do not divide, more tensor-parallel ranks than key-value heads, batches of one "
+        "sequence, uneven shards, experts without tokens), the others random layouts: "
+        f"{len(told) - len(wrong)} are proven, {len(alarms)} are called wrong, {len(wrong) - len(alarms)} are left open.\n"
+    )
+    if wrong:
+        text += "\n" + table(("configuration", "verdict", "code", "reason"), ((f"`{w.case}`", w.verdict, w.code, w.title) for w in wrong))
+    return text
+
+
+def print_causes(lines: list[Line]) -> None:
+    """What is caught and named wrongly: by kind and by the code that was given, with the first of each."""
+    found: dict[tuple[str, str], list[tuple[Line, Outcome]]] = defaultdict(list)
+    for line in lines:
+        if line.outcome is not None and line.outcome.status == "caught" and not line.outcome.cause_right:
+            found[line.outcome.kind, line.outcome.code].append((line, line.outcome))
+    for (kind, code), some in sorted(found.items(), key=lambda item: -len(item[1])):
+        line, first = some[0]
+        said = f"{first.name} -> {first.at}: {first.reason}: {first.cause}"
+        print(f"{len(some)} {kind} ({', '.join(first.codes)}) named {code}: {line.case} --seed {line.seed}: {said}")
+
+
+def main() -> None:
+    """Measure, and write what is wanted."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("file", type=Path)
+    parser.add_argument("--mutants", type=int, default=0, help="until there are so many")
+    parser.add_argument("--right", type=int, default=0, help="until there are so many right configurations")
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="start nothing more after so long")
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--write", action="store_true", help="write docs/detection.md")
+    parser.add_argument("--causes", action="store_true", help="print what is named wrongly")
+    given = parser.parse_args()
+    deadline = time.monotonic() + given.seconds
+    measure(given.file, given.right, right_tasks(), lambda line: bool(line.verdict), given.jobs, deadline)
+    measure(given.file, given.mutants, mutant_tasks(), lambda line: line.outcome is not None, given.jobs, deadline)
+    if given.causes:
+        print_causes(read(given.file))
+    if given.write:
+        (ROOT / "docs" / "detection.md").write_text(page(read(given.file)), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
