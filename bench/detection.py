@@ -8,6 +8,7 @@ wrongly. Needs a clone and the test extra.
 from __future__ import annotations
 
 import argparse
+import itertools
 import sys
 import time
 from collections import defaultdict
@@ -22,14 +23,15 @@ from pitcheck.errors import PitcheckError
 from pitcheck.forks import Forks
 from pitcheck.mutation.kinds import KINDS
 from pitcheck.mutation.mutants import mutants
-from pitcheck.mutation.outcomes import Outcome, outcomes, trial
+from pitcheck.mutation.outcomes import Outcome
 from pitcheck.mutation.summary import HEADINGS, cells, of_status, reasons, row, rows
+from pitcheck.mutation.trial import outcomes, trial
 from pitcheck.plan.model import Plan
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT / "tests" / "programs"), str(ROOT / "bench")]
+sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "programs"), str(ROOT / "bench")]
 
-from detection_cases import MUTATED, RANDOM_MUTATED, RIGHT, plans_of, random_mutated, random_right  # noqa: E402  beside this file
+from detection_cases import MUTATED, RANDOM_MUTATED, RIGHT, SMALL_PLAN, SMALL_PLANS, plans_of, random_mutated, random_right  # noqa: E402  beside this file
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -49,25 +51,21 @@ Task = tuple[str, str, int]
 """("mutants" or "right", the case, the seed)."""
 
 
-def mutant_tasks() -> Iterator[Task]:
-    """One mutant of every kind of every case, and of some random layouts, with one seed after the other."""
-    seed = 0
-    while True:
-        for case in MUTATED:
-            yield "mutants", case, seed
-        for number in range(RANDOM_MUTATED):
-            yield "mutants", random_mutated(seed * RANDOM_MUTATED + number), seed
-        seed += 1
+def mutant_tasks(only: str = "") -> Iterator[Task]:
+    """One mutant of every kind of every case, of some random layouts and of every small plan, seed by seed; ``only`` begins their names."""
+    for seed in itertools.count():
+        layouts = (random_mutated(seed * RANDOM_MUTATED + number) for number in range(RANDOM_MUTATED))
+        for case in (*MUTATED, *layouts, *SMALL_PLANS):
+            if case.startswith(only):
+                yield "mutants", case, seed
 
 
 def right_tasks() -> Iterator[Task]:
     """The degenerate configurations, then random ones."""
     for case in RIGHT:
         yield "right", case, 0
-    number = 0
-    while True:
+    for number in itertools.count():
         yield "right", random_right(number), 0
-        number += 1
 
 
 def work(task: Task) -> list[Line]:
@@ -208,7 +206,7 @@ def _distinct(lines: list[Line]) -> list[tuple[str, Outcome]]:
 def _by_plan(told: list[tuple[str, Outcome]]) -> str:
     by_case: dict[str, list[Outcome]] = defaultdict(list)
     for case, outcome in told:
-        by_case[case if case in MUTATED else "random layouts"].append(outcome)
+        by_case[case if case in MUTATED else "small plans" if case.startswith(SMALL_PLAN) else "random layouts"].append(outcome)
     return table(("plan", *HEADINGS[1:]), (cells(row(case, some)) for case, some in by_case.items()))
 
 
@@ -253,6 +251,7 @@ def main() -> None:
     parser.add_argument("file", type=Path)
     parser.add_argument("--mutants", type=int, default=0, help="until there are so many")
     parser.add_argument("--right", type=int, default=0, help="until there are so many right configurations")
+    parser.add_argument("--only", default="", help="mutants of plans whose names begin so")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="start nothing more after so long")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--write", action="store_true", help="write docs/detection.md")
@@ -260,7 +259,7 @@ def main() -> None:
     given = parser.parse_args()
     deadline = time.monotonic() + given.seconds
     measure(given.file, given.right, right_tasks(), lambda line: bool(line.verdict), given.jobs, deadline)
-    measure(given.file, given.mutants, mutant_tasks(), lambda line: line.outcome is not None, given.jobs, deadline)
+    measure(given.file, given.mutants, mutant_tasks(given.only), lambda line: line.outcome is not None, given.jobs, deadline)
     if given.causes:
         print_causes(read(given.file))
     if given.write:

@@ -8,6 +8,7 @@ from itertools import product
 from pathlib import Path
 
 from random_layouts import random_case
+from zoo.pairs import builders
 
 from pitcheck.plan.model import Plan
 from pitcheck.programs.configuration import read_configuration
@@ -45,6 +46,9 @@ MUTATED: Mapping[str, str] = {
 
 RANDOM_MUTATED = 6
 """So many random layouts stand beside them for every seed."""
+SMALL_PLAN = "small plan: "
+SMALL_PLANS = tuple(f"{SMALL_PLAN}{name}" for name in builders())
+"""Plans of a few operators, each of one way to spread a computation."""
 
 
 def _degenerate() -> dict[str, str]:
@@ -97,6 +101,8 @@ def random_right(number: int) -> str:
 
 def plans_of(case: str) -> tuple[Plan, Plan]:
     """The reference and the parallel plan of a case. Raises PlanError for a configuration that cannot run."""
+    if case.startswith(SMALL_PLAN):
+        return builders()[case.removeprefix(SMALL_PLAN)]()
     if case.startswith("random layout"):
         number, least, most, layers = map(int, re.findall(r"\d+", case))
         return random_case(number, (least, most), layers).plans()
