@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
+from typing import TypeVar
 
 from msgspec.structs import replace
 
@@ -13,6 +14,7 @@ from pitcheck.plan.model import Box, Lineage, Operator, Plan, Program, Shard, St
 
 Changed = Iterator[tuple[str, str, Callable[[], Plan]]]
 """(what is changed, how, the plan)."""
+Member = TypeVar("Member")
 EVERY = 7
 """Of the neighbours in a list every so many-th pair is exchanged on one rank, the others on all ranks."""
 
@@ -25,14 +27,15 @@ def orders(facts: Facts) -> Changed:
             if program.steps[at] != program.steps[at + 1]:
                 yield _step(program.steps[at]), f"steps {at} and {at + 1} of program {number} exchanged", partial(_other_steps, plan, number, at)
     ranks: list[Box] = [{axis.name: (place,)} for axis in plan.mesh if axis.size > 1 for place in (0, axis.size - 1)]
-    blocks = plan.blocks or {"": tuple(operator.id for operator in plan.operators)}
-    for name, members in blocks.items():
+    lists = plan.blocks or {"": tuple(operator.id for operator in plan.operators)}
+    other = _other_block if plan.blocks else _other_list
+    for name, members in lists.items():
         for at in range(len(members) - 1):
-            yield members[at], f"after {members[at + 1]}", partial(_other_block, plan, name, at, None)
+            yield members[at], f"after {members[at + 1]}", partial(other, plan, name, at, None)
             if ranks and at % EVERY == 0:
                 where = ranks[at // EVERY % len(ranks)]
                 said = ", ".join(f"{axis}={values[0]}" for axis, values in where.items())
-                yield members[at], f"after {members[at + 1]} where {said}", partial(_other_block, plan, name, at, where)
+                yield members[at], f"after {members[at + 1]} where {said}", partial(other, plan, name, at, where)
 
 
 def _step(step: Step) -> str:
@@ -41,17 +44,13 @@ def _step(step: Step) -> str:
 
 def _other_steps(plan: Plan, number: int, at: int) -> Plan:
     program = plan.programs[number]
-    steps = (*program.steps[:at], program.steps[at + 1], program.steps[at], *program.steps[at + 2 :])
+    steps = _exchanged(program.steps, at)
     return replace(plan, programs=(*plan.programs[:number], replace(program, steps=steps), *plan.programs[number + 1 :]))
 
 
 def _other_block(plan: Plan, name: str, at: int, where: Box | None) -> Plan:
     """Two neighbours of a block exchanged, for all ranks or for those in a box."""
-    if not plan.blocks:
-        plan = listed(plan)
-    name = name or next(iter(plan.blocks))
-    members = plan.blocks[name]
-    other = (*members[:at], members[at + 1], members[at], *members[at + 2 :])
+    other = _exchanged(plan.blocks[name], at)
     if where is None:
         return replace(plan, blocks={**plan.blocks, name: other})
     programs = [part for program in plan.programs for part in _apart(plan, program, where, name)]
@@ -68,14 +67,26 @@ def _apart(plan: Plan, program: Program, where: Box, name: str) -> Iterator[Prog
         yield replace(program, where=outside)
 
 
-def listed(plan: Plan) -> Plan:
-    """A plan without programs, with one that says its order: every operator in a block of its own where it runs once per micro-batch."""
+def _other_list(plan: Plan, _: str, at: int, where: Box | None) -> Plan:
+    """Two neighbours of a plan without programs exchanged, for all ranks or for those in a box."""
+    other = _exchanged(plan.operators, at)
+    if where is None:
+        return replace(plan, operators=other)
     facts = Facts(plan)
-    if not any(facts.repeated(operator) for operator in plan.operators):
-        return replace(plan, blocks={"listed": tuple(o.id for o in plan.operators)}, programs=(Program((Step("listed"),)),))
-    blocks: dict[str, tuple[str, ...]] = {operator.id: (operator.id,) for operator in plan.operators}
-    steps = [Step(o.id, m) for o in plan.operators for m in (range(plan.microbatches) if facts.repeated(o) else (None,))]
-    return replace(plan, blocks=blocks, programs=(Program(tuple(steps)),))
+    place = {axis: values[0] for axis, values in where.items()}
+    inside, outside = split((), place, facts.sizes)
+    programs = Program(_steps(facts, other), inside), Program(_steps(facts, plan.operators), outside)
+    return replace(plan, blocks={operator.id: (operator.id,) for operator in plan.operators}, programs=programs)
+
+
+def _steps(facts: Facts, operators: tuple[Operator, ...]) -> tuple[Step, ...]:
+    """Every operator for all its micro-batches, in this order."""
+    count = facts.plan.microbatches
+    return tuple(Step(o.id, m) for o in operators for m in (range(count) if facts.repeated(o) else (None,)))
+
+
+def _exchanged(members: tuple[Member, ...], at: int) -> tuple[Member, ...]:
+    return (*members[:at], members[at + 1], members[at], *members[at + 2 :])
 
 
 def peers(facts: Facts) -> Changed:
