@@ -174,7 +174,7 @@ def _verdict(document: Document) -> Iterator[str]:
     all_ = document.rows[-1]
     yield f"seed {document.seed}"
     if all_.survivors:
-        yield f"{all_.survivors} of {all_.changing} mutants that change an output are called equivalent: a bug of pitcheck; report it with the plans (--keep)"
+        yield f"{all_.survivors} of {all_.changing} mutants that change an output are called equivalent: a bug of pitcheck, to be reported"
     else:
         yield f"{all_.caught} of {all_.changing} valid mutants that change an output are caught, none is called equivalent"
 

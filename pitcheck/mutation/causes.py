@@ -30,6 +30,6 @@ RIGHT_CODES: Mapping[str, tuple[str, ...]] = {
     "skip": ("PIT115", "PIT102", "PIT103"),
     "peer": ("PIT103", "PIT106", "PIT107"),
     "order": ("PIT116",),
-    "given": ("PIT107",),
+    "given": ("PIT107", "PIT110"),
 }
 """Every kind of mutation has a row; a code may name a cause that a check cannot tell yet."""
