@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -22,11 +23,14 @@ Region = tuple[tuple[int, ...], ...]
 
 @dataclass
 class Judgement:
-    """``different``: outputs with another value; ``missing``: outputs that are not there in full; ``error``: why the plan does not run."""
+    """``different``: outputs with another value; ``missing``: outputs that are not there in full; ``error``: why the plan does not run.
+
+    ``largest``: the largest difference of an output that is not different, as a share of its largest magnitude."""
 
     different: list[str] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
     error: str = ""
+    largest: float = 0.0
 
     @property
     def same(self) -> bool:
@@ -163,11 +167,18 @@ def _taken(whole: Array, held: Region, tensor: Tensor, generator: np.random.Gene
 
 
 class Judge:
-    """Judges plans against one reference plan, which it runs once per seed."""
+    """Judges plans against one reference plan, which it runs once per seed. Outputs are equal up to ``tolerance`` of their largest magnitude."""
 
-    def __init__(self, reference: Plan) -> None:
+    def __init__(self, reference: Plan, tolerance: float = TOLERANCE) -> None:
         self._reference = reference
+        self._tolerance = tolerance
         self._runs: dict[int, tuple[dict[Instance, Array], dict[Instance, Array]]] = {}
+
+    def of_tolerance(self, tolerance: float) -> Judge:
+        """The same judge with another tolerance; what it ran is kept."""
+        other = Judge(self._reference, tolerance)
+        other._runs = self._runs
+        return other
 
     def once(self, parallel: Plan, seed: int) -> Judgement:
         """Run both plans on the same random inputs and compare every output of the reference. Raises ExecutionError where the reference does not run."""
@@ -177,7 +188,7 @@ class Judge:
         inputs, expected = self._runs[seed]
         try:
             found = execute(parallel, initial_values(inputs, parallel, seed))
-            return _compare(self._reference, parallel, expected, found)
+            return _compare(self._reference, parallel, expected, found, self._tolerance)
         except ExecutionError as error:
             return Judgement(error=str(error))
 
@@ -209,7 +220,7 @@ def compare_outputs(reference: Plan, parallel: Plan, seed: int) -> list[str]:
     return [*result.different, *result.missing]
 
 
-def _compare(reference: Plan, parallel: Plan, expected: dict[Instance, Array], found: dict[Instance, Array]) -> Judgement:
+def _compare(reference: Plan, parallel: Plan, expected: dict[Instance, Array], found: dict[Instance, Array], tolerance: float) -> Judgement:
     result = Judgement()
     tensors = {tensor.name: tensor for tensor in parallel.tensors}
     offered = {output.reference or output.tensor: output for output in parallel.outputs}
@@ -223,11 +234,13 @@ def _compare(reference: Plan, parallel: Plan, expected: dict[Instance, Array], f
         lineage = output.lineage or Lineage(wanted.tensor)
         if output.lineage is None and owner is not None:
             lineage = tensors[owner].lineage or Lineage(owner)
-        status = _compare_one(parallel, tensor, lineage, expected[wanted.tensor, 0, 0], found)
-        if status == "same" and owner is not None and not _everywhere(parallel, tensor.name, owner, found):
-            status = "missing"
-        if status != "same":
-            (result.different if status == "different" else result.missing).append(wanted.tensor)
+        apart = _compare_one(parallel, tensor, lineage, expected[wanted.tensor, 0, 0], found)
+        if apart is None or (owner is not None and not _everywhere(parallel, tensor.name, owner, found)):
+            result.missing.append(wanted.tensor)
+        elif apart > tolerance:
+            result.different.append(wanted.tensor)
+        else:
+            result.largest = max(result.largest, apart)
     return result
 
 
@@ -241,7 +254,9 @@ def _everywhere(plan: Plan, name: str, owner: str, found: dict[Instance, Array])
     return True
 
 
-def _compare_one(plan: Plan, tensor: Tensor, lineage: Lineage, whole: Array, found: dict[Instance, Array]) -> str:
+def _compare_one(plan: Plan, tensor: Tensor, lineage: Lineage, whole: Array, found: dict[Instance, Array]) -> float | None:
+    """How far the output is from what it should be, None where a part of it is missing."""
+    apart = 0.0
     covered = np.zeros(whole.shape, dtype=bool)
     sums: dict[Any, dict[int, Array]] = {}
     for rank in range(len(rank_coordinates(plan))):
@@ -254,27 +269,29 @@ def _compare_one(plan: Plan, tensor: Tensor, lineage: Lineage, whole: Array, fou
             sums.setdefault((held, terms, which), {})[term] = value
     for (held, terms, _), present in sums.items():
         if len(present) < terms:
-            return "missing"
+            return None
         total = sum(present.values(), start=np.zeros(()))
         if total.shape != tuple(len(positions) for positions in held):
             raise ExecutionError(f"{tensor.name}: has shape {total.shape}, its lineage says {tuple(len(p) for p in held)}")
         if whole.ndim == 0:
-            if not close(total, whole * _scale(lineage, whole), whole):
-                return "different"
+            apart = max(apart, distance(total, whole * _scale(lineage, whole), whole))
             covered[...] = True
             continue
         if any(total.take(np.flatnonzero(np.array(positions) == ZERO), axis).any() for axis, positions in enumerate(held)):
-            return "different"
+            return math.inf
         real = np.ix_(*(np.flatnonzero(np.array(positions) >= 0) for positions in held))
         index = np.ix_(*(np.array([p for p in positions if p >= 0], dtype=int) for positions in held))
-        if not close(total[real], whole[index] * _scale(lineage, whole), whole):
-            return "different"
+        apart = max(apart, distance(total[real], whole[index] * _scale(lineage, whole), whole))
         covered[index] = True
-    return "same" if covered.all() else "missing"
+    return apart if covered.all() else None
 
 
-def close(a: Array, b: Array, whole: Array) -> bool:
-    """Equal to ``TOLERANCE`` of the output's largest finite magnitude; NaN equals NaN, an infinity the same infinity."""
+def distance(a: Array, b: Array, whole: Array) -> float:
+    """The largest difference, as a share of the output's largest finite magnitude; NaN equals NaN, an infinity the same infinity and nothing else."""
     finite = np.abs(whole[np.isfinite(whole)])
     scale = max(float(finite.max()), 1e-6) if finite.size else 1.0
-    return bool(np.allclose(a, b, rtol=0, atol=TOLERANCE * scale, equal_nan=True))
+    a, b = np.asarray(a, dtype=float), np.asarray(b, dtype=float)
+    known = np.isfinite(a) & np.isfinite(b)
+    if not np.array_equal(a[~known], b[~known], equal_nan=True):
+        return math.inf
+    return float(np.abs(a[known] - b[known]).max(initial=0.0)) / scale

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import prod
 
 from pitcheck.errors import UsageError
-from pitcheck.execution.judge import Judge, Judgement
+from pitcheck.execution.judge import TOLERANCE, Judge, Judgement
 from pitcheck.forks import Forks, can_fork
 from pitcheck.mutation.mutants import Mutant
 from pitcheck.mutation.outcomes import Effect, Outcome, status_of
@@ -15,10 +15,11 @@ from pitcheck.plan.coordinates import Coordinates
 from pitcheck.plan.model import Plan
 from pitcheck.report.model import Report
 
-SEEDS = (0, 1, 2)
+SEEDS = tuple(range(12))
 """Draws in which an output may show the change."""
-MORE_SEEDS = tuple(range(3, 12))
-"""Further draws, where the check shows a difference that those did not."""
+FINEST = 1e-12
+ABOVE_NOISE = 1000
+"""A difference counts where it is so often as large as that of the right plan, which is rounding, and no smaller than the finest."""
 MOST_INSTANCES = 200_000
 MOST_ELEMENTS = 50_000_000
 """What the executor, which loops over ranks, is asked to do at most."""
@@ -38,8 +39,6 @@ class Trial:
         """Judge and check a mutant."""
         judged = self.judge.often(mutant.plan, SEEDS)
         report = self.check(mutant.plan)
-        if judged.same and report.verdict == "mismatch":
-            judged = self.judge.often(mutant.plan, MORE_SEEDS)
         first = report.findings[0] if report.findings else None
         return Outcome(
             kind=mutant.kind,
@@ -73,13 +72,16 @@ def trial(reference: Plan, parallel: Plan, check: Check) -> Trial:
     for plan, side in ((reference, "reference"), (parallel, "parallel plan")):
         _refuse_large(plan, side)
     judge = Judge(reference)
-    found = judge.often(parallel, SEEDS)
-    if not found.same:
-        raise UsageError(f"mutants are made of a right plan, but this one {_wrong(found)}; mend it first (pitcheck check says more)")
+    noise = 0.0
+    for seed in SEEDS:
+        found = judge.once(parallel, seed)
+        if not found.same:
+            raise UsageError(f"mutants are made of a right plan, but this one {_wrong(found)}; mend it first (pitcheck check says more)")
+        noise = max(noise, found.largest)
     report = check(parallel)
     if report.verdict != "equivalent":
         raise UsageError(f"mutants are made of a plan that is proven, but of this one the check says {report.verdict}; see pitcheck check")
-    return Trial(judge, check)
+    return Trial(judge.of_tolerance(min(TOLERANCE, max(FINEST, ABOVE_NOISE * noise))), check)
 
 
 def _wrong(found: Judgement) -> str:
