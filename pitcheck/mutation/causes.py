@@ -30,6 +30,7 @@ RIGHT_CODES: Mapping[str, tuple[str, ...]] = {
     "skip": ("PIT115", "PIT102", "PIT103"),
     "peer": ("PIT103", "PIT106", "PIT107"),
     "order": ("PIT116",),
+    "collective-order": ("PIT116", "PIT103"),
     "given": ("PIT107", "PIT110"),
 }
 """Every kind of mutation has a row; a code may name a cause that a check cannot tell yet."""

@@ -39,6 +39,7 @@ OF_RECORDS: Mapping[str, Callable[[Facts, Operator], Iterator[tuple[str, Edit]]]
 OF_PLANS: Mapping[str, Callable[[Facts], Iterator[tuple[str, str, Callable[[], Plan]]]]] = {
     "peer": whole.peers,
     "order": whole.orders,
+    "collective-order": whole.collective_orders,
     "given": whole.given,
 }
 """Of the plan as a whole."""

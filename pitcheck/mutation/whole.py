@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import pairwise
 from typing import TypeVar
 
 from msgspec.structs import replace
 
 from pitcheck.mutation.edits import MARK, split
 from pitcheck.mutation.facts import Facts
-from pitcheck.plan.model import Box, Lineage, Operator, Plan, Program, Shard, Step, Table, Tensor
+from pitcheck.plan.model import Box, Lineage, Number, Operator, Plan, Program, Shard, Step, Table, Tensor, Use
 
 Changed = Iterator[tuple[str, str, Callable[[], Plan]]]
 """(what is changed, how, the plan)."""
@@ -27,15 +28,43 @@ def orders(facts: Facts) -> Changed:
             if program.steps[at] != program.steps[at + 1]:
                 yield _step(program.steps[at]), f"steps {at} and {at + 1} of program {number} exchanged", partial(_other_steps, plan, number, at)
     ranks: list[Box] = [{axis.name: (place,)} for axis in plan.mesh if axis.size > 1 for place in (0, axis.size - 1)]
-    lists = plan.blocks or {"": tuple(operator.id for operator in plan.operators)}
-    other = _other_block if plan.blocks else _other_list
-    for name, members in lists.items():
+    for name, members in _lists(plan).items():
         for at in range(len(members) - 1):
-            yield members[at], f"after {members[at + 1]}", partial(other, plan, name, at, None)
+            other = _exchanged(members, at)
+            yield members[at], f"after {members[at + 1]}", partial(_reordered, plan, name, other, None)
             if ranks and at % EVERY == 0:
                 where = ranks[at // EVERY % len(ranks)]
-                said = ", ".join(f"{axis}={values[0]}" for axis, values in where.items())
-                yield members[at], f"after {members[at + 1]} where {said}", partial(other, plan, name, at, where)
+                yield members[at], f"after {members[at + 1]} where {_said(where)}", partial(_reordered, plan, name, other, where)
+
+
+def collective_orders(facts: Facts) -> Changed:
+    """A collective runs after the next one, on all ranks or on some: then like ones exchange their data, and others hang."""
+    plan = facts.plan
+    operators = {operator.id: operator for operator in plan.operators}
+    for name, members in _lists(plan).items():
+        events = [at for at, identity in enumerate(members) if operators[identity].group is not None]
+        for first, second in pairwise(events):
+            moved = operators[members[first]]
+            if any(_reads(operators[identity], moved.outputs) for identity in members[first + 1 : second + 1]):
+                continue
+            other = (*members[:first], *members[first + 1 : second + 1], members[first], *members[second + 1 :])
+            yield moved.id, f"everywhere after {members[second]}", partial(_reordered, plan, name, other, None)
+            for axis in facts.spread(moved):
+                where: Box = {axis: (facts.sizes[axis] - 1,)}
+                yield moved.id, f"after {members[second]} where {_said(where)}", partial(_reordered, plan, name, other, where)
+
+
+def _reads(operator: Operator, names: tuple[str, ...]) -> bool:
+    return any((operand.tensor if isinstance(operand, Use) else operand) in names for operand in operator.inputs if not isinstance(operand, Number))
+
+
+def _said(where: Box) -> str:
+    return ", ".join(f"{axis}={values[0]}" for axis, values in where.items())
+
+
+def _lists(plan: Plan) -> dict[str, tuple[str, ...]]:
+    """The orders that a plan states: its blocks, or the list of its operators under an empty name."""
+    return plan.blocks or {"": tuple(operator.id for operator in plan.operators)}
 
 
 def _step(step: Step) -> str:
@@ -48,9 +77,10 @@ def _other_steps(plan: Plan, number: int, at: int) -> Plan:
     return replace(plan, programs=(*plan.programs[:number], replace(program, steps=steps), *plan.programs[number + 1 :]))
 
 
-def _other_block(plan: Plan, name: str, at: int, where: Box | None) -> Plan:
-    """Two neighbours of a block exchanged, for all ranks or for those in a box."""
-    other = _exchanged(plan.blocks[name], at)
+def _reordered(plan: Plan, name: str, other: tuple[str, ...], where: Box | None) -> Plan:
+    """The plan with another order of a block, or of its list, for all ranks or for those in a box."""
+    if not plan.blocks:
+        return _listed(plan, other, where)
     if where is None:
         return replace(plan, blocks={**plan.blocks, name: other})
     programs = [part for program in plan.programs for part in _apart(plan, program, where, name)]
@@ -67,15 +97,14 @@ def _apart(plan: Plan, program: Program, where: Box, name: str) -> Iterator[Prog
         yield replace(program, where=outside)
 
 
-def _other_list(plan: Plan, _: str, at: int, where: Box | None) -> Plan:
-    """Two neighbours of a plan without programs exchanged, for all ranks or for those in a box."""
-    other = _exchanged(plan.operators, at)
-    if where is None:
-        return replace(plan, operators=other)
+def _listed(plan: Plan, other: tuple[str, ...], where: Box | None) -> Plan:
+    """A plan without programs, with its operators in another order."""
     facts = Facts(plan)
-    place = {axis: values[0] for axis, values in where.items()}
-    inside, outside = split((), place, facts.sizes)
-    programs = Program(_steps(facts, other), inside), Program(_steps(facts, plan.operators), outside)
+    changed = tuple(plan.operators[facts.position[identity]] for identity in other)
+    if where is None:
+        return replace(plan, operators=changed)
+    inside, outside = split((), {axis: values[0] for axis, values in where.items()}, facts.sizes)
+    programs = Program(_steps(facts, changed), inside), Program(_steps(facts, plan.operators), outside)
     return replace(plan, blocks={operator.id: (operator.id,) for operator in plan.operators}, programs=programs)
 
 
@@ -127,7 +156,7 @@ def given(facts: Facts) -> Changed:
     for number, tensor in enumerate(facts.plan.tensors):
         if facts.written[tensor.name] >= 0 or tensor.lineage is None:
             continue
-        for label, changed in (*_reordered(facts, tensor.lineage), *_shifted(facts, tensor, tensor.lineage)):
+        for label, changed in (*_other_cuts(facts, tensor.lineage), *_shifted(facts, tensor, tensor.lineage)):
             yield tensor.name, label, partial(_with_lineage, facts.plan, number, changed)
 
 
@@ -135,7 +164,7 @@ def _with_lineage(plan: Plan, number: int, lineage: Lineage) -> Plan:
     return replace(plan, tensors=(*plan.tensors[:number], replace(plan.tensors[number], lineage=lineage), *plan.tensors[number + 1 :]))
 
 
-def _reordered(facts: Facts, lineage: Lineage) -> Iterator[tuple[str, Lineage]]:
+def _other_cuts(facts: Facts, lineage: Lineage) -> Iterator[tuple[str, Lineage]]:
     for place, shard in enumerate(lineage.shards):
         if len(shard.by) > 1 and all(facts.sizes[axis] > 1 for axis in shard.by):
             yield f"dimension {shard.dim} cut in the other order of axes", _reshard(lineage, place, Shard(shard.dim, by=shard.by[::-1]))

@@ -35,6 +35,7 @@ CHANGING = {
     "skip": "different_ranks",
     "peer": "three_dimensional",
     "order": "pipeline",
+    "collective-order": "masked_mean",
     "given": "reversed_shards",
 }
 """A plan in which mutants of that kind change an output."""
@@ -52,6 +53,7 @@ UNCHANGING = {
     "factor": "ring_attention_2",
     "microbatch": "microbatches_by_hand",
     "order": "pipeline",
+    "collective-order": "tensor_and_data_parallel",
 }
 """A plan in which some of that kind change nothing."""
 COUNT = 8
