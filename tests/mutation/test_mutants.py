@@ -148,7 +148,7 @@ def _no_mistake(told: list[Outcome]) -> None:
 def test_small_plans() -> None:
     """Some mutants of every small plan that is checked in no time."""
     for name in ("gated_mlp", "data_parallel_microbatches", "gradient_clipping", "rotary_interleaved", "uneven_batch", "shared_parameter", "fully_sharded"):
-        _no_mistake(judged(*pair(name), KINDS, 8, seed=5))
+        _no_mistake(judged(*pair(name), KINDS, 12, seed=5))
 
 
 @pytest.mark.slow
