@@ -1,8 +1,8 @@
 """How much is caught: mutants of right plans, judged by an executor that knows nothing of the check, and right configurations, of which none may be blamed.
 
-``python bench/detection.py FILE [--mutants N] [--right N] [--seconds S] [--jobs J]`` appends one JSON line to FILE per mutant and per right configuration,
-until there are so many; called again it goes on where it stopped. ``--write`` writes ``docs/detection.md`` from FILE, ``--causes`` prints what is named
-wrongly. Needs a clone and the test extra.
+``python bench/detection.py FILE [--mutants N] [--right N] [--bugs] [--seconds S] [--jobs J]`` appends one JSON line to FILE per mutant and per right
+configuration, until there are so many, and per configuration of the known bugs of ``tests/bugs``; called again it goes on where it stopped. ``--write``
+writes ``docs/detection.md`` from FILE, ``--causes`` prints what is named wrongly. Needs a clone and the test extra.
 """
 
 from __future__ import annotations
@@ -35,7 +35,10 @@ from detection_cases import MUTATED, RANDOM_MUTATED, RIGHT, SMALL_PLAN, SMALL_PL
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A mutant (with ``outcome``) or a right configuration (with ``verdict``) of a case. ``error`` says what stopped a whole task."""
+    """A mutant (with ``outcome``), a right configuration or a known bug (with ``verdict``) of a case. ``error`` says what stopped a whole task.
+
+    Of a known bug: ``bug`` is its name, ``codes`` name it rightly, ``shows`` says whether the configuration is one in which it shows.
+    """
 
     case: str
     seed: int = 0
@@ -43,12 +46,15 @@ class Line(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     verdict: str = ""
     code: str = ""
     title: str = ""
+    bug: str = ""
+    codes: tuple[str, ...] = ()
+    shows: bool = False
     error: str = ""
     seconds: float = 0.0
 
 
 Task = tuple[str, str, int]
-"""("mutants" or "right", the case, the seed)."""
+"""("mutants", "right" or "bugs", the case, the seed)."""
 
 
 def mutant_tasks(only: str = "") -> Iterator[Task]:
@@ -68,11 +74,35 @@ def right_tasks() -> Iterator[Task]:
         yield "right", random_right(number), 0
 
 
+def bug_tasks() -> Iterator[Task]:
+    """Every configuration of every known bug."""
+    from bugs.table import BUGS  # noqa: PLC0415  records PyTorch programs; only this part needs it
+
+    for name, bug in BUGS.items():
+        for where in (*bug.shows, *bug.silent):
+            yield "bugs", f"{name}: {where}", 0
+
+
+def known_bug(case: str, seed: int) -> Line:
+    """What is said of a known bug in one configuration."""
+    from bugs.table import BUGS, first_of  # noqa: PLC0415
+
+    name, _, where = case.partition(": ")
+    bug = BUGS[name]
+    reference, parallel = (bug.shows.get(where) or bug.silent[where]).wrong()
+    report = checked([lambda: [reference], lambda: [parallel]], Options(seed=seed, jobs=1))
+    first = first_of(report)
+    code, title = (first.code, first.title) if first else ("", "")
+    return Line(case=case, bug=name, codes=bug.codes, shows=where in bug.shows, verdict=report.verdict, code=code, title=title)
+
+
 def work(task: Task) -> list[Line]:
     """The lines of a task."""
     what, case, seed = task
     start = time.process_time()
     try:
+        if what == "bugs":
+            return [known_bug(case, seed)]
         reference, parallel = plans_of(case)
         options = Options(seed=seed, jobs=1)
 
@@ -104,7 +134,9 @@ def measure(file: Path, count: int, tasks: Iterator[Task], counted: Callable[[Li
     try:
         while True:
             while have < count and time.monotonic() < deadline and len(forks.running) < jobs:
-                task = next(task for task in tasks if task not in done)
+                task = next((task for task in tasks if task not in done), None)
+                if task is None:
+                    break
                 done.add(task)
                 forks.start(task, work, task)
             if not forks.running:
@@ -120,7 +152,9 @@ def measure(file: Path, count: int, tasks: Iterator[Task], counted: Callable[[Li
 
 
 def _what(line: Line) -> str:
-    return line.error.partition(":")[0] if line.error else "right" if line.outcome is None else "mutants"
+    if line.error:
+        return line.error.partition(":")[0]
+    return "bugs" if line.bug else "right" if line.outcome is None else "mutants"
 
 
 def _said(lines: list[Line]) -> str:
@@ -188,7 +222,7 @@ def page(lines: list[Line]) -> str:
     text += "\n" + _by_plan(told)
     for heading, statuses in LISTS.items():
         text += f"\n## {heading}\n\n" + _listed(of_status(everything, *statuses))
-    return text + "\n" + _right(lines)
+    return text + "\n" + _right(lines) + _bugs(lines)
 
 
 LISTS = {
@@ -218,7 +252,7 @@ def _listed(some: list[Outcome]) -> str:
 
 
 def _right(lines: list[Line]) -> str:
-    told = [line for line in lines if line.verdict]
+    told = [line for line in lines if _what(line) == "right"]
     degenerate = [line for line in told if line.case in RIGHT]
     wrong = [line for line in told if line.verdict != "equivalent"]
     alarms = [line for line in told if line.verdict in ("mismatch", "invalid")]
@@ -230,6 +264,28 @@ def _right(lines: list[Line]) -> str:
     )
     if wrong:
         text += "\n" + table(("configuration", "verdict", "code", "reason"), ((f"`{w.case}`", w.verdict, w.code, w.title) for w in wrong))
+    return text
+
+
+def _bugs(lines: list[Line]) -> str:
+    told = [line for line in lines if line.bug]
+    if not told:
+        return ""
+    shown, silent = [line for line in told if line.shows], [line for line in told if not line.shows]
+    bugs = {line.bug for line in told}
+    wrong = {line.bug for line in shown if line.code not in line.codes}
+    missed = [line for line in shown if line.verdict not in ("mismatch", "invalid")]
+    alarms = [line for line in silent if line.verdict != "equivalent"]
+    text = (
+        f"\n## Known bugs\n\n{len(bugs)} bugs of public projects and their classes ([tests/bugs](../tests/bugs)), in {len(shown)} configurations in which they "
+        f"show and {len(silent)} in which the same code is right: {len(shown) - len(missed)} are caught, {len(silent) - len(alarms)} proven. The cause is the "
+        f"first one named of {len(bugs) - len(wrong)} bugs, wherever they show.\n"
+    )
+    bad = [line for line in told if line in missed or line in alarms or (line.shows and line.code not in line.codes)]
+    if bad:
+        text += "\n" + table(
+            ("bug", "verdict", "named", "wanted"), ((f"`{b.case}`", b.verdict, b.code, ", ".join(b.codes) if b.shows else "nothing") for b in bad)
+        )
     return text
 
 
@@ -251,6 +307,7 @@ def main() -> None:
     parser.add_argument("file", type=Path)
     parser.add_argument("--mutants", type=int, default=0, help="until there are so many")
     parser.add_argument("--right", type=int, default=0, help="until there are so many right configurations")
+    parser.add_argument("--bugs", action="store_true", help="all known bugs")
     parser.add_argument("--only", default="", help="mutants of plans whose names begin so")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="start nothing more after so long")
     parser.add_argument("--jobs", type=int, default=1)
@@ -258,7 +315,10 @@ def main() -> None:
     parser.add_argument("--causes", action="store_true", help="print what is named wrongly")
     given = parser.parse_args()
     deadline = time.monotonic() + given.seconds
-    measure(given.file, given.right, right_tasks(), lambda line: bool(line.verdict), given.jobs, deadline)
+    if given.bugs:
+        tasks = list(bug_tasks())
+        measure(given.file, len(tasks), iter(tasks), lambda line: bool(line.bug), given.jobs, deadline)
+    measure(given.file, given.right, right_tasks(), lambda line: _what(line) == "right" and not line.error, given.jobs, deadline)
     measure(given.file, given.mutants, mutant_tasks(given.only), lambda line: line.outcome is not None, given.jobs, deadline)
     if given.causes:
         print_causes(read(given.file))
