@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import random
 import sys
 import time
 from collections import defaultdict
@@ -22,7 +23,7 @@ from pitcheck.commands.check import checked
 from pitcheck.errors import PitcheckError
 from pitcheck.forks import Forks
 from pitcheck.mutation.kinds import KINDS
-from pitcheck.mutation.mutants import mutants
+from pitcheck.mutation.mutants import Mutant, mutants
 from pitcheck.mutation.outcomes import Outcome
 from pitcheck.mutation.summary import HEADINGS, cells, of_status, reasons, row, rows
 from pitcheck.mutation.trial import outcomes, trial
@@ -55,15 +56,23 @@ class Line(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 Task = tuple[str, str, int]
 """("mutants", "right" or "bugs", the case, the seed)."""
+TURNS = 3
+"""So many seeds go through all kinds."""
 
 
 def mutant_tasks(only: str = "") -> Iterator[Task]:
-    """One mutant of every kind of every case, of some random layouts and of every small plan, seed by seed; ``only`` begins their names."""
+    """Some mutants of every case, of some random layouts and of every small plan, seed by seed; ``only`` begins their names."""
     for seed in itertools.count():
         layouts = (random_mutated(seed * RANDOM_MUTATED + number) for number in range(RANDOM_MUTATED))
-        for case in (*MUTATED, *layouts, *SMALL_PLANS):
-            if case.startswith(only):
-                yield "mutants", case, seed
+        cases = [*MUTATED, *layouts, *SMALL_PLANS]
+        random.Random(seed).shuffle(cases)
+        yield from (("mutants", case, seed) for case in cases if case.startswith(only))
+
+
+def mutants_of(parallel: Plan, seed: int) -> list[Mutant]:
+    """The mutants of a task: of every third kind one, or more where the plan has few kinds."""
+    kinds = KINDS[seed % TURNS :: TURNS]
+    return list(mutants(parallel, len(kinds), seed, kinds))
 
 
 def right_tasks() -> Iterator[Task]:
@@ -115,7 +124,7 @@ def work(task: Task) -> list[Line]:
             code, title = (first.code, first.title) if first else ("", "")
             return [Line(case=case, verdict=report.verdict, code=code, title=title, seconds=round(time.process_time() - start, 2))]
         judged = trial(reference, parallel, check)
-        return [Line(case=case, seed=seed, outcome=outcome) for outcome in outcomes(judged, list(mutants(parallel, len(KINDS), seed)), 1)]
+        return [Line(case=case, seed=seed, outcome=outcome) for outcome in outcomes(judged, mutants_of(parallel, seed), 1)]
     except PitcheckError as error:
         return [Line(case=case, seed=seed, error=f"{what}: {error}")]
 
