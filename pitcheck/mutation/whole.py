@@ -28,13 +28,17 @@ def orders(facts: Facts) -> Changed:
             if program.steps[at] != program.steps[at + 1]:
                 yield _step(program.steps[at]), f"steps {at} and {at + 1} of program {number} exchanged", partial(_other_steps, plan, number, at)
     ranks: list[Box] = [{axis.name: (place,)} for axis in plan.mesh if axis.size > 1 for place in (0, axis.size - 1)]
+    operators = {operator.id: operator for operator in plan.operators}
     for name, members in _lists(plan).items():
-        for at in range(len(members) - 1):
+        for at, (first, second) in enumerate(pairwise(members)):
             other = _exchanged(members, at)
-            yield members[at], f"after {members[at + 1]}", partial(_reordered, plan, name, other, None)
+            if _reads(operators[second], operators[first].outputs):
+                yield first, f"behind {second}, which reads it", partial(_reordered, plan, name, other, None)
+                continue
+            yield first, f"after {second}", partial(_reordered, plan, name, other, None)
             if ranks and at % EVERY == 0:
                 where = ranks[at // EVERY % len(ranks)]
-                yield members[at], f"after {members[at + 1]} where {_said(where)}", partial(_reordered, plan, name, other, where)
+                yield first, f"after {second} where {_said(where)}", partial(_reordered, plan, name, other, where)
 
 
 def collective_orders(facts: Facts) -> Changed:
