@@ -20,6 +20,8 @@ from pitcheck.plan.model import Plan
 from pitcheck.report.text import WIDTH, printable
 from pitcheck.report.write import STDOUT, Destination, check_destinations, parse_destination, print_bytes, write_whole
 
+Progress = Callable[[int, int], None]
+"""(done, of how many)."""
 SURVIVED, FAILED = 1, 2
 MOST_LISTED = 20
 """So many mutants of a list are shown; all are in the JSON document."""
@@ -49,11 +51,12 @@ def run(
     folder = _folder(keep)
     seed = random.SystemRandom().randrange(2**32) if seed is None else seed
     plans = [plan for file in files for plan in file()]
+    become = _trial(plans[0], plans[1], seed, jobs)
     made = list(mutants(plans[1], count, seed, chosen))
     if folder is not None:
         _write(folder, plans[0], made)
     with progress_bar(wanted=not quiet) as progress:
-        told = _judged(plans, made, seed, jobs, None if progress is None else lambda done, total: progress("mutants", done, total))
+        told = list(become(made, None if progress is None else lambda done, total: progress("mutants", done, total)))
     _print(destinations, Document.of(seed, chosen, told))
     return _code(told)
 
@@ -76,7 +79,8 @@ def _folder(keep: str | None) -> Path | None:
     return folder
 
 
-def _judged(plans: Sequence[Plan], made: Sequence[Mutant], seed: int, jobs: int, progress: Callable[[int, int], None] | None) -> list[Outcome]:
+def _trial(reference: Plan, parallel: Plan, seed: int, jobs: int) -> Callable[[Sequence[Mutant], Progress | None], Iterator[Outcome]]:
+    """What gives the outcomes of mutants."""
     try:
         from pitcheck.mutation.trial import outcomes, trial  # noqa: PLC0415  PyTorch is an extra
     except ModuleNotFoundError as error:
@@ -84,8 +88,8 @@ def _judged(plans: Sequence[Plan], made: Sequence[Mutant], seed: int, jobs: int,
             raise
         raise UsageError("mutants are executed by PyTorch; install pitcheck[torch]") from None
     options = Options(seed=seed, jobs=1)
-    of = trial(plans[0], plans[1], lambda plan: checked([lambda: [plans[0]], lambda: [plan]], options))
-    return list(outcomes(of, made, jobs, progress))
+    of = trial(reference, parallel, lambda plan: checked([lambda: [reference], lambda: [plan]], options))
+    return lambda made, progress: outcomes(of, made, jobs, progress)
 
 
 def _write(folder: Path, reference: Plan, made: Sequence[Mutant]) -> None:
