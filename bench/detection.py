@@ -17,11 +17,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
+from msgspec.structs import replace
 
 from pitcheck.check.options import Options
 from pitcheck.commands.check import checked
 from pitcheck.errors import PitcheckError
 from pitcheck.forks import Forks
+from pitcheck.mutation.causes import RIGHT_CODES
 from pitcheck.mutation.kinds import KINDS
 from pitcheck.mutation.mutants import Mutant, mutants
 from pitcheck.mutation.outcomes import Outcome
@@ -130,8 +132,9 @@ def work(task: Task) -> list[Line]:
 
 
 def read(file: Path) -> list[Line]:
-    """The lines that are there already."""
-    return [msgspec.json.decode(line, type=Line) for line in file.read_bytes().splitlines()] if file.exists() else []
+    """The lines that are there already, with the codes that are right today."""
+    lines = [msgspec.json.decode(line, type=Line) for line in file.read_bytes().splitlines()] if file.exists() else []
+    return [line if line.outcome is None else replace(line, outcome=replace(line.outcome, codes=RIGHT_CODES[line.outcome.kind])) for line in lines]
 
 
 def measure(file: Path, count: int, tasks: Iterator[Task], counted: Callable[[Line], bool], jobs: int, deadline: float) -> None:
@@ -177,7 +180,8 @@ def _said(lines: list[Line]) -> str:
 
 HEAD = """# What is caught
 
-Every line here is measured by `python bench/detection.py FILE --mutants 5000 --right 1000 --write`. `pitcheck mutate` does the same for a plan of yours.
+`python bench/detection.py FILE --mutants N --right N` measures what stands here, and goes on where it stopped when called again; with `--write` it writes
+this page. [`pitcheck mutate`](mutation.md) does the same for a plan of yours.
 
 ## Mutants
 
@@ -189,7 +193,7 @@ output. Independently it is checked.
 - {invalid} are refused by validation (shapes, deadlock, who meets whom).
 - {changing} others change an output: {caught} are caught with an input that shows it, {survivors} called equivalent, {open} left open.
 - The first finding of {right} of those caught ({right_share}) has a code that names the mistake rightly, of {placed} ({placed_share}) it
-  names the changed record.
+  names the changed record. Of a reduction that is left out, the records around it are named.
 - {unchanging} change no output: {proven} are proven, {unproven} left open.
 - Of {alarms} the check shows a difference that the executor did not.
 
