@@ -206,6 +206,15 @@ def test_every_collective() -> None:
     assert not traces[0].events
 
 
+def disagreed(x: Tensor, group) -> Tensor:
+    return all_to_all_single(x, group) if dist.get_rank() == 1 else largest(x, group)
+
+
+def test_ranks_that_disagree_do_not_communicate() -> None:
+    with pytest.raises(AssertionError, match="all_to_all"):
+        Replay(record(spec_of([disagreed]), "parallel", 2), {"x": torch.zeros(16, 3, dtype=torch.float64)}).run()
+
+
 def from_any(x: Tensor, group) -> Tensor:
     dist.recv(x, group=group)
     return x
