@@ -32,6 +32,8 @@ FIRST_DRAW = 16
 """The first draw of a look at all outputs."""
 MORE_DRAWS = 8
 """Further runs on ordinary inputs there: an element that only counts where it is the largest is seen in few draws."""
+FULL_MEMORY = 1 << 26
+"""Bytes that both plans may take at full shapes for a further run there: a small size may be by accident the number that a wrong count is."""
 
 
 @dataclass
@@ -122,6 +124,7 @@ class Inputs:
     seed: int
     scale: float | None = None
     alike: bool = False
+    full_shapes: bool = False
 
 
 def second_look(
@@ -137,7 +140,7 @@ def second_look(
     full_shapes: bool = False,
     max_memory: int = GIB,
 ) -> SecondLook | None:
-    """Look again at outputs that could not be proven: with more digits, on inputs of other magnitudes, on more draws, on tokens that are alike.
+    """Look again at outputs that could not be proven: with more digits, on inputs of other magnitudes, on more draws, on tokens that are alike, at full shapes.
 
     None where nothing differs.
     """
@@ -146,9 +149,11 @@ def second_look(
     if found:
         return SecondLook(run, cuts, found)
     magnitudes = [Inputs(seed, scale) for scale in MAGNITUDES]
-    for inputs in (*magnitudes, *(Inputs(key_of(seed, number)) for number in range(1, MORE_DRAWS + 1)), Inputs(seed, alike=True)):
+    drawn = (Inputs(key_of(seed, number)) for number in range(1, MORE_DRAWS + 1))
+    for inputs in (*magnitudes, *drawn, Inputs(seed, alike=True), Inputs(seed, full_shapes=True)):
+        full, memory = full_shapes or inputs.full_shapes, min(max_memory, FULL_MEMORY) if inputs.full_shapes else max_memory
         try:
-            other = run_whole(first, second, specification, inputs.seed, full_shapes, templates, scale=inputs.scale, alike=inputs.alike, max_memory=max_memory)
+            other = run_whole(first, second, specification, inputs.seed, full, templates, scale=inputs.scale, alike=inputs.alike, max_memory=memory)
             suspects = [n for n in other.suspects() if n in open_ones]
             other_cuts = conjecture(other, second, specification) if suspects else {}
         except PitcheckError:  # an operator may refuse such inputs
