@@ -1,0 +1,32 @@
+"""All bugs that are recorded, and how what is found of one is read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from importlib import import_module
+from pathlib import Path
+
+from bugs.record import Bug
+
+from pitcheck.report.model import Finding, Report
+
+BUGS: dict[str, Bug] = {path.stem: import_module(f"bugs.records.{path.stem}").BUG for path in sorted((Path(__file__).parent / "records").glob("*.py"))}
+"""Every module of the folder ``records`` by its name."""
+TODAY = Path(__file__).parent / "today.json"
+
+
+def named_today() -> Mapping[str, Mapping[str, str]]:
+    """bug -> configuration -> the code that is named first today, where it is not one that the record wants. ``python -m bugs --write`` writes it anew."""
+    found: Mapping[str, Mapping[str, str]] = json.loads(TODAY.read_text(encoding="utf-8"))
+    return found
+
+
+def first_of(report: Report) -> Finding | None:
+    """What is said first."""
+    return report.findings[0] if report.findings else None
+
+
+def said(finding: Finding) -> str:
+    """All that a finding tells."""
+    return " | ".join(str(part) for part in (finding.code, finding.operator, finding.output, finding.cause, finding.repair, finding.title) if part)
