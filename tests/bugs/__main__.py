@@ -1,4 +1,5 @@
-"""What is said today of the known bugs: ``PYTHONPATH=.:tests python -m bugs [--write] [NAME ...]``; with names each report in full, too.
+"""What is said today of the known bugs: ``PYTHONPATH=.:tests python -m bugs [--write] [--full] [NAME ...]``;
+``--full``: each report in full, too.
 
 ``--write``: what is named first where it is not what the records want goes into ``today.json``, which the tests hold the checker to.
 """
@@ -21,13 +22,13 @@ from pitcheck.report.text import render
 
 def main(arguments: Sequence[str]) -> None:
     """One line per bug and configuration: whether an output changes, the verdict, the first finding."""
-    names = [name for name in arguments if name != "--write"]
+    names = [name for name in arguments if not name.startswith("--")]
     today = {bug: dict(codes) for bug, codes in named_today().items()}
     for name in names or BUGS:
         bug = BUGS[name]
         today.pop(name, None)
         for where, setting in bug.shows.items():
-            report = _tried(f"{name}: {where}", setting, full=bool(names))
+            report = _tried(f"{name}: {where}", setting, full="--full" in arguments)
             first = first_of(report)
             print(
                 f"    {'right' if first and first.code in bug.codes else 'wanted ' + ' or '.join(bug.codes)}: {said(first) if first else 'nothing'}", flush=True
@@ -35,7 +36,7 @@ def main(arguments: Sequence[str]) -> None:
             if first is not None and first.code not in bug.codes:
                 today.setdefault(name, {})[where] = first.code
         for where, setting in bug.silent.items():
-            report = _tried(f"{name}: silent, {where}", setting, full=bool(names))
+            report = _tried(f"{name}: silent, {where}", setting, full="--full" in arguments)
             if report.verdict != "equivalent":
                 print(f"    WRONG ALARM: {[said(finding) for finding in report.findings[:3]]}", flush=True)
     print(f"the cause is named first of {len(BUGS) - len(today)} of {len(BUGS)} bugs, wherever they show")
