@@ -146,10 +146,11 @@ def _constants(algebra: PreciseAlgebra, known: Mapping[int, tuple[Any, tuple[int
 
 
 def _held(run: WholeRun, algebra: PreciseAlgebra, cut: Cut, whole: Value) -> Value:
-    """All rows of a parallel value at a cut."""
+    """All rows of a parallel value at a cut. A row that no coordinate has (of a step that reads more than it runs at) is read by none: any part does."""
     rows = run.stage.parallel.rows[cut.value]
     boxes = [run.symbolic.box(cut, part.box, run.shaped.sizes) for part in cut.parts]
-    codes = [int(np.flatnonzero(rows == row)[0]) for row in range(run.stage.parallel.count(cut.value))]
+    anywhere = int(np.argmax(rows >= 0))
+    codes = [next(iter(np.flatnonzero(rows == row)), anywhere) for row in range(run.stage.parallel.count(cut.value))]
     parts: list[Value] = [take_box(algebra, whole, boxes[int(cut.part_of[code])], "free") for code in codes]
     return parts[0] if len(parts) == 1 else algebra.join(parts)
 
