@@ -8,14 +8,18 @@ from functools import cache
 from typing import Any, Protocol
 from unittest.mock import patch
 
+from frontends.torch.replay import difference, truth
 from oracle.judge import judge_often
 from programs.program_cases import Case
 
+from pitcheck.frontends.torch.record import record
 from pitcheck.plan.model import Plan
+from pitcheck.torch import Spec, capture
 
 Pair = tuple[Plan, Plan]
 """The reference, and a parallel program."""
 DRAWS = range(4)
+CLOSE = 1e-9
 
 
 class Setting(Protocol):
@@ -82,6 +86,26 @@ class Written:
 
     def changes(self) -> bool:
         return not judge_often(*self.wrong(), DRAWS).same
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """PyTorch programs, recorded as they run: ``program(False)`` is the pair with the right one, ``program(True)`` that with the buggy one."""
+
+    program: Callable[[bool], Spec]
+
+    def right(self) -> Pair:
+        return capture(self.program(False))
+
+    def wrong(self) -> Pair:
+        return capture(self.program(True))
+
+    def changes(self) -> bool:
+        """By what torch computes of the recorded operators in float64; of what ranks hold terms of, gradients tell."""
+        spec = self.program(True)
+        true = truth(spec)
+        compared = {key: value for key, value in true.results.items() if key[0] != "output"}
+        return difference(record(spec, "parallel", 1), true.tensors, compared) > CLOSE
 
 
 def each(buggy: Callable[[Case], Plan], **cases: Case) -> dict[str, Built]:
