@@ -30,6 +30,7 @@ BUG = Bug(
         buggy,
         experts_over_data=spread(mixtral(), 2, dp=2, ep=2),
         experts_over_tensor=spread(mixtral(), 2, tp=2, ep=2, sequence_parallel=True),
+        experts_cut_otherwise_than_the_rest=spread(mixtral(), 4, dp=4, ep=2, etp=2),
     ),
     silent=each(
         buggy,

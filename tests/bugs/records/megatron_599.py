@@ -28,6 +28,7 @@ BUG = Bug(
     shows=each(
         buggy,
         sequence_parallel=spread(mixtral(), 2, tp=2, ep=2, sequence_parallel=True),
+        experts_cut_otherwise_than_the_rest=spread(mixtral(), 4, dp=2, tp=2, ep=2, etp=2, sequence_parallel=True),
         over_data_too=spread(mixtral(), 4, dp=2, tp=2, ep=2, sequence_parallel=True),
     ),
     silent=each(
