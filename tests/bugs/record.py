@@ -36,7 +36,8 @@ class Setting(Protocol):
 class Bug:
     """A bug. ``where``: project and number; ``should`` and ``was``: the dataflow; ``codes``: of the cause, the best one first, then any that are as right.
 
-    ``says``: what the first finding must name, in any of its texts. ``shows`` and ``silent``: configurations by name, the fastest one first.
+    ``says``: what the first finding must name, in any of its texts. ``shows`` and ``silent``: configurations by name, the fastest one first;
+    ``slow``: even that is left to the slow tests.
     """
 
     where: str
@@ -46,6 +47,7 @@ class Bug:
     shows: Mapping[str, Setting]
     silent: Mapping[str, Setting]
     says: tuple[str, ...] = ()
+    slow: bool = False
 
 
 @cache

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from bugs.record import Bug, Pair, Setting
+from bugs.record import Bug, Built, Pair
 from bugs.table import BUGS, first_of, named_today, said
 
 from pitcheck.check.options import Options
@@ -17,12 +17,21 @@ NIGHTLY = [pytest.mark.slow, pytest.mark.nightly]
 
 
 def settings(kind: str, first: list[Any], others: list[Any]) -> list[Any]:
-    """Every configuration of every bug, the first one of each with other marks than the others."""
+    """Every configuration of every bug; ``first``: the marks of the first one of each."""
     found = []
     for name, bug in BUGS.items():
-        configurations: dict[str, Setting] = dict(getattr(bug, kind))
-        found += [pytest.param(name, where, id=f"{name}: {where}", marks=others if place else first) for place, where in enumerate(configurations)]
+        marks = SLOW if bug.slow and not first else first
+        found += [pytest.param(name, where, id=f"{name}: {where}", marks=others if place else marks) for place, where in enumerate(getattr(bug, kind))]
     return found
+
+
+def programs() -> list[Any]:
+    """Every configuration; what the builders build is proven elsewhere, too."""
+    return [
+        pytest.param(name, where, id=f"{name}: {where}", marks=NIGHTLY if isinstance(setting, Built) else [])
+        for name, bug in BUGS.items()
+        for where, setting in {**bug.shows, **bug.silent}.items()
+    ]
 
 
 def assert_proven(plans: Pair) -> None:
@@ -32,7 +41,7 @@ def assert_proven(plans: Pair) -> None:
     assert report.outputs.proven == report.outputs.total == len(plans[0].outputs)
 
 
-@pytest.mark.parametrize(("name", "where"), settings("shows", [], SLOW))
+@pytest.mark.parametrize(("name", "where"), settings("shows", [], NIGHTLY))
 def test_a_bug_is_caught_where_it_shows(name: str, where: str) -> None:
     bug: Bug = BUGS[name]
     setting = bug.shows[where]
@@ -55,7 +64,7 @@ def test_the_same_code_is_right_elsewhere(name: str, where: str) -> None:
         assert_proven(wrong)
 
 
-@pytest.mark.parametrize(("name", "where"), [*settings("shows", SLOW, NIGHTLY), *settings("silent", NIGHTLY, NIGHTLY)])
+@pytest.mark.parametrize(("name", "where"), programs())
 def test_the_right_program_is_proven(name: str, where: str) -> None:
     assert_proven({**BUGS[name].shows, **BUGS[name].silent}[where].right())
 

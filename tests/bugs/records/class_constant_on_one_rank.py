@@ -23,4 +23,5 @@ BUG = Bug(
     says=("logits",),
     shows=each(one_more, two_ranks=spread(llama(1), 2, tp=2), over_data_too=spread(llama(1), 2, dp=2, tp=2)),
     silent=each(one_more, one_rank_with_all_scores=spread(llama(1), 2, dp=2), microbatches=spread(llama(1), 2, microbatches=2)),
+    slow=True,
 )

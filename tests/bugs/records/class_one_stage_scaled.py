@@ -36,4 +36,5 @@ BUG = Bug(
     says=("pp",),
     shows=each(buggy, two_stages=spread(llama(2), 2, pp=2), microbatches=spread(llama(2), 4, dp=2, pp=2, microbatches=2)),
     silent=each(buggy, one_stage=spread(llama(1), 2, dp=2), one_stage_and_microbatches=spread(llama(1), 2, microbatches=2)),
+    slow=True,
 )

@@ -33,4 +33,5 @@ BUG = Bug(
     says=("attention",),
     shows=each(swapped, two_ranks=spread(MULTIHEAD, 2, tp=2), replicas=spread(MULTIHEAD, 2, dp=2)),
     silent=each(swapped, no_rotary_embedding=spread(gpt(1), 2, tp=2)),
+    slow=True,
 )

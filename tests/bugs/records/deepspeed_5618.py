@@ -46,4 +46,5 @@ BUG = Bug(
         all_experts_on_every_rank=spread(mixtral(), 2, dp=2, zero=1, bucket=300),
         no_experts=spread(llama(1), 2, dp=2, zero=1, bucket=300),
     ),
+    slow=True,
 )

@@ -54,4 +54,5 @@ BUG = Bug(
         one_stage=spread(gpt(1), 2, microbatches=2),
         not_tied=spread(llama(2), 2, pp=2, microbatches=2, schedule="zero-bubble"),
     ),
+    slow=True,
 )

@@ -30,4 +30,5 @@ BUG = Bug(
         as_many_layers_as_stages=spread(llama(2), 2, pp=2, microbatches=2),
         one_stage=spread(llama(3), 2, dp=2),
     ),
+    slow=True,
 )

@@ -34,4 +34,5 @@ BUG = Bug(
         one_context_parallel_rank=spread(llama(1, predicted=1), 2, dp=2),
         nothing_predicted=spread(llama(1), 2, 8, cp=2),
     ),
+    slow=True,
 )

@@ -37,4 +37,5 @@ BUG = Bug(
         all_experts_on_every_rank=spread(mixtral(), 2, dp=2),
         no_experts=spread(llama(1), 2, dp=2),
     ),
+    slow=True,
 )

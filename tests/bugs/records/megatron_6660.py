@@ -41,8 +41,8 @@ BUG = Bug(
     codes=("PIT108", "PIT101"),
     shows=each(
         buggy,
-        experts_of_one_rank=spread(mixtral(), 4, dp=2, ep=2, microbatches=2),
         one_rank=spread(llama(1), 3, microbatches=3),
+        experts_of_one_rank=spread(mixtral(), 4, dp=2, ep=2, microbatches=2),
         one_microbatch=spread(llama(1), 2, tp=2),
     ),
     silent=each(buggy, groups_of_two=spread(llama(1), 4, dp=2, microbatches=2)),

@@ -34,8 +34,8 @@ BUG = Bug(
     says=("cp",),
     shows=each(
         buggy,
-        ring=spread(llama(1), 2, 8, cp=2),
         three_ranks=spread(llama(1), 2, 6, cp=3, context="allgather"),
+        ring=spread(llama(1), 2, 8, cp=2),
         over_data_too=spread(llama(1), 4, 8, dp=2, cp=2),
     ),
     silent=each(

@@ -56,8 +56,8 @@ BUG = Bug(
     codes=("PIT101", "PIT108"),
     shows=each(
         buggy,
-        pipeline=spread(llama(2), 2, pp=2, microbatches=2),
         one_stage=spread(llama(1), 3, microbatches=3),
+        pipeline=spread(llama(2), 2, pp=2, microbatches=2),
     ),
     silent=each(
         buggy,
