@@ -1,7 +1,7 @@
-"""What is said today of the known bugs: ``PYTHONPATH=.:tests python -m bugs [--write] [--full] [NAME ...]``;
-``--full``: each report in full, too.
+"""What is said today of the known bugs: ``PYTHONPATH=.:tests python -m bugs [--full] [--write] [--page] [NAME ...]``.
 
-``--write``: what is named first where it is not what the records want goes into ``today.json``, which the tests hold the checker to.
+``--full``: each report in full, too. ``--write``: what is named first where it is not what the records want goes into ``today.json``, which the tests
+hold the checker to. ``--page``: nothing is checked, the table of ``docs/bugs.md`` is written.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from time import process_time
 
 from bugs.record import Setting
-from bugs.table import BUGS, TODAY, first_of, named_today, said
+from bugs.table import BUGS, PAGE, TODAY, first_of, named_today, page, said
 
 from pitcheck.check.options import Options
 from pitcheck.check.run import check
@@ -57,4 +57,8 @@ def _tried(title: str, setting: Setting, full: bool) -> Report:
     return report
 
 
-main(sys.argv[1:])
+if __name__ == "__main__":
+    if "--page" in sys.argv:
+        PAGE.write_text(page(), encoding="utf-8")
+    else:
+        main(sys.argv[1:])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Protocol
@@ -122,10 +123,7 @@ class Patched:
     by: Mapping[str, Any] = field(hash=False)
 
     def __call__(self, case: Case) -> Plan:
-        patches = [patch(f"pitcheck.programs.{name}", new) for name, new in self.by.items()]
-        try:
-            for one in patches:
-                one.start()
+        with ExitStack() as stack:
+            for name, new in self.by.items():
+                stack.enter_context(patch(f"pitcheck.programs.{name}", new))
             return case.plans()[1]
-        finally:
-            patch.stopall()

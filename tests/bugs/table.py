@@ -13,6 +13,7 @@ from pitcheck.report.model import Finding, Report
 
 BUGS: dict[str, Bug] = {path.stem: import_module(f"bugs.records.{path.stem}").BUG for path in sorted((Path(__file__).parent / "records").glob("*.py"))}
 """Every module of the folder ``records`` by its name."""
+PAGE = Path(__file__).parents[2] / "docs" / "bugs.md"
 TODAY = Path(__file__).parent / "today.json"
 
 
@@ -30,3 +31,17 @@ def first_of(report: Report) -> Finding | None:
 def said(finding: Finding) -> str:
     """All that a finding tells."""
     return " | ".join(str(part) for part in (finding.code, finding.operator, finding.output, finding.cause, finding.repair, finding.title) if part)
+
+
+def page() -> str:
+    """The page of all bugs, as ``docs/bugs.md`` has it."""
+    return PAGE.read_text(encoding="utf-8").partition(HEADER)[0] + "\n".join([HEADER, "|---|---|---|---|---|", *_lines()]) + "\n"
+
+
+HEADER = "| bug | should be → was | cause | shows on | right on |"
+
+
+def _lines() -> list[str]:
+    return [
+        f"| {bug.where} | {bug.should} → {bug.was} | {' or '.join(bug.codes)} | {'; '.join(bug.shows)} | {'; '.join(bug.silent)} |" for bug in BUGS.values()
+    ]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from bugs.record import Bug, Built, Pair
-from bugs.table import BUGS, first_of, named_today, said
+from bugs.table import BUGS, PAGE, first_of, named_today, page, said
 
 from pitcheck.check.options import Options
 from pitcheck.check.run import check
@@ -74,3 +74,7 @@ def test_what_is_named_today_is_of_bugs_that_are_recorded() -> None:
     for name, codes in named_today().items():
         assert codes.keys() <= BUGS[name].shows.keys()
         assert not set(codes.values()) & set(BUGS[name].codes)
+
+
+def test_the_page_has_all_bugs() -> None:
+    assert PAGE.read_text(encoding="utf-8") == page(), "write it anew: PYTHONPATH=.:tests python -m bugs --page"

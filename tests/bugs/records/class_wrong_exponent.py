@@ -25,7 +25,7 @@ BUG = Bug(
     where="TrainVerify, synthetic: a wrong exponent",
     should="scores are divided by the square root of the size of a head",
     was="by the size",
-    codes=("PIT102", "PIT101"),
+    codes=("PIT102",),
     says=("layers.0.attention",),
     shows=each(divided_by_size, two_ranks=spread(llama(1), 2, tp=2), context_parallel=spread(llama(1), 2, 8, cp=2)),
     silent=each(divided_by_size, heads_of_size_1=spread(llama(1, attention=Attention(4, 2, 1, rotary=False)), 2, tp=2)),
