@@ -46,3 +46,10 @@ def intercepted(plan: Plan, name: str, kind: str, *operands: Operand, place: Box
     blocks = {block: tuple(i for old in members for i in ((old, *ids) if old == writers[-1].id else (old,))) for block, members in plan.blocks.items()}
     tensors = (*plan.tensors, replace(tensor, name=before, role="activation", lineage=None, gradient_of=None, updated=None))
     return replace(plan, tensors=tensors, operators=tuple(operators), blocks=blocks)
+
+
+def without_hints(plan: Plan) -> Plan:
+    """The plan without what it says that computed tensors hold; outputs keep it, because that is specification."""
+    written = {name for operator in plan.operators for name in operator.outputs}
+    outputs = {output.tensor for output in plan.outputs}
+    return replace(plan, tensors=tuple(replace(t, lineage=None) if t.name in written - outputs else t for t in plan.tensors))

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from bugs.record import Bug, Built, Pair
+from bugs.surgery import without_hints
 from bugs.table import BUGS, PAGE, first_of, named_today, page, said
 
 from pitcheck.check.options import Options
@@ -53,6 +54,14 @@ def test_a_bug_is_caught_where_it_shows(name: str, where: str) -> None:
     assert first.code in ((today,) if today else bug.codes), said(first)
     assert report.verdict == next(code.verdict for code in CODES if code.code == first.code)
     assert today or all(word in said(first) for word in bug.says), said(first)
+
+
+@pytest.mark.slow
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", [name for name, bug in BUGS.items() if isinstance(next(iter(bug.shows.values())), Built)])
+def test_a_bug_is_caught_without_a_word_on_what_lies_between(name: str) -> None:
+    reference, wrong = next(iter(BUGS[name].shows.values())).wrong()
+    assert check(reference, without_hints(wrong), Options(seed=1)).verdict == "mismatch"
 
 
 @pytest.mark.parametrize(("name", "where"), settings("silent", SLOW, NIGHTLY))

@@ -13,7 +13,7 @@ from bugs.cases import gpt, llama, spread
 from bugs.record import Bug, Patched, each
 
 from pitcheck.programs.buckets import Piece
-from pitcheck.programs.data import _all_reduced, _at_ends, ends
+from pitcheck.programs.data import AT_ENDS, _all_reduced, _at_ends, ends
 from pitcheck.programs.rank import Rank
 
 
@@ -45,7 +45,7 @@ def _parts(rank: Rank, name: str, stage: int) -> list[tuple[int, int]]:
 
 
 def _buffer(rank: Rank, name: str, stage: int, low: int, high: int) -> None:
-    tape, own = rank.tape, f"accumulated:{name}"
+    tape, own = rank.tape, f"{AT_ENDS}{name}"
     rows = tape.tensors[own].shape[0]
     summed = tape.op("all_reduce", own, group=rank.axes.data, name=f"summed:{name}")
     parts = [(own, 0, low), (summed, low, high), (own, high, rows)]
