@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from pitcheck.algebra.axis_templates import Templates
 from pitcheck.algebra.keyed import key_of
-from pitcheck.check.confirm import confirmed, cost
+from pitcheck.check.confirm import confirmed, cost, replicas_differ
 from pitcheck.check.draws import unlike_draws
 from pitcheck.check.equal_blocks import TRIALS, run_on_blocks
 from pitcheck.check.noise import finite_difference, standing_out
@@ -50,7 +50,7 @@ def judge(run: WholeRun, cuts: Mapping[int, Cut], numbers: Sequence[int]) -> Jud
     One difference has to be confirmed with more digits, or to stand out far from rounding where that costs too much; beside it all outputs that differ more
     than ``PLAIN`` count.
     """
-    result = Judged(draws={n: why for n in numbers if (why := unlike_draws(run, run.comparisons[n].target))})
+    result = Judged(draws={n: why for n in numbers if (why := _incomparable(run, n))})
     left = sorted((n for n in numbers if n not in result.draws), key=lambda n: (cost(run, n, cuts), n))
     plain = [n for n in left if finite_difference(run.comparisons[n]) > PLAIN]
     refuted: set[int] = set()
@@ -63,6 +63,15 @@ def judge(run: WholeRun, cuts: Mapping[int, Cut], numbers: Sequence[int]) -> Jud
             refuted.add(n)
     result.real = sorted(standing_out(run, [n for n in plain if n not in refuted]))
     return result
+
+
+def _incomparable(run: WholeRun, number: int) -> str:
+    """Why an output cannot be compared because of its random draws, or "".
+
+    Other draws are no mistake of their own; but ranks that hold the same part of an output must have drawn the same, whatever that is.
+    """
+    unlike = unlike_draws(run, run.comparisons[number].target)
+    return "" if unlike is None or (unlike.same_streams and replicas_differ(run, number)) else unlike.why
 
 
 def look_on_blocks(

@@ -46,6 +46,9 @@ def _probability(x: Term, attributes: Attributes) -> Term:
 
 
 def _dropout_mask(inputs: list[Term], attributes: Attributes) -> list[Term]:
+    dropped = parse_number(needed(attributes, "probability"), "attributes.probability")
+    if dropped == 0:  # no draw is below it, which the residues of a draw do not say
+        return [inputs[0].like(1, "bool")]
     return [_drawn(inputs[0], attributes).compare("ge", _probability(inputs[0], attributes))]
 
 
