@@ -107,7 +107,7 @@ def cli() -> None:
 @click.option("--coordinates", type=click.Choice(["reduced", "full"]), default="reduced", show_default=True, help="Equal copies of the program.")
 @click.option("--jobs", type=click.IntRange(min=1), help="Processes. [default: one per processor, at most 4]")
 @click.option("--max-memory", default="4GiB", show_default=True, metavar="SIZE", help="Budget of memory of each process, such as 500MB or 4GiB.")
-@click.option("--output", multiple=True, metavar="FORMAT:FILE", help="Write the report: text:FILE or json:FILE; FILE - is stdout. Repeatable.")
+@click.option("--output", multiple=True, metavar="FORMAT[:FILE]", help="Write the report as text, json, sarif or github; without FILE to stdout. Repeatable.")
 @click.option("--witness-directory", default=".", show_default=True, metavar="DIRECTORY", help="Where the witness of a mismatch is saved.")
 @click.option("--quiet/--no-quiet", "-q", default=False, help="Print only headlines and the verdict.")
 @click.option("--verbose/--no-verbose", "-v", default=False, help="Print all assumptions, cases, reductions and times.")

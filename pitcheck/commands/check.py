@@ -15,7 +15,7 @@ from pitcheck.commands.reading import is_configuration, is_program, read, read_p
 from pitcheck.errors import BudgetError, PlanError, ShapeError, UnsupportedError, UsageError
 from pitcheck.plan.model import Plan
 from pitcheck.report.model import Finding, FindingVerdict, Report, Seconds
-from pitcheck.report.write import check_destinations, parse_destination, write_report
+from pitcheck.report.write import Form, check_destinations, parse_destination, write_report
 
 Progress = Callable[[str, int, int], None]
 """(step, done, total): how far a check has come."""
@@ -63,7 +63,7 @@ def run(
 
     with collector_off(), progress_bar(wanted=not quiet) as progress:
         report = checked(files, options, progress)
-    write_report(report, destinations, quiet=quiet, verbose=verbose)
+    write_report(report, destinations, Form(quiet, verbose, _named(reference, parallel)))
     return report.exit_code
 
 
@@ -78,6 +78,13 @@ def sources(reference: str, parallel: str | None, assignments: Sequence[str], jo
     if parallel is None:
         raise UsageError(f"PARALLEL is missing beside {reference}; only a configuration (.toml) or a specification (FILE.py:NAME) stands for both plans")
     return [lambda: [read(reference)], lambda: [read(parallel)]]
+
+
+def _named(reference: str, parallel: str | None) -> tuple[str, ...]:
+    """The files of the command line, the reference first; of a program its file alone."""
+    if parallel is not None:
+        return reference, parallel
+    return (reference.rpartition(":")[0] if is_program(reference) else reference,)
 
 
 def checked(files: Sequence[Callable[[], list[Plan]]], options: Options, progress: Progress | None = None) -> Report:

@@ -161,6 +161,8 @@ def test_both_unreadable_plans_are_named(call: Call) -> None:
         (("check", *FILES, "--error-bound", "nan"), "2^-64"),
         (("check", *FILES, "--output", "html:x"), "text, json"),
         (("check", *FILES, "--output", "json:none/x"), "does not exist"),
+        (("check", *FILES, "--output", "sarif:"), "no file"),
+        (("check", *FILES, "--output", "sarif", "--output", "github:-"), "two outputs go to standard output"),
         (("check", *FILES, "--output", "json:-", "--output", "text:-"), "two outputs"),
         (("check", *FILES, "--output", "json:a", "--output", "text:./a"), "two outputs"),
         (("check", *FILES, "--witness-directory", "none"), "create it"),
@@ -258,6 +260,15 @@ def test_reports_are_written_whole_or_not_at_all(call: Call, checker: Checker, f
     assert json.loads(Path("a.json").read_text())["verdict"] == "mismatch"
     assert Path("a.txt").read_text() == result.out
     assert sorted(each.name for each in folder.iterdir()) == ["a.json", "a.txt", "p.plan.zst", "pyproject.toml", "r.plan.json"]
+
+
+def test_reports_for_scanners_name_the_files_of_the_command(call: Call, checker: Checker) -> None:
+    checker(Report(verdict="mismatch", findings=(Finding(code="PIT100", verdict="mismatch", title="t"),)))
+    result = call("check", *FILES, "--output", "sarif:a.sarif", "--output", "github")
+    assert (result.code, result.err) == (1, "")
+    assert result.out.startswith("::error file=p.plan.zst,title=PIT100%3A t::")
+    assert json.loads(Path("a.sarif").read_text())["runs"][0]["results"][0]["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] == "p.plan.zst"
+    assert "file=none.toml," in call("check", "none.toml", "--output", "github").out
 
 
 def test_a_report_that_cannot_be_written_is_exit_2_but_printed(call: Call, checker: Checker, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:

@@ -19,7 +19,7 @@ from pitcheck.errors import PitcheckError, UsageError
 from pitcheck.report.json import decode, encode, json_schema
 from pitcheck.report.model import EXIT_CODES, VOLATILE, Finding, Report, Seconds
 from pitcheck.report.text import FINDING_LINES, WIDTH, render
-from pitcheck.report.write import Destination, check_destinations, parse_destination, write_report, write_whole
+from pitcheck.report.write import FORMATS, Destination, check_destinations, parse_destination, write_report, write_whole
 
 NAMES = sorted(samples())
 
@@ -164,16 +164,17 @@ def test_destinations(text: str) -> None:
 
 @given(st.text(max_size=30))
 def test_junk_destinations_name_the_formats(text: str) -> None:
-    if text.split(":", maxsplit=1)[0] in ("text", "json"):
+    if text.split(":", maxsplit=1)[0] in FORMATS:
         return
-    with pytest.raises(UsageError, match="text, json"):
+    with pytest.raises(UsageError, match="text, json, sarif, github"):
         parse_destination(text)
 
 
-@pytest.mark.parametrize("text", ["json", "json:", "text:"])
-def test_a_destination_needs_a_file(text: str) -> None:
+@pytest.mark.parametrize("format_", FORMATS)
+def test_a_format_alone_goes_to_standard_output_but_no_file_is_unnamed(format_: str) -> None:
+    assert parse_destination(format_) == Destination(format_, "-")
     with pytest.raises(UsageError, match="no file"):
-        parse_destination(text)
+        parse_destination(f"{format_}:")
 
 
 def test_colliding_and_unwritable_destinations(tmp_path: Path) -> None:
