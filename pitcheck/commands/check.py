@@ -35,6 +35,7 @@ def run(
     jobs: int | None,
     max_memory: str,
     output: Sequence[str],
+    precision: str,
     witness_directory: str,
     quiet: bool,
     verbose: bool,
@@ -58,6 +59,7 @@ def run(
         jobs=jobs,
         max_memory=parse_size(max_memory),
         witness_directory=_directory(witness_directory),
+        precision=precision,
     )
     from pitcheck.plan.collector import collector_off  # noqa: PLC0415  a wrong option need not wait for it
 

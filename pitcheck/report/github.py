@@ -17,6 +17,7 @@ COMMANDS: Mapping[FindingVerdict, Command] = {
     "inconclusive": "warning",
     "nothing-checked": "error",
     "warning": "warning",
+    "imprecise": "error",
 }
 
 

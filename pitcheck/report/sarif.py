@@ -24,6 +24,7 @@ LEVELS: Mapping[FindingVerdict, str] = {
     "inconclusive": "warning",
     "nothing-checked": "error",
     "warning": "warning",
+    "imprecise": "error",
 }
 
 _MEANING = re.compile(r"^## What it means\n(.*?)^## ", re.MULTILINE | re.DOTALL)

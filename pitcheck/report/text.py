@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import Literal as OneOf
 from typing import NamedTuple
 
-from pitcheck.report.model import Finding, Report, RoutedTokens
+from pitcheck.report.model import IMPRECISE, Finding, Report, RoutedTokens
 from pitcheck.report.places import describe_microbatches, describe_ranks
 
 WIDTH = 100
@@ -21,7 +21,14 @@ _LABEL = 13
 
 Style = OneOf["plain", "strong", "good", "bad", "unsure", "faint"]
 
-_HEAD = {"mismatch": "error", "invalid": "error", "inconclusive": "unproven", "nothing-checked": "unproven", "warning": "warning"}
+_HEAD = {
+    "mismatch": "error",
+    "invalid": "error",
+    "inconclusive": "unproven",
+    "nothing-checked": "unproven",
+    "warning": "warning",
+    "imprecise": "error",
+}
 _HEAD_STYLE: dict[str, Style] = {"error": "bad", "unproven": "unsure", "warning": "unsure"}
 _VERDICT_STYLE: dict[str, Style] = {
     "equivalent": "good",
@@ -184,7 +191,8 @@ def sentence(report: Report) -> str:
         "inconclusive": f"{proven}; the rest is neither proven nor refuted",
         "nothing-checked": "no output was compared; this is not a success",
     }[report.verdict]
-    return f"{report.verdict}: {meaning}"
+    imprecise = ", but a precision rule is broken (exit code 4)" if report.exit_code == IMPRECISE else ""
+    return f"{report.verdict}: {meaning}{imprecise}"
 
 
 def _bound(report: Report) -> list[Line]:

@@ -89,6 +89,17 @@ def test_click_runner_sees_the_same_codes(checker: Checker) -> None:
     assert CliRunner().invoke(cli, ["--help"]).exit_code == 0
 
 
+def test_a_broken_precision_rule_has_an_exit_code_of_its_own_where_it_is_wanted(call: Call, checker: Checker) -> None:
+    finding = Finding(code="PIT301", verdict="imprecise", title="t")
+    checker(Report(verdict="equivalent", findings=(finding,)))
+    result = call("check", *FILES)
+    assert result.code == 4
+    assert "error[PIT301]: t" in result.out
+    assert "exit code 4" in result.out
+    checker(Report(verdict="inconclusive", findings=(finding,)))
+    assert call("check", *FILES).code == 3
+
+
 # --- files that are no plans
 
 
@@ -165,6 +176,7 @@ def test_both_unreadable_plans_are_named(call: Call) -> None:
         (("check", *FILES, "--output", "sarif", "--output", "github:-"), "two outputs go to standard output"),
         (("check", *FILES, "--output", "json:-", "--output", "text:-"), "two outputs"),
         (("check", *FILES, "--output", "json:a", "--output", "text:./a"), "two outputs"),
+        (("check", *FILES, "--precision", "strict"), "warn"),
         (("check", *FILES, "--witness-directory", "none"), "create it"),
         (("check", *FILES, "--quiet", "--verbose"), "exclude each other"),
         (("explain", "PIT999"), "PIT104"),
@@ -225,11 +237,11 @@ def test_options_reach_the_checker(call: Call, checker: Checker) -> None:
     checker(Report(verdict="equivalent"))
     call("check", *FILES)
     assert given_options() == Options(jobs=None, witness_directory=Path())
-    words = "--error-bound 1e-20 --trials 4 --seed 9 --backend numpy --shapes full --coordinates full --jobs 2 --max-memory 500MB --witness-directory .."
+    words = "--precision off --error-bound 1e-20 --trials 4 --seed 9 --backend numpy --shapes full --coordinates full --jobs 2 --max-memory 500MB --witness-directory .."
     call("check", *FILES, *words.split())
     options = given_options()
     assert options.error_bound_log2 == pytest.approx(-66.4385619)
-    assert options == Options(options.error_bound_log2, 4, 9, "numpy", "full", "full", 2, 500_000_000, Path(".."))
+    assert options == Options(options.error_bound_log2, 4, 9, "numpy", "full", "full", 2, 500_000_000, Path(".."), "off")
 
 
 @pytest.mark.parametrize(

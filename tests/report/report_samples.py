@@ -103,6 +103,18 @@ def sample(verdict: Verdict, *findings: Finding, proven: int = 12, bound: float 
     )
 
 
+IMPRECISE = Finding(
+    code="PIT301",
+    verdict="imprecise",
+    title="'w.grad' is summed in bfloat16; the reference sums in float32",
+    operator="reduce:w.grad (all_reduce)",
+    source="train.py:12",
+    ranks=(0, 1, 2, 3, 4, 5, 6, 7),
+    cause="it is part of what the reference computes as 'w.grad' (matmul at model.py:8)",
+    repair="cast what is summed to float32 before 'all_reduce'",
+)
+
+
 def samples() -> dict[str, Report]:
     """The reports by name."""
     return {
@@ -112,6 +124,7 @@ def samples() -> dict[str, Report]:
         "several": sample("mismatch", MISSING, NOWHERE, MISSING, RENDEZVOUS, proven=9),
         "odd-names": sample("mismatch", ODD, proven=11),
         "invalid-in-reference": Report(verdict="invalid", seed=7, findings=(MODULE,)),
+        "imprecise": sample("equivalent", IMPRECISE, bound=-66.25),
         "invalid": Report(verdict="invalid", seed=7, findings=(UNREADABLE,)),
         "internal": Report(verdict="invalid", findings=(INTERNAL,)),
         "inconclusive": sample("inconclusive", UNKNOWN, proven=3, bound=-64.5),
