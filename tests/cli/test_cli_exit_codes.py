@@ -237,8 +237,8 @@ def test_options_reach_the_checker(call: Call, checker: Checker) -> None:
     checker(Report(verdict="equivalent"))
     call("check", *FILES)
     assert given_options() == Options(jobs=None, witness_directory=Path())
-    words = "--precision off --error-bound 1e-20 --trials 4 --seed 9 --backend numpy --shapes full --coordinates full --jobs 2 --max-memory 500MB --witness-directory .."
-    call("check", *FILES, *words.split())
+    words = "--error-bound 1e-20 --trials 4 --seed 9 --backend numpy --shapes full --coordinates full --jobs 2 --max-memory 500MB --witness-directory .."
+    call("check", *FILES, *words.split(), "--precision", "off")
     options = given_options()
     assert options.error_bound_log2 == pytest.approx(-66.4385619)
     assert options == Options(options.error_bound_log2, 4, 9, "numpy", "full", "full", 2, 500_000_000, Path(".."), "off")
