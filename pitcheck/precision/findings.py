@@ -64,10 +64,9 @@ def _said(broken: Broken, node: Node, name: str) -> tuple[str, str]:
 
 def _theirs(graph: Graph, broken: Broken) -> str:
     """Where the reference has the value."""
-    value = graph.values[broken.reference]
-    nodes = [graph.nodes[number] for number in value.writers]
+    nodes = [graph.nodes[number] for number in graph.values[broken.reference].writers]
     at = f" ({nodes[0].kind}{f' at {nodes[0].source}' if nodes[0].source else ''})" if nodes else ""
-    return f"it is part of what the reference computes as {value.name!r}{at}"
+    return f"it is part of what the reference computes as {broken.name!r}{at}"
 
 
 def _ranks(graph: Graph, node: Node) -> set[int]:

@@ -25,6 +25,8 @@ class Broken:
     dtype: str
     wanted: str
     reference: int
+    name: str
+    """The reference's name of what this is a part of: the one that it keeps it under, if it does."""
 
 
 @dataclass
@@ -39,6 +41,7 @@ class Matches:
     """What is compared, in the forms that are: (value, reference value)."""
     kept: dict[int, int] = field(default_factory=dict)
     """Values of the reference that are kept (outputs, gradients, new values): the fewest digits they are kept in."""
+    names: dict[int, str] = field(default_factory=dict)
     gradients: set[int] = field(default_factory=set)
     forms: dict[int, int] = field(default_factory=dict)
     """Values of the reference: the fewest digits in which it has them."""
@@ -66,6 +69,7 @@ class Matches:
             if tensor.dtype in BITS and (tensor.gradient_of or tensor.updated or tensor.name in outputs):
                 root = self.reference.root(self.reference.graph.number[tensor.name])
                 self.kept[root] = min(self.kept.get(root, BITS[tensor.dtype]), BITS[tensor.dtype])
+                self.names.setdefault(root, tensor.name)
                 if tensor.gradient_of:
                     self.gradients.add(root)
 
@@ -209,5 +213,6 @@ def _only_reduced(side: Side, value: int, least: float) -> int | None:
 def _broken(matches: Matches, code: str, value: int, least: int, wanted: int) -> Broken:
     side = matches.parallel
     node = min(side.graph.values[value].writers, key=lambda number: side.graph.rank[number])
-    name = next(dtype for dtype, bits in BITS.items() if bits == least)
-    return Broken(code, node, value, side.dtype(value), name, wanted)
+    dtype = next(dtype for dtype, bits in BITS.items() if bits == least)
+    name = matches.names.get(wanted, matches.reference.graph.values[wanted].name)
+    return Broken(code, node, value, side.dtype(value), dtype, wanted, name)
