@@ -27,6 +27,7 @@ from pitcheck.stages.pair import ShapedStage, Stage, shape_stage
 from pitcheck.stages.reduction import reduced
 from pitcheck.stages.run import StepError
 from pitcheck.stages.shapes import SymbolicPair, symbolic_pair
+from pitcheck.stages.target_sum import with_summed_target
 
 Outcome = OneOf["proven", "failed", "inconclusive"]
 MOST_TRIALS = 256
@@ -103,9 +104,9 @@ def prove_stage(stage: Stage, keys: dict[int, str], settings: Settings) -> Proof
 
 
 def _apart(stage: Stage, templates: Templates | None) -> Stage:
-    """The stage taken apart; the stage itself where that cannot be done."""
+    """The stage with its target's terms added up and its all-to-alls taken apart; the stage itself where that cannot be done."""
     try:
-        return taken_apart(stage, templates)
+        return taken_apart(with_summed_target(stage), templates)
     except (PitcheckError, MemoryError):
         return stage
 
