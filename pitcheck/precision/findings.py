@@ -8,7 +8,7 @@ import numpy as np
 
 from pitcheck.plan.model import Plan
 from pitcheck.precision.rules import Broken, broken_rules
-from pitcheck.precision.side import CAST
+from pitcheck.precision.side import is_addition, is_exact
 from pitcheck.report.model import Finding, FindingVerdict
 from pitcheck.stages.cuts import Cut
 from pitcheck.stages.graph import Graph, Node
@@ -52,12 +52,14 @@ def _finding(group: Sequence[Broken], graphs: tuple[Graph, Graph], verdict: Find
 def _said(broken: Broken, node: Node, name: str) -> tuple[str, str]:
     """The title and the repair."""
     narrow, wide = broken.dtype, broken.wanted
+    if broken.code == "PIT301" and not is_addition(node):
+        return f"{name!r} is computed by {node.kind!r} in {narrow}; the reference computes it in {wide}", f"cast the operands of {node.kind!r} to {wide}"
     if broken.code == "PIT301":
         return f"{name!r} is summed in {narrow}; the reference sums in {wide}", f"cast what is summed to {wide} before {node.kind!r}"
     if broken.code == "PIT303":
         said = f"terms of one gradient are accumulated in {narrow} in {name!r} and in {wide} elsewhere"
         return said, f"accumulate all terms in {wide}"
-    if node.kind.startswith(CAST):
+    if is_exact(node):
         return f"{name!r} is cast to {narrow} on a way on which the reference keeps {wide}", f"leave the cast to {narrow} out"
     return f"{name!r} is computed in {narrow}; the reference casts to {wide} first", f"cast the operands of {node.kind!r} to {wide}"
 

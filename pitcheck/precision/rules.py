@@ -188,7 +188,7 @@ def _narrow_way(matches: Matches, own: Way, wanted: int, inputs: Mapping[int, in
 def _narrow_copy(matches: Matches, own: Way, wanted: int) -> list[Broken]:
     """PIT302: what another place has of a value, such as all rows of it, is cast to a dtype in which the reference has it nowhere."""
     side, least = matches.parallel, matches.forms[wanted]
-    narrow = [value for value in own.values() if side.bits(value) < least and side.rounds(value) and side.same(value) is not None]
+    narrow = [value for value in own.values() if side.bits(value) < least and side.rounds(value) and side.is_moved(value)]
     return [_broken(matches, "PIT302", min(narrow, key=lambda value: (side.graph.depth(value), value)), least, wanted)] if narrow else []
 
 

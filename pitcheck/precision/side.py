@@ -79,10 +79,11 @@ class Side:
 
     def rounds(self, value: int) -> bool:
         """Whether a value is rounded where it is computed or cast."""
-        source = self.same(value)
-        if source is not None:
-            return self.bits(value) < self.bits(source)
-        return any(node.kind not in EXACT for node in self.writers(value))
+        return any(not is_exact(node) or any(self.bits(operand) > self.bits(value) for operand in self.operands(node)) for node in self.writers(value))
+
+    def is_moved(self, value: int) -> bool:
+        """Whether a value consists of operands, cast perhaps."""
+        return all(is_exact(node) for node in self.writers(value))
 
     def kept_bits(self, value: int) -> float:
         """The fewest digits on the way from the computed value to this form of it; infinite for itself."""
@@ -126,6 +127,11 @@ def _handed_on(node: Node) -> int | None:
     operand = node.inputs[-1] if node.kind.endswith(BACKWARD) else node.inputs[0]
     sources = sources_of(operand)
     return sources[0].value if len(sources) == 1 else None
+
+
+def is_exact(node: Node) -> bool:
+    """Whether a node rounds nothing, but for the dtype of its result."""
+    return _handed_on(node) is not None or node.kind in EXACT or (node.kind in ADDITIONS and node.attributes.get("reduction", "sum") not in ("sum", "avg"))
 
 
 def is_addition(node: Node) -> bool:

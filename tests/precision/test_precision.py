@@ -109,3 +109,15 @@ def layers(dtype: str) -> tuple[Plan, Plan]:
         b.operators = [msgspec.structs.replace(each, source="model.py:7") for each in b.operators]
         plans.append(b.plan())
     return plans[0], plans[1]
+
+
+@pytest.mark.parametrize(("kind", "code"), [("reduce_scatter", "PIT301"), ("accumulate", "PIT301"), ("silu", "PIT302"), ("all_gather", "PIT302")])
+@pytest.mark.slow
+def test_each_place_of_a_training_step_that_is_narrow_alone_is_found(kind: str, code: str) -> None:
+    reference, parallel = read_pair(str(Path(__file__).parents[2] / "plans" / "llama3-tiny.toml"), ())
+    outputs = {name for operator in parallel.operators if operator.kind == kind for name in operator.outputs}
+    narrow = tuple(msgspec.structs.replace(tensor, dtype=NARROW) if tensor.name in outputs else tensor for tensor in parallel.tensors)
+    report = checked(reference, msgspec.structs.replace(parallel, tensors=narrow))
+    assert report.verdict == "equivalent"
+    assert {finding.code for finding in broken(report)} == {code}
+    assert all(f"({kind})" in (finding.operator or "") for finding in broken(report))
