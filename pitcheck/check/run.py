@@ -52,6 +52,13 @@ MOST_REFUSED = 8
 SPARE_LOG2 = 12.0
 """Every obligation is proven to 2^-12 of the accepted error, so that a few thousand distinct ones stay below it together; else all are proven again."""
 
+OPEN = {
+    "PIT202": "no real input shows a difference: the plans may be equal for real numbers alone, as |x| and sqrt(x * x) are; compute it as the reference does",
+    "PIT203": "give --max-memory more, or check a smaller model of the same structure",
+    "PIT205": "state the lineage of a tensor between the exponentials, so that they are proven apart",
+}
+"""What to do about an output that is neither proven nor refuted, by the code of its finding."""
+
 LEAST_LOG2 = -1074.0
 """The least error that is claimed, the smallest float64 above 0: of outputs that nothing random enters (integers, constants) the bound would be 0."""
 
@@ -315,6 +322,7 @@ def _concluded(state: _Check, graphs: tuple[Graph, Graph], ledger: Ledger, xp: o
                 title=f"{obligation.output!r} could not be proven: {proof.reason}",
                 output=obligation.output,
                 stage=obligation.key[:12] or None,
+                repair=OPEN.get(proof.code or "PIT202"),
             )
         )
     state.dead = _dead(graphs[1], ledger)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import textwrap
 from collections.abc import Iterable, Sequence
 from typing import Literal as OneOf
@@ -20,6 +21,9 @@ _LIST_LINES = 4
 _LABEL = 13
 
 Style = OneOf["plain", "strong", "good", "bad", "unsure", "faint"]
+
+_SHORT = 20
+_DECIMAL = re.compile(r"-?[0-9]{1,30}(\.[0-9]{1,200})?(e[+-]?[0-9]{1,2})?")
 
 _HEAD = {
     "mismatch": "error",
@@ -115,11 +119,22 @@ def details(finding: Finding) -> Iterable[tuple[str, str]]:
     if finding.output:
         yield "output", finding.output + (f" at {list(finding.element)}" if finding.element is not None else "")
     if finding.reference_value is not None or finding.parallel_value is not None:
-        reference = "-" if finding.reference_value is None else finding.reference_value
-        parallel = "-" if finding.parallel_value is None else finding.parallel_value
+        reference, parallel = _told_apart(finding.reference_value or "-", finding.parallel_value or "-")
         yield "reference", f"{reference}     parallel: {parallel}"
     if finding.cause:
         yield "cause", finding.cause
+
+
+def _told_apart(reference: str, parallel: str) -> tuple[str, str]:
+    """Two values with as many digits as it takes to tell them apart; as they are where they are no plain decimals or differ beyond the 17th digit."""
+    values = reference, parallel
+    if max(map(len, values)) <= _SHORT or not all(map(_DECIMAL.fullmatch, values)):
+        return values
+    for digits in (9, 17):
+        short = f"{float(reference):.{digits}g}", f"{float(parallel):.{digits}g}"
+        if short[0] != short[1]:
+            return short
+    return values
 
 
 def endings(finding: Finding) -> Iterable[tuple[str, str]]:

@@ -245,3 +245,18 @@ def test_a_terminal_gets_colour_and_the_same_words(monkeypatch: pytest.MonkeyPat
     write_report(samples()["mismatch"], [])
     assert "\x1b[1;31m" in stream.getvalue()
     assert MISSING.title in stream.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("values", "shown"),
+    [
+        (("0.25", "0.761594155955764888119458282604793590412768597257936551596811"), "0.25     parallel: 0.761594156"),
+        (("1." + "0" * 30 + "1", "1." + "0" * 11 + "1" + "0" * 30), "1     parallel: 1.000000000001"),
+        (("1." + "0" * 30 + "1", "1." + "0" * 30 + "2"), f"1.{'0' * 30}1     parallel: 1.{'0' * 30}2"),
+        (("tp=0 holds 4, tp=1 holds 2.5", "6"), "tp=0 holds 4, tp=1 holds 2.5     parallel: 6"),
+        ((None, "nan"), "-     parallel: nan"),
+    ],
+)
+def test_values_have_as_many_digits_as_tell_them_apart(values: tuple[str | None, str | None], shown: str) -> None:
+    finding = Finding(code="PIT100", verdict="mismatch", title="t", reference_value=values[0], parallel_value=values[1])
+    assert f"reference: {shown}" in " ".join("\n".join(lines(Report(verdict="mismatch", findings=(finding,)))).split("\n"))
