@@ -89,7 +89,8 @@ def broken_rules(plan: Plan, first: Graph, second: Graph, given: Iterable[Cut], 
     for cut in between:
         matches.enter(cut)
     matches.keep(plan)
-    found = [broken for value in sorted(matches.pairs.keys() - matches.given, key=second.depth) for broken in _broken_at(matches, value)]
+    computed = sorted(matches.pairs.keys() - matches.given, key=lambda value: (second.depth(value), value))
+    found = [broken for value in computed for broken in _broken_at(matches, value)]
     found += [broken for value, reference in matches.outputs for broken in _narrow_end(matches, value, reference)]
     buffers = {broken.node for broken in found if broken.code == "PIT303"}
     return [broken for broken in found if broken.code == "PIT303" or broken.node not in buffers]
@@ -115,11 +116,11 @@ def _broken_at(matches: Matches, value: int) -> Iterator[Broken]:
 
 def _narrow_sum(matches: Matches, value: int, wanted: int) -> list[Broken]:
     """PIT301: terms that are as wide as the reference's are added up in a narrower dtype."""
-    stops = {own for own, other in matches.pairs.items() if other != wanted}
-    own = sum_of(matches.parallel, value, stops)
+    own = sum_of(matches.parallel, value, lambda each: matches.pairs.get(each, wanted) != wanted)
     if not own.parts:
         return []
-    theirs = sum_of(matches.reference, wanted, {matches.pairs[term] for term in own.terms if term in matches.pairs} - {wanted})
+    stops = {matches.pairs[term] for term in own.terms if term in matches.pairs}
+    theirs = sum_of(matches.reference, wanted, stops.__contains__)
     bits, least = _sum_bits(matches.parallel, own), _least(matches, theirs, wanted)
     if bits >= least or _term_bits(matches.parallel, own) < _term_bits(matches.reference, theirs):
         return []
@@ -145,12 +146,16 @@ def _term_bits(side: Side, total: Sum) -> int:
 
 def _two_buffers(matches: Matches, value: int, wanted: int) -> Broken | None:
     """PIT303: a gradient is accumulated in two buffers of different dtype, which the reference does not do."""
-    own = sum_of(matches.parallel, value, ())
+    own = sum_of(matches.parallel, value, _nowhere)
     pair = _different_buffers(matches.parallel, own)
-    if pair is None or _different_buffers(matches.reference, sum_of(matches.reference, wanted, ())) is not None:
+    if pair is None or _different_buffers(matches.reference, sum_of(matches.reference, wanted, _nowhere)) is not None:
         return None
     narrow, wide = sorted(pair, key=matches.parallel.bits)
     return _broken(matches, "PIT303", narrow, matches.parallel.bits(wide), wanted)
+
+
+def _nowhere(_: int) -> bool:
+    return False
 
 
 def _different_buffers(side: Side, total: Sum) -> tuple[int, int] | None:

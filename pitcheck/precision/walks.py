@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from math import inf
 
@@ -61,15 +61,15 @@ class Sum:
         return found
 
 
-def sum_of(side: Side, target: int, stops: Collection[int]) -> Sum:
-    """The sum that ``target`` is, whatever is cast, moved or scaled in it, down to other values in ``stops`` and to what is computed otherwise."""
+def sum_of(side: Side, target: int, stops: Callable[[int], bool]) -> Sum:
+    """The sum that ``target`` is, whatever is cast, moved or scaled in it, down to other values that ``stops`` says, and to what is computed otherwise."""
     found = Sum()
     seen = {target}
     waiting = [target]
     while waiting:
         value = waiting.pop()
         writers = side.writers(value)
-        if (value in stops and value != target) or not writers:
+        if (value != target and stops(value)) or not writers:
             found.terms.append(value)
             continue
         if any(is_addition(node) or node.kind in SCATTERED for node in writers):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from zoo import attention, linear, training
+from zoo import linear, training
 from zoo.pairs import pair
 
 from pitcheck.check.options import Options
@@ -54,11 +54,11 @@ def test_a_reference_that_is_as_narrow_allows_it(name: str) -> None:
 def test_right_plans_with_narrow_products_break_no_rule() -> None:
     """Every dtype is where the reference has it, through all kinds of parallelism."""
     found = {}
-    for name in (linear.PAIRS.keys() | training.PAIRS.keys() | attention.PAIRS.keys()) - UNLIKE:
+    for name in (linear.PAIRS.keys() | training.PAIRS.keys()) - UNLIKE:
         report = checked(*(narrow_products(plan) for plan in pair(name)))
         assert report.verdict == "equivalent", (name, report.findings[:2])
         found[name] = [f"{finding.title} ({finding.operator})" for finding in broken(report)]
-    assert len(found) > 25
+    assert len(found) > 15
     assert {name: said for name, said in found.items() if said} == {}
 
 
