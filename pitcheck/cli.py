@@ -91,7 +91,8 @@ def _drop_stdout() -> None:
 def cli() -> None:
     """Does this parallel training plan compute what the single-device model computes?
 
-    Exit codes of check: 0 equivalent, 1 mismatch (a witness shows it), 2 invalid plan or wrong command, 3 inconclusive, 5 nothing was checked.
+    Exit codes of check: 0 equivalent, 1 mismatch (a witness shows it), 2 invalid plan or wrong command, 3 inconclusive, 4 equivalent, but
+    --precision error was given and a precision rule is broken, 5 nothing was checked.
     """
 
 
@@ -107,7 +108,10 @@ def cli() -> None:
 @click.option("--coordinates", type=click.Choice(["reduced", "full"]), default="reduced", show_default=True, help="Equal copies of the program.")
 @click.option("--jobs", type=click.IntRange(min=1), help="Processes. [default: one per processor, at most 4]")
 @click.option("--max-memory", default="4GiB", show_default=True, metavar="SIZE", help="Budget of memory of each process, such as 500MB or 4GiB.")
-@click.option("--output", multiple=True, metavar="FORMAT:FILE", help="Write the report: text:FILE or json:FILE; FILE - is stdout. Repeatable.")
+@click.option("--output", multiple=True, metavar="FORMAT[:FILE]", help="Write the report as text, json, sarif or github; without FILE to stdout. Repeatable.")
+@click.option(
+    "--precision", type=click.Choice(["warn", "error", "off"]), default="warn", show_default=True, help="Where the parallel plan rounds more: PIT3xx."
+)
 @click.option("--witness-directory", default=".", show_default=True, metavar="DIRECTORY", help="Where the witness of a mismatch is saved.")
 @click.option("--quiet/--no-quiet", "-q", default=False, help="Print only headlines and the verdict.")
 @click.option("--verbose/--no-verbose", "-v", default=False, help="Print all assumptions, cases, reductions and times.")

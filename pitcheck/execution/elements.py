@@ -193,6 +193,10 @@ def _uniform(inputs: list[Tensor], attributes: Attributes) -> Tensor:
     return draws
 
 
+def _normal(inputs: list[Tensor], attributes: Attributes) -> Tensor:
+    return torch.special.ndtri(_uniform(inputs, attributes))
+
+
 def _dropout_mask(inputs: list[Tensor], attributes: Attributes) -> Tensor:
     return _uniform(inputs, attributes) >= number(attributes["probability"])
 
@@ -237,6 +241,7 @@ MEANINGS: dict[str, Any] = {
     "nll_loss": _classes_loss(F.nll_loss),
     "mse_loss": lambda i, a: F.mse_loss(i[0], i[1], reduction=a.get("reduction", "mean")),
     "uniform": _uniform,
+    "normal": _normal,
     "dropout_mask": _dropout_mask,
     "dropout": lambda i, a: i[0] * i[1].double() / (1 - number(a["probability"])),
     "cast": _cast,
