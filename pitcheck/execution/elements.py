@@ -194,7 +194,8 @@ def _uniform(inputs: list[Tensor], attributes: Attributes) -> Tensor:
 
 
 def _normal(inputs: list[Tensor], attributes: Attributes) -> Tensor:
-    return torch.special.ndtri(_uniform(inputs, attributes))
+    draws: Tensor = torch.special.ndtri(_uniform(inputs, attributes))
+    return draws
 
 
 def _dropout_mask(inputs: list[Tensor], attributes: Attributes) -> Tensor:

@@ -114,7 +114,7 @@ def _moved(offset: Any) -> Found:
         yield "offset one more", _set("offset", offset + 1)
 
 
-RANDOM = ("uniform", "dropout_mask")
+RANDOM = ("uniform", "normal", "dropout_mask")
 
 
 def random_state(facts: Facts, operator: Operator) -> Found:

@@ -13,7 +13,6 @@ from conftest import Call
 from syrupy.assertion import SnapshotAssertion
 
 from pitcheck.mutation.kinds import KINDS
-from pitcheck.mutation.outcomes import Outcome
 from pitcheck.plan.files import read_plan, write_plan
 from pitcheck.plan.model import Number, Operator
 from pitcheck.report.model import Report
@@ -28,7 +27,7 @@ def plans(folder: Path) -> None:
 
 
 def test_the_table(call: Call, snapshot: SnapshotAssertion) -> None:
-    result = call("mutate", *PAIR, "--count", "13", "--seed", "1")
+    result = call("mutate", *PAIR, "--count", "9", "--seed", "1", "--kinds", "drop-exchange,axis,factor,order")
     assert (result.code, result.err) == (0, "")
     assert result.out == snapshot
     assert max(map(len, result.out.splitlines())) <= 100
@@ -37,10 +36,12 @@ def test_the_table(call: Call, snapshot: SnapshotAssertion) -> None:
 def test_the_document(call: Call, snapshot: SnapshotAssertion) -> None:
     result = call("mutate", *PAIR, "--count", "3", "--seed", "2", "--output", "json:-", "--kinds", "drop-exchange,given", "--kinds", "factor")
     assert result.code == 0
-    assert result.out == snapshot
     document = json.loads(result.out)
+    texts = [(mutant.pop("reason"), mutant.pop("cause")) for mutant in document["mutants"]]
+    assert all(reason for reason, _ in texts)
+    assert document == snapshot
     assert document["kinds"] == ["drop-exchange", "given", "factor"]
-    assert [msgspec.convert(mutant, Outcome).kind for mutant in document["mutants"]] == ["drop-exchange", "given", "factor"]
+    assert [mutant["kind"] for mutant in document["mutants"]] == ["drop-exchange", "given", "factor"]
 
 
 def test_the_same_seed_prints_the_same(call: Call, folder: Path) -> None:
