@@ -194,6 +194,28 @@ def capture(program: str, out: str, jobs: int | None) -> int:
 
 
 @cli.command()
+@click.argument("reference")
+@click.argument("parallel", required=False)
+@click.option("--set", "assignments", multiple=True, metavar="KEY=VALUE", help="Override a field of a configuration: tp=4, model.layers=8. Repeatable.")
+@click.option("--count", type=click.IntRange(min=1), default=100, show_default=True, help="Mutants that are made, if the plan has so many.")
+@click.option("--seed", type=click.IntRange(0, 2**63 - 1), help="Which mutants. [default: drawn]")
+@click.option("--kinds", multiple=True, metavar="KIND,...", help="Kinds of mutation, such as operand,slice. Repeatable. [default: all]")
+@click.option("--jobs", type=click.IntRange(min=1), default=1, show_default=True, help="Processes.")
+@click.option("--output", multiple=True, metavar="FORMAT:FILE", help="Write the result: text:FILE or json:FILE; FILE - is stdout. Repeatable.")
+@click.option("--keep", metavar="DIRECTORY", help="Where the reference and all mutants are written as plan files.")
+@click.option("--quiet/--no-quiet", "-q", default=False, help="Show no progress.")
+def mutate(**values: Any) -> int:
+    """Make mutants of a right plan, each with one mistake, and show what the check says of them.
+
+    Every mutant is executed next to REFERENCE, by code that shares nothing with the check, which says whether it changes an output. Exits 1 if one that does
+    is called equivalent. Both plans are given as for check; small ones: they are executed rank by rank at full shapes. Needs PyTorch.
+    """
+    from pitcheck.commands.mutate import run  # noqa: PLC0415
+
+    return run(**values)
+
+
+@cli.command()
 @click.argument("code", required=False)
 def explain(code: str | None) -> int:
     """Print the page of a finding's CODE (such as PIT104), or without one, the list of codes."""

@@ -10,9 +10,9 @@ from typing import Any, Protocol
 from unittest.mock import patch
 
 from frontends.torch.replay import difference, truth
-from oracle.judge import judge_often
 from programs.program_cases import Case
 
+from pitcheck.execution.judge import judge_often
 from pitcheck.frontends.torch.record import record
 from pitcheck.plan.model import Plan
 from pitcheck.torch import Spec, capture
