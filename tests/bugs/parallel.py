@@ -2,44 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 import torch.distributed as dist
-
-
-class _Enter(torch.autograd.Function):
-    @staticmethod
-    def forward(context: Any, x: torch.Tensor) -> torch.Tensor:
-        return x
-
-    @staticmethod
-    def backward(context: Any, gradient: torch.Tensor) -> torch.Tensor:
-        gradient = gradient.contiguous()
-        dist.all_reduce(gradient)
-        return gradient
-
-
-class _Leave(torch.autograd.Function):
-    @staticmethod
-    def forward(context: Any, x: torch.Tensor) -> torch.Tensor:
-        x = x.clone()
-        dist.all_reduce(x)
-        return x
-
-    @staticmethod
-    def backward(context: Any, gradient: torch.Tensor) -> torch.Tensor:
-        return gradient
+from frontends.torch.regions import FromRanks, ToRanks
 
 
 def enter(x: torch.Tensor, ranks: int) -> torch.Tensor:
     """The same input for all ranks; what they send back is added up."""
-    return _Enter.apply(x) if ranks > 1 else x
+    return ToRanks.apply(x) if ranks > 1 else x
 
 
 def leave(x: torch.Tensor, ranks: int) -> torch.Tensor:
     """The sum of what all ranks have; each gets the same gradient."""
-    return _Leave.apply(x) if ranks > 1 else x
+    return FromRanks.apply(x.clone()) if ranks > 1 else x
 
 
 def gathered(x: torch.Tensor) -> torch.Tensor:

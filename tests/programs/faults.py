@@ -2,57 +2,22 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from msgspec.structs import replace
 
-from pitcheck.plan.model import MICROBATCH_AXIS, Box, Group, Operator, Plan, Use
+from pitcheck.mutation.edits import Place, changed_at
+from pitcheck.plan.model import Group, Operator, Plan, Use
 
 Change = Callable[[Operator], Operator]
-Place = Mapping[str, int]
-"""The coordinate along some axes (``mb`` among them); all coordinates along the others."""
 
 
 def at_place(plan: Plan, identity: str, place: Place, change: Change) -> Plan:
     """The plan in which operator ``identity`` is changed at ``place`` and runs as before everywhere else. An empty place is everywhere."""
-    sizes = {axis.name: axis.size for axis in plan.mesh} | {MICROBATCH_AXIS: plan.microbatches}
-    number = next(n for n, operator in enumerate(plan.operators) if operator.id == identity)
-    old = plan.operators[number]
-    inside: list[Box] = []
-    outside: list[Box] = []
-    for box in old.where or ({},):
-        within = {axis: tuple(i for i in box.get(axis, range(sizes[axis])) if i == at) for axis, at in place.items()}
-        if not all(within.values()):
-            outside.append(box)
-            continue
-        inside.append({**box, **within})
-        outside.extend(_around(box, place, sizes))
-    assert inside, f"{identity} does not run at {place}"
-    changed = change(replace(old, id=f"{old.id}!" if outside else old.id, where=tuple(inside)))
-    assert changed != replace(old, id=changed.id, where=changed.where)
-    return _with(plan, number, *((replace(old, where=tuple(outside)),) if outside else ()), changed)
-
-
-def _around(box: Box, place: Place, sizes: Mapping[str, int]) -> list[Box]:
-    """Boxes that are together ``box`` without the place."""
-    result: list[Box] = []
-    known = dict(box)
-    for axis, at in place.items():
-        others = tuple(i for i in box.get(axis, range(sizes[axis])) if i != at)
-        if others:
-            result.append({**known, axis: others})
-        known[axis] = (at,)
-    return result
-
-
-def _with(plan: Plan, number: int, *changed: Operator) -> Plan:
-    old = plan.operators[number]
-    operators = (*plan.operators[:number], *changed, *plan.operators[number + 1 :])
-    ids = tuple(operator.id for operator in changed)
-    blocks = {name: tuple(itertools.chain.from_iterable(ids if i == old.id else (i,) for i in members)) for name, members in plan.blocks.items()}
-    return replace(plan, operators=operators, blocks=blocks)
+    changed = changed_at(plan, identity, place, lambda operator: (change(operator),))
+    assert changed is not None, f"{identity} does not run at {place}, or is not changed"
+    return changed
 
 
 # --- changes
