@@ -70,17 +70,27 @@ def explain_difference(
 
 def explained(evidence: Evidence, run: WholeRun, differing: list[int]) -> list[tuple[Finding, list[int]]]:
     """Findings, each with the outputs that it explains: what was tried and makes all of them right, else what the values show."""
-    seen = located(evidence, run, differing)
+    seen = _seen(evidence, run, differing)
     tried = tried_repairs(evidence, run, differing, str(seen.operator).rpartition(" ")[0])
     if not tried:
         return [(seen, differing)]
     return [(_tried(evidence, run, each, len(differing), seen), list(each.outputs)) for each in tried]
 
 
+def _seen(evidence: Evidence, run: WholeRun, differing: list[int]) -> Finding:
+    """What the values show; where looking at them goes wrong, that outputs differ all the same."""
+    try:
+        return located(evidence, run, differing)
+    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
+        number = min(differing, key=lambda n: evidence.second.depth(run.comparisons[n].target.cut.value))
+        said = f"cause not found: the values could not be looked at ({type(error).__name__}: {error})"
+        return finding_of(evidence, run, number, None, run.comparisons[number].target.cut.value, Cause("PIT100", said, ""))
+
+
 def _tried(evidence: Evidence, run: WholeRun, tried: Tried, total: int, seen: Finding) -> Finding:
     """The finding of a repair that was tried. Where the values show the same cause at the same operator, they tell more of it."""
     cause = tried.cause
-    finding = finding_of(evidence, run, tried.outputs[0], cause.step, cause.value or 0, cause)
+    finding = finding_of(evidence, run, tried.outputs[0], cause.step, 0 if cause.value is None else cause.value, cause)
     if (seen.code, seen.operator) == (finding.code, finding.operator):
         finding = seen
     names = list(dict.fromkeys(run.comparisons[n].target.name for n in tried.outputs))

@@ -10,8 +10,9 @@ import numpy as np
 
 from pitcheck.explain.evidence import MOVES, Evidence
 from pitcheck.explain.hypotheses import Cause, constant_ratio, factor, groups_present
-from pitcheck.explain.repairs import Draft, Repair, Site, _by_code, _reference_steps, larger_group, other_extremum
+from pitcheck.explain.repairs import larger_group, other_extremum
 from pitcheck.explain.rerun import Override, Read, Rerun
+from pitcheck.explain.sites import Draft, Repair, Site, by_code, reference_steps
 from pitcheck.stages.batch import Argument
 from pitcheck.stages.graph import Node, Source
 from pitcheck.stages.grids import Codes
@@ -31,11 +32,11 @@ def missing_reduction(site: Site) -> Iterator[Repair]:
         table = groups_present(site.evidence, site.value, grouping)
         if table is None:
             continue
-        groups = _by_code(np.sort(table, axis=1), site.rerun.graph.codes)
+        groups = by_code(np.sort(table, axis=1), site.rerun.graph.codes)
         codes = site.evidence.codes(site.value)
         for kind in ("sum", "avg", "max", "min"):
-            results = site.rerun.evaluate("all_reduce", {"reduction": kind}, [Read(site.value, groups[codes])], len(codes))
-            overrides = [] if results is None else [Override(site.value, codes, results[0])]
+            result = site.rerun.one("all_reduce", {"reduction": kind}, [Read(site.value, groups[codes])], len(codes))
+            overrides = [] if result is None else [Override(site.value, codes, result)]
             if not overrides or not site.changes(overrides):
                 break
             yield _unreduced(site, kind, grouping.name), overrides
@@ -49,7 +50,9 @@ def _unreduced(site: Site, kind: str, over: str) -> Cause:
         return site.cause("PIT112", said, f"divide the sum of all by the count of all: {mend}")
     if kind == "sum" and _of_norm(site.evidence, site.value):
         return site.cause("PIT113", f"the norm is taken over part of the parameters: {name!r} has the squares of one rank, not of all over {over}", mend)
-    what = {"sum": "a term of a sum", "avg": "a term of a mean", "max": "the largest of one rank's elements", "min": "the smallest of one rank's elements"}[kind]
+    what = {"sum": "a term of a sum", "avg": "a term of a mean", "max": "the largest of one rank's elements", "min": "the smallest of one rank's elements"}[
+        kind
+    ]
     whole = {"sum": "sum", "avg": "mean", "max": "largest", "min": "smallest"}[kind]
     return site.cause("PIT104", f"{name!r} is {what} over {over}, and is used as if it were the {whole}", mend)
 
@@ -86,7 +89,9 @@ def _of_floats(evidence: Evidence, value: int) -> bool:
 
 def _of_norm(evidence: Evidence, value: int) -> bool:
     """Whether a number is a sum of squares of which a root is taken: part of the norm of several tensors."""
-    if evidence.array(value).shape[2:] not in ((), (1,)) or not any(step.kind in ("sum", "add", "square", "mul", "pow") for step in evidence.writers.get(value, [])):
+    if evidence.array(value).shape[2:] not in ((), (1,)) or not any(
+        step.kind in ("sum", "add", "square", "mul", "pow") for step in evidence.writers.get(value, [])
+    ):
         return False
     stack, seen = [value], {value}
     while stack:
@@ -94,7 +99,11 @@ def _of_norm(evidence: Evidence, value: int) -> bool:
             if step.kind in ROOTS or (step.kind == "pow" and Fraction(1, 2) in step.inputs):
                 return True
             if step.kind in SUMS or step.kind in MOVES:
-                new = [o for o in evidence.outputs(step) if o not in seen and evidence.array(o).size <= 64 * evidence.array(o).shape[0] * evidence.array(o).shape[1]]
+                new = [
+                    o
+                    for o in evidence.outputs(step)
+                    if o not in seen and evidence.array(o).size <= 64 * evidence.array(o).shape[0] * evidence.array(o).shape[1]
+                ]
                 seen.update(new)
                 stack.extend(new)
     return False
@@ -109,7 +118,7 @@ def missing_gather(site: Site) -> Iterator[Repair]:
     if shape is None or own is None or len(shape) != len(own) or not shape:
         return
     for grouping in site.evidence.groupings:
-        groups, members = _by_code(np.sort(grouping.table, axis=1), site.rerun.graph.codes), grouping.table.shape[1]
+        groups, members = by_code(np.sort(grouping.table, axis=1), site.rerun.graph.codes), grouping.table.shape[1]
         if (groups[site.codes] < 0).any() or members < 2:
             continue
         axes = [axis for axis, (a, b) in enumerate(zip(own, shape, strict=True)) if b == a * members]
@@ -120,7 +129,8 @@ def missing_gather(site: Site) -> Iterator[Repair]:
         for kind, attributes, what in drafts:
             overrides = _collected(site, kind, attributes, source.value, groups)
             if overrides is not None:
-                said = f"operator {site.name!r} takes what the rank has of {site.evidence.called(source.value)}, where parts of all ranks over {grouping.name} are due"
+                given = site.evidence.called(source.value)
+                said = f"operator {site.name!r} takes what the rank has of {given}, where parts of all ranks over {grouping.name} are due"
                 yield site.cause("PIT107", said, f"an {what} over {grouping.name} in its place makes it right"), overrides
 
 
@@ -130,10 +140,10 @@ def _collected(site: Site, kind: str, attributes: dict[str, Any], value: int, gr
     for own in np.unique(place[site.codes]) if kind == "all_to_all" else (None,):
         codes = site.codes if own is None else site.codes[place[site.codes] == own]
         more = {} if own is None else {"position": int(own)}
-        results = site.rerun.evaluate(kind, {**attributes, **more}, [Read(value, groups[codes])], len(codes))
-        if results is None:
+        result = site.rerun.one(kind, {**attributes, **more}, [Read(value, groups[codes])], len(codes))
+        if result is None:
             return None
-        found.append(Override(site.value, codes, results[0]))
+        found.append(Override(site.value, codes, result))
     return found if site.changes(found) else None
 
 
@@ -148,7 +158,7 @@ def due_operand(site: Site) -> Iterator[Repair]:
     held = [_reference_of(evidence, operand) for operand in site.step.inputs]
     for place in range(len(held)):
         tried: set[int] = set()
-        for step in _reference_steps(site):
+        for step in reference_steps(site):
             theirs = [evidence.alike(o.value) if isinstance(o, Argument) else o for o in step.inputs]
             others = all(mine is None or mine == other for n, (mine, other) in enumerate(zip(held, theirs, strict=True)) if n != place)
             wanted = step.inputs[place]
@@ -168,7 +178,10 @@ def near_operand(site: Site) -> Iterator[Repair]:
         alike = [
             value
             for value in range(len(site.rerun.graph.values))
-            if value != operand.value and (v := site.rerun.graph.values[value]).shape == form.shape and v.kind == form.kind and v.tensor.microbatched == form.tensor.microbatched
+            if value != operand.value
+            and (v := site.rerun.graph.values[value]).shape == form.shape
+            and v.kind == form.kind
+            and v.tensor.microbatched == form.tensor.microbatched
         ]
         here = rank[site.numbers[0]]
         for value in sorted(alike, key=lambda v: abs(site.rerun.graph.depth(v) - here))[:MOST_OPERANDS]:
@@ -224,7 +237,7 @@ def _versions(evidence: Evidence, one: int, other: int) -> bool:
     """Whether two values are computed in one place of a loop, or stand in the user's program under one name with another number."""
     names = [evidence.name(value) for value in (one, other)]
     stems = {name.partition("#")[0] for name in names}
-    return len(stems) == 1 and all("#" in name for name in names) or any(other in rounds for rounds in evidence.rounds(one) if one in evidence.writers)
+    return (len(stems) == 1 and all("#" in name for name in names)) or any(other in rounds for rounds in evidence.rounds(one) if one in evidence.writers)
 
 
 def _between(rerun: Rerun, read: int, due: int) -> list[tuple[str, str]] | None:
@@ -287,7 +300,12 @@ def due_term(site: Site) -> Iterator[Repair]:
                     yield from _with_term(site, other, step.kind, turned=place == 0)
 
 
-JOINED = {"add": ("PIT108", "the term", "add"), "sub": ("PIT108", "the term (with a minus)", "take away"), "mul": ("PIT102", "the factor", "multiply by"), "div": ("PIT102", "the divisor", "divide by")}
+JOINED = {
+    "add": ("PIT108", "the term", "add"),
+    "sub": ("PIT108", "the term (with a minus)", "take away"),
+    "mul": ("PIT102", "the factor", "multiply by"),
+    "div": ("PIT102", "the divisor", "divide by"),
+}
 
 
 def _with_term(site: Site, other: Any, kind: str, turned: bool) -> Iterator[Repair]:
@@ -296,8 +314,8 @@ def _with_term(site: Site, other: Any, kind: str, turned: bool) -> Iterator[Repa
     if isinstance(other, int) and (other in _downstream(site.evidence, site.value) or other == site.value):
         return
     given = [Read(site.value, codes), Read(other, codes) if isinstance(other, int) else other]
-    results = site.rerun.evaluate(kind, {}, given[::-1] if turned else given, len(codes))
-    overrides = [] if results is None else [Override(site.value, codes, results[0])]
+    result = site.rerun.one(kind, {}, given[::-1] if turned else given, len(codes))
+    overrides = [] if result is None else [Override(site.value, codes, result)]
     if overrides and site.changes(overrides):
         code, what, verb = JOINED[kind]
         name = site.evidence.called(other) if isinstance(other, int) else str(other)
@@ -327,11 +345,15 @@ def missing_factor(site: Site) -> Iterator[Repair]:
     """A factor by which every element is off: that of a known cut, or of the outputs."""
     ratios = dict.fromkeys(_ratios(site))
     for ratio in ratios:
-        results = site.rerun.evaluate("mul", {}, [Read(site.value, site.codes), 1 / ratio], len(site.codes))
-        overrides = [] if results is None else [Override(site.value, site.codes, results[0])]
+        result = site.rerun.one("mul", {}, [Read(site.value, site.codes), 1 / ratio], len(site.codes))
+        overrides = [] if result is None else [Override(site.value, site.codes, result)]
         if overrides and site.changes(overrides):
             meaning = factor(site.evidence, ratio)
-            said = f"every element is {meaning} times what it should be" if site.value in site.evidence.cuts or _is_output(site) else f"{site.called!r} is {meaning} times what it should be"
+            said = (
+                f"every element is {meaning} times what it should be"
+                if site.value in site.evidence.cuts or _is_output(site)
+                else f"{site.called!r} is {meaning} times what it should be"
+            )
             yield site.cause("PIT101", said, f"divide by {ratio} once, or drop what brought that factor"), overrides
 
 

@@ -6,20 +6,20 @@ Every function here is one hypothesis: it yields changes of one operator, cheape
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
 from fractions import Fraction
+from functools import partial
 from itertools import islice
 from typing import Any
 
 import numpy as np
 
-from pitcheck.explain.evidence import MOVES, Evidence, Grouping
+from pitcheck.explain.evidence import MOVES
 from pitcheck.explain.hypotheses import REDUCTIONS, SIZES, Cause, factor
-from pitcheck.explain.rerun import Given, Override, Read, Rerun
+from pitcheck.explain.rerun import Override, Read
+from pitcheck.explain.sites import Draft, Repair, Site, by_code, reference_steps
 from pitcheck.ops.registry import BACKWARD, operator_kind
 from pitcheck.plan.numbers import Literal
-from pitcheck.stages.batch import Argument, Step, StepOperand
+from pitcheck.stages.batch import Argument, StepOperand
 from pitcheck.stages.graph import Node, Source, sources_of
 from pitcheck.stages.grids import Codes
 
@@ -27,122 +27,25 @@ COMBINED = {"sum": "sum", "avg": "mean", "max": "largest", "min": "smallest"}
 MOST_LITERALS = 8
 MOST_STEPS = 8
 """Steps of the reference of one kind that an operator is held against."""
-OTHER_WAY = {"add": ("sub",), "sub": ("add",), "mul": ("div",), "div": ("mul",), "lt": ("le", "ge", "gt"), "le": ("lt", "gt", "ge"), "gt": ("ge", "le", "lt"), "ge": ("gt", "lt", "le")}
+OTHER_WAY = {
+    "add": ("sub",),
+    "sub": ("add",),
+    "mul": ("div",),
+    "div": ("mul",),
+    "lt": ("le", "ge", "gt"),
+    "le": ("lt", "gt", "ge"),
+    "gt": ("ge", "le", "lt"),
+    "ge": ("gt", "lt", "le"),
+}
 RANDOM = frozenset({"dropout_mask", "uniform", "normal", "bernoulli"})
 
-Repair = tuple[Cause, list[Override]]
-Draft = tuple[str, Mapping[str, Any], Sequence[Given]]
-"""What runs in the place of a node: kind, attributes, operands."""
+
+def _as_given(site: Site, attributes: Mapping[str, Any], node: Node, codes: Codes) -> Draft:
+    return site.as_given(node, codes, **attributes)
 
 
-@dataclass(frozen=True)
-class Site:
-    """An operator of the plan: its nodes, which write ``value`` (its first result) and do the same thing at different coordinates."""
-
-    rerun: Rerun
-    numbers: tuple[int, ...]
-
-    @property
-    def evidence(self) -> Evidence:
-        """What the run showed."""
-        return self.rerun.evidence
-
-    @cached_property
-    def nodes(self) -> list[Node]:
-        """Its nodes."""
-        return [self.rerun.graph.nodes[number] for number in self.numbers]
-
-    @property
-    def step(self) -> Step:
-        """The step of its first node."""
-        return self.rerun.steps[self.numbers[0]]
-
-    @property
-    def kind(self) -> str:
-        """What it is."""
-        return self.nodes[0].kind
-
-    @property
-    def name(self) -> str:
-        """The operator in the plan."""
-        return self.nodes[0].operator
-
-    @cached_property
-    def value(self) -> int:
-        """Its first result that something reads."""
-        return next(output for output in self.step.outputs if output is not None)
-
-    @property
-    def called(self) -> str:
-        """The name of that result."""
-        return self.evidence.name(self.value)
-
-    @cached_property
-    def codes(self) -> Codes:
-        """Where it runs and its result is needed."""
-        return np.flatnonzero(np.logical_or.reduce([node.mask for node in self.nodes]) & (self.evidence.batch.rows[self.value] >= 0))
-
-    @cached_property
-    def attributes(self) -> Mapping[str, Any]:
-        """Those of its first node, at the sizes of the run."""
-        return self.rerun.attributes[self.numbers[0]]
-
-    @property
-    def collective(self) -> bool:
-        """Whether it reads what several ranks have."""
-        return operator_kind(self.kind).collective and self.kind != "accumulate"
-
-    def cause(self, code: str, said: str, repair: str) -> Cause:
-        """A cause at this operator."""
-        return Cause(code, said, repair, self.codes, self.step, self.value)
-
-    def redone(self, draft: Callable[[Node, Codes], Draft | None], apart: Codes | None = None) -> list[Override] | None:
-        """Its results where all its nodes run something else; None where that cannot be, or changes nothing. ``apart``: codes of other entries run apart."""
-        found: list[Override] = []
-        for node, codes in self._parts(apart):
-            drafted = draft(node, codes)
-            if drafted is None:
-                return None
-            kind, attributes, given = drafted
-            results = self.rerun.evaluate(kind, attributes, given, len(codes), outputs=node.outputs)
-            if results is None:
-                return None
-            for output, result in zip(node.outputs, results, strict=False):
-                if output is not None and result is not None:
-                    found.append(Override(output, codes, result))
-        return found if self.changes(found) else None
-
-    def _parts(self, apart: Codes | None) -> Iterator[tuple[Node, Codes]]:
-        for node in self.nodes:
-            codes = np.flatnonzero(node.mask & (self.evidence.batch.rows[self.value] >= 0))
-            entries = np.zeros(len(codes), dtype=np.int64) if apart is None else apart[codes]
-            for entry in np.unique(entries):
-                yield node, codes[entries == entry]
-
-    def changes(self, overrides: Sequence[Override]) -> bool:
-        """Whether the shape is as before, and some number is not."""
-        changed = False
-        for override in overrides:
-            held = self.rerun.held(override.value)
-            if held is None or tuple(override.data.data.shape[3:]) != tuple(held.value.data.shape[3:]) or override.data.kind != held.value.kind:
-                return False
-            before = self.rerun.algebra.gather(held.value, held.rows[override.codes])
-            changed = changed or not np.array_equal(self.rerun.numbers(before), self.rerun.numbers(override.data), equal_nan=True)
-        return changed
-
-    def as_given(self, node: Node, codes: Codes, **attributes: Any) -> Draft:
-        """What it does, with other attributes."""
-        return node.kind, {**self.rerun.attributes_of(node), **attributes}, self.rerun.reads(node, codes)
-
-
-def sites_of(rerun: Rerun, numbers: frozenset[int]) -> list[Site]:
-    """The operators of the plan among some nodes, in the order of the program."""
-    found: dict[tuple[str, int | None], list[int]] = {}
-    for number in sorted(numbers, key=rerun.graph.rank.__getitem__):
-        node = rerun.graph.nodes[number]
-        if any(output is not None for output in rerun.steps[number].outputs):
-            found.setdefault((node.operator, node.outputs[0]), []).append(number)
-    return [Site(rerun, tuple(members)) for members in found.values()]
+def _of_kind(site: Site, kind: str, node: Node, codes: Codes) -> Draft:
+    return kind, site.rerun.attributes_of(node), site.rerun.reads(node, codes)
 
 
 # --- what collectives do
@@ -178,7 +81,7 @@ def _reduced(site: Site, kinds: Sequence[str]) -> Iterator[Repair]:
         return
     own = site.attributes.get("reduction", "sum")
     for kind in kinds:
-        overrides = site.redone(lambda node, codes, kind=kind: site.as_given(node, codes, reduction=kind)) if kind != own else None
+        overrides = site.redone(partial(_as_given, site, {"reduction": kind})) if kind != own else None
         if overrides is not None:
             said = f"operator {site.name!r} takes the {COMBINED.get(own, own)} of terms where their {COMBINED[kind]} is due"
             yield site.cause("PIT111", said, f"reduce with {kind!r}"), overrides
@@ -208,16 +111,24 @@ def _grouped(site: Site, chosen: Callable[[set[int], set[int]], bool]) -> Iterat
     positions = "position" in operator_kind(site.kind).attributes
     for grouping in site.evidence.groupings:
         for table, how in ((np.sort(grouping.table, axis=1), ""), (np.sort(grouping.table, axis=1)[:, ::-1], " in reverse order")):
-            if table.shape[1] < 2 or (how and (not members or site.kind in ("all_reduce", "reduce"))) or (members and site.kind not in REDUCTIONS and table.shape[1] != members):
+            if (
+                table.shape[1] < 2
+                or (how and (not members or site.kind in ("all_reduce", "reduce")))
+                or (members and site.kind not in REDUCTIONS and table.shape[1] != members)
+            ):
                 continue
-            groups = _by_code(table, site.rerun.graph.codes)
+            groups = by_code(table, site.rerun.graph.codes)
             if not chosen(set(groups[site.codes[0]].tolist()), own):
                 continue
             overrides = _over(site, groups, positions)
             if overrides is not None:
                 same = _same_members(site, groups)
                 code = "PIT107" if same else "PIT106"
-                what = f"joins its members in the order {_order(site)}, where {_listed(groups[site.codes[0]], site)} is due" if same else "runs over another group than is due"
+                what = (
+                    f"joins its members in the order {_order(site)}, where {_listed(groups[site.codes[0]], site)} is due"
+                    if same
+                    else "runs over another group than is due"
+                )
                 repair = f"let {site.name!r} run over {grouping.name}{how}" if not same else f"let the members of {site.name!r} stand in that order"
                 yield site.cause(code, f"operator {site.name!r} ({site.kind}) {what}", repair), overrides
 
@@ -233,18 +144,11 @@ def _over(site: Site, groups: Codes, positions: bool) -> list[Override] | None:
         for own in np.unique(place[codes]) if positions else (0,):
             chosen = codes[place[codes] == own] if positions else codes
             attributes = {**site.rerun.attributes_of(node), **({"position": int(own)} if positions else {})}
-            results = site.rerun.evaluate(node.kind, attributes, [Read(source.value, groups[chosen])], len(chosen))
-            if results is None:
+            result = site.rerun.one(node.kind, attributes, [Read(source.value, groups[chosen])], len(chosen))
+            if result is None:
                 return None
-            found.append(Override(site.value, chosen, results[0]))
+            found.append(Override(site.value, chosen, result))
     return found if site.changes(found) else None
-
-
-def _by_code(table: Codes, codes: int) -> Codes:
-    """For every code the members of its group, -1 where it is in none."""
-    groups = np.full((codes, table.shape[1]), -1, dtype=np.int64)
-    groups[table] = table[:, None, :]
-    return groups
 
 
 def _own_members(site: Site) -> set[int]:
@@ -323,12 +227,18 @@ def dropped_operator(site: Site) -> Iterator[Repair]:
         elif site.kind in ("add", "sub"):
             term = next((site.evidence.name(o.value) for o in others if isinstance(o, Argument)), "a term")
             yield site.cause("PIT108", f"operator {site.name!r} has the term {term!r} too much", "drop that term"), overrides
-        elif len(set(site.rerun.graph.nodes[w].operator for w in site.rerun.graph.values[site.value].writers)) > 1:
+        elif _several_write(site):
             said = f"operator {site.name!r} ({site.kind}) computes {site.called!r} otherwise than on other ranks or micro-batches"
             yield site.cause("PIT109", said, f"drop {site.name!r}: let all replicas run the same operators"), overrides
         else:
             kept = site.evidence.called(operand.value)
             yield site.cause("PIT102", f"operator {site.name!r} ({site.kind}) is applied to {kept}, which is due as it is", f"drop {site.name!r}"), overrides
+
+
+def _several_write(site: Site) -> bool:
+    """Whether other operators write the same tensor on other ranks or in other micro-batches."""
+    graph = site.rerun.graph
+    return len({graph.nodes[writer].operator for writer in graph.values[site.value].writers}) > 1
 
 
 def _factor_too_much(site: Site, number: Literal | str) -> Cause:
@@ -345,28 +255,57 @@ def _factor_too_much(site: Site, number: Literal | str) -> Cause:
 def other_kind(site: Site) -> Iterator[Repair]:
     """The operator the other way round."""
     for kind in OTHER_WAY.get(site.kind, ()):
-        overrides = site.redone(lambda node, codes, kind=kind: (kind, site.rerun.attributes_of(node), site.rerun.reads(node, codes)))
+        overrides = site.redone(partial(_of_kind, site, kind))
         if overrides is not None:
             yield site.cause("PIT102", f"operator {site.name!r} is {site.kind!r} where {kind!r} is due", f"let {site.name!r} be {kind!r}"), overrides
 
 
+def foreign_literal(site: Site) -> Iterator[Repair]:
+    """A number that the reference's operators of that kind have, where theirs never is the operator's."""
+    for place, operand, theirs in _literals(site):
+        if theirs and operand not in theirs:
+            yield from _with_literals(site, place, operand, theirs)
+
+
 def other_literal(site: Site) -> Iterator[Repair]:
-    """A number that the reference's operators of that kind have."""
+    """A number that other operators of that kind have, or a usual one."""
+    for place, operand, theirs in _literals(site):
+        own = [s.inputs[place] for s in site.rerun.steps.values() if s.kind == site.kind and len(s.inputs) == len(site.step.inputs)]
+        usual = [Fraction(1), Fraction(operand) / 2, Fraction(operand) - 1, Fraction(0)] if isinstance(operand, (int, Fraction)) else []
+        yield from _with_literals(site, place, operand, [*theirs, *(o for o in own if not isinstance(o, (Argument, tuple))), *usual])
+
+
+def _literals(site: Site) -> Iterator[tuple[int, Literal, list[Literal]]]:
+    """(place of a number among the operands, the number, those that stand there in the reference's operators of that kind)."""
+    steps = reference_steps(site)
     for place, operand in enumerate(site.step.inputs):
-        if isinstance(operand, (Argument, tuple)):
-            continue
-        steps = [*_reference_steps(site), *(s for s in site.rerun.steps.values() if s.kind == site.kind and len(s.inputs) == len(site.step.inputs))]
-        usual = [Fraction(operand) / 2, Fraction(operand) - 1, Fraction(0)] if isinstance(operand, (int, Fraction)) else []
-        known = dict.fromkeys([*(o.inputs[place] for o in steps if not isinstance(o.inputs[place], (Argument, tuple))), *usual])
-        for literal in islice((k for k in known if k != operand), MOST_LITERALS):
+        if not isinstance(operand, (Argument, tuple)):
+            yield place, operand, [o for step in steps if not isinstance(o := step.inputs[place], (Argument, tuple))]
 
-            def with_it(node: Node, codes: Codes, place: int = place, literal: Any = literal) -> Draft:
-                given = site.rerun.reads(node, codes)
-                return node.kind, site.rerun.attributes_of(node), [*given[:place], literal, *given[place + 1 :]]
 
-            overrides = site.redone(with_it)
-            if overrides is not None:
-                said = f"operator {site.name!r} has the literal {operand} where {literal} is due"
+def _with_literals(site: Site, place: int, operand: Literal, others: Sequence[Literal]) -> Iterator[Repair]:
+    for literal in islice((other for other in dict.fromkeys(others) if other != operand), MOST_LITERALS):
+
+        def with_it(node: Node, codes: Codes, literal: Literal = literal) -> Draft:
+            given = site.rerun.reads(node, codes)
+            return node.kind, site.rerun.attributes_of(node), [*given[:place], literal, *given[place + 1 :]]
+
+        overrides = site.redone(with_it)
+        if overrides is not None:
+            said = f"operator {site.name!r} has the literal {operand} where {literal} is due"
+            ratio = (
+                Fraction(operand) / Fraction(literal)
+                if isinstance(operand, (int, Fraction)) and isinstance(literal, (int, Fraction)) and literal
+                else Fraction(1)
+            )
+            meaning = (
+                factor(site.evidence, ratio if site.kind.startswith("mul") else 1 / ratio)
+                if ratio and site.kind.removesuffix(BACKWARD) in ("mul", "div")
+                else ""
+            )
+            if " = " in meaning:
+                yield site.cause("PIT101", f"{said}: its result is {meaning} times what it should be", f"use {literal}"), overrides
+            else:
                 yield site.cause("PIT102", said, f"use {literal}"), overrides
 
 
@@ -384,7 +323,7 @@ def other_attribute(site: Site) -> Iterator[Repair]:
     tried.extend({k: other} for k, v in own.items() if k in AXES and isinstance(v, int) for other in range(3) if other != v)
     tried.extend({k: tuple(reversed(v))} for k, v in own.items() if k == "permutation" and isinstance(v, tuple))
     for different in tried:
-        overrides = site.redone(lambda node, codes, different=different: site.as_given(node, codes, **different))
+        overrides = site.redone(partial(_as_given, site, different))
         if overrides is not None:
             said = ", ".join(f"{k} = {own.get(k)} where {v} is due" for k, v in different.items())
             code = "PIT114" if site.kind in RANDOM else "PIT102"
@@ -392,11 +331,6 @@ def other_attribute(site: Site) -> Iterator[Repair]:
 
 
 AXES = frozenset({"axis", "dim0", "dim1", "split_axis", "concat_axis"})
-
-
-def _reference_steps(site: Site) -> list[Step]:
-    count = len(site.step.inputs)
-    return [step for step in site.evidence.run.stage.reference.steps if step.kind == site.kind and len(step.inputs) == count]
 
 
 def own_microbatch(site: Site) -> Iterator[Repair]:
@@ -450,7 +384,10 @@ def other_places(site: Site) -> Iterator[Repair]:
                     first = next((c for c in site.codes if _place_of(site, name, int(c)) != table[c]), first)
                     was, due = _place_of(site, name, int(first)), int(table[first])
                 rank = int(first) // site.rerun.graph.coordinates.microbatches
-                yield site.cause("PIT107", f"operator {site.name!r} has {name} = {was} on rank {rank} where {due} is due ({said})", f"use {name} = {due} there"), overrides
+                yield (
+                    site.cause("PIT107", f"operator {site.name!r} has {name} = {was} on rank {rank} where {due} is due ({said})", f"use {name} = {due} there"),
+                    overrides,
+                )
 
 
 def _place_of(site: Site, name: str, code: int) -> int:

@@ -88,9 +88,7 @@ class Rerun:
         run = self.evidence.run
         self.algebra = run.evaluated.algebra
         self.graph = self.evidence.second
-        self.attributes: dict[int, Mapping[str, Any]] = {
-            step.node: own for step, own in zip(run.stage.parallel.steps, run.shaped.attributes[1], strict=True)
-        }
+        self.attributes: dict[int, Mapping[str, Any]] = {step.node: own for step, own in zip(run.stage.parallel.steps, run.shaped.attributes[1], strict=True)}
         self.steps = {step.node: step for step in run.stage.parallel.steps}
         self._held: dict[int, Held] = {}
         self._filling = 0
@@ -199,7 +197,11 @@ class Rerun:
     def computed(self, node: Node, codes: Codes, known: Mapping[int, Held] | None = None) -> dict[int, Value] | None:
         """What a node of the plan writes at codes; None where its operands cannot be had."""
         results = self.evaluate(node.kind, self.attributes_of(node), self.reads(node, codes), len(codes), known, node.outputs)
-        return None if results is None else {output: result for output, result in zip(node.outputs, results, strict=False) if output is not None}
+        return (
+            None
+            if results is None
+            else {output: result for output, result in zip(node.outputs, results, strict=False) if output is not None and result is not None}
+        )
 
     def attributes_of(self, node: Node) -> Mapping[str, Any]:
         """A node's attributes at the sizes of this run."""
@@ -214,7 +216,7 @@ class Rerun:
         count: int,
         known: Mapping[int, Held] | None = None,
         outputs: Sequence[int | None] = (None,),
-    ) -> list[Value] | None:
+    ) -> list[Value | None] | None:
         """An operator at ``count`` coordinates; None where it cannot be computed. Raises BudgetError where too much was computed already."""
         self.spent += 1
         if self.spent > self.most:
@@ -237,10 +239,15 @@ class Rerun:
                 discrete = bool(operands) and "field" not in {self.algebra.kind(o) for o in operands if o is not None}
                 filled = [literal_operand(self.algebra, g, discrete) if o is None else o for o, g in zip(operands, given, strict=True)]  # type: ignore[arg-type]
                 wanted = tuple(output is not None for output in outputs) if kind.endswith(".backward") else None
-                results = evaluate(self.algebra, kind, filled, attributes, wanted)
+                results: list[Value | None] = evaluate(self.algebra, kind, filled, attributes, wanted)
                 return [result if result is None else self.algebra.gather(self._dense(result, len(first)), which) for result in results]
         except (PitcheckError, ValueError, IndexError, TypeError):  # another operand or attribute may not fit at all: then it is no repair
             return None
+
+    def one(self, kind: str, attributes: Mapping[str, Any], given: Sequence[Given], count: int) -> Value | None:
+        """The only result of an operator."""
+        results = self.evaluate(kind, attributes, given, count)
+        return None if results is None else results[0]
 
     def _dense(self, value: Value, rows: int) -> Value:
         return value if value.data.shape[2] in (1, rows) else self.algebra.join([value], [rows])

@@ -10,12 +10,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from pitcheck.check.whole import WholeRun
-from pitcheck.errors import BudgetError
+from pitcheck.errors import BudgetError, PitcheckError
 from pitcheck.explain.evidence import Evidence
 from pitcheck.explain.hypotheses import Cause
 from pitcheck.explain.inserted import DUE, FURTHER, MISSING
-from pitcheck.explain.repairs import LEFT_OUT, OTHERWISE, Repair, Site, sites_of
+from pitcheck.explain.repairs import LEFT_OUT, OTHERWISE, foreign_literal
 from pitcheck.explain.rerun import Rerun
+from pitcheck.explain.sites import Repair, Site, sites_of
 from pitcheck.explain.standing import Standing
 
 MOST_REPAIRS = 3
@@ -80,16 +81,21 @@ def _repairs(rerun: Rerun, standing: Standing, start: int, left: Sequence[int], 
     """Repairs of what an output is computed by: first of the operators that look wrong, and of those what they do rather than what they lack."""
     shared = rerun.behind(start).intersection(*(rerun.behind(n) for n in left))
     sites = sites_of(rerun, rerun.behind(start))
-    suspected = [site for site in sites if _suspected(standing, site, first)]
-    others = [site for site in sites if site not in suspected]
-    for several in (suspected, others):
-        ordered = sorted(several, key=lambda site: not shared.issuperset(site.numbers))
-        root = [site for site in ordered if site.name == first]
-        rest = [site for site in ordered if site not in root]
-        for hypotheses in ((*OTHERWISE, *DUE), LEFT_OUT, MISSING, FURTHER):
-            for site in [*root, *rest]:
+    ranked: dict[int, list[Site]] = {}
+    for site in sites:
+        # What a right output depends on is hardly wrong.
+        ranked.setdefault(2 * _behind_right(rerun.evidence, site) + (not _suspected(standing, site, first)), []).append(site)
+    for _, several in sorted(ranked.items()):
+        ordered = sorted(several, key=lambda site: (site.name != first, not shared.issuperset(site.numbers)))
+        for hypotheses in ((foreign_literal,), (*OTHERWISE, *DUE), LEFT_OUT, MISSING, FURTHER):
+            for site in ordered:
                 for hypothesis in hypotheses:
                     yield from _of(hypothesis, site)
+
+
+def _behind_right(evidence: Evidence, site: Site) -> bool:
+    behind = evidence.behind_right.get(site.value)
+    return behind is not None and bool(behind[site.codes].all())
 
 
 def _of(hypothesis: Callable[[Site], Iterator[Repair]], site: Site) -> Iterator[Repair]:
@@ -98,7 +104,7 @@ def _of(hypothesis: Callable[[Site], Iterator[Repair]], site: Site) -> Iterator[
         yield from hypothesis(site)
     except BudgetError:
         raise
-    except (ArithmeticError, LookupError, TypeError, ValueError):
+    except (ArithmeticError, AttributeError, LookupError, PitcheckError, RecursionError, TypeError, ValueError):
         return
 
 

@@ -67,7 +67,7 @@ class Averaged(torch.autograd.Function):
         return gradient
 
 
-@pytest.mark.parametrize(("place", "wrong", "line", "code"), [("enter", Forgotten, "self.norm(x)", "PIT104"), ("leave", Averaged, "ReduceOp.AVG", "PIT102")])
+@pytest.mark.parametrize(("place", "wrong", "line", "code"), [("enter", Forgotten, "self.norm(x)", "PIT104"), ("leave", Averaged, "ReduceOp.AVG", "PIT111")])
 def test_a_wrong_communication_is_caught_at_its_line(place: str, wrong: Any, line: str, code: str) -> None:
     spec, module = example("tensor_parallel")
 
