@@ -9,18 +9,19 @@ from typing import Any
 import numpy as np
 
 from pitcheck.explain.evidence import MOVES, Evidence
-from pitcheck.explain.hypotheses import Cause, constant_ratio, factor, groups_present
+from pitcheck.explain.hypotheses import REDUCTIONS, Cause, constant_ratio, factor, groups_present
 from pitcheck.explain.repairs import larger_group, other_extremum
 from pitcheck.explain.rerun import Override, Read, Rerun
 from pitcheck.explain.sites import Draft, Repair, Site, by_code, reference_steps
+from pitcheck.ops.registry import BACKWARD
 from pitcheck.stages.batch import Argument
-from pitcheck.stages.graph import Node, Source
+from pitcheck.stages.graph import Node, Source, sources_of
 from pitcheck.stages.grids import Codes
 
 MOST_OPERANDS = 24
 """Other tensors of an operand's form that are tried in its place."""
-MOST_VERSIONS = 8
-"""Operators between two versions of a buffer at most."""
+MOST_BETWEEN = 2000
+"""Values among which what lies between two of them is looked for."""
 SUMS = frozenset({"add", "sub", "accumulate", "all_reduce", "reduce_scatter", "reduce", "identity", "sum", "cast", "view", "reshape", "stack", "cat"})
 ROOTS = frozenset({"sqrt", "rsqrt"})
 COPIES = MOVES | {"cat", "full", "identity"}
@@ -39,6 +40,8 @@ def missing_reduction(site: Site) -> Iterator[Repair]:
             overrides = [] if result is None else [Override(site.value, codes, result)]
             if not overrides or not site.changes(overrides):
                 break
+            if kind == "avg" and not _of_floats(site.evidence, site.value) and not _divides(site.evidence, site.value):
+                continue
             yield _unreduced(site, kind, grouping.name), overrides
 
 
@@ -224,13 +227,25 @@ def other_tensor(site: Site, read: int, due: int) -> Cause:
     mine, right = evidence.called(read), evidence.called(due)
     between = _between(site.rerun, read, due)
     said = f"operator {site.name!r} reads {mine} where {right} is due"
-    if between is not None and all(kind in SUMS for kind, _ in between):
+    if between is not None and all(kind in COPIES or kind in REDUCTIONS for kind, _ in between) and any(kind in REDUCTIONS for kind, _ in between):
+        return site.cause("PIT104", f"{said}: it is a term that is not reduced yet", f"read {right}, after {between[-1][1]!r}")
+    if between is not None and all(kind in SUMS for kind, _ in between) and _of_gradients(site.rerun, read):
         return site.cause("PIT116", f"{said}, a later version of it: it is read too early", f"read {right}, after {between[-1][1]!r}")
     if _versions(evidence, read, due):
         return site.cause("PIT116", f"{said}, another version of the same buffer", f"read {right}")
     if between is not None and any(_has_parameter(site.rerun, operator) for _, operator in between):
         return site.cause("PIT115", f"{said}: {', '.join(repr(o) for _, o in between[:3])} are passed over", f"read {right}")
     return site.cause("PIT103", said, f"read {right}")
+
+
+def _of_gradients(rerun: Rerun, value: int) -> bool:
+    """Whether a value is what a backward pass adds up, or a sum over micro-batches of it."""
+    graph = rerun.graph
+    kinds = [graph.nodes[writer].kind for writer in graph.values[value].writers]
+    if kinds and all(kind in SUMS for kind in kinds):
+        sources = [o.value for w in graph.values[value].writers for o in graph.nodes[w].inputs if isinstance(o, Source)]
+        kinds = [graph.nodes[writer].kind for source in sources for writer in graph.values[source].writers]
+    return any(kind.endswith(BACKWARD) or kind == "accumulate" for kind in kinds)
 
 
 def _versions(evidence: Evidence, one: int, other: int) -> bool:
@@ -241,24 +256,28 @@ def _versions(evidence: Evidence, one: int, other: int) -> bool:
 
 
 def _between(rerun: Rerun, read: int, due: int) -> list[tuple[str, str]] | None:
-    """(kind, operator) of the operators by which one value becomes the other, in order; None where it does not."""
+    """(kind, operator) of the operators through which one value becomes the other, in the order of the program; None where it does not."""
     graph = rerun.graph
-    stack: list[tuple[int, tuple[tuple[str, str], ...]]] = [(due, ())]
-    seen = {due}
-    while stack:
-        value, path = stack.pop(0)
-        if len(path) >= MOST_VERSIONS:
-            continue
+    behind: dict[int, set[int]] = {}
+    stack, seen = [due], {due}
+    while stack and len(seen) < MOST_BETWEEN:
+        value = stack.pop()
         for writer in graph.values[value].writers:
-            node = graph.nodes[writer]
-            for operand in node.inputs:
-                if isinstance(operand, Source) and operand.value not in seen:
-                    seen.add(operand.value)
-                    own = ((node.kind, node.operator), *path)
-                    if operand.value == read:
-                        return list(own)
-                    stack.append((operand.value, own))
-    return None
+            for source in (s.value for operand in graph.nodes[writer].inputs for s in sources_of(operand)):
+                behind.setdefault(source, set()).add(writer)
+                if source not in seen and source != read:
+                    seen.add(source)
+                    stack.append(source)
+    if read not in behind:
+        return None
+    passed: set[int] = set()
+    values = [read]
+    while values:
+        for number in behind.get(values.pop(), set()) - passed:
+            passed.add(number)
+            values.extend(output for output in graph.nodes[number].outputs if output is not None)
+    found = (graph.nodes[number] for number in sorted(passed, key=graph.rank.__getitem__))
+    return list(dict.fromkeys((node.kind, node.operator) for node in found))
 
 
 def _has_parameter(rerun: Rerun, operator: str) -> bool:

@@ -171,11 +171,15 @@ class Rerun:
         cut = self.evidence.specification.initial.get(value)
         if cut is None or cut.group_of is not None or cut.reference not in run.evaluated.reference or (cut.part_of[codes] < 0).any():
             return None
+        if any(start < 0 for part in cut.parts for intervals in part.box for start, _ in intervals):  # padding
+            return None
         whole, rows = run.evaluated.reference[cut.reference], []
+        nodes, sizes = run.symbolic.reference.values[cut.reference].dims, run.shaped.sizes
         try:
             for code in codes:
                 box = cut.parts[int(cut.part_of[code])].box
-                rows.append(take_box(self.algebra, whole, run.symbolic.box(cut, box, run.shaped.sizes), "free"))
+                reduced = tuple(tuple((sizes.position(node, a), sizes.position(node, b)) for a, b in i) for i, node in zip(box, nodes, strict=True))
+                rows.append(take_box(self.algebra, whole, reduced, "free"))
         except (PitcheckError, LookupError):
             return None
         return rows[0] if len(rows) == 1 else self.algebra.join(rows)  # type: ignore[no-any-return]
