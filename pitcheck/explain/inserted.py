@@ -28,7 +28,9 @@ COPIES = MOVES | {"cat", "full", "identity"}
 
 
 def missing_reduction(site: Site) -> Iterator[Repair]:
-    """A reduction over a group of what is a term of it."""
+    """A reduction over a group of what is a term of it. What holds parts of a reference's tensor is no term."""
+    if site.evidence.is_true(site.value) and not _is_output(site):
+        return
     for grouping in site.evidence.groupings:
         table = groups_present(site.evidence, site.value, grouping)
         if table is None:
@@ -92,15 +94,15 @@ def _of_floats(evidence: Evidence, value: int) -> bool:
 
 def _of_norm(evidence: Evidence, value: int) -> bool:
     """Whether a number is a sum of squares of which a root is taken: part of the norm of several tensors."""
-    if evidence.array(value).shape[2:] not in ((), (1,)) or not any(
-        step.kind in ("sum", "add", "square", "mul", "pow") for step in evidence.writers.get(value, [])
+    if len(evidence.array(value).shape) > 3 or not any(
+        step.kind in ("sum", "add", "square", "mul", "pow", "stack", "cat") for step in evidence.writers.get(value, [])
     ):
         return False
     stack, seen = [value], {value}
     while stack:
         for step in evidence.readers.get(stack.pop(), []):
             if step.kind in ROOTS or (step.kind == "pow" and Fraction(1, 2) in step.inputs):
-                return True
+                return all(evidence.array(v).shape[2:] in ((), (1,)) for v in evidence.inputs(step))
             if step.kind in SUMS or step.kind in MOVES:
                 new = [
                     o
@@ -338,6 +340,8 @@ def _with_term(site: Site, other: Any, kind: str, turned: bool) -> Iterator[Repa
     if overrides and site.changes(overrides):
         code, what, verb = JOINED[kind]
         name = site.evidence.called(other) if isinstance(other, int) else str(other)
+        if kind == "add" and _of_norm(site.evidence, site.value):
+            code = "PIT113"
         yield site.cause(code, f"{site.evidence.called(site.value)} is used without {what} {name}", f"{verb} {name} once"), overrides
 
 
@@ -362,7 +366,10 @@ def _fits(shape: Sequence[int], whole: Sequence[int]) -> bool:
 
 def missing_factor(site: Site) -> Iterator[Repair]:
     """A factor by which every element is off: that of a known cut, or of the outputs."""
-    ratios = dict.fromkeys(_ratios(site))
+    # In a chain of linear operators a factor anywhere makes up for one behind it: it is named where it is seen.
+    cut = site.evidence.cuts.get(site.value)
+    seen = _is_output(site) or (cut is not None and cut.scale != 1)
+    ratios = dict.fromkeys(_ratios(site)) if seen else {}
     for ratio in ratios:
         result = site.rerun.one("mul", {}, [Read(site.value, site.codes), 1 / ratio], len(site.codes))
         overrides = [] if result is None else [Override(site.value, site.codes, result)]

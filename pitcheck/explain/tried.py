@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pitcheck.check.whole import WholeRun
 from pitcheck.errors import BudgetError, PitcheckError
 from pitcheck.explain.evidence import Evidence
+from pitcheck.explain.fused import interleaved
 from pitcheck.explain.hypotheses import Cause
 from pitcheck.explain.inserted import DUE, FURTHER, MISSING
 from pitcheck.explain.repairs import LEFT_OUT, OTHERWISE, foreign_literal
@@ -23,8 +24,14 @@ MOST_REPAIRS = 3
 """Independent mistakes that are told apart."""
 MOST_STARTS = 3
 """Outputs from which a mistake is looked for where no repair makes all of them right."""
+MOST_FUSED = 3000
+"""Operators that are evaluated at most to find a fused parameter whose shards lie otherwise."""
 MOST_CODES = 512
 """Coordinates of a plan up to which repairs are tried coordinate by coordinate."""
+
+
+EARLY = ((foreign_literal,), (*OTHERWISE, *DUE), LEFT_OUT, MISSING)
+"""Hypotheses in the order in which they are tried at all operators that are suspected."""
 
 
 @dataclass(frozen=True)
@@ -39,14 +46,17 @@ def tried_repairs(evidence: Evidence, run: WholeRun, differing: Sequence[int], f
     """Repairs that together make all outputs right; none where none were found. ``first``: the operator where the search begins."""
     if run.blocks is not None or run.targets_only or evidence.second.codes > MOST_CODES:
         return []
-    rerun = Rerun(evidence)
-    # Outputs that differ as they are and not as they are evaluated here are not understood: no repair is shown then.
-    if rerun.right([], differing):
-        return []
     found: list[Tried] = []
-    left = sorted(differing, key=lambda n: (len(rerun.behind(n)), n))
-    standing = Standing(evidence)
     try:
+        rerun = Rerun(evidence)
+        # Outputs that differ as they are and not as they are evaluated here are not understood: no repair is shown then.
+        if rerun.right([], differing):
+            return []
+        left = sorted(differing, key=lambda n: (len(rerun.behind(n)), n))
+        fused = _fused(evidence, left)
+        if fused is not None:
+            return [fused]
+        standing = Standing(evidence)
         while left and len(found) < MOST_REPAIRS:
             chosen = _best(rerun, standing, left, first)
             if chosen is None:
@@ -57,9 +67,19 @@ def tried_repairs(evidence: Evidence, run: WholeRun, differing: Sequence[int], f
             if left:
                 changes = rerun.after(overrides, differing)
                 rerun.changes.update(changes or {})
-    except BudgetError:
+    except (ArithmeticError, AttributeError, LookupError, PitcheckError, RecursionError, TypeError, ValueError):
+        # Too much was tried, or trying went wrong: what the values show is said all the same.
         return []
     return [] if left else found
+
+
+def _fused(evidence: Evidence, left: Sequence[int]) -> Tried | None:
+    """A fused parameter whose shards lie otherwise than they are taken apart."""
+    try:
+        found = interleaved(Rerun(evidence, most=MOST_FUSED), left)
+    except (ArithmeticError, AttributeError, LookupError, PitcheckError, RecursionError, TypeError, ValueError):
+        return None
+    return None if found is None else Tried(found[0], tuple(found[2]))
 
 
 def _best(rerun: Rerun, standing: Standing, left: Sequence[int], first: str) -> tuple[Repair, list[int]] | None:
@@ -81,13 +101,17 @@ def _repairs(rerun: Rerun, standing: Standing, start: int, left: Sequence[int], 
     """Repairs of what an output is computed by: first of the operators that look wrong, and of those what they do rather than what they lack."""
     shared = rerun.behind(start).intersection(*(rerun.behind(n) for n in left))
     sites = sites_of(rerun, rerun.behind(start))
+    for hypotheses in EARLY:
+        for site in (site for site in sites if site.name == first):
+            for hypothesis in hypotheses:
+                yield from _of(hypothesis, site)
     ranked: dict[int, list[Site]] = {}
     for site in sites:
         # What a right output depends on is hardly wrong.
         ranked.setdefault(2 * _behind_right(rerun.evidence, site) + (not _suspected(standing, site, first)), []).append(site)
     for _, several in sorted(ranked.items()):
         ordered = sorted(several, key=lambda site: (site.name != first, not shared.issuperset(site.numbers)))
-        for hypotheses in ((foreign_literal,), (*OTHERWISE, *DUE), LEFT_OUT, MISSING, FURTHER):
+        for hypotheses in (*EARLY, FURTHER):
             for site in ordered:
                 for hypothesis in hypotheses:
                     yield from _of(hypothesis, site)
@@ -111,6 +135,4 @@ def _of(hypothesis: Callable[[Site], Iterator[Repair]], site: Site) -> Iterator[
 def _suspected(standing: Standing, site: Site, first: str) -> bool:
     if site.name == first:
         return True
-    evidence = standing.evidence
-    cut = evidence.cuts.get(site.value)
-    return cut is None or cut.scale != 1 or bool(standing.wrong(site.value)[site.codes].any())
+    return not standing.evidence.is_true(site.value) or bool(standing.wrong(site.value)[site.codes].any())

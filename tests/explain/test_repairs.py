@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 from explain_plans import Pair, run, said
-from zoo.builder import Builder, table
+from zoo.builder import Builder, intervals, table
 
 from pitcheck.plan.model import Number, Plan
 from pitcheck.report.model import Finding
@@ -116,6 +116,21 @@ def sliced(change: str = "") -> Pair:
     return r.plan(), b.plan()
 
 
+def gated(change: str = "") -> Pair:
+    """Gate and up in one weight; a rank has a part of each, or (wrong) a part of the two as one stretch, or (wrong, too) the two in turn."""
+    r = Builder("reference")
+    h = r.op("linear", r.input("x", (4, 6)), r.parameter("w", (8, 6)), out="h")
+    gate, up = r.op("slice", h, axis=1, start=0, stop=4, out="gate"), r.op("slice", h, axis=1, start=4, stop=8, out="up")
+    r.output(r.op("mul", r.op("silu", gate), up, out="y"))
+    b = Builder("tp", {"tp": 2})
+    parts = intervals("tp", [(0, 2), (4, 6)], [(2, 4), (6, 8)]) if change != "stretch" else intervals("tp", [(0, 4)], [(4, 8)])
+    h = b.op("linear", b.input("x", (4, 6), {}), b.parameter("w", (4, 6), {0: parts}), out="h")
+    first, second = ((2, 4), (0, 2)) if change == "swapped" else ((0, 2), (2, 4))
+    gate, up = (b.op("slice", h, axis=1, start=start, stop=stop, out=name) for name, (start, stop) in (("gate", first), ("up", second)))
+    b.output(b.op("all_gather", b.op("mul", b.op("silu", gate), up, out="part"), axis=1, group="tp", out="y"))
+    return r.plan(), b.plan()
+
+
 Change = Callable[[], Pair]
 RIGHT: dict[str, Change] = {
     "mean": masked_mean,
@@ -124,6 +139,7 @@ RIGHT: dict[str, Change] = {
     "gradients": lambda: gradients({}),
     "chain": lambda: chain(False),
     "slices": sliced,
+    "gate and up": gated,
 }
 NAMED: dict[str, tuple[Change, str, str, str]] = {
     "a mean of means": (lambda: masked_mean("means"), "PIT112", "sum", "mean of such means over dp"),
@@ -134,6 +150,7 @@ NAMED: dict[str, tuple[Change, str, str, str]] = {
     "another tensor is read": (lambda: stacked("other"), "PIT103", "square", "'y2'"),
     "shards the other way round": (lambda: sliced("swapped"), "PIT107", "", ""),
     "one shard begins too early": (lambda: sliced("late"), "PIT107", "slice", ""),
+    "gate and up as one stretch": (lambda: gated("stretch"), "PIT117", "linear", "2 fused tensors"),
     "a sum is missing": (lambda: gradients({1: "missing"}), "PIT104", "linear.backward", "over dp"),
     "a sum is a mean": (lambda: gradients({1: "avg"}), "PIT111", "all_reduce", "mean of terms"),
 }
@@ -153,6 +170,10 @@ def test_the_mistake_is_named_and_its_nearest_neighbour_is_not(name: str) -> Non
     assert operator in (found.operator or ""), found
     assert words in (found.cause or ""), found
     assert "tried" in (found.repair or ""), found
+
+
+def test_gate_and_up_in_turn_are_not_interleaved_otherwise() -> None:
+    assert first(gated("swapped")).code != "PIT117"
 
 
 def test_one_mistake_is_one_finding_whatever_lies_behind_it() -> None:
