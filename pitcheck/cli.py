@@ -91,7 +91,8 @@ def _drop_stdout() -> None:
 def cli() -> None:
     """Does this parallel training plan compute what the single-device model computes?
 
-    Exit codes of check: 0 equivalent, 1 mismatch (a witness shows it), 2 invalid plan or wrong command, 3 inconclusive, 5 nothing was checked.
+    Exit codes of check: 0 equivalent, 1 mismatch (a witness shows it), 2 invalid plan or wrong command, 3 inconclusive, 4 equivalent, but
+    --precision error was given and a precision rule is broken, 5 nothing was checked.
     """
 
 
@@ -107,7 +108,10 @@ def cli() -> None:
 @click.option("--coordinates", type=click.Choice(["reduced", "full"]), default="reduced", show_default=True, help="Equal copies of the program.")
 @click.option("--jobs", type=click.IntRange(min=1), help="Processes. [default: one per processor, at most 4]")
 @click.option("--max-memory", default="4GiB", show_default=True, metavar="SIZE", help="Budget of memory of each process, such as 500MB or 4GiB.")
-@click.option("--output", multiple=True, metavar="FORMAT:FILE", help="Write the report: text:FILE or json:FILE; FILE - is stdout. Repeatable.")
+@click.option("--output", multiple=True, metavar="FORMAT[:FILE]", help="Write the report as text, json, sarif or github; without FILE to stdout. Repeatable.")
+@click.option(
+    "--precision", type=click.Choice(["warn", "error", "off"]), default="warn", show_default=True, help="Where the parallel plan rounds more: PIT3xx."
+)
 @click.option("--witness-directory", default=".", show_default=True, metavar="DIRECTORY", help="Where the witness of a mismatch is saved.")
 @click.option("--quiet/--no-quiet", "-q", default=False, help="Print only headlines and the verdict.")
 @click.option("--verbose/--no-verbose", "-v", default=False, help="Print all assumptions, cases, reductions and times.")
@@ -187,6 +191,28 @@ def capture(program: str, out: str, jobs: int | None) -> int:
     from pitcheck.commands.capture import run  # noqa: PLC0415
 
     return run(program, out, jobs)
+
+
+@cli.command()
+@click.argument("reference")
+@click.argument("parallel", required=False)
+@click.option("--set", "assignments", multiple=True, metavar="KEY=VALUE", help="Override a field of a configuration: tp=4, model.layers=8. Repeatable.")
+@click.option("--count", type=click.IntRange(min=1), default=100, show_default=True, help="Mutants that are made, if the plan has so many.")
+@click.option("--seed", type=click.IntRange(0, 2**63 - 1), help="Which mutants. [default: drawn]")
+@click.option("--kinds", multiple=True, metavar="KIND,...", help="Kinds of mutation, such as operand,slice. Repeatable. [default: all]")
+@click.option("--jobs", type=click.IntRange(min=1), default=1, show_default=True, help="Processes.")
+@click.option("--output", multiple=True, metavar="FORMAT:FILE", help="Write the result: text:FILE or json:FILE; FILE - is stdout. Repeatable.")
+@click.option("--keep", metavar="DIRECTORY", help="Where the reference and all mutants are written as plan files.")
+@click.option("--quiet/--no-quiet", "-q", default=False, help="Show no progress.")
+def mutate(**values: Any) -> int:
+    """Make mutants of a right plan, each with one mistake, and show what the check says of them.
+
+    Every mutant is executed next to REFERENCE, by code that shares nothing with the check, which says whether it changes an output. Exits 1 if one that does
+    is called equivalent. Both plans are given as for check; small ones: they are executed rank by rank at full shapes. Needs PyTorch.
+    """
+    from pitcheck.commands.mutate import run  # noqa: PLC0415
+
+    return run(**values)
 
 
 @cli.command()

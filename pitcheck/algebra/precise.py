@@ -41,6 +41,7 @@ class PreciseAlgebra(RealAlgebra):
             "erf": c.erf,
             "normal_cdf": lambda x: c.erfc(-x / c.sqrt(2)) / 2,
             "normal_density": lambda x: c.exp(-x * x / 2) / c.sqrt(2 * c.pi),
+            "normal_quantile": lambda x: c.sqrt(2) * c.erfinv(2 * x - 1),
             "sin": c.sin,
             "cos": c.cos,
             "tan": c.tan,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from fractions import Fraction
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -21,11 +22,13 @@ from pitcheck.errors import ShapeError, UnsupportedError
 
 _erf = np.vectorize(math.erf, otypes=[np.float64])
 _erfc = np.vectorize(math.erfc, otypes=[np.float64])
+_quantile = np.vectorize(NormalDist().inv_cdf, otypes=[np.float64])
 
 FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "erf": _erf,
     "normal_cdf": lambda x: 0.5 * _erfc(-x / math.sqrt(2.0)),  # (1 + erf(x / sqrt 2)) / 2 without its cancellation
     "normal_density": lambda x: np.exp(-0.5 * x * x) / math.sqrt(2.0 * math.pi),
+    "normal_quantile": _quantile,
     "sin": np.sin,
     "cos": np.cos,
     "tan": np.tan,

@@ -6,7 +6,7 @@ output is computed again from the same inputs with 60 digits, and then with ``EN
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
@@ -46,6 +46,12 @@ def confirmed(run: WholeRun, number: int, cuts: Mapping[int, Cut]) -> bool | Non
         if cone.work <= MOST_WORK:
             return _differs(run, number, cone)
     return None
+
+
+def replicas_differ(run: WholeRun, number: int) -> bool:
+    """Whether ranks with the same part of output ``number`` really hold different numbers, from the plans' inputs on; False where it costs too much."""
+    cone = _cone(run, number, {})
+    return cone.work <= MOST_WORK and bool(_held_to(run, number, cone, _unlike_replicas))
 
 
 def cost(run: WholeRun, number: int, cuts: Mapping[int, Cut]) -> float:
@@ -107,14 +113,20 @@ def _work(step: Step, values: Mapping[int, Any]) -> float:
 
 
 def _differs(run: WholeRun, number: int, cone: _Cone) -> bool | None:
+    """Whether both sides differ."""
+    return _held_to(run, number, cone, lambda found: _apart(found.actual, found.expected, found.judged))
+
+
+def _held_to(run: WholeRun, number: int, cone: _Cone, differs: Callable[[Comparison], bool]) -> bool | None:
+    """Whether ``differs`` holds of the output with 60 digits and with more; None where it cannot be computed."""
     try:
-        return all(_differs_to(digits, run, number, cone) for digits in (DIGITS, ENOUGH_DIGITS))
+        return all(differs(_compared_to(digits, run, number, cone)) for digits in (DIGITS, ENOUGH_DIGITS))
     except (PitcheckError, ArithmeticError, ValueError):  # mpmath has its own errors where numbers leave its range
         return None
 
 
-def _differs_to(digits: int, run: WholeRun, number: int, cone: _Cone) -> bool:
-    """Whether both sides differ, to so many digits."""
+def _compared_to(digits: int, run: WholeRun, number: int, cone: _Cone) -> Comparison:
+    """An output of both sides, to so many digits."""
     trial = _worst_trial(run.comparisons[number])
     algebra = PreciseAlgebra(digits, run.evaluated.algebra.seed, [run.evaluated.algebra.trials[trial]])
     stage, shaped = run.stage, run.shaped
@@ -125,8 +137,14 @@ def _differs_to(digits: int, run: WholeRun, number: int, cone: _Cone) -> bool:
         derived = {v: derive(algebra, d, drawn[d.source]) for v, d in shaped.derived.items() if v not in cone.given}
         held = {v: _held(run, algebra, cut, begun[cut.reference]) for v, cut in cone.given.items()}
         parallel = _run(stage.parallel, algebra, {**_constants(algebra, shaped.constants[1]), **derived, **held}, shaped.attributes[1], cone.parallel)
-        compared = compare_target(shaped, Evaluated(algebra, drawn, reference, parallel), number)
-    return _apart(compared.actual, compared.expected, compared.judged)
+        return compare_target(shaped, Evaluated(algebra, drawn, reference, parallel), number)
+
+
+def _unlike_replicas(found: Comparison) -> bool:
+    """Whether a row differs from the first one of the same part."""
+    _, first, which = np.unique(found.parts, return_index=True, return_inverse=True)
+    others = replace(found.actual, data=found.actual.data[:, :, first[which.reshape(-1)]])
+    return _apart(found.actual, others, found.judged)
 
 
 def _worst_trial(comparison: Comparison) -> int:
@@ -146,10 +164,11 @@ def _constants(algebra: PreciseAlgebra, known: Mapping[int, tuple[Any, tuple[int
 
 
 def _held(run: WholeRun, algebra: PreciseAlgebra, cut: Cut, whole: Value) -> Value:
-    """All rows of a parallel value at a cut."""
+    """All rows of a parallel value at a cut. A row that no coordinate has (of a step that reads more than it runs at) is read by none: any part does."""
     rows = run.stage.parallel.rows[cut.value]
     boxes = [run.symbolic.box(cut, part.box, run.shaped.sizes) for part in cut.parts]
-    codes = [int(np.flatnonzero(rows == row)[0]) for row in range(run.stage.parallel.count(cut.value))]
+    anywhere = int(np.argmax(rows >= 0))
+    codes = [next(iter(np.flatnonzero(rows == row)), anywhere) for row in range(run.stage.parallel.count(cut.value))]
     parts: list[Value] = [take_box(algebra, whole, boxes[int(cut.part_of[code])], "free") for code in codes]
     return parts[0] if len(parts) == 1 else algebra.join(parts)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -64,20 +65,30 @@ def needed_steps(batch: Batch, target: int) -> list[Step]:
     return kept
 
 
-def unlike_draws(run: WholeRun, target: Target) -> str:
-    """What the parallel plan draws for an output that the reference does not draw, or "".
+@dataclass(frozen=True)
+class Unlike:
+    """How draws differ. ``same_streams``: in numbers alone, so that it is known which draws are the same and which are not."""
+
+    why: str
+    same_streams: bool
+
+
+def unlike_draws(run: WholeRun, target: Target) -> Unlike | None:
+    """What the parallel plan draws for an output that the reference does not draw, if anything.
 
     Where all its numbers are among the reference's, a difference is real: the output is another function of the same numbers.
     """
     reference = draws_of(run.stage.reference, target.cut.reference)
     parallel = draws_of(run.stage.parallel, target.cut.value)
     if parallel.keys() - reference.keys():
-        return f"the reference draws from {_named(reference)}, the parallel plan from {_named(parallel)}; name the streams alike to have them compared"
+        why = f"the reference draws from {_named(reference)}, the parallel plan from {_named(parallel)}; name the streams alike to have them compared"
+        return Unlike(why, same_streams=False)
     for stream, taken in sorted(parallel.items()):
         wanted = reference[stream]
         if not np.isin(taken, wanted).all():
-            return f"of stream {stream!r} the reference takes {_ranges(wanted)}, the parallel plan {_ranges(taken)}; each element must take the same number"
-    return ""
+            why = f"of stream {stream!r} the reference takes {_ranges(wanted)}, the parallel plan {_ranges(taken)}; each element must take the same number"
+            return Unlike(why, same_streams=True)
+    return None
 
 
 def _named(streams: dict[str, Any]) -> str:

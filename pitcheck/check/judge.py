@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from pitcheck.algebra.axis_templates import Templates
 from pitcheck.algebra.keyed import key_of
-from pitcheck.check.confirm import confirmed, cost
+from pitcheck.check.confirm import confirmed, cost, replicas_differ
 from pitcheck.check.draws import unlike_draws
 from pitcheck.check.equal_blocks import TRIALS, run_on_blocks
 from pitcheck.check.noise import finite_difference, standing_out
@@ -32,6 +32,8 @@ FIRST_DRAW = 16
 """The first draw of a look at all outputs."""
 MORE_DRAWS = 8
 """Further runs on ordinary inputs there: an element that only counts where it is the largest is seen in few draws."""
+FULL_MEMORY = 1 << 26
+"""Bytes that both plans may take at full shapes for a further run there: a small size may be by accident the number that a wrong count is."""
 
 
 @dataclass
@@ -48,7 +50,7 @@ def judge(run: WholeRun, cuts: Mapping[int, Cut], numbers: Sequence[int]) -> Jud
     One difference has to be confirmed with more digits, or to stand out far from rounding where that costs too much; beside it all outputs that differ more
     than ``PLAIN`` count.
     """
-    result = Judged(draws={n: why for n in numbers if (why := unlike_draws(run, run.comparisons[n].target))})
+    result = Judged(draws={n: why for n in numbers if (why := _incomparable(run, n))})
     left = sorted((n for n in numbers if n not in result.draws), key=lambda n: (cost(run, n, cuts), n))
     plain = [n for n in left if finite_difference(run.comparisons[n]) > PLAIN]
     refuted: set[int] = set()
@@ -61,6 +63,15 @@ def judge(run: WholeRun, cuts: Mapping[int, Cut], numbers: Sequence[int]) -> Jud
             refuted.add(n)
     result.real = sorted(standing_out(run, [n for n in plain if n not in refuted]))
     return result
+
+
+def _incomparable(run: WholeRun, number: int) -> str:
+    """Why an output cannot be compared because of its random draws, or "".
+
+    Other draws are no mistake of their own; but ranks that hold the same part of an output must have drawn the same, whatever that is.
+    """
+    unlike = unlike_draws(run, run.comparisons[number].target)
+    return "" if unlike is None or (unlike.same_streams and replicas_differ(run, number)) else unlike.why
 
 
 def look_on_blocks(
@@ -122,6 +133,7 @@ class Inputs:
     seed: int
     scale: float | None = None
     alike: bool = False
+    full_shapes: bool = False
 
 
 def second_look(
@@ -137,7 +149,7 @@ def second_look(
     full_shapes: bool = False,
     max_memory: int = GIB,
 ) -> SecondLook | None:
-    """Look again at outputs that could not be proven: with more digits, on inputs of other magnitudes, on more draws, on tokens that are alike.
+    """Look again at outputs that could not be proven: with more digits, on inputs of other magnitudes, on more draws, on tokens that are alike, at full shapes.
 
     None where nothing differs.
     """
@@ -146,9 +158,11 @@ def second_look(
     if found:
         return SecondLook(run, cuts, found)
     magnitudes = [Inputs(seed, scale) for scale in MAGNITUDES]
-    for inputs in (*magnitudes, *(Inputs(key_of(seed, number)) for number in range(1, MORE_DRAWS + 1)), Inputs(seed, alike=True)):
+    drawn = (Inputs(key_of(seed, number)) for number in range(1, MORE_DRAWS + 1))
+    for inputs in (*magnitudes, *drawn, Inputs(seed, alike=True), Inputs(seed, full_shapes=True)):
+        full, memory = full_shapes or inputs.full_shapes, min(max_memory, FULL_MEMORY) if inputs.full_shapes else max_memory
         try:
-            other = run_whole(first, second, specification, inputs.seed, full_shapes, templates, scale=inputs.scale, alike=inputs.alike, max_memory=max_memory)
+            other = run_whole(first, second, specification, inputs.seed, full, templates, scale=inputs.scale, alike=inputs.alike, max_memory=memory)
             suspects = [n for n in other.suspects() if n in open_ones]
             other_cuts = conjecture(other, second, specification) if suspects else {}
         except PitcheckError:  # an operator may refuse such inputs

@@ -27,6 +27,7 @@ from pitcheck.stages.pair import ShapedStage, Stage, shape_stage
 from pitcheck.stages.reduction import reduced
 from pitcheck.stages.run import StepError
 from pitcheck.stages.shapes import SymbolicPair, symbolic_pair
+from pitcheck.stages.target_sum import with_summed_target
 
 Outcome = OneOf["proven", "failed", "inconclusive"]
 MOST_TRIALS = 256
@@ -103,9 +104,9 @@ def prove_stage(stage: Stage, keys: dict[int, str], settings: Settings) -> Proof
 
 
 def _apart(stage: Stage, templates: Templates | None) -> Stage:
-    """The stage taken apart; the stage itself where that cannot be done."""
+    """The stage with its target's terms added up and its all-to-alls taken apart; the stage itself where that cannot be done."""
     try:
-        return taken_apart(stage, templates)
+        return taken_apart(with_summed_target(stage), templates)
     except (PitcheckError, MemoryError):
         return stage
 
@@ -197,7 +198,7 @@ def _prove_shaped(shaped: ShapedStage, variant: int, settings: Settings, at_once
         proof = _prove_on_chain(shaped, variant, settings.chain(length, settings.seed), settings, at_once)
         if proof is not None:
             return proof
-    return Proof("inconclusive", code="PIT205", reason="the sides of the stage have no exponential level in common")
+    return Proof("inconclusive", code="PIT205", reason="exponentials of exponentials go deeper than exact arithmetic follows them")
 
 
 def _prove_on_chain(shaped: ShapedStage, variant: int, chain: Chain, settings: Settings, at_once: int) -> Proof | None:
@@ -249,7 +250,7 @@ class _Attempt:
         self.trials += len(algebra.trials)
         for comparison in comparisons:
             if np.broadcast_to(comparison.differs, (len(good), *comparison.differs.shape[1:]))[good].any():
-                return self._refuted("residues differ", comparison)
+                return self._refuted("over numbers modulo a prime both plans differ", comparison)
         self._outcomes.route(evaluated, good)
         per_trial = self._per_trial
         if per_trial is None:

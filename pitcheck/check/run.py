@@ -6,7 +6,7 @@ import resource
 import secrets
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 from math import prod
@@ -33,7 +33,9 @@ from pitcheck.plan.instances import count_instances
 from pitcheck.plan.model import Plan
 from pitcheck.plan.validate import examine
 from pitcheck.plan.violations import Violation
-from pitcheck.report.model import Finding, OperatorCounts, OutputCounts, Report, RoutedTokens, Seconds, StageCounts, Verdict
+from pitcheck.precision.findings import precision_findings
+from pitcheck.precision.rules import in_one_dtype
+from pitcheck.report.model import Finding, FindingVerdict, OperatorCounts, OutputCounts, Report, RoutedTokens, Seconds, StageCounts, Verdict
 from pitcheck.stages.blocks import Batched
 from pitcheck.stages.cuts import Cut
 from pitcheck.stages.graph import Graph
@@ -49,6 +51,13 @@ MOST_REFUSED = 8
 """Different stages over hints that may fail before hints are not believed."""
 SPARE_LOG2 = 12.0
 """Every obligation is proven to 2^-12 of the accepted error, so that a few thousand distinct ones stay below it together; else all are proven again."""
+
+OPEN = {
+    "PIT202": "no real input shows a difference: the plans may be equal for real numbers alone, as |x| and sqrt(x * x) are; compute it as the reference does",
+    "PIT203": "give --max-memory more, or check a smaller model of the same structure",
+    "PIT205": "state the lineage of a tensor between the exponentials, so that they are proven apart",
+}
+"""What to do about an output that is neither proven nor refuted, by the code of its finding."""
 
 LEAST_LOG2 = -1074.0
 """The least error that is claimed, the smallest float64 above 0: of outputs that nothing random enters (integers, constants) the bound would be 0."""
@@ -154,7 +163,7 @@ def _decide(state: _Check, xp: object, progress: Progress | None) -> Report:
     hinted = prover.hope(hints)
     state.clock.lap("evaluate")
     if hinted is not None:
-        return _concluded(state, second, hinted, xp)
+        return _concluded(state, graphs, hinted, xp)
     if batched is not None and prover.refused:
         report = _by_refused(state, first, second, hints, batched, prover, xp)
         if report is not None:
@@ -201,7 +210,7 @@ def _by_refused(state: _Check, first: Graph, second: Graph, hints: dict[int, Cut
     state.clock.lap("evaluate")
     if _open(ledger):
         state.findings.extend(unproven(second, obligation, why) for obligation in prover.refused[:MOST_REFUSED])
-    return _concluded(state, second, ledger, xp)
+    return _concluded(state, (first, second), ledger, xp)
 
 
 def _prover(state: _Check, first: Graph, second: Graph, specification: Specification, xp: object, progress: Progress | None, *, patience: int) -> Prover:
@@ -292,14 +301,14 @@ def _prove(state: _Check, first: Graph, second: Graph, cuts: dict[int, Cut], run
     if again is not None:
         state.ledger = ledger
         return _mismatch(state, first, second, again, xp)
-    return _concluded(state, second, ledger, xp)
+    return _concluded(state, (first, second), ledger, xp)
 
 
 def _open(ledger: Ledger) -> list[Obligation]:
     return [o for o in ledger.obligations if o.output and o.proof.outcome != "proven"]
 
 
-def _concluded(state: _Check, second: Graph, ledger: Ledger, xp: object) -> Report:
+def _concluded(state: _Check, graphs: tuple[Graph, Graph], ledger: Ledger, xp: object) -> Report:
     """Equivalent where every output is proven, else what is left open and why."""
     state.ledger = ledger
     open_ones = _open(ledger)
@@ -313,11 +322,33 @@ def _concluded(state: _Check, second: Graph, ledger: Ledger, xp: object) -> Repo
                 title=f"{obligation.output!r} could not be proven: {proof.reason}",
                 output=obligation.output,
                 stage=obligation.key[:12] or None,
+                repair=OPEN.get(proof.code or "PIT202"),
             )
         )
-    state.dead = _dead(second, ledger)
+    state.dead = _dead(graphs[1], ledger)
+    state.findings.extend(_imprecise(state, graphs, ledger))
     inconclusive = open_ones or any(f.verdict == "inconclusive" for f in state.findings)
     return _report(state, "inconclusive" if inconclusive else "equivalent", xp)
+
+
+def _imprecise(state: _Check, graphs: tuple[Graph, Graph], ledger: Ledger) -> Iterator[Finding]:
+    """Broken precision rules, which say nothing of equality: of values that are given, or proven to be equal."""
+    if state.options.precision == "off" or state.specification is None or in_one_dtype((state.reference, state.parallel)):
+        return
+    proven = [obligation for obligation in ledger.obligations if obligation.proof.outcome == "proven"]
+    outputs = [obligation.target.cut for obligation in proven if obligation.output]
+    between = [obligation.target.cut for obligation in proven if not obligation.output] or _looked_up(state, graphs)
+    verdict: FindingVerdict = "imprecise" if state.options.precision == "error" else "warning"
+    yield from precision_findings(state.reference, graphs, state.specification.initial.values(), between, outputs, verdict)
+
+
+def _looked_up(state: _Check, graphs: tuple[Graph, Graph]) -> list[Cut]:
+    """What values in between seem to be equal in plans so small that they were proven as one; none where they cannot be run."""
+    specification = state.specification or Specification()
+    try:
+        return list(conjecture(_run_whole(state, *graphs, specification), graphs[1], specification).values())
+    except PitcheckError:
+        return []
 
 
 def _dead(graph: Graph, ledger: Ledger) -> tuple[str, ...]:

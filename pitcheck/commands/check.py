@@ -15,7 +15,7 @@ from pitcheck.commands.reading import is_configuration, is_program, read, read_p
 from pitcheck.errors import BudgetError, PlanError, ShapeError, UnsupportedError, UsageError
 from pitcheck.plan.model import Plan
 from pitcheck.report.model import Finding, FindingVerdict, Report, Seconds
-from pitcheck.report.write import check_destinations, parse_destination, write_report
+from pitcheck.report.write import Form, check_destinations, parse_destination, write_report
 
 Progress = Callable[[str, int, int], None]
 """(step, done, total): how far a check has come."""
@@ -35,6 +35,7 @@ def run(
     jobs: int | None,
     max_memory: str,
     output: Sequence[str],
+    precision: str,
     witness_directory: str,
     quiet: bool,
     verbose: bool,
@@ -58,12 +59,13 @@ def run(
         jobs=jobs,
         max_memory=parse_size(max_memory),
         witness_directory=_directory(witness_directory),
+        precision=precision,
     )
     from pitcheck.plan.collector import collector_off  # noqa: PLC0415  a wrong option need not wait for it
 
     with collector_off(), progress_bar(wanted=not quiet) as progress:
         report = checked(files, options, progress)
-    write_report(report, destinations, quiet=quiet, verbose=verbose)
+    write_report(report, destinations, Form(quiet, verbose, _named(reference, parallel)))
     return report.exit_code
 
 
@@ -78,6 +80,13 @@ def sources(reference: str, parallel: str | None, assignments: Sequence[str], jo
     if parallel is None:
         raise UsageError(f"PARALLEL is missing beside {reference}; only a configuration (.toml) or a specification (FILE.py:NAME) stands for both plans")
     return [lambda: [read(reference)], lambda: [read(parallel)]]
+
+
+def _named(reference: str, parallel: str | None) -> tuple[str, ...]:
+    """The files of the command line, the reference first; of a program its file alone."""
+    if parallel is not None:
+        return reference, parallel
+    return (reference.rpartition(":")[0] if is_program(reference) else reference,)
 
 
 def checked(files: Sequence[Callable[[], list[Plan]]], options: Options, progress: Progress | None = None) -> Report:

@@ -64,6 +64,9 @@ CODES: tuple[Code, ...] = (
     Code("PIT204", "an outcome of a decision was never seen", "inconclusive"),
     Code("PIT205", "no common level of the exponential", "inconclusive"),
     Code("PIT206", "random draws do not map one to one", "inconclusive"),
+    Code("PIT301", "a sum or a norm in a narrower dtype than the reference's", "warning"),
+    Code("PIT302", "a cast of the reference is missing, or there is one more to a narrower dtype", "warning"),
+    Code("PIT303", "a gradient is accumulated in two buffers of different dtype", "warning"),
     Code("PIT500", "nothing was compared", "nothing-checked"),
     Code("PIT900", "internal error", "invalid"),
 )

@@ -49,7 +49,7 @@ def gap_finding(gap: Gap, verdict: str) -> Finding:
         title=f"part {spell(gap.box)} of {gap.reference!r} is held by no rank",
         output=gap.reference,
         operator=gap.tensor,
-        cause=f"the shards of {gap.tensor!r} over all ranks do not tile {gap.reference!r}",
+        cause=f"the shards of {gap.tensor!r} over all ranks do not cover {gap.reference!r}",
         repair=f"let some rank hold {spell(gap.box)}",
     )
 

@@ -34,6 +34,10 @@ def _uniform(inputs: list[Term], attributes: Attributes) -> list[Term]:
     return [_drawn(inputs[0], attributes)]
 
 
+def _normal(inputs: list[Term], attributes: Attributes) -> list[Term]:
+    return [_drawn(inputs[0], attributes).function("normal_quantile")]
+
+
 def _probability(x: Term, attributes: Attributes) -> Term:
     probability = parse_number(needed(attributes, "probability"), "attributes.probability")
     if not isinstance(probability, Fraction) or not 0 <= probability < 1:
@@ -42,6 +46,9 @@ def _probability(x: Term, attributes: Attributes) -> Term:
 
 
 def _dropout_mask(inputs: list[Term], attributes: Attributes) -> list[Term]:
+    dropped = parse_number(needed(attributes, "probability"), "attributes.probability")
+    if dropped == 0:  # no draw is below it, which the residues of a draw do not say
+        return [inputs[0].like(1, "bool")]
     return [_drawn(inputs[0], attributes).compare("ge", _probability(inputs[0], attributes))]
 
 
@@ -72,6 +79,14 @@ OPERATORS = (
         doc="Uniform draws in [0, 1) of random stream `stream`, in the shape of the input, whose values do not matter. The input's shape is that "
         "of the part that begins at `start` (default 0s) of a tensor of shape `whole` (default: its own); an element gets draw number `offset` (default 0) "
         "+ its row-major place in the whole tensor.",
+    ),
+    declare(
+        "normal",
+        _normal,
+        attributes=_DRAW,
+        required=("stream",),
+        random=True,
+        doc="Standard normal draws: of each draw of `uniform` the number below which a standard normal one lies with that probability.",
     ),
     declare(
         "dropout_mask",

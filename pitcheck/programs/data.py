@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from msgspec.structs import replace
+
 from pitcheck.plan.model import Group, Lineage
 from pitcheck.programs.buckets import Piece, filled, piece, scatter, with_zeros
 from pitcheck.programs.rank import Names, Rank
@@ -31,8 +33,8 @@ def reduced(rank: Rank, gradients: Mapping[str, str], pieces: Mapping[str, Piece
     complete: dict[str, str] = {}
     scattered = {name for name in pieces if rank.layout.zero == 1}
     for name, gradient in gradients.items():
-        if _at_ends(rank, name) and name not in scattered:
-            complete[name] = _of_ends(rank, name, gradient, pieces)
+        if _at_ends(rank, name):
+            complete[name] = _terms_of_ends(rank, name, gradient) if name in scattered else _of_ends(rank, name, gradient, pieces)
             continue
         last = not _over(rank, name) and name not in scattered
         hint = _hint(rank, name, pieces) if last else _term(rank, name) if name in scattered else None
@@ -81,22 +83,37 @@ def _summed(rank: Rank, total: str, over: Sequence[Group], names: Sequence[str],
 
 
 def _of_ends(rank: Rank, name: str, gradient: str, pieces: Mapping[str, Piece]) -> str:
-    """The buffer of the sum over both ends of the pipeline. Before it each end's gradient is a tensor of its own: they are different parts of the whole one.
+    """The buffer of the sum over both ends of the pipeline. Before it each end's gradient is a tensor of its own: they are different parts of the whole one."""
+    whole, over = _hint(rank, name, pieces), _over(rank, name)[:-1]
+    for stage, part in _parts_of_ends(rank, name):
+        hint = Lineage(f"{whole.reference}:{part}", whole.shards)
+        names = [f"{part}.{number}:{name}" for number in range(len(over))] + [f"{part}:{name}"]
+        with rank.at(stage):
+            own = rank.tape.op("accumulate", gradient, name=names[0], hint=None if over else hint)
+            rank.tape.op("identity", _summed(rank, own, over, names[1:], hint), name=f"{AT_ENDS}{name}")
+    return f"{AT_ENDS}{name}"
+
+
+def _terms_of_ends(rank: Rank, name: str, gradient: str) -> str:
+    """The buffer of what every rank of either end has computed: terms of that end's part of the whole gradient, which are scattered next."""
+    term = rank.like(f"grad:{name}", name)
+    for stage, part in _parts_of_ends(rank, name):
+        hint = replace(term, reference=f"{term.reference}:{part}", partial=rank.sharing[name].axes)
+        with rank.at(stage):
+            own = rank.tape.op("accumulate", gradient, name=f"{part}:{name}", hint=hint)
+            rank.tape.op("identity", own, name=f"{AT_ENDS}{name}")
+    return f"{AT_ENDS}{name}"
+
+
+def _parts_of_ends(rank: Rank, name: str) -> list[tuple[int, str]]:
+    """(stage, part of the whole gradient) of both ends.
 
     The uses of an embedding are differentiated in reverse order, so the first stage's is the last of the reference's parts, and the last stage has the sum of
     those before.
     """
-    tape, whole = rank.tape, _hint(rank, name, pieces)
     each = 2 if rank.model.tied and name == head_weight(rank) else 1
     before = (1 + rank.model.predicted) * each - 1
-    over, parts = _over(rank, name)[:-1], (f"part{before + 1}", f"sum{before}" if before > 1 else "part1")
-    for stage, part in zip((rank.homes[name][0], rank.homes[name][-1]), parts, strict=True):
-        hint = Lineage(f"{whole.reference}:{part}", whole.shards) if whole is not None else None
-        names = [f"{part}.{number}:{name}" for number in range(len(over))] + [f"{part}:{name}"]
-        with rank.at(stage):
-            own = tape.op("accumulate", gradient, name=names[0], hint=None if over else hint)
-            tape.op("identity", _summed(rank, own, over, names[1:], hint), name=f"{AT_ENDS}{name}")
-    return f"{AT_ENDS}{name}"
+    return [(rank.homes[name][0], f"part{before + 1}"), (rank.homes[name][-1], f"sum{before}" if before > 1 else "part1")]
 
 
 def ends(rank: Rank) -> Group:

@@ -10,14 +10,19 @@ from pitcheck.report.model import SCHEMA, Report
 
 
 def encode(report: Report) -> bytes:
-    """The report's bytes: equal reports give equal bytes.
+    """The report's bytes: equal reports give equal bytes."""
+    return indented(report)
+
+
+def indented(content: Any) -> bytes:
+    """JSON of structs or plain data, indented and ended by a newline.
 
     Lone surrogates (names of undecodable files) cannot stand in UTF-8 and are written as backslash escapes.
     """
     try:
-        raw = msgspec.json.encode(report)
+        raw = msgspec.json.encode(content)
     except UnicodeEncodeError:
-        raw = msgspec.json.encode(_encodable(msgspec.to_builtins(report)))
+        raw = msgspec.json.encode(_encodable(msgspec.to_builtins(content)))
     return msgspec.json.format(raw, indent=2) + b"\n"
 
 

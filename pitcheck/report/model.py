@@ -16,9 +16,12 @@ from pitcheck.errors import PitcheckError
 SCHEMA = "pitcheck.report/1"
 
 Verdict = OneOf["equivalent", "mismatch", "invalid", "inconclusive", "nothing-checked"]
-FindingVerdict = OneOf["mismatch", "invalid", "inconclusive", "nothing-checked", "warning"]
+FindingVerdict = OneOf["mismatch", "invalid", "inconclusive", "nothing-checked", "warning", "imprecise"]
 
 EXIT_CODES: Mapping[Verdict, int] = {"equivalent": 0, "mismatch": 1, "invalid": 2, "inconclusive": 3, "nothing-checked": 5}
+
+IMPRECISE = 4
+"""The exit code of an equivalent report with a finding of verdict ``imprecise``."""
 
 NOTHING_CLAIMED = 0.0
 """``error_bound_log2`` of a report that claims no equivalence: a probability of at most 1."""
@@ -32,7 +35,8 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
     ``code`` has a page (``pitcheck explain CODE``). ``ranks`` and ``microbatches`` are the numbers of the coordinates concerned (ranks are numbered row-major
     over the mesh; empty: not tied to any). ``element`` is the index in the reference tensor ``output`` at which ``reference_value`` and
-    ``parallel_value`` stand, both as exact or decimal text. What is not known is ``None``. A finding of verdict ``warning`` does not change the verdict.
+    ``parallel_value`` stand, both as exact or decimal text. What is not known is ``None``. A finding of verdict ``warning`` does not change the
+    verdict; one of verdict ``imprecise``, which precision rules lead to where the user wants it, only the exit code of an equivalent report.
     """
 
     code: str
@@ -114,7 +118,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     """The outcome of one check.
 
     ``error_bound_log2`` is the base-2 logarithm of the bound on the probability that unequal plans were called equivalent; 0 where nothing is
-    claimed, and finite always. ``exit_code`` follows from the verdict and is set here. ``trials`` is the largest number of complete redraws
+    claimed, and finite always. ``exit_code`` follows from the verdict and the findings, and is set here. ``trials`` is the largest number of complete redraws
     that any stage needed. ``routing`` has every proof of a stage in which tokens choose experts.
     The sentences: ``exceptions`` are what the user's specification excepts from full equality; ``reductions`` say which shapes and coordinates were made
     smaller and by which rule; ``heuristic`` names the terms of the bound that are not proven; ``not_covered`` says what the bound does not cover.
@@ -152,4 +156,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if not math.isfinite(self.error_bound_log2) or self.error_bound_log2 > 0:
             raise PitcheckError(f"error_bound_log2 is {self.error_bound_log2}; it must be finite and at most 0 (a probability of at most 1)")
-        msgspec.structs.force_setattr(self, "exit_code", EXIT_CODES[self.verdict])
+        msgspec.structs.force_setattr(self, "exit_code", self._exit_code())
+
+    def _exit_code(self) -> int:
+        imprecise = self.verdict == "equivalent" and any(finding.verdict == "imprecise" for finding in self.findings)
+        return IMPRECISE if imprecise else EXIT_CODES[self.verdict]

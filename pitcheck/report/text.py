@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+import re
 import textwrap
 from collections.abc import Iterable, Sequence
 from typing import Literal as OneOf
 from typing import NamedTuple
 
-from pitcheck.report.model import Finding, Report, RoutedTokens
+from pitcheck.report.model import IMPRECISE, Finding, Report, RoutedTokens
 from pitcheck.report.places import describe_microbatches, describe_ranks
 
 WIDTH = 100
@@ -21,7 +22,17 @@ _LABEL = 13
 
 Style = OneOf["plain", "strong", "good", "bad", "unsure", "faint"]
 
-_HEAD = {"mismatch": "error", "invalid": "error", "inconclusive": "unproven", "nothing-checked": "unproven", "warning": "warning"}
+_SHORT = 20
+_DECIMAL = re.compile(r"-?[0-9]{1,30}(\.[0-9]{1,200})?(e[+-]?[0-9]{1,2})?")
+
+_HEAD = {
+    "mismatch": "error",
+    "invalid": "error",
+    "inconclusive": "unproven",
+    "nothing-checked": "unproven",
+    "warning": "warning",
+    "imprecise": "error",
+}
 _HEAD_STYLE: dict[str, Style] = {"error": "bad", "unproven": "unsure", "warning": "unsure"}
 _VERDICT_STYLE: dict[str, Style] = {
     "equivalent": "good",
@@ -82,8 +93,8 @@ def _finding(finding: Finding, report: Report) -> list[Line]:
     place = _place(finding, report)
     if place:
         first += _wrapped("  --> ", place, "strong")
-    last = [line for label, text in _endings(finding) for line in _wrapped("   = ", f"{label}: {text}")]
-    body = [line for label, text in _details(finding) for line in _wrapped("   = ", f"{label}: {text}")]
+    last = [line for label, text in endings(finding) for line in _wrapped("   = ", f"{label}: {text}")]
+    body = [line for label, text in details(finding) for line in _wrapped("   = ", f"{label}: {text}")]
     first, last = first[: FINDING_LINES // 3], last[: FINDING_LINES // 3]
     room = FINDING_LINES - len(first) - len(last)
     if len(body) > room:
@@ -93,25 +104,41 @@ def _finding(finding: Finding, report: Report) -> list[Line]:
 
 def _place(finding: Finding, report: Report) -> str:
     where = f"{finding.source}  ({finding.operator})" if finding.source and finding.operator else finding.source or finding.operator
-    ranks = describe_ranks(finding.ranks, report.mesh)
-    microbatches = describe_microbatches(finding.microbatches, report.microbatches)
-    return "   ".join(part for part in (where, ranks, microbatches) if part)
+    return "   ".join(part for part in (where, *coordinates(finding, report)) if part)
 
 
-def _details(finding: Finding) -> Iterable[tuple[str, str]]:
+def coordinates(finding: Finding, report: Report) -> tuple[str, str]:
+    """The ranks and the micro-batches of a finding, "" for none in particular."""
+    return describe_ranks(finding.ranks, report.mesh), describe_microbatches(finding.microbatches, report.microbatches)
+
+
+def details(finding: Finding) -> Iterable[tuple[str, str]]:
+    """What is known of a finding, each with its label."""
     if finding.stage:
         yield "stage", finding.stage
     if finding.output:
         yield "output", finding.output + (f" at {list(finding.element)}" if finding.element is not None else "")
     if finding.reference_value is not None or finding.parallel_value is not None:
-        reference = "-" if finding.reference_value is None else finding.reference_value
-        parallel = "-" if finding.parallel_value is None else finding.parallel_value
+        reference, parallel = _told_apart(finding.reference_value or "-", finding.parallel_value or "-")
         yield "reference", f"{reference}     parallel: {parallel}"
     if finding.cause:
         yield "cause", finding.cause
 
 
-def _endings(finding: Finding) -> Iterable[tuple[str, str]]:
+def _told_apart(reference: str, parallel: str) -> tuple[str, str]:
+    """Two values with as many digits as it takes to tell them apart; as they are where they are no plain decimals or differ beyond the 17th digit."""
+    values = reference, parallel
+    if max(map(len, values)) <= _SHORT or not all(map(_DECIMAL.fullmatch, values)):
+        return values
+    for digits in (9, 17):
+        short = f"{float(reference):.{digits}g}", f"{float(parallel):.{digits}g}"
+        if short[0] != short[1]:
+            return short
+    return values
+
+
+def endings(finding: Finding) -> Iterable[tuple[str, str]]:
+    """What to do about a finding, each with its label."""
     if finding.repair:
         yield "help", finding.repair
     if finding.witness:
@@ -165,6 +192,11 @@ def _verbose(report: Report) -> list[Line]:
 
 
 def _verdict(report: Report) -> list[Line]:
+    return [Line(sentence(report), _VERDICT_STYLE[report.verdict])]
+
+
+def sentence(report: Report) -> str:
+    """The verdict and what it means."""
     internal = any(finding.code == "PIT900" for finding in report.findings)
     proven = f"{report.outputs.proven} of {_count(report.outputs.total, 'output')} proven"
     meaning = {
@@ -174,16 +206,21 @@ def _verdict(report: Report) -> list[Line]:
         "inconclusive": f"{proven}; the rest is neither proven nor refuted",
         "nothing-checked": "no output was compared; this is not a success",
     }[report.verdict]
-    return [Line(f"{report.verdict}: {meaning}", _VERDICT_STYLE[report.verdict])]
+    imprecise = ", but a precision rule is broken (exit code 4)" if report.exit_code == IMPRECISE else ""
+    return f"{report.verdict}: {meaning}{imprecise}"
 
 
 def _bound(report: Report) -> list[Line]:
     if report.verdict != "equivalent" and report.error_bound_log2 == 0:
         return []
+    return _wrapped("", bound(report)) + _bulleted("heuristic", report.heuristic, whole=True)
+
+
+def bound(report: Report) -> str:
+    """The bound on the probability of error, in words."""
     claim = "this verdict is wrong" if report.verdict == "equivalent" else "what is called proven here is not"
     rounded = math.ceil(report.error_bound_log2 * 10) / 10  # up: what is printed must not claim more than was computed
-    lines = _wrapped("", f"error bound: {claim} with probability at most 2^{rounded:.1f}")
-    return lines + _bulleted("heuristic", report.heuristic, whole=True)
+    return f"error bound: {claim} with probability at most 2^{rounded:.1f}"
 
 
 def _labelled(label: str, text: str) -> list[Line]:

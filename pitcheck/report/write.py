@@ -1,4 +1,4 @@
-"""Where reports go: ``FORMAT:FILE`` options, files that are written whole or not at all, and the console."""
+"""Where reports go: ``FORMAT`` and ``FORMAT:FILE`` options, files that are written whole or not at all, and the console."""
 
 from __future__ import annotations
 
@@ -10,23 +10,32 @@ from pathlib import Path
 from typing import TextIO
 
 from pitcheck.errors import UsageError
-from pitcheck.report.json import encode
+from pitcheck.report import github, json, sarif
 from pitcheck.report.model import Report
 from pitcheck.report.text import Line, render
 
 STDOUT = "-"
 
 
-def _text(report: Report, quiet: bool, verbose: bool) -> bytes:
-    return "".join(f"{line.text}\n" for line in render(report, quiet=quiet, verbose=verbose)).encode("utf-8")
+@dataclass(frozen=True)
+class Form:
+    """How a report is written. ``plans`` are the files that were checked, the reference first; ``quiet`` and ``verbose`` are about text alone."""
+
+    quiet: bool = False
+    verbose: bool = False
+    plans: tuple[str, ...] = ()
 
 
-def _json(report: Report, quiet: bool, verbose: bool) -> bytes:
-    del quiet, verbose
-    return encode(report)
+def _text(report: Report, form: Form) -> bytes:
+    return "".join(f"{line.text}\n" for line in render(report, quiet=form.quiet, verbose=form.verbose)).encode("utf-8")
 
 
-FORMATS: Mapping[str, Callable[[Report, bool, bool], bytes]] = {"text": _text, "json": _json}
+FORMATS: Mapping[str, Callable[[Report, Form], bytes]] = {
+    "text": _text,
+    "json": lambda report, _: json.encode(report),
+    "sarif": lambda report, form: sarif.encode(report, form.plans),
+    "github": lambda report, form: github.encode(report, form.plans),
+}
 
 
 @dataclass(frozen=True)
@@ -38,13 +47,13 @@ class Destination:
 
 
 def parse_destination(text: str) -> Destination:
-    """``FORMAT:FILE`` as a destination. Raises UsageError for an unknown format or a missing file."""
+    """``FORMAT:FILE``, or ``FORMAT`` for standard output, as a destination. Raises UsageError for an unknown format or a missing file."""
     format_, colon, file = text.partition(":")
     if format_ not in FORMATS:
         raise UsageError(f"output {text!r}: unknown format {format_!r}; the formats are {', '.join(FORMATS)} (as in json:report.json)")
-    if not colon or not file:
-        raise UsageError(f"output {text!r}: no file; write {format_}:FILE, or {format_}:- for standard output")
-    return Destination(format_, file)
+    if colon and not file:
+        raise UsageError(f"output {text!r}: no file; write {format_}:FILE, or {format_} for standard output")
+    return Destination(format_, file or STDOUT)
 
 
 def check_destinations(destinations: Sequence[Destination]) -> None:
@@ -52,7 +61,8 @@ def check_destinations(destinations: Sequence[Destination]) -> None:
     files = [STDOUT if each.file == STDOUT else os.path.realpath(each.file) for each in destinations]
     for i, file in enumerate(files):
         if file in files[:i]:
-            raise UsageError(f"two outputs go to {destinations[i].file}; give each a file of its own")
+            shared = "standard output" if file == STDOUT else destinations[i].file
+            raise UsageError(f"two outputs go to {shared}; give each a file of its own")
         if file == STDOUT:
             continue
         path = Path(file)
@@ -65,7 +75,7 @@ def check_destinations(destinations: Sequence[Destination]) -> None:
             raise UsageError(f"output {destinations[i].file}: no permission to write {target}")
 
 
-def write_report(report: Report, destinations: Sequence[Destination], *, quiet: bool = False, verbose: bool = False) -> None:
+def write_report(report: Report, destinations: Sequence[Destination], form: Form = Form()) -> None:
     """Write the report to every destination, and as text to standard output unless a destination takes that.
 
     Every destination is tried; then UsageError is raised for those that failed. A standard output that nobody reads any more is no failure.
@@ -75,14 +85,16 @@ def write_report(report: Report, destinations: Sequence[Destination], *, quiet: 
         if each.file == STDOUT:
             continue
         try:
-            write_whole(Path(each.file), FORMATS[each.format](report, quiet, verbose))
+            write_whole(Path(each.file), FORMATS[each.format](report, form))
+        except UsageError as error:
+            failures.append(f"cannot write {each.file}: {error}")
         except OSError as error:
             failures.append(f"cannot write {each.file}: {error.strerror or error}")
     on_stdout = [each.format for each in destinations if each.file == STDOUT] or ["text"]
     if on_stdout[0] == "text" and sys.stdout.isatty():
-        print_bytes(_coloured(render(report, quiet=quiet, verbose=verbose), sys.stdout))
+        print_bytes(_coloured(render(report, quiet=form.quiet, verbose=form.verbose), sys.stdout))
     else:
-        print_bytes(FORMATS[on_stdout[0]](report, quiet, verbose))
+        print_bytes(FORMATS[on_stdout[0]](report, form))
     if failures:
         raise UsageError("; ".join(failures))
 

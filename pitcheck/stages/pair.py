@@ -304,19 +304,26 @@ def compared_rows(target: Target, parallel: Batch) -> tuple[Codes, Codes, Codes]
     if cut.groups is None:
         pairs, _ = distinct(rows * len(cut.parts) + parts)
         return np.stack([rows[pairs], parts[pairs]]), np.zeros((0, 0), dtype=np.int64), _codes_at(target, places, where, pairs)
-    terms = cut.parts.term[parts]
-    expected = int(cut.parts.terms.max(initial=1))
-    order = np.lexsort((terms, found[2][where]))
-    groups = found[2][where][order]
+    order = by_group(target, parts, found[2][where])
+    sums = rows[order]
+    _, firsts = np.unique(sums, axis=0, return_index=True)
+    firsts = np.sort(firsts)
+    leading = order[firsts, 0]
+    return parts[leading][None, :], sums[firsts], _codes_at(target, places, where, leading)
+
+
+def by_group(target: Target, parts: Codes, groups: Codes) -> Codes:
+    """The places of the terms of every sum, shape (sums, terms), the sums in the order of their numbers; ``parts`` and ``groups`` by place.
+
+    Raises UnsupportedError where a group lacks a term.
+    """
+    terms, expected = target.cut.parts.term[parts], int(target.cut.parts.terms.max(initial=1))
+    order = np.lexsort((terms, groups))
     counts = np.unique(groups, return_counts=True)[1]
     whole = counts == expected
     if not whole.all() or (terms[order].reshape(-1, expected) != np.arange(expected)).any():
         raise UnsupportedError(f"{target.name}: a sum has {int(counts[~whole][0]) if not whole.all() else 'some twice'} of its {expected} terms")
-    sums = rows[order].reshape(-1, expected)
-    _, firsts = np.unique(sums, axis=0, return_index=True)
-    firsts = np.sort(firsts)
-    leading = order.reshape(-1, expected)[firsts, 0]
-    return parts[leading][None, :], sums[firsts], _codes_at(target, places, where, leading)
+    return order.reshape(-1, expected)
 
 
 def _codes_at(target: Target, places: Home, where: Mask, chosen: Codes) -> Codes:

@@ -114,7 +114,28 @@ def symbolic_pair(reference: Batch, parallel: Batch, cuts: Sequence[Cut], templa
         if cut.reference in first.values and cut.value in second.values:
             _tie(system, first.values[cut.reference], second.values[cut.value], cut)
             _tie_places(system, first.values[cut.reference], second.values[cut.value])
+    _keep_counts(system, _given(first, {cut.reference for cut in cuts}) + _given(second, {cut.value for cut in cuts}))
     return SymbolicPair(system, first, second, tuple(cuts))
+
+
+def _given(side: SymbolicBatch, compared: Collection[int]) -> list[Dimension]:
+    """The dimensions of what a side is given, but for constants, and of what is compared."""
+    drawn = [value for value in side.batch.inputs if side.batch.graph.values[value].tensor.value is None or side.batch.graph.values[value].writers]
+    return [node for value in (*drawn, *compared) if value in side.values for node in side.values[value].dims]
+
+
+def _keep_counts(system: AxisSystem, given: Sequence[Dimension]) -> None:
+    """Keep whole what none of ``given`` has: what is made along such a dimension (a sum of ones) is a number, to which the other side may come by others."""
+    queue, seen = list(given), set()
+    while queue:
+        node = queue.pop()
+        number = system.number_of(node)
+        if number not in seen:
+            seen.add(number)
+            queue.extend(system.class_of(node).factors())
+    for number, own in system.classes():
+        if number not in seen and own.inner is None and own.total > 1:
+            system.fix(own.members[0], "its size is a number: nothing that is given has it")
 
 
 def _has_range(batch: Batch, value: int) -> bool:

@@ -217,6 +217,7 @@ def _losses() -> Iterator[Row]:
 def _random() -> Iterator[Row]:
     where = {"start": table("tp", (0, 0), (5, 0)), "whole": (10, 4)}
     yield Row("uniform", "uniform", (In((10, 4), 0),), attributes={"stream": "s"}, local=where, gradient=False)
+    yield Row("normal", "normal", (In((10, 4), 0),), attributes={"stream": "s"}, local=where, gradient=False)
     more = {"stream": "s", "probability": 0.5}
     yield Row("dropout_mask", "dropout_mask", (In((10, 4), 0),), attributes=more, local=where, gradient=False)
     yield Row("dropout", "dropout", (X, bools((16, 12))), attributes={"probability": 0.25})

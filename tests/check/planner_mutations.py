@@ -9,8 +9,8 @@ import itertools
 from collections.abc import Iterator, Sequence
 
 from msgspec.structs import replace
-from oracle.places import Coordinate, program_of, rank_coordinates, runs_at
 
+from pitcheck.execution.places import Coordinate, program_of, rank_coordinates, runs_at
 from pitcheck.plan.model import Attribute, Box, Group, Lineage, Operator, Plan, Program, Shard, Step, Table, Tensor
 
 Mutant = tuple[str, Plan]

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 from by_day import some_by_day
 from operator_rows import In
-from oracle.judge import judge_often
 from verdicts import not_proven, proven, said
 from zoo.builder import Builder
 from zoo.mutations import mutants
 
 from pitcheck.check.options import Options
 from pitcheck.check.run import check
+from pitcheck.execution.judge import judge_often
 from pitcheck.plan.model import Number, Plan
 
 SEEDS = tuple(range(4))

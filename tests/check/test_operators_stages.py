@@ -8,11 +8,11 @@ import operator_pairs
 import pytest
 from by_day import some_by_day
 from operator_rows import ROWS
-from oracle.judge import judge_often
 from zoo.mutations import mutants
 
 from pitcheck.check.options import Options
 from pitcheck.check.run import check
+from pitcheck.execution.judge import judge_often
 from pitcheck.ops.registry import operator_names
 from pitcheck.plan.model import Plan
 from pitcheck.report.model import Report

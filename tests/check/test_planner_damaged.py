@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import pytest
-from oracle.judge import judge_often
 from planner_mutations import planner_mutants
 from planner_plans import LLAMA, MLP, SHIPPED, read, run, said, text_of
 from zoo.mutations import mutants
 
+from pitcheck.execution.judge import judge_often
 from pitcheck.plan.model import Plan
 from pitcheck.report.model import Report
 

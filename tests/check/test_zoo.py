@@ -8,12 +8,12 @@ from itertools import islice
 
 import pytest
 from by_day import some_by_day
-from oracle.judge import judge_often
 from zoo.mutations import mutants
 from zoo.pairs import builders, pair, without_hints
 
 from pitcheck.check.options import Options
 from pitcheck.check.run import check
+from pitcheck.execution.judge import judge_often
 from pitcheck.plan.model import Plan
 from pitcheck.report.model import Report
 

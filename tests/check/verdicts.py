@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import itertools
 
-from oracle.judge import judge_often
-
 from pitcheck.check.options import Options
 from pitcheck.check.run import check
+from pitcheck.execution.judge import judge_often
 from pitcheck.plan.model import Plan
 from pitcheck.report.model import Report
 

@@ -40,6 +40,7 @@ def test_every_option_can_be_configured_and_the_command_line_wins(call: Call) ->
         max-memory = "1GiB"
         output = ["json:report.json"]
         witness-directory = "w"
+        precision = "error"
         quiet = true
         verbose = false
         """
@@ -49,6 +50,7 @@ def test_every_option_can_be_configured_and_the_command_line_wins(call: Call) ->
     options = sys.modules["pitcheck.check.run"].options
     assert (options.error_bound_log2, options.trials, options.seed, options.jobs, options.max_memory) == (-80, 5, 12, 2, 1 << 30)
     assert (options.backend, options.shapes, options.coordinates, options.witness_directory) == ("numpy", "full", "full", Path("w"))
+    assert options.precision == "error"
     assert Path("report.json").exists()
     assert len(result.out.splitlines()) == 1
 
@@ -92,6 +94,7 @@ def test_the_nearest_file_counts(call: Call, folder: Path, monkeypatch: pytest.M
         ("seed = 'x'", "seed"),
         ("backend = 'torch'", "backend"),
         ("backend = {a = 1}", "backend"),
+        ("precision = 'strict'", "precision"),
         ("quiet = 1", "true or false"),
         ("quiet = 'yes'", "true or false"),
         ("output = 'json:a'", "a list"),

@@ -89,6 +89,17 @@ def test_click_runner_sees_the_same_codes(checker: Checker) -> None:
     assert CliRunner().invoke(cli, ["--help"]).exit_code == 0
 
 
+def test_a_broken_precision_rule_has_an_exit_code_of_its_own_where_it_is_wanted(call: Call, checker: Checker) -> None:
+    finding = Finding(code="PIT301", verdict="imprecise", title="t")
+    checker(Report(verdict="equivalent", findings=(finding,)))
+    result = call("check", *FILES)
+    assert result.code == 4
+    assert "error[PIT301]: t" in result.out
+    assert "exit code 4" in result.out
+    checker(Report(verdict="inconclusive", findings=(finding,)))
+    assert call("check", *FILES).code == 3
+
+
 # --- files that are no plans
 
 
@@ -161,8 +172,11 @@ def test_both_unreadable_plans_are_named(call: Call) -> None:
         (("check", *FILES, "--error-bound", "nan"), "2^-64"),
         (("check", *FILES, "--output", "html:x"), "text, json"),
         (("check", *FILES, "--output", "json:none/x"), "does not exist"),
+        (("check", *FILES, "--output", "sarif:"), "no file"),
+        (("check", *FILES, "--output", "sarif", "--output", "github:-"), "two outputs go to standard output"),
         (("check", *FILES, "--output", "json:-", "--output", "text:-"), "two outputs"),
         (("check", *FILES, "--output", "json:a", "--output", "text:./a"), "two outputs"),
+        (("check", *FILES, "--precision", "strict"), "warn"),
         (("check", *FILES, "--witness-directory", "none"), "create it"),
         (("check", *FILES, "--quiet", "--verbose"), "exclude each other"),
         (("explain", "PIT999"), "PIT104"),
@@ -224,10 +238,10 @@ def test_options_reach_the_checker(call: Call, checker: Checker) -> None:
     call("check", *FILES)
     assert given_options() == Options(jobs=None, witness_directory=Path())
     words = "--error-bound 1e-20 --trials 4 --seed 9 --backend numpy --shapes full --coordinates full --jobs 2 --max-memory 500MB --witness-directory .."
-    call("check", *FILES, *words.split())
+    call("check", *FILES, *words.split(), "--precision", "off")
     options = given_options()
     assert options.error_bound_log2 == pytest.approx(-66.4385619)
-    assert options == Options(options.error_bound_log2, 4, 9, "numpy", "full", "full", 2, 500_000_000, Path(".."))
+    assert options == Options(options.error_bound_log2, 4, 9, "numpy", "full", "full", 2, 500_000_000, Path(".."), "off")
 
 
 @pytest.mark.parametrize(
@@ -258,6 +272,15 @@ def test_reports_are_written_whole_or_not_at_all(call: Call, checker: Checker, f
     assert json.loads(Path("a.json").read_text())["verdict"] == "mismatch"
     assert Path("a.txt").read_text() == result.out
     assert sorted(each.name for each in folder.iterdir()) == ["a.json", "a.txt", "p.plan.zst", "pyproject.toml", "r.plan.json"]
+
+
+def test_reports_for_scanners_name_the_files_of_the_command(call: Call, checker: Checker) -> None:
+    checker(Report(verdict="mismatch", findings=(Finding(code="PIT100", verdict="mismatch", title="t"),)))
+    result = call("check", *FILES, "--output", "sarif:a.sarif", "--output", "github")
+    assert (result.code, result.err) == (1, "")
+    assert result.out.startswith("::error file=p.plan.zst,title=PIT100%3A t::")
+    assert json.loads(Path("a.sarif").read_text())["runs"][0]["results"][0]["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] == "p.plan.zst"
+    assert "file=none.toml," in call("check", "none.toml", "--output", "github").out
 
 
 def test_a_report_that_cannot_be_written_is_exit_2_but_printed(call: Call, checker: Checker, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:

@@ -103,6 +103,23 @@ def test_other_streams_are_inconclusive(name: str, seed: int) -> None:
     assert "'t'" in report.findings[0].title
 
 
+def test_replicas_that_draw_other_numbers_than_each_other_are_a_mismatch() -> None:
+    """Whatever the reference draws, both cannot have its output; where both draw the same other numbers, nothing is known."""
+    report = run(WRONG["replicas draw other numbers"])
+    assert report.verdict == "mismatch", said(report)
+    assert run(on_replicas(stream="s", offset=12)).verdict == "inconclusive"
+
+
+def test_where_nothing_is_dropped_no_draw_matters() -> None:
+    plans = []
+    for probability, draws in (("0", {"stream": "s"}), ("0", {"stream": "t", "offset": 7})):
+        b = Builder("nothing")
+        x = b.input("x", (4, 3))
+        b.output(b.op("dropout", x, b.op("dropout_mask", x, probability=probability, **draws), probability=probability, out="y"))
+        plans.append(b.plan())
+    assert run((plans[0], plans[1])).verdict == "equivalent"
+
+
 def test_fewer_numbers_are_a_mismatch() -> None:
     """Twelve elements of which two and two share a number are another function of the draws."""
     report = run(WRONG["both shards draw the first's"])
@@ -110,7 +127,7 @@ def test_fewer_numbers_are_a_mismatch() -> None:
 
 
 def test_numbers_are_named() -> None:
-    title = run(WRONG["replicas draw other numbers"]).findings[0].title
+    title = run(WRONG["recomputed at another offset"]).findings[0].title
     assert "draws 0 to 11" in title
     assert "draws 0 to 23" in title
 

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 import torch
 from msgspec.structs import replace
-from oracle.executor import Array, Instance, execute
-from oracle.judge import reference_inputs
 from torch_models import train
 
 from pitcheck.errors import PlanError, UsageError
+from pitcheck.execution.executor import Array, Instance, execute
+from pitcheck.execution.judge import reference_inputs
 from pitcheck.models.config import Attention, Batch, Experts, Model, Optimizer
 from pitcheck.models.presets import PRESETS, preset
 from pitcheck.models.reference import parameter_count, reference_plan

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from oracle.executor import execute
 
 from pitcheck.errors import PlanError
+from pitcheck.execution.executor import execute
 from pitcheck.models.records import held
 from pitcheck.models.tape import Tape
 from pitcheck.plan.model import Lineage, Plan

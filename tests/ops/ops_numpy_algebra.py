@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from fractions import Fraction
+from statistics import NormalDist
 from typing import Any, ClassVar
 
 import numpy as np
@@ -134,6 +135,7 @@ class NumpyAlgebra:
             "sin": math.sin,
             "cos": math.cos,
             "normal_cdf": lambda x: 0.5 * (1 + math.erf(x / math.sqrt(2))),
+            "normal_quantile": NormalDist().inv_cdf,
             "normal_density": lambda x: math.exp(-x * x / 2) / math.sqrt(2 * math.pi),
         }
         return np.asarray(np.vectorize(functions[name], otypes=[np.float64])(*arguments))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -59,6 +60,14 @@ def test_draws_of_parts_are_the_parts_of_the_draws() -> None:
     assert not np.array_equal(other, whole)
     (wrong,) = evaluate(NumpyAlgebra(), "uniform", [np.zeros((4, 3))], {"stream": "a"})
     assert not np.array_equal(wrong, whole[:, :3])
+
+
+def test_normal_draws_are_the_quantiles_of_the_draws() -> None:
+    like = np.zeros((5, 7))
+    (draws,) = evaluate(NumpyAlgebra(), "uniform", [like], {"stream": "a"})
+    (normal,) = evaluate(NumpyAlgebra(), "normal", [like], {"stream": "a"})
+    np.testing.assert_allclose((1 + np.vectorize(math.erf)(normal / math.sqrt(2))) / 2, draws)
+    assert operator_kind("normal").random
 
 
 def test_the_mask_keeps_what_draws_at_least_the_probability() -> None:

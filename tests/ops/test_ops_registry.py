@@ -14,7 +14,7 @@ from pitcheck.errors import PlanError, ShapeError, UnsupportedError
 from pitcheck.ops.reference import operator_table
 from pitcheck.ops.registry import check_attributes, evaluate, operator_kind, operator_names
 
-DRAWS = {"uniform", "dropout_mask"}
+DRAWS = {"uniform", "normal", "dropout_mask"}
 """Tested by properties instead of rows."""
 ROLES = {"value", "axis", "axes", "sizes", "position", "literal"}
 

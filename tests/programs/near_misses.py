@@ -6,11 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 from msgspec.structs import replace
-from oracle.judge import judge_often
 from program_cases import said
 
 from pitcheck.check.options import Options
 from pitcheck.check.run import check
+from pitcheck.execution.judge import judge_often
 from pitcheck.plan.model import Group, Operator, Plan, Use
 
 Change = Callable[[Operator], Operator]

@@ -9,11 +9,11 @@ from unittest.mock import patch
 
 import pytest
 from msgspec.structs import replace
-from oracle.judge import judge
 
 from pitcheck.check.obligations import Ledger, Prover
 from pitcheck.check.options import Options
 from pitcheck.check.run import check
+from pitcheck.execution.judge import judge
 from pitcheck.models.config import Attention, Batch, Model
 from pitcheck.models.presets import preset
 from pitcheck.models.reference import reference_plan

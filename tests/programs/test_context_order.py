@@ -9,7 +9,6 @@ import pytest
 from faults import at_place
 from msgspec.structs import replace
 from near_misses import Change, assert_caught, changed, reading
-from oracle.judge import judge_often
 from program_cases import Case, assert_right, case, gpt, layouts, llama, said
 from test_latent import latent, straight
 from test_predicted import predicting
@@ -18,6 +17,7 @@ from pitcheck.check.obligations import Prover
 from pitcheck.check.options import Options
 from pitcheck.check.run import check
 from pitcheck.errors import PlanError
+from pitcheck.execution.judge import judge_often
 from pitcheck.plan.model import Operator, Plan, Table
 
 FAST = {

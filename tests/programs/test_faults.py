@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from faults import Change, Place, at_place, dropped, first_operand, of_microbatch, over, over_ranks, reading, with_attributes
 from msgspec.structs import replace
-from oracle.judge import judge_often
 from program_cases import Case, case, llama, said
 
 from pitcheck.check.options import Options
 from pitcheck.check.run import check
+from pitcheck.execution.judge import judge_often
 from pitcheck.explain.replay import replay
 from pitcheck.plan.coordinates import Coordinates
 from pitcheck.plan.model import MICROBATCH_AXIS, Operator, Plan, Table

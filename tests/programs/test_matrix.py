@@ -7,12 +7,12 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
-from oracle.judge import judge
 from program_cases import Case, said
 from random_layouts import LARGE, SMALL, random_case
 
 from pitcheck.check.options import Options
 from pitcheck.check.run import check
+from pitcheck.execution.judge import judge
 from pitcheck.models.config import Attention, LatentAttention
 
 FAST = range(10)

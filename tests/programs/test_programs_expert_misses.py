@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from oracle.judge import judge_often
 from program_cases import Case, said
 from test_programs_experts import SEQUENCE, deepseek, mixtral, spread
 
 from pitcheck.check.options import Options
 from pitcheck.check.run import check
+from pitcheck.execution.judge import judge_often
 from pitcheck.plan.model import Group, Operator, Plan
 
 Change = Callable[[Operator], Operator]

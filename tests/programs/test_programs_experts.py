@@ -6,8 +6,6 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from oracle.executor import execute
-from oracle.judge import initial_values, judge, reference_inputs
 from program_cases import Case, assert_right, layouts, llama, said
 
 from pitcheck.check.hints import hinted_cuts
@@ -15,6 +13,8 @@ from pitcheck.check.options import Options
 from pitcheck.check.run import check
 from pitcheck.check.specification import specify
 from pitcheck.errors import PlanError
+from pitcheck.execution.executor import execute
+from pitcheck.execution.judge import initial_values, judge, reference_inputs
 from pitcheck.models.config import Batch, Model
 from pitcheck.models.presets import preset
 from pitcheck.plan.matching import match

@@ -8,11 +8,11 @@ import pytest
 from by_day import some_by_day
 from faults import at_place, first_operand
 from msgspec.structs import replace
-from oracle.judge import judge_often
 from program_cases import Case, case, llama, said
 
 from pitcheck.check.options import Options
 from pitcheck.check.run import check
+from pitcheck.execution.judge import judge_often
 from pitcheck.plan.model import Plan, Table
 
 LAYER = "layers.0.attention"

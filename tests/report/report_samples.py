@@ -34,6 +34,28 @@ UNKNOWN = Finding(
     ranks=(1, 3),
     microbatches=(1,),
 )
+NOWHERE = Finding(
+    code="PIT108",
+    verdict="mismatch",
+    title="a term or micro-batch is missing or doubled in 'grad'",
+    output="w.grad",
+    operator="accumulate:grad (accumulate)",
+    element=(0,),
+    reference_value="1",
+    parallel_value="2",
+    cause="micro-batch 0 is counted twice",
+)
+MODULE = Finding(code="PIT009", verdict="invalid", title="reference plan: 'a' runs twice", operator="operators[4]", source="model.layers.0")
+ODD = Finding(
+    code="PIT102",
+    verdict="mismatch",
+    title="'größe\n::error::α' is 100% wrong,\r\nsays 模型",
+    operator="scale:größe\n::error::α (mul)",
+    source="модель dir/a,b:c%.py:12",
+    output="größe\n::error::α",
+    cause="attribute 'x' is \"5%\"",
+    repair="set it to 1\nhere",
+)
 NOTHING = Finding(code="PIT500", verdict="nothing-checked", title="the reference has no outputs")
 INTERNAL = Finding(code="PIT900", verdict="invalid", title="internal error: KeyError: 'x'", repair="report the traceback on stderr")
 
@@ -81,11 +103,28 @@ def sample(verdict: Verdict, *findings: Finding, proven: int = 12, bound: float 
     )
 
 
+IMPRECISE = Finding(
+    code="PIT301",
+    verdict="imprecise",
+    title="'w.grad' is summed in bfloat16; the reference sums in float32",
+    operator="reduce:w.grad (all_reduce)",
+    source="train.py:12",
+    ranks=(0, 1, 2, 3, 4, 5, 6, 7),
+    cause="it is part of what the reference computes as 'w.grad' (matmul at model.py:8)",
+    repair="cast what is summed to float32 before 'all_reduce'",
+)
+
+
 def samples() -> dict[str, Report]:
     """The reports by name."""
     return {
         "equivalent": sample("equivalent", RENDEZVOUS, bound=-66.25),
         "mismatch": sample("mismatch", MISSING, proven=11),
+        "mismatch-without-source": sample("mismatch", NOWHERE, proven=11),
+        "several": sample("mismatch", MISSING, NOWHERE, MISSING, RENDEZVOUS, proven=9),
+        "odd-names": sample("mismatch", ODD, proven=11),
+        "invalid-in-reference": Report(verdict="invalid", seed=7, findings=(MODULE,)),
+        "imprecise": sample("equivalent", IMPRECISE, bound=-66.25),
         "invalid": Report(verdict="invalid", seed=7, findings=(UNREADABLE,)),
         "internal": Report(verdict="invalid", findings=(INTERNAL,)),
         "inconclusive": sample("inconclusive", UNKNOWN, proven=3, bound=-64.5),

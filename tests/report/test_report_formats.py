@@ -19,7 +19,7 @@ from pitcheck.errors import PitcheckError, UsageError
 from pitcheck.report.json import decode, encode, json_schema
 from pitcheck.report.model import EXIT_CODES, VOLATILE, Finding, Report, Seconds
 from pitcheck.report.text import FINDING_LINES, WIDTH, render
-from pitcheck.report.write import Destination, check_destinations, parse_destination, write_report, write_whole
+from pitcheck.report.write import FORMATS, Destination, check_destinations, parse_destination, write_report, write_whole
 
 NAMES = sorted(samples())
 
@@ -66,7 +66,7 @@ def test_json_round_trips_and_is_plain_json(name: str) -> None:
     content = json.loads(raw)
     assert isinstance(content["error_bound_log2"], float)
     assert content["schema"] == "pitcheck.report/1"
-    assert content["exit_code"] == EXIT_CODES[report.verdict]
+    assert content["exit_code"] == (4 if name == "imprecise" else EXIT_CODES[report.verdict])
     assert raw.endswith(b"}\n")
 
 
@@ -164,16 +164,17 @@ def test_destinations(text: str) -> None:
 
 @given(st.text(max_size=30))
 def test_junk_destinations_name_the_formats(text: str) -> None:
-    if text.split(":", maxsplit=1)[0] in ("text", "json"):
+    if text.split(":", maxsplit=1)[0] in FORMATS:
         return
-    with pytest.raises(UsageError, match="text, json"):
+    with pytest.raises(UsageError, match="text, json, sarif, github"):
         parse_destination(text)
 
 
-@pytest.mark.parametrize("text", ["json", "json:", "text:"])
-def test_a_destination_needs_a_file(text: str) -> None:
+@pytest.mark.parametrize("format_", FORMATS)
+def test_a_format_alone_goes_to_standard_output_but_no_file_is_unnamed(format_: str) -> None:
+    assert parse_destination(format_) == Destination(format_, "-")
     with pytest.raises(UsageError, match="no file"):
-        parse_destination(text)
+        parse_destination(f"{format_}:")
 
 
 def test_colliding_and_unwritable_destinations(tmp_path: Path) -> None:
@@ -244,3 +245,18 @@ def test_a_terminal_gets_colour_and_the_same_words(monkeypatch: pytest.MonkeyPat
     write_report(samples()["mismatch"], [])
     assert "\x1b[1;31m" in stream.getvalue()
     assert MISSING.title in stream.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("values", "shown"),
+    [
+        (("0.25", "0.761594155955764888119458282604793590412768597257936551596811"), "0.25     parallel: 0.761594156"),
+        (("1." + "0" * 30 + "1", "1." + "0" * 11 + "1" + "0" * 30), "1     parallel: 1.000000000001"),
+        (("1." + "0" * 30 + "1", "1." + "0" * 30 + "2"), f"1.{'0' * 30}1     parallel: 1.{'0' * 30}2"),
+        (("tp=0 holds 4, tp=1 holds 2.5", "6"), "tp=0 holds 4, tp=1 holds 2.5     parallel: 6"),
+        ((None, "nan"), "-     parallel: nan"),
+    ],
+)
+def test_values_have_as_many_digits_as_tell_them_apart(values: tuple[str | None, str | None], shown: str) -> None:
+    finding = Finding(code="PIT100", verdict="mismatch", title="t", reference_value=values[0], parallel_value=values[1])
+    assert f"reference: {shown}" in " ".join("\n".join(lines(Report(verdict="mismatch", findings=(finding,)))).split("\n"))

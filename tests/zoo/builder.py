@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from oracle.executor import collective
-from oracle.meanings import backward, forward
 
+from pitcheck.execution.executor import collective
+from pitcheck.execution.meanings import backward, forward
 from pitcheck.plan.model import (
     Attribute,
     Axis,

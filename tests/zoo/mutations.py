@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from msgspec.structs import replace
-from oracle.places import rank_coordinates, tensor_name
 
+from pitcheck.execution.places import rank_coordinates, tensor_name
 from pitcheck.plan.model import Box, Group, Lineage, Number, Operator, Plan, Program, Shard, Step, Table, Tensor, Use
 
 Mutant = tuple[str, Plan]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from oracle.judge import judge
 
+from pitcheck.execution.judge import judge
 from zoo.mutations import mutants
 from zoo.pairs import builders, pair, without_hints
 

@@ -89,7 +89,7 @@ def _functional(func: OpOverload, parameters: tuple[Parameter, ...]) -> OpOverlo
     kept = [parameter.name for parameter in parameters if not parameter.stores]
     # "__iand__" writes what "__and__" computes.
     plain = f"__{name[3:]}" if name.startswith("__i") and name.endswith("__") else name.removesuffix("_")
-    for candidate in dict.fromkeys((name, plain, f"{name}_functional")):
+    for candidate in dict.fromkeys((name, plain, f"{name}_functional", f"{plain}_functional")):
         packet = getattr(getattr(torch.ops, namespace), candidate, None)
         if packet is None:
             continue

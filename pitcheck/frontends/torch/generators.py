@@ -17,7 +17,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from pitcheck.frontends.torch.arguments import Parameter, dtype_name
 
-DRAWING = frozenset({"bernoulli", "uniform", "rand", "rand_like"})
+DRAWING = frozenset({"bernoulli", "uniform", "rand", "rand_like", "normal", "normal_functional", "randn", "randn_like", "randperm"})
 """Operators whose draws have a meaning."""
 
 
@@ -32,7 +32,7 @@ def drawn(func: OpOverload, operator: str, bound: Sequence[tuple[Parameter, Any]
     if torch.Tag.nondeterministic_seeded not in func.tags or said.get("dropout_p") == 0:
         return ()
     generator = said.get("generator") or torch.default_generator
-    shapes = [f"{name} {_spelt(value)}" for name, value in said.items() if isinstance(value, torch.Tensor | list | tuple)]
+    shapes = [f"{name} {_spelt(value)}" for name, value in said.items() if isinstance(value, torch.Tensor | list | tuple) or name == "n"]
     name = operator.partition(".")[0]
     with _disable_current_modes():
         state = sha256(generator.get_state().numpy().tobytes()).hexdigest()[:16]
@@ -48,4 +48,6 @@ def _number(text: str) -> int:
 def _spelt(value: Any) -> str:
     if isinstance(value, torch.Tensor):
         return f"{dtype_name(value.dtype)} {tuple(value.shape)}"
+    if isinstance(value, int):
+        return str(value)
     return str(tuple(_spelt(item) if isinstance(item, torch.Tensor) else item for item in value))

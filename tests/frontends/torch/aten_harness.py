@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from oracle import meanings
 
 from pitcheck.algebra.real import RealAlgebra
 from pitcheck.algebra.value import Value as Residues
+from pitcheck.execution import meanings
 from pitcheck.frontends.torch.emitter import Translation, stored
 from pitcheck.frontends.torch.operators import translated
 from pitcheck.frontends.torch.trace import Event, Ref, Value

@@ -136,20 +136,18 @@ def all_reduces_at_once(x: Tensor, group) -> Tensor:
     return parts[0] + parts[1]
 
 
-def all_gathers_at_once(x: Tensor, group) -> Tensor:
-    out = torch.empty(2, 8, 3)
-    with dist._coalescing_manager(group):
-        for part, scale in zip(out, (1, 2), strict=True):
-            dist.all_gather_into_tensor(part, x * scale, group=group)
-    return out[0] + out[1]
+def at_once(communicate: Callable[..., object], rows: int) -> Callable[[Tensor, object], Tensor]:
+    """Of a tensor and of twice it, in one call."""
 
+    def run(x: Tensor, group) -> Tensor:
+        out = torch.empty(2, rows, 3)
+        with dist._coalescing_manager(group):
+            for part, scale in zip(out, (1, 2), strict=True):
+                communicate(part, x * scale, group=group)
+        return out[0] + out[1]
 
-def reduce_scatters_at_once(x: Tensor, group) -> Tensor:
-    out = torch.empty(2, 2, 3)
-    with dist._coalescing_manager(group):
-        for part, scale in zip(out, (1, 2), strict=True):
-            dist.reduce_scatter_tensor(part, x * scale, group=group)
-    return out[0] + out[1]
+    run.__name__ = f"{communicate.__name__} at once"
+    return run
 
 
 def exchange(p: int, x: list[Tensor]) -> Tensor:
@@ -177,8 +175,8 @@ ROWS: list[tuple[Callable[[Tensor, object], Tensor], Callable[[int, list[Tensor]
     (permuted, lambda p, x: x[1 - p]),
     (coalesced, lambda p, x: 3 * (x[0] + x[1])),
     (all_reduces_at_once, lambda p, x: 3 * (x[0] + x[1])),
-    (all_gathers_at_once, lambda p, x: 3 * torch.cat(x)),
-    (reduce_scatters_at_once, lambda p, x: 3 * (x[0] + x[1]).chunk(2)[p]),
+    (at_once(dist.all_gather_into_tensor, 8), lambda p, x: 3 * torch.cat(x)),
+    (at_once(dist.reduce_scatter_tensor, 2), lambda p, x: 3 * (x[0] + x[1]).chunk(2)[p]),
 ]
 
 
@@ -206,6 +204,15 @@ def test_every_collective() -> None:
             torch.testing.assert_close(found[rank]["output", run.__name__], wanted(place, mine).double(), msg=f"{run.__name__} of rank {rank}")
     assert {event.group for trace in traces for event in trace.events if event.group} == {MEMBERS}
     assert not traces[0].events
+
+
+def disagreed(x: Tensor, group) -> Tensor:
+    return all_to_all_single(x, group) if dist.get_rank() == 1 else largest(x, group)
+
+
+def test_ranks_that_disagree_do_not_communicate() -> None:
+    with pytest.raises(AssertionError, match="all_to_all"):
+        Replay(record(spec_of([disagreed]), "parallel", 2), {"x": torch.zeros(16, 3, dtype=torch.float64)}).run()
 
 
 def from_any(x: Tensor, group) -> Tensor:

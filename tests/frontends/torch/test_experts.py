@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 import torch
 import torch.distributed as dist
 from frontends.torch.proving import proven, refuted
+from frontends.torch.regions import Exchange
 from torch import nn
 
 from pitcheck.torch import Input, Part, Program, Rank, Spec
@@ -21,22 +21,6 @@ OWN = EXPERTS // RANKS
 EVEN = [0, 1, 2, 3, 3, 2, 1, 0]
 Batch = dict[str, torch.Tensor]
 Weigh = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
-
-
-class Exchange(torch.autograd.Function):
-    """Rows to other ranks; gradients the same way back."""
-
-    @staticmethod
-    def forward(context: Any, x: torch.Tensor, sent: list[int] | None, received: list[int] | None) -> torch.Tensor:
-        context.sizes = sent, received
-        out = x.new_empty(x.shape[0] if received is None else sum(received), *x.shape[1:])
-        dist.all_to_all_single(out, x.contiguous(), received, sent)
-        return out
-
-    @staticmethod
-    def backward(context: Any, gradient: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        sent, received = context.sizes
-        return Exchange.apply(gradient, received, sent), None, None
 
 
 class Experts(nn.Module):

@@ -6,54 +6,14 @@ from typing import Any
 
 import pytest
 import torch
-import torch.distributed as dist
-import torch.distributed._functional_collectives as functional
 from frontends.torch.proving import caught, proven
+from frontends.torch.regions import Forgotten, FromRanks, FromRanksFunctional, ToRanks, ToRanksFunctional
 from torch import nn
 
 from pitcheck.torch import Input, Program, Rank, Spec
 
 WIDTH, HEADS, LENGTH, RANKS = 8, 4, 3, 2
 SIZE = WIDTH // HEADS
-
-
-class ToRanks(torch.autograd.Function):
-    """The same for all ranks; their gradients are added up, in place."""
-
-    @staticmethod
-    def forward(context: Any, x: torch.Tensor) -> torch.Tensor:
-        return x
-
-    @staticmethod
-    def backward(context: Any, gradient: torch.Tensor) -> torch.Tensor:
-        gradient = gradient.contiguous()
-        dist.all_reduce(gradient)
-        return gradient
-
-
-class FromRanks(torch.autograd.Function):
-    """The sum over ranks, in place."""
-
-    @staticmethod
-    def forward(context: Any, x: torch.Tensor) -> torch.Tensor:
-        dist.all_reduce(x)
-        return x
-
-    @staticmethod
-    def backward(context: Any, gradient: torch.Tensor) -> torch.Tensor:
-        return gradient
-
-
-class ToRanksFunctional(ToRanks):
-    @staticmethod
-    def backward(context: Any, gradient: torch.Tensor) -> torch.Tensor:
-        return functional.all_reduce(gradient.contiguous(), "sum", dist.group.WORLD)
-
-
-class FromRanksFunctional(FromRanks):
-    @staticmethod
-    def forward(context: Any, x: torch.Tensor) -> torch.Tensor:
-        return functional.all_reduce(x, "sum", dist.group.WORLD)
 
 
 class Attention(nn.Module):
@@ -133,11 +93,6 @@ def test_rows_in_another_order() -> None:
 
 
 def test_gradients_not_added_up() -> None:
-    class Forgotten(ToRanks):
-        @staticmethod
-        def backward(context: Any, gradient: torch.Tensor) -> torch.Tensor:
-            return gradient
-
     caught(spec(True, Forgotten), "self.enter(self.norm(x))", "PIT104")
 
 

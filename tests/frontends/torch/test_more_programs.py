@@ -8,6 +8,7 @@ import pytest
 import torch
 import torch.distributed as dist
 from frontends.torch.checking import CLOSE, check
+from frontends.torch.regions import Exchange
 from frontends.torch.replay import difference, truth
 from frontends.torch.test_pipeline import Stages
 from frontends.torch.test_plain import BATCH, mlp, reference, squares
@@ -86,22 +87,6 @@ def together() -> Program:
         return loss
 
     return Program(model, step)
-
-
-class Exchange(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, x, sent, received):
-        ctx.sizes = sent, received
-        out = x.new_empty(sum(received), x.shape[1])
-        dist.all_to_all_single(out, x.contiguous(), received, sent)
-        return out
-
-    @staticmethod
-    def backward(ctx, gradient):
-        sent, received = ctx.sizes
-        out = gradient.new_empty(sum(sent), gradient.shape[1])
-        dist.all_to_all_single(out, gradient.contiguous(), sent, received)
-        return out, None, None
 
 
 def exchanged(rank: Rank) -> Program:

@@ -9,6 +9,7 @@ import pytest
 import torch
 import torch.distributed as dist
 from frontends.torch.checking import CLOSE
+from frontends.torch.regions import FromRanks
 from frontends.torch.replay import difference, truth
 from frontends.torch.test_torch_frameworks import PROGRAMS
 from torch import nn
@@ -152,19 +153,7 @@ class Rows(nn.Module):
         outside = (ids < self.first) | (ids >= self.first + len(self.weight) + self.wide)
         own = ids.clone() - (self.first + self.moved)
         own[outside] = 0
-        return Summed.apply(nn.functional.embedding(own, self.weight).masked_fill(outside[..., None], 0.0))
-
-
-class Summed(torch.autograd.Function):
-    @staticmethod
-    def forward(context: Any, x: torch.Tensor) -> torch.Tensor:
-        x = x.clone()
-        dist.all_reduce(x)
-        return x
-
-    @staticmethod
-    def backward(context: Any, gradient: torch.Tensor) -> torch.Tensor:
-        return gradient
+        return FromRanks.apply(nn.functional.embedding(own, self.weight).masked_fill(outside[..., None], 0.0))
 
 
 def divided(**mistake: int) -> Spec:

@@ -7,6 +7,7 @@ import torch
 import torch.distributed as dist
 import torch.distributed._functional_collectives as functional
 from frontends.torch.checking import check
+from frontends.torch.regions import FromRanks, ToRanks
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor, Replicate, Shard
@@ -44,29 +45,6 @@ def feed_forward() -> Program:
     return Program(model, step)
 
 
-class CopyIn(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, x):
-        return x.view_as(x)
-
-    @staticmethod
-    def backward(ctx, gradient):
-        gradient = gradient.contiguous()
-        dist.all_reduce(gradient)
-        return gradient
-
-
-class ReduceOut(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, x):
-        dist.all_reduce(x)
-        return x
-
-    @staticmethod
-    def backward(ctx, gradient):
-        return gradient
-
-
 class ParallelFeedForward(nn.Module):
     def __init__(self, members: int, functional_too: bool) -> None:
         super().__init__()
@@ -75,10 +53,10 @@ class ParallelFeedForward(nn.Module):
         self.functional_too = functional_too
 
     def forward(self, x):
-        hidden = nn.functional.linear(nn.functional.silu(self.up(CopyIn.apply(x))), self.down.weight)
+        hidden = nn.functional.linear(nn.functional.silu(self.up(ToRanks.apply(x))), self.down.weight)
         if self.functional_too:
             return functional.all_reduce(hidden, "sum", dist.group.WORLD) + self.down.bias
-        return ReduceOut.apply(hidden) + self.down.bias
+        return FromRanks.apply(hidden) + self.down.bias
 
 
 def test_megatron_style() -> None:

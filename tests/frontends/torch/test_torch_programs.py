@@ -8,8 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import torch
-import torch.distributed as dist
+from frontends.torch.regions import Averaged, Forgotten
 
 from pitcheck.frontends.torch.load import load_spec
 from pitcheck.torch import Program, Rank, Spec, assert_equivalent, capture, check
@@ -39,32 +38,6 @@ def test_programs_are_recorded_where_processors_cannot_be_counted(monkeypatch: p
 def test_a_mean_over_ranks_is_an_exception_that_is_said() -> None:
     report = check(example("data_parallel")[0])
     assert report.exceptions == ("loss: one term per dp; the mean of the terms is compared",)
-
-
-class Forgotten(torch.autograd.Function):
-    """The same input for all ranks, whose gradients nobody adds up."""
-
-    @staticmethod
-    def forward(context: Any, x: torch.Tensor) -> torch.Tensor:
-        return x
-
-    @staticmethod
-    def backward(context: Any, gradient: torch.Tensor) -> torch.Tensor:
-        return gradient
-
-
-class Averaged(torch.autograd.Function):
-    """The mean of what ranks have, where the sum is due."""
-
-    @staticmethod
-    def forward(context: Any, x: torch.Tensor) -> torch.Tensor:
-        x = x.clone()
-        dist.all_reduce(x, op=dist.ReduceOp.AVG)
-        return x
-
-    @staticmethod
-    def backward(context: Any, gradient: torch.Tensor) -> torch.Tensor:
-        return gradient
 
 
 @pytest.mark.parametrize(("place", "wrong", "line", "code"), [("enter", Forgotten, "self.norm(x)", "PIT104"), ("leave", Averaged, "ReduceOp.AVG", "PIT111")])

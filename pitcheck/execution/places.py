@@ -90,28 +90,32 @@ def tensor_name(operand: str | Use | Literal) -> str | None:
     return operand.tensor if isinstance(operand, Use) else operand
 
 
-def runs_per_microbatch(plan: Plan, operator: Operator) -> bool:
-    """Whether the record runs once per micro-batch."""
+def repeated(plan: Plan) -> frozenset[str]:
+    """The ids of the records that run once per micro-batch."""
     microbatched = {tensor.name for tensor in plan.tensors if tensor.microbatched}
-    names = [name for name in operator.outputs if name] or [tensor_name(o) for o in operator.inputs]
-    return any(name in microbatched for name in names)
+    return frozenset(
+        operator.id
+        for operator in plan.operators
+        if any(name in microbatched for name in [name for name in operator.outputs if name] or map(tensor_name, operator.inputs))
+    )
 
 
 def program_of(plan: Plan, rank: int) -> Iterator[tuple[Operator, int]]:
     """The (operator, micro-batch) instances of one rank, in its order."""
     coordinate = rank_coordinates(plan)[rank]
-    for operator, microbatch in _listed(plan, coordinate):
-        if runs_per_microbatch(plan, operator):
+    per_microbatch = repeated(plan)
+    for operator, microbatch in _listed(plan, coordinate, per_microbatch):
+        if operator.id in per_microbatch:
             if runs_at(operator, coordinate, microbatch):
                 yield operator, microbatch
         elif any(runs_at(operator, coordinate, m) for m in range(plan.microbatches)):
             yield operator, 0
 
 
-def _listed(plan: Plan, coordinate: Coordinate) -> Iterator[tuple[Operator, int]]:
+def _listed(plan: Plan, coordinate: Coordinate, per_microbatch: frozenset[str]) -> Iterator[tuple[Operator, int]]:
     if not plan.programs:
         for operator in plan.operators:
-            for microbatch in range(plan.microbatches if runs_per_microbatch(plan, operator) else 1):
+            for microbatch in range(plan.microbatches if operator.id in per_microbatch else 1):
                 yield operator, microbatch
         return
     by_id = {operator.id: operator for operator in plan.operators}

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict, deque
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import torch
 
-from oracle.meanings import backward, forward, reduced
-from oracle.places import (
+from pitcheck.execution.meanings import backward, forward, reduced
+from pitcheck.execution.places import (
     Coordinate,
     DeadlockError,
     ExecutionError,
@@ -18,11 +19,10 @@ from oracle.places import (
     number,
     program_of,
     rank_coordinates,
-    runs_per_microbatch,
+    repeated,
 )
-from pitcheck.plan.model import Number, Operand, Operator, Plan, Use
+from pitcheck.plan.model import Group, Number, Operand, Operator, Plan, Use
 
-torch.set_num_threads(1)  # the tensors are tiny
 Array = np.ndarray[Any, Any]
 Instance = tuple[str, int, int]
 """(tensor, rank, micro-batch); micro-batch 0 for tensors that exist once."""
@@ -30,8 +30,13 @@ Instance = tuple[str, int, int]
 
 def execute(plan: Plan, initial: dict[Instance, Array]) -> dict[Instance, Array]:
     """All values of the plan. Raises ExecutionError where it cannot run, DeadlockError where all wait."""
-    run = _Run(plan, initial)
-    run.all()
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # the tensors are tiny
+    try:
+        run = _Run(plan, initial)
+        run.all()
+    finally:
+        torch.set_num_threads(threads)
     return {key: value.numpy() for key, value in run.values.items()}
 
 
@@ -40,6 +45,7 @@ class _Run:
         self.plan = plan
         self.tensors = {tensor.name: tensor for tensor in plan.tensors}
         self.coordinates = rank_coordinates(plan)
+        self.repeated = repeated(plan)
         self.values = {key: torch.from_numpy(np.array(value)) for key, value in initial.items()}
         self.programs = [deque(program_of(plan, rank)) for rank in range(len(self.coordinates))]
         self.waiting: dict[int, tuple[int, ...]] = {}
@@ -58,7 +64,7 @@ class _Run:
         while self.programs[rank] and rank not in self.waiting:
             operator, microbatch = self.programs[rank][0]
             if operator.group is not None:
-                self.waiting[rank] = self._group(operator, rank)
+                self.waiting[rank] = self._group(operator.group, rank)
                 return self._meet(self.waiting[rank]) or moved
             if not self._alone(operator, rank, microbatch):
                 return moved
@@ -66,11 +72,10 @@ class _Run:
             moved = True
         return moved
 
-    def _group(self, operator: Operator, rank: int) -> tuple[int, ...]:
-        key = (rank, operator.group)
+    def _group(self, group: Group, rank: int) -> tuple[int, ...]:
+        key = (rank, group)
         if key not in self.groups:
-            assert operator.group is not None
-            self.groups[key] = group_of(self.plan, operator.group, rank)
+            self.groups[key] = group_of(self.plan, group, rank)
         return self.groups[key]
 
     def _alone(self, operator: Operator, rank: int, microbatch: int) -> bool:
@@ -85,8 +90,7 @@ class _Run:
         if operator.kind == "accumulate":
             self._accumulate(operator, rank, attributes)
             return True
-        per_microbatch = runs_per_microbatch(self.plan, operator)
-        inputs = [self._read(operator, operand, rank, microbatch, per_microbatch) for operand in operator.inputs]
+        inputs = [self._read(operator, operand, rank, microbatch) for operand in operator.inputs]
         if operator.kind == "send":
             peer = int(attributes["peer"])
             if not 0 <= peer < len(self.coordinates):
@@ -107,18 +111,20 @@ class _Run:
     def _accumulate(self, operator: Operator, rank: int, attributes: dict[str, Any]) -> None:
         operand = operator.inputs[0]
         chosen = attributes.get("microbatches") or range(self.plan.microbatches)
-        assert isinstance(operand, str)
-        total = sum((self._value(operator, operand, rank, m) for m in chosen), start=torch.zeros(self.tensors[operand].shape, dtype=torch.float64))
-        assert isinstance(total, torch.Tensor)
+        if not isinstance(operand, str):
+            raise ExecutionError(f"{operator.id}: accumulate sums the micro-batches of a tensor, not {operand}")
+        total = torch.zeros(self.tensors[operand].shape, dtype=torch.float64)
+        for m in chosen:
+            total = total + self._value(operator, operand, rank, m)
         self._write(operator, rank, 0, [total])
 
-    def _read(self, operator: Operator, operand: Operand, rank: int, microbatch: int, per_microbatch: bool) -> torch.Tensor:
+    def _read(self, operator: Operator, operand: Operand, rank: int, microbatch: int) -> torch.Tensor:
         if isinstance(operand, Number):
             return torch.tensor(number(operand.value), dtype=torch.float64)
         if isinstance(operand, Use):
             return self._value(operator, operand.tensor, rank, operand.microbatch)
         microbatched = self.tensors[operand].microbatched
-        if microbatched and not per_microbatch and self.plan.microbatches > 1:
+        if microbatched and operator.id not in self.repeated and self.plan.microbatches > 1:
             raise ExecutionError(f"{operator.id}: runs once but reads {operand}, which exists per micro-batch")
         return self._value(operator, operand, rank, microbatch if microbatched else 0)
 
@@ -155,7 +161,7 @@ class _Run:
         kinds = {(op.kind, tuple(sorted((k, v) for k, v in a.items() if k != "position"))) for (op, _), a in zip(met, attributes, strict=True)}
         if len(kinds) > 1:
             raise ExecutionError(f"the members of {group} meet in different collectives: {sorted(map(str, kinds))}")
-        inputs = [self._read(op, op.inputs[0], rank, m, runs_per_microbatch(self.plan, op)) for rank, (op, m) in zip(group, met, strict=True)]
+        inputs = [self._read(op, op.inputs[0], rank, m) for rank, (op, m) in zip(group, met, strict=True)]
         if len({tuple(i.shape) for i in inputs}) > 1:
             raise ExecutionError(f"{met[0][0].id}: the members bring different shapes")
         for place, (rank, (operator, microbatch)) in enumerate(zip(group, met, strict=True)):
@@ -172,26 +178,56 @@ class _Run:
 
 def collective(kind: str, inputs: list[torch.Tensor], attributes: dict[str, Any], place: int) -> torch.Tensor | None:
     """What the member at ``place`` gets; None where only the root gets something."""
-    members = len(inputs)
-    reduction = attributes.get("reduction", "sum")
-    if kind == "all_reduce":
-        return reduced(inputs, reduction)
-    if kind == "all_gather":
-        return torch.cat(inputs, attributes["axis"])
-    if kind == "reduce_scatter":
-        return _part(reduced(inputs, reduction), attributes["axis"], members, place)
-    if kind == "all_to_all":
-        return torch.cat([_part(x, attributes["split_axis"], members, place) for x in inputs], attributes["concat_axis"])
-    if kind == "broadcast":
-        if not 0 <= attributes["root"] < members:
-            raise ExecutionError(f"root {attributes['root']} is no place in a group of {members}")
-        return inputs[attributes["root"]]
-    if kind in ("reduce", "gather_to"):
-        whole = reduced(inputs, reduction) if kind == "reduce" else torch.cat(inputs, attributes["axis"])
-        return whole if place == attributes["root"] else None
-    if kind == "scatter_from":
-        return _part(inputs[attributes["root"]], attributes["axis"], members, place)
-    raise ExecutionError(f"unknown collective {kind}")
+    if kind not in COLLECTIVES:
+        raise ExecutionError(f"unknown collective {kind}")
+    return COLLECTIVES[kind](inputs, attributes, place)
+
+
+def _all_reduce(inputs: list[torch.Tensor], attributes: dict[str, Any], place: int) -> torch.Tensor:
+    return reduced(inputs, attributes.get("reduction", "sum"))
+
+
+def _all_gather(inputs: list[torch.Tensor], attributes: dict[str, Any], place: int) -> torch.Tensor:
+    return torch.cat(inputs, attributes["axis"])
+
+
+def _reduce_scatter(inputs: list[torch.Tensor], attributes: dict[str, Any], place: int) -> torch.Tensor:
+    return _part(_all_reduce(inputs, attributes, place), attributes["axis"], len(inputs), place)
+
+
+def _all_to_all(inputs: list[torch.Tensor], attributes: dict[str, Any], place: int) -> torch.Tensor:
+    return torch.cat([_part(x, attributes["split_axis"], len(inputs), place) for x in inputs], attributes["concat_axis"])
+
+
+def _broadcast(inputs: list[torch.Tensor], attributes: dict[str, Any], place: int) -> torch.Tensor:
+    if not 0 <= attributes["root"] < len(inputs):
+        raise ExecutionError(f"root {attributes['root']} is no place in a group of {len(inputs)}")
+    root: int = attributes["root"]
+    return inputs[root]
+
+
+def _reduce(inputs: list[torch.Tensor], attributes: dict[str, Any], place: int) -> torch.Tensor | None:
+    return _all_reduce(inputs, attributes, place) if place == attributes["root"] else None
+
+
+def _gather_to(inputs: list[torch.Tensor], attributes: dict[str, Any], place: int) -> torch.Tensor | None:
+    return _all_gather(inputs, attributes, place) if place == attributes["root"] else None
+
+
+def _scatter_from(inputs: list[torch.Tensor], attributes: dict[str, Any], place: int) -> torch.Tensor:
+    return _part(inputs[attributes["root"]], attributes["axis"], len(inputs), place)
+
+
+COLLECTIVES: dict[str, Callable[[list[torch.Tensor], dict[str, Any], int], torch.Tensor | None]] = {
+    "all_reduce": _all_reduce,
+    "all_gather": _all_gather,
+    "reduce_scatter": _reduce_scatter,
+    "all_to_all": _all_to_all,
+    "broadcast": _broadcast,
+    "reduce": _reduce,
+    "gather_to": _gather_to,
+    "scatter_from": _scatter_from,
+}
 
 
 def _part(x: torch.Tensor, axis: int, count: int, place: int) -> torch.Tensor:

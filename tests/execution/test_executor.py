@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from zoo.builder import Builder, intervals, lineage, table
 
-from oracle.executor import execute
-from oracle.judge import initial_values, judge, region
-from oracle.places import DeadlockError, ExecutionError
+from pitcheck.execution.executor import execute
+from pitcheck.execution.judge import initial_values, judge, region
+from pitcheck.execution.places import DeadlockError, ExecutionError
 from pitcheck.plan.model import Lineage, Number, Plan, Use
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812
 
-from oracle.places import ExecutionError, number
+from pitcheck.execution.places import ExecutionError, number
 
 Tensor = torch.Tensor
 Attributes = dict[str, Any]
@@ -54,7 +54,7 @@ def _boundary(inputs: list[Tensor], attributes: Attributes) -> Tensor:
     return torch.tensor(int(attributes["offset"]))
 
 
-def _causal_mask(inputs: list[Tensor], attributes: Attributes) -> Tensor:
+def _causal_mask(inputs: list[Tensor]) -> Tensor:
     queries, keys = inputs[0].shape[-2:]
     return torch.ones(queries, keys, dtype=torch.bool).tril()
 
@@ -127,7 +127,7 @@ def _argmax(inputs: list[Tensor], attributes: Attributes) -> Tensor:
     return inputs[0].argmax(attributes.get("axis"), keepdim=bool(attributes.get("keepdim", False)))
 
 
-def _where(inputs: list[Tensor], attributes: Attributes) -> Tensor:
+def _where(inputs: list[Tensor]) -> Tensor:
     a, b = inputs[1:]
     if a.is_floating_point() or b.is_floating_point():
         a, b = a.double(), b.double()
@@ -193,6 +193,11 @@ def _uniform(inputs: list[Tensor], attributes: Attributes) -> Tensor:
     return draws
 
 
+def _normal(inputs: list[Tensor], attributes: Attributes) -> Tensor:
+    draws: Tensor = torch.special.ndtri(_uniform(inputs, attributes))
+    return draws
+
+
 def _dropout_mask(inputs: list[Tensor], attributes: Attributes) -> Tensor:
     return _uniform(inputs, attributes) >= number(attributes["probability"])
 
@@ -224,12 +229,12 @@ MEANINGS: dict[str, Any] = {
     "index_add": lambda i, a: i[0].index_add(a["axis"], i[1].flatten(), i[2].reshape(_flattened(i[2], a["axis"] % i[0].ndim, i[1].ndim))),
     "gather": lambda i, a: i[0].gather(a["axis"], i[1]),
     "scatter_add": lambda i, a: i[0].scatter_add(a["axis"], i[1], i[2]),
-    "where": _where,
+    "where": lambda i, a: _where(i),
     "masked_fill": lambda i, a: torch.where(i[1].bool(), i[2].to(i[0].dtype), i[0]),
     "one_hot": _one_hot,
     "positions": _positions,
     "boundary": _boundary,
-    "causal_mask": _causal_mask,
+    "causal_mask": lambda i, a: _causal_mask(i),
     "rotary": _rotary,
     "scaled_dot_product_attention": _attention,
     "einsum": lambda i, a: torch.einsum(a["equation"], *i),
@@ -237,6 +242,7 @@ MEANINGS: dict[str, Any] = {
     "nll_loss": _classes_loss(F.nll_loss),
     "mse_loss": lambda i, a: F.mse_loss(i[0], i[1], reduction=a.get("reduction", "mean")),
     "uniform": _uniform,
+    "normal": _normal,
     "dropout_mask": _dropout_mask,
     "dropout": lambda i, a: i[0] * i[1].double() / (1 - number(a["probability"])),
     "cast": _cast,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -9,23 +10,27 @@ from typing import Any
 
 import numpy as np
 
-from oracle.executor import Array, Instance, execute
-from oracle.places import ExecutionError, at_table, rank_coordinates, runs_at, tensor_name
+from pitcheck.execution.executor import Array, Instance, execute
+from pitcheck.execution.places import ExecutionError, at_table, rank_coordinates, runs_at, tensor_name
 from pitcheck.plan.model import Lineage, Plan, Tensor
 
 TOLERANCE = 1e-9
 MAGNITUDES = (1.0, 0.25, 3.0)
+FREE, ZERO = -1, -2
 Region = tuple[tuple[int, ...], ...]
-"""Per dimension the positions of the reference held, in order; -1 is a free element."""
+"""Per dimension the positions of the reference held, in order; FREE is a free element, ZERO a zero."""
 
 
 @dataclass
 class Judgement:
-    """``different``: outputs with another value; ``missing``: outputs that are not there in full; ``error``: why the plan does not run."""
+    """``different``: outputs with another value; ``missing``: outputs that are not there in full; ``error``: why the plan does not run.
+
+    ``largest``: the largest difference of an output that is not different, as a share of its largest magnitude."""
 
     different: list[str] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
     error: str = ""
+    largest: float = 0.0
 
     @property
     def same(self) -> bool:
@@ -50,8 +55,7 @@ def draw(tensor: Tensor, shape: tuple[int, ...], generator: np.random.Generator,
     if tensor.dtype.startswith(("int", "uint")):
         if tensor.bounds is None:
             raise ExecutionError(f"{tensor.name}: integers without bounds")
-        values = generator.integers(*tensor.bounds, size=shape)
-        flat = values.reshape(-1)
+        flat = generator.integers(*tensor.bounds, size=shape).reshape(-1)
         if len(flat) > 1:
             flat[generator.permutation(len(flat))[:2]] = (tensor.bounds[0], tensor.bounds[1] - 1)
         return flat.reshape(shape)
@@ -86,7 +90,7 @@ def region(plan: Plan, lineage: Lineage, shape: tuple[int, ...], rank: int, micr
             for start, stop in at_table(plan, shard.intervals, coordinate, microbatch):
                 if start >= 0 and not start <= stop <= size:
                     raise ExecutionError(f"interval ({start}, {stop}) is outside {size}")
-                positions.extend([-1] * stop if start == -1 else range(start, stop))
+                positions.extend([start] * stop if start < 0 else range(start, stop))
             held[shard.dim] = tuple(positions)
             continue
         count, number = 1, 0
@@ -151,35 +155,61 @@ def _scale(lineage: Lineage, like: Array) -> Any:
 
 def _taken(whole: Array, held: Region, tensor: Tensor, generator: np.random.Generator) -> Array:
     shape = tuple(len(positions) for positions in held)
-    free = draw(tensor, shape, generator) if any(-1 in positions for positions in held) else np.zeros(shape, dtype=whole.dtype)
+    free = draw(tensor, shape, generator) if any(FREE in positions for positions in held) else np.zeros(shape, dtype=whole.dtype)
     if whole.ndim == 0:
         return whole.copy()
     index = np.ix_(*held)
-    known = np.ones(shape, dtype=bool)
+    known, zero = np.ones(shape, dtype=bool), np.zeros(shape, dtype=bool)
     for positions in index:
         known &= positions >= 0
-    return np.where(known, whole[index], free).astype(whole.dtype)
+        zero |= positions == ZERO
+    return np.where(known, whole[index], np.where(zero, 0, free)).astype(whole.dtype)
+
+
+class Judge:
+    """Judges plans against one reference plan, which it runs once per seed. Outputs are equal up to ``tolerance`` of their largest magnitude."""
+
+    def __init__(self, reference: Plan, tolerance: float = TOLERANCE) -> None:
+        self._reference = reference
+        self._tolerance = tolerance
+        self._runs: dict[int, tuple[dict[Instance, Array], dict[Instance, Array]]] = {}
+
+    def of_tolerance(self, tolerance: float) -> Judge:
+        """The same judge with another tolerance; what it ran is kept."""
+        other = Judge(self._reference, tolerance)
+        other._runs = self._runs
+        return other
+
+    def once(self, parallel: Plan, seed: int) -> Judgement:
+        """Run both plans on the same random inputs and compare every output of the reference. Raises ExecutionError where the reference does not run."""
+        if seed not in self._runs:
+            drawn = reference_inputs(self._reference, seed)
+            self._runs[seed] = drawn, execute(self._reference, drawn)
+        inputs, expected = self._runs[seed]
+        try:
+            found = execute(parallel, initial_values(inputs, parallel, seed))
+            return _compare(self._reference, parallel, expected, found, self._tolerance)
+        except ExecutionError as error:
+            return Judgement(error=str(error))
+
+    def often(self, parallel: Plan, seeds: Sequence[int]) -> Judgement:
+        """The first judgement that is not the same, or the last."""
+        result = Judgement()
+        for seed in seeds:
+            result = self.once(parallel, seed)
+            if not result.same:
+                break
+        return result
 
 
 def judge(reference: Plan, parallel: Plan, seed: int) -> Judgement:
     """Run both plans on the same random inputs and compare every output of the reference."""
-    inputs = reference_inputs(reference, seed)
-    expected = execute(reference, inputs)
-    try:
-        found = execute(parallel, initial_values(inputs, parallel, seed))
-        return _compare(reference, parallel, expected, found)
-    except ExecutionError as error:
-        return Judgement(error=str(error))
+    return Judge(reference).once(parallel, seed)
 
 
 def judge_often(reference: Plan, parallel: Plan, seeds: Sequence[int]) -> Judgement:
     """The first judgement that is not the same, or the last."""
-    result = Judgement()
-    for seed in seeds:
-        result = judge(reference, parallel, seed)
-        if not result.same:
-            break
-    return result
+    return Judge(reference).often(parallel, seeds)
 
 
 def compare_outputs(reference: Plan, parallel: Plan, seed: int) -> list[str]:
@@ -190,7 +220,7 @@ def compare_outputs(reference: Plan, parallel: Plan, seed: int) -> list[str]:
     return [*result.different, *result.missing]
 
 
-def _compare(reference: Plan, parallel: Plan, expected: dict[Instance, Array], found: dict[Instance, Array]) -> Judgement:
+def _compare(reference: Plan, parallel: Plan, expected: dict[Instance, Array], found: dict[Instance, Array], tolerance: float) -> Judgement:
     result = Judgement()
     tensors = {tensor.name: tensor for tensor in parallel.tensors}
     offered = {output.reference or output.tensor: output for output in parallel.outputs}
@@ -204,27 +234,29 @@ def _compare(reference: Plan, parallel: Plan, expected: dict[Instance, Array], f
         lineage = output.lineage or Lineage(wanted.tensor)
         if output.lineage is None and owner is not None:
             lineage = tensors[owner].lineage or Lineage(owner)
-        status = _compare_one(parallel, tensor, lineage, expected[wanted.tensor, 0, 0], found)
-        if status == "same" and owner is not None and not _everywhere(parallel, tensor.name, owner, found):
-            status = "missing"
-        if status != "same":
-            (result.different if status == "different" else result.missing).append(wanted.tensor)
+        apart = _compare_one(parallel, tensor, lineage, expected[wanted.tensor, 0, 0], found)
+        if apart is None or (owner is not None and not _everywhere(parallel, tensor.name, owner, found)):
+            result.missing.append(wanted.tensor)
+        elif apart > tolerance:
+            result.different.append(wanted.tensor)
+        else:
+            result.largest = max(result.largest, apart)
     return result
 
 
 def _everywhere(plan: Plan, name: str, owner: str, found: dict[Instance, Array]) -> bool:
     """Whether every rank that uses a parameter has what must be computed for it."""
+    readers = [operator for operator in plan.operators if any(tensor_name(o) == owner for o in operator.inputs)]
     for rank, coordinate in enumerate(rank_coordinates(plan)):
-        used = any(
-            any(tensor_name(o) == owner for o in operator.inputs) and any(runs_at(operator, coordinate, m) for m in range(plan.microbatches))
-            for operator in plan.operators
-        )
+        used = any(runs_at(operator, coordinate, m) for operator in readers for m in range(plan.microbatches))
         if used and not any((name, rank, m) in found for m in range(plan.microbatches)):
             return False
     return True
 
 
-def _compare_one(plan: Plan, tensor: Tensor, lineage: Lineage, whole: Array, found: dict[Instance, Array]) -> str:
+def _compare_one(plan: Plan, tensor: Tensor, lineage: Lineage, whole: Array, found: dict[Instance, Array]) -> float | None:
+    """How far the output is from what it should be, None where a part of it is missing."""
+    apart = 0.0
     covered = np.zeros(whole.shape, dtype=bool)
     sums: dict[Any, dict[int, Array]] = {}
     for rank in range(len(rank_coordinates(plan))):
@@ -237,25 +269,29 @@ def _compare_one(plan: Plan, tensor: Tensor, lineage: Lineage, whole: Array, fou
             sums.setdefault((held, terms, which), {})[term] = value
     for (held, terms, _), present in sums.items():
         if len(present) < terms:
-            return "missing"
+            return None
         total = sum(present.values(), start=np.zeros(()))
         if total.shape != tuple(len(positions) for positions in held):
             raise ExecutionError(f"{tensor.name}: has shape {total.shape}, its lineage says {tuple(len(p) for p in held)}")
         if whole.ndim == 0:
-            if not close(total, whole * _scale(lineage, whole), whole):
-                return "different"
+            apart = max(apart, distance(total, whole * _scale(lineage, whole), whole))
             covered[...] = True
             continue
+        if any(total.take(np.flatnonzero(np.array(positions) == ZERO), axis).any() for axis, positions in enumerate(held)):
+            return math.inf
         real = np.ix_(*(np.flatnonzero(np.array(positions) >= 0) for positions in held))
         index = np.ix_(*(np.array([p for p in positions if p >= 0], dtype=int) for positions in held))
-        if not close(total[real], whole[index] * _scale(lineage, whole), whole):
-            return "different"
+        apart = max(apart, distance(total[real], whole[index] * _scale(lineage, whole), whole))
         covered[index] = True
-    return "same" if covered.all() else "missing"
+    return apart if covered.all() else None
 
 
-def close(a: Array, b: Array, whole: Array) -> bool:
-    """Equal to ``TOLERANCE`` of the output's largest finite magnitude; NaN equals NaN, an infinity the same infinity."""
+def distance(a: Array, b: Array, whole: Array) -> float:
+    """The largest difference, as a share of the output's largest finite magnitude; NaN equals NaN, an infinity the same infinity and nothing else."""
     finite = np.abs(whole[np.isfinite(whole)])
     scale = max(float(finite.max()), 1e-6) if finite.size else 1.0
-    return bool(np.allclose(a, b, rtol=0, atol=TOLERANCE * scale, equal_nan=True))
+    a, b = np.asarray(a, dtype=float), np.asarray(b, dtype=float)
+    known = np.isfinite(a) & np.isfinite(b)
+    if not np.array_equal(a[~known], b[~known], equal_nan=True):
+        return math.inf
+    return float(np.abs(a[known] - b[known]).max(initial=0.0)) / scale

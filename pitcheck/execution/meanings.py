@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 import torch.nn.functional as F  # noqa: N812
 
-from oracle import elements
-from oracle.places import ExecutionError, number
+from pitcheck.execution import elements
+from pitcheck.execution.places import ExecutionError, number
 
 Tensor = torch.Tensor
 Attributes = dict[str, Any]
@@ -163,15 +163,18 @@ def backward(kind: str, inputs: list[Tensor], attributes: Attributes, wanted: li
         results = forward(kind, leaves, plain)
     gradients = inputs[count + outputs :]
     pairs = [(results[i], g) for i, g in zip(given, gradients, strict=True)]
-    for result, gradient in pairs:
-        if result is not None and result.shape != gradient.shape:
-            raise ExecutionError(f"{kind}.backward: a gradient of shape {tuple(gradient.shape)} for an output of shape {tuple(result.shape)}")
+    for result, given_gradient in pairs:
+        if result is not None and result.shape != given_gradient.shape:
+            raise ExecutionError(f"{kind}.backward: a gradient of shape {tuple(given_gradient.shape)} for an output of shape {tuple(result.shape)}")
     chosen = [leaf for leaf, want in zip(leaves, wanted, strict=True) if want and leaf.requires_grad]
     if not chosen:
         return [None] * count
-    found = iter(torch.autograd.grad([r for r, _ in pairs if r is not None], chosen, [g for _, g in pairs], allow_unused=True))
+    found: Iterator[Any] = iter(torch.autograd.grad([r for r, _ in pairs if r is not None], chosen, [g for _, g in pairs], allow_unused=True))
     answers: list[Tensor | None] = []
     for leaf, want in zip(leaves, wanted, strict=True):
-        gradient = next(found) if want and leaf.requires_grad else None
-        answers.append(torch.zeros_like(leaf).detach() if gradient is None and want and leaf.requires_grad else gradient)
+        if not (want and leaf.requires_grad):
+            answers.append(None)
+            continue
+        gradient: Tensor | None = next(found)
+        answers.append(torch.zeros_like(leaf).detach() if gradient is None else gradient)
     return answers

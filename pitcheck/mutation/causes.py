@@ -1,0 +1,36 @@
+"""Which codes of ``pitcheck explain`` name the mistake of a mutant rightly, by the kind of mutation. The first of each is the best name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+RIGHT_CODES: Mapping[str, tuple[str, ...]] = {
+    "drop-reduction": ("PIT104",),
+    "drop-exchange": ("PIT107", "PIT103"),
+    "repeat-reduction": ("PIT105",),
+    "insert-reduction": ("PIT105", "PIT106", "PIT101"),
+    "regroup": ("PIT106",),
+    "members": ("PIT107", "PIT106"),
+    "reduction": ("PIT102",),
+    "average": ("PIT101", "PIT102"),
+    "slice": ("PIT107",),
+    "offset": ("PIT107", "PIT102"),
+    "random": ("PIT102",),
+    "axis": ("PIT107", "PIT102"),
+    "constant": ("PIT102", "PIT101"),
+    "attribute": ("PIT102", "PIT107"),
+    "mask": ("PIT102", "PIT107"),
+    "function": ("PIT102", "PIT101"),
+    "factor": ("PIT101",),
+    "operand": ("PIT103",),
+    "exchange": ("PIT103",),
+    "stale": ("PIT103",),
+    "microbatch": ("PIT108",),
+    "term": ("PIT108",),
+    "skip": ("PIT102", "PIT103"),
+    "peer": ("PIT103", "PIT106", "PIT107"),
+    "order": ("PIT103",),
+    "collective-order": ("PIT103",),
+    "given": ("PIT107", "PIT110"),
+}
+"""Every kind of mutation has a row; where several codes say the same of it, each is right."""

@@ -1,0 +1,75 @@
+"""What becomes of a mutant: whether it changes an output, and what the check says of it."""
+
+from __future__ import annotations
+
+from typing import Literal as OneOf
+
+import msgspec
+
+from pitcheck.report.model import Report
+
+Effect = OneOf["changes", "same", "does not run"]
+Status = OneOf["caught", "invalid", "survivor", "open", "proven", "unproven", "refused", "alarm", "failed"]
+EXPLAINED: dict[Status, str] = {
+    "caught": "it changes an output, and the check shows that",
+    "invalid": "it changes an output or does not run, and validation refuses it",
+    "survivor": "it changes an output or does not run, and is called equivalent",
+    "open": "it changes an output, and the check does not decide",
+    "proven": "it changes no output, and is proven",
+    "unproven": "it changes no output, and the check does not decide",
+    "refused": "it changes no output, and validation refuses it",
+    "alarm": "the check shows a difference, and the executor none",
+    "failed": "the check itself failed",
+}
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """A mutant and what was found. ``codes`` name its mistake rightly; ``code``, ``at`` and ``cause`` are the first finding's, and ``reason`` is its title.
+
+    ``outputs`` are those that differ or are missing, ``error`` says why the mutant does not run.
+    """
+
+    kind: str
+    operator: str
+    label: str
+    place: dict[str, int]
+    codes: tuple[str, ...]
+    effect: Effect
+    outputs: tuple[str, ...] = ()
+    error: str = ""
+    verdict: str
+    code: str = ""
+    at: str = ""
+    cause: str = ""
+    reason: str = ""
+    status: Status
+
+    @property
+    def cause_right(self) -> bool:
+        """Whether the first finding names the mistake for what it is."""
+        return self.status == "caught" and self.code in self.codes
+
+    @property
+    def place_right(self) -> bool:
+        """Whether the first finding names the record that was changed."""
+        return self.status == "caught" and self.operator in f"{self.at} {self.cause}"
+
+    @property
+    def name(self) -> str:
+        """One line that says which mutant it is."""
+        where = ", ".join(f"{axis}={at}" for axis, at in self.place.items())
+        return f"{self.kind}: {self.operator}: {self.label}" + (f" ({where})" if where else "")
+
+
+def status_of(effect: Effect, report: Report) -> Status:
+    """What a report says of a plan that has an effect."""
+    if any(finding.code == "PIT900" for finding in report.findings):
+        return "failed"
+    same = effect == "same"
+    if report.verdict == "equivalent":
+        return "proven" if same else "survivor"
+    if report.verdict == "mismatch":
+        return "alarm" if same else "caught"
+    if report.verdict == "invalid":
+        return "refused" if same else "invalid"
+    return "unproven" if same else "open"

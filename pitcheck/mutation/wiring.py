@@ -1,0 +1,130 @@
+"""Mutations of what an operator reads: other operands, versions, micro-batches, terms left out, factors, steps left out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from msgspec.structs import replace
+
+from pitcheck.mutation.edits import Edit, followed, with_attribute, with_operand
+from pitcheck.mutation.facts import Facts
+from pitcheck.plan.model import Number, Operand, Operator, Use
+
+Found = Iterator[tuple[str, Edit]]
+BACKWARD = ".backward"
+FREELY = frozenset({"linear", "matmul", "bmm", "einsum", "mul", "square", "silu", "gelu", "relu", "embedding", "masked_fill"})
+"""Operators whose derivative can only be written with their inputs; of the others it may use the output instead, and exchanging one of them is ambiguous."""
+ORDERED = frozenset({"sub", "div", "matmul", "bmm", "linear", "lt", "le", "gt", "ge", "pow"})
+HANDLED = frozenset({"identity", "accumulate", "add", "sub", "where", "masked_fill", "logical_not"})
+"""Left out by a kind of its own."""
+OTHERS = 3
+"""How many other operands of the same form are tried at each place."""
+
+
+def _changeable(operator: Operator, place: int) -> bool:
+    """Whether another operand at ``place`` has an agreed meaning."""
+    if not operator.kind.endswith(BACKWARD):
+        return True
+    count = len(operator.outputs)
+    return place > count or (place < count and operator.kind.removesuffix(BACKWARD) in FREELY)
+
+
+def operands(facts: Facts, operator: Operator) -> Found:
+    """Another tensor of the same form."""
+    for place, operand in enumerate(operator.inputs):
+        if isinstance(operand, str) and operand in facts.tensors and _changeable(operator, place):
+            for name in facts.alike(operand, operator, OTHERS):
+                yield f"operand {place} is {name}", _reading(place, name)
+
+
+def _reading(place: int, operand: Operand) -> Edit:
+    return lambda o: (with_operand(o, place, operand),)
+
+
+def exchanged_operands(facts: Facts, operator: Operator) -> Found:
+    """Two operands in the other order."""
+    if operator.kind in ORDERED and len(operator.inputs) >= 2:
+        shapes = [facts.tensors[o].shape if isinstance(o, str) else () for o in operator.inputs[:2]]
+        if shapes[0] == shapes[1]:
+            yield "operands 0 and 1 exchanged", lambda o: (replace(o, inputs=(o.inputs[1], o.inputs[0], *o.inputs[2:])),)
+    if operator.kind == "cat" and len(operator.inputs) >= 2:
+        yield "the first two parts exchanged", lambda o: (replace(o, inputs=(o.inputs[1], o.inputs[0], *o.inputs[2:])),)
+
+
+def stale(facts: Facts, operator: Operator) -> Found:
+    """The version before."""
+    for place, operand in enumerate(operator.inputs):
+        tensor = facts.tensors.get(operand) if isinstance(operand, str) else None
+        if tensor is not None and tensor.updated is not None and tensor.updated in facts.tensors:
+            yield f"operand {place} before its update", _reading(place, tensor.updated)
+
+
+def microbatches(facts: Facts, operator: Operator) -> Found:
+    """Other micro-batches than its own, or fewer, or one twice."""
+    count = facts.plan.microbatches
+    if count < 2:
+        return
+    if operator.kind == "accumulate":
+        mine = operator.attributes.get("microbatches") or tuple(range(count))
+        if isinstance(mine, tuple) and len(mine) > 1:
+            yield "without the last micro-batch", lambda o: (with_attribute(o, "microbatches", mine[:-1]),)
+            yield "without the first micro-batch", lambda o: (with_attribute(o, "microbatches", mine[1:]),)
+        return
+    if operator.group is not None or operator.kind == "send":
+        return
+    for place, operand in enumerate(operator.inputs):
+        if not _changeable(operator, place):
+            continue
+        if isinstance(operand, Use):
+            yield f"operand {place} of the next micro-batch", _reading(place, Use(operand.tensor, (operand.microbatch + 1) % count))
+        elif isinstance(operand, str) and operand in facts.tensors and facts.tensors[operand].microbatched:
+            yield f"operand {place} always of micro-batch 0", _reading(place, Use(operand, 0))
+            if facts.written[operand] < 0:
+                yield f"operand {place} always of the last micro-batch", _reading(place, Use(operand, count - 1))
+
+
+def terms(facts: Facts, operator: Operator) -> Found:
+    """A term of a sum is left out, or taken twice."""
+    if operator.kind in ("add", "sub"):
+        result = facts.tensors[operator.outputs[0]]
+        for place, operand in enumerate(operator.inputs):
+            if isinstance(operand, str) and facts.tensors[operand].shape == result.shape:
+                yield f"only operand {place}", _only(operand)
+        first, second = operator.inputs[:2]
+        if operator.kind == "add" and isinstance(first, str) and isinstance(second, str) and facts.tensors[first].shape == facts.tensors[second].shape:
+            yield "operand 0 twice", _reading(1, first)
+    if operator.kind == "stack" and len(operator.inputs) > 1:
+        yield "operand 0 in place of operand 1", _reading(1, operator.inputs[0])
+
+
+def _only(operand: str) -> Edit:
+    return lambda o: (replace(o, kind="identity", inputs=(operand,), attributes={}),)
+
+
+def factors(facts: Facts, operator: Operator) -> Found:
+    """A factor too much."""
+    if operator.kind in ("send", "receive") or not facts.one_real_result(operator):
+        return
+    sizes = sorted({facts.sizes[axis] for axis in facts.sizes if facts.sizes[axis] > 1} | {2})
+    for size in sizes:
+        yield f"times {size}", _scaled("mul", size)
+        yield f"divided by {size}", _scaled("div", size)
+    yield "negated", _scaled("mul", -1)
+
+
+def _scaled(kind: str, number: int) -> Edit:
+    return lambda o: followed(o, kind, Number(number))
+
+
+def skipped(facts: Facts, operator: Operator) -> Found:
+    """What comes in goes out as it is."""
+    if operator.group is not None or len(operator.outputs) != 1 or not operator.inputs or operator.kind in HANDLED:
+        return
+    source, result = operator.inputs[0], operator.outputs[0]
+    if isinstance(source, str) and not operator.kind.endswith(BACKWARD) and _form(facts, source) == _form(facts, result):
+        yield "left out", _only(source)
+
+
+def _form(facts: Facts, name: str) -> tuple[object, ...]:
+    tensor = facts.tensors[name]
+    return tensor.shape, tensor.dtype, tensor.microbatched

@@ -1,0 +1,149 @@
+"""One plan as the precision rules see it: which values are one number in several dtypes, and which operators add up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from math import inf
+
+from pitcheck.algebra.base import Kind
+from pitcheck.check.conjecture import VIEWS
+from pitcheck.ops.registry import BACKWARD
+from pitcheck.stages.graph import Graph, Node, sources_of
+
+BITS: Mapping[str, int] = {"float64": 53, "float32": 24, "float16": 11, "bfloat16": 8, "float8_e4m3": 4, "float8_e5m2": 3}
+"""Binary digits of the significand: what decides how much a sum rounds."""
+
+CAST = "cast"
+ADDITIONS = frozenset({"add", "sub", "accumulate", "sum", "mean", "all_reduce", "reduce", "reduce_scatter"})
+"""What adds terms up; behind it stand the terms."""
+SCATTERED = frozenset({"index_add", "scatter_add", "cumsum"})
+NORMS = frozenset({"var", "softmax", "log_softmax", "logsumexp", "layer_norm", "rms_norm", "cross_entropy", "nll_loss", "mse_loss"})
+"""Operators, and derivatives of them, that add up within themselves."""
+MOVES = frozenset({"cat", "stack", "pad", "slice", "split", "chunk", "select", "unbind", "all_gather", "gather_to", "broadcast", "scatter_from", "all_to_all"})
+EXACT = MOVES | frozenset(
+    {"amax", "amin", "max", "min", "maximum", "minimum", "relu", "abs", "neg", "sign", "clamp", "where", "masked_fill", "sort", "topk", "gather"}
+    | {"index_select", "embedding", "scatter_value", "one_hot", "full", "full_like", "tril", "triu", "flip", "roll", "repeat_interleave"}
+    | {"multiref", "detach", "wait"}
+)
+"""What rounds nothing: results are operands, or their opposites."""
+SCALES = frozenset({"mul", "div", "neg", "scale_by_size"})
+FIELD: Kind = "field"
+
+
+@dataclass
+class Side:
+    """A plan's graph; what is asked of it often is kept."""
+
+    graph: Graph
+    _roots: dict[int, int] = field(default_factory=dict)
+    _readers: dict[int, list[int]] = field(default_factory=dict)
+
+    def bits(self, value: int) -> int:
+        """The digits of a floating-point value."""
+        return BITS[self.dtype(value)]
+
+    def dtype(self, value: int) -> str:
+        """The dtype of a value."""
+        return self.graph.values[value].tensor.dtype
+
+    def is_float(self, value: int) -> bool:
+        """Whether a value is of floating-point numbers."""
+        return self.graph.values[value].kind == FIELD
+
+    def writers(self, value: int) -> list[Node]:
+        """The nodes that compute a value."""
+        return [self.graph.nodes[number] for number in self.graph.values[value].writers]
+
+    def same(self, value: int) -> int | None:
+        """The value that another one shows or is cast from; None where it is computed."""
+        sources = {_handed_on(node) for node in self.writers(value)}
+        source = sources.pop() if len(sources) == 1 else None
+        return source if source is not None and source != value and self.is_float(source) else None
+
+    def chain(self, value: int) -> list[int]:
+        """A value and those it is cast from or shows, down to the one that is computed or given."""
+        found = [value]
+        while True:
+            source = self.same(found[-1])
+            if source is None or source in found:
+                return found
+            found.append(source)
+
+    def root(self, value: int) -> int:
+        """The value, computed or given, that one is in another dtype or view."""
+        if value not in self._roots:
+            chain = self.chain(value)
+            self._roots.update(dict.fromkeys(chain, chain[-1]))
+        return self._roots[value]
+
+    def rounds(self, value: int) -> bool:
+        """Whether a value is rounded where it is computed or cast."""
+        return any(not is_exact(node) or any(self.bits(operand) > self.bits(value) for operand in self.operands(node)) for node in self.writers(value))
+
+    def is_moved(self, value: int) -> bool:
+        """Whether a value consists of operands, cast perhaps."""
+        return all(is_exact(node) for node in self.writers(value))
+
+    def kept_bits(self, value: int) -> float:
+        """The fewest digits on the way from the computed value to this form of it; infinite for itself."""
+        return min((self.bits(each) for each in self.chain(value)[:-1]), default=inf)
+
+    def operands(self, node: Node) -> Iterator[int]:
+        """The floating-point values whose elements a node reads."""
+        for place, operand in enumerate(node.inputs):
+            if place not in node.unread:
+                yield from (source.value for source in sources_of(operand) if self.is_float(source.value))
+
+    def readers(self, value: int) -> list[int]:
+        """The nodes that read a value."""
+        if not self._readers:
+            for number, node in enumerate(self.graph.nodes):
+                for source in set(self.operands(node)):
+                    self._readers.setdefault(source, []).append(number)
+        return self._readers.get(value, [])
+
+    def uses(self, value: int) -> set[int]:
+        """The nodes that compute with a value, in whatever form, scaled or not."""
+        found: set[int] = set()
+        seen, waiting = {value}, [value]
+        while waiting:
+            for number in self.readers(waiting.pop()):
+                node = self.graph.nodes[number]
+                if _handed_on(node) is None and not is_scaling(node):
+                    found.add(number)
+                    continue
+                further = [output for output in node.outputs if output is not None and output not in seen]
+                seen.update(further)
+                waiting.extend(further)
+        return found
+
+
+def _handed_on(node: Node) -> int | None:
+    """The value that a node hands on, in another dtype or view; None for any other node."""
+    kind = node.kind.removesuffix(BACKWARD)
+    if kind != CAST and kind not in VIEWS:
+        return None
+    operand = node.inputs[-1] if node.kind.endswith(BACKWARD) else node.inputs[0]
+    sources = sources_of(operand)
+    return sources[0].value if len(sources) == 1 else None
+
+
+def is_exact(node: Node) -> bool:
+    """Whether a node rounds nothing, but for the dtype of its result."""
+    return _handed_on(node) is not None or node.kind in EXACT or (node.kind in ADDITIONS and node.attributes.get("reduction", "sum") not in ("sum", "avg"))
+
+
+def is_addition(node: Node) -> bool:
+    """Whether a node adds terms up."""
+    return node.kind in ADDITIONS and node.attributes.get("reduction", "sum") in ("sum", "avg")
+
+
+def is_reduction(node: Node) -> bool:
+    """Whether a node adds up, its operands or within itself."""
+    return (is_addition(node) and node.kind != "sub") or node.kind in SCATTERED or node.kind.removesuffix(BACKWARD) in NORMS
+
+
+def is_scaling(node: Node) -> bool:
+    """Whether a node multiplies its only tensor by a number."""
+    return node.kind in SCALES and sum(len(sources_of(operand)) for operand in node.inputs) == 1

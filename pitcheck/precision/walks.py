@@ -1,0 +1,85 @@
+"""What lies between a matched value and the matched values that it is computed from, and which terms it is the sum of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+from math import inf
+
+from pitcheck.precision.side import MOVES, SCATTERED, Side, is_addition, is_scaling
+
+
+@dataclass
+class Way:
+    """How ``target`` is computed: from which ``inputs``, with the fewest digits in which each is read; ``between``: what is computed and cast on the way."""
+
+    target: int
+    inputs: dict[int, float] = field(default_factory=dict)
+    between: set[int] = field(default_factory=set)
+
+    def values(self) -> list[int]:
+        """All that is computed or cast on the way, with the target."""
+        return [self.target, *sorted(self.between)]
+
+
+def way_to(side: Side, target: int, stops: Collection[int]) -> Way:
+    """The way to a computed value from those of ``stops`` that it is computed from."""
+    way = Way(target)
+    entered, seen = {target}, {target}
+    waiting = [target]
+    while waiting:
+        for value in (value for node in side.writers(waiting.pop()) for value in side.operands(node) if value not in seen):
+            seen.add(value)
+            root = side.root(value)
+            way.between.update(side.chain(value)[:-1])
+            if root in stops and root != target:
+                way.inputs[root] = min(way.inputs.get(root, inf), side.kept_bits(value))
+            elif root not in entered and side.writers(root):
+                entered.add(root)
+                way.between.add(root)
+                waiting.append(root)
+    return way
+
+
+@dataclass
+class Sum:
+    """The sum that a value is: the ``parts`` that are added up (values that additions compute) and the ``terms``; what each part is added up from."""
+
+    parts: list[int] = field(default_factory=list)
+    terms: list[int] = field(default_factory=list)
+    below: dict[int, list[int]] = field(default_factory=dict)
+
+    def under(self, part: int) -> set[int]:
+        """All that is added up to a part, with itself."""
+        found: set[int] = set()
+        waiting = [part]
+        while waiting:
+            value = waiting.pop()
+            if value not in found:
+                found.add(value)
+                waiting.extend(self.below.get(value, ()))
+        return found
+
+
+def sum_of(side: Side, target: int, stops: Callable[[int], bool]) -> Sum:
+    """The sum that ``target`` is, whatever is cast, moved or scaled in it, down to other values that ``stops`` says, and to what is computed otherwise."""
+    found = Sum()
+    seen = {target}
+    waiting = [target]
+    while waiting:
+        value = waiting.pop()
+        writers = side.writers(value)
+        if (value != target and stops(value)) or not writers:
+            found.terms.append(value)
+            continue
+        if any(is_addition(node) or node.kind in SCATTERED for node in writers):
+            found.parts.append(value)
+        for node in writers:
+            if not (is_addition(node) or is_scaling(node) or node.kind in MOVES):
+                found.terms.append(value)
+                continue
+            roots = [side.root(operand) for operand in side.operands(node)]
+            found.below.setdefault(value, []).extend(roots)
+            waiting.extend(root for root in roots if root not in seen)
+            seen.update(roots)
+    return found

@@ -1,0 +1,60 @@
+"""The report as workflow commands of GitHub Actions: printed by a step, they become annotations at the source lines (``docs/ci.md``)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal as OneOf
+
+from pitcheck.report.model import Finding, FindingVerdict, Report
+from pitcheck.report.sources import place_of
+from pitcheck.report.text import bound, coordinates, details, endings, printable, sentence
+
+Command = OneOf["error", "warning", "notice"]
+
+COMMANDS: Mapping[FindingVerdict, Command] = {
+    "mismatch": "error",
+    "invalid": "error",
+    "inconclusive": "warning",
+    "nothing-checked": "error",
+    "warning": "warning",
+    "imprecise": "error",
+}
+
+
+def encode(report: Report, plans: Sequence[str] = ()) -> bytes:
+    """A command per finding, and one for the verdict where no finding says it. ``plans``: the files that were checked, for findings without a source line."""
+    lines = [_finding(finding, report, plans) for finding in report.findings]
+    if report.verdict == "equivalent":
+        lines.append(command("notice", {"title": "pitcheck"}, [sentence(report), bound(report), *report.exceptions]))
+    elif all(finding.verdict != report.verdict for finding in report.findings):
+        lines.append(command(COMMANDS[report.verdict], {"title": "pitcheck"}, [sentence(report)]))
+    return "".join(f"{line}\n" for line in lines).encode("utf-8")
+
+
+def _finding(finding: Finding, report: Report, plans: Sequence[str]) -> str:
+    place = place_of(finding, plans)
+    properties = {"file": place.file} if place is not None else {}
+    if place is not None and place.line is not None:
+        properties["line"] = str(place.line)
+    properties["title"] = f"{finding.code}: {finding.title}"
+    return command(COMMANDS[finding.verdict], properties, _message(finding, report))
+
+
+def _message(finding: Finding, report: Report) -> Iterable[str]:
+    yield ", ".join(part for part in (finding.operator, *coordinates(finding, report)) if part) or finding.title
+    for label, text in (*details(finding), *endings(finding)):
+        yield f"{label}: {text}"
+
+
+def command(name: Command, properties: Mapping[str, str], message: Iterable[str]) -> str:
+    """One workflow command: a single line, whatever the texts hold. Control characters and lone surrogates are shown escaped, as in the text report."""
+    said = ",".join(f"{key}={_property(printable(value))}" for key, value in properties.items())
+    return f"::{name}{' ' if said else ''}{said}::{_data(chr(10).join(printable(line) for line in message))}"
+
+
+def _data(text: str) -> str:
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _data(text).replace(":", "%3A").replace(",", "%2C")

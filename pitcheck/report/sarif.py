@@ -1,0 +1,150 @@
+"""The report as SARIF 2.1.0, the OASIS format in which code scanners and editors take findings: one run, one result per finding (``docs/ci.md``)."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from pitcheck import __version__
+from pitcheck.explain.codes import CODES, Code
+from pitcheck.report.json import indented
+from pitcheck.report.model import Finding, FindingVerdict, Report
+from pitcheck.report.sources import Source, place_of, side_of, source_line
+from pitcheck.report.text import coordinates, details
+
+SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
+FINGERPRINT = "pitcheckFault/v1"
+
+LEVELS: Mapping[FindingVerdict, str] = {
+    "mismatch": "error",
+    "invalid": "error",
+    "inconclusive": "warning",
+    "nothing-checked": "error",
+    "warning": "warning",
+    "imprecise": "error",
+}
+
+_MEANING = re.compile(r"^## What it means\n(.*?)^## ", re.MULTILINE | re.DOTALL)
+
+
+def encode(report: Report, plans: Sequence[str] = ()) -> bytes:
+    """The report's SARIF log: equal reports give equal bytes. ``plans``: the files that were checked, for findings without a source line.
+
+    Raises UsageError where the installation lacks the pages of the codes.
+    """
+    return indented({"$schema": SCHEMA, "version": "2.1.0", "runs": [_run(report, plans)]})
+
+
+def _run(report: Report, plans: Sequence[str]) -> dict[str, Any]:
+    driver = {"name": "pitcheck", "version": __version__, "semanticVersion": __version__, "rules": [_rule(code) for code in CODES]}
+    successful = all(finding.code != "PIT900" for finding in report.findings)
+    return {
+        "tool": {"driver": driver},
+        "invocations": [{"executionSuccessful": successful, "exitCode": report.exit_code, "exitCodeDescription": report.verdict}],
+        "columnKind": "unicodeCodePoints",
+        "results": _results(report, plans),
+        "properties": _properties(report),
+    }
+
+
+def _properties(report: Report) -> dict[str, Any]:
+    """What a reader of the results must know; nothing that differs between runs of one seed."""
+    return {
+        "verdict": report.verdict,
+        "seed": report.seed,
+        "errorBoundLog2": report.error_bound_log2,
+        "trials": report.trials,
+        "mesh": report.mesh,
+        "outputs": {"total": report.outputs.total, "proven": report.outputs.proven},
+        "exceptions": report.exceptions,
+        "assumptions": report.assumptions,
+        "heuristic": report.heuristic,
+        "notCovered": report.not_covered,
+    }
+
+
+def _rule(code: Code) -> dict[str, Any]:
+    page = code.page()
+    meaning = _MEANING.search(page)
+    return {
+        "id": code.code,
+        "shortDescription": {"text": code.title},
+        "fullDescription": {"text": " ".join(meaning.group(1).split()) if meaning else code.title},
+        "help": {"text": page, "markdown": page},
+        "defaultConfiguration": {"level": LEVELS[code.verdict]},
+    }
+
+
+def _results(report: Report, plans: Sequence[str]) -> list[dict[str, Any]]:
+    numbers = {code.code: number for number, code in enumerate(CODES)}
+    seen: Counter[str] = Counter()
+    results = []
+    for finding in report.findings:
+        fault = _fault(finding)
+        seen[fault] += 1
+        related = _related(finding)
+        results.append(
+            {
+                "ruleId": finding.code,
+                "ruleIndex": numbers[finding.code],
+                "level": LEVELS[finding.verdict],
+                "message": {"text": "\n".join(_message(finding, report))},
+                "locations": [_location(finding, place_of(finding, plans))],
+                **({"relatedLocations": related} if related else {}),
+                "partialFingerprints": {FINGERPRINT: f"{fault}:{seen[fault]}"},
+                "properties": {"verdict": finding.verdict, "ranks": finding.ranks, "microbatches": finding.microbatches},
+            }
+        )
+    return results
+
+
+def _message(finding: Finding, report: Report) -> Iterable[str]:
+    # Where room is short only the first sentence is shown.
+    yield finding.title if finding.title.endswith((".", "!", "?")) else f"{finding.title}."
+    at = ", ".join(part for part in coordinates(finding, report) if part)
+    if at:
+        yield f"at: {at}"
+    for label, text in details(finding):
+        yield f"{label}: {text}"
+    if finding.repair:
+        yield f"help: {finding.repair}"
+
+
+def _location(finding: Finding, place: Source | None) -> dict[str, Any]:
+    """The source line; without one the plan's file. The operator stands beside it, and the plan that has it."""
+    plan = f"{side_of(finding)} plan"
+    logical = [{"name": plan, "kind": "plan"}]
+    if finding.operator:
+        logical.insert(0, {"name": finding.operator, "fullyQualifiedName": f"{plan}/{finding.operator}", "kind": "operator"})
+    return {**({"physicalLocation": _physical(place)} if place is not None else {}), "logicalLocations": logical}
+
+
+def _physical(place: Source) -> dict[str, Any]:
+    artifact = {"artifactLocation": {"uri": place.uri}}
+    return artifact if place.line is None else {**artifact, "region": {"startLine": place.line}}
+
+
+def _related(finding: Finding) -> list[dict[str, Any]]:
+    """The output that differs, and the witness that shows it."""
+    related: list[dict[str, Any]] = []
+    if finding.output:
+        related.append({"logicalLocations": [{"name": finding.output, "kind": "tensor"}], "message": {"text": f"the tensor that is wrong: {finding.output}"}})
+    if finding.witness:
+        physical = _physical(Source(finding.witness))
+        related.append({"physicalLocation": physical, "message": {"text": f"the input that shows it: pitcheck replay {finding.witness}"}})
+    return [{"id": number, **each} for number, each in enumerate(related)]
+
+
+def _fault(finding: Finding) -> str:
+    """A fault's identity: what is wrong, and at which operator of which file.
+
+    Neither the line, which edits elsewhere in the file move, nor what the seed or the number of ranks changes.
+    """
+    place = source_line(finding.source)
+    known = [finding.operator or "", place.file if place is not None else finding.source or ""]
+    if not any(known):
+        known = [finding.output or finding.title]
+    return hashlib.sha256("\0".join([finding.code, *known]).encode("utf-8", "backslashreplace")).hexdigest()[:16]

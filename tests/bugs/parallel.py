@@ -1,0 +1,56 @@
+"""Communication of recorded programs, each with its derivative, as Megatron-LM has it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+
+class _Enter(torch.autograd.Function):
+    @staticmethod
+    def forward(context: Any, x: torch.Tensor) -> torch.Tensor:
+        return x
+
+    @staticmethod
+    def backward(context: Any, gradient: torch.Tensor) -> torch.Tensor:
+        gradient = gradient.contiguous()
+        dist.all_reduce(gradient)
+        return gradient
+
+
+class _Leave(torch.autograd.Function):
+    @staticmethod
+    def forward(context: Any, x: torch.Tensor) -> torch.Tensor:
+        x = x.clone()
+        dist.all_reduce(x)
+        return x
+
+    @staticmethod
+    def backward(context: Any, gradient: torch.Tensor) -> torch.Tensor:
+        return gradient
+
+
+def enter(x: torch.Tensor, ranks: int) -> torch.Tensor:
+    """The same input for all ranks; what they send back is added up."""
+    return _Enter.apply(x) if ranks > 1 else x
+
+
+def leave(x: torch.Tensor, ranks: int) -> torch.Tensor:
+    """The sum of what all ranks have; each gets the same gradient."""
+    return _Leave.apply(x) if ranks > 1 else x
+
+
+def gathered(x: torch.Tensor) -> torch.Tensor:
+    """The parts of all ranks one after the other."""
+    whole = x.new_empty((x.shape[0] * dist.get_world_size(), *x.shape[1:]))
+    dist.all_gather_into_tensor(whole, x.contiguous())
+    return whole
+
+
+def scattered(x: torch.Tensor) -> torch.Tensor:
+    """A rank's part of the sum of all ranks' terms."""
+    own = x.new_empty((x.shape[0] // dist.get_world_size(), *x.shape[1:]))
+    dist.reduce_scatter_tensor(own, x.contiguous())
+    return own

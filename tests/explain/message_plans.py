@@ -1,0 +1,166 @@
+"""For every code that a check gives findings of: a pair of plans that brings one about."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+from explain_plans import Pair, linear_reference, row_parallel
+from precision.mixed import NARROW
+from precision.narrow_plans import CASES as NARROW_PLANS
+from test_causes import CASES
+from zoo.builder import Builder
+
+from pitcheck.plan.model import Axis, Group, Lineage, Number, Operator, Output, Plan, Program, Shard, Step, Tensor
+
+TP = (Axis("tp", 2),)
+
+
+def changed(number: int, **fields: Any) -> Pair:
+    """A linear layer over two ranks, of which one operator is changed."""
+    reference, parallel = row_parallel(True)
+    operators = list(parallel.operators)
+    operators[number] = msgspec.structs.replace(operators[number], **fields)
+    return reference, msgspec.structs.replace(parallel, operators=tuple(operators))
+
+
+def with_tensor(name: str, **fields: Any) -> Pair:
+    reference, parallel = row_parallel(True)
+    return reference, msgspec.structs.replace(
+        parallel, tensors=tuple(msgspec.structs.replace(each, **fields) if each.name == name else each for each in parallel.tensors)
+    )
+
+
+def exchange(first: str, second: str, peers: tuple[int, int] = (1, 0), protocol: str = "rendezvous") -> Pair:
+    """Two ranks that send to each other; ``first`` and ``second``: in which order each of them sends and receives."""
+    tensors = [Tensor("x", (4,), role="input", lineage=Lineage("x")), Tensor("y", (4,))]
+    operators, blocks = [], {}
+    for rank, order in enumerate((first, second)):
+        where = ({"tp": (rank,)},)
+        made = {
+            "s": Operator(f"send{rank}", "send", ("x",), (), {"peer": peers[rank], **({"protocol": protocol} if protocol else {})}, None, where, "train.py:7"),
+            "r": Operator(f"receive{rank}", "receive", (), ("y",), {"peer": 1 - rank}, None, where, "train.py:8"),
+        }
+        operators += [made[each] for each in order]
+        blocks[f"rank{rank}"] = tuple(made[each].id for each in order)
+    programs = tuple(Program((Step(f"rank{rank}"),), ({"tp": (rank,)},)) for rank in range(2))
+    parallel = Plan(TP, tuple(tensors), tuple(operators), (Output("y", "y"),), blocks=blocks, programs=programs)
+    return Plan((), (Tensor("x", (4,), role="input"), Tensor("y", (4,))), (Operator("copy", "identity", ("x",), ("y",)),), (Output("y"),)), parallel
+
+
+def out_of_step() -> Pair:
+    """Rank 0 runs an all-reduce where rank 1 runs a reduce-scatter."""
+    reference, parallel = row_parallel(True)
+    last = parallel.operators[-1]
+    first = msgspec.structs.replace(last, where=({"tp": (0,)},))
+    other = msgspec.structs.replace(last, id="other", attributes={"reduction": "max"}, where=({"tp": (1,)},))
+    return reference, msgspec.structs.replace(parallel, operators=(*parallel.operators[:-1], first, other))
+
+
+def read_too_late() -> Pair:
+    """A buffer is written again, and then its old content is read."""
+    r = Builder("reference")
+    r.output(r.op("add", r.op("square", r.input("x", (4,))), "x", out="y"))
+    tensors = tuple(Tensor(name, (4,), storage="buffer" if name in "ab" else None) for name in "aby")
+    operators = (
+        Operator("a", "square", ("x",), ("a",), source="train.py:3"),
+        Operator("b", "neg", ("x",), ("b",), source="train.py:4"),
+        Operator("y", "add", ("a", "x"), ("y",), source="train.py:5"),
+    )
+    given = Tensor("x", (4,), role="input", lineage=Lineage("x"))
+    return r.plan(), Plan((Axis("device", 1),), (given, *tensors), operators, (Output("y", "y"),))
+
+
+def unknown_cause() -> Pair:
+    """Something else altogether is computed."""
+    r = Builder("reference")
+    r.output(r.op("square", r.op("sigmoid", r.input("x", (4, 6))), out="y"))
+    b = Builder("train", {"tp": 2})
+    b.output(b.op("tanh", b.op("exp", b.input("x", (4, 6), {})), out="y"))
+    return r.plan(), b.plan()
+
+
+def scaled() -> Pair:
+    """Half of what it should be."""
+    reference, _ = row_parallel(True)
+    b = Builder("train", {"tp": 2})
+    part = b.op("linear", b.input("x", (4, 3), {1: "tp"}), b.parameter("w", (5, 3), {1: "tp"}))
+    b.output(b.op("mul", b.op("all_reduce", part, group="tp"), Number("1/2"), out="y"))
+    return reference, b.plan()
+
+
+def tower() -> Pair:
+    """Exponentials of exponentials, of which residues have no more than a few."""
+    r, b = Builder("reference"), Builder("train", {"tp": 2})
+    for builder, spec in ((r, None), (b, {})):
+        x = builder.input("x", (4, 6), spec)
+        for _ in range(12):
+            x = builder.op("exp", x)
+        builder.output(builder.op("identity", x, out="y") if builder is r else builder.op("mul", x, Number(1), out="y"))
+    return r.plan(), b.plan()
+
+
+def mask_of(stream: str, spec: dict[int, Any] | None = None) -> Plan:
+    """Dropout by a mask drawn from a stream."""
+    b = Builder("train", None if spec is None else {"tp": 2})
+    x = b.input("x", (4, 6), spec)
+    b.output(b.op("dropout", x, b.op("dropout_mask", x, stream=stream, probability=0.5), out="y", probability=0.5))
+    return b.plan()
+
+
+def by_sign() -> Pair:
+    """The same on real numbers, but not over residues, which have no sign."""
+    r, b = Builder("reference"), Builder("train", {"tp": 2})
+    r.output(r.op("abs", r.input("x", (4, 6)), out="y"))
+    b.output(b.op("sqrt", b.op("square", b.input("x", (4, 6), {})), out="y"))
+    return r.plan(), b.plan()
+
+
+def without_outputs() -> Pair:
+    reference, parallel = row_parallel(True)
+    return msgspec.structs.replace(reference, outputs=()), msgspec.structs.replace(parallel, outputs=())
+
+
+def narrow(name: str) -> Pair:
+    return NARROW_PLANS[name].reference(), NARROW_PLANS[name].parallel(NARROW)
+
+
+def found_in(name: str) -> Callable[[], Pair]:
+    return lambda: CASES[name].pair(False)
+
+
+PAIRS: dict[str, Callable[[], Pair]] = {
+    "PIT002": lambda: changed(0, inputs=("x", "v")),
+    "PIT003": lambda: with_tensor("x", shape=(4, 2), lineage=Lineage("x", (Shard(1, by=("tp",)),))),
+    "PIT004": lambda: changed(1, group=Group(ranks=((0, 7),))),
+    "PIT005": lambda: exchange("sr", "s"),
+    "PIT006": out_of_step,
+    "PIT007": lambda: exchange("rs", "rs"),
+    "PIT008": lambda: with_tensor("w", lineage=Lineage("w", (Shard(0, by=("tp",)),))),
+    "PIT009": lambda: changed(1, id=row_parallel(True)[1].operators[0].id),
+    "PIT010": read_too_late,
+    "PIT011": lambda: (linear_reference(), msgspec.structs.replace(row_parallel(True)[1], outputs=(Output("z", "y"),))),
+    "PIT012": lambda: exchange("sr", "sr", protocol=""),
+    "PIT100": unknown_cause,
+    "PIT101": scaled,
+    "PIT102": found_in("literal"),
+    "PIT103": found_in("operand"),
+    "PIT104": found_in("no sum over tp"),
+    "PIT105": found_in("summed twice"),
+    "PIT106": found_in("other group"),
+    "PIT107": found_in("other slice"),
+    "PIT108": found_in("micro-batch missing"),
+    "PIT109": found_in("replicas differ"),
+    "PIT110": found_in("gap"),
+    "PIT200": lambda: changed(0, kind="my_fused_linear"),
+    "PIT201": lambda: (linear_reference(), msgspec.structs.replace(row_parallel(True)[1], outputs=())),
+    "PIT202": by_sign,
+    "PIT203": lambda: row_parallel(True),
+    "PIT205": tower,
+    "PIT206": lambda: (mask_of("s"), mask_of("t", {})),
+    "PIT301": lambda: narrow("gradient reduced"),
+    "PIT302": lambda: narrow("missing cast"),
+    "PIT303": lambda: narrow("two buffers"),
+    "PIT500": without_outputs,
+}

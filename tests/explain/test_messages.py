@@ -1,0 +1,63 @@
+"""What a finding of each code looks like as text: short, and in the words of those who train models."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from explain_plans import row_parallel
+from message_plans import PAIRS
+from syrupy.assertion import SnapshotAssertion
+
+from pitcheck.check.options import Options
+from pitcheck.check.run import check
+from pitcheck.commands.check import checked
+from pitcheck.commands.reading import read
+from pitcheck.explain.codes import CODES
+from pitcheck.report.model import Report
+from pitcheck.report.text import FINDING_LINES, render
+
+STOPPED = {"PIT001", "PIT900"}
+"""What is said before there are two plans."""
+UNSHOWN = {"PIT204"}
+"""An outcome that no draw reaches takes a model of many ranks and experts."""
+OURS = ("residue", "obligation", "widen", "canonical", "lattice", "row of the batch", "stage holds", "hint")
+"""Words of the program's own, which say nothing to those who have not read it."""
+
+
+def message(report: Report, code: str) -> str:
+    """The first finding of a code as text, with what belongs to it."""
+    finding = next((each for each in report.findings if each.code == code), None)
+    assert finding is not None, (report.verdict, report.findings)
+    lines = [line.text for line in render(Report(verdict=report.verdict, mesh=report.mesh, microbatches=report.microbatches, findings=(finding,)))]
+    return "\n".join(lines[: lines.index("")])
+
+
+def hold(text: str, snapshot: SnapshotAssertion) -> None:
+    assert len(text.splitlines()) <= FINDING_LINES == 24
+    assert not [word for word in OURS if word in text.lower()], text
+    assert text == snapshot
+
+
+def test_every_code_is_shown() -> None:
+    assert {code.code for code in CODES} == PAIRS.keys() | STOPPED | UNSHOWN
+
+
+@pytest.mark.parametrize("code", PAIRS)
+def test_a_finding_is_short_and_as_it_was(code: str, snapshot: SnapshotAssertion) -> None:
+    memory = 64 if code == "PIT203" else 1 << 30
+    hold(message(check(*PAIRS[code](), Options(seed=1, max_memory=memory)), code), snapshot)
+
+
+def test_an_unreadable_plan_is_named(snapshot: SnapshotAssertion, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("parallel.plan.json").write_text('{"format": "pitcheck.plan/1", "mesh": [{"name": "tp", "size": "two"}]}')
+    report = checked([lambda: [row_parallel(True)[0]], lambda: [read("parallel.plan.json")]], Options(seed=1))
+    hold(message(report, "PIT001"), snapshot)
+
+
+def test_an_internal_error_says_nothing_of_the_plans(snapshot: SnapshotAssertion) -> None:
+    def broken() -> list[object]:
+        raise KeyError("x")
+
+    hold(message(checked([broken], Options(seed=1)), "PIT900"), snapshot)  # type: ignore[list-item]

@@ -1,0 +1,105 @@
+"""Normal numbers and permutations that a step draws: the same where the generator's state, the operator and the shape are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from frontends.torch.proving import proven
+from torch import nn
+
+from pitcheck.torch import Input, Part, Program, Spec, check
+
+ROWS, WIDTH, SEED = 4, 4, 7
+Batch = dict[str, torch.Tensor]
+Draw = Callable[[Batch], tuple[torch.Tensor, torch.Tensor]]
+"""What a model is given, and what is compared with what it gives."""
+
+
+def training(draw: Draw, seed: int = SEED, reduced: bool = False) -> Program:
+    model = nn.Linear(WIDTH, WIDTH)
+
+    def step(batch: Batch) -> torch.Tensor:
+        torch.manual_seed(seed)
+        x, y = draw(batch)
+        loss = (model(x) - y).square().sum()
+        loss.backward()
+        if reduced:
+            for parameter in model.parameters():
+                torch.distributed.all_reduce(parameter.grad)
+        return loss
+
+    return Program(model, step)
+
+
+def replicated(draw: Draw, other: Draw | None = None, seed: int = SEED) -> Spec:
+    batch = {name: Input((ROWS, WIDTH)) for name in ("x", "y")}
+    return Spec(lambda: training(draw), lambda _: training(other or draw, seed), {"tp": 2}, batch)
+
+
+def divided(draw: Draw, parallel: Callable[[int], Draw]) -> Spec:
+    batch = {name: Input((ROWS, WIDTH), split={0: "dp"}) for name in ("x", "y")}
+    return Spec(lambda: training(draw), lambda rank: training(parallel(rank.number), reduced=True), {"dp": 2}, batch, {"loss": Part(sum="dp")})
+
+
+def noisy(batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
+    """As diffusion has it: the noise is to be predicted."""
+    noise = torch.randn_like(batch["y"])
+    return batch["x"] + 0.5 * noise, noise
+
+
+def in_place(batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
+    return batch["x"] + torch.empty(ROWS, WIDTH).normal_(0.0, 0.5), batch["y"]
+
+
+def wider(batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
+    return batch["x"] + torch.empty(ROWS, WIDTH).normal_(0.0, 0.25), batch["y"]
+
+
+def positive(batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
+    """Right where no number is negative."""
+    return batch["x"] + torch.empty(ROWS, WIDTH).normal_(0.0, 0.5).relu(), batch["y"]
+
+
+def shuffled(batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
+    order = torch.randperm(ROWS)
+    return batch["x"][order], batch["y"][order]
+
+
+def half_shuffled(batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
+    return batch["x"][torch.randperm(ROWS)], batch["y"]
+
+
+@pytest.mark.parametrize("draw", [noisy, in_place, shuffled, half_shuffled])
+def test_the_same_on_replicas(draw: Draw) -> None:
+    proven(replicated(draw))
+
+
+@pytest.mark.parametrize("draw", [noisy, half_shuffled])
+def test_other_draws_are_never_the_same(draw: Draw) -> None:
+    report = check(replicated(draw, seed=SEED + 1))
+    assert report.verdict == "inconclusive"
+    assert {finding.code for finding in report.findings} == {"PIT206"}
+
+
+@pytest.mark.parametrize(("right", "wrong"), [(in_place, wider), (in_place, positive), (shuffled, half_shuffled)])
+def test_something_else_is_done_with_them(right: Draw, wrong: Draw) -> None:
+    assert check(replicated(right, wrong)).verdict == "mismatch"
+
+
+def rows(first: int) -> Draw:
+    """Those of the whole batch's noise from one on."""
+
+    def draw(batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
+        return batch["x"] + torch.randn(ROWS, WIDTH)[first : first + len(batch["x"])], batch["y"]
+
+    return draw
+
+
+def test_rows_of_the_noise_of_all() -> None:
+    proven(divided(rows(0), lambda rank: rows(2 * rank)))
+
+
+def test_rows_of_another_rank() -> None:
+    assert check(divided(rows(0), lambda rank: rows(2 - 2 * rank))).verdict == "mismatch"
