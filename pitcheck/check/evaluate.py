@@ -85,12 +85,12 @@ def compare_target(shaped: ShapedStage, evaluated: Evaluated, number: int) -> Co
         parts = compared[1]
         actual = algebra.gather(actual, compared[0])
     expected = expected_parts(algebra, shaped, number, evaluated.reference[target.cut.reference], parts)
-    judged = _judged(shaped.boxes[number], parts, algebra.shape(actual))
+    judged = judged_elements(shaped.boxes[number], parts, algebra.shape(actual))
     differs = algebra.differs(actual, expected) & judged
     return Comparison(target, differs, expected, actual, parts, codes, np.broadcast_to(judged, differs.shape))
 
 
-def _judged(boxes: Mapping[int, Box], parts: NDArray[np.int64], shape: tuple[int, ...]) -> NDArray[np.bool_]:
+def judged_elements(boxes: Mapping[int, Box], parts: NDArray[np.int64], shape: tuple[int, ...]) -> NDArray[np.bool_]:
     """Which elements of every row are judged: all but the free ones. Shape (1, rows, *shape)."""
     if not any(interval[0] == FREE for box in boxes.values() for intervals in box for interval in intervals):
         return np.ones((1,) * (2 + len(shape)), dtype=np.bool_)

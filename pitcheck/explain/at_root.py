@@ -68,7 +68,7 @@ def _of_values(standing: Standing, root: Root, actual: Floats, wanted: Floats) -
         return _reduced_again(evidence, root, ratio[0]) or ratio_cause(evidence, root.value, ratio[1], root.codes)
     if root.step.attributes.get("reduction", "sum") != "sum" and root.step.kind in REDUCTIONS:
         reduction = root.step.attributes["reduction"]
-        return Cause("PIT102", f"operator {evidence.operator(root.step)!r} reduces with {reduction!r} where a sum is due", "reduce with 'sum'")
+        return Cause("PIT111", f"operator {evidence.operator(root.step)!r} reduces with {reduction!r} where a sum is due", "reduce with 'sum'")
     return (
         _missing_sum(standing, root)
         or _other_tensor(standing, root, due, actual)

@@ -34,7 +34,7 @@ def mended_by_a_reduction(evidence: Evidence, run: WholeRun, differing: Sequence
                 said = f"operator {name!r} adds up what is the same on all members already: {times} times what it should be; every output is right without that"
                 return Cause("PIT105", said, "drop one of the reductions", evidence.codes(value), step, value)
             said = f"operator {name!r} takes the mean of terms; every output is right with their sum"
-            return Cause("PIT102", said, "reduce with 'sum'", evidence.codes(value), step, value)
+            return Cause("PIT111", said, "reduce with 'sum'", evidence.codes(value), step, value)
     return None
 
 

@@ -29,6 +29,7 @@ from pitcheck.explain.hypotheses import (
 )
 from pitcheck.explain.shrink import find_witness
 from pitcheck.explain.standing import Standing
+from pitcheck.explain.tried import Tried, tried_repairs
 from pitcheck.explain.witness import write_witness
 from pitcheck.report.model import Finding
 from pitcheck.stages.batch import Step
@@ -37,6 +38,7 @@ from pitcheck.stages.graph import Graph
 from pitcheck.stages.grids import Codes
 
 MOST_FINDINGS = 5
+TRIED = "(tried"
 
 
 def gap_finding(gap: Gap, verdict: str) -> Finding:
@@ -58,9 +60,42 @@ def explain_difference(
     """Findings for the outputs ``differing`` that differ on the reals, first cause first."""
     evidence = Evidence(first, second, specification, run, {**further_conjecture(run, second, specification, cuts), **cuts})
     gaps = [gap_finding(gap, "mismatch") for gap in specification.gaps if not gap.output]
-    finding = _witnessed(evidence, run, differing, located(evidence, run, differing), options, seed)
+    findings = [_witnessed(evidence, run, outputs, finding, options, seed) for finding, outputs in explained(evidence, run, differing)]
     parameters = {t.name for t in (v.tensor for v in second.values) if t.role == "parameter"}
-    return sorted([finding, *gaps], key=lambda f: f.operator not in parameters)[:MOST_FINDINGS]
+    # What a gap brings about is only named before it where a repair of something else was tried.
+    tried = any(f.repair and TRIED in f.repair for f in findings)
+    ordered = [*findings, *gaps] if tried else [*gaps, *findings]
+    return sorted(ordered, key=lambda f: f.operator not in parameters)[:MOST_FINDINGS]
+
+
+def explained(evidence: Evidence, run: WholeRun, differing: list[int]) -> list[tuple[Finding, list[int]]]:
+    """Findings, each with the outputs that it explains: what was tried and makes all of them right, else what the values show."""
+    seen = _seen(evidence, run, differing)
+    tried = tried_repairs(evidence, run, differing, str(seen.operator).rpartition(" ")[0])
+    if not tried:
+        return [(seen, differing)]
+    return [(_tried(evidence, run, each, len(differing), seen), list(each.outputs)) for each in tried]
+
+
+def _seen(evidence: Evidence, run: WholeRun, differing: list[int]) -> Finding:
+    """What the values show; where looking at them goes wrong, that outputs differ all the same."""
+    try:
+        return located(evidence, run, differing)
+    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
+        number = min(differing, key=lambda n: evidence.second.depth(run.comparisons[n].target.cut.value))
+        said = f"cause not found: the values could not be looked at ({type(error).__name__}: {error})"
+        return finding_of(evidence, run, number, None, run.comparisons[number].target.cut.value, Cause("PIT100", said, ""))
+
+
+def _tried(evidence: Evidence, run: WholeRun, tried: Tried, total: int, seen: Finding) -> Finding:
+    """The finding of a repair that was tried. Where the values show the same cause at the same operator, they tell more of it."""
+    cause = tried.cause
+    finding = finding_of(evidence, run, tried.outputs[0], cause.step, 0 if cause.value is None else cause.value, cause)
+    if (seen.code, seen.operator) == (finding.code, finding.operator):
+        finding = seen
+    names = list(dict.fromkeys(run.comparisons[n].target.name for n in tried.outputs))
+    right = "every output is" if len(tried.outputs) == total else f"{names[0]!r} is" if len(names) == 1 else f"{names[0]!r} and {len(names) - 1} more are"
+    return replace(finding, repair=f"{finding.repair} {TRIED}: {right} right then)")
 
 
 def _witnessed(evidence: Evidence, run: WholeRun, differing: list[int], finding: Finding, options: Options, seed: int) -> Finding:
@@ -333,5 +368,12 @@ def _title(evidence: Evidence, output: str, value: int, cause: Cause) -> str:
         "PIT107": f"{evidence.name(value)!r} holds another part than it should",
         "PIT108": f"a term or micro-batch is missing or doubled in {evidence.name(value)!r}",
         "PIT109": f"replicas of {output!r} differ",
+        "PIT111": f"{evidence.name(value)!r} is reduced in another way than it must be",
+        "PIT112": f"{output!r} is a mean of means of unequal counts",
+        "PIT113": f"the norm in {evidence.name(value)!r} leaves out some of the parameters",
+        "PIT114": f"{evidence.name(value)!r} is drawn from other random numbers than it must be",
+        "PIT115": f"a layer is lost before {evidence.name(value)!r}",
+        "PIT116": f"{evidence.name(value)!r} is computed from another version of a buffer",
+        "PIT117": f"the parts of a fused tensor are interleaved otherwise in {evidence.name(value)!r}",
     }
     return titles.get(cause.code, f"{output!r} differs from the reference")

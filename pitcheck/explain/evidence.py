@@ -208,6 +208,7 @@ class Evidence:
     def is_true(self, value: int) -> bool:
         """Whether a value is a constant, holds unscaled parts of one reference value as far as this run shows, or only views such a value."""
         if value not in self._true:
+            self._true[value] = True  # of what ranks hand round, while it is asked
             cut = self.cuts.get(value)
             if cut is not None:
                 self._true[value] = cut.scale == 1

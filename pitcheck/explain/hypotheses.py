@@ -121,7 +121,7 @@ def otherwise_reduced(evidence: Evidence, value: int, grouping: Grouping, step: 
     name, term = evidence.operator(step), f"{evidence.name(value)!r} is a term of a sum over {grouping.name}"
     kind = step.attributes.get("reduction", "sum")
     if kind != "sum" and _groups_of(evidence, step, value) == {tuple(sorted(row)) for row in grouping.table.tolist()}:
-        return Cause("PIT102", f"{term}, but {name!r} takes their {kind}", f"let the reduction of {name!r} be 'sum'", codes, step, reduced=True)
+        return Cause("PIT111", f"{term}, but {name!r} takes their {kind}", f"let the reduction of {name!r} be 'sum'", codes, step, reduced=True)
     return Cause("PIT106", f"{term}, but {name!r} reduces it otherwise", f"let {name!r} run over {grouping.name}", codes, step, reduced=True)
 
 
@@ -350,7 +350,28 @@ def _other_operand(evidence: Evidence, step: Step, other: Step, place: int, name
         return Cause("PIT102", f"operator {name!r} reads {read[0]} where the reference reads {read[1]}", f"use {read[1]}")
     right = evidence.first.values[theirs.value].name
     said = f"operator {name!r} reads {evidence.called(mine.value)}{evidence.origin(mine.value)} where the reference reads {right!r}"
+    lost = _passed_over(evidence, mine.value, theirs.value)
+    if lost:
+        return Cause(
+            "PIT115", f"{said}, which no rank computes: {', '.join(map(repr, lost[:3]))} of the reference are passed over", f"run what computes {right!r}"
+        )
     return Cause("PIT103", said, f"read {right!r}")
+
+
+def _passed_over(evidence: Evidence, read: int, due: int) -> list[str]:
+    """The reference's operators that have parameters between what is read and what is due, where the plan computes none of what is due."""
+    start, parameters = evidence.holds(read), {v for v in evidence.run.stage.reference.inputs if evidence.first.values[v].tensor.role == "parameter"}
+    wanted = evidence.alike(due)
+    if start is None or any(evidence.alike(cut.reference) == wanted for cut in evidence.cuts.values()):
+        return []
+    behind: dict[int, list[str]] = {start: []}
+    for step in evidence.run.stage.reference.steps:
+        sources = [argument.value for argument in step.arguments]
+        known = max((behind[v] for v in sources if v in behind), key=len, default=None)
+        for output in step.outputs:
+            if output is not None and known is not None:
+                behind[output] = [*known, *([evidence.first.nodes[step.node].operator] if parameters & set(sources) else [])]
+    return behind.get(due, [])
 
 
 def _spelt(graph: Graph, operand: StepOperand) -> str:

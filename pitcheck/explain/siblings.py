@@ -162,7 +162,8 @@ def sibling_cause(evidence: Evidence, found: Sibling) -> Cause:
     if attributes:
         attributes = [k for k in attributes if k != "position"] or attributes
         told = ", ".join(f"{k} = {node.attributes.get(k)} where {other.operator!r} has {other.attributes.get(k)} on other ranks" for k in attributes)
-        return cause("PIT107" if PLACES.issuperset(attributes) else "PIT102", f"with {told}", f"do as {other.operator!r} does")
+        code = "PIT107" if PLACES.issuperset(attributes) else "PIT111" if attributes == ["reduction"] else "PIT102"
+        return cause(code, f"with {told}", f"do as {other.operator!r} does")
     return cause("PIT106" if _members(node) else "PIT109", f"otherwise than {other.operator!r} on other ranks", f"do as {other.operator!r} does")
 
 

@@ -92,6 +92,8 @@ class Standing:
     def wrong(self, value: int) -> Mask:
         """The codes at which a value is there and does not hold what it should, shape (codes,)."""
         if value not in self._wrong:
+            # Ranks may hand a tensor round: what is asked about itself is not wrong by that.
+            self._wrong[value] = np.zeros(self.evidence.second.codes, dtype=np.bool_)
             self._wrong[value] = self._find_wrong(value)
         return self._wrong[value]
 

@@ -165,7 +165,7 @@ def covered(right: bool) -> Pair:
 
 
 CASES: dict[str, Case] = {
-    "average for sum": Case(scaled, "PIT102", "all_reduce", ("takes the mean", "reduce with 'sum'")),
+    "average for sum": Case(scaled, "PIT111", "all_reduce", ("takes the mean", "reduce with 'sum'")),
     "literal": Case(lambda right: (attention(), attention(2 if right else 4)), "PIT102", "div", ("literal 4", "reference has 2"), (0,)),
     "attribute": Case(lambda right: (attention(), attention(axis=1 if right else 0)), "PIT102", "softmax", ("axis = 0", "reference has 1"), (0,)),
     "gelu form": Case(lambda right: megatron("" if right else "attribute"), "PIT102", "gelu", ("approximate",)),
@@ -178,7 +178,9 @@ CASES: dict[str, Case] = {
     "summed over dp and tp": Case(lambda right: gradients(right, wrong="twice"), "PIT105", "all_reduce", ("size of",), (0, 1, 2, 3)),
     "other group": Case(lambda right: gradients(right, wrong="group"), "PIT106", "all_reduce", ("over dp",), (0, 1, 2, 3)),
     "other slice": Case(sliced, "PIT107", "slice", ("rank 0 holds [0:4", "rank 1 holds [3:7", "[7:8, 0:3] of 'x'")),
-    "micro-batch missing": Case(lambda right: batches(right, "missing"), "PIT108", "square", ("[4:6, 0:3]", "used nowhere"), (0,), (0, 1)),
+    "micro-batch missing": Case(
+        lambda right: batches(right, "missing"), "PIT108", "add", ("'part' of micro-batch 1 where micro-batch 2 is due", "tried"), (0,)
+    ),
     "residual missing": Case(residual, "PIT108", "linear", ("'n'",)),
     "replicas differ": Case(replicas, "PIT109", "square", ("'y'",), (1,)),
     "gap": Case(covered, "PIT110", "", ("3:6", "held by no rank")),

@@ -43,7 +43,7 @@ def dense(layer: int, last: Mapping[str, int], microbatch: int, loss: str = "los
         "shard off by one": Fault("embedding.rows.begin", rank, _plainly(_one_later), ("PIT107",)),
         "wrong micro-batch": Fault("loss.tokens.counted", {**rank, **now}, _plainly(of_microbatch(1, microbatch - 1)), ("PIT108",)),
         "stale buffer": Fault(f"{name}.attention.mixed", {**rank, **now}, _plainly(of_microbatch(0, microbatch - 1)), ("PIT108",)),
-        "loss averaged twice": Fault(loss, {"tp": 1}, _plainly(with_attributes(reduction="avg")), ("PIT101", "PIT102")),
+        "loss averaged twice": Fault(loss, {"tp": 1}, _plainly(with_attributes(reduction="avg")), ("PIT101", "PIT111")),
     }
 
 

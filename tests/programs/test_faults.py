@@ -90,7 +90,7 @@ FAULTS: dict[str, tuple[Case | Configuration, Fault]] = {
         Fault("clipped:layers.0.mlp.up.weight", {"dp": 7}, _plainly(reading(0, "first:layers.0.mlp.up.weight")), ("PIT103",)),
     ),
     "a micro-batch is missing in one rank's sum": (MANY, Fault("accumulated:layers.1.mlp.gate.weight", {"dp": 4, "tp": 1}, _all_but_last, ("PIT108",))),
-    "the loss is averaged twice": (MANY, Fault("loss", {"tp": 1}, _plainly(with_attributes(reduction="avg")), ("PIT101", "PIT102"))),
+    "the loss is averaged twice": (MANY, Fault("loss", {"tp": 1}, _plainly(with_attributes(reduction="avg")), ("PIT101", "PIT111"))),
     "a shard of the rank before": (
         SHARDS,
         Fault(
@@ -181,7 +181,7 @@ AT_SCALE: dict[str, Fault] = {
     "micro-batch": Fault("loss.tokens.counted", {"dp": 63, MICROBATCH_AXIS: 15}, _plainly(of_microbatch(1, 3)), ("PIT108",)),
     "stale": Fault("layers.9.mlp.down:term", {"dp": 0, MICROBATCH_AXIS: 8}, _plainly(of_microbatch(0, 7)), ("PIT108",)),
     "missing": Fault("accumulated:layers.9.mlp.gate.weight", {"dp": 37, "tp": 1}, _all_but_last, ("PIT108",)),
-    "average": Fault("loss", {"tp": 1}, _plainly(with_attributes(reduction="avg")), ("PIT101", "PIT102")),
+    "average": Fault("loss", {"tp": 1}, _plainly(with_attributes(reduction="avg")), ("PIT101", "PIT111")),
 }
 
 

@@ -40,7 +40,7 @@ def test_a_mean_over_ranks_is_an_exception_that_is_said() -> None:
     assert report.exceptions == ("loss: one term per dp; the mean of the terms is compared",)
 
 
-@pytest.mark.parametrize(("place", "wrong", "line", "code"), [("enter", Forgotten, "self.norm(x)", "PIT104"), ("leave", Averaged, "ReduceOp.AVG", "PIT102")])
+@pytest.mark.parametrize(("place", "wrong", "line", "code"), [("enter", Forgotten, "self.norm(x)", "PIT104"), ("leave", Averaged, "ReduceOp.AVG", "PIT111")])
 def test_a_wrong_communication_is_caught_at_its_line(place: str, wrong: Any, line: str, code: str) -> None:
     spec, module = example("tensor_parallel")
 

@@ -21,13 +21,13 @@ from pitcheck.torch import Options, Part, Spec
 CHANGED = 1e-6
 """Relative difference from which on a result is another one; float64 rounds to about 1e-12 here."""
 RIGHT = {
-    "dropped": {"PIT104", "PIT106", "PIT107", "PIT108", "PIT109", "PIT110"},
+    "dropped": {"PIT104", "PIT106", "PIT107", "PIT108", "PIT109", "PIT110", "PIT113"},
     "doubled": {"PIT105"},
-    "kind": {"PIT102", "PIT101"},
+    "kind": {"PIT111", "PIT101"},
     "regrouped": {"PIT104", "PIT105", "PIT106", "PIT107"},
     "scaled": {"PIT101", "PIT102"},
-    "stale": {"PIT103", "PIT107", "PIT108"},
-    "swapped": {"PIT103", "PIT107", "PIT108"},
+    "stale": {"PIT103", "PIT107", "PIT108", "PIT116"},
+    "swapped": {"PIT103", "PIT107", "PIT108", "PIT116"},
     "peer": set(),
 }
 """By kind of mistake the causes of a mismatch that say what was done."""

@@ -1,0 +1,115 @@
+"""Whether the shards of a fused parameter lie otherwise than the program takes them apart: each as a part of every piece, and not as one stretch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from pitcheck.algebra.value import Value
+from pitcheck.explain.evidence import Evidence
+from pitcheck.explain.hypotheses import Cause
+from pitcheck.explain.rerun import Override, Rerun
+from pitcheck.stages.cuts import Cut
+from pitcheck.stages.grids import Codes
+
+PIECES = (2, 3, 4)
+SPLITS = frozenset({"split", "chunk"})
+
+
+def interleaved(rerun: Rerun, left: Sequence[int]) -> tuple[Cause, list[Override], list[int]] | None:
+    """(the cause, the repair, the outputs that it makes right) of a fused parameter's shards. Outputs that have its form are compared as they then lie."""
+    evidence = rerun.evidence
+    for value, cut in evidence.specification.initial.items():
+        dim = _split_dimension(evidence, value, cut)
+        if dim is None:
+            continue
+        for pieces in _pieces(evidence, cut, dim):
+            codes = evidence.codes(value)
+            data = _shards(rerun, cut, dim, pieces, codes, cut.reference)
+            if data is None or tuple(data.data.shape[3:]) != rerun.shape(value):
+                continue
+            override = Override(value, codes, data)
+            own = [n for n in left if _alike(evidence, n, cut)]
+            others = [n for n in left if n not in own]
+            # The nearest output first: nearly all parameters are none of this.
+            if not others or not rerun.right([override], others[:1]) or len(rerun.right([override], others)) < len(others):
+                continue
+            if all(_right(rerun, n, override, dim, pieces) for n in own):
+                return _cause(evidence, value, cut, len(pieces)), [override], list(left)
+    return None
+
+
+def _split_dimension(evidence: Evidence, value: int, cut: Cut) -> int | None:
+    """The dimension along which a parameter is cut in stretches; None where there is not just one."""
+    if value not in evidence.batch.inputs or evidence.second.values[value].tensor.role != "parameter" or cut.group_of is not None or cut.scale != 1:
+        return None
+    whole = evidence.first.values[cut.reference].shape
+    parted = [dim for dim, size in enumerate(whole) if any(part.box[dim] != ((0, size),) for part in cut.parts)]
+    plain = all(len(part.box[dim]) == 1 and part.box[dim][0][0] >= 0 for part in cut.parts for dim in parted)
+    return parted[0] if len(parted) == 1 and plain else None
+
+
+def _pieces(evidence: Evidence, cut: Cut, dim: int) -> Iterator[tuple[int, ...]]:
+    """Sizes of the pieces that a fused parameter may have along a dimension: those in which the reference splits anything, and equal ones."""
+    run = evidence.run
+    whole = np.asarray(run.evaluated.reference[cut.reference].data).shape[3 + dim]
+    seen: dict[tuple[int, ...], None] = {}
+    for step, attributes in zip(run.stage.reference.steps, run.shaped.attributes[0], strict=True):
+        sizes = attributes.get("sizes")
+        if step.kind in SPLITS and isinstance(sizes, tuple) and sum(sizes) == whole and len(sizes) > 1:
+            seen[tuple(int(size) for size in sizes)] = None
+    for count in PIECES:
+        if whole % count == 0:
+            seen[(whole // count,) * count] = None
+    yield from seen
+
+
+def _shards(rerun: Rerun, cut: Cut, dim: int, pieces: Sequence[int], codes: Codes, reference: int) -> Value | None:
+    """What every rank has where it has its part of every piece."""
+    whole = rerun.evidence.run.evaluated.reference[reference]
+    starts = sorted({part.box[dim][0][0] for part in cut.parts})
+    if any(size % len(starts) for size in pieces):
+        return None
+    rows = []
+    for code in codes:
+        place = starts.index(cut.parts[int(cut.part_of[code])].box[dim][0][0])
+        parts, begin = [], 0
+        for size in pieces:
+            width = size // len(starts)
+            first = begin + place * width
+            parts.append(np.take(np.asarray(whole.data), np.arange(first, first + width), axis=3 + dim))
+            begin += size
+        rows.append(np.concatenate(parts, axis=3 + dim))
+    return Value(whole.kind, np.concatenate(rows, axis=2))
+
+
+def _alike(evidence: Evidence, number: int, cut: Cut) -> bool:
+    """Whether an output lies as a parameter does: its gradient, or what it becomes."""
+    target = evidence.run.comparisons[number].target
+    shapes = [evidence.first.values[reference].shape for reference in (target.cut.reference, cut.reference)]
+    return shapes[0] == shapes[1] and {part.box for part in target.cut.parts} == {part.box for part in cut.parts}
+
+
+def _right(rerun: Rerun, number: int, override: Override, dim: int, pieces: Sequence[int]) -> bool:
+    """Whether an output of the parameter's form is right, if it lies as the parameter then does."""
+    target = rerun.evidence.run.comparisons[number].target
+    changed = rerun.after([override], [number])
+    held = None if changed is None else changed.get(target.cut.value) or rerun.held(target.cut.value)
+    expected = _shards(rerun, target.cut, dim, pieces, target.codes, target.cut.reference)
+    if held is None or expected is None or (held.rows[target.codes] < 0).any():
+        return False
+    actual = rerun.numbers(rerun.algebra.gather(held.value, held.rows[target.codes]))
+    wanted = rerun.numbers(expected) * float(target.cut.scale)
+    scale = float(np.abs(wanted).max(initial=0.0))
+    return actual.shape == wanted.shape and bool((np.abs(actual - wanted) <= 1e-8 * max(scale, 1e-300)).all())
+
+
+def _cause(evidence: Evidence, value: int, cut: Cut, pieces: int) -> Cause:
+    name = evidence.name(value)
+    shards = len({part.box for part in cut.parts})
+    reader = next(iter(evidence.readers.get(value, [])), None)
+    said = f"{name!r} is {pieces} fused tensors, cut in {shards} shards as one stretch; the program takes each shard apart as if it had a part of all {pieces}"
+    return Cause(
+        "PIT117", said, f"give each rank its part of every one of the {pieces}, or split the whole before it is cut", evidence.codes(value), reader, value
+    )

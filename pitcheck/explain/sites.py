@@ -1,0 +1,145 @@
+"""The operators of a plan as places for repairs: what one does, and how it is done otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from pitcheck.explain.evidence import Evidence
+from pitcheck.explain.hypotheses import Cause
+from pitcheck.explain.rerun import Given, Override, Rerun
+from pitcheck.ops.registry import operator_kind
+from pitcheck.stages.batch import Step
+from pitcheck.stages.graph import Node
+from pitcheck.stages.grids import Codes
+
+Repair = tuple[Cause, list[Override]]
+Draft = tuple[str, Mapping[str, Any], Sequence[Given]]
+"""What runs in the place of a node: kind, attributes, operands."""
+
+
+@dataclass(frozen=True)
+class Site:
+    """An operator of the plan: its nodes, which write ``value`` (its first result) and do the same thing at different coordinates."""
+
+    rerun: Rerun
+    numbers: tuple[int, ...]
+
+    @property
+    def evidence(self) -> Evidence:
+        """What the run showed."""
+        return self.rerun.evidence
+
+    @cached_property
+    def nodes(self) -> list[Node]:
+        """Its nodes."""
+        return [self.rerun.graph.nodes[number] for number in self.numbers]
+
+    @property
+    def step(self) -> Step:
+        """The step of its first node."""
+        return self.rerun.steps[self.numbers[0]]
+
+    @property
+    def kind(self) -> str:
+        """What it is."""
+        return self.nodes[0].kind
+
+    @property
+    def name(self) -> str:
+        """The operator in the plan."""
+        return self.nodes[0].operator
+
+    @cached_property
+    def value(self) -> int:
+        """Its first result that something reads."""
+        return next(output for output in self.step.outputs if output is not None)
+
+    @property
+    def called(self) -> str:
+        """The name of that result."""
+        return self.evidence.name(self.value)
+
+    @cached_property
+    def codes(self) -> Codes:
+        """Where it runs and its result is needed."""
+        return np.flatnonzero(np.logical_or.reduce([node.mask for node in self.nodes]) & (self.evidence.batch.rows[self.value] >= 0))
+
+    @cached_property
+    def attributes(self) -> Mapping[str, Any]:
+        """Those of its first node, at the sizes of the run."""
+        return self.rerun.attributes[self.numbers[0]]
+
+    @property
+    def collective(self) -> bool:
+        """Whether it reads what several ranks have."""
+        return operator_kind(self.kind).collective and self.kind != "accumulate"
+
+    def cause(self, code: str, said: str, repair: str) -> Cause:
+        """A cause at this operator."""
+        return Cause(code, said, repair, self.codes, self.step, self.value)
+
+    def redone(self, draft: Callable[[Node, Codes], Draft | None], apart: Codes | None = None) -> list[Override] | None:
+        """Its results where all its nodes run something else; None where that cannot be, or changes nothing. ``apart``: codes of other entries run apart."""
+        found: list[Override] = []
+        for node, codes in self._parts(apart):
+            drafted = draft(node, codes)
+            if drafted is None:
+                return None
+            kind, attributes, given = drafted
+            results = self.rerun.evaluate(kind, attributes, given, len(codes), outputs=node.outputs)
+            if results is None:
+                return None
+            for output, result in zip(node.outputs, results, strict=False):
+                if output is not None and result is not None:
+                    found.append(Override(output, codes, result))
+        return found if self.changes(found) else None
+
+    def _parts(self, apart: Codes | None) -> Iterator[tuple[Node, Codes]]:
+        for node in self.nodes:
+            codes = np.flatnonzero(node.mask & (self.evidence.batch.rows[self.value] >= 0))
+            entries = np.zeros(len(codes), dtype=np.int64) if apart is None else apart[codes]
+            for entry in np.unique(entries):
+                yield node, codes[entries == entry]
+
+    def changes(self, overrides: Sequence[Override]) -> bool:
+        """Whether the shape is as before, and some number is not."""
+        changed = False
+        for override in overrides:
+            held = self.rerun.held(override.value)
+            if held is None or tuple(override.data.data.shape[3:]) != tuple(held.value.data.shape[3:]) or override.data.kind != held.value.kind:
+                return False
+            before = self.rerun.algebra.gather(held.value, held.rows[override.codes])
+            changed = changed or not np.array_equal(self.rerun.numbers(before), self.rerun.numbers(override.data), equal_nan=True)
+        return changed
+
+    def as_given(self, node: Node, codes: Codes, **attributes: Any) -> Draft:
+        """What it does, with other attributes."""
+        return node.kind, {**self.rerun.attributes_of(node), **attributes}, self.rerun.reads(node, codes)
+
+
+def sites_of(rerun: Rerun, numbers: frozenset[int]) -> list[Site]:
+    """The operators of the plan among some nodes, in the order of the program."""
+    found: dict[tuple[str, int | None], list[int]] = {}
+    for number in sorted(numbers, key=rerun.graph.rank.__getitem__):
+        node = rerun.graph.nodes[number]
+        if any(output is not None for output in rerun.steps[number].outputs):
+            found.setdefault((node.operator, node.outputs[0]), []).append(number)
+    return [Site(rerun, tuple(members)) for members in found.values()]
+
+
+def by_code(table: Codes, codes: int) -> Codes:
+    """For every code the members of its group, -1 where it is in none."""
+    groups = np.full((codes, table.shape[1]), -1, dtype=np.int64)
+    groups[table] = table[:, None, :]
+    return groups
+
+
+def reference_steps(site: Site) -> list[Step]:
+    """The reference's steps of its kind with as many operands."""
+    count = len(site.step.inputs)
+    return [step for step in site.evidence.run.stage.reference.steps if step.kind == site.kind and len(step.inputs) == count]

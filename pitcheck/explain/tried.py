@@ -1,0 +1,138 @@
+"""The smallest repairs under which all outputs are right, tried one after the other: each is a finding of its own.
+
+Where one repair makes all outputs right that differ, there is one mistake, however many operators compute something wrong behind it. Where none does, the one
+that makes most of them right is taken for made, and the next one is looked for with it. Repairs that together do not make every output right say nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from pitcheck.check.whole import WholeRun
+from pitcheck.errors import BudgetError, PitcheckError
+from pitcheck.explain.evidence import Evidence
+from pitcheck.explain.fused import interleaved
+from pitcheck.explain.hypotheses import Cause
+from pitcheck.explain.inserted import DUE, FURTHER, MISSING
+from pitcheck.explain.repairs import LEFT_OUT, OTHERWISE, foreign_literal
+from pitcheck.explain.rerun import Rerun
+from pitcheck.explain.sites import Repair, Site, sites_of
+from pitcheck.explain.standing import Standing
+
+MOST_REPAIRS = 3
+"""Independent mistakes that are told apart."""
+MOST_STARTS = 3
+"""Outputs from which a mistake is looked for where no repair makes all of them right."""
+MOST_FUSED = 3000
+"""Operators that are evaluated at most to find a fused parameter whose shards lie otherwise."""
+MOST_CODES = 512
+"""Coordinates of a plan up to which repairs are tried coordinate by coordinate."""
+
+
+EARLY = ((foreign_literal,), (*OTHERWISE, *DUE), LEFT_OUT, MISSING)
+"""Hypotheses in the order in which they are tried at all operators that are suspected."""
+
+
+@dataclass(frozen=True)
+class Tried:
+    """A repair that was tried, and the outputs that it makes right, first the one that is nearest to it."""
+
+    cause: Cause
+    outputs: tuple[int, ...]
+
+
+def tried_repairs(evidence: Evidence, run: WholeRun, differing: Sequence[int], first: str = "") -> list[Tried]:
+    """Repairs that together make all outputs right; none where none were found. ``first``: the operator where the search begins."""
+    if run.blocks is not None or run.targets_only or evidence.second.codes > MOST_CODES:
+        return []
+    found: list[Tried] = []
+    try:
+        rerun = Rerun(evidence)
+        # Outputs that differ as they are and not as they are evaluated here are not understood: no repair is shown then.
+        if rerun.right([], differing):
+            return []
+        left = sorted(differing, key=lambda n: (len(rerun.behind(n)), n))
+        fused = _fused(evidence, left)
+        if fused is not None:
+            return [fused]
+        standing = Standing(evidence)
+        while left and len(found) < MOST_REPAIRS:
+            chosen = _best(rerun, standing, left, first)
+            if chosen is None:
+                return []
+            (cause, overrides), right = chosen
+            found.append(Tried(cause, tuple(right)))
+            left = [n for n in left if n not in right]
+            if left:
+                changes = rerun.after(overrides, differing)
+                rerun.changes.update(changes or {})
+    except (ArithmeticError, AttributeError, LookupError, PitcheckError, RecursionError, TypeError, ValueError):
+        # Too much was tried, or trying went wrong: what the values show is said all the same.
+        return []
+    return [] if left else found
+
+
+def _fused(evidence: Evidence, left: Sequence[int]) -> Tried | None:
+    """A fused parameter whose shards lie otherwise than they are taken apart."""
+    try:
+        found = interleaved(Rerun(evidence, most=MOST_FUSED), left)
+    except (ArithmeticError, AttributeError, LookupError, PitcheckError, RecursionError, TypeError, ValueError):
+        return None
+    return None if found is None else Tried(found[0], tuple(found[2]))
+
+
+def _best(rerun: Rerun, standing: Standing, left: Sequence[int], first: str) -> tuple[Repair, list[int]] | None:
+    """The first repair that makes all outputs right, else the one that makes most of them right."""
+    best: tuple[Repair, list[int]] | None = None
+    for start in left[:MOST_STARTS]:
+        for repair in _repairs(rerun, standing, start, left, first):
+            if not rerun.right(repair[1], [start]):
+                continue
+            right = rerun.right(repair[1], left)
+            if len(right) == len(left):
+                return repair, right
+            if best is None or len(right) > len(best[1]):
+                best = repair, right
+    return best
+
+
+def _repairs(rerun: Rerun, standing: Standing, start: int, left: Sequence[int], first: str) -> Iterator[Repair]:
+    """Repairs of what an output is computed by: first of the operators that look wrong, and of those what they do rather than what they lack."""
+    shared = rerun.behind(start).intersection(*(rerun.behind(n) for n in left))
+    sites = sites_of(rerun, rerun.behind(start))
+    for hypotheses in EARLY:
+        for site in (site for site in sites if site.name == first):
+            for hypothesis in hypotheses:
+                yield from _of(hypothesis, site)
+    ranked: dict[int, list[Site]] = {}
+    for site in sites:
+        # What a right output depends on is hardly wrong.
+        ranked.setdefault(2 * _behind_right(rerun.evidence, site) + (not _suspected(standing, site, first)), []).append(site)
+    for _, several in sorted(ranked.items()):
+        ordered = sorted(several, key=lambda site: (site.name != first, not shared.issuperset(site.numbers)))
+        for hypotheses in (*EARLY, FURTHER):
+            for site in ordered:
+                for hypothesis in hypotheses:
+                    yield from _of(hypothesis, site)
+
+
+def _behind_right(evidence: Evidence, site: Site) -> bool:
+    behind = evidence.behind_right.get(site.value)
+    return behind is not None and bool(behind[site.codes].all())
+
+
+def _of(hypothesis: Callable[[Site], Iterator[Repair]], site: Site) -> Iterator[Repair]:
+    """The repairs of one hypothesis. What goes wrong in one leaves the others."""
+    try:
+        yield from hypothesis(site)
+    except BudgetError:
+        raise
+    except (ArithmeticError, AttributeError, LookupError, PitcheckError, RecursionError, TypeError, ValueError):
+        return
+
+
+def _suspected(standing: Standing, site: Site, first: str) -> bool:
+    if site.name == first:
+        return True
+    return not standing.evidence.is_true(site.value) or bool(standing.wrong(site.value)[site.codes].any())
