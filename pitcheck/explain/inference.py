@@ -103,7 +103,8 @@ def _distinct_sums(evidence: Evidence, table: Codes, values: Sequence[int]) -> F
         array = evidence.array(value)
         times = np.zeros((len(groups), array.shape[1]))
         np.add.at(times, (np.arange(len(groups))[:, None], of_value), 1)
-        total = total + np.moveaxis(np.tensordot(times, array, (1, 1)), 0, 1)
+        with np.errstate(all="ignore"):  # values may be infinite
+            total = total + np.moveaxis(np.tensordot(times, array, (1, 1)), 0, 1)
     return total
 
 
