@@ -41,7 +41,7 @@ class PreciseAlgebra(RealAlgebra):
             "erf": c.erf,
             "normal_cdf": lambda x: c.erfc(-x / c.sqrt(2)) / 2,
             "normal_density": lambda x: c.exp(-x * x / 2) / c.sqrt(2 * c.pi),
-            "normal_quantile": lambda x: c.sqrt(2) * c.erfinv(2 * x - 1),
+            "normal_quantile": lambda x: c.sqrt(2) * c.erfinv(2 * x - 1) if 0 <= x <= 1 else c.nan,
             "sin": c.sin,
             "cos": c.cos,
             "tan": c.tan,

@@ -22,7 +22,15 @@ from pitcheck.errors import ShapeError, UnsupportedError
 
 _erf = np.vectorize(math.erf, otypes=[np.float64])
 _erfc = np.vectorize(math.erfc, otypes=[np.float64])
-_quantile = np.vectorize(NormalDist().inv_cdf, otypes=[np.float64])
+
+
+def _normal_quantile(x: float) -> float:
+    if 0.0 < x < 1.0:
+        return NormalDist().inv_cdf(x)
+    return {0.0: -math.inf, 1.0: math.inf}.get(x, math.nan)
+
+
+_quantile = np.vectorize(_normal_quantile, otypes=[np.float64])
 
 FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "erf": _erf,

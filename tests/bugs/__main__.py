@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from time import process_time
 
 from bugs.record import Setting
-from bugs.table import BUGS, PAGE, TODAY, first_of, named_today, page, said
+from bugs.table import BUGS, PAGE, TODAY, first_of, is_named, named_today, page, said
 
 from pitcheck.check.options import Options
 from pitcheck.check.run import check
@@ -30,10 +30,9 @@ def main(arguments: Sequence[str]) -> None:
         for where, setting in bug.shows.items():
             report = _tried(f"{name}: {where}", setting, full="--full" in arguments)
             first = first_of(report)
-            print(
-                f"    {'right' if first and first.code in bug.codes else 'wanted ' + ' or '.join(bug.codes)}: {said(first) if first else 'nothing'}", flush=True
-            )
-            if first is not None and first.code not in bug.codes:
+            right = first is not None and is_named(bug, first)
+            print(f"    {'right' if right else 'wanted ' + ' or '.join(bug.codes)}: {said(first) if first else 'nothing'}", flush=True)
+            if first is not None and not right:
                 today.setdefault(name, {})[where] = first.code
         for where, setting in bug.silent.items():
             report = _tried(f"{name}: silent, {where}", setting, full="--full" in arguments)

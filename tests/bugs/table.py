@@ -18,7 +18,7 @@ TODAY = Path(__file__).parent / "today.json"
 
 
 def named_today() -> Mapping[str, Mapping[str, str]]:
-    """bug -> configuration -> the code that is named first today, where it is not one that the record wants. ``python -m bugs --write`` writes it anew."""
+    """bug -> configuration -> the code that is named first today, where it is not what the record wants. ``python -m bugs --write`` writes it anew."""
     found: Mapping[str, Mapping[str, str]] = json.loads(TODAY.read_text(encoding="utf-8"))
     return found
 
@@ -31,6 +31,11 @@ def first_of(report: Report) -> Finding | None:
 def said(finding: Finding) -> str:
     """All that a finding tells."""
     return " | ".join(str(part) for part in (finding.code, finding.operator, finding.output, finding.cause, finding.repair, finding.title) if part)
+
+
+def is_named(bug: Bug, finding: Finding) -> bool:
+    """Whether a finding has a code that the record wants, and all the words that it must have."""
+    return finding.code in bug.codes and all(word in said(finding) for word in bug.says)
 
 
 def page() -> str:
