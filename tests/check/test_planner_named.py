@@ -30,7 +30,7 @@ KINDS = (
 )
 """Kinds of damage."""
 
-NIGHTLY = ("operand ", "over ", "the number of ranks", "reduction ", "always of micro-batch 0")
+NIGHTLY = ("operand ", "over ", "the number of ranks", "reduction ", "always of micro-batch 0", "rotated", "reduced twice")
 FAST = ("dropped", "peer rotated", "off by one", "the last micro-batch is missing")
 
 

@@ -152,7 +152,8 @@ def test_small_plans() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [pytest.param(seed, marks=[pytest.mark.nightly] if seed else []) for seed in range(4)])
+@pytest.mark.nightly
+@pytest.mark.parametrize("seed", range(4))
 def test_a_training_step(seed: int) -> None:
     """One mutant of nearly every kind; in CI of those that do not repeat what the small plans show."""
     configuration = read_configuration(PLANS / "llama3-tiny.toml", SMALL_LLAMA)

@@ -119,9 +119,10 @@ def test_round_the_ranks(ranks: int) -> None:
 
 @pytest.mark.slow
 def test_without_rescaling() -> None:
-    """The reference has no value in between that would tell more than that it begins in this loop."""
-    report = caught(spec(2, rescaled=False), "scores.amax(-1, keepdim=True)", "PIT100")
+    """Sums of exponentials that are never rescaled are right where the maximum stays the first hop's: that is the smallest change that was tried."""
+    report = caught(spec(2, rescaled=False), "torch.maximum", "PIT102")
     assert report.findings[0].output == "loss"
+    assert "tried" in str(report.findings[0].repair)
 
 
 @pytest.mark.slow
