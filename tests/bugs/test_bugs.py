@@ -78,10 +78,10 @@ def test_the_right_program_is_proven(name: str, where: str) -> None:
 
 
 def test_what_is_named_today_is_of_bugs_that_are_recorded() -> None:
-    """And is none of the codes that they want."""
+    """And is none of the codes that they want, but where words are wanted, too, which a finding at another place lacks."""
     for name, codes in named_today().items():
         assert codes.keys() <= BUGS[name].shows.keys()
-        assert not set(codes.values()) & set(BUGS[name].codes)
+        assert BUGS[name].says or not set(codes.values()) & set(BUGS[name].codes)
 
 
 def test_the_page_has_all_bugs() -> None:
