@@ -63,7 +63,7 @@ def test_a_bug_is_caught_without_a_word_on_what_lies_between(name: str) -> None:
     assert check(reference, without_hints(wrong), Options(seed=1)).verdict == "mismatch"
 
 
-@pytest.mark.parametrize(("name", "where"), settings("silent", SLOW, NIGHTLY))
+@pytest.mark.parametrize(("name", "where"), settings("silent", NIGHTLY, NIGHTLY))
 def test_the_same_code_is_right_elsewhere(name: str, where: str) -> None:
     setting = BUGS[name].silent[where]
     assert not setting.changes(), BUGS[name].was

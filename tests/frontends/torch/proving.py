@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from pitcheck.report.model import Report
-from pitcheck.torch import Spec, assert_equivalent, check
+from pitcheck.torch import Options, Spec, assert_equivalent, check
 
 
 def proven(spec: Spec) -> Report:
@@ -17,7 +17,7 @@ def proven(spec: Spec) -> Report:
 
 def caught(spec: Spec, line: str, *codes: str) -> Report:
     """A mismatch, whose first finding is at a line of the program that has ``line`` in it, and has one of the codes."""
-    report = check(spec)
+    report = check(spec, Options(seed=1))
     assert report.verdict == "mismatch", (report.verdict, report.findings)
     finding = report.findings[0]
     assert line in line_of(finding.source or ""), finding
@@ -27,7 +27,7 @@ def caught(spec: Spec, line: str, *codes: str) -> Report:
 
 def refuted(spec: Spec, output: str) -> Report:
     """A mismatch that is shown at an output, where nothing in between tells where it begins."""
-    report = check(spec)
+    report = check(spec, Options(seed=1))
     assert report.verdict == "mismatch", (report.verdict, report.findings)
     assert report.findings[0].output == output, report.findings
     return report
