@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from pitcheck.algebra.value import Value
-from pitcheck.explain.evidence import Evidence
+from pitcheck.explain.evidence import SAME, Evidence
 from pitcheck.explain.hypotheses import Cause
 from pitcheck.explain.rerun import Override, Rerun
 from pitcheck.stages.cuts import Cut
@@ -102,7 +102,7 @@ def _right(rerun: Rerun, number: int, override: Override, dim: int, pieces: Sequ
     actual = rerun.numbers(rerun.algebra.gather(held.value, held.rows[target.codes]))
     wanted = rerun.numbers(expected) * float(target.cut.scale)
     scale = float(np.abs(wanted).max(initial=0.0))
-    return actual.shape == wanted.shape and bool((np.abs(actual - wanted) <= 1e-8 * max(scale, 1e-300)).all())
+    return actual.shape == wanted.shape and bool((np.abs(actual - wanted) <= SAME * max(scale, 1e-300)).all())
 
 
 def _cause(evidence: Evidence, value: int, cut: Cut, pieces: int) -> Cause:

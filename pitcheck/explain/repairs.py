@@ -37,7 +37,6 @@ OTHER_WAY = {
     "gt": ("ge", "le", "lt"),
     "ge": ("gt", "lt", "le"),
 }
-RANDOM = frozenset({"dropout_mask", "uniform", "normal", "bernoulli"})
 
 
 def _as_given(site: Site, attributes: Mapping[str, Any], node: Node, codes: Codes) -> Draft:
@@ -326,7 +325,7 @@ def other_attribute(site: Site) -> Iterator[Repair]:
         overrides = site.redone(partial(_as_given, site, different))
         if overrides is not None:
             said = ", ".join(f"{k} = {own.get(k)} where {v} is due" for k, v in different.items())
-            code = "PIT114" if site.kind in RANDOM else "PIT102"
+            code = "PIT114" if operator_kind(site.kind).random else "PIT102"
             yield site.cause(code, f"operator {site.name!r} has {said}", "use " + ", ".join(f"{k} = {v}" for k, v in different.items())), overrides
 
 

@@ -30,6 +30,8 @@ MOST_CODES = 512
 """Coordinates of a plan up to which repairs are tried coordinate by coordinate."""
 
 
+WENT_WRONG = (ArithmeticError, AttributeError, LookupError, PitcheckError, RecursionError, TypeError, ValueError)
+"""What may happen where a change does not fit a plan. That the outputs differ is known before anything is tried, and said all the same."""
 EARLY = ((foreign_literal,), (*OTHERWISE, *DUE), LEFT_OUT, MISSING)
 """Hypotheses in the order in which they are tried at all operators that are suspected."""
 
@@ -67,7 +69,7 @@ def tried_repairs(evidence: Evidence, run: WholeRun, differing: Sequence[int], f
             if left:
                 changes = rerun.after(overrides, differing)
                 rerun.changes.update(changes or {})
-    except (ArithmeticError, AttributeError, LookupError, PitcheckError, RecursionError, TypeError, ValueError):
+    except WENT_WRONG:
         # Too much was tried, or trying went wrong: what the values show is said all the same.
         return []
     return [] if left else found
@@ -77,7 +79,7 @@ def _fused(evidence: Evidence, left: Sequence[int]) -> Tried | None:
     """A fused parameter whose shards lie otherwise than they are taken apart."""
     try:
         found = interleaved(Rerun(evidence, most=MOST_FUSED), left)
-    except (ArithmeticError, AttributeError, LookupError, PitcheckError, RecursionError, TypeError, ValueError):
+    except WENT_WRONG:
         return None
     return None if found is None else Tried(found[0], tuple(found[2]))
 
@@ -128,7 +130,7 @@ def _of(hypothesis: Callable[[Site], Iterator[Repair]], site: Site) -> Iterator[
         yield from hypothesis(site)
     except BudgetError:
         raise
-    except (ArithmeticError, AttributeError, LookupError, PitcheckError, RecursionError, TypeError, ValueError):
+    except WENT_WRONG:
         return
 
 

@@ -38,16 +38,20 @@ def _normal(inputs: list[Term], attributes: Attributes) -> list[Term]:
     return [_drawn(inputs[0], attributes).function("normal_quantile")]
 
 
-def _probability(x: Term, attributes: Attributes) -> Term:
+def _dropped(attributes: Attributes) -> Fraction:
+    """The probability of a drop."""
     probability = parse_number(needed(attributes, "probability"), "attributes.probability")
     if not isinstance(probability, Fraction) or not 0 <= probability < 1:
         raise UnsupportedError(f"a dropout probability is a rational from 0 to below 1, not {attributes['probability']!r}")
-    return x.constant(probability)
+    return probability
+
+
+def _probability(x: Term, attributes: Attributes) -> Term:
+    return x.constant(_dropped(attributes))
 
 
 def _dropout_mask(inputs: list[Term], attributes: Attributes) -> list[Term]:
-    dropped = parse_number(needed(attributes, "probability"), "attributes.probability")
-    if dropped == 0:  # no draw is below it, which the residues of a draw do not say
+    if not _dropped(attributes):  # no draw is below it, which the residues of a draw do not say
         return [inputs[0].like(1, "bool")]
     return [_drawn(inputs[0], attributes).compare("ge", _probability(inputs[0], attributes))]
 
