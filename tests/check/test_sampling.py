@@ -156,3 +156,44 @@ WRONG: dict[str, Callable[[], Plan]] = {
 def test_a_wrong_plan_is_not_taken_for_right_at_a_few_coordinates(what: str) -> None:
     report, _ = _report(WRONG[what]())
     assert report.verdict == "mismatch", (report.verdict, [f.title for f in report.findings])
+
+
+FEW = 4
+"""Data-parallel ranks, too few to be cut out in part, that hold terms of a gradient; micro-batches are cut out."""
+
+
+def _terms(number: int | None = None, **attributes: Any) -> Plan:
+    """Every rank has its term of the gradient, from all its micro-batches; with ``number`` times how many these are, divided by that."""
+    b = Builder("parallel", {"dp": FEW}, MB)
+    y, term = _layer(b, TOTAL // FEW // MB, BATCH, BATCH)
+    b.output(y, spec=lineage("y", BATCH))
+    added = b.op("accumulate", term, out="added", **attributes)
+    if number is not None:
+        counted = b.op("accumulate", b.op("add", b.op("mul", term, Number(0)), Number(1)))
+        added = b.op("mul", added, b.op("div", counted, Number(number)))
+    b.op("identity", added, out="dw")
+    b.output("dw", spec=lineage("dw", partial=("dp",)))
+    return b.plan()
+
+
+def test_terms_that_ranks_hold_are_proven_at_a_few_micro_batches() -> None:
+    report, found = _report(_terms())
+    assert report.verdict == "equivalent", [f.title for f in report.findings]
+    assert found
+    assert all(found)
+    assert any(f"{FEW * MB} terms of a sum" in line for line in report.reductions), report.reductions
+
+
+@pytest.mark.parametrize("number", [*SEEN, 1])
+def test_terms_that_are_right_for_the_micro_batches_seen_alone(number: int) -> None:
+    assert _report(_terms(number))[0].verdict == "mismatch"
+
+
+def test_terms_that_are_right_for_all_micro_batches_are_seen_at_all() -> None:
+    report, found = _report(_terms(MB))
+    assert report.verdict == "equivalent", [f.title for f in report.findings]
+    assert not all(found)
+
+
+def test_terms_without_the_last_micro_batch() -> None:
+    assert _report(_terms(microbatches=tuple(range(MB - 1))))[0].verdict == "mismatch"
