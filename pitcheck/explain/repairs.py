@@ -82,8 +82,17 @@ def _reduced(site: Site, kinds: Sequence[str]) -> Iterator[Repair]:
     for kind in kinds:
         overrides = site.redone(partial(_as_given, site, {"reduction": kind})) if kind != own else None
         if overrides is not None:
-            said = f"operator {site.name!r} takes the {COMBINED.get(own, own)} of terms where their {COMBINED[kind]} is due"
+            said = f"operator {site.name!r} takes the {COMBINED.get(own, own)} of terms{_over_what(site)} where their {COMBINED[kind]} is due"
             yield site.cause("PIT111", said, f"reduce with {kind!r}"), overrides
+
+
+def _over_what(site: Site) -> str:
+    """Over what a collective runs, where that has a name."""
+    own = _own_members(site)
+    for grouping in site.evidence.groupings:
+        if own in [set(row) for row in grouping.table[(grouping.table == site.codes[0]).any(axis=1)].tolist()]:
+            return f" over {grouping.name}"
+    return ""
 
 
 def other_group(site: Site) -> Iterator[Repair]:
@@ -420,7 +429,6 @@ OTHERWISE: tuple[Callable[[Site], Iterator[Repair]], ...] = (
     other_group,
     all_microbatches,
     own_microbatch,
-    dropped_factor,
     other_kind,
     other_literal,
     other_attribute,

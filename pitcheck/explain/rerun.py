@@ -6,7 +6,7 @@ the same plans give the same answer everywhere.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -321,8 +321,11 @@ class Rerun:
         differences = real_differences(actual, wanted.expected)
         return not (np.where(wanted.judged, differences, 0.0) > SAME).any()
 
-    def after(self, overrides: Sequence[Override], numbers: Iterable[int]) -> dict[int, Held] | None:
-        """What the values that depend on the overrides are then, as far as these outputs need them; None where an operator cannot be computed."""
+    def after(self, overrides: Sequence[Override], numbers: Iterable[int], seen: Callable[[int, Held], bool] | None = None) -> dict[int, Held] | None:
+        """What the values that depend on the overrides are then, as far as these outputs need them; None where an operator cannot be computed.
+
+        ``seen`` is told of every value that is another one then, in the order of the program, and says whether to go on; None where it says no.
+        """
         changed: dict[int, Held] = {}
         dirty: dict[int, Mask] = {}
         for override in overrides:
@@ -331,23 +334,37 @@ class Rerun:
             dirty.setdefault(override.value, np.zeros(self.graph.codes, dtype=np.bool_))[override.codes] = True
         fixed = {value: mask.copy() for value, mask in dirty.items()}
         needed = frozenset().union(*(self.behind(number) for number in numbers))
-        for number in self._downstream(fixed, needed):
-            node = self.graph.nodes[number]
-            codes = self._dirty_codes(node, dirty)
-            codes = codes[[self._there(node, int(code)) for code in codes]] if len(codes) else codes
-            if not len(codes):
-                continue
-            results = self.evaluate(node.kind, self.attributes.get(number, node.attributes), self.reads(node, codes), len(codes), changed, node.outputs)
-            if results is None:
+        following = self._downstream(fixed, needed)
+        last = {output: number for number in following for output in self.graph.nodes[number].outputs if output is not None}
+        if seen is not None and not all(seen(value, changed[value]) for value in fixed if value not in last):
+            return None
+        for number in following:
+            if not self._computed_after(number, changed, dirty, fixed):
                 return None
-            for output, result in zip(node.outputs, results, strict=False):
-                if output is None or result is None:
-                    continue
-                free = ~fixed[output][codes] if output in fixed else np.ones(len(codes), dtype=np.bool_)
-                if free.any():
-                    changed[output] = self._with(changed.get(output) or self.held(output), self.algebra.gather(result, np.flatnonzero(free)), codes[free])
-                    dirty.setdefault(output, np.zeros(self.graph.codes, dtype=np.bool_))[codes[free]] = True
+            if seen is not None and not all(
+                seen(value, changed[value]) for value in self.graph.nodes[number].outputs if value in changed and last[value] == number
+            ):
+                return None
         return changed
+
+    def _computed_after(self, number: int, changed: dict[int, Held], dirty: dict[int, Mask], fixed: Mapping[int, Mask]) -> bool:
+        """Compute a node anew where what it reads is another one; whether that was possible."""
+        node = self.graph.nodes[number]
+        codes = self._dirty_codes(node, dirty)
+        codes = codes[[self._there(node, int(code)) for code in codes]] if len(codes) else codes
+        if not len(codes):
+            return True
+        results = self.evaluate(node.kind, self.attributes.get(number, node.attributes), self.reads(node, codes), len(codes), changed, node.outputs)
+        if results is None:
+            return False
+        for output, result in zip(node.outputs, results, strict=False):
+            if output is None or result is None:
+                continue
+            free = ~fixed[output][codes] if output in fixed else np.ones(len(codes), dtype=np.bool_)
+            if free.any():
+                changed[output] = self._with(changed.get(output) or self.held(output), self.algebra.gather(result, np.flatnonzero(free)), codes[free])
+                dirty.setdefault(output, np.zeros(self.graph.codes, dtype=np.bool_))[codes[free]] = True
+        return True
 
     def _there(self, node: Node, code: int) -> bool:
         """Whether a node's results were needed at a code."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from pitcheck.errors import BudgetError, PitcheckError
 from pitcheck.explain.evidence import Evidence
 from pitcheck.explain.hypotheses import Cause
 from pitcheck.explain.rerun import Given, Override, Rerun
@@ -21,13 +22,19 @@ Repair = tuple[Cause, list[Override]]
 Draft = tuple[str, Mapping[str, Any], Sequence[Given]]
 """What runs in the place of a node: kind, attributes, operands."""
 
+WENT_WRONG = (ArithmeticError, AttributeError, LookupError, PitcheckError, RecursionError, TypeError, ValueError)
+"""What may happen where a change does not fit a plan. That the outputs differ is known before anything is tried, and said all the same."""
+OF_RESULTS = frozenset({"missing_reduction", "missing_gather", "due_term", "missing_term", "missing_factor"})
+"""Hypotheses about a result of an operator. The others are about what it does, and are tried once however many results it has."""
+
 
 @dataclass(frozen=True)
 class Site:
-    """An operator of the plan: its nodes, which write ``value`` (its first result) and do the same thing at different coordinates."""
+    """An operator of the plan: its nodes, which write ``value`` and do the same thing at different coordinates. ``value``: one of its results."""
 
     rerun: Rerun
     numbers: tuple[int, ...]
+    value: int
 
     @property
     def evidence(self) -> Evidence:
@@ -54,10 +61,10 @@ class Site:
         """The operator in the plan."""
         return self.nodes[0].operator
 
-    @cached_property
-    def value(self) -> int:
-        """Its first result that something reads."""
-        return next(output for output in self.step.outputs if output is not None)
+    @property
+    def leads(self) -> bool:
+        """Whether ``value`` is its first result that something reads: what an operator does is tried once, not once per result."""
+        return self.value == next(output for output in self.step.outputs if output is not None)
 
     @property
     def called(self) -> str:
@@ -122,14 +129,30 @@ class Site:
         return node.kind, {**self.rerun.attributes_of(node), **attributes}, self.rerun.reads(node, codes)
 
 
-def sites_of(rerun: Rerun, numbers: frozenset[int]) -> list[Site]:
-    """The operators of the plan among some nodes, in the order of the program."""
-    found: dict[tuple[str, int | None], list[int]] = {}
+Hypothesis = Callable[[Site], Iterator[Repair]]
+"""Changes of one operator, cheapest first; none where the operator is of no concern to it."""
+
+
+def sites_of(rerun: Rerun, numbers: Iterable[int]) -> list[Site]:
+    """The operators of the plan among some nodes, one site per result, in the order of the program."""
+    found: dict[tuple[str, int], list[int]] = {}
     for number in sorted(numbers, key=rerun.graph.rank.__getitem__):
-        node = rerun.graph.nodes[number]
-        if any(output is not None for output in rerun.steps[number].outputs):
-            found.setdefault((node.operator, node.outputs[0]), []).append(number)
-    return [Site(rerun, tuple(members)) for members in found.values()]
+        for output in rerun.steps[number].outputs:
+            if output is not None:
+                found.setdefault((rerun.graph.nodes[number].operator, output), []).append(number)
+    return [Site(rerun, tuple(members), value) for (_, value), members in found.items()]
+
+
+def repairs_of(hypothesis: Hypothesis, site: Site) -> Iterator[Repair]:
+    """The repairs of one hypothesis. What goes wrong in one leaves the others. Raises BudgetError where too much was tried."""
+    if not site.leads and hypothesis.__name__ not in OF_RESULTS:
+        return
+    try:
+        yield from hypothesis(site)
+    except BudgetError:
+        raise
+    except WENT_WRONG:
+        return
 
 
 def by_code(table: Codes, codes: int) -> Codes:

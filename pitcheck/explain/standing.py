@@ -114,6 +114,23 @@ class Standing:
         actual = self._held(value, due, codes)
         return (actual, boxes) if actual is not None and actual.shape == boxes.shape else None
 
+    def watched(self, value: int) -> tuple[Codes, Floats, Codes | None] | None:
+        """(codes, what a value should hold there, which sum each code is a term of); None where it is not said what it should hold.
+
+        A factor that was only seen says nothing: it may be the mistake.
+        """
+        due = self.due(value)
+        if (
+            due is None
+            or (due.scale != 1 and not self.hinted and value not in self._outputs)
+            or due.reference not in self.evidence.run.evaluated.reference
+            or value not in self.evidence.run.evaluated.parallel
+        ):
+            return None
+        codes = np.flatnonzero((self.evidence.batch.rows[value] >= 0) & (due.part_of >= 0) & ~self._unseen(value, due))
+        boxes = self._boxes(due, codes) if len(codes) else None
+        return None if boxes is None else (codes, boxes, None if due.group_of is None else due.group_of[codes])
+
     def held_reference(self, value: int) -> int | None:
         """The reference value that a parallel value holds parts or terms of, where it holds what it should."""
         due = self.due(value)

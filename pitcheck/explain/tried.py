@@ -6,19 +6,19 @@ that makes most of them right is taken for made, and the next one is looked for 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from pitcheck.check.whole import WholeRun
-from pitcheck.errors import BudgetError, PitcheckError
 from pitcheck.explain.evidence import Evidence
 from pitcheck.explain.fused import interleaved
 from pitcheck.explain.hypotheses import Cause
 from pitcheck.explain.inserted import DUE, FURTHER, MISSING
-from pitcheck.explain.repairs import LEFT_OUT, OTHERWISE, foreign_literal
+from pitcheck.explain.repairs import LEFT_OUT, OTHERWISE, dropped_factor, foreign_literal
 from pitcheck.explain.rerun import Rerun
-from pitcheck.explain.sites import Repair, Site, sites_of
+from pitcheck.explain.sites import WENT_WRONG, Repair, Site, repairs_of, sites_of
 from pitcheck.explain.standing import Standing
+from pitcheck.explain.walk import Made, Walk
 
 MOST_REPAIRS = 3
 """Independent mistakes that are told apart."""
@@ -26,13 +26,13 @@ MOST_STARTS = 3
 """Outputs from which a mistake is looked for where no repair makes all of them right."""
 MOST_FUSED = 3000
 """Operators that are evaluated at most to find a fused parameter whose shards lie otherwise."""
+MOST_WALKED = 20_000
+"""Operators that are evaluated at most to find repairs along the program."""
 MOST_CODES = 512
 """Coordinates of a plan up to which repairs are tried coordinate by coordinate."""
 
 
-WENT_WRONG = (ArithmeticError, AttributeError, LookupError, PitcheckError, RecursionError, TypeError, ValueError)
-"""What may happen where a change does not fit a plan. That the outputs differ is known before anything is tried, and said all the same."""
-EARLY = ((foreign_literal,), (*OTHERWISE, *DUE), LEFT_OUT, MISSING)
+EARLY = ((foreign_literal, dropped_factor), OTHERWISE, DUE, LEFT_OUT, MISSING)
 """Hypotheses in the order in which they are tried at all operators that are suspected."""
 
 
@@ -59,6 +59,9 @@ def tried_repairs(evidence: Evidence, run: WholeRun, differing: Sequence[int], f
         if fused is not None:
             return [fused]
         standing = Standing(evidence)
+        walked = _walked(evidence, standing, left)
+        if walked:
+            return walked
         while left and len(found) < MOST_REPAIRS:
             chosen = _best(rerun, standing, left, first)
             if chosen is None:
@@ -84,6 +87,18 @@ def _fused(evidence: Evidence, left: Sequence[int]) -> Tried | None:
     return None if found is None else Tried(found[0], tuple(found[2]))
 
 
+def _walked(evidence: Evidence, standing: Standing, left: Sequence[int]) -> list[Tried]:
+    """Repairs along the program, one per kind of mistake; those that make no output right by themselves stand with what is right at the end."""
+    try:
+        steps = Walk(Rerun(evidence, most=MOST_WALKED), standing, left).steps((*EARLY, FURTHER))
+    except WENT_WRONG:
+        return []
+    found: dict[tuple[str, str], list[Made]] = {}
+    for step in steps:
+        found.setdefault(step.alike, []).append(step)
+    return [Tried(several[0].cause, tuple(sorted(set().union(*(s.right for s in several)))) or tuple(left)) for several in found.values()]
+
+
 def _best(rerun: Rerun, standing: Standing, left: Sequence[int], first: str) -> tuple[Repair, list[int]] | None:
     """The first repair that makes all outputs right, else the one that makes most of them right."""
     best: tuple[Repair, list[int]] | None = None
@@ -106,7 +121,7 @@ def _repairs(rerun: Rerun, standing: Standing, start: int, left: Sequence[int], 
     for hypotheses in EARLY:
         for site in (site for site in sites if site.name == first):
             for hypothesis in hypotheses:
-                yield from _of(hypothesis, site)
+                yield from repairs_of(hypothesis, site)
     ranked: dict[int, list[Site]] = {}
     for site in sites:
         # What a right output depends on is hardly wrong.
@@ -116,22 +131,12 @@ def _repairs(rerun: Rerun, standing: Standing, start: int, left: Sequence[int], 
         for hypotheses in (*EARLY, FURTHER):
             for site in ordered:
                 for hypothesis in hypotheses:
-                    yield from _of(hypothesis, site)
+                    yield from repairs_of(hypothesis, site)
 
 
 def _behind_right(evidence: Evidence, site: Site) -> bool:
     behind = evidence.behind_right.get(site.value)
     return behind is not None and bool(behind[site.codes].all())
-
-
-def _of(hypothesis: Callable[[Site], Iterator[Repair]], site: Site) -> Iterator[Repair]:
-    """The repairs of one hypothesis. What goes wrong in one leaves the others."""
-    try:
-        yield from hypothesis(site)
-    except BudgetError:
-        raise
-    except WENT_WRONG:
-        return
 
 
 def _suspected(standing: Standing, site: Site, first: str) -> bool:

@@ -1,0 +1,198 @@
+"""Repairs found one after the other along the program: each makes the first value right that is wrong.
+
+Where it is known what the values in between should hold, a change need not be followed to the outputs to be judged: the first value behind it that was wrong
+must be right then, or right at more coordinates. What is kept is judged by the outputs all the same.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from pitcheck.check.conjecture import Floats
+from pitcheck.explain.hypotheses import Cause
+from pitcheck.explain.rerun import Held, Override, Rerun
+from pitcheck.explain.sites import Hypothesis, Repair, Site, repairs_of, sites_of
+from pitcheck.explain.standing import Standing, far
+from pitcheck.stages.grids import Codes
+
+MOST_STEPS = 12
+"""Repairs made one after the other; those of one kind are one mistake."""
+MOST_FOLLOWED = 6
+"""Changes that make a value right and are followed to the outputs."""
+MOST_HERE = 2_000
+"""Operators that are evaluated at most to make one value right."""
+MOST_SITES = 24
+"""Operators around a wrong value that are looked at, the nearest ones."""
+AHEAD = 3
+"""So many operators behind a wrong value are looked at, too: what it should hold may be said wrongly, and be mended by what reads it."""
+_NAMES = re.compile(r"'[^']*'")
+
+
+def kind_of(cause: Cause) -> tuple[str, str]:
+    """Equal for repairs of one kind of mistake."""
+    return cause.code, _NAMES.sub("", cause.repair)
+
+
+@dataclass(frozen=True)
+class Made:
+    """A repair that was made, and the outputs that became right by it."""
+
+    cause: Cause
+    overrides: list[Override]
+    right: frozenset[int]
+
+    @property
+    def alike(self) -> tuple[str, str]:
+        """Equal for repairs of one kind of mistake."""
+        return kind_of(self.cause)
+
+
+@dataclass(frozen=True)
+class Watched:
+    """What a value should hold at codes, shape (trials, codes, *shape); ``sums``: which sum every code is a term of, where it is."""
+
+    codes: Codes
+    due: Floats
+    sums: Codes | None
+
+    def wrong(self, rerun: Rerun, held: Held) -> int:
+        """At how many of the codes something else is held."""
+        rows = held.rows[self.codes]
+        if (rows < 0).any():
+            return len(self.codes)
+        actual = rerun.numbers(rerun.algebra.gather(held.value, rows))
+        if actual.shape != self.due.shape:
+            return len(self.codes)
+        if self.sums is not None:
+            _, which = np.unique(self.sums, return_inverse=True)
+            totals = np.zeros((int(which.max()) + 1, len(actual), *actual.shape[2:]))
+            np.add.at(totals, which.reshape(-1), np.moveaxis(actual, 1, 0))
+            actual = np.moveaxis(totals[which.reshape(-1)], 0, 1)
+        return int(far(actual, self.due).sum())
+
+
+@dataclass
+class Judged:
+    """How far a change helps: the values behind it that were wrong and are less so, up to the first that is as wrong as before."""
+
+    reach: int = 0
+
+
+class Walk:
+    """Repairs of the outputs ``differing``, in the order of the program."""
+
+    def __init__(self, rerun: Rerun, standing: Standing, differing: Sequence[int]) -> None:
+        self.rerun = rerun
+        self.differing = list(differing)
+        evidence = rerun.evidence
+        behind = frozenset().union(*(rerun.behind(n) for n in differing))
+        self.watched: dict[int, Watched] = {}
+        for step in evidence.batch.steps:
+            for value in step.outputs:
+                known = standing.watched(value) if value is not None and step.node in behind else None
+                if value is not None and known is not None and evidence.second.values[value].kind == "field":
+                    self.watched.pop(value, None)
+                    self.watched[value] = Watched(*known)
+        self.wrong: dict[int, int] = {}
+        self._look(list(self.watched))
+
+    def _look(self, values: Iterable[int]) -> None:
+        """Judge values as they are now. Of one that was right and is wrong since another is right, it is wrongly said what it should hold."""
+        for value in values:
+            held = self.rerun.held(value) if value in self.watched else None
+            if held is not None:
+                now, before = self.watched[value].wrong(self.rerun, held), self.wrong.get(value)
+                self.wrong[value] = now
+                if before == 0 and now:
+                    self._leave(value)
+
+    def steps(self, hypotheses: Sequence[Sequence[Hypothesis]]) -> list[Made]:
+        """Repairs after which every output is right; none where they were not found."""
+        found: list[Made] = []
+        left = list(self.differing)
+        while left and len(found) < MOST_STEPS and self._first() is not None:
+            best = self._best(hypotheses, left, found)
+            changed = None if best is None else self.rerun.after(best[1], left)
+            if best is None or changed is None:
+                self._leave(self._first())
+                continue
+            self.rerun.changes.update(changed)
+            self._look(changed)
+            right = frozenset(self.rerun.right([], left))
+            found.append(Made(*best, right))
+            left = [n for n in left if n not in right]
+        return [] if left else found
+
+    def _first(self) -> int | None:
+        """The first value that is wrong."""
+        return next((value for value in self.watched if self.wrong.get(value)), None)
+
+    def _leave(self, value: int | None) -> None:
+        """Watch a value no longer: it is wrongly said what it should hold."""
+        if value is not None:
+            del self.watched[value], self.wrong[value]
+
+    def _best(self, hypotheses: Sequence[Sequence[Hypothesis]], left: Sequence[int], made: Sequence[Made]) -> Repair | None:
+        """The first change that makes all outputs right, or is one as was made before; else the one that helps farthest."""
+        first = self._first()
+        best: tuple[int, Repair] | None = None
+        most = self.rerun.spent + MOST_HERE
+        followed = 0
+        before = {each.alike for each in made}
+        sites = [] if first is None else self._around(first)
+        for group in hypotheses:
+            for site in sites:
+                for repair in (repair for hypothesis in group for repair in repairs_of(hypothesis, site)):
+                    if self.rerun.spent > most:
+                        return None if best is None else best[1]
+                    judged = Judged()
+                    changed = self.rerun.after(repair[1], left, partial(self._goes_on, judged))
+                    if not judged.reach:
+                        continue
+                    if kind_of(repair[0]) in before or (changed is not None and len(self.rerun.right(repair[1], left)) == len(left)):
+                        return repair
+                    followed += 1
+                    if best is None or judged.reach > best[0]:
+                        best = judged.reach, repair
+                    if followed >= MOST_FOLLOWED:
+                        return best[1]
+        return None if best is None else best[1]
+
+    def _goes_on(self, judged: Judged, value: int, held: Held) -> bool:
+        """Whether a change is worth being followed beyond a value."""
+        if self.wrong.get(value):
+            if self.watched[value].wrong(self.rerun, held) >= self.wrong[value]:
+                return False
+            judged.reach += 1
+        return True
+
+    def _around(self, value: int) -> list[Site]:
+        """The operators that may have made a value wrong, the nearest first, then those that read it."""
+        evidence = self.rerun.evidence
+        back = self._reached([value], lambda v: evidence.writers.get(v, []), evidence.inputs, len(evidence.batch.steps))
+        ahead = self._reached([value], lambda v: evidence.readers.get(v, []), evidence.outputs, AHEAD)
+        order = {number: place for place, number in enumerate(dict.fromkeys([*back, *ahead]))}
+        sites = sites_of(self.rerun, list(order)[:MOST_SITES])
+        return sorted(sites, key=lambda site: min(order[number] for number in site.numbers))
+
+    def _reached(self, values: list[int], steps: Callable[[int], list], further: Callable[..., list[int]], most: int) -> list[int]:
+        """The nodes that are reached from values through what is not known to be right, level by level."""
+        found: dict[int, None] = {}
+        seen = set(values)
+        for _ in range(most):
+            following: list[int] = []
+            for value in values:
+                for step in steps(value):
+                    if any(output is not None for output in step.outputs):
+                        found[step.node] = None
+                        following.extend(v for v in further(step) if v not in seen and self.wrong.get(v) != 0)
+                        seen.update(following)
+            values = following
+            if not values or len(found) >= MOST_SITES:
+                break
+        return list(found)
