@@ -53,7 +53,7 @@ def _unreduced(site: Site, kind: str, over: str) -> Cause:
     if kind == "avg" and _divides(site.evidence, site.value):
         said = f"{name!r} is the count of one rank or micro-batch, by which its own sum is divided; the mean of such means over {over} is not the mean of all"
         return site.cause("PIT112", said, f"divide the sum of all by the count of all: {mend}")
-    if kind == "sum" and _of_norm(site.evidence, site.value):
+    if kind == "sum" and of_norm(site.evidence, site.value):
         return site.cause("PIT113", f"the norm is taken over part of the parameters: {name!r} has the squares of one rank, not of all over {over}", mend)
     what = {"sum": "a term of a sum", "avg": "a term of a mean", "max": "the largest of one rank's elements", "min": "the smallest of one rank's elements"}[
         kind
@@ -92,7 +92,7 @@ def _of_floats(evidence: Evidence, value: int) -> bool:
     return False
 
 
-def _of_norm(evidence: Evidence, value: int) -> bool:
+def of_norm(evidence: Evidence, value: int) -> bool:
     """Whether a number is a sum of squares of which a root is taken: part of the norm of several tensors."""
     if len(evidence.array(value).shape) > 3 or not any(
         step.kind in ("sum", "add", "square", "mul", "pow", "stack", "cat") for step in evidence.writers.get(value, [])
@@ -340,7 +340,7 @@ def _with_term(site: Site, other: Any, kind: str, turned: bool) -> Iterator[Repa
     if overrides and site.changes(overrides):
         code, what, verb = JOINED[kind]
         name = site.evidence.called(other) if isinstance(other, int) else str(other)
-        if kind == "add" and _of_norm(site.evidence, site.value):
+        if kind == "add" and of_norm(site.evidence, site.value):
             code = "PIT113"
         yield site.cause(code, f"{site.evidence.called(site.value)} is used without {what} {name}", f"{verb} {name} once"), overrides
 

@@ -64,6 +64,15 @@ class Override:
     data: Value
 
 
+@dataclass(frozen=True)
+class Due:
+    """What a value should hold at codes, shape (trials, codes, *shape); ``sums``: which sum every code is a term of, where it is."""
+
+    codes: Codes
+    data: Floats
+    sums: Codes | None
+
+
 @dataclass
 class _Wanted:
     """An output that is compared: at which codes (a row of codes for a sum), with what."""
@@ -83,6 +92,8 @@ class Rerun:
     most: int = MOST_OPERATORS
     changes: dict[int, Held] = field(default_factory=dict)
     """Values of repairs that are taken for made."""
+    due: dict[int, Due] = field(default_factory=dict)
+    """What values should hold, where that is known."""
 
     def __post_init__(self) -> None:
         run = self.evidence.run
@@ -186,6 +197,8 @@ class Rerun:
 
     def _with(self, before: Held | None, data: Value, codes: Codes) -> Held:
         """What a value is after its rows at codes were written anew."""
+        if before is not None and before.value.data.shape[3:] != data.data.shape[3:]:
+            before = None
         rows = np.full(self.graph.codes, -1, dtype=np.int64) if before is None else before.rows.copy()
         count = 0 if before is None else before.count
         rows[codes] = count + np.arange(len(codes))

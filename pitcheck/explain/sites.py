@@ -24,7 +24,7 @@ Draft = tuple[str, Mapping[str, Any], Sequence[Given]]
 
 WENT_WRONG = (ArithmeticError, AttributeError, LookupError, PitcheckError, RecursionError, TypeError, ValueError)
 """What may happen where a change does not fit a plan. That the outputs differ is known before anything is tried, and said all the same."""
-OF_RESULTS = frozenset({"missing_reduction", "missing_gather", "due_term", "missing_term", "missing_factor"})
+OF_RESULTS = frozenset({"missing_reduction", "missing_gather", "due_term", "missing_term", "missing_factor", "reordered"})
 """Hypotheses about a result of an operator. The others are about what it does, and are tried once however many results it has."""
 
 

@@ -14,10 +14,12 @@ from pitcheck.explain.evidence import Evidence
 from pitcheck.explain.fused import interleaved
 from pitcheck.explain.hypotheses import Cause
 from pitcheck.explain.inserted import DUE, FURTHER, MISSING
+from pitcheck.explain.order import reordered, side_by_side
 from pitcheck.explain.repairs import LEFT_OUT, OTHERWISE, dropped_factor, foreign_literal
 from pitcheck.explain.rerun import Rerun
 from pitcheck.explain.sites import WENT_WRONG, Repair, Site, repairs_of, sites_of
 from pitcheck.explain.standing import Standing
+from pitcheck.explain.terms import added_on_every_rank, norm_of_all, weighted_microbatches
 from pitcheck.explain.walk import Made, Walk
 
 MOST_REPAIRS = 3
@@ -32,7 +34,7 @@ MOST_CODES = 512
 """Coordinates of a plan up to which repairs are tried coordinate by coordinate."""
 
 
-EARLY = ((foreign_literal, dropped_factor), OTHERWISE, DUE, LEFT_OUT, MISSING)
+EARLY = ((foreign_literal, dropped_factor), (*OTHERWISE, added_on_every_rank), DUE, LEFT_OUT, MISSING)
 """Hypotheses in the order in which they are tried at all operators that are suspected."""
 
 
@@ -90,7 +92,9 @@ def _fused(evidence: Evidence, left: Sequence[int]) -> Tried | None:
 def _walked(evidence: Evidence, standing: Standing, left: Sequence[int]) -> list[Tried]:
     """Repairs along the program, one per kind of mistake; those that make no output right by themselves stand with what is right at the end."""
     try:
-        steps = Walk(Rerun(evidence, most=MOST_WALKED), standing, left).steps((*EARLY, FURTHER))
+        steps = Walk(Rerun(evidence, most=MOST_WALKED), standing, left).steps(
+            (*EARLY, (side_by_side, weighted_microbatches, norm_of_all), FURTHER, (reordered,))
+        )
     except WENT_WRONG:
         return []
     found: dict[tuple[str, str], list[Made]] = {}
@@ -128,7 +132,7 @@ def _repairs(rerun: Rerun, standing: Standing, start: int, left: Sequence[int], 
         ranked.setdefault(2 * _behind_right(rerun.evidence, site) + (not _suspected(standing, site, first)), []).append(site)
     for _, several in sorted(ranked.items()):
         ordered = sorted(several, key=lambda site: (site.name != first, not shared.issuperset(site.numbers)))
-        for hypotheses in (*EARLY, FURTHER):
+        for hypotheses in (*EARLY, (side_by_side, weighted_microbatches, norm_of_all), FURTHER, (reordered,)):
             for site in ordered:
                 for hypothesis in hypotheses:
                     yield from repairs_of(hypothesis, site)

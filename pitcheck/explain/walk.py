@@ -13,12 +13,10 @@ from functools import partial
 
 import numpy as np
 
-from pitcheck.check.conjecture import Floats
 from pitcheck.explain.hypotheses import Cause
-from pitcheck.explain.rerun import Held, Override, Rerun
+from pitcheck.explain.rerun import Due, Held, Override, Rerun
 from pitcheck.explain.sites import Hypothesis, Repair, Site, repairs_of, sites_of
 from pitcheck.explain.standing import Standing, far
-from pitcheck.stages.grids import Codes
 
 MOST_STEPS = 12
 """Repairs made one after the other; those of one kind are one mistake."""
@@ -52,28 +50,20 @@ class Made:
         return kind_of(self.cause)
 
 
-@dataclass(frozen=True)
-class Watched:
-    """What a value should hold at codes, shape (trials, codes, *shape); ``sums``: which sum every code is a term of, where it is."""
-
-    codes: Codes
-    due: Floats
-    sums: Codes | None
-
-    def wrong(self, rerun: Rerun, held: Held) -> int:
-        """At how many of the codes something else is held."""
-        rows = held.rows[self.codes]
-        if (rows < 0).any():
-            return len(self.codes)
-        actual = rerun.numbers(rerun.algebra.gather(held.value, rows))
-        if actual.shape != self.due.shape:
-            return len(self.codes)
-        if self.sums is not None:
-            _, which = np.unique(self.sums, return_inverse=True)
-            totals = np.zeros((int(which.max()) + 1, len(actual), *actual.shape[2:]))
-            np.add.at(totals, which.reshape(-1), np.moveaxis(actual, 1, 0))
-            actual = np.moveaxis(totals[which.reshape(-1)], 0, 1)
-        return int(far(actual, self.due).sum())
+def wrong_at(rerun: Rerun, due: Due, held: Held) -> int:
+    """At how many of the codes something else is held than is due."""
+    rows = held.rows[due.codes]
+    if (rows < 0).any():
+        return len(due.codes)
+    actual = rerun.numbers(rerun.algebra.gather(held.value, rows))
+    if actual.shape != due.data.shape:
+        return len(due.codes)
+    if due.sums is not None:
+        _, which = np.unique(due.sums, return_inverse=True)
+        totals = np.zeros((int(which.max()) + 1, len(actual), *actual.shape[2:]))
+        np.add.at(totals, which.reshape(-1), np.moveaxis(actual, 1, 0))
+        actual = np.moveaxis(totals[which.reshape(-1)], 0, 1)
+    return int(far(actual, due.data).sum())
 
 
 @dataclass
@@ -91,13 +81,13 @@ class Walk:
         self.differing = list(differing)
         evidence = rerun.evidence
         behind = frozenset().union(*(rerun.behind(n) for n in differing))
-        self.watched: dict[int, Watched] = {}
+        self.watched = rerun.due
         for step in evidence.batch.steps:
             for value in step.outputs:
                 known = standing.watched(value) if value is not None and step.node in behind else None
                 if value is not None and known is not None and evidence.second.values[value].kind == "field":
                     self.watched.pop(value, None)
-                    self.watched[value] = Watched(*known)
+                    self.watched[value] = Due(*known)
         self.wrong: dict[int, int] = {}
         self._look(list(self.watched))
 
@@ -106,7 +96,7 @@ class Walk:
         for value in values:
             held = self.rerun.held(value) if value in self.watched else None
             if held is not None:
-                now, before = self.watched[value].wrong(self.rerun, held), self.wrong.get(value)
+                now, before = wrong_at(self.rerun, self.watched[value], held), self.wrong.get(value)
                 self.wrong[value] = now
                 if before == 0 and now:
                     self._leave(value)
@@ -166,7 +156,7 @@ class Walk:
     def _goes_on(self, judged: Judged, value: int, held: Held) -> bool:
         """Whether a change is worth being followed beyond a value."""
         if self.wrong.get(value):
-            if self.watched[value].wrong(self.rerun, held) >= self.wrong[value]:
+            if wrong_at(self.rerun, self.watched[value], held) >= self.wrong[value]:
                 return False
             judged.reach += 1
         return True

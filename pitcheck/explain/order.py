@@ -1,0 +1,78 @@
+"""Repairs of where elements lie: side by side where they are added up, or all of them in another order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from pitcheck.algebra.value import Value
+from pitcheck.check.conjecture import Floats
+from pitcheck.explain.evidence import SAME
+from pitcheck.explain.rerun import Override, Read
+from pitcheck.explain.sites import Repair, Site
+from pitcheck.stages.graph import Source
+from pitcheck.stages.grids import Codes
+
+
+def side_by_side(site: Site) -> Iterator[Repair]:
+    """What ranks have, put side by side where it is reduced."""
+    source = site.nodes[0].inputs[0]
+    shape = site.rerun.shape(site.value)
+    if site.kind != "all_reduce" or shape is None or len(site.nodes) != 1 or not isinstance(source, Source):
+        return
+    for axis in range(len(shape)):
+        result = site.rerun.one("all_gather", {"axis": axis}, [Read(source.value, source.at(site.codes))], len(site.codes))
+        if result is not None:
+            said = f"operator {site.name!r} reduces what its ranks have, element by element, where all of it side by side is due"
+            yield site.cause("PIT111", said, f"an all-gather along dimension {axis} in its place"), [Override(site.value, site.codes, result)]
+
+
+def reordered(site: Site) -> Iterator[Repair]:
+    """The elements that are due, in another order: on each rank, or among the ranks of a group."""
+    known = site.rerun.due.get(site.value)
+    actual = site.rerun.data(site.value)
+    if known is None or known.sums is not None or actual is None or len(site.rerun.codes(site.value)) != len(known.codes) or actual.shape != known.data.shape:
+        return
+    over = _moved(site, known.codes, actual, known.data)
+    if over is None:
+        return
+    data = Value("field", known.data[None])
+    element = _first_elsewhere(known.data, actual)
+    said = f"{site.called!r}, of operator {site.name!r}, has the elements that are due in another order{over}{element}"
+    overrides = [Override(site.value, known.codes, data)]
+    if site.changes(overrides):
+        yield site.cause("PIT107", said, f"put the elements of {site.called!r} in the order that is due"), overrides
+
+
+def _moved(site: Site, codes: Codes, actual: Floats, due: Floats) -> str | None:
+    """Where the elements moved; None where they are not the same ones."""
+    if _same_elements(actual, due, np.arange(len(codes))[:, None]):
+        return ""
+    place = {int(code): n for n, code in enumerate(codes)}
+    for grouping in site.evidence.groupings:
+        rows = [[place[int(code)] for code in row] for row in grouping.table if all(int(code) in place for code in row)]
+        if rows and len(rows) * len(rows[0]) == len(codes) and _same_elements(actual, due, np.array(rows)):
+            return f" over {grouping.name}"
+    return None
+
+
+def _same_elements(actual: Floats, due: Floats, rows: Codes) -> bool:
+    """Whether every group of rows has the same elements, in any order, in all trials; elements that are alike in a trial are told apart by the others."""
+    for row in rows:
+        pair = [array[:, row].reshape(len(array), -1) for array in (actual, due)]
+        one, other = (elements[:, np.lexsort(np.round(elements, 9)[::-1])] for elements in pair)
+        if not np.allclose(one, other, rtol=SAME, atol=SAME):
+            return False
+    return True
+
+
+def _first_elsewhere(due: Floats, actual: Floats) -> str:
+    """An element that lies elsewhere on its own rank."""
+    wrong = np.argwhere(~np.isclose(actual[0], due[0], rtol=SAME, atol=0.0))
+    for place in wrong[:1]:
+        code, element = int(place[0]), tuple(int(i) for i in place[1:])
+        there = np.argwhere(np.isclose(actual[:, code], due[(slice(None), code, *element)].reshape(-1, *[1] * (due.ndim - 2)), rtol=SAME).all(axis=0))
+        if len(there) == 1:
+            return f": what is due at {list(element)} is at {there[0].tolist()}"
+    return ""
