@@ -11,8 +11,8 @@ import numpy as np
 from pitcheck.explain.evidence import MOVES, Evidence
 from pitcheck.explain.hypotheses import REDUCTIONS, Cause, constant_ratio, factor, groups_present
 from pitcheck.explain.repairs import larger_group, other_extremum
-from pitcheck.explain.rerun import Override, Read, Rerun
-from pitcheck.explain.sites import Draft, Repair, Site, by_code, reference_steps
+from pitcheck.explain.rerun import Draft, Override, Read, Rerun
+from pitcheck.explain.sites import Repair, Site, by_code, reference_steps
 from pitcheck.ops.registry import BACKWARD
 from pitcheck.stages.batch import Argument
 from pitcheck.stages.graph import Node, Source, sources_of

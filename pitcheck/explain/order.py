@@ -72,7 +72,8 @@ def _first_elsewhere(due: Floats, actual: Floats) -> str:
     wrong = np.argwhere(~np.isclose(actual[0], due[0], rtol=SAME, atol=0.0))
     for place in wrong[:1]:
         code, element = int(place[0]), tuple(int(i) for i in place[1:])
-        there = np.argwhere(np.isclose(actual[:, code], due[(slice(None), code, *element)].reshape(-1, *[1] * (due.ndim - 2)), rtol=SAME).all(axis=0))
+        wanted = due[:, code].reshape(len(due), -1)[:, np.ravel_multi_index(element, due.shape[2:])] if element else due[:, code]
+        there = np.argwhere(np.isclose(actual[:, code], wanted.reshape(-1, *[1] * (due.ndim - 2)), rtol=SAME).all(axis=0))
         if len(there) == 1:
             return f": what is due at {list(element)} is at {there[0].tolist()}"
     return ""

@@ -15,8 +15,8 @@ import numpy as np
 
 from pitcheck.explain.evidence import MOVES
 from pitcheck.explain.hypotheses import REDUCTIONS, SIZES, Cause, factor
-from pitcheck.explain.rerun import Override, Read
-from pitcheck.explain.sites import Draft, Repair, Site, by_code, reference_steps
+from pitcheck.explain.rerun import Draft, Override, Read, Redo
+from pitcheck.explain.sites import Repair, Site, by_code, reference_steps
 from pitcheck.ops.registry import BACKWARD, operator_kind
 from pitcheck.plan.numbers import Literal
 from pitcheck.stages.batch import Argument, StepOperand
@@ -202,7 +202,16 @@ def all_microbatches(site: Site) -> Iterator[Repair]:
 def dropped_factor(site: Site) -> Iterator[Repair]:
     """No factor."""
     if site.kind in ("mul", "div") and any(_number(site, operand) is not None for operand in site.step.inputs):
-        yield from dropped_operator(site)
+        for cause, changes in dropped_operator(site):
+            if site.derivatives:
+                yield cause, [*changes, *(Redo(number, _gradient_as_it_is) for number in site.derivatives)]
+            yield cause, changes
+
+
+def _gradient_as_it_is(node: Node, codes: Codes) -> Draft | None:
+    """The derivative of no operator: the gradient of its result."""
+    source = node.inputs[-1]
+    return ("identity", {}, [Read(source.value, source.at(codes))]) if isinstance(source, Source) else None
 
 
 def _number(site: Site, operand: StepOperand) -> Literal | str | None:

@@ -64,6 +64,21 @@ class Override:
     data: Value
 
 
+Draft = tuple[str, Mapping[str, Any], Sequence[Given]]
+"""What runs in the place of a node: kind, attributes, operands."""
+
+
+@dataclass(frozen=True)
+class Redo:
+    """What runs in the place of a node, at codes, on what its operands are by then."""
+
+    node: int
+    draft: Callable[[Node, Codes], Draft | None]
+
+
+Change = Override | Redo
+
+
 @dataclass(frozen=True)
 class Due:
     """What a value should hold at codes, shape (trials, codes, *shape); ``sums``: which sum every code is a term of, where it is."""
@@ -314,10 +329,10 @@ class Rerun:
             self._behind[number] = frozenset(nodes)
         return self._behind[number]
 
-    def right(self, overrides: Sequence[Override], numbers: Iterable[int]) -> list[int]:
-        """Which of the outputs are right with the overrides."""
+    def right(self, changes: Sequence[Change], numbers: Iterable[int]) -> list[int]:
+        """Which of the outputs are right with the changes."""
         asked = list(numbers)
-        changed = self.after(overrides, asked)
+        changed = self.after(changes, asked)
         return [number for number in asked if changed is not None and self._is_right(number, changed)]
 
     def _is_right(self, number: int, changed: Mapping[int, Held]) -> bool:
@@ -334,25 +349,27 @@ class Rerun:
         differences = real_differences(actual, wanted.expected)
         return not (np.where(wanted.judged, differences, 0.0) > SAME).any()
 
-    def after(self, overrides: Sequence[Override], numbers: Iterable[int], seen: Callable[[int, Held], bool] | None = None) -> dict[int, Held] | None:
-        """What the values that depend on the overrides are then, as far as these outputs need them; None where an operator cannot be computed.
+    def after(self, changes: Sequence[Change], numbers: Iterable[int], seen: Callable[[int, Held], bool] | None = None) -> dict[int, Held] | None:
+        """What the values that depend on the changes are then, as far as these outputs need them; None where an operator cannot be computed.
 
         ``seen`` is told of every value that is another one then, in the order of the program, and says whether to go on; None where it says no.
         """
         changed: dict[int, Held] = {}
         dirty: dict[int, Mask] = {}
-        for override in overrides:
+        redone = {change.node: change for change in changes if isinstance(change, Redo)}
+        for override in (change for change in changes if isinstance(change, Override)):
             before = changed.get(override.value) or self.held(override.value)
             changed[override.value] = self._with(before, override.data, override.codes)
             dirty.setdefault(override.value, np.zeros(self.graph.codes, dtype=np.bool_))[override.codes] = True
         fixed = {value: mask.copy() for value, mask in dirty.items()}
         needed = frozenset().union(*(self.behind(number) for number in numbers))
-        following = self._downstream(fixed, needed)
+        again = [output for number in redone for output in self.graph.nodes[number].outputs if output is not None]
+        following = sorted({*self._downstream([*fixed, *again], needed), *redone.keys()}, key=self.graph.rank.__getitem__)
         last = {output: number for number in following for output in self.graph.nodes[number].outputs if output is not None}
         if seen is not None and not all(seen(value, changed[value]) for value in fixed if value not in last):
             return None
         for number in following:
-            if not self._computed_after(number, changed, dirty, fixed):
+            if not self._computed_after(number, changed, dirty, fixed, redone.get(number)):
                 return None
             if seen is not None and not all(
                 seen(value, changed[value]) for value in self.graph.nodes[number].outputs if value in changed and last[value] == number
@@ -360,14 +377,16 @@ class Rerun:
                 return None
         return changed
 
-    def _computed_after(self, number: int, changed: dict[int, Held], dirty: dict[int, Mask], fixed: Mapping[int, Mask]) -> bool:
-        """Compute a node anew where what it reads is another one; whether that was possible."""
+    def _computed_after(self, number: int, changed: dict[int, Held], dirty: dict[int, Mask], fixed: Mapping[int, Mask], redo: Redo | None) -> bool:
+        """Compute a node anew where what it reads is another one, or it is done otherwise; whether that was possible."""
         node = self.graph.nodes[number]
-        codes = self._dirty_codes(node, dirty)
+        codes = np.flatnonzero(node.mask) if redo is not None else self._dirty_codes(node, dirty)
         codes = codes[[self._there(node, int(code)) for code in codes]] if len(codes) else codes
         if not len(codes):
             return True
-        results = self.evaluate(node.kind, self.attributes.get(number, node.attributes), self.reads(node, codes), len(codes), changed, node.outputs)
+        as_it_is: Draft = (node.kind, self.attributes.get(number, node.attributes), self.reads(node, codes))
+        draft = as_it_is if redo is None else redo.draft(node, codes)
+        results = None if draft is None else self.evaluate(*draft, len(codes), changed, node.outputs)
         if results is None:
             return False
         for output, result in zip(node.outputs, results, strict=False):

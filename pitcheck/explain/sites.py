@@ -12,16 +12,13 @@ import numpy as np
 from pitcheck.errors import BudgetError, PitcheckError
 from pitcheck.explain.evidence import Evidence
 from pitcheck.explain.hypotheses import Cause
-from pitcheck.explain.rerun import Given, Override, Rerun
-from pitcheck.ops.registry import operator_kind
-from pitcheck.stages.batch import Step
+from pitcheck.explain.rerun import Change, Draft, Override, Rerun
+from pitcheck.ops.registry import BACKWARD, operator_kind
+from pitcheck.stages.batch import Argument, Step
 from pitcheck.stages.graph import Node
 from pitcheck.stages.grids import Codes
 
-Repair = tuple[Cause, list[Override]]
-Draft = tuple[str, Mapping[str, Any], Sequence[Given]]
-"""What runs in the place of a node: kind, attributes, operands."""
-
+Repair = tuple[Cause, Sequence[Change]]
 WENT_WRONG = (ArithmeticError, AttributeError, LookupError, PitcheckError, RecursionError, TypeError, ValueError)
 """What may happen where a change does not fit a plan. That the outputs differ is known before anything is tried, and said all the same."""
 OF_RESULTS = frozenset({"missing_reduction", "missing_gather", "due_term", "missing_term", "missing_factor", "reordered"})
@@ -113,6 +110,16 @@ class Site:
             for entry in np.unique(entries):
                 yield node, codes[entries == entry]
 
+    @cached_property
+    def derivatives(self) -> list[int]:
+        """The nodes that compute its derivative: they read what it reads, its result and the gradient of that."""
+        own = _values(self.step)
+        return [
+            number
+            for number, step in self.rerun.steps.items()
+            if step.kind == self.kind + BACKWARD and _values(step)[: len(own) + 1] == [*own, self.value] and len(step.inputs) == len(own) + 2
+        ]
+
     def changes(self, overrides: Sequence[Override]) -> bool:
         """Whether the shape is as before, and some number is not."""
         changed = False
@@ -127,6 +134,11 @@ class Site:
     def as_given(self, node: Node, codes: Codes, **attributes: Any) -> Draft:
         """What it does, with other attributes."""
         return node.kind, {**self.rerun.attributes_of(node), **attributes}, self.rerun.reads(node, codes)
+
+
+def _values(step: Step) -> list[object]:
+    """The values that a step reads, and its literals."""
+    return [operand.value if isinstance(operand, Argument) else operand for operand in step.inputs]
 
 
 Hypothesis = Callable[[Site], Iterator[Repair]]

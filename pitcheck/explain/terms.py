@@ -12,10 +12,10 @@ from pitcheck.check.conjecture import Floats
 from pitcheck.explain.evidence import MOVES, SAME
 from pitcheck.explain.hypotheses import REDUCTIONS
 from pitcheck.explain.inserted import ROOTS, of_norm
-from pitcheck.explain.rerun import Override, Read
-from pitcheck.explain.sites import Draft, Repair, Site, by_code
+from pitcheck.explain.rerun import Draft, Override, Read
+from pitcheck.explain.sites import Repair, Site, by_code
 from pitcheck.plan.numbers import Literal
-from pitcheck.stages.batch import Argument
+from pitcheck.stages.batch import Argument, Step
 from pitcheck.stages.graph import Node, Source
 from pitcheck.stages.grids import Codes
 
@@ -112,7 +112,7 @@ def weighted_microbatches(site: Site) -> Iterator[Repair]:
     (value,) = values
     members = (site.codes // count * count)[:, None] + np.arange(count)
     counted = [(each or {}).get((value, int(m)), Fraction(0)) for each, row in zip(weights, members, strict=True) for m in row]
-    if any(len(each or {}) > count or set(code for _, code in each or {}) - set(row.tolist()) for each, row in zip(weights, members, strict=True)):
+    if any(len(each or {}) > count or {code for _, code in each or {}} - set(row.tolist()) for each, row in zip(weights, members, strict=True)):
         return
     total = site.rerun.one("accumulate", {}, [Read(value, members)], len(site.codes))
     for factor in (Fraction(1), Fraction(1, count)):
@@ -185,7 +185,8 @@ def norm_of_all(site: Site) -> Iterator[Repair]:
     power = 2 if site.kind in ROOTS else 1
     missing = (known.data**power - actual**power).reshape(len(actual), len(known.codes))
     for names, total in _left_out(site):
-        if np.allclose(missing, total[:, None], rtol=SAME, atol=0.0):
+        told = np.isfinite(total) & np.isfinite(missing).all(axis=1)  # a draw in which no token counts is NaN
+        if told.any() and np.allclose(missing[told], total[told, None], rtol=SAME, atol=0.0):
             said = f"the norm in {site.called!r} is taken over part of the parameters: without {', '.join(map(repr, names[:3]))}"
             more = f" and {len(names) - 3} more" if len(names) > 3 else ""
             data = Value(held.value.kind, known.data[None])
@@ -193,16 +194,20 @@ def norm_of_all(site: Site) -> Iterator[Repair]:
 
 
 def _left_out(site: Site) -> Iterator[tuple[list[str], Floats]]:
-    """(names, sum for every trial) of the reference's sums of squares that nothing in the plan holds: all of them together, and each."""
+    """(names, sum for every trial) of the reference's sums of squares of tensors that the plan squares nowhere: all of them together, and each."""
     evidence = site.evidence
-    held = {evidence.alike(cut.reference) for cut in evidence.cuts.values()}
-    found: list[tuple[str, Floats]] = []
-    for step in evidence.run.stage.reference.steps:
-        if step.kind == "sum" and step.arguments:
-            squares = [s for s in evidence.run.stage.reference.steps if step.arguments[0].value in s.outputs and s.kind in ("square", "mul")]
-            data = None if step.outputs[0] is None else np.asarray(evidence.run.evaluated.reference[step.outputs[0]].data, dtype=np.float64)[0]
-            if squares and data is not None and data[0].size == 1 and evidence.alike(step.outputs[0]) not in held:  # type: ignore[arg-type]
-                found.append((evidence.first.values[squares[0].arguments[0].value].name, data.reshape(len(data))))
+    squared = [step.arguments[0].value for step in evidence.batch.steps if _squares(step)]
+    held = {evidence.alike(cut.reference) for value in squared if (cut := evidence.cuts.get(value)) is not None}
+    steps, found = evidence.run.stage.reference.steps, dict[str, Floats]()
+    for square in (step for step in steps if _squares(step) and evidence.alike(step.arguments[0].value) not in held):
+        for total in (s for s in steps if s.kind == "sum" and s.arguments[0].value in square.outputs):
+            data = None if total.outputs[0] is None else np.asarray(evidence.run.evaluated.reference[total.outputs[0]].data, dtype=np.float64)[0]
+            if data is not None and data[0].size == 1:
+                found[evidence.first.values[square.arguments[0].value].name] = data.reshape(len(data))
     if len(found) > 1:
-        yield [name for name, _ in found], np.sum([total for _, total in found], axis=0)
-    yield from (([name], total) for name, total in found)
+        yield list(found), np.sum(list(found.values()), axis=0)
+    yield from (([name], total) for name, total in found.items())
+
+
+def _squares(step: Step) -> bool:
+    return step.kind == "square" or (step.kind == "mul" and len(step.inputs) == 2 and step.inputs[0] == step.inputs[1])

@@ -7,7 +7,7 @@ that makes most of them right is taken for made, and the next one is looked for 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pitcheck.check.whole import WholeRun
 from pitcheck.explain.evidence import Evidence
@@ -28,14 +28,22 @@ MOST_STARTS = 3
 """Outputs from which a mistake is looked for where no repair makes all of them right."""
 MOST_FUSED = 3000
 """Operators that are evaluated at most to find a fused parameter whose shards lie otherwise."""
-MOST_WALKED = 20_000
+MOST_WALKED = 12_000
 """Operators that are evaluated at most to find repairs along the program."""
 MOST_CODES = 512
 """Coordinates of a plan up to which repairs are tried coordinate by coordinate."""
 
 
-EARLY = ((foreign_literal, dropped_factor), (*OTHERWISE, added_on_every_rank), DUE, LEFT_OUT, MISSING)
+EARLY = (
+    (foreign_literal, dropped_factor),
+    (*OTHERWISE, added_on_every_rank, side_by_side, weighted_microbatches, norm_of_all),
+    DUE,
+    LEFT_OUT,
+    MISSING,
+)
 """Hypotheses in the order in which they are tried at all operators that are suspected."""
+ALONG = (*EARLY, FURTHER, (reordered,))
+"""Those that are tried along the program, in their order."""
 
 
 @dataclass(frozen=True)
@@ -47,23 +55,39 @@ class Tried:
 
 
 def tried_repairs(evidence: Evidence, run: WholeRun, differing: Sequence[int], first: str = "") -> list[Tried]:
-    """Repairs that together make all outputs right; none where none were found. ``first``: the operator where the search begins."""
+    """Repairs that together make all outputs right, else those found along the program that make some right; none where none were found.
+
+    ``first``: the operator where the search begins.
+    """
     if run.blocks is not None or run.targets_only or evidence.second.codes > MOST_CODES:
         return []
-    found: list[Tried] = []
     try:
         rerun = Rerun(evidence)
         # Outputs that differ as they are and not as they are evaluated here are not understood: no repair is shown then.
         if rerun.right([], differing):
             return []
         left = sorted(differing, key=lambda n: (len(rerun.behind(n)), n))
-        fused = _fused(evidence, left)
-        if fused is not None:
-            return [fused]
         standing = Standing(evidence)
-        walked = _walked(evidence, standing, left)
-        if walked:
-            return walked
+    except WENT_WRONG:  # what the values show is said all the same
+        return []
+    fused = _fused(evidence, left)
+    if fused is not None:
+        return [fused]
+    walked = _walked(evidence, standing, left)
+    if _all(walked, left):
+        return walked
+    return _searched(rerun, standing, left, first) or [each for each in walked if each.outputs]
+
+
+def _all(found: Sequence[Tried], left: Sequence[int]) -> bool:
+    return set(left) == {output for each in found for output in each.outputs}
+
+
+def _searched(rerun: Rerun, standing: Standing, left: list[int], first: str) -> list[Tried]:
+    """Repairs of few mistakes, each looked for from an output; none where they do not make all outputs right."""
+    found: list[Tried] = []
+    differing = left
+    try:
         while left and len(found) < MOST_REPAIRS:
             chosen = _best(rerun, standing, left, first)
             if chosen is None:
@@ -74,8 +98,7 @@ def tried_repairs(evidence: Evidence, run: WholeRun, differing: Sequence[int], f
             if left:
                 changes = rerun.after(overrides, differing)
                 rerun.changes.update(changes or {})
-    except WENT_WRONG:
-        # Too much was tried, or trying went wrong: what the values show is said all the same.
+    except WENT_WRONG:  # too much was tried, or trying went wrong
         return []
     return [] if left else found
 
@@ -90,17 +113,25 @@ def _fused(evidence: Evidence, left: Sequence[int]) -> Tried | None:
 
 
 def _walked(evidence: Evidence, standing: Standing, left: Sequence[int]) -> list[Tried]:
-    """Repairs along the program, one per kind of mistake; those that make no output right by themselves stand with what is right at the end."""
+    """Repairs along the program, one per kind of mistake. Where there are several kinds, one that the outputs alone show may explain them all."""
+    found = _by_kind(Walk(Rerun(evidence, most=MOST_WALKED), standing, left), left)
+    if len(found) == 1 and _all(found, left):
+        return found
+    coarse = _by_kind(Walk(Rerun(evidence, most=MOST_WALKED), standing, left, outputs_only=True), left)
+    return coarse if _all(coarse, left) and (len(coarse) < len(found) or not _all(found, left)) else found
+
+
+def _by_kind(walk: Walk, left: Sequence[int]) -> list[Tried]:
     try:
-        steps = Walk(Rerun(evidence, most=MOST_WALKED), standing, left).steps(
-            (*EARLY, (side_by_side, weighted_microbatches, norm_of_all), FURTHER, (reordered,))
-        )
+        steps = walk.steps(ALONG)
     except WENT_WRONG:
         return []
     found: dict[tuple[str, str], list[Made]] = {}
     for step in steps:
         found.setdefault(step.alike, []).append(step)
-    return [Tried(several[0].cause, tuple(sorted(set().union(*(s.right for s in several)))) or tuple(left)) for several in found.values()]
+    tried = [Tried(several[0].cause, tuple(n for n in left if any(n in step.right for step in several))) for several in found.values()]
+    # What makes no output right by itself stands with what is right in the end.
+    return [each if each.outputs else replace(each, outputs=tuple(left)) for each in tried] if _all(tried, left) else tried
 
 
 def _best(rerun: Rerun, standing: Standing, left: Sequence[int], first: str) -> tuple[Repair, list[int]] | None:

@@ -7,18 +7,20 @@ must be right then, or right at more coordinates. What is kept is judged by the 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 
+from pitcheck.errors import BudgetError
 from pitcheck.explain.hypotheses import Cause
-from pitcheck.explain.rerun import Due, Held, Override, Rerun
+from pitcheck.explain.rerun import Change, Due, Held, Rerun
 from pitcheck.explain.sites import Hypothesis, Repair, Site, repairs_of, sites_of
 from pitcheck.explain.standing import Standing, far
+from pitcheck.stages.batch import Step
 
-MOST_STEPS = 12
+MOST_STEPS = 60
 """Repairs made one after the other; those of one kind are one mistake."""
 MOST_FOLLOWED = 6
 """Changes that make a value right and are followed to the outputs."""
@@ -41,7 +43,8 @@ class Made:
     """A repair that was made, and the outputs that became right by it."""
 
     cause: Cause
-    overrides: list[Override]
+    changes: Sequence[Change]
+    hypothesis: Hypothesis
     right: frozenset[int]
 
     @property
@@ -74,17 +77,19 @@ class Judged:
 
 
 class Walk:
-    """Repairs of the outputs ``differing``, in the order of the program."""
+    """Repairs of the outputs ``differing``, in the order of the program. ``outputs_only``: what the values in between should hold is not asked."""
 
-    def __init__(self, rerun: Rerun, standing: Standing, differing: Sequence[int]) -> None:
+    def __init__(self, rerun: Rerun, standing: Standing, differing: Sequence[int], outputs_only: bool = False) -> None:
         self.rerun = rerun
         self.differing = list(differing)
         evidence = rerun.evidence
         behind = frozenset().union(*(rerun.behind(n) for n in differing))
         self.watched = rerun.due
+        outputs = {evidence.run.comparisons[n].target.cut.value for n in differing}
         for step in evidence.batch.steps:
             for value in step.outputs:
-                known = standing.watched(value) if value is not None and step.node in behind else None
+                asked = value is not None and step.node in behind and (value in outputs or not outputs_only)
+                known = standing.watched(value) if value is not None and asked else None
                 if value is not None and known is not None and evidence.second.values[value].kind == "field":
                     self.watched.pop(value, None)
                     self.watched[value] = Due(*known)
@@ -102,21 +107,27 @@ class Walk:
                     self._leave(value)
 
     def steps(self, hypotheses: Sequence[Sequence[Hypothesis]]) -> list[Made]:
-        """Repairs after which every output is right; none where they were not found."""
+        """Repairs after which outputs are right; not always all of them."""
         found: list[Made] = []
-        left = list(self.differing)
-        while left and len(found) < MOST_STEPS and self._first() is not None:
-            best = self._best(hypotheses, left, found)
-            changed = None if best is None else self.rerun.after(best[1], left)
-            if best is None or changed is None:
-                self._leave(self._first())
-                continue
-            self.rerun.changes.update(changed)
-            self._look(changed)
-            right = frozenset(self.rerun.right([], left))
-            found.append(Made(*best, right))
-            left = [n for n in left if n not in right]
-        return [] if left else found
+        right: frozenset[int] = frozenset()
+        try:
+            while len(right) < len(self.differing) and len(found) < MOST_STEPS and self._first() is not None:
+                left = [n for n in self.differing if n not in right]
+                best = self._best(([made.hypothesis for made in found], *hypotheses), left, found)
+                changed = None if best is None else self.rerun.after(best[1][1], self.differing)
+                if best is None or changed is None:
+                    self._leave(self._first())
+                    continue
+                self.rerun.changes.update(changed)
+                self._look(changed)
+                now = frozenset(self.rerun.right([], self.differing))
+                if not right <= now:  # what was right is wrong again: these are no repairs
+                    return []
+                found.append(Made(*best[1], best[0], now - right))
+                right = now
+        except BudgetError:  # what was found so far stands
+            return found
+        return found
 
     def _first(self) -> int | None:
         """The first value that is wrong."""
@@ -127,31 +138,31 @@ class Walk:
         if value is not None:
             del self.watched[value], self.wrong[value]
 
-    def _best(self, hypotheses: Sequence[Sequence[Hypothesis]], left: Sequence[int], made: Sequence[Made]) -> Repair | None:
+    def _best(self, hypotheses: Sequence[Sequence[Hypothesis]], left: Sequence[int], made: Sequence[Made]) -> tuple[Hypothesis, Repair] | None:
         """The first change that makes all outputs right, or is one as was made before; else the one that helps farthest."""
         first = self._first()
-        best: tuple[int, Repair] | None = None
-        most = self.rerun.spent + MOST_HERE
+        best: tuple[int, Hypothesis, Repair] | None = None
         followed = 0
         before = {each.alike for each in made}
-        sites = [] if first is None else self._around(first)
+        most = self.rerun.spent + MOST_HERE
+        for hypothesis, repair in self._repairs(hypotheses, [] if first is None else self._around(first)):
+            judged = Judged()
+            changed = self.rerun.after(repair[1], left, partial(self._goes_on, judged))
+            if judged.reach:
+                if kind_of(repair[0]) in before or (changed is not None and len(self.rerun.right(repair[1], left)) == len(left)):
+                    return hypothesis, repair
+                followed += 1
+                if best is None or judged.reach > best[0]:
+                    best = judged.reach, hypothesis, repair
+            if followed >= MOST_FOLLOWED or self.rerun.spent > most:
+                break
+        return None if best is None else best[1:]
+
+    def _repairs(self, hypotheses: Sequence[Sequence[Hypothesis]], sites: Sequence[Site]) -> Iterator[tuple[Hypothesis, Repair]]:
         for group in hypotheses:
             for site in sites:
-                for repair in (repair for hypothesis in group for repair in repairs_of(hypothesis, site)):
-                    if self.rerun.spent > most:
-                        return None if best is None else best[1]
-                    judged = Judged()
-                    changed = self.rerun.after(repair[1], left, partial(self._goes_on, judged))
-                    if not judged.reach:
-                        continue
-                    if kind_of(repair[0]) in before or (changed is not None and len(self.rerun.right(repair[1], left)) == len(left)):
-                        return repair
-                    followed += 1
-                    if best is None or judged.reach > best[0]:
-                        best = judged.reach, repair
-                    if followed >= MOST_FOLLOWED:
-                        return best[1]
-        return None if best is None else best[1]
+                for hypothesis in dict.fromkeys(group):
+                    yield from ((hypothesis, repair) for repair in repairs_of(hypothesis, site))
 
     def _goes_on(self, judged: Judged, value: int, held: Held) -> bool:
         """Whether a change is worth being followed beyond a value."""
@@ -170,7 +181,7 @@ class Walk:
         sites = sites_of(self.rerun, list(order)[:MOST_SITES])
         return sorted(sites, key=lambda site: min(order[number] for number in site.numbers))
 
-    def _reached(self, values: list[int], steps: Callable[[int], list], further: Callable[..., list[int]], most: int) -> list[int]:
+    def _reached(self, values: list[int], steps: Callable[[int], list[Step]], further: Callable[..., list[int]], most: int) -> list[int]:
         """The nodes that are reached from values through what is not known to be right, level by level."""
         found: dict[int, None] = {}
         seen = set(values)
