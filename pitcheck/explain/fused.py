@@ -29,14 +29,14 @@ def interleaved(rerun: Rerun, left: Sequence[int]) -> tuple[Cause, list[Override
             data = _shards(rerun, cut, dim, pieces, codes, cut.reference)
             if data is None or tuple(data.data.shape[3:]) != rerun.shape(value):
                 continue
-            override = Override(value, codes, data)
-            own = [n for n in left if _alike(evidence, n, cut)]
+            own = [n for n in left if _alike(evidence, evidence.run.comparisons[n].target.cut, cut)]
             others = [n for n in left if n not in own]
+            overrides = [Override(value, codes, data), *_states(rerun, own, others, value, cut, dim, pieces)]
             # The nearest output first: nearly all parameters are none of this.
-            if not others or not rerun.right([override], others[:1]) or len(rerun.right([override], others)) < len(others):
+            if not others or not rerun.right(overrides, others[:1]) or len(rerun.right(overrides, others)) < len(others):
                 continue
-            if all(_right(rerun, n, override, dim, pieces) for n in own):
-                return _cause(evidence, value, cut, len(pieces)), [override], list(left)
+            if all(_right(rerun, n, overrides, dim, pieces) for n in own):
+                return _cause(evidence, value, cut, len(pieces)), overrides, list(left)
     return None
 
 
@@ -84,31 +84,49 @@ def _shards(rerun: Rerun, cut: Cut, dim: int, pieces: Sequence[int], codes: Code
     return Value(whole.kind, np.concatenate(rows, axis=2))
 
 
-def _alike(evidence: Evidence, number: int, cut: Cut) -> bool:
-    """Whether an output lies as a parameter does: its gradient, or what it becomes."""
-    target = evidence.run.comparisons[number].target
-    shapes = [evidence.first.values[reference].shape for reference in (target.cut.reference, cut.reference)]
-    return shapes[0] == shapes[1] and {part.box for part in target.cut.parts} == {part.box for part in cut.parts}
+def _alike(evidence: Evidence, own: Cut, cut: Cut) -> bool:
+    """Whether a tensor lies as a parameter does: its gradient, what it becomes, or what an optimizer holds of it."""
+    shapes = [evidence.first.values[reference].shape for reference in (own.reference, cut.reference)]
+    return shapes[0] == shapes[1] and {part.box for part in own.parts} == {part.box for part in cut.parts}
 
 
-def _right(rerun: Rerun, number: int, override: Override, dim: int, pieces: Sequence[int]) -> bool:
+def _states(rerun: Rerun, own: Sequence[int], others: Sequence[int], value: int, cut: Cut, dim: int, pieces: Sequence[int]) -> Iterator[Override]:
+    """What an optimizer is given of the parameter, which lies as that does; nothing but outputs of its form is computed from it."""
+    evidence = rerun.evidence
+
+    def read(numbers: Sequence[int]) -> set[int]:
+        nodes = frozenset[int]().union(*(rerun.behind(n) for n in numbers))
+        return {source for step in evidence.batch.steps if step.node in nodes for source in evidence.inputs(step)}
+
+    for state in sorted(read(own) - read(others)):
+        lies = evidence.specification.initial.get(state)
+        data = (
+            _shards(rerun, lies, dim, pieces, evidence.codes(state), lies.reference)
+            if lies is not None and state != value and _alike(evidence, lies, cut)
+            else None
+        )
+        if data is not None:
+            yield Override(state, evidence.codes(state), data)
+
+
+def _right(rerun: Rerun, number: int, overrides: Sequence[Override], dim: int, pieces: Sequence[int]) -> bool:
     """Whether an output of the parameter's form is right, if it lies as the parameter then does."""
     target = rerun.evidence.run.comparisons[number].target
-    changed = rerun.after([override], [number])
+    changed = rerun.after(overrides, [number])
     held = None if changed is None else changed.get(target.cut.value) or rerun.held(target.cut.value)
     expected = _shards(rerun, target.cut, dim, pieces, target.codes, target.cut.reference)
     if held is None or expected is None or (held.rows[target.codes] < 0).any():
         return False
     actual = rerun.numbers(rerun.algebra.gather(held.value, held.rows[target.codes]))
     wanted = rerun.numbers(expected) * float(target.cut.scale)
-    scale = float(np.abs(wanted).max(initial=0.0))
-    return actual.shape == wanted.shape and bool((np.abs(actual - wanted) <= SAME * max(scale, 1e-300)).all())
+    scale = float(np.abs(wanted).max(initial=0.0, where=np.isfinite(wanted)))
+    return actual.shape == wanted.shape and np.allclose(actual, wanted, rtol=0.0, atol=SAME * max(scale, 1e-300), equal_nan=True)
 
 
 def _cause(evidence: Evidence, value: int, cut: Cut, pieces: int) -> Cause:
     name = evidence.name(value)
     shards = len({part.box for part in cut.parts})
-    reader = next(iter(evidence.readers.get(value, [])), None)
+    reader = min(evidence.readers.get(value, []), key=lambda step: evidence.second.rank[step.node], default=None)
     said = f"{name!r} is {pieces} fused tensors, cut in {shards} shards as one stretch; the program takes each shard apart as if it had a part of all {pieces}"
     return Cause(
         "PIT117", said, f"give each rank its part of every one of the {pieces}, or split the whole before it is cut", evidence.codes(value), reader, value

@@ -309,6 +309,8 @@ def other_operator(evidence: Evidence, step: Step, held: Held, due: Cut | None =
     if any(not different and not attributes for _, different, attributes in alike):
         return None
     for other, different, attributes in alike:
+        if not different and attributes and operator_kind(step.kind).random:
+            return _other_draw(evidence, step, name)
         if not different and attributes:
             said = ", ".join(f"{k} = {step.attributes.get(k)} where the reference has {other.attributes.get(k)}" for k in attributes)
             return Cause("PIT102", f"operator {name!r} has {said}", "use the reference's attribute")
@@ -318,6 +320,26 @@ def other_operator(evidence: Evidence, step: Step, held: Held, due: Cut | None =
             given = isinstance(operand, Argument) and not evidence.second.values[operand.value].writers
             others.append((given, _other_operand(evidence, step, other, different[0], name)))
     return min(others, key=lambda o: o[0])[1] if others else None
+
+
+def _other_draw(evidence: Evidence, step: Step, name: str) -> Cause:
+    """Random numbers that are others than the reference's: over which axes ranks draw the same ones, and over which others."""
+    (value, *_) = evidence.outputs(step)
+    drawn = np.full(evidence.second.codes, -1, dtype=np.int64)
+    places: dict[str, int] = {}
+    for writer in evidence.writers[value]:
+        drawn[evidence.second.nodes[writer.node].mask] = places.setdefault(repr(sorted(writer.attributes.items())), len(places))
+    single = [g for g in evidence.groupings if len(g.axes) == 1 and (drawn[g.table] >= 0).all()]
+    alike = [g.name for g in single if (drawn[g.table] == drawn[g.table[:, :1]]).all()]
+    other = [g.name for g in single if g.name not in alike]
+    said = [f"{how} numbers on the ranks over {' and '.join(names)}" for how, names in (("the same", alike), ("other", other)) if names]
+    mend = [f"other numbers over {' and '.join(alike)}"] if alike else []
+    mend += [f"the same numbers over {' and '.join(other)}"] if other else []
+    return Cause(
+        "PIT114",
+        f"operator {name!r} ({step.kind}) draws {', '.join(said) or 'numbers'}; they are not those that the reference draws for these elements",
+        f"draw {', '.join(mend) or 'the numbers that the reference draws'}" + ", so that every element has the reference's" * bool(mend),
+    )
 
 
 def same_operator(evidence: Evidence, step: Step, held: Held, due: Cut) -> bool:

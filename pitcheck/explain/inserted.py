@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -14,7 +15,7 @@ from pitcheck.explain.repairs import larger_group, other_extremum
 from pitcheck.explain.rerun import Draft, Override, Read, Rerun
 from pitcheck.explain.sites import Repair, Site, by_code, reference_steps
 from pitcheck.ops.registry import BACKWARD
-from pitcheck.stages.batch import Argument
+from pitcheck.stages.batch import Argument, Step
 from pitcheck.stages.graph import Node, Source, sources_of
 from pitcheck.stages.grids import Codes
 
@@ -53,6 +54,11 @@ def _unreduced(site: Site, kind: str, over: str) -> Cause:
     if kind == "avg" and _divides(site.evidence, site.value):
         said = f"{name!r} is the count of one rank or micro-batch, by which its own sum is divided; the mean of such means over {over} is not the mean of all"
         return site.cause("PIT112", said, f"divide the sum of all by the count of all: {mend}")
+    averaged = _averaged_root(site.evidence, site.value) if kind == "sum" else None
+    if averaged is not None:
+        operator = site.evidence.operator(averaged)
+        said = f"operator {operator!r} takes the mean of the ranks' norms, where the norm over {over} is the root of the sum of their squares"
+        return replace(site.cause("PIT111", said, f"sum {name!r}, the squares, over {over}, and take the root of that"), step=averaged)
     if kind == "sum" and of_norm(site.evidence, site.value):
         return site.cause("PIT113", f"the norm is taken over part of the parameters: {name!r} has the squares of one rank, not of all over {over}", mend)
     what = {"sum": "a term of a sum", "avg": "a term of a mean", "max": "the largest of one rank's elements", "min": "the smallest of one rank's elements"}[
@@ -60,6 +66,21 @@ def _unreduced(site: Site, kind: str, over: str) -> Cause:
     ]
     whole = {"sum": "sum", "avg": "mean", "max": "largest", "min": "smallest"}[kind]
     return site.cause("PIT104", f"{name!r} is {what} over {over}, and is used as if it were the {whole}", mend)
+
+
+def _averaged_root(evidence: Evidence, value: int) -> Step | None:
+    """The operator that takes the mean of roots of what ranks have of a value."""
+    stack, seen = [(value, False)], {value}
+    while stack:
+        held, rooted = stack.pop()
+        for step in evidence.readers.get(held, []):
+            if rooted and step.kind in REDUCTIONS and step.attributes.get("reduction", "sum") == "avg":
+                return step
+            if step.kind in ROOTS or (step.kind in SUMS and step.kind not in REDUCTIONS):
+                new = [o for o in evidence.outputs(step) if o not in seen]
+                seen.update(new)
+                stack.extend((o, rooted or step.kind in ROOTS) for o in new)
+    return None
 
 
 def _divides(evidence: Evidence, value: int) -> bool:
@@ -231,6 +252,8 @@ def other_tensor(site: Site, read: int, due: int) -> Cause:
     said = f"operator {site.name!r} reads {mine} where {right} is due"
     if between is not None and all(kind in COPIES or kind in REDUCTIONS for kind, _ in between) and any(kind in REDUCTIONS for kind, _ in between):
         return site.cause("PIT104", f"{said}: it is a term that is not reduced yet", f"read {right}, after {between[-1][1]!r}")
+    if _partly_reduced(site.rerun, read, due):
+        return site.cause("PIT104", f"{said}: parts of it are terms that are not reduced yet", f"read {right}")
     if between is not None and all(kind in SUMS for kind, _ in between) and _of_gradients(site.rerun, read):
         return site.cause("PIT116", f"{said}, a later version of it: it is read too early", f"read {right}, after {between[-1][1]!r}")
     if _versions(evidence, read, due):
@@ -238,6 +261,20 @@ def other_tensor(site: Site, read: int, due: int) -> Cause:
     if between is not None and any(_has_parameter(site.rerun, operator) for _, operator in between):
         return site.cause("PIT115", f"{said}: {', '.join(repr(o) for _, o in between[:3])} are passed over", f"read {right}")
     return site.cause("PIT103", said, f"read {right}")
+
+
+def _partly_reduced(rerun: Rerun, read: int, due: int) -> bool:
+    """Whether one value is put together of parts of the other, a sum of ranks, and of parts of its terms."""
+    graph = rerun.graph
+    terms = {s.value for w in graph.values[due].writers if graph.nodes[w].kind in REDUCTIONS for o in graph.nodes[w].inputs for s in sources_of(o)}
+    stack, seen = [read], {read}
+    while stack and len(seen) < MOST_BETWEEN:
+        for writer in graph.values[stack.pop()].writers:
+            if graph.nodes[writer].kind in COPIES:
+                new = [s.value for o in graph.nodes[writer].inputs for s in sources_of(o) if s.value not in seen]
+                seen.update(new)
+                stack.extend(new)
+    return due in seen and bool(terms & seen)
 
 
 def _of_gradients(rerun: Rerun, value: int) -> bool:

@@ -25,7 +25,7 @@ OF_RESULTS = frozenset({"missing_reduction", "missing_gather", "due_term", "miss
 """Hypotheses about a result of an operator. The others are about what it does, and are tried once however many results it has."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Site:
     """An operator of the plan: its nodes, which write ``value`` and do the same thing at different coordinates. ``value``: one of its results."""
 

@@ -27,7 +27,7 @@ MOST_REPAIRS = 3
 MOST_STARTS = 3
 """Outputs from which a mistake is looked for where no repair makes all of them right."""
 MOST_FUSED = 3000
-"""Operators that are evaluated at most to find a fused parameter whose shards lie otherwise."""
+"""Operators that are evaluated at most to find a fused parameter whose shards lie otherwise, or one factor."""
 MOST_WALKED = 12_000
 """Operators that are evaluated at most to find repairs along the program."""
 MOST_CODES = 512
@@ -113,19 +113,38 @@ def _fused(evidence: Evidence, left: Sequence[int]) -> Tried | None:
 
 
 def _walked(evidence: Evidence, standing: Standing, left: Sequence[int]) -> list[Tried]:
-    """Repairs along the program, one per kind of mistake. Where there are several kinds, one that the outputs alone show may explain them all."""
-    found = _by_kind(Walk(Rerun(evidence, most=MOST_WALKED), standing, left), left)
+    """Repairs along the program, one per kind of mistake. Where there are several, one factor or one that the outputs alone show may explain them all."""
+    steps = _steps(Walk(Rerun(evidence, most=MOST_WALKED), standing, left))
+    found = _by_kind(steps, left)
+    one = _one_factor(Rerun(evidence, most=MOST_FUSED), left) if len(steps) > 1 else None
+    if one is not None:
+        return [one]
     if len(found) == 1 and _all(found, left):
         return found
-    coarse = _by_kind(Walk(Rerun(evidence, most=MOST_WALKED), standing, left, outputs_only=True), left)
+    coarse = _by_kind(_steps(Walk(Rerun(evidence, most=MOST_WALKED), standing, left, outputs_only=True)), left)
     return coarse if _all(coarse, left) and (len(coarse) < len(found) or not _all(found, left)) else found
 
 
-def _by_kind(walk: Walk, left: Sequence[int]) -> list[Tried]:
+def _one_factor(rerun: Rerun, left: Sequence[int]) -> Tried | None:
+    """One factor without which every output is right."""
     try:
-        steps = walk.steps(ALONG)
+        for site in sites_of(rerun, rerun.behind(left[0]).intersection(*(rerun.behind(n) for n in left))):
+            for cause, changes in repairs_of(dropped_factor, site):
+                if rerun.right(changes, left[:1]) and len(rerun.right(changes, left)) == len(left):
+                    return Tried(cause, tuple(left))
+    except WENT_WRONG:
+        return None
+    return None
+
+
+def _steps(walk: Walk) -> list[Made]:
+    try:
+        return walk.steps(ALONG)
     except WENT_WRONG:
         return []
+
+
+def _by_kind(steps: Sequence[Made], left: Sequence[int]) -> list[Tried]:
     found: dict[tuple[str, str], list[Made]] = {}
     for step in steps:
         found.setdefault(step.alike, []).append(step)

@@ -38,13 +38,17 @@ def kind_of(cause: Cause) -> tuple[str, str]:
     return cause.code, _NAMES.sub("", cause.repair)
 
 
+Around = tuple[str, tuple[str, ...]]
+"""The kind of an operator, and those of the operators that read its result."""
+
+
 @dataclass(frozen=True)
 class Made:
     """A repair that was made, and the outputs that became right by it."""
 
     cause: Cause
     changes: Sequence[Change]
-    hypothesis: Hypothesis
+    by: tuple[Hypothesis, Around]
     right: frozenset[int]
 
     @property
@@ -113,7 +117,7 @@ class Walk:
         try:
             while len(right) < len(self.differing) and len(found) < MOST_STEPS and self._first() is not None:
                 left = [n for n in self.differing if n not in right]
-                best = self._best(([made.hypothesis for made in found], *hypotheses), left, found)
+                best = self._best(hypotheses, left, found)
                 changed = None if best is None else self.rerun.after(best[1][1], self.differing)
                 if best is None or changed is None:
                     self._leave(self._first())
@@ -138,31 +142,41 @@ class Walk:
         if value is not None:
             del self.watched[value], self.wrong[value]
 
-    def _best(self, hypotheses: Sequence[Sequence[Hypothesis]], left: Sequence[int], made: Sequence[Made]) -> tuple[Hypothesis, Repair] | None:
+    def _best(self, hypotheses: Sequence[Sequence[Hypothesis]], left: Sequence[int], made: Sequence[Made]) -> tuple[tuple[Hypothesis, Around], Repair] | None:
         """The first change that makes all outputs right, or is one as was made before; else the one that helps farthest."""
         first = self._first()
-        best: tuple[int, Hypothesis, Repair] | None = None
+        best: tuple[int, tuple[Hypothesis, Around], Repair] | None = None
         followed = 0
         before = {each.alike for each in made}
         most = self.rerun.spent + MOST_HERE
-        for hypothesis, repair in self._repairs(hypotheses, [] if first is None else self._around(first)):
+        for by, repair in self._repairs(hypotheses, [] if first is None else self._around(first), dict.fromkeys(each.by for each in made)):
             judged = Judged()
             changed = self.rerun.after(repair[1], left, partial(self._goes_on, judged))
             if judged.reach:
                 if kind_of(repair[0]) in before or (changed is not None and len(self.rerun.right(repair[1], left)) == len(left)):
-                    return hypothesis, repair
+                    return by, repair
                 followed += 1
                 if best is None or judged.reach > best[0]:
-                    best = judged.reach, hypothesis, repair
+                    best = judged.reach, by, repair
             if followed >= MOST_FOLLOWED or self.rerun.spent > most:
                 break
         return None if best is None else best[1:]
 
-    def _repairs(self, hypotheses: Sequence[Sequence[Hypothesis]], sites: Sequence[Site]) -> Iterator[tuple[Hypothesis, Repair]]:
+    def _repairs(
+        self, hypotheses: Sequence[Sequence[Hypothesis]], sites: Sequence[Site], before: Iterable[tuple[Hypothesis, Around]]
+    ) -> Iterator[tuple[tuple[Hypothesis, Around], Repair]]:
+        """What was done before where it looks alike, then every hypothesis."""
+        around = {site: self._seen_from(site) for site in sites}
+        for hypothesis, place in before:
+            for site in (site for site in sites if around[site] == place):
+                yield from (((hypothesis, place), repair) for repair in repairs_of(hypothesis, site))
         for group in hypotheses:
             for site in sites:
-                for hypothesis in dict.fromkeys(group):
-                    yield from ((hypothesis, repair) for repair in repairs_of(hypothesis, site))
+                for hypothesis in group:
+                    yield from (((hypothesis, around[site]), repair) for repair in repairs_of(hypothesis, site))
+
+    def _seen_from(self, site: Site) -> Around:
+        return site.kind, tuple(sorted(step.kind for step in self.rerun.evidence.readers.get(site.value, [])))
 
     def _goes_on(self, judged: Judged, value: int, held: Held) -> bool:
         """Whether a change is worth being followed beyond a value."""

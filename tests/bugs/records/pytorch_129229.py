@@ -24,7 +24,7 @@ BUG = Bug(
     should="a dimension is cut over tp first, and each part over the data-parallel ranks of FSDP",
     was="the other way round, in the order of the mesh",
     codes=("PIT107",),
-    says=("layers.0",),
+    says=("weight",),
     shows=each(
         buggy,
         parameter_shards=spread(llama(1), 2, dp=2, tp=2, zero=3),
