@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from pitcheck.explain.evidence import MOVES, Evidence
+from pitcheck.explain.evidence import MOVES, SAME, Evidence
 from pitcheck.explain.hypotheses import REDUCTIONS, Cause, constant_ratio, factor, groups_present
 from pitcheck.explain.repairs import larger_group, other_extremum
-from pitcheck.explain.rerun import Draft, Override, Read, Rerun
+from pitcheck.explain.rerun import Draft, Override, Read, Rerun, held_at
 from pitcheck.explain.sites import Repair, Site, by_code, reference_steps
 from pitcheck.ops.registry import BACKWARD
 from pitcheck.stages.batch import Argument, Step
@@ -246,21 +246,49 @@ def _reading(site: Site, place: int, value: int) -> Iterator[Repair]:
 
 def other_tensor(site: Site, read: int, due: int) -> Cause:
     """What it is to read one tensor where another is due: its version before, what a layer was to be applied to, or just another tensor."""
+    return next(_other_tensor(site, read, due))
+
+
+def _other_tensor(site: Site, read: int, due: int) -> Iterator[Cause]:
+    """What it is, the most telling first."""
     evidence = site.evidence
     mine, right = evidence.called(read), evidence.called(due)
-    between = _between(site.rerun, read, due)
-    said = f"operator {site.name!r} reads {mine} where {right} is due"
-    if between is not None and all(kind in COPIES or kind in REDUCTIONS for kind, _ in between) and any(kind in REDUCTIONS for kind, _ in between):
-        return site.cause("PIT104", f"{said}: it is a term that is not reduced yet", f"read {right}, after {between[-1][1]!r}")
+    between = _between(site.rerun, read, due) or []
+    kinds = [kind for kind, _ in between]
+    said, repair = f"operator {site.name!r} reads {mine} where {right} is due", f"read {right}"
+    after = f"{repair}, after {between[-1][1]!r}" if between else repair
+    if site.kind in ("add", "sub") and sum(isinstance(o, Argument) and o.value == read for o in site.step.inputs) > 1:
+        yield site.cause("PIT108", f"operator {site.name!r} has the term {mine} twice, where {right} is due once", repair)
+    if all(kind in COPIES or kind in REDUCTIONS for kind in kinds) and any(kind in REDUCTIONS for kind in kinds):
+        yield site.cause("PIT104", f"{said}: it is a term that is not reduced yet", after)
+    over = _summed_over(site.rerun, read, due)
+    if over:
+        yield site.cause(
+            "PIT104", f"{said}: it is a term of that, of a sum over {over}", f"an all-reduce(sum) over {over} of {mine} before it is used makes it right"
+        )
     if _partly_reduced(site.rerun, read, due):
-        return site.cause("PIT104", f"{said}: parts of it are terms that are not reduced yet", f"read {right}")
-    if between is not None and all(kind in SUMS for kind, _ in between) and _of_gradients(site.rerun, read):
-        return site.cause("PIT116", f"{said}, a later version of it: it is read too early", f"read {right}, after {between[-1][1]!r}")
+        yield site.cause("PIT104", f"{said}: parts of it are terms that are not reduced yet", repair)
+    if between and all(kind in SUMS for kind in kinds) and _of_gradients(site.rerun, read):
+        yield site.cause("PIT116", f"{said}, a later version of it: it is read too early", after)
     if _versions(evidence, read, due):
-        return site.cause("PIT116", f"{said}, another version of the same buffer", f"read {right}")
-    if between is not None and any(_has_parameter(site.rerun, operator) for _, operator in between):
-        return site.cause("PIT115", f"{said}: {', '.join(repr(o) for _, o in between[:3])} are passed over", f"read {right}")
-    return site.cause("PIT103", said, f"read {right}")
+        yield site.cause("PIT116", f"{said}, another version of the same buffer", repair)
+    if any(_has_parameter(site.rerun, operator) for _, operator in between):
+        yield site.cause("PIT115", f"{said}: {', '.join(repr(o) for _, o in between[:3])} are passed over", repair)
+    yield site.cause("PIT103", said, repair)
+
+
+def _summed_over(rerun: Rerun, read: int, due: int) -> str:
+    """The name of the group over which one value adds up to the other; "" where it does not."""
+    wanted, codes = rerun.held(due), rerun.codes(read)
+    for grouping in rerun.evidence.groupings if wanted is not None and (wanted.rows[codes] >= 0).all() else ():
+        table = groups_present(rerun.evidence, read, grouping)
+        groups = None if table is None else by_code(np.sort(table, axis=1), rerun.graph.codes)
+        total = None if groups is None else rerun.one("all_reduce", {}, [Read(read, groups[codes])], len(codes))
+        if total is not None and wanted is not None:
+            pair = [rerun.numbers(value) for value in (total, rerun.algebra.gather(wanted.value, wanted.rows[codes]))]
+            if pair[0].shape == pair[1].shape and np.allclose(*pair, rtol=SAME, atol=SAME, equal_nan=True):
+                return grouping.name
+    return ""
 
 
 def _partly_reduced(rerun: Rerun, read: int, due: int) -> bool:
@@ -435,9 +463,30 @@ def _ratios(site: Site) -> Iterator[Fraction]:
             yield found[0]
 
 
-DUE: tuple[Callable[[Site], Iterator[Repair]], ...] = (due_operand, due_term)
+def unreduced_part(site: Site) -> Iterator[Repair]:
+    """A copy of what a rank has, or a part of it, where a copy or a part of the sum is due."""
+    source = site.nodes[0].inputs[0] if site.nodes[0].inputs else None
+    if site.kind not in COPIES or len(site.nodes[0].inputs) != 1 or not isinstance(source, Source) or source.members:
+        return
+    if site.evidence.is_true(source.value):  # what holds parts of a reference's tensor is no term
+        return
+    for grouping in site.evidence.groupings:
+        table = groups_present(site.evidence, source.value, grouping)
+        if table is None:
+            continue
+        groups, codes = by_code(np.sort(table, axis=1), site.rerun.graph.codes), site.evidence.codes(source.value)
+        for kind in ("sum", "avg"):
+            total = site.rerun.one("all_reduce", {"reduction": kind}, [Read(source.value, groups[codes])], len(codes))
+            overrides = None if total is None else site.redone(site.as_given, known={source.value: held_at(total, codes, site.rerun.graph.codes)})
+            if overrides is not None:
+                name, what = site.evidence.called(source.value), "sum" if kind == "sum" else "mean"
+                said = f"operator {site.name!r} copies what a rank has of {name}, a term of a {what} over {grouping.name}, where that {what} is due"
+                yield site.cause("PIT104", said, f"a reduction({kind}) over {grouping.name} in its place makes it right"), overrides
+
+
+DUE: tuple[Callable[[Site], Iterator[Repair]], ...] = (unreduced_part, missing_term, due_operand, due_term)
 """What the reference has there."""
 MISSING: tuple[Callable[[Site], Iterator[Repair]], ...] = (missing_reduction, missing_gather, larger_group)
 """What is missing at an operator."""
-FURTHER: tuple[Callable[[Site], Iterator[Repair]], ...] = (other_extremum, missing_term, near_operand, missing_factor)
+FURTHER: tuple[Callable[[Site], Iterator[Repair]], ...] = (other_extremum, near_operand, missing_factor)
 """What is tried where nothing else makes the outputs right."""

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from pitcheck.explain.evidence import MOVES
+from pitcheck.explain.functions import FUNCTIONS
 from pitcheck.explain.hypotheses import REDUCTIONS, SIZES, Cause, factor
 from pitcheck.explain.rerun import Draft, Override, Read, Redo
 from pitcheck.explain.sites import Repair, Site, by_code, reference_steps
@@ -27,24 +28,10 @@ COMBINED = {"sum": "sum", "avg": "mean", "max": "largest", "min": "smallest"}
 MOST_LITERALS = 8
 MOST_STEPS = 8
 """Steps of the reference of one kind that an operator is held against."""
-OTHER_WAY = {
-    "add": ("sub",),
-    "sub": ("add",),
-    "mul": ("div",),
-    "div": ("mul",),
-    "lt": ("le", "ge", "gt"),
-    "le": ("lt", "gt", "ge"),
-    "gt": ("ge", "le", "lt"),
-    "ge": ("gt", "lt", "le"),
-}
 
 
 def _as_given(site: Site, attributes: Mapping[str, Any], node: Node, codes: Codes) -> Draft:
     return site.as_given(node, codes, **attributes)
-
-
-def _of_kind(site: Site, kind: str, node: Node, codes: Codes) -> Draft:
-    return kind, site.rerun.attributes_of(node), site.rerun.reads(node, codes)
 
 
 # --- what collectives do
@@ -269,14 +256,6 @@ def _factor_too_much(site: Site, number: Literal | str) -> Cause:
     return site.cause("PIT101", said, f"drop that factor ({site.kind} by {number})")
 
 
-def other_kind(site: Site) -> Iterator[Repair]:
-    """The operator the other way round."""
-    for kind in OTHER_WAY.get(site.kind, ()):
-        overrides = site.redone(partial(_of_kind, site, kind))
-        if overrides is not None:
-            yield site.cause("PIT102", f"operator {site.name!r} is {site.kind!r} where {kind!r} is due", f"let {site.name!r} be {kind!r}"), overrides
-
-
 def foreign_literal(site: Site) -> Iterator[Repair]:
     """A number that the reference's operators of that kind have, where theirs never is the operator's."""
     for place, operand, theirs in _literals(site):
@@ -438,7 +417,7 @@ OTHERWISE: tuple[Callable[[Site], Iterator[Repair]], ...] = (
     other_group,
     all_microbatches,
     own_microbatch,
-    other_kind,
+    *FUNCTIONS,
     other_literal,
     other_attribute,
     other_places,

@@ -55,6 +55,13 @@ class Held:
     count: int
 
 
+def held_at(data: Value, codes: Codes, count: int) -> Held:
+    """A value that is there at codes, of ``count``, one row each."""
+    rows = np.full(count, -1, dtype=np.int64)
+    rows[codes] = np.arange(len(codes))
+    return Held(data, rows, len(codes))
+
+
 @dataclass(frozen=True)
 class Override:
     """What a value is at codes, one row each, in place of what the plan computes."""

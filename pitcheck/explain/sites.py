@@ -12,7 +12,7 @@ import numpy as np
 from pitcheck.errors import BudgetError, PitcheckError
 from pitcheck.explain.evidence import Evidence
 from pitcheck.explain.hypotheses import Cause
-from pitcheck.explain.rerun import Change, Draft, Override, Rerun
+from pitcheck.explain.rerun import Change, Draft, Held, Override, Rerun
 from pitcheck.ops.registry import BACKWARD, operator_kind
 from pitcheck.stages.batch import Argument, Step
 from pitcheck.stages.graph import Node
@@ -87,15 +87,20 @@ class Site:
         """A cause at this operator."""
         return Cause(code, said, repair, self.codes, self.step, self.value)
 
-    def redone(self, draft: Callable[[Node, Codes], Draft | None], apart: Codes | None = None) -> list[Override] | None:
-        """Its results where all its nodes run something else; None where that cannot be, or changes nothing. ``apart``: codes of other entries run apart."""
+    def redone(
+        self, draft: Callable[[Node, Codes], Draft | None], apart: Codes | None = None, known: Mapping[int, Held] | None = None
+    ) -> list[Override] | None:
+        """Its results where all its nodes run something else; None where that cannot be, or changes nothing.
+
+        ``apart``: codes of other entries run apart. ``known``: values that are others than the plan's.
+        """
         found: list[Override] = []
         for node, codes in self._parts(apart):
             drafted = draft(node, codes)
             if drafted is None:
                 return None
             kind, attributes, given = drafted
-            results = self.rerun.evaluate(kind, attributes, given, len(codes), outputs=node.outputs)
+            results = self.rerun.evaluate(kind, attributes, given, len(codes), known, node.outputs)
             if results is None:
                 return None
             for output, result in zip(node.outputs, results, strict=False):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 RIGHT_CODES: Mapping[str, tuple[str, ...]] = {
-    "drop-reduction": ("PIT104",),
+    "drop-reduction": ("PIT104", "PIT113"),
     "drop-exchange": ("PIT107", "PIT103"),
     "repeat-reduction": ("PIT105",),
     "insert-reduction": ("PIT105", "PIT106", "PIT101"),

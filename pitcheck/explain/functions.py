@@ -1,0 +1,69 @@
+"""Repairs of what an operator computes: its operands exchanged, or another function of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+
+from pitcheck.explain.rerun import Draft
+from pitcheck.explain.sites import Repair, Site
+from pitcheck.ops.declaration import OperatorKind
+from pitcheck.ops.registry import BACKWARD, operator_kind, operator_themes
+from pitcheck.stages.batch import Argument
+from pitcheck.stages.graph import Node
+from pitcheck.stages.grids import Codes
+
+ORDERED = frozenset({"sub", "div", "floor_divide", "remainder", "linear", "matmul", "bmm", "pow", "lt", "le", "gt", "ge"})
+"""Operators whose first two operands are not to be exchanged."""
+
+
+def exchanged_operands(site: Site) -> Iterator[Repair]:
+    """The first two operands the other way round."""
+    if site.kind.removesuffix(BACKWARD) not in ORDERED or len(site.step.inputs) < 2:
+        return
+
+    def exchanged(node: Node, codes: Codes) -> Draft:
+        given = site.rerun.reads(node, codes)
+        return node.kind, site.rerun.attributes_of(node), [given[1], given[0], *given[2:]]
+
+    overrides = site.redone(exchanged)
+    if overrides is not None:
+        said = f"operator {site.name!r} ({site.kind}) has its operands exchanged: {_called(site, 0)} stands where {_called(site, 1)} is due"
+        yield site.cause("PIT103", said, f"exchange the first two operands of {site.name!r}"), overrides
+
+
+def _called(site: Site, place: int) -> str:
+    operand = site.step.inputs[place]
+    return site.evidence.called(operand.value) if isinstance(operand, Argument) else str(operand)
+
+
+def other_function(site: Site) -> Iterator[Repair]:
+    """Another function of the same operands: first of the kinds that the reference has, then any that is about the same."""
+    plain = site.kind.removesuffix(BACKWARD)
+    suffix = site.kind[len(plain) :]
+    kind = operator_kind(site.kind)
+    if site.collective or kind.permutes or kind.random:
+        return
+    for other in _others(site, plain):
+        overrides = site.redone(partial(_of_kind, site, other.name + suffix))
+        if overrides is not None:
+            said = f"operator {site.name!r} is {site.kind!r} where {other.name + suffix!r} is due"
+            yield site.cause("PIT102", said, f"let {site.name!r} be {other.name + suffix!r}"), overrides
+
+
+def _others(site: Site, plain: str) -> list[OperatorKind]:
+    """Kinds with as many operands that are about the same, those of the reference first."""
+    kind, own = operator_kind(plain), set(site.attributes)
+    theirs = {step.kind.removesuffix(BACKWARD) for step in site.evidence.run.stage.reference.steps}
+    theme = next(kinds for kinds in operator_themes().values() if kind in kinds)
+    fitting = [k for k in theme if k.name != plain and k.inputs == kind.inputs and set(k.required) <= own <= set(k.attributes) | set(kind.attributes)]
+    return sorted(fitting, key=lambda k: k.name not in theirs)
+
+
+def _of_kind(site: Site, kind: str, node: Node, codes: Codes) -> Draft:
+    known = operator_kind(kind).attributes
+    return kind, {k: v for k, v in site.rerun.attributes_of(node).items() if k in known}, site.rerun.reads(node, codes)
+
+
+FUNCTIONS: tuple[Callable[[Site], Iterator[Repair]], ...] = (exchanged_operands, other_function)
+"""Another function of the operands, or of the same in another order."""
