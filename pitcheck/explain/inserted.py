@@ -285,8 +285,8 @@ def _summed_over(rerun: Rerun, read: int, due: int) -> str:
         groups = None if table is None else by_code(np.sort(table, axis=1), rerun.graph.codes)
         total = None if groups is None else rerun.one("all_reduce", {}, [Read(read, groups[codes])], len(codes))
         if total is not None and wanted is not None:
-            pair = [rerun.numbers(value) for value in (total, rerun.algebra.gather(wanted.value, wanted.rows[codes]))]
-            if pair[0].shape == pair[1].shape and np.allclose(*pair, rtol=SAME, atol=SAME, equal_nan=True):
+            one, other = (rerun.numbers(value) for value in (total, rerun.algebra.gather(wanted.value, wanted.rows[codes])))
+            if one.shape == other.shape and np.allclose(one, other, rtol=SAME, atol=SAME, equal_nan=True):
                 return grouping.name
     return ""
 
