@@ -15,6 +15,8 @@ from pitcheck.stages.grids import Codes
 
 ORDERED = frozenset({"sub", "div", "floor_divide", "remainder", "linear", "matmul", "bmm", "pow", "lt", "le", "gt", "ge"})
 """Operators whose first two operands are not to be exchanged."""
+SIGNS = ("sign", "any", "all", "argmax", "argmin")
+"""Functions that say so little of their operand that they make much right by accident."""
 
 
 def exchanged_operands(site: Site) -> Iterator[Repair]:
@@ -56,7 +58,9 @@ def _others(site: Site, plain: str) -> list[OperatorKind]:
     kind, own = operator_kind(plain), set(site.attributes)
     theirs = {step.kind.removesuffix(BACKWARD) for step in site.evidence.run.stage.reference.steps}
     theme = next(kinds for kinds in operator_themes().values() if kind in kinds)
-    fitting = [k for k in theme if k.name != plain and k.inputs == kind.inputs and set(k.required) <= own <= set(k.attributes) | set(kind.attributes)]
+    fitting = [
+        k for k in theme if k.name not in (plain, *SIGNS) and k.inputs == kind.inputs and set(k.required) <= own <= set(k.attributes) | set(kind.attributes)
+    ]
     return sorted(fitting, key=lambda k: k.name not in theirs)
 
 

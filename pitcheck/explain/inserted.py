@@ -424,6 +424,29 @@ def missing_term(site: Site) -> Iterator[Repair]:
             yield from _with_term(site, value, operator, turned)
 
 
+def missing_term_of_operand(site: Site) -> Iterator[Repair]:
+    """An operand that is but a copy, to which something is to be added, taken away or multiplied with, for this operator alone."""
+    graph, tried = site.rerun.graph, set[int]()
+    held_names = [number for number in graph.number.values()]
+    for operand in (o for o in site.step.inputs if isinstance(o, Argument)):
+        value = operand.value
+        if value in tried or held_names.count(value) < 2:
+            continue
+        tried.add(value)
+        codes, here = site.evidence.codes(value), graph.rank[site.numbers[0]]
+        form, later = graph.values[value], _downstream(site.evidence, site.value)
+        fitting = [v for v in range(len(graph.values)) if graph.values[v].kind == form.kind and v not in later and _fits(graph.values[v].shape, form.shape)]
+        for other in sorted(fitting, key=lambda v: abs(graph.depth(v) - here))[:MOST_OPERANDS]:
+            for kind in ("add", "sub", "mul"):
+                joined = site.rerun.one(kind, {}, [Read(value, codes), Read(other, codes)], len(codes))
+                overrides = None if joined is None else site.redone(site.as_given, known={value: held_at(joined, codes, graph.codes)})
+                if overrides is not None:
+                    code, what, verb = JOINED[kind]
+                    name = site.evidence.called(other)
+                    said = f"operator {site.name!r} reads {site.evidence.called(value)} without {what} {name}"
+                    yield site.cause(code, said, f"{verb} {name} once"), overrides
+
+
 def _fits(shape: Sequence[int], whole: Sequence[int]) -> bool:
     """Whether a shape is broadcast to another."""
     return len(shape) <= len(whole) and all(a in (1, b) for a, b in zip(reversed(shape), reversed(whole), strict=False))
@@ -488,5 +511,5 @@ DUE: tuple[Callable[[Site], Iterator[Repair]], ...] = (unreduced_part, missing_t
 """What the reference has there."""
 MISSING: tuple[Callable[[Site], Iterator[Repair]], ...] = (missing_reduction, missing_gather, larger_group)
 """What is missing at an operator."""
-FURTHER: tuple[Callable[[Site], Iterator[Repair]], ...] = (other_extremum, near_operand, missing_factor)
+FURTHER: tuple[Callable[[Site], Iterator[Repair]], ...] = (other_extremum, missing_term_of_operand, near_operand, missing_factor)
 """What is tried where nothing else makes the outputs right."""

@@ -36,7 +36,8 @@ MOST_CODES = 512
 
 EARLY = (
     (foreign_literal, dropped_factor),
-    (*OTHERWISE, added_on_every_rank, side_by_side, weighted_microbatches, norm_of_all),
+    OTHERWISE,
+    (added_on_every_rank, side_by_side, weighted_microbatches, norm_of_all),
     DUE,
     LEFT_OUT,
     MISSING,

@@ -23,7 +23,7 @@ RIGHT_CODES: Mapping[str, tuple[str, ...]] = {
     "function": ("PIT102", "PIT101"),
     "factor": ("PIT101",),
     "operand": ("PIT103",),
-    "exchange": ("PIT103",),
+    "exchange": ("PIT103", "PIT107"),
     "stale": ("PIT116", "PIT103"),
     "microbatch": ("PIT108",),
     "term": ("PIT108",),
