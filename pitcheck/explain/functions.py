@@ -58,9 +58,7 @@ def _others(site: Site, plain: str) -> list[OperatorKind]:
     kind, own = operator_kind(plain), set(site.attributes)
     theirs = {step.kind.removesuffix(BACKWARD) for step in site.evidence.run.stage.reference.steps}
     theme = next(kinds for kinds in operator_themes().values() if kind in kinds)
-    fitting = [
-        k for k in theme if k.name not in (plain, *SIGNS) and k.inputs == kind.inputs and set(k.required) <= own <= set(k.attributes) | set(kind.attributes)
-    ]
+    fitting = [k for k in theme if k.name not in (plain, *SIGNS) and k.inputs == kind.inputs and set(k.required) <= own <= {*k.attributes, *kind.attributes}]
     return sorted(fitting, key=lambda k: k.name not in theirs)
 
 

@@ -427,7 +427,7 @@ def missing_term(site: Site) -> Iterator[Repair]:
 def missing_term_of_operand(site: Site) -> Iterator[Repair]:
     """An operand that is but a copy, to which something is to be added, taken away or multiplied with, for this operator alone."""
     graph, tried = site.rerun.graph, set[int]()
-    held_names = [number for number in graph.number.values()]
+    held_names = list(graph.number.values())
     for operand in (o for o in site.step.inputs if isinstance(o, Argument)):
         value = operand.value
         if value in tried or held_names.count(value) < 2:
