@@ -15,12 +15,15 @@ from pitcheck.explain.repairs import larger_group, other_extremum
 from pitcheck.explain.rerun import Draft, Override, Read, Rerun, held_at
 from pitcheck.explain.sites import Repair, Site, by_code, reference_steps
 from pitcheck.ops.registry import BACKWARD
+from pitcheck.plan.numbers import Literal
 from pitcheck.stages.batch import Argument, Step
 from pitcheck.stages.graph import Node, Source, sources_of
 from pitcheck.stages.grids import Codes
 
 MOST_OPERANDS = 24
 """Other tensors of an operand's form that are tried in its place."""
+MOST_GIVEN = 8
+"""Given tensors and numbers of the reference that are tried beside them."""
 MOST_BETWEEN = 2000
 """Values among which what lies between two of them is looked for."""
 SUMS = frozenset({"add", "sub", "accumulate", "all_reduce", "reduce_scatter", "reduce", "identity", "sum", "cast", "view", "reshape", "stack", "cat"})
@@ -416,12 +419,33 @@ def missing_term(site: Site) -> Iterator[Repair]:
     copied = sum(number == site.value for number in graph.number.values()) > 1
     if site.kind != "identity" and not copied:
         return
-    shape, kind = graph.values[site.value].shape, graph.values[site.value].kind
-    here = graph.rank[site.numbers[0]]
-    fitting = [v for v in range(len(graph.values)) if graph.values[v].kind == kind and _fits(graph.values[v].shape, shape)]
-    for value in sorted(fitting, key=lambda v: abs(graph.depth(v) - here))[:MOST_OPERANDS]:
+    for value in fitting(site, site.value):
         for operator, turned in (("add", False), ("sub", False), ("sub", True), ("mul", False)):
             yield from _with_term(site, value, operator, turned)
+    for kind, literal in _literals_of(site.evidence):
+        yield from _with_term(site, literal, kind, turned=False)
+
+
+def fitting(site: Site, value: int) -> list[int]:
+    """Tensors that may have to be joined with one: those nearest to an operator in the program, and given ones that are called like its result."""
+    graph = site.rerun.graph
+    here, form, name = graph.rank[site.numbers[0]], graph.values[value], site.evidence.name(site.value)
+    found = [v for v in range(len(graph.values)) if v != value and graph.values[v].kind == form.kind and _fits(graph.values[v].shape, form.shape)]
+    near = sorted(found, key=lambda v: abs(graph.depth(v) - here))[:MOST_OPERANDS]
+    given = (v for v in found if not graph.values[v].writers and graph.values[v].shape == form.shape)
+    return list(dict.fromkeys([*near, *sorted(given, key=lambda v: -called_alike(graph.values[v].name, name))[:MOST_GIVEN]]))
+
+
+def called_alike(one: str, other: str) -> int:
+    """How much of two names is the same at their end."""
+    return next((n for n, (a, b) in enumerate(zip(reversed(one), reversed(other), strict=False)) if a != b), min(len(one), len(other)))
+
+
+def _literals_of(evidence: Evidence) -> list[tuple[str, Literal]]:
+    """(kind, number) of what the reference adds or multiplies with."""
+    steps = (step for step in evidence.run.stage.reference.steps if step.kind in JOINED and len(step.inputs) == 2)
+    found = ((step.kind, operand) for step in steps for operand in step.inputs[1:] if not isinstance(operand, (Argument, tuple)))
+    return list(dict.fromkeys(found))[:MOST_GIVEN]
 
 
 def missing_term_of_operand(site: Site) -> Iterator[Repair]:
@@ -433,10 +457,9 @@ def missing_term_of_operand(site: Site) -> Iterator[Repair]:
         if value in tried or held_names.count(value) < 2:
             continue
         tried.add(value)
-        codes, here = site.evidence.codes(value), graph.rank[site.numbers[0]]
-        form, later = graph.values[value], _downstream(site.evidence, site.value)
-        fitting = [v for v in range(len(graph.values)) if graph.values[v].kind == form.kind and v not in later and _fits(graph.values[v].shape, form.shape)]
-        for other in sorted(fitting, key=lambda v: abs(graph.depth(v) - here))[:MOST_OPERANDS]:
+        codes = site.evidence.codes(value)
+        later = _downstream(site.evidence, site.value)
+        for other in (v for v in fitting(site, value) if v not in later):
             for kind in ("add", "sub", "mul"):
                 joined = site.rerun.one(kind, {}, [Read(value, codes), Read(other, codes)], len(codes))
                 overrides = None if joined is None else site.redone(site.as_given, known={value: held_at(joined, codes, graph.codes)})

@@ -356,6 +356,10 @@ class Rerun:
         differences = real_differences(actual, wanted.expected)
         return not (np.where(wanted.judged, differences, 0.0) > SAME).any()
 
+    def is_output(self, number: int, data: Value, codes: Codes) -> bool:
+        """Whether output ``number`` is right if its value is this at codes."""
+        return self._is_right(number, {self.wanted(number).target.cut.value: held_at(data, codes, self.graph.codes)})
+
     def after(self, changes: Sequence[Change], numbers: Iterable[int], seen: Callable[[int, Held], bool] | None = None) -> dict[int, Held] | None:
         """What the values that depend on the changes are then, as far as these outputs need them; None where an operator cannot be computed.
 

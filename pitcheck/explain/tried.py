@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pitcheck.check.whole import WholeRun
 from pitcheck.explain.evidence import Evidence
 from pitcheck.explain.fused import interleaved
+from pitcheck.explain.given import not_changed
 from pitcheck.explain.hypotheses import Cause
 from pitcheck.explain.inserted import DUE, FURTHER, MISSING
 from pitcheck.explain.order import reordered, side_by_side
@@ -68,12 +69,32 @@ def tried_repairs(evidence: Evidence, run: WholeRun, differing: Sequence[int], f
         if rerun.right([], differing):
             return []
         left = sorted(differing, key=lambda n: (len(rerun.behind(n)), n))
-        standing = Standing(evidence)
     except WENT_WRONG:  # what the values show is said all the same
         return []
     fused = _fused(evidence, left)
     if fused is not None:
         return [fused]
+    lost = _not_changed(evidence, left)
+    left = [n for n in left if n not in {output for each in lost for output in each.outputs}]
+    return [*_computed(evidence, left, first), *lost] if left else lost
+
+
+def _not_changed(evidence: Evidence, left: Sequence[int]) -> list[Tried]:
+    """Outputs that are what was given, one finding per kind of term that is missing."""
+    try:
+        rerun = Rerun(evidence)
+        found = [(cause, n) for n in left if (cause := not_changed(rerun, n)) is not None]
+    except WENT_WRONG:
+        return []
+    return [Tried(found[0][0], tuple(n for _, n in found))] if found else []
+
+
+def _computed(evidence: Evidence, left: list[int], first: str) -> list[Tried]:
+    """Repairs of outputs that are computed."""
+    try:
+        rerun, standing = Rerun(evidence), Standing(evidence)
+    except WENT_WRONG:
+        return []
     walked = _walked(evidence, standing, left)
     if _all(walked, left):
         return walked

@@ -26,7 +26,7 @@ RIGHT_CODES: Mapping[str, tuple[str, ...]] = {
     "exchange": ("PIT103", "PIT107"),
     "stale": ("PIT116", "PIT103"),
     "microbatch": ("PIT108",),
-    "term": ("PIT108",),
+    "term": ("PIT108", "PIT113"),
     "skip": ("PIT115", "PIT102", "PIT103"),
     "peer": ("PIT103", "PIT106", "PIT107"),
     "order": ("PIT116", "PIT103"),

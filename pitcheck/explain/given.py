@@ -1,0 +1,32 @@
+"""Outputs that are what the plan is given, with nothing done: the term that is missing."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pitcheck.explain.hypotheses import Cause
+from pitcheck.explain.inserted import called_alike
+from pitcheck.explain.rerun import Read, Rerun
+
+MOST_TERMS = 64
+"""Tensors that are tried as the missing term."""
+
+
+def not_changed(rerun: Rerun, number: int) -> Cause | None:
+    """The term without which an output is what was given: of a parameter its update. None where it is computed, or no term makes it right."""
+    evidence, graph = rerun.evidence, rerun.graph
+    value = evidence.run.comparisons[number].target.cut.value
+    held = rerun.held(value)
+    if graph.values[value].writers or held is None:
+        return None
+    codes, form, name = np.flatnonzero(held.rows >= 0), graph.values[value], evidence.name(value)
+    terms = [v for v, own in enumerate(graph.values) if own.writers and own.shape == form.shape and own.kind == form.kind]
+    # What nothing reads any more is rather what is missing.
+    for term in sorted(terms, key=lambda v: (v in evidence.readers, -called_alike(evidence.name(v), name), -graph.depth(v)))[:MOST_TERMS]:
+        for kind in ("sub", "add"):
+            result = rerun.one(kind, {}, [Read(value, codes), Read(term, codes)], len(codes))
+            if result is not None and rerun.is_output(number, result, codes):
+                output, verb = evidence.run.comparisons[number].target.name, "add" if kind == "add" else "take away"
+                said = f"{output!r} is {name!r} as it was given, without the term {evidence.name(term)!r}"
+                return Cause("PIT108", said, f"{verb} {evidence.name(term)!r} once", codes, next(iter(evidence.writers.get(term, [])), None), value)
+    return None
