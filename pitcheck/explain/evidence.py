@@ -252,6 +252,20 @@ class Evidence:
                 add(source.value, source.at(codes))
         return found
 
+    def downstream(self, value: int) -> set[int]:
+        """What is computed from a value."""
+        stack, seen = [value], {value}
+        while stack:
+            for step in self.readers.get(stack.pop(), []):
+                new = [output for output in self.outputs(step) if output not in seen]
+                seen.update(new)
+                stack.extend(new)
+        return seen
+
+    def holding(self, reference: int) -> list[int]:
+        """The parallel values that hold parts of a reference value."""
+        return [value for value, cut in self.cuts.items() if cut.scale == 1 and self.alike(cut.reference) == reference]
+
     def part_of(self, data: Floats) -> int | None:
         """The reference value of which all rows (trials, rows, *shape) are parts, None where there is none."""
         return lookup(data, self.index) if np.isfinite(data).all() and data[0].size > 0 else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from pitcheck.explain.hypotheses import Cause
-from pitcheck.explain.inserted import called_alike
+from pitcheck.explain.joined import called_alike
 from pitcheck.explain.rerun import Read, Rerun
 
 MOST_TERMS = 64

@@ -83,6 +83,11 @@ class Site:
         """Whether it reads what several ranks have."""
         return operator_kind(self.kind).collective and self.kind != "accumulate"
 
+    @property
+    def is_output(self) -> bool:
+        """Whether the result is an output that is compared."""
+        return self.value in {c.target.cut.value for c in self.evidence.run.comparisons}
+
     def cause(self, code: str, said: str, repair: str) -> Cause:
         """A cause at this operator."""
         return Cause(code, said, repair, self.codes, self.step, self.value)

@@ -14,9 +14,11 @@ from pitcheck.explain.evidence import Evidence
 from pitcheck.explain.fused import interleaved
 from pitcheck.explain.given import not_changed
 from pitcheck.explain.hypotheses import Cause
-from pitcheck.explain.inserted import DUE, FURTHER, MISSING
+from pitcheck.explain.inserted import missing_gather, missing_reduction, unreduced_part
+from pitcheck.explain.joined import due_term, missing_factor, missing_term, missing_term_of_operand
+from pitcheck.explain.operands import due_operand, near_operand
 from pitcheck.explain.order import reordered, side_by_side
-from pitcheck.explain.repairs import LEFT_OUT, OTHERWISE, dropped_factor, foreign_literal
+from pitcheck.explain.repairs import LEFT_OUT, OTHERWISE, dropped_factor, foreign_literal, larger_group, other_extremum
 from pitcheck.explain.rerun import Rerun
 from pitcheck.explain.sites import WENT_WRONG, Repair, Site, repairs_of, sites_of
 from pitcheck.explain.standing import Standing
@@ -39,11 +41,13 @@ EARLY = (
     (foreign_literal, dropped_factor),
     OTHERWISE,
     (added_on_every_rank, side_by_side, weighted_microbatches, norm_of_all),
-    DUE,
+    (unreduced_part, missing_term, due_operand, due_term),
     LEFT_OUT,
-    MISSING,
+    (missing_reduction, missing_gather, larger_group),
 )
 """Hypotheses in the order in which they are tried at all operators that are suspected."""
+FURTHER = (other_extremum, missing_term_of_operand, near_operand, missing_factor)
+"""What is tried where nothing else makes the outputs right."""
 ALONG = (*EARLY, FURTHER, (reordered,))
 """Those that are tried along the program, in their order."""
 
@@ -204,7 +208,7 @@ def _repairs(rerun: Rerun, standing: Standing, start: int, left: Sequence[int], 
         ranked.setdefault(2 * _behind_right(rerun.evidence, site) + (not _suspected(standing, site, first)), []).append(site)
     for _, several in sorted(ranked.items()):
         ordered = sorted(several, key=lambda site: (site.name != first, not shared.issuperset(site.numbers)))
-        for hypotheses in (*EARLY, (side_by_side, weighted_microbatches, norm_of_all), FURTHER, (reordered,)):
+        for hypotheses in ALONG:
             for site in ordered:
                 for hypothesis in hypotheses:
                     yield from repairs_of(hypothesis, site)

@@ -1,0 +1,157 @@
+"""Repairs that join a result with something: a term or a factor that is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from pitcheck.explain.evidence import Evidence
+from pitcheck.explain.hypotheses import constant_ratio, factor
+from pitcheck.explain.inserted import of_norm
+from pitcheck.explain.rerun import Override, Read, held_at
+from pitcheck.explain.sites import Repair, Site
+from pitcheck.plan.numbers import Literal
+from pitcheck.stages.batch import Argument
+
+MOST_FITTING = 24
+"""Other tensors that are tried as a missing term or factor."""
+MOST_GIVEN = 8
+"""Given tensors and numbers of the reference that are tried beside them."""
+
+
+def due_term(site: Site) -> Iterator[Repair]:
+    """What the reference adds to a result, takes away from it or multiplies it with, where nothing in the plan does."""
+    evidence = site.evidence
+    held = evidence.holds(site.value)
+    if held is None:
+        return
+    own = evidence.alike(held)
+    for step in evidence.run.stage.reference.steps:
+        if step.kind not in JOINED or len(step.inputs) != 2 or own not in {evidence.alike(o.value) for o in step.arguments}:
+            continue
+        if any(evidence.holding(evidence.alike(o)) for o in step.outputs if o is not None):
+            continue
+        for place, operand in enumerate(step.inputs):
+            mine = step.inputs[1 - place]
+            if isinstance(mine, Argument) and evidence.alike(mine.value) == own:
+                for other in evidence.holding(evidence.alike(operand.value)) if isinstance(operand, Argument) else [operand]:
+                    yield from _with_term(site, other, step.kind, turned=place == 0)
+
+
+JOINED = {
+    "add": ("PIT108", "the term", "add"),
+    "sub": ("PIT108", "the term (with a minus)", "take away"),
+    "mul": ("PIT102", "the factor", "multiply by"),
+    "div": ("PIT102", "the divisor", "divide by"),
+}
+
+
+def _with_term(site: Site, other: Any, kind: str, turned: bool) -> Iterator[Repair]:
+    """Its result joined with one tensor more, or a number."""
+    codes = site.codes
+    if isinstance(other, int) and (other in site.evidence.downstream(site.value) or other == site.value):
+        return
+    given = [Read(site.value, codes), Read(other, codes) if isinstance(other, int) else other]
+    result = site.rerun.one(kind, {}, given[::-1] if turned else given, len(codes))
+    overrides = [] if result is None else [Override(site.value, codes, result)]
+    if overrides and site.changes(overrides):
+        code, what, verb = JOINED[kind]
+        name = site.evidence.called(other) if isinstance(other, int) else str(other)
+        if kind == "add" and of_norm(site.evidence, site.value):
+            code = "PIT113"
+        yield site.cause(code, f"{site.evidence.called(site.value)} is used without {what} {name}", f"{verb} {name} once"), overrides
+
+
+def missing_term(site: Site) -> Iterator[Repair]:
+    """A tensor that is to be added, taken away or multiplied with what is but passed on."""
+    graph = site.rerun.graph
+    copied = sum(number == site.value for number in graph.number.values()) > 1
+    if site.kind != "identity" and not copied:
+        return
+    for value in fitting(site, site.value):
+        for operator, turned in (("add", False), ("sub", False), ("sub", True), ("mul", False)):
+            yield from _with_term(site, value, operator, turned)
+    for kind, literal in _literals_of(site.evidence):
+        yield from _with_term(site, literal, kind, turned=False)
+
+
+def fitting(site: Site, value: int) -> list[int]:
+    """Tensors that may have to be joined with one: those nearest to an operator in the program, and given ones that are called like its result."""
+    graph = site.rerun.graph
+    here, form, name = graph.rank[site.numbers[0]], graph.values[value], site.evidence.name(site.value)
+    found = [v for v in range(len(graph.values)) if v != value and graph.values[v].kind == form.kind and _fits(graph.values[v].shape, form.shape)]
+    near = sorted(found, key=lambda v: abs(graph.depth(v) - here))[:MOST_FITTING]
+    given = (v for v in found if not graph.values[v].writers and graph.values[v].shape == form.shape)
+    return list(dict.fromkeys([*near, *sorted(given, key=lambda v: -called_alike(graph.values[v].name, name))[:MOST_GIVEN]]))
+
+
+def called_alike(one: str, other: str) -> int:
+    """How much of two names is the same at their end."""
+    return next((n for n, (a, b) in enumerate(zip(reversed(one), reversed(other), strict=False)) if a != b), min(len(one), len(other)))
+
+
+def _literals_of(evidence: Evidence) -> list[tuple[str, Literal]]:
+    """(kind, number) of what the reference adds or multiplies with."""
+    steps = (step for step in evidence.run.stage.reference.steps if step.kind in JOINED and len(step.inputs) == 2)
+    found = ((step.kind, operand) for step in steps for operand in step.inputs[1:] if not isinstance(operand, (Argument, tuple)))
+    return list(dict.fromkeys(found))[:MOST_GIVEN]
+
+
+def missing_term_of_operand(site: Site) -> Iterator[Repair]:
+    """An operand that is but a copy, to which something is to be added, taken away or multiplied with, for this operator alone."""
+    graph, tried = site.rerun.graph, set[int]()
+    held_names = list(graph.number.values())
+    for operand in (o for o in site.step.inputs if isinstance(o, Argument)):
+        value = operand.value
+        if value in tried or held_names.count(value) < 2:
+            continue
+        tried.add(value)
+        codes = site.evidence.codes(value)
+        later = site.evidence.downstream(site.value)
+        for other in (v for v in fitting(site, value) if v not in later):
+            for kind in ("add", "sub", "mul"):
+                joined = site.rerun.one(kind, {}, [Read(value, codes), Read(other, codes)], len(codes))
+                overrides = None if joined is None else site.redone(site.as_given, known={value: held_at(joined, codes, graph.codes)})
+                if overrides is not None:
+                    code, what, verb = JOINED[kind]
+                    name = site.evidence.called(other)
+                    said = f"operator {site.name!r} reads {site.evidence.called(value)} without {what} {name}"
+                    yield site.cause(code, said, f"{verb} {name} once"), overrides
+
+
+def _fits(shape: Sequence[int], whole: Sequence[int]) -> bool:
+    """Whether a shape is broadcast to another."""
+    return len(shape) <= len(whole) and all(a in (1, b) for a, b in zip(reversed(shape), reversed(whole), strict=False))
+
+
+def missing_factor(site: Site) -> Iterator[Repair]:
+    """A factor by which every element is off: that of a known cut, or of the outputs."""
+    # In a chain of linear operators a factor anywhere makes up for one behind it: it is named where it is seen.
+    cut = site.evidence.cuts.get(site.value)
+    seen = site.is_output or (cut is not None and cut.scale != 1)
+    ratios = dict.fromkeys(_ratios(site)) if seen else {}
+    for ratio in ratios:
+        result = site.rerun.one("mul", {}, [Read(site.value, site.codes), 1 / ratio], len(site.codes))
+        overrides = [] if result is None else [Override(site.value, site.codes, result)]
+        if overrides and site.changes(overrides):
+            meaning = factor(site.evidence, ratio)
+            said = (
+                f"every element is {meaning} times what it should be"
+                if site.value in site.evidence.cuts or site.is_output
+                else f"{site.called!r} is {meaning} times what it should be"
+            )
+            yield site.cause("PIT101", said, f"divide by {ratio} once, or drop what brought that factor"), overrides
+
+
+def _ratios(site: Site) -> Iterator[Fraction]:
+    evidence = site.evidence
+    cut = evidence.cuts.get(site.value)
+    if cut is not None and cut.scale != 1:
+        yield cut.scale
+    for comparison in evidence.run.comparisons:
+        found = constant_ratio(evidence, np.asarray(comparison.actual.data)[0], np.asarray(comparison.expected.data)[0])
+        if found is not None:
+            yield found[0]
