@@ -91,7 +91,7 @@ def _tried(evidence: Evidence, run: WholeRun, tried: Tried, total: int, seen: Fi
     """The finding of a repair that was tried. Where the values show the same cause at the same operator, they tell more of it."""
     cause = tried.cause
     finding = finding_of(evidence, run, tried.outputs[0], cause.step, 0 if cause.value is None else cause.value, cause)
-    if (seen.code, seen.operator) == (finding.code, finding.operator):
+    if finding.operator and (seen.code, seen.operator) == (finding.code, finding.operator):
         finding = seen
     names = list(dict.fromkeys(run.comparisons[n].target.name for n in tried.outputs))
     right = "every output is" if len(tried.outputs) == total else f"{names[0]!r} is" if len(names) == 1 else f"{names[0]!r} and {len(names) - 1} more are"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 
 from pitcheck.explain.rerun import Draft
@@ -65,7 +65,3 @@ def _others(site: Site, plain: str) -> list[OperatorKind]:
 def _of_kind(site: Site, kind: str, node: Node, codes: Codes) -> Draft:
     known = operator_kind(kind).attributes
     return kind, {k: v for k, v in site.rerun.attributes_of(node).items() if k in known}, site.rerun.reads(node, codes)
-
-
-FUNCTIONS: tuple[Callable[[Site], Iterator[Repair]], ...] = (exchanged_operands, other_function)
-"""Another function of the operands, or of the same in another order."""

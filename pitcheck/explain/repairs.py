@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from pitcheck.explain.evidence import MOVES
-from pitcheck.explain.functions import FUNCTIONS
 from pitcheck.explain.hypotheses import REDUCTIONS, SIZES, Cause, factor
 from pitcheck.explain.rerun import Draft, Override, Read, Redo
 from pitcheck.explain.sites import Repair, Site, by_code, reference_steps
@@ -417,7 +416,6 @@ OTHERWISE: tuple[Callable[[Site], Iterator[Repair]], ...] = (
     other_group,
     all_microbatches,
     own_microbatch,
-    *FUNCTIONS,
     other_literal,
     other_attribute,
     other_places,

@@ -175,22 +175,35 @@ def _terms(node: Node, code: int) -> list[tuple[int, int, Fraction]] | None:
 
 def norm_of_all(site: Site) -> Iterator[Repair]:
     """A sum of squares, or its root, that leaves out tensors of which the reference's sum has the squares."""
-    known = site.rerun.due.get(site.value)
-    if known is None or known.sums is not None or not (site.kind in ROOTS or of_norm(site.evidence, site.value)):
+    if not (site.kind in ROOTS or of_norm(site.evidence, site.value)):
         return
-    held = site.rerun.held(site.value)
+    held, codes = site.rerun.held(site.value), site.rerun.codes(site.value)
     if held is None or held.value.data.shape[3:] not in ((), (1,)):
         return
-    actual = site.rerun.numbers(site.rerun.algebra.gather(held.value, held.rows[known.codes]))
+    actual = site.rerun.numbers(site.rerun.algebra.gather(held.value, held.rows[codes]))
     power = 2 if site.kind in ROOTS else 1
-    missing = (known.data**power - actual**power).reshape(len(actual), len(known.codes))
-    for names, total in _left_out(site):
-        told = np.isfinite(total) & np.isfinite(missing).all(axis=1)  # a draw in which no token counts is NaN
-        if told.any() and np.allclose(missing[told], total[told, None], rtol=SAME, atol=0.0):
-            said = f"the norm in {site.called!r} is taken over part of the parameters: without {', '.join(map(repr, names[:3]))}"
-            more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-            data = Value(held.value.kind, known.data[None])
-            yield site.cause("PIT113", said + more, "add their squares to it"), [Override(site.value, known.codes, data)]
+    for due in _norms(site, actual):
+        missing = (due**power - actual**power).reshape(len(actual), len(codes))
+        for names, total in _left_out(site):
+            told = np.isfinite(total) & np.isfinite(missing).all(axis=1)  # a draw in which no token counts is NaN
+            if told.any() and np.allclose(missing[told], total[told, None], rtol=SAME, atol=0.0):
+                said = f"the norm in {site.called!r} is taken over part of the parameters: without {', '.join(map(repr, names[:3]))}"
+                more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+                yield site.cause("PIT113", said + more, "add their squares to it"), [Override(site.value, codes, Value(held.value.kind, due[None]))]
+
+
+def _norms(site: Site, actual: Floats) -> Iterator[Floats]:
+    """What a norm may have to be, in the form of what it is: what is known of it, else the reference's roots."""
+    known = site.rerun.due.get(site.value)
+    if known is not None:
+        if known.sums is None and known.data.shape == actual.shape:
+            yield known.data
+        return
+    run = site.evidence.run
+    for step in (s for s in run.stage.reference.steps if s.kind == site.kind and s.outputs[0] is not None):
+        data = np.asarray(run.evaluated.reference[step.outputs[0]].data, dtype=np.float64)[0]  # type: ignore[index]
+        if data[0].size == 1:
+            yield np.broadcast_to(data.reshape(-1, *[1] * (actual.ndim - 1)), actual.shape).copy()
 
 
 def _left_out(site: Site) -> Iterator[tuple[list[str], Floats]]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from pitcheck.check.whole import WholeRun
 from pitcheck.explain.evidence import Evidence
+from pitcheck.explain.functions import exchanged_operands, other_function
 from pitcheck.explain.fused import interleaved
 from pitcheck.explain.given import not_changed
 from pitcheck.explain.hypotheses import Cause
@@ -44,6 +45,8 @@ EARLY = (
     (unreduced_part, missing_term, due_operand, due_term),
     LEFT_OUT,
     (missing_reduction, missing_gather, larger_group),
+    (exchanged_operands,),
+    (other_function,),
 )
 """Hypotheses in the order in which they are tried at all operators that are suspected."""
 FURTHER = (other_extremum, missing_term_of_operand, near_operand, missing_factor)

@@ -147,13 +147,15 @@ class Walk:
         first = self._first()
         best: tuple[int, tuple[Hypothesis, Around], Repair] | None = None
         followed = 0
-        before = {each.alike for each in made}
+        before = {(each.alike, each.by[1]) for each in made}
         most = self.rerun.spent + MOST_HERE
         for by, repair in self._repairs(hypotheses, [] if first is None else self._around(first), dict.fromkeys(each.by for each in made)):
             judged = Judged()
             changed = self.rerun.after(repair[1], left, partial(self._goes_on, judged))
             if judged.reach:
-                if kind_of(repair[0]) in before or (changed is not None and len(self.rerun.right(repair[1], left)) == len(left)):
+                if changed is not None and len(self.rerun.right(repair[1], left)) == len(left):
+                    return by, repair
+                if (kind_of(repair[0]), by[1]) in before:
                     return by, repair
                 followed += 1
                 if best is None or judged.reach > best[0]:
