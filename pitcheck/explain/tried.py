@@ -32,7 +32,7 @@ MOST_STARTS = 3
 """Outputs from which a mistake is looked for where no repair makes all of them right."""
 MOST_FUSED = 3000
 """Operators that are evaluated at most to find a fused parameter whose shards lie otherwise, or one factor."""
-MOST_WALKED = 12_000
+MOST_WALKED = 8_000
 """Operators that are evaluated at most to find repairs along the program."""
 MOST_CODES = 512
 """Coordinates of a plan up to which repairs are tried coordinate by coordinate."""

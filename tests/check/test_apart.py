@@ -142,7 +142,7 @@ def test_both_are_the_right_plan() -> None:
 
 
 @pytest.mark.parametrize("wrong", WRONG)
-@pytest.mark.parametrize("coordinates", ["reduced", "full"])
+@pytest.mark.parametrize("coordinates", ["reduced", pytest.param("full", marks=[pytest.mark.slow, pytest.mark.nightly])])
 def test_a_wrong_one_is_no_equal(wrong: str, coordinates: str) -> None:
     report = check(reference(), parallel(**WRONG[wrong]), Options(seed=1, coordinates=coordinates))
     assert report.verdict == "mismatch"

@@ -93,16 +93,16 @@ def test_damaged_reference_of_llama(most: int) -> None:
 # --- damaged parallel plans
 
 
-@pytest.mark.parametrize("most", [20, pytest.param(60, marks=[pytest.mark.slow, pytest.mark.nightly])])
+@pytest.mark.parametrize("most", [10, pytest.param(60, marks=[pytest.mark.slow, pytest.mark.nightly])])
 @pytest.mark.parametrize("name", MLP_PLANS)
 def test_damaged_parallel_plan(name: str, most: int | None) -> None:
-    check_outcome(tried(read(SHIPPED, MLP), read(SHIPPED, MLP_PLANS[name]), mutants, most), 12)
+    check_outcome(tried(read(SHIPPED, MLP), read(SHIPPED, MLP_PLANS[name]), mutants, most), most // 2)
 
 
-@pytest.mark.parametrize("most", [20, pytest.param(60, marks=[pytest.mark.slow, pytest.mark.nightly])])
+@pytest.mark.parametrize("most", [10, pytest.param(60, marks=[pytest.mark.slow, pytest.mark.nightly])])
 @pytest.mark.parametrize("name", [*MLP_PLANS, *SMALL_PLANS])
 def test_damaged_communication_of_a_parallel_plan(name: str, most: int | None) -> None:
-    check_outcome(tried(read(SHIPPED, MLP), read(SHIPPED, {**MLP_PLANS, **SMALL_PLANS}[name]), planner_mutants, most), 10)
+    check_outcome(tried(read(SHIPPED, MLP), read(SHIPPED, {**MLP_PLANS, **SMALL_PLANS}[name]), planner_mutants, most), most // 3)
 
 
 @pytest.mark.slow

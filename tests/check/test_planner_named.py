@@ -30,8 +30,8 @@ KINDS = (
 )
 """Kinds of damage."""
 
-NIGHTLY = ("operand ", "over ", "the number of ranks", "reduction ", "always of micro-batch 0", "rotated", "reduced twice")
-FAST = ("dropped", "peer rotated", "off by one", "the last micro-batch is missing")
+NIGHTLY = ("off by one", "operand ", "over ", "the number of ranks", "reduction ", "always of micro-batch 0", "rotated", "reduced twice")
+FAST = ("dropped", "peer rotated", "the last micro-batch is missing")
 
 
 def kind_params() -> list[Any]:
