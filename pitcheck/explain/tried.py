@@ -42,9 +42,10 @@ EARLY = (
     (foreign_literal, dropped_factor),
     OTHERWISE,
     (added_on_every_rank, side_by_side, weighted_microbatches, norm_of_all),
-    (unreduced_part, missing_term, due_operand, due_term),
+    (unreduced_part, missing_reduction, missing_gather),
+    (missing_term, due_operand, due_term),
     LEFT_OUT,
-    (missing_reduction, missing_gather, larger_group),
+    (larger_group,),
     (exchanged_operands,),
     (other_function,),
 )

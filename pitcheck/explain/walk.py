@@ -16,7 +16,7 @@ import numpy as np
 from pitcheck.errors import BudgetError
 from pitcheck.explain.hypotheses import Cause
 from pitcheck.explain.rerun import Change, Due, Held, Rerun
-from pitcheck.explain.sites import Hypothesis, Repair, Site, repairs_of, sites_of
+from pitcheck.explain.sites import FROM_THE_FIRST, Hypothesis, Repair, Site, repairs_of, sites_of
 from pitcheck.explain.standing import Standing, far
 from pitcheck.stages.batch import Step
 
@@ -172,8 +172,10 @@ class Walk:
         for hypothesis, place in before:
             for site in (site for site in sites if around[site] == place):
                 yield from (((hypothesis, place), repair) for repair in repairs_of(hypothesis, site))
+        rank = self.rerun.graph.rank
+        early = sorted(sites, key=lambda site: min(rank[number] for number in site.numbers))
         for group in hypotheses:
-            for site in sites:
+            for site in early if all(hypothesis.__name__ in FROM_THE_FIRST for hypothesis in group) else sites:
                 for hypothesis in group:
                     yield from (((hypothesis, around[site]), repair) for repair in repairs_of(hypothesis, site))
 
@@ -197,6 +199,10 @@ class Walk:
         sites = sites_of(self.rerun, list(order)[:MOST_SITES])
         return sorted(sites, key=lambda site: min(order[number] for number in site.numbers))
 
+    def _settled(self, value: int) -> bool:
+        """Whether a value is right as it is. Of right terms it is still open whether they are summed where they must be."""
+        return self.wrong.get(value) == 0 and self.watched[value].sums is None
+
     def _reached(self, values: list[int], steps: Callable[[int], list[Step]], further: Callable[..., list[int]], most: int) -> list[int]:
         """The nodes that are reached from values through what is not known to be right, level by level."""
         found: dict[int, None] = {}
@@ -207,7 +213,7 @@ class Walk:
                 for step in steps(value):
                     if any(output is not None for output in step.outputs):
                         found[step.node] = None
-                        following.extend(v for v in further(step) if v not in seen and self.wrong.get(v) != 0)
+                        following.extend(v for v in further(step) if v not in seen and not self._settled(v))
                         seen.update(following)
             values = following
             if not values or len(found) >= MOST_SITES:
