@@ -17,6 +17,7 @@ from pitcheck.explain.given import not_changed
 from pitcheck.explain.hypotheses import Cause
 from pitcheck.explain.inserted import missing_gather, missing_reduction, unreduced_part
 from pitcheck.explain.joined import due_term, missing_factor, missing_term, missing_term_of_operand
+from pitcheck.explain.left_out import operator_left_out, operator_left_out_of_operand, operator_of_others
 from pitcheck.explain.operands import due_operand, near_operand
 from pitcheck.explain.order import reordered, side_by_side
 from pitcheck.explain.repairs import LEFT_OUT, OTHERWISE, dropped_factor, foreign_literal, larger_group, other_extremum
@@ -43,14 +44,14 @@ EARLY = (
     OTHERWISE,
     (added_on_every_rank, side_by_side, weighted_microbatches, norm_of_all),
     (unreduced_part, missing_reduction, missing_gather),
-    (missing_term, due_operand, due_term),
+    (operator_of_others, operator_left_out, missing_term, due_operand, due_term),
     LEFT_OUT,
     (larger_group,),
     (exchanged_operands,),
     (other_function,),
 )
 """Hypotheses in the order in which they are tried at all operators that are suspected."""
-FURTHER = (other_extremum, missing_term_of_operand, near_operand, missing_factor)
+FURTHER = (other_extremum, operator_left_out_of_operand, missing_term_of_operand, near_operand, missing_factor)
 """What is tried where nothing else makes the outputs right."""
 ALONG = (*EARLY, FURTHER, (reordered,))
 """Those that are tried along the program, in their order."""

@@ -128,3 +128,21 @@ def scaled(wrong: bool) -> Pair:
         return b.plan()
 
     return plan("reference", None, False), plan("tp", {"tp": 2}, wrong)
+
+
+def activated(left_out: str) -> Pair:
+    """Two layers with an activation between them; (wrong) it is left out, on all ranks or on the second."""
+
+    def plan(name: str, mesh: dict[str, int] | None, left_out: str) -> Plan:
+        b = Builder(name, mesh)
+        given = () if mesh is None else ({},)
+        h = b.op("linear", b.input("x", (4, 6), *given), b.parameter("w", (6, 6), *given), out="h")
+        if left_out == "one rank":
+            b.op("gelu", h, out="a", where={"tp": (0,)})
+            b.op("identity", h, out="a", where={"tp": (1,)})
+        else:
+            b.op("identity" if left_out else "gelu", h, out="a")
+        b.output(b.op("linear", "a", b.parameter("v", (5, 6), *given), out="y"))
+        return b.plan()
+
+    return plan("reference", None, ""), plan("tp", {"tp": 2}, left_out)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from along_plans import biased, buffered, norms, one_operator, reshaped, scaled, scores, updated
+from along_plans import activated, biased, buffered, norms, one_operator, reshaped, scaled, scores, updated
 from explain_plans import Pair, run, said
 from msgspec.structs import replace
 from repair_plans import gradients
@@ -20,6 +20,7 @@ RIGHT: dict[str, Change] = {
     "columns": lambda: reshaped(False),
     "update": lambda: updated(False),
     "gradient": lambda: scaled(False),
+    "activation": lambda: activated(""),
 }
 NAMED: dict[str, tuple[Change, str, str, str]] = {
     "a bias on every rank": (lambda: biased(True, 1), "PIT108", "linear", "'b0' on every rank over tp"),
@@ -32,6 +33,8 @@ NAMED: dict[str, tuple[Change, str, str, str]] = {
     "operands exchanged": (lambda: one_operator("exchanged"), "PIT103", "sub", "exchanged"),
     "rows of both ranks in turn": (lambda: reshaped(True), "PIT107", "", "another order"),
     "an update that is lost": (lambda: updated(True), "PIT108", "", "without the term 'step'"),
+    "an activation that is left out": (lambda: activated("all"), "PIT115", "linear", "(gelu) makes of it, which no rank computes"),
+    "an activation that one rank leaves out": (lambda: activated("one rank"), "PIT102", "identity", "which other ranks or micro-batches run"),
     "a factor in an operator and its derivative": (lambda: scaled(True), "PIT101", "mul", "1/2"),
 }
 
