@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf, isnan
 from typing import Any
+from unittest.mock import patch
 
 import torch
 
@@ -15,6 +16,7 @@ from pitcheck.frontends.torch.trace import Event, Given, Ref, Result, Trace
 
 COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast")
 DTYPES = {name: getattr(torch, name) for name in ("int64", "int32", "int16", "int8", "uint8", "bool")}
+DTYPES |= dict.fromkeys(("complex64", "complex128"), torch.complex128)
 REDUCED = {
     "sum": lambda stack: stack.sum(0),
     "avg": lambda stack: stack.mean(0),
@@ -272,29 +274,34 @@ class Truth:
 
 
 def truth(spec: Spec, seed: int = 0, gradients: bool = True) -> Truth:
-    """Run the reference itself, in float64, without any of pitcheck."""
+    """Run the reference itself, in float64, without any of pitcheck; what it makes float32 of is as exact."""
     generator = torch.Generator().manual_seed(seed)
     torch.set_default_dtype(torch.float64)
     try:
-        program = spec.reference()
-        tensors = {}
-        for name, given in spec.batch.items():
-            if given.values is not None:
-                tensors[name] = torch.tensor(list(given.values), dtype=dtype(given.dtype)).reshape(given.shape)
-            elif given.dtype.startswith(("int", "bool")):
-                low, high = given.bounds or (0, 2)
-                tensors[name] = torch.randint(low, high, given.shape, generator=generator).to(dtype(given.dtype))
-            else:
-                tensors[name] = torch.randn(given.shape, generator=generator)
-        with torch.no_grad():
-            saved = program.model.state_dict()
-            for name, tensor in [*program.model.named_parameters(), *program.model.named_buffers()]:
-                if tensor.dtype.is_floating_point and name in saved:
-                    tensor.copy_(torch.randn(tensor.shape, generator=generator))
-                tensors[name] = tensor.detach().clone()
-        return Truth(tensors, _outcome(program, tensors, generator, gradients))
+        with patch.object(torch.Tensor, "float", torch.Tensor.double):
+            return _truth(spec, generator, gradients)
     finally:
         torch.set_default_dtype(torch.float32)
+
+
+def _truth(spec: Spec, generator: torch.Generator, gradients: bool) -> Truth:
+    program = spec.reference()
+    tensors = {}
+    for name, given in spec.batch.items():
+        if given.values is not None:
+            tensors[name] = torch.tensor(list(given.values), dtype=dtype(given.dtype)).reshape(given.shape)
+        elif given.dtype.startswith(("int", "bool")):
+            low, high = given.bounds or (0, 2)
+            tensors[name] = torch.randint(low, high, given.shape, generator=generator).to(dtype(given.dtype))
+        else:
+            tensors[name] = torch.randn(given.shape, generator=generator)
+    with torch.no_grad():
+        saved = program.model.state_dict()
+        for name, tensor in [*program.model.named_parameters(), *program.model.named_buffers()]:
+            if tensor.dtype.is_floating_point and name in saved:
+                tensor.copy_(torch.randn(tensor.shape, generator=generator))
+            tensors[name] = tensor.detach().clone()
+    return Truth(tensors, _outcome(program, tensors, generator, gradients))
 
 
 def _outcome(program: Program, tensors: dict[str, torch.Tensor], generator: torch.Generator, gradients: bool) -> dict[tuple[str, str], torch.Tensor]:
