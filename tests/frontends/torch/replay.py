@@ -134,6 +134,8 @@ class Replay:
         return True
 
     def _collective(self, machine: Machine, event: Event) -> bool:
+        if machine.trace.rank not in event.group:
+            raise StuckError(f"rank {machine.trace.rank} is no member of the group at {event}")
         key = (event.group, machine.counts[event.group])
         board = self.boards[key]
         board[machine.trace.rank] = (event, machine.values[event.arguments[0].value])
