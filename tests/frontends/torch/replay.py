@@ -16,7 +16,6 @@ from pitcheck.frontends.torch.trace import Event, Given, Ref, Result, Trace
 
 COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast")
 DTYPES = {name: getattr(torch, name) for name in ("int64", "int32", "int16", "int8", "uint8", "bool")}
-DTYPES |= dict.fromkeys(("complex64", "complex128"), torch.complex128)
 REDUCED = {
     "sum": lambda stack: stack.sum(0),
     "avg": lambda stack: stack.mean(0),
