@@ -40,7 +40,8 @@ def evaluate_stage(
     given = {value: values[value] for value in stage.reference.inputs if value in values}
     reference = run_batch(stage.reference, algebra, {**constants[0], **given}, shaped.attributes[0], observe, "reference ", keep=kept[0])
     derived = derive_all(algebra, values, shaped.derived)
-    parallel = run_batch(stage.parallel, algebra, {**constants[1], **derived}, shaped.attributes[1], observe, "parallel ", keep=kept[1])
+    free = {number: algebra.fresh(key, shape, stage.parallel.steps[number].count) for number, (key, shape) in shaped.free.items()}
+    parallel = run_batch(stage.parallel, algebra, {**constants[1], **derived}, shaped.attributes[1], observe, "parallel ", keep=kept[1], free=free)
     return Evaluated(algebra, values, reference, parallel)
 
 

@@ -18,6 +18,7 @@ from pitcheck.algebra.residues import ResidueAlgebra
 from pitcheck.algebra.size_choice import Sizes
 from pitcheck.check.characters import Characters
 from pitcheck.check.evaluate import Comparison, Evaluated, check_memory, compare_target, evaluate_stage, untested
+from pitcheck.check.freed import undecided, with_free
 from pitcheck.check.outcomes import Outcomes
 from pitcheck.check.routing import Coverage, joined
 from pitcheck.errors import BudgetError, PitcheckError, UnsupportedError
@@ -40,6 +41,8 @@ MOST_REJECTED = 0.5
 BUDGET = "PIT203"
 VARIANTS = (0, 1)
 LENGTHS = (3, 4)
+MOST_FREE = 2
+"""Steps of a stage, and all that compute the same, for which any numbers are tried."""
 
 
 def draw_chain(length: int, seed: int) -> Chain:
@@ -90,6 +93,8 @@ class Proof:
     """Where tokens went, in a stage that routes any."""
     differing: Codes | None = None
     """A code of every compared row at which the sides of a stage that failed differ."""
+    undecided: int | None = None
+    """The node of a parallel step of which an outcome was not seen, and whose result may be drawn."""
 
 
 def prove_stage(stage: Stage, keys: dict[int, str], settings: Settings) -> Proof:
@@ -114,7 +119,7 @@ def _apart(stage: Stage, templates: Templates | None) -> Stage:
 def _proof_of(stage: Stage, keys: dict[int, str], settings: Settings) -> Proof:
     """What becomes of a stage, errors included."""
     try:
-        return _either_way(stage, keys, settings)
+        return _whatever_is_decided(stage, keys, settings)
     except StepError as error:
         return _refused(error.cause, str(error))
     except (UnsupportedError, BudgetError) as error:
@@ -123,12 +128,27 @@ def _proof_of(stage: Stage, keys: dict[int, str], settings: Settings) -> Proof:
         return _refused(BudgetError("memory"), f"a stage does not fit into memory: {error}")
 
 
-def _either_way(stage: Stage, keys: dict[int, str], settings: Settings) -> Proof:
+def _whatever_is_decided(stage: Stage, keys: dict[int, str], settings: Settings) -> Proof:
+    """The stage as it is, or, where steps do not decide both ways, with any numbers for what they give. That others differ then refutes nothing."""
+    proof = last = _either_way(stage, keys, settings)
+    free: list[int] = []
+    while last.undecided is not None and last.undecided not in free and len(free) < MOST_FREE:
+        free.append(last.undecided)
+        try:
+            last = _either_way(stage, keys, settings, free)
+        except (PitcheckError, MemoryError):
+            return proof
+    if last.outcome != "proven" or not free:
+        return proof
+    return replace(last, error_log2=log2_sum((*(settings.target_log2 for _ in free), last.error_log2)), attempts=last.attempts + len(free))
+
+
+def _either_way(stage: Stage, keys: dict[int, str], settings: Settings, free: Sequence[int] = ()) -> Proof:
     """With formal roots, or, where these are squared and nothing is proven with them, without: each is a proof for itself."""
-    proof = _prove_variants(stage, keys, settings)
+    proof = _prove_variants(stage, keys, settings, free)
     if proof.outcome == "proven" or not proof.squared_roots:
         return proof
-    plain = _prove_variants(stage, keys, replace(settings, formal_roots=False))
+    plain = _prove_variants(stage, keys, replace(settings, formal_roots=False), free)
     if plain.outcome != "proven":
         return proof
     return replace(plain, error_log2=log2_sum((settings.target_log2, plain.error_log2)), attempts=plain.attempts + 1)
@@ -139,13 +159,13 @@ def _refused(error: PitcheckError, text: str) -> Proof:
     return Proof("inconclusive", code=code, reason=text)
 
 
-def _prove_variants(stage: Stage, keys: dict[int, str], settings: Settings) -> Proof:
+def _prove_variants(stage: Stage, keys: dict[int, str], settings: Settings, free: Sequence[int]) -> Proof:
     symbolic = symbolic_pair(stage.reference, stage.parallel, stage.all_cuts(), settings.templates)
     proofs: list[Proof] = []
     seen: set[tuple[int, ...]] = set()
     for variant in VARIANTS:
         chosen, symbols, sizes = _sized(stage, symbolic, variant, settings)
-        shaped = shape_stage(chosen, symbols, sizes, keys)
+        shaped = with_free(shape_stage(chosen, symbols, sizes, keys), symbols, free)
         signature = tuple(n for fresh in shaped.fresh.values() for n in fresh.shape)
         if proofs and signature in seen:
             continue
@@ -232,6 +252,7 @@ class _Attempt:
         self._per_trial: float | None = None
         self._heuristic = False
         self._lacking = ""
+        self._undecided: int | None = None
         self._squared_roots = False
         self._outcomes = Outcomes(shaped, settings.seed, REAL_NUMBERS * at_once)
         self._characters = Characters()
@@ -276,6 +297,7 @@ class _Attempt:
         self._characters.observe(algebra, [evaluated.drawn[value] for value in self._squares], good)
         square = self._characters.unproven(enough)
         case = untested(self._shaped, self._settings.seed, range(last - self.trials, last))
+        self._undecided = undecided(self._shaped, unseen)
         if unseen:
             return f"an outcome was not seen often enough: {unseen}"
         if case:
@@ -313,7 +335,7 @@ class _Attempt:
     def given_up(self) -> Proof:
         """What is said after the most redraws."""
         if self._per_trial is not None and self._error(self._per_trial) <= self._settings.target_log2:
-            return self._open("PIT204", f"after {self.trials} draws {self._lacking}")
+            return replace(self._open("PIT204", f"after {self.trials} draws {self._lacking}"), undecided=self._undecided)
         return self._open(BUDGET, f"the error bound was not reached after {self.trials} draws")
 
     def _open(self, code: str, reason: str) -> Proof:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
 from typing import Any
@@ -135,6 +135,8 @@ class ShapedStage:
     boxes: list[Mapping[int, Box]]
     """Per target the boxes of the parts that are compared."""
     sizes: Sizes
+    free: Mapping[int, tuple[str, tuple[int, ...]]] = field(default_factory=dict)
+    """Parallel steps for whose result any numbers are drawn: by number of the step under which key, and the shape."""
 
 
 def shape_stage(stage: Stage, symbolic: SymbolicPair, sizes: Sizes, keys: Mapping[int, str]) -> ShapedStage:

@@ -56,20 +56,23 @@ def run_batch(
     side: str = "",
     evaluator: Evaluator = evaluate,
     keep: Collection[int] | None = None,
+    free: Mapping[int, Any] | None = None,
 ) -> dict[int, Any]:
     """Run all steps and return every value computed (and the inputs), by number; those of ``keep`` alone where it is given.
 
     ``inputs`` holds the rows of ``batch.inputs``; ``attributes`` replaces the steps' own, step by step; ``side`` begins the sites' names; ``evaluator``
-    stands in for the registry's.
+    stands in for the registry's; ``free`` has by number of a step what stands in for its only result.
     Raises StepError.
     """
     pieces: dict[int, list[Piece]] = {value: [(a, len(batch.inputs.get(value, (0,))))] for value, a in inputs.items()}
     done = {} if keep is None else _last_uses(batch, keep)
+    known = free or {}
     for number, step in enumerate(batch.steps):
         algebra.site = f"{side}{number} {step.kind}"
         given = _operands(algebra, pieces, step)
         try:
-            results = evaluator(algebra, step.kind, given, step.attributes if attributes is None else attributes[number], wanted_of(step))
+            own = step.attributes if attributes is None else attributes[number]
+            results = [known[number]] if number in known else evaluator(algebra, step.kind, given, own, wanted_of(step))
         except PitcheckError as error:
             raise StepError(step, batch, error) from error
         for output, result in zip(step.outputs, results, strict=True):
@@ -80,6 +83,12 @@ def run_batch(
         for value in done.get(number, ()):
             del pieces[value]
     return {value: _whole(algebra, parts)[0] for value, parts in pieces.items()}
+
+
+def step_at(site: str, side: str) -> int | None:
+    """The number of the step of a side at which an algebra was when it recorded a decision; None where that is no site of the side."""
+    number = site.removeprefix(side).partition(" ")[0]
+    return int(number) if site.startswith(side) and number.isdecimal() else None
 
 
 def _last_uses(batch: Batch, keep: Collection[int]) -> dict[int, list[int]]:

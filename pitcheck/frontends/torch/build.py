@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from pitcheck.errors import PlanError, UnsupportedError
 from pitcheck.frontends.torch.families import Families, RankNames, check_given, given_tensor, result_name, result_names
 from pitcheck.frontends.torch.flat import taken_apart
-from pitcheck.frontends.torch.groups import with_all_groups
+from pitcheck.frontends.torch.groups import check_members, with_all_groups
 from pitcheck.frontends.torch.integers import known_integers
 from pitcheck.frontends.torch.known import check_known
 from pitcheck.frontends.torch.means import with_means
@@ -40,6 +40,7 @@ def parallel_plan(traces: Sequence[Trace], spec: Spec, reference: Plan) -> Plan:
     Raises UnsupportedError for an operator without a meaning and for a tensor of which nothing tells what part a rank holds, PlanError for what
     contradicts itself.
     """
+    check_members(traces)
     return _Building(
         tuple(Axis(name, size) for name, size in spec.mesh.items()), [with_boundaries(trace) for trace in taken_apart(traces)], spec, reference
     ).plan("parallel")

@@ -8,6 +8,8 @@ from itertools import combinations
 
 from msgspec.structs import replace
 
+from pitcheck.errors import PlanError
+from pitcheck.frontends.torch.trace import Trace
 from pitcheck.plan.coordinates import Coordinates
 from pitcheck.plan.fold import Instance
 from pitcheck.plan.model import Group
@@ -16,10 +18,20 @@ Ranks = tuple[int, ...]
 Key = tuple[str, tuple[str, ...]]
 
 
+def check_members(traces: Iterable[Trace]) -> None:
+    """Raise PlanError where a rank communicates over a group that it is no member of. Beside the groups of the others nobody would see what it believes in."""
+    for trace in traces:
+        for event in trace.events:
+            if event.group and trace.rank not in event.group:
+                at = f" at {event.source}" if event.source else ""
+                others = list(event.group)
+                raise PlanError(f"rank {trace.rank} runs {event.operator}{at} over the group {others}, of which it is no member; run it over the rank's own")
+
+
 def with_all_groups(programs: Mapping[int, Sequence[Instance]], coordinates: Coordinates) -> dict[int, list[Instance]]:
     """The programs in which a collective names the groups of all ranks that run it, as mesh axes where they are all the groups along these.
 
-    A collective whose ranks disagree on who belongs together keeps on every rank the group that this rank believes in.
+    Every rank is a member of its own group. A collective whose ranks disagree on who belongs together keeps on every rank the group that this rank believes in.
     """
     together: dict[Key, set[Ranks]] = defaultdict(set)
     for sequence in programs.values():

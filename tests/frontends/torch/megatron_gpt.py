@@ -83,13 +83,12 @@ def forgotten() -> None:
 
 @contextmanager
 def on_cpu() -> Iterator[None]:
-    """The device is the CPU, and has no random numbers of its own: nothing is dropped out. Where the model is run in float64, its loss has no less digits."""
+    """The device is the CPU, and has no random numbers of its own: nothing is dropped out."""
     from megatron.core.tensor_parallel.random import CudaRNGStatesTracker  # noqa: PLC0415
 
     with ExitStack() as stack:
         stack.enter_context(patch.object(torch.cuda, "current_device", lambda: "cpu"))
         stack.enter_context(patch.object(CudaRNGStatesTracker, "fork", lambda *_: nullcontext()))
-        stack.enter_context(patch.object(torch.Tensor, "float", lambda x: x.to(torch.get_default_dtype())))
         stack.enter_context(warnings.catch_warnings())
         warnings.simplefilter("ignore")
         yield

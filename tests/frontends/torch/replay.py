@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf, isnan
 from typing import Any
+from unittest.mock import patch
 
 import torch
 
@@ -132,6 +133,8 @@ class Replay:
         return True
 
     def _collective(self, machine: Machine, event: Event) -> bool:
+        if machine.trace.rank not in event.group:
+            raise StuckError(f"rank {machine.trace.rank} is no member of the group at {event}")
         key = (event.group, machine.counts[event.group])
         board = self.boards[key]
         board[machine.trace.rank] = (event, machine.values[event.arguments[0].value])
@@ -272,29 +275,34 @@ class Truth:
 
 
 def truth(spec: Spec, seed: int = 0, gradients: bool = True) -> Truth:
-    """Run the reference itself, in float64, without any of pitcheck."""
+    """Run the reference itself, in float64, without any of pitcheck; what it makes float32 of is as exact."""
     generator = torch.Generator().manual_seed(seed)
     torch.set_default_dtype(torch.float64)
     try:
-        program = spec.reference()
-        tensors = {}
-        for name, given in spec.batch.items():
-            if given.values is not None:
-                tensors[name] = torch.tensor(list(given.values), dtype=dtype(given.dtype)).reshape(given.shape)
-            elif given.dtype.startswith(("int", "bool")):
-                low, high = given.bounds or (0, 2)
-                tensors[name] = torch.randint(low, high, given.shape, generator=generator).to(dtype(given.dtype))
-            else:
-                tensors[name] = torch.randn(given.shape, generator=generator)
-        with torch.no_grad():
-            saved = program.model.state_dict()
-            for name, tensor in [*program.model.named_parameters(), *program.model.named_buffers()]:
-                if tensor.dtype.is_floating_point and name in saved:
-                    tensor.copy_(torch.randn(tensor.shape, generator=generator))
-                tensors[name] = tensor.detach().clone()
-        return Truth(tensors, _outcome(program, tensors, generator, gradients))
+        with patch.object(torch.Tensor, "float", torch.Tensor.double):
+            return _truth(spec, generator, gradients)
     finally:
         torch.set_default_dtype(torch.float32)
+
+
+def _truth(spec: Spec, generator: torch.Generator, gradients: bool) -> Truth:
+    program = spec.reference()
+    tensors = {}
+    for name, given in spec.batch.items():
+        if given.values is not None:
+            tensors[name] = torch.tensor(list(given.values), dtype=dtype(given.dtype)).reshape(given.shape)
+        elif given.dtype.startswith(("int", "bool")):
+            low, high = given.bounds or (0, 2)
+            tensors[name] = torch.randint(low, high, given.shape, generator=generator).to(dtype(given.dtype))
+        else:
+            tensors[name] = torch.randn(given.shape, generator=generator)
+    with torch.no_grad():
+        saved = program.model.state_dict()
+        for name, tensor in [*program.model.named_parameters(), *program.model.named_buffers()]:
+            if tensor.dtype.is_floating_point and name in saved:
+                tensor.copy_(torch.randn(tensor.shape, generator=generator))
+            tensors[name] = tensor.detach().clone()
+    return Truth(tensors, _outcome(program, tensors, generator, gradients))
 
 
 def _outcome(program: Program, tensors: dict[str, torch.Tensor], generator: torch.Generator, gradients: bool) -> dict[tuple[str, str], torch.Tensor]:

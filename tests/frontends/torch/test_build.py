@@ -283,3 +283,28 @@ def test_names_that_are_not_there(outputs: Mapping[str, Part], message: str) -> 
     first = reference_plan(scaled(0).trace(), spec)
     with pytest.raises(PlanError, match=message):
         parallel_plan([scaled(0).trace(), scaled(1).trace()], spec, first)
+
+
+# --- groups
+
+
+@pytest.mark.parametrize("wrong", [None, 0, 3])
+def test_a_rank_communicates_over_groups_of_its_own(wrong: int | None) -> None:
+    """Two groups; of a rank that names the other one, its own must not be taken for what it named."""
+    groups = ((0, 1), (2, 3))
+
+    def halves(rank: int) -> Trace:
+        step = Step(rank)
+        half = step.times(step.begin("input", "x", (4,)), 0.5)
+        own = groups[(rank // 2) ^ (rank == wrong)]
+        step.end("output", "loss", step.total(step.run("all_reduce", (Ref(half), "sum"), (4,), own)))
+        return step.trace()
+
+    whole = Step()
+    whole.end("output", "loss", whole.total(whole.begin("input", "x", (4,))))
+    spec = spec_of({"dp": 2, "tp": 2}, x=X)
+    if wrong is None:
+        assert verdict(whole.trace(), [halves(rank) for rank in range(4)], spec) == "equivalent"
+    else:
+        with pytest.raises(PlanError, match=rf"rank {wrong} runs all_reduce at model.py:3 over the group \[\d, \d\], of which it is no member"):
+            verdict(whole.trace(), [halves(rank) for rank in range(4)], spec)

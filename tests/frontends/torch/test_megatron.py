@@ -10,7 +10,6 @@ from frontends.torch import megatron_bugs as bugs
 from frontends.torch.checking import CLOSE
 from frontends.torch.megatron_gpt import HEADS, INSTALLED, Bug, Setup, forgotten, spec
 from frontends.torch.replay import difference, truth
-from frontends.torch.trying import Trial
 
 from pitcheck.frontends.torch.record import record
 from pitcheck.torch import Options, assert_equivalent, check
@@ -21,8 +20,6 @@ pytestmark = [
 ]
 SEQUENCE = Setup(sequence=True)
 LLAMA = Setup(sequence=True, gated=True, groups=HEADS // 2)
-SHARES = 8
-"""The mutants are tried in so many tests, to run next to each other."""
 
 
 @pytest.fixture(autouse=True)
@@ -79,14 +76,3 @@ def test_a_mistake_is_caught_at_its_line(setup: Setup, bug: Bug, code: str, line
     found = report.findings[0]
     source, _, number = (found.source or "").rpartition(":")
     assert (found.code, Path(source).read_text().splitlines()[int(number) - 1].strip()) == (code, line), found
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("share", range(SHARES))
-def test_no_wrong_communication_survives(share: int) -> None:
-    """Each communication dropped, doubled, re-scaled, re-grouped and more, in turn: what changes a result is caught, every other one proven."""
-    changing = 0
-    for tried in Trial(spec(SEQUENCE)).tried(SHARES, share):
-        assert tried.settled, (tried.mutant.name, tried.change, tried.report.verdict, tried.report.findings)
-        changing += tried.changing
-    assert changing

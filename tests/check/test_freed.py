@@ -1,0 +1,72 @@
+"""Steps that residues decide one way only: what holds whatever they give is proven, and what depends on them is not."""
+
+from __future__ import annotations
+
+import pytest
+from verdicts import CHOICES, proven
+from zoo.builder import Builder, lineage
+
+from pitcheck.check.options import Options
+from pitcheck.check.run import check
+from pitcheck.plan.model import Plan
+
+WIDE = 80
+"""No draw over residues makes the largest of so many numbers small."""
+
+
+FAR = -(10**9)
+"""No number that is tried is so small."""
+
+
+def never_equivalent(reference: Plan, parallel: Plan) -> None:
+    """Whatever the shapes and coordinates."""
+    for shapes, coordinates in CHOICES:
+        assert check(reference, parallel, Options(seed=7, shapes=shapes, coordinates=coordinates)).verdict in ("mismatch", "inconclusive")
+
+
+def _softmax(columns: int = WIDE) -> Plan:
+    b = Builder("softmax")
+    b.output(b.op("softmax", b.input("x", (4, columns)), axis=1, out="y"))
+    return b.plan()
+
+
+def _shifted(numerator: bool, denominator: bool, least: int = 0) -> Plan:
+    """A softmax whose exponents are shifted by the largest of a row, or by the least shift if that is below; or by the former alone."""
+    b = Builder("shifted")
+    x = b.input("x", (4, WIDE))
+    top = b.op("amax", x, axes=(1,), keepdim=True)
+    clamped = b.op("clamp", top, min=least)
+    over, under = (b.op("exp", b.op("sub", x, clamped if also else top)) for also in (numerator, denominator))
+    b.output(b.op("div", over, b.op("sum", under, axes=(1,), keepdim=True), out="y"))
+    return b.plan()
+
+
+def test_a_shift_that_cancels() -> None:
+    proven(_softmax(), _shifted(True, True))
+
+
+@pytest.mark.parametrize("least", [0, FAR])
+@pytest.mark.parametrize("numerator", [True, False])
+def test_a_shift_that_does_not_cancel(numerator: bool, least: int) -> None:
+    never_equivalent(_softmax(), _shifted(numerator, not numerator, least))
+
+
+def _over_ranks(*least: int) -> Plan:
+    """The columns over ranks, each of which shifts by the largest of all, or by the least shift of the rank if that is below."""
+    b = Builder("over ranks", {"tp": 2})
+    x = b.input("x", (4, WIDE), {1: "tp"})
+    top = b.op("all_reduce", b.op("amax", x, axes=(1,), keepdim=True), group="tp", reduction="max")
+    for rank, own in enumerate(least):
+        b.op("clamp", top, min=own, where={"tp": (rank,)}, out="shift")
+    e = b.op("exp", b.op("sub", x, "shift"))
+    b.output(b.op("div", e, b.op("all_reduce", b.op("sum", e, axes=(1,), keepdim=True), group="tp"), out="y"), spec=lineage("y", {1: "tp"}))
+    return b.plan()
+
+
+def test_ranks_shift_alike() -> None:
+    proven(_softmax(2 * WIDE), _over_ranks(0, 0))
+
+
+@pytest.mark.parametrize("least", [(0, -1), (FAR, 2 * FAR)])
+def test_ranks_shift_by_numbers_of_their_own(least: tuple[int, int]) -> None:
+    never_equivalent(_softmax(2 * WIDE), _over_ranks(*least))
