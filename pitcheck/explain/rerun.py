@@ -27,7 +27,7 @@ from pitcheck.stages.grids import Codes
 from pitcheck.stages.pair import Target
 from pitcheck.stages.run import literal_operand
 
-MOST_OPERATORS = 4_000
+MOST_OPERATORS = 6_000
 """Operators that are evaluated for one explanation at most."""
 MOST_UNREAD = 60
 """Operators one behind the other that no output depends on, which are evaluated to have one operand."""
