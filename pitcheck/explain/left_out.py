@@ -21,7 +21,8 @@ def operator_of_others(site: Site) -> Iterator[Repair]:
     graph = site.rerun.graph
     for number in graph.values[site.value].writers:
         other = graph.nodes[number]
-        if number in site.numbers or (other.kind, other.attributes) == (site.kind, site.nodes[0].attributes):
+        # An operator beside a copy is one too much, and said so.
+        if number in site.numbers or other.kind == "identity" or (other.kind, other.attributes) == (site.kind, site.nodes[0].attributes):
             continue
 
         def as_there(_: Node, codes: Codes, other: Node = other) -> Draft:

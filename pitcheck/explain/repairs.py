@@ -6,6 +6,7 @@ Every function here is one hypothesis: it yields changes of one operator, cheape
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 from itertools import islice
@@ -259,7 +260,7 @@ def foreign_literal(site: Site) -> Iterator[Repair]:
     """A number that the reference's operators of that kind have, where theirs never is the operator's."""
     for place, operand, theirs in _literals(site):
         if theirs and operand not in theirs:
-            yield from _with_literals(site, place, operand, theirs)
+            yield from ((replace(cause, code="PIT102"), changes) for cause, changes in _with_literals(site, place, operand, theirs))
 
 
 def other_literal(site: Site) -> Iterator[Repair]:

@@ -39,22 +39,35 @@ MOST_CODES = 512
 """Coordinates of a plan up to which repairs are tried coordinate by coordinate."""
 
 
-EARLY = (
-    (foreign_literal, dropped_factor),
-    OTHERWISE,
-    (added_on_every_rank, side_by_side, weighted_microbatches, norm_of_all),
+PLAIN = ((foreign_literal, dropped_factor), OTHERWISE)
+"""What is tried first: an operator as it is, with another number, attribute, place or kind of reduction."""
+OF_SUMS = (added_on_every_rank, side_by_side, weighted_microbatches, norm_of_all)
+LACKING = (operator_of_others, operator_left_out, missing_term)
+FUNCTIONS = ((exchanged_operands,), (other_function,))
+ELSEWHERE = (other_extremum, operator_left_out_of_operand, missing_term_of_operand, near_operand, missing_factor)
+"""What is tried where nothing else makes the outputs right."""
+ALONG = (
+    *PLAIN,
+    OF_SUMS,
     (unreduced_part, missing_reduction, missing_gather),
-    (operator_of_others, operator_left_out, missing_term, due_operand, due_term),
+    (*LACKING, due_operand, due_term),
     LEFT_OUT,
     (larger_group,),
-    (exchanged_operands,),
-    (other_function,),
+    *FUNCTIONS,
+    ELSEWHERE,
+    (reordered,),
 )
-"""Hypotheses in the order in which they are tried at all operators that are suspected."""
-FURTHER = (other_extremum, operator_left_out_of_operand, missing_term_of_operand, near_operand, missing_factor)
-"""What is tried where nothing else makes the outputs right."""
-ALONG = (*EARLY, FURTHER, (reordered,))
-"""Those that are tried along the program, in their order."""
+"""Hypotheses in the order in which they are tried along the program, where what is wrong is near."""
+BY_OUTPUT = (
+    *PLAIN,
+    (due_operand, due_term),
+    LEFT_OUT,
+    (missing_reduction, missing_gather, larger_group),
+    (*OF_SUMS, unreduced_part, *LACKING),
+    *FUNCTIONS,
+    ELSEWHERE,
+)
+"""Hypotheses in the order in which they are tried at everything that an output is computed by: what makes much right by accident comes last."""
 
 
 @dataclass(frozen=True)
@@ -203,7 +216,7 @@ def _repairs(rerun: Rerun, standing: Standing, start: int, left: Sequence[int], 
     """Repairs of what an output is computed by: first of the operators that look wrong, and of those what they do rather than what they lack."""
     shared = rerun.behind(start).intersection(*(rerun.behind(n) for n in left))
     sites = sites_of(rerun, rerun.behind(start))
-    for hypotheses in EARLY:
+    for hypotheses in BY_OUTPUT[:-1]:
         for site in (site for site in sites if site.name == first):
             for hypothesis in hypotheses:
                 yield from repairs_of(hypothesis, site)
@@ -213,7 +226,7 @@ def _repairs(rerun: Rerun, standing: Standing, start: int, left: Sequence[int], 
         ranked.setdefault(2 * _behind_right(rerun.evidence, site) + (not _suspected(standing, site, first)), []).append(site)
     for _, several in sorted(ranked.items()):
         ordered = sorted(several, key=lambda site: (site.name != first, not shared.issuperset(site.numbers)))
-        for hypotheses in ALONG:
+        for hypotheses in BY_OUTPUT:
             for site in ordered:
                 for hypothesis in hypotheses:
                     yield from repairs_of(hypothesis, site)

@@ -172,12 +172,18 @@ class Walk:
         for hypothesis, place in before:
             for site in (site for site in sites if around[site] == place):
                 yield from (((hypothesis, place), repair) for repair in repairs_of(hypothesis, site))
-        rank = self.rerun.graph.rank
-        early = sorted(sites, key=lambda site: min(rank[number] for number in site.numbers))
+        early = sorted(sites, key=self._summed_first)
         for group in hypotheses:
             for site in early if all(hypothesis.__name__ in FROM_THE_FIRST for hypothesis in group) else sites:
                 for hypothesis in group:
                     yield from (((hypothesis, around[site]), repair) for repair in repairs_of(hypothesis, site))
+
+    def _summed_first(self, site: Site) -> tuple[int, int]:
+        """What is known to be a term comes first, in the order of the program; but what micro-batches have is added up before ranks are asked for theirs."""
+        evidence, due = self.rerun.evidence, self.watched.get(site.value)
+        if due is None or due.sums is None or any(step.kind == "accumulate" for step in evidence.readers.get(site.value, [])):
+            return 1, 0
+        return 0, min(evidence.second.rank[number] for number in site.numbers)
 
     def _seen_from(self, site: Site) -> Around:
         return site.kind, tuple(sorted(step.kind for step in self.rerun.evidence.readers.get(site.value, [])))

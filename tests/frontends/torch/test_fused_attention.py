@@ -109,4 +109,4 @@ def test_bias_added_on_every_rank() -> None:
         return program
 
     right = spec(True)
-    caught(Spec(right.reference, parallel, right.mesh, right.batch), "self.finished(self.out(context))", "PIT104")
+    caught(Spec(right.reference, parallel, right.mesh, right.batch), "own + self.bias", "PIT108")
