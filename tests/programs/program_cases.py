@@ -64,7 +64,7 @@ def layouts(fast: Mapping[str, Case], slow: Mapping[str, Case]) -> list[Any]:
     """Cases by name as parameters of one test. Of the slow ones CI runs every second; random combinations, too, have what is in them."""
     return [
         *(pytest.param(case, id=name) for name, case in fast.items()),
-        *(pytest.param(case, id=name, marks=SLOWLY[place % 2]) for place, (name, case) in enumerate(slow.items())),
+        *(pytest.param(case, id=name, marks=SLOWLY[place % 3 > 0]) for place, (name, case) in enumerate(slow.items())),
     ]
 
 

@@ -90,7 +90,7 @@ MISSES: dict[str, tuple[Case, str, Change]] = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", some_by_day(MISSES, 2))
+@pytest.mark.parametrize("name", some_by_day(MISSES, 3))
 def test_a_near_miss_is_caught(name: str) -> None:
     right, identity, change = MISSES[name]
     reference, parallel = right.plans()
