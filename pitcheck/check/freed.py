@@ -1,21 +1,38 @@
 """Steps whose result does not matter: a stage that holds whatever they give needs none of their outcomes.
 
-The shift that softmax subtracts cancels, whatever it is. Where it is a maximum that residues do not decide both ways (of numbers that were scaled before, say),
-the stage is proven with any number in its place, which is more than was asked for.
+The shift that softmax subtracts cancels, whatever it is. Where it is a maximum that residues do not decide both ways (of numbers that were scaled before), the
+stage is proven with any number in its place: more than was asked for, wherever it has a value. But c / c is 1 for any c that is drawn, and has none where the
+step gives 0. So a step is freed only where all that is computed from it is defined for all numbers: where it is divided by, or a logarithm or a root is taken,
+what is read is made of exponentials, which are positive.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from pitcheck.errors import UnsupportedError
 from pitcheck.stages.batch import Argument, Step, StepOperand
 from pitcheck.stages.pair import ShapedStage
 from pitcheck.stages.run import step_at
 from pitcheck.stages.shapes import SymbolicPair
 
 PARALLEL = "parallel "
+TOTAL = frozenset(
+    {"add", "sub", "mul", "neg", "square", "exp", "sum", "mean", "all_reduce", "accumulate", "reduce_scatter", "all_gather", "linear", "matmul", "bmm"}
+) | {
+    *("identity", "contiguous", "detach", "multiref", "cast", "view", "reshape", "transpose", "permute", "unsqueeze", "squeeze", "expand", "slice", "select"),
+    *("split", "chunk", "unbind", "cat", "stack", "masked_fill", "gather", "index_select", "embedding", "full_like"),
+}
+"""Operators that have a value for all numbers that they read, and decide nothing by them."""
+OF_POSITIVE = frozenset({"log", "sqrt", "rsqrt", "reciprocal"})
+"""Operators that have one where they read what is positive."""
+KEEPS_POSITIVE = frozenset({"sum", "mean", "all_reduce", "accumulate", "reduce_scatter", "all_gather", "mul", "add", "div"}) | (
+    TOTAL & {"identity", "contiguous", "detach", "multiref", "cast", "view", "reshape", "transpose", "permute", "unsqueeze", "squeeze", "expand"}
+)
+"""Operators of which the result is positive where all that they read is."""
 
 
 def undecided(shaped: ShapedStage, site: str) -> int | None:
@@ -29,11 +46,40 @@ def with_free(shaped: ShapedStage, symbolic: SymbolicPair, nodes: Collection[int
     steps = shaped.stage.parallel.steps
     forms = [_form(step, attributes) for step, attributes in zip(steps, shaped.attributes[1], strict=True)]
     wanted = {form for step, form in zip(steps, forms, strict=True) if step.node in nodes}
+    if nodes and not _defined_for_all(shaped, [form in wanted for form in forms]):
+        raise UnsupportedError("what is computed from a step that is to be drawn is not defined for all numbers")
     free = {}
     for number, (step, form) in enumerate(zip(steps, forms, strict=True)):
         if form in wanted and _can_be_free(shaped, step):
             free[number] = (f"free/{forms.index(form)}", symbolic.parallel.shape(_result(step), shaped.sizes))
     return replace(shaped, free=free)
+
+
+def _defined_for_all(shaped: ShapedStage, freed: Sequence[bool]) -> bool:
+    """Whether everything that is computed from freed steps has a value whatever they give, a floating-point one."""
+    steps, values = shaped.stage.parallel.steps, shaped.stage.parallel.graph.values
+    writers = Counter(output for step in steps for output in step.outputs if output is not None)
+    reached: set[int] = set()
+    positive: set[int] = set()
+    for step, attributes, free in zip(steps, shaped.attributes[1], freed, strict=True):
+        outputs = {output for output in step.outputs if output is not None}
+        if free:
+            reached |= outputs
+            continue
+        read = [argument.value for argument in step.arguments]
+        if not reached.intersection(read):
+            continue
+        all_positive = len(read) == len(step.inputs) and positive.issuperset(read)
+        divides = step.kind == "div" and isinstance(step.inputs[1], Argument) and (step.inputs[1].value in positive or step.inputs[1].value not in reached)
+        total = step.kind in TOTAL and attributes.get("reduction", "sum") in ("sum", "avg")
+        floats = all(values[output].kind == "field" for output in outputs)
+        if not floats or not (total or divides or (step.kind in OF_POSITIVE and all_positive)):
+            return False
+        reached |= outputs
+        # What several steps write, on several ranks, may be positive on some of them only.
+        if all(writers[output] == 1 for output in outputs) and (step.kind == "exp" or (step.kind in KEEPS_POSITIVE and all_positive)):
+            positive |= outputs
+    return True
 
 
 def _can_be_free(shaped: ShapedStage, step: Step) -> bool:

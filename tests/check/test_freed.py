@@ -8,7 +8,7 @@ from zoo.builder import Builder, lineage
 
 from pitcheck.check.options import Options
 from pitcheck.check.run import check
-from pitcheck.plan.model import Plan
+from pitcheck.plan.model import Number, Plan
 
 WIDE = 80
 """No draw over residues makes the largest of so many numbers small."""
@@ -70,3 +70,21 @@ def test_ranks_shift_alike() -> None:
 @pytest.mark.parametrize("least", [(0, -1), (FAR, 2 * FAR)])
 def test_ranks_shift_by_numbers_of_their_own(least: tuple[int, int]) -> None:
     never_equivalent(_softmax(2 * WIDE), _over_ranks(*least))
+
+
+@pytest.mark.parametrize("least", [0, FAR])
+@pytest.mark.parametrize("kind", ["div", "log", "rsqrt"])
+def test_what_has_no_value_where_the_step_gives_a_certain_number(kind: str, least: int) -> None:
+    """All of a row below ``least``: a quotient of nothings, and others of that sort, where the reference has a number. Any number drawn cancels."""
+    b = Builder("reference")
+    b.output(b.op("mul", b.input("x", (4, WIDE)), Number(1), out="y"))
+    reference = b.plan()
+    b = Builder("cancels")
+    x = b.input("x", (4, WIDE))
+    above = b.op("sub", b.op("clamp", b.op("amax", x, axes=(1,), keepdim=True), min=least), Number(least))
+    if kind == "div":
+        b.output(b.op("div", b.op("mul", x, above), above, out="y"))
+    else:
+        taken = b.op(kind, above)
+        b.output(b.op("add", x, b.op("sub", taken, taken), out="y"))
+    never_equivalent(reference, b.plan())
