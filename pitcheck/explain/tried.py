@@ -1,7 +1,8 @@
 """The smallest repairs under which all outputs are right, tried one after the other: each is a finding of its own.
 
-Where one repair makes all outputs right that differ, there is one mistake, however many operators compute something wrong behind it. Where none does, the one
-that makes most of them right is taken for made, and the next one is looked for with it. Repairs that together do not make every output right say nothing.
+Where one repair makes all outputs right that differ, there is one mistake, however many operators compute something wrong behind it. Where none does, one is
+taken for made, and the next one is looked for with it: along the program first, then output by output. Repairs that together do not make every output right
+are shown only where they were found along the program and make some right; what is shown says which.
 """
 
 from __future__ import annotations
