@@ -326,7 +326,7 @@ class _Alone:
             for tensor, operand in zip(tensors, step.inputs, strict=True)
         ]
         self.results: Sequence[AxisValue | None] = templates.run(algebra, step.kind, self._given, step.attributes, wanted)
-        tie_derivative(algebra, step, self._given, self.results, templates)
+        tie_derivative(algebra, step, self._given, self.results, templates, batch.graph.nodes[step.node].operator)
         self._nodes = [
             tensor.dims[form.dim - len(batch.shape(operand.value))]
             for tensor, operand, form in zip(self._given, step.inputs, forms, strict=True)

@@ -156,7 +156,7 @@ def _run(batch: Batch, algebra: AxisAlgebra, templates: Templates, ranges: Mappi
 
     def observe(_: int, step: Step, given: Sequence[AxisValue], results: Sequence[AxisValue | None]) -> None:
         steps.append((given, results))
-        tie_derivative(algebra, step, given, results, templates)
+        tie_derivative(algebra, step, given, results, templates, graph.nodes[step.node].operator)
         for output, result in zip(step.outputs, results, strict=True):
             if output is None or result is None:
                 continue
@@ -170,8 +170,14 @@ def _run(batch: Batch, algebra: AxisAlgebra, templates: Templates, ranges: Mappi
     return SymbolicBatch(batch, values, steps)
 
 
-def tie_derivative(algebra: AxisAlgebra, step: Step, given: Sequence[AxisValue], results: Sequence[AxisValue | None], templates: Templates) -> None:
-    """A gradient has the dimensions of what it is the gradient of, and what the operator ties its derivative finds tied, also where formulas do not use it."""
+def tie_derivative(
+    algebra: AxisAlgebra, step: Step, given: Sequence[AxisValue], results: Sequence[AxisValue | None], templates: Templates, operator: str
+) -> None:
+    """A gradient has the dimensions of what it is the gradient of, and what the operator ties its derivative finds tied, also where formulas do not use it.
+
+    Raises PlanError, at ``operator``, where a forward output that is given has another shape than the operator gives with these attributes: it is none of
+    its outputs then.
+    """
     if not step.kind.endswith(BACKWARD):
         return
     inputs, outputs, gradients = divided(step.attributes, len(given))
@@ -179,7 +185,14 @@ def tie_derivative(algebra: AxisAlgebra, step: Step, given: Sequence[AxisValue],
     with algebra.system.described():
         computed = templates.run(algebra, step.kind.removesuffix(BACKWARD), given[:inputs], plain, None)
     pairs = [(computed[output], given[inputs + outputs + place]) for place, output in enumerate(gradients)]
-    pairs += list(zip(computed, given[inputs : inputs + outputs], strict=False))
+    for number, (value, output) in enumerate(zip(computed, given[inputs : inputs + outputs], strict=False)):
+        if algebra.shape(value) != algebra.shape(output):
+            raise PlanError(
+                f"{step.kind}: with these operands and attributes the operator gives a tensor of shape {algebra.shape(value)} as output {number}, but what is "
+                f"given as that output has shape {algebra.shape(output)}",
+                f"operators[{operator}]",
+            )
+        pairs.append((value, output))
     pairs += [(value, result) for value, result in zip(given[:inputs], results, strict=False) if result is not None]
     for value, gradient in pairs:
         for node, other in zip(value.dims, gradient.dims, strict=False):
