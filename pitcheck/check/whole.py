@@ -21,7 +21,7 @@ from pitcheck.errors import BudgetError
 from pitcheck.stages.blocks import Blocks
 from pitcheck.stages.cuts import Cut
 from pitcheck.stages.graph import Graph, Source
-from pitcheck.stages.pair import ShapedStage, Stage, Target, build_stage, shape_stage
+from pitcheck.stages.pair import CutOf, ShapedStage, Stage, Target, build_stage, shape_stage
 from pitcheck.stages.shapes import SymbolicPair, symbolic_pair
 
 MOST_TRIALS = 24
@@ -71,15 +71,28 @@ def run_whole(
     """
     targets = [Target.at(e.cut, e.where, second, e.name) for e in specification.expected]
     stage = build_stage(first, second, specification.initial.get, targets)
+    shaped, symbolic = _shaped(first, stage, templates, max_memory, full_shapes=full_shapes)
+    return _compared(shaped, symbolic, _alike(shaped, seed, max_memory) if alike else _evaluated(shaped, seed, scale, max_memory))
+
+
+def run_stage(first: Graph, second: Graph, cut_of: CutOf, target: Target, seed: int, templates: Templates, *, max_memory: int) -> WholeRun:
+    """One stage as if it were the whole pair, from what it reads (``cut_of``, as of ``build_stage``) to its target. Raises what ``run_whole`` raises."""
+    shaped, symbolic = _shaped(first, build_stage(first, second, cut_of, [target]), templates, max_memory, full_shapes=False)
+    return _compared(shaped, symbolic, _evaluated(shaped, seed, None, max_memory))
+
+
+def _shaped(first: Graph, stage: Stage, templates: Templates, max_memory: int, *, full_shapes: bool) -> tuple[ShapedStage, SymbolicPair]:
     symbolic = symbolic_pair(stage.reference, stage.parallel, stage.all_cuts(), templates)
     sizes = symbolic.system.full() if full_shapes else _small_sizes(symbolic)
     _check_values(symbolic, sizes, max_memory)
     keys = {value: f"whole/{first.values[value].name}" for value in range(len(first.values))}
-    shaped = shape_stage(stage, symbolic, sizes, keys)
-    evaluated = _alike(shaped, seed, max_memory) if alike else _evaluated(shaped, seed, scale, max_memory)
+    return shape_stage(stage, symbolic, sizes, keys), symbolic
+
+
+def _compared(shaped: ShapedStage, symbolic: SymbolicPair, evaluated: Evaluated) -> WholeRun:
     with np.errstate(all="ignore"):
-        comparisons = [compare_target(shaped, evaluated, n) for n in range(len(targets))]
-    return WholeRun(stage, symbolic, shaped, evaluated, comparisons, largest_differences(comparisons))
+        comparisons = [compare_target(shaped, evaluated, n) for n in range(len(shaped.stage.targets))]
+    return WholeRun(shaped.stage, symbolic, shaped, evaluated, comparisons, largest_differences(comparisons))
 
 
 def _check_values(symbolic: SymbolicPair, sizes: Sizes, most: int) -> None:

@@ -16,7 +16,7 @@ from pitcheck.algebra.modular import Modular
 from pitcheck.errors import UsageError
 from pitcheck.report.write import print_bytes
 
-PACKAGES = ("numpy", "galois", "mpmath", "networkx", "msgspec", "zstandard", "click", "rich", "cupy-cuda12x", "cupy-cuda13x", "torch")
+PACKAGES = ("numpy", "galois", "mpmath", "gmpy2", "networkx", "msgspec", "zstandard", "click", "rich", "cupy-cuda12x", "cupy-cuda13x", "torch")
 INEXACT = 2
 TERMS = (1, 8, 9, 192, 193, 1000)
 """Numbers of terms on both sides of every bound at which the product of matrices changes its way."""

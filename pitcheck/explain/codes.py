@@ -55,7 +55,7 @@ CODES: tuple[Code, ...] = (
     Code("PIT113", "a norm over part of the parameters", "mismatch"),
     Code("PIT114", "random numbers are shared or split wrongly", "mismatch"),
     Code("PIT115", "a layer is lost", "mismatch"),
-    Code("PIT116", "another version of a buffer, or too early a time", "mismatch"),
+    Code("PIT116", "another version of a buffer, or the wrong order in time", "mismatch"),
     Code("PIT117", "the parts of a fused tensor are interleaved otherwise", "mismatch"),
     Code("PIT200", "an operator has no meaning here", "inconclusive"),
     Code("PIT201", "an output is missing or has no lineage", "inconclusive"),

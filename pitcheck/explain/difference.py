@@ -63,18 +63,22 @@ def explain_difference(
     findings = [_witnessed(evidence, run, outputs, finding, options, seed) for finding, outputs in explained(evidence, run, differing)]
     parameters = {t.name for t in (v.tensor for v in second.values) if t.role == "parameter"}
     # What a gap brings about is only named before it where a repair of something else was tried.
-    tried = any(f.repair and TRIED in f.repair for f in findings)
-    ordered = [*findings, *gaps] if tried else [*gaps, *findings]
-    return sorted(ordered, key=lambda f: f.operator not in parameters)[:MOST_FINDINGS]
+    tried = any(map(is_tried, findings))
+    return [*findings, *gaps][:MOST_FINDINGS] if tried else sorted([*gaps, *findings], key=lambda f: f.operator not in parameters)[:MOST_FINDINGS]
 
 
-def explained(evidence: Evidence, run: WholeRun, differing: list[int]) -> list[tuple[Finding, list[int]]]:
-    """Findings, each with the outputs that it explains: what was tried and makes all of them right, else what the values show."""
+def is_tried(finding: Finding) -> bool:
+    """Whether the repair of a finding was tried, and not only concluded from what the values show."""
+    return finding.repair is not None and TRIED in finding.repair
+
+
+def explained(evidence: Evidence, run: WholeRun, differing: list[int], *, of_stage: bool = False) -> list[tuple[Finding, list[int]]]:
+    """Findings, each with the outputs that it explains: what was tried and makes all of them right, else what the values show. ``of_stage``: of one of many."""
     seen = _seen(evidence, run, differing)
     tried = tried_repairs(evidence, run, differing, str(seen.operator).rpartition(" ")[0])
     if not tried:
         return [(seen, differing)]
-    return [(_tried(evidence, run, each, len(differing), seen), list(each.outputs)) for each in tried]
+    return [(_tried(evidence, run, each, 0 if of_stage else len(differing), seen), list(each.outputs)) for each in tried]
 
 
 def _seen(evidence: Evidence, run: WholeRun, differing: list[int]) -> Finding:
@@ -373,7 +377,7 @@ def _title(evidence: Evidence, output: str, value: int, cause: Cause) -> str:
         "PIT113": f"the norm in {evidence.name(value)!r} leaves out some of the parameters",
         "PIT114": f"{evidence.name(value)!r} is drawn from other random numbers than it must be",
         "PIT115": f"a layer is lost before {evidence.name(value)!r}",
-        "PIT116": f"{evidence.name(value)!r} is computed from another version of a buffer",
+        "PIT116": f"{evidence.name(value)!r} is computed from another version of a buffer, or out of order",
         "PIT117": f"the parts of a fused tensor are interleaved otherwise in {evidence.name(value)!r}",
     }
     return titles.get(cause.code, f"{output!r} differs from the reference")

@@ -1,4 +1,4 @@
-"""Outputs that are what the plan is given, with nothing done: the term that is missing."""
+"""Outputs that are what the plan is given, with nothing done: the term or the operator that is missing."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import numpy as np
 
 from pitcheck.explain.hypotheses import Cause
 from pitcheck.explain.joined import called_alike
+from pitcheck.explain.left_out import applied, said_left_out
 from pitcheck.explain.rerun import Read, Rerun
 
 MOST_TERMS = 64
@@ -13,13 +14,17 @@ MOST_TERMS = 64
 
 
 def not_changed(rerun: Rerun, number: int) -> Cause | None:
-    """The term without which an output is what was given: of a parameter its update. None where it is computed, or no term makes it right."""
+    """The term without which an output is what was given (of a parameter its update), or the operator. None where it is computed, or none makes it right."""
     evidence, graph = rerun.evidence, rerun.graph
     value = evidence.run.comparisons[number].target.cut.value
     held = rerun.held(value)
     if graph.values[value].writers or held is None:
         return None
     codes, form, name = np.flatnonzero(held.rows >= 0), graph.values[value], evidence.name(value)
+    for step, made in applied(rerun, value):
+        if rerun.is_output(number, made, evidence.codes(value)):
+            code, said, repair = said_left_out(evidence, value, step)
+            return Cause(code, said, repair, codes, None, value)
     terms = [v for v, own in enumerate(graph.values) if own.writers and own.shape == form.shape and own.kind == form.kind]
     # What nothing reads any more is rather what is missing.
     for term in sorted(terms, key=lambda v: (v in evidence.readers, -called_alike(evidence.name(v), name), -graph.depth(v)))[:MOST_TERMS]:

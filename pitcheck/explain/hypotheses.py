@@ -106,7 +106,10 @@ def forgotten_sum(evidence: Evidence, value: int, expected: tuple[Floats, Codes]
 
 
 def unreduced(evidence: Evidence, value: int, grouping: Grouping) -> Cause:
-    """The term of a sum or of a mean that should have been reduced."""
+    """The term of a sum or of a mean that should have been reduced, or reduced further than it is."""
+    narrow = too_narrow(evidence, value, grouping)
+    if narrow is not None:
+        return narrow
     what, name = grouping.what, evidence.name(value)
     return Cause(
         "PIT104",
@@ -114,6 +117,34 @@ def unreduced(evidence: Evidence, value: int, grouping: Grouping) -> Cause:
         f"an {grouping.repair} of {name!r} before it is used makes it right",
         grouping.table.reshape(-1),
     )
+
+
+def too_narrow(evidence: Evidence, value: int, grouping: Grouping) -> Cause | None:
+    """Whether the result of a reduction is a term of a sum over ``grouping`` because that reduction runs over part of the group that is due.
+
+    That is said where its own group is none that the mesh has, or another reduction of the plan runs over the whole one; else the next reduction is missing.
+    """
+    for step in evidence.writers.get(value, []):
+        own = _groups_of(evidence, step, value) if step.kind in REDUCTIONS else set()
+        whole = _joined(own, grouping.table) if own else set()
+        if not whole or whole == own:
+            continue
+        named = any(own == {tuple(sorted(row)) for row in g.table.tolist()} for g in evidence.groupings if g.axes)
+        others = (s for s in evidence.batch.steps if s.kind in REDUCTIONS and s.node != step.node)
+        if not named or any(whole & _groups_of(evidence, s, o) for s in others for o in s.outputs if o is not None):
+            name = evidence.operator(step)
+            ranks = str([code // evidence.second.coordinates.microbatches for code in min(whole)])
+            over = next((g.name for g in evidence.groupings if whole == {tuple(sorted(row)) for row in g.table.tolist()}), f"ranks {ranks}")
+            said = f"{evidence.name(value)!r} is a term of a {grouping.what} over {over}, but {name!r} reduces it over part of that group"
+            return Cause("PIT106", said, f"let {name!r} run over {over}", grouping.table.reshape(-1), step, value, reduced=True)
+    return None
+
+
+def _joined(groups: set[tuple[int, ...]], table: Codes) -> set[tuple[int, ...]]:
+    """The groups that a second reduction over the rows of ``table`` makes of the first one's; none where a member would be in two."""
+    group_of = {code: group for group in groups for code in group}
+    found = {tuple(sorted({c for code in row for c in group_of.get(code, (code,))})) for row in table.tolist()}
+    return found if sum(map(len, found)) == len({c for group in found for c in group}) else set()
 
 
 def otherwise_reduced(evidence: Evidence, value: int, grouping: Grouping, step: Step, codes: Codes | None = None) -> Cause:

@@ -9,8 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from pitcheck.algebra.value import Value
 from pitcheck.explain.evidence import MOVES, Evidence
-from pitcheck.explain.hypotheses import REDUCTIONS, Cause, groups_present
+from pitcheck.explain.hypotheses import REDUCTIONS, Cause, groups_present, too_narrow
+from pitcheck.explain.left_out import copied
 from pitcheck.explain.rerun import Override, Read, held_at
 from pitcheck.explain.sites import Repair, Site, by_code
 from pitcheck.stages.batch import Argument, Step
@@ -32,14 +34,40 @@ def missing_reduction(site: Site) -> Iterator[Repair]:
             continue
         groups = by_code(np.sort(table, axis=1), site.rerun.graph.codes)
         codes = site.evidence.codes(site.value)
+        if _replicas(site, site.value, table):
+            continue
         for kind in ("sum", "avg", "max", "min"):
             result = site.rerun.one("all_reduce", {"reduction": kind}, [Read(site.value, groups[codes])], len(codes))
             overrides = [] if result is None else [Override(site.value, codes, result)]
-            if not overrides or not site.changes(overrides):
+            if result is None or not site.changes(overrides):
                 break
+            if kind in ("max", "min") and _of_one_member(site, table, result):
+                continue
             if kind == "avg" and not _of_floats(site.evidence, site.value) and not _divides(site.evidence, site.value):
                 continue
-            yield _unreduced(site, kind, grouping.name), overrides
+            narrow = too_narrow(site.evidence, site.value, replace(grouping, table=table)) if kind in ("sum", "avg") else None
+            yield _unreduced(site, kind, grouping.name) if narrow is None else narrow, overrides
+
+
+def _replicas(site: Site, value: int, table: Codes) -> bool:
+    """Whether the members of every group have the same numbers: those are no terms, and their sum would only be a factor."""
+    held = site.rerun.held(value)
+    if held is None:
+        return False
+    pair = table[:, :1].repeat(table.shape[1], 1), table
+    first, others = (site.rerun.numbers(site.rerun.algebra.gather(held.value, held.rows[codes.reshape(-1)])) for codes in pair)
+    return np.array_equal(first, others, equal_nan=True)
+
+
+def _of_one_member(site: Site, table: Codes, result: Value) -> bool:
+    """Whether the largest or smallest of terms is what one and the same member of a group has, in every element and draw: then that one is right as it is."""
+    held = site.rerun.held(site.value)
+    if held is None:
+        return False
+    codes = site.evidence.codes(site.value)
+    place = np.searchsorted(codes, np.sort(table, axis=1))
+    due, own = (site.rerun.numbers(v) for v in (result, site.rerun.algebra.gather(held.value, held.rows[codes])))
+    return any(np.array_equal(due[:, row[0]], own[:, member], equal_nan=True) for row in place for member in row)
 
 
 def _unreduced(site: Site, kind: str, over: str) -> Cause:
@@ -154,6 +182,20 @@ def missing_gather(site: Site) -> Iterator[Repair]:
                 yield site.cause("PIT107", said, f"an {what} over {grouping.name} in its place makes it right"), overrides
 
 
+def missing_exchange(site: Site) -> Iterator[Repair]:
+    """An all-to-all of a result that is but passed on."""
+    shape = site.rerun.shape(site.value)
+    if shape is None or not copied(site, site.value):
+        return
+    for grouping in site.evidence.groupings:
+        groups, members = by_code(np.sort(grouping.table, axis=1), site.rerun.graph.codes), grouping.table.shape[1]
+        for axis in (axis for axis, size in enumerate(shape) if members > 1 and size % members == 0 and not (groups[site.codes] < 0).any()):
+            overrides = _collected(site, "all_to_all", {"split_axis": axis, "concat_axis": axis}, site.value, groups)
+            if overrides is not None:
+                said = f"{site.evidence.called(site.value)} is passed on as every rank has it, where parts of all ranks over {grouping.name} are due"
+                yield site.cause("PIT107", said, f"an all-to-all from dimension {axis} to {axis} over {grouping.name} of it makes it right"), overrides
+
+
 def _collected(site: Site, kind: str, attributes: dict[str, Any], value: int, groups: Codes) -> list[Override] | None:
     place = (groups == np.arange(len(groups))[:, None]).argmax(axis=1)
     found = []
@@ -176,7 +218,7 @@ def unreduced_part(site: Site) -> Iterator[Repair]:
         return
     for grouping in site.evidence.groupings:
         table = groups_present(site.evidence, source.value, grouping)
-        if table is None:
+        if table is None or _replicas(site, source.value, table):
             continue
         groups, codes = by_code(np.sort(table, axis=1), site.rerun.graph.codes), site.evidence.codes(source.value)
         for kind in ("sum", "avg"):

@@ -11,9 +11,10 @@ import numpy as np
 from pitcheck.explain.evidence import Evidence
 from pitcheck.explain.hypotheses import constant_ratio, factor
 from pitcheck.explain.inserted import of_norm
+from pitcheck.explain.left_out import copied
 from pitcheck.explain.rerun import Override, Read, held_at
 from pitcheck.explain.sites import Repair, Site
-from pitcheck.plan.numbers import Literal
+from pitcheck.plan.numbers import Literal, parse_number
 from pitcheck.stages.batch import Argument
 
 MOST_FITTING = 24
@@ -67,15 +68,18 @@ def _with_term(site: Site, other: Any, kind: str, turned: bool) -> Iterator[Repa
 
 def missing_term(site: Site) -> Iterator[Repair]:
     """A tensor that is to be added, taken away or multiplied with what is but passed on."""
-    graph = site.rerun.graph
-    copied = sum(number == site.value for number in graph.number.values()) > 1
-    if site.kind != "identity" and not copied:
+    if site.kind != "identity" and not copied(site, site.value):
         return
     for value in fitting(site, site.value):
         for operator, turned in (("add", False), ("sub", False), ("sub", True), ("mul", False)):
             yield from _with_term(site, value, operator, turned)
-    for kind, literal in _literals_of(site.evidence):
-        yield from _with_term(site, literal, kind, turned=False)
+
+
+def missing_number(site: Site) -> Iterator[Repair]:
+    """A number that is to be added to, or multiplied with, what is but passed on."""
+    if site.kind == "identity" or copied(site, site.value):
+        for kind, literal in _literals_of(site.evidence):
+            yield from _with_term(site, literal, kind, turned=False)
 
 
 def fitting(site: Site, value: int) -> list[int]:
@@ -94,10 +98,12 @@ def called_alike(one: str, other: str) -> int:
 
 
 def _literals_of(evidence: Evidence) -> list[tuple[str, Literal]]:
-    """(kind, number) of what the reference adds or multiplies with."""
-    steps = (step for step in evidence.run.stage.reference.steps if step.kind in JOINED and len(step.inputs) == 2)
-    found = ((step.kind, operand) for step in steps for operand in step.inputs[1:] if not isinstance(operand, (Argument, tuple)))
-    return list(dict.fromkeys(found))[:MOST_GIVEN]
+    """(kind, number) of what the reference adds or multiplies with, and what its normalisations add."""
+    steps = evidence.run.stage.reference.steps
+    joined = (step for step in steps if step.kind in JOINED and len(step.inputs) == 2)
+    found = [(step.kind, operand) for step in joined for operand in step.inputs[1:] if not isinstance(operand, (Argument, tuple))]
+    added = (parse_number(str(attributes["eps"]), "eps") for attributes in evidence.run.shaped.attributes[0] if "eps" in attributes)
+    return list(dict.fromkeys([*(("add", number) for number in added), *found]))[:MOST_GIVEN]
 
 
 def missing_term_of_operand(site: Site) -> Iterator[Repair]:

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 from pitcheck.algebra.value import Value
-from pitcheck.explain.hypotheses import Cause
-from pitcheck.explain.rerun import Draft, Given, Override, Read, held_at
+from pitcheck.explain.evidence import Evidence
+from pitcheck.explain.functions import SIGNS
+from pitcheck.explain.rerun import Draft, Given, Override, Read, Redo, Rerun, held_at
 from pitcheck.explain.sites import Repair, Site
+from pitcheck.ops.registry import BACKWARD, operator_themes
 from pitcheck.stages.batch import Argument, Step, StepOperand
-from pitcheck.stages.graph import Node
+from pitcheck.stages.graph import Node, Source
 from pitcheck.stages.grids import Codes
 
+TERMS = frozenset({"add", "sub"})
+ELEMENTWISE = frozenset({"exp", "silu"})
+"""Of every table of functions of one operand, element by element, one."""
 MOST_APPLIED = 12
 """Operators of the reference that are tried on one value."""
 
@@ -31,39 +37,101 @@ def operator_of_others(site: Site) -> Iterator[Repair]:
         overrides = site.redone(as_there)
         if overrides is not None:
             said = f"operator {site.name!r} ({site.kind}) stands in the place of {other.operator!r} ({other.kind}), which other ranks or micro-batches run"
-            yield site.cause("PIT102", said, f"run {other.operator!r} everywhere"), overrides
+            term = lost_term(site.evidence, site.nodes[0], other)
+            code, more = ("PIT102", "") if term is None else ("PIT108", f": the term {term} is missing")
+            yield site.cause(code, said + more, f"run {other.operator!r} everywhere"), overrides
+
+
+def lost_term(evidence: Evidence, node: Node, other: Node) -> str | None:
+    """What an operator adds to, or takes away from, the operand that another one but copies; None where these are other operators."""
+    if node.kind != "identity" or other.kind not in TERMS:
+        return None
+    kept = [isinstance(o, Source) and isinstance(node.inputs[0], Source) and o.value == node.inputs[0].value for o in other.inputs]
+    lost = other.inputs[1 - kept.index(True)] if True in kept and len(kept) == 2 else None
+    return None if lost is None else evidence.called(lost.value) if isinstance(lost, Source) else str(lost)
 
 
 def operator_left_out(site: Site) -> Iterator[Repair]:
     """What the reference computes of a result, for all operators that read it."""
-    for step, changed in _applied(site, site.value):
+    for step, changed in _applied_to_copy(site, site.value):
         overrides = [Override(site.value, site.codes, changed)] if len(site.codes) == len(site.evidence.codes(site.value)) else []
         if overrides and site.changes(overrides):
-            yield _left_out(site, site.value, step), overrides
+            yield site.cause(*said_left_out(site.evidence, site.value, step)), overrides
 
 
 def operator_left_out_of_operand(site: Site) -> Iterator[Repair]:
-    """What the reference computes of an operand, for this operator alone."""
+    """What the reference computes of an operand: for this operator alone, and for all that read it but the derivative of what is left out."""
     for value in dict.fromkeys(o.value for o in site.step.inputs if isinstance(o, Argument)):
         codes = site.evidence.codes(value)
-        for step, changed in _applied(site, value):
-            overrides = site.redone(site.as_given, known={value: held_at(changed, codes, site.rerun.graph.codes)})
+        for step, changed in _applied_to_copy(site, value):
+            known = {value: held_at(changed, codes, site.rerun.graph.codes)}
+            overrides = site.redone(site.as_given, known=known)
             if overrides is not None:
-                yield _left_out(site, value, step), overrides
+                yield site.cause(*said_left_out(site.evidence, value, step)), overrides
+            readers = [reader for reader in site.evidence.readers.get(value, []) if reader.kind != step.kind + BACKWARD]
+            if len(readers) > 1 and site.step in readers:
+                yield site.cause(*said_left_out(site.evidence, value, step)), [Redo(reader.node, partial(_as_it_is, site), known) for reader in readers]
 
 
-def _left_out(site: Site, value: int, step: Step) -> Cause:
-    operator = site.evidence.first.nodes[step.node].operator
-    said = f"{site.evidence.called(value)} is used where the reference uses what {operator!r} ({step.kind}) makes of it, which no rank computes"
-    return site.cause("PIT115", said, f"run {step.kind} on {site.evidence.called(value)}")
+def _as_it_is(site: Site, node: Node, codes: Codes) -> Draft:
+    return node.kind, site.rerun.attributes_of(node), site.rerun.reads(node, codes)
 
 
-def _applied(site: Site, value: int) -> Iterator[tuple[Step, Value]]:
+def function_left_out(site: Site) -> Iterator[Repair]:
+    """A function of one operand, element by element, of a result or an operand that is but passed on, where the reference has it within another operator."""
+    if site.kind == "identity" or copied(site, site.value):
+        for kind in _functions():
+            result = site.rerun.one(kind, {}, [Read(site.value, site.codes)], len(site.codes))
+            overrides = [] if result is None else [Override(site.value, site.codes, result)]
+            if overrides and site.changes(overrides):
+                yield site.cause("PIT102", *_passed_on(site, site.value, kind)), overrides
+    for value in dict.fromkeys(o.value for o in site.step.inputs if isinstance(o, Argument) and copied(site, o.value)):
+        codes = site.evidence.codes(value)
+        for kind in _functions():
+            result = site.rerun.one(kind, {}, [Read(value, codes)], len(codes))
+            changed = None if result is None else site.redone(site.as_given, known={value: held_at(result, codes, site.rerun.graph.codes)})
+            if changed is not None:
+                yield site.cause("PIT102", *_passed_on(site, value, kind)), changed
+
+
+def _functions() -> list[str]:
+    known = (k for kinds in operator_themes().values() if any(k.name in ELEMENTWISE for k in kinds) for k in kinds)
+    return [k.name for k in known if k.inputs == (1, 1) and not k.required and k.name not in SIGNS]
+
+
+def _passed_on(site: Site, value: int, kind: str) -> tuple[str, str]:
+    called = site.evidence.called(value)
+    return f"{called} is passed on where {kind} of it is due", f"run {kind} on {called}"
+
+
+def said_left_out(evidence: Evidence, value: int, step: Step) -> tuple[str, str, str]:
+    """(code, cause, repair) where the plan lacks what a step of the reference makes of a value."""
+    operator, called = evidence.first.nodes[step.node].operator, evidence.called(value)
+    own = evidence.alike(evidence.cuts[value].reference)
+    others = [o for o in step.inputs if not (isinstance(o, Argument) and evidence.alike(o.value) == own)]
+    if step.kind in TERMS and len(others) == 1 and not isinstance(others[0], tuple):
+        term = repr(evidence.first.values[others[0].value].name) if isinstance(others[0], Argument) else str(others[0])
+        said = f"{called} is used without the term {term}, which {operator!r} ({step.kind}) of the reference joins to it"
+        return "PIT108", said, f"run {step.kind} on {called} and {term}"
+    said = f"{called} is used where the reference uses what {operator!r} ({step.kind}) makes of it, which no rank computes"
+    return "PIT115", said, f"run {step.kind} on {called}"
+
+
+def copied(site: Site, value: int) -> bool:
+    """Whether a value has several names: it is but passed on somewhere."""
+    return sum(number == value for number in site.rerun.graph.number.values()) > 1
+
+
+def _applied_to_copy(site: Site, value: int) -> Iterator[tuple[Step, Value]]:
+    if copied(site, value) or site.kind == "identity":
+        yield from applied(site.rerun, value)
+
+
+def applied(rerun: Rerun, value: int) -> Iterator[tuple[Step, Value]]:
     """(step of the reference, its result) of what the reference computes from what a value holds, and the plan does not."""
-    evidence = site.evidence
+    evidence = rerun.evidence
     held = evidence.holds(value)
-    copied = list(site.rerun.graph.number.values()).count(value) > 1 or site.kind == "identity"
-    if held is None or not copied:
+    if held is None:
         return
     own, codes, tried = evidence.alike(held), evidence.codes(value), 0
     for step, attributes in zip(evidence.run.stage.reference.steps, evidence.run.shaped.attributes[0], strict=True):
@@ -72,20 +140,20 @@ def _applied(site: Site, value: int) -> Iterator[tuple[Step, Value]]:
         if not places or known or len(step.outputs) != 1 or tried >= MOST_APPLIED:
             continue
         tried += 1
-        given = [_given(site, operand, own, value, codes) for operand in step.inputs]
+        given = [_given(evidence, operand, own, value, codes) for operand in step.inputs]
         found = [each for each in given if each is not None]
-        result = site.rerun.one(step.kind, attributes, found, len(codes)) if len(found) == len(given) else None
+        result = rerun.one(step.kind, attributes, found, len(codes)) if len(found) == len(given) else None
         if result is not None:
             yield step, result
 
 
-def _given(site: Site, operand: StepOperand, own: int, value: int, codes: Codes) -> Given | None:
+def _given(evidence: Evidence, operand: StepOperand, own: int, value: int, codes: Codes) -> Given | None:
     """An operand of the reference's, as the plan has it at codes; None where it has not."""
     if isinstance(operand, tuple):
         return None
     if not isinstance(operand, Argument):
         return operand
-    reference = site.evidence.alike(operand.value)
+    reference = evidence.alike(operand.value)
     if reference == own:
         return Read(value, codes)
-    return next((Read(v, codes) for v in site.evidence.holding(reference)), None)
+    return next((Read(v, codes) for v in evidence.holding(reference)), None)

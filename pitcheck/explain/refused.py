@@ -18,14 +18,15 @@ from pitcheck.check.equal_blocks import run_stage_on_blocks, shape_on_blocks
 from pitcheck.check.obligations import Obligation
 from pitcheck.check.options import Options
 from pitcheck.check.specification import Specification
-from pitcheck.check.whole import SAME, WholeRun, conjecture
+from pitcheck.check.whole import SAME, WholeRun, conjecture, run_stage
 from pitcheck.errors import PitcheckError
 from pitcheck.explain.at_root import cause_at
-from pitcheck.explain.difference import finding_of, gap_finding, located, shown
+from pitcheck.explain.difference import explained, finding_of, gap_finding, is_tried, located, shown
 from pitcheck.explain.evidence import Evidence
 from pitcheck.explain.shrink import witness_of
 from pitcheck.explain.siblings import first_sibling, odd_writers, sibling_cause
 from pitcheck.explain.standing import Standing, compared_wrong
+from pitcheck.explain.tried import MOST_CODES
 from pitcheck.explain.witness import write_witness
 from pitcheck.report.model import Finding
 from pitcheck.stages.blocks import Blocks
@@ -57,15 +58,15 @@ def explain_refused(
 ) -> list[Finding]:
     """Findings for the stages that do not hold, in the order of the program; each with an output of the whole pair that differs."""
     gaps = [gap_finding(gap, "mismatch") for gap in specification.gaps if not gap.output]
-    explained: dict[object, Finding] = {}
+    findings: dict[object, Finding] = {}
     for obligation in sorted(found.failed, key=lambda o: second.depth(o.target.cut.value)):
-        if len(explained) + len(gaps) < MOST_EXPLAINED:
-            blamed = {str(known.operator).rpartition(" ")[0] for known in explained.values()}
+        if len(findings) + len(gaps) < MOST_EXPLAINED:
+            blamed = {str(known.operator).rpartition(" ")[0] for known in findings.values()}
             if not blamed & {second.nodes[node].operator for node in obligation.nodes}:
-                finding = _explained(first, second, specification, found, obligation, options, seed, templates)
-                more = _affected(found, len({e.name for e in specification.expected})) if not explained else ""
-                explained.setdefault((finding.code, finding.operator, finding.cause), replace(finding, cause=f"{finding.cause}{more}"))
-    return [*explained.values(), *gaps]
+                for finding in _explained(first, second, specification, found, obligation, options, seed, templates):
+                    more = _affected(found, len({e.name for e in specification.expected})) if not findings else ""
+                    findings.setdefault((finding.code, finding.operator, finding.cause), replace(finding, cause=f"{finding.cause}{more}"))
+    return [*findings.values(), *gaps]
 
 
 def _affected(found: Refused, total: int) -> str:
@@ -114,7 +115,8 @@ def _explained(
     options: Options,
     seed: int,
     templates: Templates,
-) -> Finding:
+) -> list[Finding]:
+    """The findings of a stage, and what they have in common: an output of the whole pair that differs, and a small input of the stage."""
     blocks = found.run.blocks
     target = obligation.target
     finding = _unexplained(second, obligation)
@@ -122,17 +124,36 @@ def _explained(
     def cut_of(value: int) -> Cut | None:
         return specification.initial.get(value) or found.cuts.get(value)
 
-    if blocks is not None:
+    findings = _repaired(first, second, cut_of, target, options, seed, templates)
+    if not findings and blocks is not None:
         try:
             run = run_stage_on_blocks(first, second, cut_of, target, blocks, seed, templates, options.max_memory)
             if run.largest[0] > SAME:
                 finding = _located(second, run)
         except (PitcheckError, MemoryError):  # the values of the stage cannot be had: it is named all the same
             pass
-        finding = replace(finding, witness=_witness(first, second, cut_of, target, _differing(obligation), finding, blocks, options, seed, templates))
+    findings = findings or [finding]
+    if blocks is not None:
+        witness = _witness(first, second, cut_of, target, _differing(obligation), findings[0], blocks, options, seed, templates)
+        findings = [replace(each, witness=witness) for each in findings]
     number = min(found.real, key=lambda n: _distance(second, found.run.comparisons[n].target.cut.value, target.cut.value))
     output, element, values = shown(found.run, number)
-    return replace(finding, output=output, element=element, reference_value=values[0], parallel_value=values[1])
+    return [replace(each, output=output, element=element, reference_value=values[0], parallel_value=values[1]) for each in findings]
+
+
+def _repaired(first: Graph, second: Graph, cut_of: CutOf, target: Target, options: Options, seed: int, templates: Templates) -> list[Finding]:
+    """Repairs that make a stage right, tried with other data at every coordinate; none where the plan has too many of these, or nothing is found."""
+    if second.codes > MOST_CODES:
+        return []
+    try:
+        run = run_stage(first, second, cut_of, target, seed, templates, max_memory=options.max_memory)
+        if run.largest[0] <= SAME:
+            return []
+        given = Specification(initial=dict(run.stage.cuts))
+        evidence = Evidence(first, second, given, run, conjecture(run, second, given))
+        return [each for each, _ in explained(evidence, run, [0], of_stage=True) if is_tried(each)]
+    except (PitcheckError, MemoryError):  # the stage cannot be run by itself
+        return []
 
 
 def _located(second: Graph, run: WholeRun) -> Finding:

@@ -415,6 +415,7 @@ OTHERWISE: tuple[Callable[[Site], Iterator[Repair]], ...] = (
     dropped_reduction,
     other_reduction,
     other_group,
+    smaller_group,
     all_microbatches,
     own_microbatch,
     other_literal,
@@ -422,5 +423,5 @@ OTHERWISE: tuple[Callable[[Site], Iterator[Repair]], ...] = (
     other_places,
 )
 """What an operator does, done otherwise."""
-LEFT_OUT: tuple[Callable[[Site], Iterator[Repair]], ...] = (smaller_group, dropped_operator)
+LEFT_OUT: tuple[Callable[[Site], Iterator[Repair]], ...] = (dropped_operator,)
 """Less than an operator does."""

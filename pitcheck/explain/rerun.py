@@ -77,10 +77,11 @@ Draft = tuple[str, Mapping[str, Any], Sequence[Given]]
 
 @dataclass(frozen=True)
 class Redo:
-    """What runs in the place of a node, at codes, on what its operands are by then."""
+    """What runs in the place of a node, at codes, on what its operands are by then. ``known``: values that are others for this node alone."""
 
     node: int
     draft: Callable[[Node, Codes], Draft | None]
+    known: Mapping[int, Held] = field(default_factory=dict)
 
 
 Change = Override | Redo
@@ -397,7 +398,8 @@ class Rerun:
             return True
         as_it_is: Draft = (node.kind, self.attributes.get(number, node.attributes), self.reads(node, codes))
         draft = as_it_is if redo is None else redo.draft(node, codes)
-        results = None if draft is None else self.evaluate(*draft, len(codes), changed, node.outputs)
+        known = {**changed, **redo.known} if redo is not None else changed
+        results = None if draft is None else self.evaluate(*draft, len(codes), known, node.outputs)
         if results is None:
             return False
         for output, result in zip(node.outputs, results, strict=False):

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from pitcheck.explain.evidence import Evidence
-from pitcheck.explain.hypotheses import Cause
+from pitcheck.explain.hypotheses import REDUCTIONS, Cause
+from pitcheck.explain.left_out import TERMS, lost_term
 from pitcheck.stages.batch import Step
 from pitcheck.stages.graph import Graph, Node, Operand, Source, sources_of
 from pitcheck.stages.grids import Codes
@@ -151,11 +152,15 @@ def sibling_cause(evidence: Evidence, found: Sibling) -> Cause:
         return Cause(code, f"{said} {how}", repair, found.codes, found.step, found.value)
 
     if node.kind != other.kind:
-        code = "PIT104" if _members(other) and not _members(node) else "PIT102"
-        how = f"where on other ranks {other.operator!r} ({other.kind}) does"
+        term = lost_term(evidence, node, other)
+        more, less = node.kind in REDUCTIONS and not _members(other), _members(other) and not _members(node)
+        code = "PIT104" if less else "PIT105" if more else "PIT102" if term is None else "PIT108"
+        how = f"where on other ranks {other.operator!r} ({other.kind}) does{'' if term is None else f': the term {term} is missing'}"
         return cause(code, how, f"let all ranks run {other.operator!r}")
     for place, (mine, theirs) in enumerate(zip(node.inputs, other.inputs, strict=False)):
         different = _other_operand(evidence, found, mine, theirs)
+        if different is not None and node.kind in TERMS and _twice(node) and different[0] == "PIT103":
+            return cause("PIT108", f"and has the term {different[1]} twice, as operand {place}, too", different[2])
         if different is not None:
             return cause(different[0], f"and reads {different[1]} as operand {place}", different[2])
     attributes = sorted(k for k in {*node.attributes, *other.attributes} if node.attributes.get(k) != other.attributes.get(k))
@@ -165,6 +170,12 @@ def sibling_cause(evidence: Evidence, found: Sibling) -> Cause:
         code = "PIT107" if PLACES.issuperset(attributes) else "PIT111" if attributes == ["reduction"] else "PIT102"
         return cause(code, f"with {told}", f"do as {other.operator!r} does")
     return cause("PIT106" if _members(node) else "PIT109", f"otherwise than {other.operator!r} on other ranks", f"do as {other.operator!r} does")
+
+
+def _twice(node: Node) -> bool:
+    """Whether two operands are one tensor."""
+    read = [o.value for o in node.inputs if isinstance(o, Source)]
+    return len(set(read)) < len(read)
 
 
 def _members(node: Node) -> int:

@@ -21,9 +21,9 @@ from pitcheck.stages.grids import Codes
 Repair = tuple[Cause, Sequence[Change]]
 WENT_WRONG = (ArithmeticError, AttributeError, LookupError, PitcheckError, RecursionError, TypeError, ValueError)
 """What may happen where a change does not fit a plan. That the outputs differ is known before anything is tried, and said all the same."""
-OF_RESULTS = frozenset({"missing_reduction", "missing_gather", "due_term", "missing_term", "missing_factor", "reordered"})
+OF_RESULTS = frozenset({"missing_reduction", "missing_gather", "missing_exchange", "due_term", "missing_term", "missing_factor", "reordered"})
 """Hypotheses about a result of an operator. The others are about what it does, and are tried once however many results it has."""
-FROM_THE_FIRST = frozenset({"unreduced_part", "missing_reduction", "missing_gather"})
+FROM_THE_FIRST = frozenset({"unreduced_part", "missing_reduction", "missing_gather", "missing_exchange"})
 """Hypotheses that several operators one behind the other may satisfy, as what is linear may be summed before or after: the first of them is meant."""
 
 

@@ -11,14 +11,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from pitcheck.check.whole import WholeRun
+from pitcheck.explain.calls import crossed_calls
 from pitcheck.explain.evidence import Evidence
 from pitcheck.explain.functions import exchanged_operands, other_function
 from pitcheck.explain.fused import interleaved
 from pitcheck.explain.given import not_changed
 from pitcheck.explain.hypotheses import Cause
-from pitcheck.explain.inserted import missing_gather, missing_reduction, unreduced_part
-from pitcheck.explain.joined import due_term, missing_factor, missing_term, missing_term_of_operand
-from pitcheck.explain.left_out import operator_left_out, operator_left_out_of_operand, operator_of_others
+from pitcheck.explain.inserted import missing_exchange, missing_gather, missing_reduction, unreduced_part
+from pitcheck.explain.joined import due_term, missing_factor, missing_number, missing_term, missing_term_of_operand
+from pitcheck.explain.left_out import function_left_out, operator_left_out, operator_left_out_of_operand, operator_of_others
 from pitcheck.explain.operands import due_operand, near_operand
 from pitcheck.explain.order import reordered, side_by_side
 from pitcheck.explain.repairs import LEFT_OUT, OTHERWISE, dropped_factor, foreign_literal, larger_group, other_extremum
@@ -40,21 +41,22 @@ MOST_CODES = 512
 """Coordinates of a plan up to which repairs are tried coordinate by coordinate."""
 
 
-PLAIN = ((foreign_literal, dropped_factor), OTHERWISE)
+PLAIN = ((crossed_calls, exchanged_operands, foreign_literal, dropped_factor), OTHERWISE)
 """What is tried first: an operator as it is, with another number, attribute, place or kind of reduction."""
 OF_SUMS = (added_on_every_rank, side_by_side, weighted_microbatches, norm_of_all)
-LACKING = (operator_of_others, operator_left_out, missing_term)
-FUNCTIONS = ((exchanged_operands,), (other_function,))
-ELSEWHERE = (other_extremum, operator_left_out_of_operand, missing_term_of_operand, near_operand, missing_factor)
+LACKING = (operator_of_others, operator_left_out, operator_left_out_of_operand, missing_number, function_left_out)
+"""What is missing where something is but passed on."""
+ELSEWHERE = (other_extremum, missing_term_of_operand, near_operand, missing_factor)
 """What is tried where nothing else makes the outputs right."""
 ALONG = (
     *PLAIN,
+    LACKING,
     OF_SUMS,
-    (unreduced_part, missing_reduction, missing_gather),
-    (*LACKING, due_operand, due_term),
+    (unreduced_part, missing_reduction, missing_gather, missing_exchange),
+    (missing_term, due_operand, due_term),
     LEFT_OUT,
     (larger_group,),
-    *FUNCTIONS,
+    (other_function,),
     ELSEWHERE,
     (reordered,),
 )
@@ -63,9 +65,9 @@ BY_OUTPUT = (
     *PLAIN,
     (due_operand, due_term),
     LEFT_OUT,
-    (missing_reduction, missing_gather, larger_group),
-    (*OF_SUMS, unreduced_part, *LACKING),
-    *FUNCTIONS,
+    (missing_reduction, missing_gather, missing_exchange, larger_group),
+    (*OF_SUMS, unreduced_part, *LACKING, missing_term),
+    (other_function,),
     ELSEWHERE,
 )
 """Hypotheses in the order in which they are tried at everything that an output is computed by: what makes much right by accident comes last."""

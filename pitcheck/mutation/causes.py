@@ -22,15 +22,18 @@ RIGHT_CODES: Mapping[str, tuple[str, ...]] = {
     "mask": ("PIT102", "PIT107"),
     "function": ("PIT102", "PIT101"),
     "factor": ("PIT101",),
-    "operand": ("PIT103",),
+    "operand": ("PIT103", "PIT115"),
     "exchange": ("PIT103", "PIT107"),
     "stale": ("PIT116", "PIT103"),
     "microbatch": ("PIT108",),
     "term": ("PIT108", "PIT113"),
-    "skip": ("PIT115", "PIT102", "PIT103"),
+    "skip": ("PIT115", "PIT102", "PIT103", "PIT108"),
     "peer": ("PIT103", "PIT106", "PIT107"),
     "order": ("PIT116", "PIT103"),
     "collective-order": ("PIT116", "PIT103"),
     "given": ("PIT107", "PIT110"),
 }
-"""Every kind of mutation has a row; where several codes say the same of it, each is right."""
+"""Every kind of mutation has a row; where several codes say the same of it, each is right.
+
+An addition that is left out is a term that is missing; an operand that was meant to go through one operator first is an operator that is passed over.
+"""

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import msgspec
+from check.mixtures import Mixture, first_two
 from explain_plans import Pair, linear_reference, row_parallel
 from precision.mixed import NARROW
 from precision.narrow_plans import CASES as NARROW_PLANS
@@ -164,3 +165,28 @@ PAIRS: dict[str, Callable[[], Pair]] = {
     "PIT303": lambda: narrow("two buffers"),
     "PIT500": without_outputs,
 }
+
+
+def crossed_calls() -> Pair:
+    """Two products, each a sum over two ranks, of which the second rank calls the all-reduces in the other order."""
+
+    def plan(name: str, mesh: dict[str, int] | None) -> Plan:
+        b = Builder(name, mesh)
+        held = ({1: "tp"},) if mesh else ()
+        for name in ("first", "second"):
+            own = b.op("linear", b.input(f"{name}.x", (4, 3 if mesh else 6), *held), b.parameter(f"{name}.w", (5, 3 if mesh else 6), *held), out=f"{name}.own")
+            b.output(b.op("all_reduce" if mesh else "identity", own, **({"group": "tp"} if mesh else {}), out=name))
+        return b.plan()
+
+    parallel = plan("tp", {"tp": 2})
+    steps = tuple(Step(operator.id) for operator in parallel.operators)
+    blocks = {operator.id: (operator.id,) for operator in parallel.operators}
+    crossed = (steps[0], steps[2], steps[3], steps[1])
+    programs = tuple(Program(order, ({"tp": (rank,)},)) for rank, order in enumerate((steps, crossed)))
+    return plan("reference", None), msgspec.structs.replace(parallel, blocks=blocks, programs=programs)
+
+
+def unreachable_experts() -> Pair:
+    """Experts that no token can choose, so that nothing ever goes to the ranks that have them."""
+    mixture = Mixture(ranks=2, experts=4, each=1, taken=first_two)
+    return mixture.reference(), mixture.parallel()

@@ -1,0 +1,66 @@
+"""Single mistakes in right plans of a few operators: what is named first, and what is told of it. The right plans themselves are equivalent."""
+
+from __future__ import annotations
+
+import pytest
+from explain_plans import said
+from zoo.pairs import builders
+
+from pitcheck.check.options import Options
+from pitcheck.check.run import check
+from pitcheck.mutation.kinds import KINDS
+from pitcheck.mutation.mutants import mutants
+from pitcheck.report.model import Report
+
+NAMED: dict[tuple[str, str], tuple[str, str]] = {
+    # Collectives that a rank calls in another order: with two members, and with four of which three still meet.
+    ("megatron_mlp_silu", "collective-order: 3:all_reduce: after 7:all_reduce where tp=1"): ("PIT116", "tensors of one meet the other's"),
+    ("megatron_mlp_gelu", "collective-order: 3:all_reduce: after 7:all_reduce where tp=3"): ("PIT116", "called in another order"),
+    ("ulysses", "collective-order: 0:all_to_all: after 1:all_to_all where sp=1"): ("PIT116", "'0:all_to_all' and '1:all_to_all'"),
+    # A group that is too small, where no axis of the mesh is such a group.
+    ("data_parallel_avg", "regroup: 9:all_reduce: over two halves"): ("PIT106", "over part of that group"),
+    # A term that is missing on one rank, or wholly; a number; what a normalisation adds.
+    ("row_parallel_bias_after", "term: 2:add: only operand 0 (tp=0)"): ("PIT108", "the term 'c' is missing"),
+    ("pipeline", "term: 4:sub: only operand 0"): ("PIT108", "without the term 't'"),
+    ("rms_norm_hidden", "term: 4:add: only operand 0"): ("PIT108", "without the term 1/1000"),
+    # An operator that is left out: whose derivative stays, that the reference has within another one, after which nothing else comes.
+    ("transposed_weights", "skip: 10:square: left out"): ("PIT102", "where square of it is due"),
+    ("literal_sizes", "skip: 5:rsqrt: left out"): ("PIT102", "where rsqrt of it is due"),
+    ("different_ranks", "skip: 0:mul: left out"): ("PIT115", "which no rank computes"),
+    ("zigzag", "skip: 0:rms_norm: left out"): ("PIT115", "(rms_norm) makes of it"),
+    ("rms_norm_hidden", "skip: 7:mul: left out (tp=0)"): ("PIT102", "which other ranks or micro-batches run"),
+    # What is the same on all ranks is no term of a sum; the smallest of what ranks have is no extremum where it is always that of one of them.
+    ("views_of_heads", "function: 4:sum: mean instead of sum"): ("PIT102", "'mean' where 'sum' is due"),
+    ("cross_entropy_ranges", "skip: 19:log: left out (tp=1)"): ("PIT102", "stands in the place of '19:log'"),
+    # A number and a tensor exchanged.
+    ("gradient_clipping", "exchange: 13:div: operands 0 and 1 exchanged"): ("PIT103", "exchanged"),
+}
+
+
+def report_on(plan: str, mutant: str) -> Report:
+    """The report on the mutant of that name."""
+    reference, parallel = builders()[plan]()
+    kinds = tuple(kind for kind in KINDS if mutant.startswith(f"{kind}:"))
+    found = next((m for seed in range(SEEDS) for m in mutants(parallel, MOST, seed, kinds) if m.name == mutant), None)
+    assert found is not None, [m.name for m in mutants(parallel, MOST, 0, kinds)]
+    return check(reference, found.plan, Options(seed=1))
+
+
+SEEDS = 4
+MOST = 60
+
+
+@pytest.mark.parametrize(("plan", "mutant"), NAMED)
+def test_the_mistake_is_named_and_its_repair_tried(plan: str, mutant: str) -> None:
+    code, words = NAMED[plan, mutant]
+    report = report_on(plan, mutant)
+    assert report.verdict == "mismatch"
+    assert report.findings[0].code == code, said(report)
+    assert words in (report.findings[0].cause or ""), said(report)
+    assert "(tried: every output is right then)" in (report.findings[0].repair or ""), said(report)
+
+
+@pytest.mark.parametrize("plan", sorted({plan for plan, _ in NAMED}))
+def test_the_right_plan_is_equivalent(plan: str) -> None:
+    reference, parallel = builders()[plan]()
+    assert check(reference, parallel, Options(seed=1)).verdict == "equivalent"
