@@ -122,19 +122,25 @@ def unreduced(evidence: Evidence, value: int, grouping: Grouping) -> Cause:
 def too_narrow(evidence: Evidence, value: int, grouping: Grouping) -> Cause | None:
     """Whether the result of a reduction is a term of a sum over ``grouping`` because that reduction runs over part of the group that is due.
 
-    That is said where its own group is none that the mesh has, or another reduction of the plan runs over the whole one; else the next reduction is missing.
+    That is said where its own group is none that the mesh has, or no fewer reductions of the plan run over the whole one (of values with as many
+    dimensions); else the next reduction is missing.
     """
     for step in evidence.writers.get(value, []):
         own = _groups_of(evidence, step, value) if step.kind in REDUCTIONS else set()
         whole = _joined(own, grouping.table) if own else set()
-        if not whole or whole == own:
+        if not whole or whole == own or max(map(len, own)) < 2:
             continue
-        named = any(own == {tuple(sorted(row)) for row in g.table.tolist()} for g in evidence.groupings if g.axes)
-        others = (s for s in evidence.batch.steps if s.kind in REDUCTIONS and s.node != step.node)
-        if not named or any(whole & _groups_of(evidence, s, o) for s in others for o in s.outputs if o is not None):
+        # A value of some ranks alone has some of an axis' groups.
+        groups_of = [({tuple(sorted(row)) for row in g.table.tolist()}, g) for g in evidence.groupings]
+        named = any(own <= groups for groups, g in groups_of if g.axes)
+        form = len(evidence.second.values[value].shape)
+        others = [s for s in evidence.batch.steps if s.kind in REDUCTIONS and s.node != step.node]
+        runs = [_groups_of(evidence, s, o) for s in others for o in s.outputs if o is not None and len(evidence.second.values[o].shape) == form]
+        over_whole, over_part = (sum(bool(groups & asked) for groups in runs) for asked in (whole, own))
+        if not named or over_whole >= max(over_part, 1):
             name = evidence.operator(step)
             ranks = str([code // evidence.second.coordinates.microbatches for code in min(whole)])
-            over = next((g.name for g in evidence.groupings if whole == {tuple(sorted(row)) for row in g.table.tolist()}), f"ranks {ranks}")
+            over = next((g.name for groups, g in groups_of if whole <= groups), f"ranks {ranks}")
             said = f"{evidence.name(value)!r} is a term of a {grouping.what} over {over}, but {name!r} reduces it over part of that group"
             return Cause("PIT106", said, f"let {name!r} run over {over}", grouping.table.reshape(-1), step, value, reduced=True)
     return None
