@@ -56,14 +56,20 @@ class Refused:
 def explain_refused(
     first: Graph, second: Graph, specification: Specification, found: Refused, options: Options, seed: int, templates: Templates
 ) -> list[Finding]:
-    """Findings for the stages that do not hold, in the order of the program; each with an output of the whole pair that differs."""
+    """Findings for the stages that do not hold, in the order of the program; each with an output of the whole pair that differs.
+
+    Repairs are tried in one stage after the other until none is found in one: looking for none costs most.
+    """
+    trying = second.codes <= MOST_CODES
     gaps = [gap_finding(gap, "mismatch") for gap in specification.gaps if not gap.output]
     findings: dict[object, Finding] = {}
     for obligation in sorted(found.failed, key=lambda o: second.depth(o.target.cut.value)):
         if len(findings) + len(gaps) < MOST_EXPLAINED:
             blamed = {str(known.operator).rpartition(" ")[0] for known in findings.values()}
             if not blamed & {second.nodes[node].operator for node in obligation.nodes}:
-                for finding in _explained(first, second, specification, found, obligation, options, seed, templates):
+                of_stage = _explained(first, second, specification, found, obligation, options, seed, templates, trying=trying)
+                trying = any(map(is_tried, of_stage))
+                for finding in of_stage:
                     more = _affected(found, len({e.name for e in specification.expected})) if not findings else ""
                     findings.setdefault((finding.code, finding.operator, finding.cause), replace(finding, cause=f"{finding.cause}{more}"))
     return [*findings.values(), *gaps]
@@ -115,6 +121,8 @@ def _explained(
     options: Options,
     seed: int,
     templates: Templates,
+    *,
+    trying: bool,
 ) -> list[Finding]:
     """The findings of a stage, and what they have in common: an output of the whole pair that differs, and a small input of the stage."""
     blocks = found.run.blocks
@@ -124,7 +132,7 @@ def _explained(
     def cut_of(value: int) -> Cut | None:
         return specification.initial.get(value) or found.cuts.get(value)
 
-    findings = _repaired(first, second, cut_of, target, options, seed, templates)
+    findings = _repaired(first, second, cut_of, target, options, seed, templates) if trying else []
     if not findings and blocks is not None:
         try:
             run = run_stage_on_blocks(first, second, cut_of, target, blocks, seed, templates, options.max_memory)
@@ -142,9 +150,7 @@ def _explained(
 
 
 def _repaired(first: Graph, second: Graph, cut_of: CutOf, target: Target, options: Options, seed: int, templates: Templates) -> list[Finding]:
-    """Repairs that make a stage right, tried with other data at every coordinate; none where the plan has too many of these, or nothing is found."""
-    if second.codes > MOST_CODES:
-        return []
+    """Repairs that make a stage right, tried with other data at every coordinate; none where nothing is found."""
     try:
         run = run_stage(first, second, cut_of, target, seed, templates, max_memory=options.max_memory)
         if run.largest[0] <= SAME:
