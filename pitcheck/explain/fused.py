@@ -22,7 +22,7 @@ def interleaved(rerun: Rerun, left: Sequence[int]) -> tuple[Cause, list[Override
     evidence = rerun.evidence
     for value, cut in evidence.specification.initial.items():
         dim = _split_dimension(evidence, value, cut)
-        if dim is None:
+        if dim is None or value in evidence.behind_right:  # an output that is right is computed from none that lies otherwise
             continue
         for pieces in _pieces(evidence, cut, dim):
             codes = evidence.codes(value)
