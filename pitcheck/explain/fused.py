@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -12,6 +13,7 @@ from pitcheck.explain.hypotheses import Cause
 from pitcheck.explain.rerun import Override, Rerun
 from pitcheck.stages.cuts import Cut
 from pitcheck.stages.grids import Codes
+from pitcheck.stages.pair import Target
 
 PIECES = (2, 3, 4)
 SPLITS = frozenset({"split", "chunk"})
@@ -22,7 +24,7 @@ def interleaved(rerun: Rerun, left: Sequence[int]) -> tuple[Cause, list[Override
     evidence = rerun.evidence
     for value, cut in evidence.specification.initial.items():
         dim = _split_dimension(evidence, value, cut)
-        if dim is None or value in evidence.behind_right:  # an output that is right is computed from none that lies otherwise
+        if dim is None or behind_what_is_right(rerun, value, left, partial(_of_form, evidence, cut)):
             continue
         for pieces in _pieces(evidence, cut, dim):
             codes = evidence.codes(value)
@@ -35,9 +37,16 @@ def interleaved(rerun: Rerun, left: Sequence[int]) -> tuple[Cause, list[Override
             # The nearest output first: nearly all parameters are none of this.
             if not others or not rerun.right(overrides, others[:1]) or len(rerun.right(overrides, others)) < len(others):
                 continue
-            if all(_right(rerun, n, overrides, dim, pieces) for n in own):
+            if all(right_where_it_lies(rerun, n, overrides, partial(_lie, rerun, dim, pieces)) for n in own):
                 return _cause(evidence, value, cut, len(pieces)), overrides, list(left)
     return None
+
+
+def behind_what_is_right(rerun: Rerun, value: int, left: Sequence[int], alike: Callable[[Target], bool]) -> bool:
+    """Whether an output that is right, and does not lie as the value does, is computed from it: then the value lies as it must."""
+    readers = {step.node for step in rerun.evidence.readers.get(value, [])}
+    targets = (c.target for n, c in enumerate(rerun.evidence.run.comparisons) if n not in left and readers & rerun.behind(n))
+    return not all(map(alike, targets))
 
 
 def _split_dimension(evidence: Evidence, value: int, cut: Cut) -> int | None:
@@ -90,6 +99,10 @@ def _alike(evidence: Evidence, own: Cut, cut: Cut) -> bool:
     return shapes[0] == shapes[1] and {part.box for part in own.parts} == {part.box for part in cut.parts}
 
 
+def _of_form(evidence: Evidence, cut: Cut, target: Target) -> bool:
+    return _alike(evidence, target.cut, cut)
+
+
 def _states(rerun: Rerun, own: Sequence[int], others: Sequence[int], value: int, cut: Cut, dim: int, pieces: Sequence[int]) -> Iterator[Override]:
     """What an optimizer is given of the parameter, which lies as that does; nothing but outputs of its form is computed from it."""
     evidence = rerun.evidence
@@ -109,12 +122,16 @@ def _states(rerun: Rerun, own: Sequence[int], others: Sequence[int], value: int,
             yield Override(state, evidence.codes(state), data)
 
 
-def _right(rerun: Rerun, number: int, overrides: Sequence[Override], dim: int, pieces: Sequence[int]) -> bool:
-    """Whether an output of the parameter's form is right, if it lies as the parameter then does."""
+def _lie(rerun: Rerun, dim: int, pieces: Sequence[int], cut: Cut, codes: Codes) -> Value | None:
+    return _shards(rerun, cut, dim, pieces, codes, cut.reference)
+
+
+def right_where_it_lies(rerun: Rerun, number: int, overrides: Sequence[Override], lie: Callable[[Cut, Codes], Value | None]) -> bool:
+    """Whether an output of a parameter's form is right, if it lies as the parameter then does: ``lie`` says what is due at codes in the place of a cut."""
     target = rerun.evidence.run.comparisons[number].target
     changed = rerun.after(overrides, [number])
     held = None if changed is None else changed.get(target.cut.value) or rerun.held(target.cut.value)
-    expected = _shards(rerun, target.cut, dim, pieces, target.codes, target.cut.reference)
+    expected = lie(target.cut, target.codes)
     if held is None or expected is None or (held.rows[target.codes] < 0).any():
         return False
     actual = rerun.numbers(rerun.algebra.gather(held.value, held.rows[target.codes]))

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from pitcheck.check.whole import WholeRun
+from pitcheck.explain.axis_order import exchanged_axes
 from pitcheck.explain.calls import crossed_calls
 from pitcheck.explain.evidence import Evidence
 from pitcheck.explain.functions import exchanged_operands, other_function
@@ -34,7 +35,7 @@ MOST_REPAIRS = 3
 MOST_STARTS = 3
 """Outputs from which a mistake is looked for where no repair makes all of them right."""
 MOST_FUSED = 3000
-"""Operators that are evaluated at most to find a fused parameter whose shards lie otherwise, or one factor."""
+"""Operators that are evaluated at most to find what lies otherwise than the program takes it, or one factor."""
 MOST_WALKED = 8_000
 """Operators that are evaluated at most to find repairs along the program."""
 MOST_CODES = 512
@@ -96,9 +97,9 @@ def tried_repairs(evidence: Evidence, run: WholeRun, differing: Sequence[int], f
         left = sorted(differing, key=lambda n: (len(rerun.behind(n)), n))
     except WENT_WRONG:  # what the values show is said all the same
         return []
-    fused = _fused(evidence, left)
-    if fused is not None:
-        return [fused]
+    otherwise = _lying_otherwise(evidence, left)
+    if otherwise is not None:
+        return [otherwise]
     lost = _not_changed(evidence, left)
     left = [n for n in left if n not in {output for each in lost for output in each.outputs}]
     return [*_computed(evidence, left, first), *lost] if left else lost
@@ -150,13 +151,16 @@ def _searched(rerun: Rerun, standing: Standing, left: list[int], first: str) -> 
     return [] if left else found
 
 
-def _fused(evidence: Evidence, left: Sequence[int]) -> Tried | None:
-    """A fused parameter whose shards lie otherwise than they are taken apart."""
-    try:
-        found = interleaved(Rerun(evidence, most=MOST_FUSED), left)
-    except WENT_WRONG:
-        return None
-    return None if found is None else Tried(found[0], tuple(found[2]))
+def _lying_otherwise(evidence: Evidence, left: Sequence[int]) -> Tried | None:
+    """What is given lies otherwise than it is taken apart or put together: a fused parameter, or what two axes of the mesh cut."""
+    for hypothesis, most in ((interleaved, MOST_FUSED), (exchanged_axes, MOST_WALKED)):
+        try:
+            found = hypothesis(Rerun(evidence, most=most), left)
+        except WENT_WRONG:
+            continue
+        if found is not None:
+            return Tried(found[0], tuple(found[2]))
+    return None
 
 
 def _walked(evidence: Evidence, standing: Standing, left: Sequence[int]) -> list[Tried]:

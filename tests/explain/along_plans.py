@@ -146,3 +146,23 @@ def activated(left_out: str) -> Pair:
         return b.plan()
 
     return plan("reference", None, ""), plan("tp", {"tp": 2}, left_out)
+
+
+def gathered(*exchanged: str) -> Pair:
+    """Two layers whose weights are cut over tp first, and then over dp, with their updates; ``exchanged``: weights that are cut the other way round."""
+
+    def plan(name: str, mesh: dict[str, int] | None) -> Plan:
+        b = Builder(name, mesh)
+        y = b.input("x", (4, 3), *([] if mesh is None else [{}]))
+        for n, weight in enumerate(("w", "v")):
+            axes = ("dp", "tp") if weight in exchanged else ("tp", "dp")
+            shape = (8, 3) if n == 0 else (4, 8)
+            own = every = b.parameter(weight, shape) if mesh is None else b.parameter(weight, (shape[0] // 4, shape[1]), {0: axes})
+            for axis in () if mesh is None else ("dp", "tp"):
+                every = b.op("all_gather", every, group=axis, axis=0)
+            y = b.op("tanh", b.op("linear", y, every), out=f"y{n}")
+            b.update(b.op("mul", own, Number("9/10"), out=f"new:{weight}"), own)
+        b.output(y)
+        return b.plan()
+
+    return plan("reference", None), plan("fsdp", {"dp": 2, "tp": 2})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from along_plans import activated, biased, buffered, norms, one_operator, reshaped, scaled, scores, updated
+from along_plans import activated, biased, buffered, gathered, norms, one_operator, reshaped, scaled, scores, updated
 from explain_plans import Pair, run, said
 from msgspec.structs import replace
 from repair_plans import gradients
@@ -21,6 +21,7 @@ RIGHT: dict[str, Change] = {
     "update": lambda: updated(False),
     "gradient": lambda: scaled(False),
     "activation": lambda: activated(""),
+    "axes": gathered,
 }
 NAMED: dict[str, tuple[Change, str, str, str]] = {
     "a bias on every rank": (lambda: biased(True, 1), "PIT108", "linear", "'b0' on every rank over tp"),
@@ -35,6 +36,7 @@ NAMED: dict[str, tuple[Change, str, str, str]] = {
     "an update that is lost": (lambda: updated(True), "PIT108", "", "without the term 'step'"),
     "an activation that is left out": (lambda: activated("all"), "PIT115", "linear", "(gelu) makes of it, which no rank computes"),
     "an activation that one rank leaves out": (lambda: activated("one rank"), "PIT102", "identity", "which other ranks or micro-batches run"),
+    "axes in the other order": (lambda: gathered("w", "v"), "PIT107", "all_gather", "'w' and 1 more are cut over dp first, and each part over tp"),
     "a factor in an operator and its derivative": (lambda: scaled(True), "PIT101", "mul", "1/2"),
 }
 
@@ -60,6 +62,13 @@ def test_the_mistake_is_named_once_however_often_it_was_made(name: str) -> None:
 def test_mistakes_of_two_kinds_are_two_findings_whatever_their_number() -> None:
     report = run(gradients({0: "missing", 1: "avg", 2: "avg"}))
     assert sorted(found.code for found in report.findings) == ["PIT104", "PIT111"], said(report)
+
+
+@pytest.mark.parametrize("weight", ["w", "v"])
+def test_the_one_weight_that_is_cut_in_the_other_order_is_named(weight: str) -> None:
+    report = run(gathered(weight))
+    assert report.verdict == "mismatch", said(report)
+    assert f"{weight!r} is cut over dp first" in (report.findings[0].cause or ""), said(report)
 
 
 def test_a_norm_that_has_a_tensor_twice_leaves_nothing_out() -> None:
