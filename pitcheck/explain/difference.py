@@ -92,11 +92,11 @@ def _seen(evidence: Evidence, run: WholeRun, differing: list[int]) -> Finding:
 
 
 def _tried(evidence: Evidence, run: WholeRun, tried: Tried, total: int, seen: Finding) -> Finding:
-    """The finding of a repair that was tried. Where the values show the same cause at the same operator, they tell more of it."""
+    """The finding of a repair that was tried. Where the values show the same cause at the same operator, they tell more of it, but for where."""
     cause = tried.cause
     finding = finding_of(evidence, run, tried.outputs[0], cause.step, 0 if cause.value is None else cause.value, cause)
     if finding.operator and (seen.code, seen.operator) == (finding.code, finding.operator):
-        finding = seen
+        finding = replace(seen, ranks=finding.ranks, microbatches=finding.microbatches)
     names = list(dict.fromkeys(run.comparisons[n].target.name for n in tried.outputs))
     right = "every output is" if len(tried.outputs) == total else f"{names[0]!r} is" if len(names) == 1 else f"{names[0]!r} and {len(names) - 1} more are"
     return replace(finding, repair=f"{finding.repair} {TRIED}: {right} right then)")

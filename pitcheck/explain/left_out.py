@@ -8,9 +8,10 @@ from functools import partial
 from pitcheck.algebra.value import Value
 from pitcheck.explain.evidence import Evidence
 from pitcheck.explain.functions import SIGNS
+from pitcheck.explain.hypotheses import REDUCTIONS
 from pitcheck.explain.rerun import Draft, Given, Override, Read, Redo, Rerun, held_at
 from pitcheck.explain.sites import Repair, Site
-from pitcheck.ops.registry import BACKWARD, operator_themes
+from pitcheck.ops.registry import BACKWARD, operator_kind, operator_themes
 from pitcheck.stages.batch import Argument, Step, StepOperand
 from pitcheck.stages.graph import Node, Source
 from pitcheck.stages.grids import Codes
@@ -37,9 +38,20 @@ def operator_of_others(site: Site) -> Iterator[Repair]:
         overrides = site.redone(as_there)
         if overrides is not None:
             said = f"operator {site.name!r} ({site.kind}) stands in the place of {other.operator!r} ({other.kind}), which other ranks or micro-batches run"
-            term = lost_term(site.evidence, site.nodes[0], other)
-            code, more = ("PIT102", "") if term is None else ("PIT108", f": the term {term} is missing")
+            code, more = in_the_place_of(site.evidence, site.nodes[0], other)
             yield site.cause(code, said + more, f"run {other.operator!r} everywhere"), overrides
+
+
+def in_the_place_of(evidence: Evidence, node: Node, other: Node) -> tuple[str, str]:
+    """(code, what more there is to say) of an operator that stands in the place of one of another kind, which other ranks run."""
+    term = lost_term(evidence, node, other)
+    if other.kind in REDUCTIONS and node.kind not in REDUCTIONS:
+        return "PIT104", ": what it gives is not reduced"
+    if node.kind in REDUCTIONS and not operator_kind(other.kind).collective:
+        return "PIT105", ": what it gives is reduced once more"
+    if operator_kind(other.kind).collective and not operator_kind(node.kind).collective:
+        return "PIT107", ": it has the rank's own part alone"
+    return ("PIT102", "") if term is None else ("PIT108", f": the term {term} is missing")
 
 
 def lost_term(evidence: Evidence, node: Node, other: Node) -> str | None:

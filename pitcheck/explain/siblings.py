@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from pitcheck.explain.evidence import Evidence
-from pitcheck.explain.hypotheses import REDUCTIONS, Cause
-from pitcheck.explain.left_out import TERMS, lost_term
+from pitcheck.explain.hypotheses import Cause
+from pitcheck.explain.left_out import TERMS, in_the_place_of
 from pitcheck.stages.batch import Step
 from pitcheck.stages.graph import Graph, Node, Operand, Source, sources_of
 from pitcheck.stages.grids import Codes
@@ -152,11 +152,8 @@ def sibling_cause(evidence: Evidence, found: Sibling) -> Cause:
         return Cause(code, f"{said} {how}", repair, found.codes, found.step, found.value)
 
     if node.kind != other.kind:
-        term = lost_term(evidence, node, other)
-        more, less = node.kind in REDUCTIONS and not _members(other), _members(other) and not _members(node)
-        code = "PIT104" if less else "PIT105" if more else "PIT102" if term is None else "PIT108"
-        how = f"where on other ranks {other.operator!r} ({other.kind}) does{'' if term is None else f': the term {term} is missing'}"
-        return cause(code, how, f"let all ranks run {other.operator!r}")
+        code, more = in_the_place_of(evidence, node, other)
+        return cause(code, f"where on other ranks {other.operator!r} ({other.kind}) does{more}", f"let all ranks run {other.operator!r}")
     for place, (mine, theirs) in enumerate(zip(node.inputs, other.inputs, strict=False)):
         different = _other_operand(evidence, found, mine, theirs)
         if different is not None and node.kind in TERMS and _twice(node) and different[0] == "PIT103":

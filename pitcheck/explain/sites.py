@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -177,6 +177,23 @@ def repairs_of(hypothesis: Hypothesis, site: Site) -> Iterator[Repair]:
         raise
     except WENT_WRONG:
         return
+
+
+def where_it_changes(rerun: Rerun, repair: Repair) -> Cause:
+    """The cause of a repair, at the coordinates at which the repair makes another number of the value that is named."""
+    cause, changes = repair
+    found: list[Codes] = []
+    for change in changes:
+        held = rerun.held(change.value) if isinstance(change, Override) else None
+        if not isinstance(change, Override) or held is None or change.value != cause.value or (held.rows[change.codes] < 0).any():
+            return cause
+        before, after = (rerun.numbers(value) for value in (rerun.algebra.gather(held.value, held.rows[change.codes]), change.data))
+        if before.shape != after.shape:
+            return cause
+        same = (before == after) | (np.isnan(before) & np.isnan(after))
+        found.append(change.codes[~same.all(axis=tuple(n for n in range(same.ndim) if n != 1))])
+    codes = np.unique(np.concatenate(found)) if found else np.zeros(0, dtype=np.int64)
+    return replace(cause, codes=codes) if len(codes) else cause
 
 
 def by_code(table: Codes, codes: int) -> Codes:

@@ -25,7 +25,7 @@ from pitcheck.explain.operands import due_operand, near_operand
 from pitcheck.explain.order import reordered, side_by_side
 from pitcheck.explain.repairs import LEFT_OUT, OTHERWISE, dropped_factor, foreign_literal, larger_group, other_extremum
 from pitcheck.explain.rerun import Rerun
-from pitcheck.explain.sites import WENT_WRONG, Repair, Site, repairs_of, sites_of
+from pitcheck.explain.sites import WENT_WRONG, Repair, Site, repairs_of, sites_of, where_it_changes
 from pitcheck.explain.standing import Standing
 from pitcheck.explain.terms import added_on_every_rank, norm_of_all, weighted_microbatches
 from pitcheck.explain.walk import Made, Walk
@@ -140,11 +140,11 @@ def _searched(rerun: Rerun, standing: Standing, left: list[int], first: str) -> 
             chosen = _best(rerun, standing, left, first)
             if chosen is None:
                 return []
-            (cause, overrides), right = chosen
-            found.append(Tried(cause, tuple(right)))
+            repair, right = chosen
+            found.append(Tried(where_it_changes(rerun, repair), tuple(right)))
             left = [n for n in left if n not in right]
             if left:
-                changes = rerun.after(overrides, differing)
+                changes = rerun.after(repair[1], differing)
                 rerun.changes.update(changes or {})
     except WENT_WRONG:  # too much was tried, or trying went wrong
         return []
@@ -182,7 +182,7 @@ def _one_factor(rerun: Rerun, left: Sequence[int]) -> Tried | None:
         for site in sites_of(rerun, rerun.behind(left[0]).intersection(*(rerun.behind(n) for n in left))):
             for cause, changes in repairs_of(dropped_factor, site):
                 if rerun.right(changes, left[:1]) and len(rerun.right(changes, left)) == len(left):
-                    return Tried(cause, tuple(left))
+                    return Tried(where_it_changes(rerun, (cause, changes)), tuple(left))
     except WENT_WRONG:
         return None
     return None

@@ -16,7 +16,7 @@ import numpy as np
 from pitcheck.errors import BudgetError
 from pitcheck.explain.hypotheses import Cause
 from pitcheck.explain.rerun import Change, Due, Held, Rerun
-from pitcheck.explain.sites import FROM_THE_FIRST, Hypothesis, Repair, Site, repairs_of, sites_of
+from pitcheck.explain.sites import FROM_THE_FIRST, Hypothesis, Repair, Site, repairs_of, sites_of, where_it_changes
 from pitcheck.explain.standing import Standing, far
 from pitcheck.stages.batch import Step
 
@@ -122,12 +122,13 @@ class Walk:
                 if best is None or changed is None:
                     self._leave(self._first())
                     continue
+                cause = where_it_changes(self.rerun, best[1])
                 self.rerun.changes.update(changed)
                 self._look(changed)
                 now = frozenset(self.rerun.right([], self.differing))
                 if not right <= now:  # what was right is wrong again: these are no repairs
                     return []
-                found.append(Made(*best[1], best[0], now - right))
+                found.append(Made(cause, best[1][1], best[0], now - right))
                 right = now
         except BudgetError:  # what was found so far stands
             return found

@@ -177,7 +177,7 @@ CASES: dict[str, Case] = {
     "summed twice": Case(lambda right: megatron("" if right else "twice"), "PIT105", "all_reduce", ("h1_again", "size of tp")),
     "summed over dp and tp": Case(lambda right: gradients(right, wrong="twice"), "PIT105", "all_reduce", ("size of",), (0, 1, 2, 3)),
     "other group": Case(lambda right: gradients(right, wrong="group"), "PIT106", "all_reduce", ("over dp",), (0, 1, 2, 3)),
-    "other slice": Case(sliced, "PIT107", "slice", ("rank 0 holds [0:4", "rank 1 holds [3:7", "[7:8, 0:3] of 'x'")),
+    "other slice": Case(sliced, "PIT107", "slice", ("rank 0 holds [0:4", "rank 1 holds [3:7", "[7:8, 0:3] of 'x'"), (1,)),
     "micro-batch missing": Case(
         lambda right: batches(right, "missing"), "PIT108", "add", ("'part' of micro-batch 1 where micro-batch 2 is due", "tried"), (0,)
     ),

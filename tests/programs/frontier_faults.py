@@ -50,7 +50,7 @@ def dense(layer: int, last: Mapping[str, int], microbatch: int, loss: str = "los
 def wrong_expert(layer: int, place: Place, microbatch: int) -> Fault:
     """What one group of experts gets in a micro-batch is meant for the next ones: its members stand in another order."""
     identity = f"layers.{layer}.mlp.packed:there"
-    return Fault(identity, {**place, MICROBATCH_AXIS: microbatch}, _members_later(identity, place), ("PIT106",))
+    return Fault(identity, {**place, MICROBATCH_AXIS: microbatch}, _members_later(identity, place), ("PIT106", "PIT107"))
 
 
 def not_rescaled(layer: int, place: Place) -> Fault:

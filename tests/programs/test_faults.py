@@ -100,7 +100,7 @@ FAULTS: dict[str, tuple[Case | Configuration, Fault]] = {
             ("PIT107", "PIT102", "PIT103"),
         ),
     ),
-    "tokens go to other experts": (EXPERTS, Fault("layers.1.mlp.packed:there", {"pp": 0, "dp": 3}, _in_reverse, ("PIT106",))),
+    "tokens go to other experts": (EXPERTS, Fault("layers.1.mlp.packed:there", {"pp": 0, "dp": 3}, _in_reverse, ("PIT106", "PIT107"))),
     "a sum of a hop is not rescaled": (RING, Fault("layers.1.attention.rescale.1", {"dp": 6}, _plainly(first_operand), ("PIT102",))),
 }
 FAST = ("a sum over tensor-parallel ranks is dropped in one replica", "the mask of another micro-batch", "it is summed over half of them")
