@@ -66,7 +66,8 @@ def _defined_for_all(shaped: ShapedStage, freed: Sequence[bool]) -> bool:
         if free:
             reached |= outputs
             continue
-        read = [argument.value for argument in step.arguments]
+        # Places along a dimension are made of a shape, and the shape is what it was.
+        read = [argument.value for argument in step.looked_into]
         if not reached.intersection(read):
             continue
         all_positive = len(read) == len(step.inputs) and positive.issuperset(read)

@@ -88,3 +88,24 @@ def test_what_has_no_value_where_the_step_gives_a_certain_number(kind: str, leas
         taken = b.op(kind, above)
         b.output(b.op("add", x, b.op("sub", taken, taken), out="y"))
     never_equivalent(reference, b.plan())
+
+
+def _numbered(numerator: bool, denominator: bool) -> Plan:
+    """As ``_shifted``, over exponents of which the places along a row are asked for: their shape tells these, whatever the shift is."""
+    b = Builder("numbered")
+    x = b.input("x", (4, WIDE))
+    top = b.op("amax", x, axes=(1,), keepdim=True)
+    clamped = b.op("clamp", top, min=0)
+    over, under = (b.op("sub", x, clamped if also else top) for also in (numerator, denominator))
+    here = b.op("cast", b.op("lt", b.op("positions", over, axis=1), Number(WIDE)), dtype="float32")
+    b.output(b.op("div", b.op("mul", b.op("exp", over), here), b.op("sum", b.op("exp", under), axes=(1,), keepdim=True), out="y"))
+    return b.plan()
+
+
+def test_a_shape_depends_on_no_shift() -> None:
+    proven(_softmax(), _numbered(True, True))
+
+
+@pytest.mark.parametrize("numerator", [True, False])
+def test_a_shift_that_does_not_cancel_where_places_are_asked_for(numerator: bool) -> None:
+    never_equivalent(_softmax(), _numbered(numerator, not numerator))
