@@ -25,8 +25,9 @@ TOTAL = frozenset(
 ) | {
     *("identity", "contiguous", "detach", "multiref", "cast", "view", "reshape", "transpose", "permute", "unsqueeze", "squeeze", "expand", "slice", "select"),
     *("split", "chunk", "unbind", "cat", "stack", "masked_fill", "gather", "index_select", "embedding", "full_like"),
+    *("scatter_add", "index_add", "where"),
 }
-"""Operators that have a value for all numbers that they read, and decide nothing by them."""
+"""Operators that have a value for all numbers that they read, and decide nothing by them: conditions and places that they read are no such numbers."""
 OF_POSITIVE = frozenset({"log", "sqrt", "rsqrt", "reciprocal"})
 """Operators that have one where they read what is positive."""
 KEEPS_POSITIVE = frozenset({"sum", "mean", "all_reduce", "accumulate", "reduce_scatter", "all_gather", "mul", "add", "div"}) | (

@@ -109,3 +109,42 @@ def test_a_shape_depends_on_no_shift() -> None:
 @pytest.mark.parametrize("numerator", [True, False])
 def test_a_shift_that_does_not_cancel_where_places_are_asked_for(numerator: bool) -> None:
     never_equivalent(_softmax(), _numbered(numerator, not numerator))
+
+
+def _placed(shifted: tuple[bool, bool] | None) -> Plan:
+    """A softmax of which some elements are kept, and added up by given places; ``shifted``: as ``_shifted``."""
+    b = Builder("placed")
+    x, places = b.input("x", (4, WIDE)), b.input("places", (WIDE,), dtype="int64", bounds=(0, WIDE))
+    kept = b.op("lt", b.op("positions", x, axis=1), Number(WIDE // 2))
+    if shifted is None:
+        weights = b.op("where", kept, b.op("softmax", x, axis=1), Number(0))
+    else:
+        top = b.op("amax", x, axes=(1,), keepdim=True)
+        clamped = b.op("clamp", top, min=0)
+        over, under = (b.op("exp", b.op("sub", x, clamped if also else top)) for also in shifted)
+        weights = b.op("div", b.op("where", kept, over, Number(0)), b.op("sum", under, axes=(1,), keepdim=True))
+    b.output(b.op("index_add", b.op("mul", x, Number(0)), places, weights, axis=1, out="y"))
+    return b.plan()
+
+
+def test_a_shift_that_cancels_where_elements_are_kept_and_placed() -> None:
+    proven(_placed(None), _placed((True, True)))
+
+
+@pytest.mark.parametrize("shifted", [(True, False), (False, True)])
+def test_a_shift_that_does_not_cancel_where_elements_are_kept_and_placed(shifted: tuple[bool, bool]) -> None:
+    never_equivalent(_placed(None), _placed(shifted))
+
+
+def test_what_is_kept_by_the_shift_depends_on_it() -> None:
+    """Elements above half the clamped maximum: a condition that any drawn number would decide otherwise."""
+
+    def plan(shift: bool) -> Plan:
+        b = Builder("kept")
+        x = b.input("x", (4, WIDE))
+        top = b.op("amax", x, axes=(1,), keepdim=True)
+        shifted = b.op("sub", x, b.op("clamp", top, min=0)) if shift else x
+        b.output(b.op("where", b.op("lt", shifted, Number(0)), x, Number(0), out="y"))
+        return b.plan()
+
+    never_equivalent(plan(False), plan(True))
