@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 
 from pitcheck.algebra.value import Value
 from pitcheck.explain.evidence import Evidence
@@ -82,11 +81,7 @@ def operator_left_out_of_operand(site: Site) -> Iterator[Repair]:
                 yield site.cause(*said_left_out(site.evidence, value, step)), overrides
             readers = [reader for reader in site.evidence.readers.get(value, []) if reader.kind != step.kind + BACKWARD]
             if len(readers) > 1 and site.step in readers:
-                yield site.cause(*said_left_out(site.evidence, value, step)), [Redo(reader.node, partial(_as_it_is, site), known) for reader in readers]
-
-
-def _as_it_is(site: Site, node: Node, codes: Codes) -> Draft:
-    return node.kind, site.rerun.attributes_of(node), site.rerun.reads(node, codes)
+                yield site.cause(*said_left_out(site.evidence, value, step)), [Redo(reader.node, site.as_given, known) for reader in readers]
 
 
 def function_left_out(site: Site) -> Iterator[Repair]:

@@ -148,3 +148,23 @@ def test_what_is_kept_by_the_shift_depends_on_it() -> None:
         return b.plan()
 
     never_equivalent(plan(False), plan(True))
+
+
+@pytest.mark.parametrize("kind", ["where", "masked_fill"])
+def test_the_largest_of_no_elements_is_no_number(kind: str) -> None:
+    """Where no element of a row counts the shift is -inf, and what is shifted by it is no number; the reference has 0 there. Any number drawn cancels."""
+
+    def plan(shift: bool) -> Plan:
+        b = Builder("counted")
+        x, counts = b.input("x", (4, WIDE)), b.input("counts", (4, WIDE), dtype="bool")
+        ones = b.op("cast", counts, dtype="float32")
+        rest: object = Number(1)
+        if shift:
+            seen = (counts, x, Number("-inf")) if kind == "where" else (x, b.op("logical_not", counts), Number("-inf"))
+            top = b.op("amax", b.op(kind, *seen), axes=(1,), keepdim=True)
+            x, rest = b.op("sub", x, top), b.op("exp", b.op("neg", top))
+        weights = b.op("mul", b.op("exp", x), ones)
+        b.output(b.op("div", weights, b.op("add", b.op("sum", weights, axes=(1,), keepdim=True), rest), out="y"))
+        return b.plan()
+
+    never_equivalent(plan(False), plan(True))
