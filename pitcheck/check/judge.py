@@ -32,6 +32,8 @@ FIRST_DRAW = 16
 """The first draw of a look at all outputs."""
 MORE_DRAWS = 8
 """Further runs on ordinary inputs there: an element that only counts where it is the largest is seen in few draws."""
+EARLY_DRAWS = 2
+"""So many of them are looked at before conjectures are proven, where a stage over hints fails."""
 FULL_MEMORY = 1 << 26
 """Bytes that both plans may take at full shapes for a further run there: a small size may be by accident the number that a wrong count is."""
 
@@ -158,12 +160,39 @@ def second_look(
     if found:
         return SecondLook(run, cuts, found)
     magnitudes = [Inputs(seed, scale) for scale in MAGNITUDES]
-    drawn = (Inputs(key_of(seed, number)) for number in range(1, MORE_DRAWS + 1))
-    for inputs in (*magnitudes, *drawn, Inputs(seed, alike=True), Inputs(seed, full_shapes=True)):
+    drawn = [Inputs(key_of(seed, number)) for number in range(1, MORE_DRAWS + 1)]
+    inputs = (*magnitudes, *drawn, Inputs(seed, alike=True), Inputs(seed, full_shapes=True))
+    return _look_at(inputs, first, second, specification, open_ones, templates, full_shapes=full_shapes, max_memory=max_memory)
+
+
+def early_look(
+    first: Graph, second: Graph, specification: Specification, seed: int, templates: Templates, *, full_shapes: bool = False, max_memory: int = GIB
+) -> SecondLook | None:
+    """Look at all outputs on the first of the further draws: a wrong mask, place or route may be right in one draw, and is no more in most others.
+
+    It costs much less than proving the stages of a plan that is wrong. None where nothing differs.
+    """
+    drawn = [Inputs(key_of(seed, number)) for number in range(1, EARLY_DRAWS + 1)]
+    numbers = range(len(specification.expected))
+    return _look_at(drawn, first, second, specification, numbers, templates, full_shapes=full_shapes, max_memory=max_memory)
+
+
+def _look_at(
+    tried: Sequence[Inputs],
+    first: Graph,
+    second: Graph,
+    specification: Specification,
+    numbers: Sequence[int],
+    templates: Templates,
+    *,
+    full_shapes: bool,
+    max_memory: int,
+) -> SecondLook | None:
+    for inputs in tried:
         full, memory = full_shapes or inputs.full_shapes, min(max_memory, FULL_MEMORY) if inputs.full_shapes else max_memory
         try:
             other = run_whole(first, second, specification, inputs.seed, full, templates, scale=inputs.scale, alike=inputs.alike, max_memory=memory)
-            suspects = [n for n in other.suspects() if n in open_ones]
+            suspects = [n for n in other.suspects() if n in numbers]
             other_cuts = conjecture(other, second, specification) if suspects else {}
         except PitcheckError:  # an operator may refuse such inputs
             continue

@@ -70,7 +70,8 @@ class Prover:
     """Raises and proves the obligations of one pair of graphs. ``accepted_log2`` is what the errors of all obligations attempted may add up to.
 
     With several ``jobs`` large stages are proven by as many processes. With ``patience`` an attempt to prove everything over
-    hints goes on although some stages do not hold, while these are at most so many different ones; ``refused`` has them then.
+    hints goes on although some stages do not hold, while these are at most so many different ones; ``refused`` has them then. ``failed`` says
+    whether a stage over hints differs, rather than being left open.
     """
 
     def __init__(
@@ -94,6 +95,7 @@ class Prover:
         self.jobs = jobs
         self.patience = patience
         self.refused: list[Obligation] = []
+        self.failed = False
         self._fingerprints = Fingerprints(first, second, specification.initial)
         self._workers: Workers | None = None
         self._hoping = False
@@ -119,6 +121,7 @@ class Prover:
         if ledger.holds:
             return ledger
         refused = _refused(ledger)
+        self.failed = any(o.proof.outcome == "failed" for o in refused)
         self.refused = refused if _bearable(refused, self.patience) else []
         self.attempted = {HINTS: accepted - 1}
         return None

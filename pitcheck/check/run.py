@@ -17,7 +17,7 @@ from pitcheck.algebra.backend import array_module
 from pitcheck.algebra.degree_bounds import log2_sum
 from pitcheck.check.equal_blocks import colourings, find_batch
 from pitcheck.check.hints import hinted_cuts
-from pitcheck.check.judge import SecondLook, judge, look_on_blocks, second_look
+from pitcheck.check.judge import SecondLook, early_look, judge, look_on_blocks, second_look
 from pitcheck.check.nearest import nearest_outputs
 from pitcheck.check.obligations import Ledger, Obligation, Prover
 from pitcheck.check.options import Options
@@ -290,13 +290,17 @@ def _missing_outputs(state: _Check, specification: Specification) -> None:
 
 
 def _prove(state: _Check, first: Graph, second: Graph, cuts: dict[int, Cut], run: WholeRun, prover: Prover, xp: object) -> Report:
+    full, memory = state.options.shapes == "full", state.options.max_memory
+    if prover.failed:
+        early = early_look(first, second, prover.specification, state.seed, state.templates, full_shapes=full, max_memory=memory)
+        state.clock.lap("lineage")
+        if early is not None:
+            return _mismatch(state, first, second, early, xp)
     ledger = prover.run(cuts)
     state.clock.lap("evaluate")
     failed = [o.output for o in _open(ledger) if o.proof.outcome == "failed"]
     again = None
     if failed:
-        full = state.options.shapes == "full"
-        memory = state.options.max_memory
         again = second_look(first, second, prover.specification, run, cuts, failed, state.seed, state.templates, full_shapes=full, max_memory=memory)
     if again is not None:
         state.ledger = ledger
