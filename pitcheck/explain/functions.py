@@ -30,11 +30,12 @@ def exchanged_operands(site: Site) -> Iterator[Repair]:
 
     overrides = site.redone(exchanged)
     if overrides is not None:
-        said = f"operator {site.name!r} ({site.kind}) has its operands exchanged: {_called(site, 0)} stands where {_called(site, 1)} is due"
+        said = f"operator {site.name!r} ({site.kind}) has its operands exchanged: {called(site, 0)} stands where {called(site, 1)} is due"
         yield site.cause("PIT103", said, f"exchange the first two operands of {site.name!r}"), overrides
 
 
-def _called(site: Site, place: int) -> str:
+def called(site: Site, place: int) -> str:
+    """Name of an operand."""
     operand = site.step.inputs[place]
     return site.evidence.called(operand.value) if isinstance(operand, Argument) else str(operand)
 

@@ -397,7 +397,22 @@ def _alike(evidence: Evidence, step: Step, held: Held, due: Cut | None) -> Itera
             continue
         theirs: list[object] = [evidence.alike(operand.value) if isinstance(operand, Argument) else operand for operand in other.inputs]
         different = [i for i, (a, b) in enumerate(zip(own, theirs, strict=True)) if a not in (b, UNUSED)]
-        yield other, different, sorted(k for k in {*step.attributes, *other.attributes} - SIZES if step.attributes.get(k) != other.attributes.get(k))
+        attributes = sorted(k for k in {*step.attributes, *other.attributes} - SIZES if step.attributes.get(k) != other.attributes.get(k))
+        # An attribute with its default is no other than one that is not said.
+        yield other, different, [] if not different and _same_results(evidence, step, other) else attributes
+
+
+def _same_results(evidence: Evidence, step: Step, other: Step) -> bool:
+    """Whether a step of the plan and one of the reference give the same numbers in this run."""
+    codes = np.flatnonzero(evidence.second.nodes[step.node].mask)
+    for own, theirs in zip(step.outputs, other.outputs, strict=False):
+        if own is None or theirs is None or theirs not in evidence.run.evaluated.reference:
+            return False
+        wanted = np.asarray(evidence.run.evaluated.reference[theirs].data, dtype=np.float64)[0]
+        found = evidence.at(own, codes)
+        if found is None or found.shape[2:] != wanted.shape[2:] or not _same(found, np.broadcast_to(wanted, found.shape)):
+            return False
+    return True
 
 
 def _other_operand(evidence: Evidence, step: Step, other: Step, place: int, name: str) -> Cause:

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
+from itertools import combinations, pairwise
 
 import numpy as np
 
 from pitcheck.algebra.value import Value
 from pitcheck.check.conjecture import Floats
 from pitcheck.explain.evidence import SAME
-from pitcheck.explain.rerun import Override, Read
+from pitcheck.explain.functions import called
+from pitcheck.explain.rerun import Draft, Override, Read
 from pitcheck.explain.sites import Repair, Site
-from pitcheck.stages.graph import Source
+from pitcheck.stages.graph import Node, Source
 from pitcheck.stages.grids import Codes
+
+JOINED = frozenset({"cat", "stack"})
+FEW_PARTS = 4
+"""Of so many parts any two may be exchanged."""
 
 
 def side_by_side(site: Site) -> Iterator[Repair]:
@@ -26,6 +33,27 @@ def side_by_side(site: Site) -> Iterator[Repair]:
         if result is not None:
             said = f"operator {site.name!r} reduces what its ranks have, element by element, where all of it side by side is due"
             yield site.cause("PIT111", said, f"an all-gather along dimension {axis} in its place"), [Override(site.value, site.codes, result)]
+
+
+def exchanged_parts(site: Site) -> Iterator[Repair]:
+    """Two parts of what is joined, the other way round: any two of few, else neighbours."""
+    count = len(site.step.inputs)
+    if site.kind not in JOINED:
+        return
+    for first, second in combinations(range(count), 2) if count <= FEW_PARTS else pairwise(range(count)):
+        overrides = site.redone(partial(_exchanged, site, first, second))
+        if overrides is not None:
+            parts = " and ".join(called(site, place) for place in (first, second))
+            said = f"operator {site.name!r} ({site.kind}) joins its parts in another order: {parts} are exchanged"
+            yield site.cause("PIT107", said, f"exchange parts {first} and {second} of {site.name!r}"), overrides
+
+
+def _exchanged(site: Site, first: int, second: int, node: Node, codes: Codes) -> Draft | None:
+    given = site.rerun.reads(node, codes)
+    if len(given) <= second:
+        return None
+    given[first], given[second] = given[second], given[first]
+    return node.kind, site.rerun.attributes_of(node), given
 
 
 def reordered(site: Site) -> Iterator[Repair]:

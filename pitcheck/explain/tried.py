@@ -22,7 +22,7 @@ from pitcheck.explain.inserted import missing_exchange, missing_gather, missing_
 from pitcheck.explain.joined import due_term, missing_factor, missing_number, missing_term, missing_term_of_operand
 from pitcheck.explain.left_out import function_left_out, operator_left_out, operator_left_out_of_operand, operator_of_others
 from pitcheck.explain.operands import due_operand, near_operand
-from pitcheck.explain.order import reordered, side_by_side
+from pitcheck.explain.order import exchanged_parts, reordered, side_by_side
 from pitcheck.explain.repairs import LEFT_OUT, OTHERWISE, dropped_factor, foreign_literal, larger_group, other_extremum
 from pitcheck.explain.rerun import Rerun
 from pitcheck.explain.sites import WENT_WRONG, Repair, Site, repairs_of, sites_of, where_it_changes
@@ -42,7 +42,7 @@ MOST_CODES = 512
 """Coordinates of a plan up to which repairs are tried coordinate by coordinate."""
 
 
-PLAIN = ((crossed_calls, exchanged_operands, foreign_literal, dropped_factor), OTHERWISE)
+PLAIN = ((crossed_calls, exchanged_operands, exchanged_parts, foreign_literal, dropped_factor), OTHERWISE)
 """What is tried first: an operator as it is, with another number, attribute, place or kind of reduction."""
 OF_SUMS = (added_on_every_rank, side_by_side, weighted_microbatches, norm_of_all)
 LACKING = (operator_of_others, operator_left_out, operator_left_out_of_operand, missing_number, function_left_out)

@@ -32,6 +32,9 @@ NAMED: dict[tuple[str, str], tuple[str, str]] = {
     # What is the same on all ranks is no term of a sum; the smallest of what ranks have is no extremum where it is always that of one of them.
     ("views_of_heads", "function: 4:sum: mean instead of sum"): ("PIT102", "'mean' where 'sum' is due"),
     ("cross_entropy_ranges", "skip: 19:log: left out (tp=1)"): ("PIT102", "stands in the place of '19:log'"),
+    # The parts of what is joined, on all ranks and on one.
+    ("rotary_half", "exchange: 3:cat: the first two parts exchanged"): ("PIT107", "joins its parts in another order: 'slice_0' and 'neg_2' are exchanged"),
+    ("gated_mlp", "exchange: 11:cat: the first two parts exchanged (tp=1)"): ("PIT107", "'ds' and 'dh' are exchanged"),
     # A number and a tensor exchanged.
     ("gradient_clipping", "exchange: 13:div: operands 0 and 1 exchanged"): ("PIT103", "exchanged"),
 }
