@@ -71,8 +71,11 @@ def missing_term(site: Site) -> Iterator[Repair]:
     if site.kind != "identity" and not copied(site, site.value):
         return
     for value in fitting(site, site.value):
-        for operator, turned in (("add", False), ("sub", False), ("sub", True), ("mul", False)):
+        for operator, turned in JOINING:
             yield from _with_term(site, value, operator, turned)
+
+
+JOINING = (("add", False), ("sub", False), ("sub", True), ("mul", False), ("div", False))
 
 
 def missing_number(site: Site) -> Iterator[Repair]:
@@ -83,11 +86,11 @@ def missing_number(site: Site) -> Iterator[Repair]:
 
 
 def fitting(site: Site, value: int) -> list[int]:
-    """Tensors that may have to be joined with one: those nearest to an operator in the program, and given ones that are called like its result."""
+    """Tensors that may have to be joined with one: computed for nothing, near an operator in the program, or given and called like its result."""
     graph = site.rerun.graph
     here, form, name = graph.rank[site.numbers[0]], graph.values[value], site.evidence.name(site.value)
     found = [v for v in range(len(graph.values)) if v != value and graph.values[v].kind == form.kind and _fits(graph.values[v].shape, form.shape)]
-    near = sorted(found, key=lambda v: abs(graph.depth(v) - here))[:MOST_FITTING]
+    near = site.rerun.nearest(found, here, MOST_FITTING)
     given = (v for v in found if not graph.values[v].writers and graph.values[v].shape == form.shape)
     return list(dict.fromkeys([*near, *sorted(given, key=lambda v: -called_alike(graph.values[v].name, name))[:MOST_GIVEN]]))
 
@@ -118,11 +121,10 @@ def missing_term_of_operand(site: Site) -> Iterator[Repair]:
         codes = site.evidence.codes(value)
         later = site.evidence.downstream(site.value)
         for other in (v for v in fitting(site, value) if v not in later):
-            for kind in ("add", "sub", "mul"):
+            for kind, (code, what, verb) in JOINED.items():
                 joined = site.rerun.one(kind, {}, [Read(value, codes), Read(other, codes)], len(codes))
                 overrides = None if joined is None else site.redone(site.as_given, known={value: held_at(joined, codes, graph.codes)})
                 if overrides is not None:
-                    code, what, verb = JOINED[kind]
                     name = site.evidence.called(other)
                     said = f"operator {site.name!r} reads {site.evidence.called(value)} without {what} {name}"
                     yield site.cause(code, said, f"{verb} {name} once"), overrides

@@ -41,7 +41,7 @@ def due_operand(site: Site) -> Iterator[Repair]:
 
 
 def near_operand(site: Site) -> Iterator[Repair]:
-    """Any other tensor of the operand's form, the nearest in the program first."""
+    """Any other tensor of the operand's form: first those that are computed for nothing, of these and of others the nearest in the program."""
     rank = site.rerun.graph.rank
     for place, operand in enumerate(site.step.inputs):
         if not isinstance(operand, Argument) or site.evidence.is_constant(operand.value):
@@ -56,7 +56,7 @@ def near_operand(site: Site) -> Iterator[Repair]:
             and v.tensor.microbatched == form.tensor.microbatched
         ]
         here = rank[site.numbers[0]]
-        for value in sorted(alike, key=lambda v: abs(site.rerun.graph.depth(v) - here))[:MOST_OPERANDS]:
+        for value in site.rerun.nearest(alike, here, MOST_OPERANDS):
             yield from _reading(site, place, value)
 
 

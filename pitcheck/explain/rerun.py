@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,8 @@ MOST_OPERATORS = 6_000
 """Operators that are evaluated for one explanation at most."""
 MOST_UNREAD = 60
 """Operators one behind the other that no output depends on, which are evaluated to have one operand."""
+MOST_IDLE = 8
+"""Values computed for nothing that are tried before those that are nearer."""
 Mask = NDArray[np.bool_]
 
 
@@ -167,6 +170,17 @@ class Rerun:
         """The codes at which a value is there."""
         held = self.held(value)
         return np.zeros(0, dtype=np.int64) if held is None else np.flatnonzero(held.rows >= 0)
+
+    @cached_property
+    def idle(self) -> frozenset[int]:
+        """Values that are computed and that no output depends on: what should have read them may read something else."""
+        needed = self.evidence.run.evaluated.parallel
+        return frozenset(v for v, held in enumerate(self.graph.values) if held.writers and v not in needed)
+
+    def nearest(self, values: Iterable[int], rank: int, most: int) -> list[int]:
+        """Of values some that are computed for nothing, and those that are nearest to a place in the program."""
+        near = sorted(values, key=lambda v: abs(self.graph.depth(v) - rank))
+        return list(dict.fromkeys([*[v for v in near if v in self.idle][:MOST_IDLE], *near[:most]]))
 
     def fill(self, value: int, codes: Codes) -> bool:
         """Compute a value at codes where no output needs it; whether that was possible."""

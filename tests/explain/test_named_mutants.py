@@ -35,6 +35,11 @@ NAMED: dict[tuple[str, str], tuple[str, str]] = {
     # The parts of what is joined, on all ranks and on one.
     ("rotary_half", "exchange: 3:cat: the first two parts exchanged"): ("PIT107", "joins its parts in another order: 'slice_0' and 'neg_2' are exchanged"),
     ("gated_mlp", "exchange: 11:cat: the first two parts exchanged (tp=1)"): ("PIT107", "'ds' and 'dh' are exchanged"),
+    # A divisor, for one operator or for an output; the other term of a moment, which is computed for nothing then.
+    ("zero_adamw", "skip: 15:div: left out"): ("PIT102", "operator '16:mul' reads 'm_new' (copied as 'div_15') without the divisor 'add_13'"),
+    ("cross_entropy_vocabulary_parallel", "skip: 17:div: left out"): ("PIT102", "without the divisor 'all_reduce_6'"),
+    ("ring_attention_2", "skip: 27:div: left out"): ("PIT102", "without the divisor 'add_23'"),
+    ("zero_adamw", "term: 11:add: operand 0 twice (dp=1)"): ("PIT108", "has the term 'mul_8' twice, where 'mul_10' is due once"),
     # A number and a tensor exchanged.
     ("gradient_clipping", "exchange: 13:div: operands 0 and 1 exchanged"): ("PIT103", "exchanged"),
 }
