@@ -19,10 +19,15 @@ from pitcheck.check.run import check
 from pitcheck.report.model import Report
 from pitcheck.report.text import render
 
+OPTIONS = ("--full", "--write", "--page")
+
 
 def main(arguments: Sequence[str]) -> None:
     """One line per bug and configuration: whether an output changes, the verdict, the first finding."""
     names = [name for name in arguments if not name.startswith("--")]
+    unknown = [given for given in arguments if given not in BUGS and given not in OPTIONS]
+    if unknown:
+        sys.exit(f"no such bug or option: {', '.join(unknown)}; options are {', '.join(OPTIONS)}, bugs those of tests/bugs")
     today = {bug: dict(codes) for bug, codes in named_today().items()}
     for name in names or BUGS:
         bug = BUGS[name]
