@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from math import inf
 
 import numpy as np
 
@@ -149,7 +150,6 @@ class Walk:
         best: tuple[int, tuple[Hypothesis, Around], Repair] | None = None
         followed = 0
         before = {(each.alike, each.by[1]) for each in made}
-        most = self.rerun.spent + MOST_HERE
         for by, repair in self._repairs(hypotheses, [] if first is None else self._around(first), dict.fromkeys(each.by for each in made)):
             judged = Judged()
             changed = self.rerun.after(repair[1], left, partial(self._goes_on, judged))
@@ -161,14 +161,15 @@ class Walk:
                 followed += 1
                 if best is None or judged.reach > best[0]:
                     best = judged.reach, by, repair
-            if followed >= MOST_FOLLOWED or self.rerun.spent > most:
+            if followed >= MOST_FOLLOWED:
                 break
         return None if best is None else best[1:]
 
     def _repairs(
         self, hypotheses: Sequence[Sequence[Hypothesis]], sites: Sequence[Site], before: Iterable[tuple[Hypothesis, Around]]
     ) -> Iterator[tuple[tuple[Hypothesis, Around], Repair]]:
-        """What was done before where it looks alike, then every hypothesis."""
+        """What was done before where it looks alike, then every hypothesis; where too much is tried, the last ones, which ask for little, come at once."""
+        most = self.rerun.spent + MOST_HERE
         around = {site: self._seen_from(site) for site in sites}
         for hypothesis, place in before:
             for site in (site for site in sites if around[site] == place):
@@ -177,7 +178,13 @@ class Walk:
         for group in hypotheses:
             for site in early if all(hypothesis.__name__ in FROM_THE_FIRST for hypothesis in group) else sites:
                 for hypothesis in group:
-                    yield from (((hypothesis, around[site]), repair) for repair in repairs_of(hypothesis, site))
+                    for repair in self._within(repairs_of(hypothesis, site), inf if group is hypotheses[-1] else most):
+                        yield (hypothesis, around[site]), repair
+
+    def _within(self, repairs: Iterator[Repair], most: float) -> Iterator[Repair]:
+        """Repairs, until so many operators were evaluated."""
+        while self.rerun.spent <= most and (repair := next(repairs, None)) is not None:
+            yield repair
 
     def _summed_first(self, site: Site) -> tuple[int, int]:
         """What is known to be a term comes first, in the order of the program; but what micro-batches have is added up before ranks are asked for theirs."""
