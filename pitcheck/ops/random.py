@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fractions import Fraction
 
-from pitcheck.errors import ShapeError, UnsupportedError
+from pitcheck.errors import PlanError, ShapeError, UnsupportedError
 from pitcheck.ops.declaration import AttributeRole, Attributes
 from pitcheck.ops.declare import Lazy, Local, declare
 from pitcheck.ops.term import Term, needed, sum_to
@@ -39,10 +39,13 @@ def _normal(inputs: list[Term], attributes: Attributes) -> list[Term]:
 
 
 def _dropped(attributes: Attributes) -> Fraction:
-    """The probability of a drop."""
+    """The probability of a drop. Raises PlanError for a number that is none, UnsupportedError for a root and for 1, which leaves nothing to scale."""
     probability = parse_number(needed(attributes, "probability"), "attributes.probability")
-    if not isinstance(probability, Fraction) or not 0 <= probability < 1:
-        raise UnsupportedError(f"a dropout probability is a rational from 0 to below 1, not {attributes['probability']!r}")
+    said = f"a dropout probability is a rational from 0 to below 1, not {attributes['probability']!r}"
+    if isinstance(probability, float) or (isinstance(probability, Fraction) and not 0 <= probability <= 1):
+        raise PlanError(said, "attributes.probability")
+    if not isinstance(probability, Fraction) or probability == 1:
+        raise UnsupportedError(said)
     return probability
 
 
