@@ -12,6 +12,7 @@ from pitcheck.algebra.value import Value
 from pitcheck.explain.fused import behind_what_is_right, right_where_it_lies
 from pitcheck.explain.hypotheses import Cause
 from pitcheck.explain.rerun import Override, Rerun
+from pitcheck.plan.model import MICROBATCH_AXIS
 from pitcheck.stages.cuts import Cut
 from pitcheck.stages.grids import Codes
 from pitcheck.stages.pair import Target
@@ -20,7 +21,7 @@ from pitcheck.stages.pair import Target
 def exchanged_axes(rerun: Rerun, left: Sequence[int]) -> tuple[Cause, list[Override], list[int]] | None:
     """(the cause, the repair, the outputs that it makes right) of what is given cut over two axes. Outputs that are cut so are compared as they then lie."""
     evidence = rerun.evidence
-    for outer, inner in permutations((name for name, size in evidence.second.coordinates.sizes.items() if size > 1), 2):
+    for outer, inner in permutations((name for name, size in _sizes(rerun).items() if size > 1), 2):
         lie = partial(_in_other_order, rerun, outer, inner)
         overrides = []
         for value, cut in ((v, cut) for v, cut in evidence.specification.initial.items() if v in evidence.batch.inputs):
@@ -39,6 +40,12 @@ def exchanged_axes(rerun: Rerun, left: Sequence[int]) -> tuple[Cause, list[Overr
     return None
 
 
+def _sizes(rerun: Rerun) -> dict[str, int]:
+    """Sizes of the axes of the mesh, and of the micro-batches, the last axis of the coordinates."""
+    coordinates = rerun.evidence.second.coordinates
+    return {**coordinates.sizes, MICROBATCH_AXIS: coordinates.microbatches}
+
+
 def _cut_so(lie: Callable[[Cut, Codes], Value | None], target: Target) -> bool:
     return lie(target.cut, target.codes) is not None
 
@@ -52,9 +59,10 @@ def _in_other_order(rerun: Rerun, outer: str, inner: str, cut: Cut, codes: Codes
     if whole is None or len(parted) != 1 or cut.group_of is not None or cut.scale != 1 or not len(codes) or (cut.part_of[codes] < 0).any():
         return None
     (dim,) = parted
-    names, places = list(coordinates.sizes), np.unravel_index(codes, coordinates.shape)
+    sizes = _sizes(rerun)
+    names, places = list(sizes), np.unravel_index(codes, coordinates.shape)
     first, second = (places[names.index(axis)] for axis in (outer, inner))
-    counts = coordinates.sizes[outer], coordinates.sizes[inner]
+    counts = sizes[outer], sizes[inner]
     size, parts = whole.data.shape[3 + dim], counts[0] * counts[1]
     begins = [cut.parts[int(part)].box[dim] for part in cut.part_of[codes]]
     starts = sorted({begin[0][0] for begin in begins})

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from pitcheck.explain.evidence import MOVES
-from pitcheck.explain.hypotheses import REDUCTIONS, SIZES, Cause, factor
+from pitcheck.explain.hypotheses import REDUCTIONS, SIZES, Cause, factor, repeated_reduction
 from pitcheck.explain.rerun import Draft, Override, Read, Redo
 from pitcheck.explain.sites import Repair, Site, by_code, reference_steps
 from pitcheck.ops.registry import BACKWARD, operator_kind
@@ -69,6 +69,10 @@ def _reduced(site: Site, kinds: Sequence[str]) -> Iterator[Repair]:
     for kind in kinds:
         overrides = site.redone(partial(_as_given, site, {"reduction": kind})) if kind != own else None
         if overrides is not None:
+            if kind == "avg" and own == "sum" and repeated_reduction(site.evidence, site.value):
+                said = f"operator {site.name!r} adds up{_over_what(site)} what is the same on all members already"
+                yield site.cause("PIT105", said, "drop one of the reductions, or reduce with 'avg'"), overrides
+                continue
             said = f"operator {site.name!r} takes the {COMBINED.get(own, own)} of terms{_over_what(site)} where their {COMBINED[kind]} is due"
             yield site.cause("PIT111", said, f"reduce with {kind!r}"), overrides
 

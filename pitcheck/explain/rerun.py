@@ -26,6 +26,7 @@ from pitcheck.stages.batch import distinct_columns
 from pitcheck.stages.graph import Node, Operand, Source, Stacked, sources_of
 from pitcheck.stages.grids import Codes
 from pitcheck.stages.pair import Target
+from pitcheck.stages.parts import Box
 from pitcheck.stages.run import literal_operand
 
 MOST_OPERATORS = 6_000
@@ -215,17 +216,20 @@ class Rerun:
 
     def _initial(self, value: int, codes: Codes) -> Value | None:
         """What the plan is given, at codes where nothing needs it."""
-        run = self.evidence.run
         cut = self.evidence.specification.initial.get(value)
-        if cut is None or cut.group_of is not None or cut.reference not in run.evaluated.reference or (cut.part_of[codes] < 0).any():
+        if cut is None or cut.group_of is not None or (cut.part_of[codes] < 0).any():
             return None
-        if any(start < 0 for part in cut.parts for intervals in part.box for start, _ in intervals):  # padding
+        return self.boxes(cut.reference, [cut.parts[int(part)].box for part in cut.part_of[codes]])
+
+    def boxes(self, reference: int, boxes: Sequence[Box]) -> Value | None:
+        """Parts of a reference value, one row each; None where they cannot be had."""
+        run = self.evidence.run
+        if reference not in run.evaluated.reference or any(start < 0 for box in boxes for intervals in box for start, _ in intervals):  # padding
             return None
-        whole, rows = run.evaluated.reference[cut.reference], []
-        nodes, sizes = run.symbolic.reference.values[cut.reference].dims, run.shaped.sizes
+        whole, rows = run.evaluated.reference[reference], []
+        nodes, sizes = run.symbolic.reference.values[reference].dims, run.shaped.sizes
         try:
-            for code in codes:
-                box = cut.parts[int(cut.part_of[code])].box
+            for box in boxes:
                 reduced = tuple(tuple((sizes.position(node, a), sizes.position(node, b)) for a, b in i) for i, node in zip(box, nodes, strict=True))
                 rows.append(take_box(self.algebra, whole, reduced, "free"))
         except (PitcheckError, LookupError):

@@ -23,6 +23,7 @@ from pitcheck.explain.joined import due_term, missing_factor, missing_number, mi
 from pitcheck.explain.left_out import function_left_out, operator_left_out, operator_left_out_of_operand, operator_of_others
 from pitcheck.explain.operands import due_operand, near_operand
 from pitcheck.explain.order import exchanged_parts, reordered, side_by_side
+from pitcheck.explain.part_order import parts_in_order
 from pitcheck.explain.repairs import LEFT_OUT, OTHERWISE, dropped_factor, foreign_literal, larger_group, other_extremum
 from pitcheck.explain.rerun import Rerun
 from pitcheck.explain.sites import WENT_WRONG, Repair, Site, repairs_of, sites_of, where_it_changes
@@ -153,7 +154,7 @@ def _searched(rerun: Rerun, standing: Standing, left: list[int], first: str) -> 
 
 def _lying_otherwise(evidence: Evidence, left: Sequence[int]) -> Tried | None:
     """What is given lies otherwise than it is taken apart or put together: a fused parameter, or what two axes of the mesh cut."""
-    for hypothesis, most in ((interleaved, MOST_FUSED), (exchanged_axes, MOST_WALKED)):
+    for hypothesis, most in ((parts_in_order, MOST_FUSED), (interleaved, MOST_FUSED), (exchanged_axes, MOST_WALKED)):
         try:
             found = hypothesis(Rerun(evidence, most=most), left)
         except WENT_WRONG:
