@@ -41,7 +41,7 @@ NAMED: dict[tuple[str, str], tuple[str, str]] = {
     ("ring_attention_2", "skip: 27:div: left out"): ("PIT102", "without the divisor 'add_23'"),
     ("zero_adamw", "term: 11:add: operand 0 twice (dp=1)"): ("PIT108", "has the term 'mul_8' twice, where 'mul_10' is due once"),
     # What is given in another order than the program takes it in, over ranks and over micro-batches.
-    ("data_parallel_avg", "given: x: parts of dimension 0 in reverse"): ("PIT107", "'x': parts lie in another order than the program takes them in: rank 0 holds [6:8"),
+    ("data_parallel_avg", "given: x: parts of dimension 0 in reverse"): ("PIT107", "'x': parts lie in another order than the program takes them in"),
     ("microbatches", "given: t: parts of dimension 0 in reverse"): ("PIT107", "'t': parts lie in another order"),
     ("attention_heads_causal", "given: wv: parts of dimension 0 in reverse"): ("PIT107", "'wv': parts lie in another order"),
     ("data_parallel_microbatches", "given: x: dimension 0 cut in the other order of axes"): ("PIT107", "is cut over dp first, and each part over mb"),
