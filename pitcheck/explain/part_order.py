@@ -70,6 +70,8 @@ def _intervals(evidence: Evidence, codes: Codes, own: Sequence[tuple[tuple[int, 
     """By code the stretches of a dimension in an order of the axes that cut it; none where they lie in one already."""
     coordinates = evidence.second.coordinates
     starts = sorted(set(own))
+    if len(starts) < 2:
+        return
     index = np.array([starts.index(each) for each in own])
     sizes = {**coordinates.sizes, MICROBATCH_AXIS: coordinates.microbatches}
     places = dict(zip(sizes, np.unravel_index(codes, coordinates.shape), strict=True))
