@@ -34,8 +34,8 @@ MOST_WORK = 1_000_000
 PRODUCTS = frozenset({"linear", "matmul", "bmm", "einsum", "scaled_dot_product_attention"})
 
 
-def confirmed(run: WholeRun, number: int, cuts: Mapping[int, Cut]) -> bool | None:
-    """Whether output ``number`` really differs on the run's inputs; None where that costs too much or cannot be computed.
+def confirmed(run: WholeRun, number: int, cuts: Mapping[int, Cut], times: int = 1) -> bool | None:
+    """Whether output ``number`` really differs on the run's inputs; None where that costs more than ``times`` the usual limit or cannot be computed.
 
     Computed from the plans' inputs, or if that is too much from the nearest tensors in which both plans agree (``cuts``), filled
     with the reference's own values.
@@ -43,7 +43,7 @@ def confirmed(run: WholeRun, number: int, cuts: Mapping[int, Cut]) -> bool | Non
     starts: tuple[Mapping[int, Cut], ...] = ({}, _agreeing(run, cuts))
     for given in starts:
         cone = _cone(run, number, given)
-        if cone.work <= MOST_WORK:
+        if cone.work <= times * MOST_WORK:
             return _differs(run, number, cone)
     return None
 

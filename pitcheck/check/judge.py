@@ -10,7 +10,7 @@ from pitcheck.algebra.keyed import key_of
 from pitcheck.check.confirm import confirmed, cost, replicas_differ
 from pitcheck.check.draws import unlike_draws
 from pitcheck.check.equal_blocks import TRIALS, run_on_blocks
-from pitcheck.check.noise import finite_difference, standing_out
+from pitcheck.check.noise import finite_difference, finite_on_one_side, standing_out
 from pitcheck.check.options import GIB
 from pitcheck.check.specification import Expected, Specification
 from pitcheck.check.whole import WholeRun, conjecture, run_whole
@@ -23,6 +23,8 @@ from pitcheck.stages.graph import Graph
 PLAIN = 1e-6
 """Relative difference from which on float64 may tell by itself, where more digits cost too much."""
 MOST_CONFIRMATIONS = 6
+PATIENCE = 8
+"""So many times as much as otherwise may be spent on one output that is finite on one side alone."""
 MAGNITUDES = (8.0, 1 / 64)
 """Standard deviations of inputs tried where a stage fails although ordinary inputs show no difference: saturated functions, and nearly linear ones."""
 NEAR_DRAWS = (3, 4, 8, 5, 6, 12)
@@ -64,7 +66,15 @@ def judge(run: WholeRun, cuts: Mapping[int, Cut], numbers: Sequence[int]) -> Jud
         if found is not None:
             refuted.add(n)
     result.real = sorted(standing_out(run, [n for n in plain if n not in refuted]))
+    if not result.real:
+        result.real = _not_finite(run, cuts, [n for n in left if n not in refuted])
     return result
+
+
+def _not_finite(run: WholeRun, cuts: Mapping[int, Cut], numbers: Sequence[int]) -> list[int]:
+    """Outputs that are finite on one side alone, where more digits confirm it of the cheapest. Nothing less tells what overflows from what is infinite."""
+    found = [n for n in numbers if finite_on_one_side(run.comparisons[n])]
+    return sorted(found) if found and confirmed(run, found[0], cuts, PATIENCE) else []
 
 
 def _incomparable(run: WholeRun, number: int) -> str:

@@ -47,6 +47,12 @@ def finite_difference(comparison: Comparison) -> float:
     return _largest(differences, comparison.judged[:1] & np.isfinite(differences))
 
 
+def finite_on_one_side(comparison: Comparison) -> bool:
+    """Whether an element is finite on one side alone: what overflows may be so, and what is infinite or undefined in truth."""
+    actual, expected, judged = np.broadcast_arrays(comparison.actual.data[0], comparison.expected.data[0], comparison.judged[:1])
+    return comparison.actual.kind == "field" and bool((np.isfinite(actual) != np.isfinite(expected))[judged].any())
+
+
 def _stands_out(before: Comparison, after: Comparison) -> bool:
     differences = real_differences(before.actual, before.expected)
     looked_at = before.judged[:1] & np.isfinite(differences)
