@@ -81,8 +81,11 @@ class Characters:
         counted = int((symbols > 0).any(axis=0).sum(axis=0).min())
         return counted * _of_counted(per_draw, symbols.shape[0])
 
-    def draws(self, per_draw: float, target: float, enough: int) -> int:
-        """How many draws it probably takes until so many of them count for every argument that the error is at most ``target``; 0 without roots."""
+    def draws(self, per_draw: float, target: float, enough: int, most: int) -> int:
+        """How many draws it probably takes until so many of them count for every argument that the error is at most ``target``; 0 without roots.
+
+        Where these are more than ``most``, of which there will not be as many, any number from that on.
+        """
         symbols = self._of_varying(enough)
         levels, _, arguments = symbols.shape
         gain = _of_counted(per_draw, levels) if arguments else 0.0
@@ -90,7 +93,7 @@ class Characters:
             return 0
         least, lost = ceil(target / gain), 0.5**levels
         needed = least
-        while arguments * sum(comb(needed, n) * (1 - lost) ** n * lost ** (needed - n) for n in range(least)) > LIKELY:
+        while needed < most and arguments * sum(comb(needed, n) * (1 - lost) ** n * lost ** (needed - n) for n in range(least)) > LIKELY:
             needed += 1
         return needed
 

@@ -315,7 +315,8 @@ class _Attempt:
                 seen = self._outcomes.coverage
                 return Proof("proven", error, self.trials, 1, self._chain.primes, self._heuristic, discrete=said, routing=seen)
         missing = max(2 if self._lacking else 1, math.ceil((target - error) / per_trial)) if error > target else max(2, self.trials // 2)
-        missing = max(missing, self._characters.draws(per_trial, target, self._enough(per_trial)) - self._agreed)
+        needed = self._characters.draws(per_trial, target, self._enough(per_trial), self._settings.most_trials)
+        missing = max(missing, needed - self._agreed)
         self._wanted = self.trials + missing
         return None
 

@@ -15,6 +15,8 @@ from pitcheck.execution.places import ExecutionError, at_table, rank_coordinates
 from pitcheck.plan.model import Lineage, Plan, Tensor
 
 TOLERANCE = 1e-9
+SMALL = 1e-3
+"""Magnitude that is taken for the largest of an output where that is smaller: of a gradient that is 0 in truth there is nothing but rounding."""
 MAGNITUDES = (1.0, 0.25, 3.0)
 FREE, ZERO = -1, -2
 Region = tuple[tuple[int, ...], ...]
@@ -287,9 +289,9 @@ def _compare_one(plan: Plan, tensor: Tensor, lineage: Lineage, whole: Array, fou
 
 
 def distance(a: Array, b: Array, whole: Array) -> float:
-    """The largest difference, as a share of the output's largest finite magnitude; NaN equals NaN, an infinity the same infinity and nothing else."""
+    """The largest difference, as a share of the largest finite magnitude, or of ``SMALL``; NaN equals NaN, an infinity the same infinity."""
     finite = np.abs(whole[np.isfinite(whole)])
-    scale = max(float(finite.max()), 1e-6) if finite.size else 1.0
+    scale = max(float(finite.max()), SMALL) if finite.size else 1.0
     a, b = np.asarray(a, dtype=float), np.asarray(b, dtype=float)
     known = np.isfinite(a) & np.isfinite(b)
     if not np.array_equal(a[~known], b[~known], equal_nan=True):

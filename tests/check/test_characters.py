@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from zoo.pairs import pair
 
 from pitcheck.algebra.chains import chains_of
 from pitcheck.algebra.residues import ResidueAlgebra
 from pitcheck.check.characters import Characters
+from pitcheck.check.options import Options
+from pitcheck.check.run import check
 
-PER_DRAW, TARGET, ENOUGH = -40.0, -76.0, 2
+PER_DRAW, TARGET, ENOUGH, MOST = -40.0, -76.0, 2, 256
 SEEDS = range(40)
 
 
@@ -24,7 +27,7 @@ def observed(seed: int, draws: int, arguments: int) -> Characters:
 
 @pytest.mark.parametrize("arguments", [1, 30, 1000])
 def test_as_many_draws_as_are_asked_for_are_mostly_enough_and_fewer_are_not(arguments: int) -> None:
-    needed = observed(0, 2, arguments).draws(PER_DRAW, TARGET, ENOUGH)
+    needed = observed(0, 2, arguments).draws(PER_DRAW, TARGET, ENOUGH, MOST)
     least = observed(0, 2, arguments).error(PER_DRAW, ENOUGH)
     assert least > TARGET
     enough = [sum(observed(seed, draws, arguments).error(PER_DRAW, ENOUGH) <= TARGET for seed in SEEDS) for draws in (needed, needed // 2)]
@@ -33,5 +36,16 @@ def test_as_many_draws_as_are_asked_for_are_mostly_enough_and_fewer_are_not(argu
 
 
 def test_draws_without_roots_are_not_asked_for() -> None:
-    assert Characters().draws(PER_DRAW, TARGET, ENOUGH) == 0
+    assert Characters().draws(PER_DRAW, TARGET, ENOUGH, MOST) == 0
     assert Characters().error(PER_DRAW, ENOUGH) == -np.inf
+
+
+@pytest.mark.parametrize("per_draw", [-2.5, -2.01, -2.0001, -1.0])
+def test_draws_that_say_hardly_anything_are_more_than_there_will_be(per_draw: float) -> None:
+    roots = observed(0, 2, 30)
+    assert roots.error(per_draw, ENOUGH) >= -10
+    assert roots.draws(per_draw, TARGET, ENOUGH, MOST) >= MOST or roots.draws(per_draw, TARGET, ENOUGH, MOST) == 0
+
+
+def test_a_seed_at_which_hardly_a_draw_says_anything() -> None:
+    assert check(*pair("transformer_block"), Options(seed=4)).verdict == "equivalent"
