@@ -12,7 +12,6 @@ from pitcheck.algebra.value import Value
 from pitcheck.explain.fused import behind_what_is_right, right_where_it_lies
 from pitcheck.explain.hypotheses import Cause
 from pitcheck.explain.rerun import Override, Rerun
-from pitcheck.plan.model import MICROBATCH_AXIS
 from pitcheck.stages.cuts import Cut
 from pitcheck.stages.grids import Codes
 from pitcheck.stages.pair import Target
@@ -21,7 +20,7 @@ from pitcheck.stages.pair import Target
 def exchanged_axes(rerun: Rerun, left: Sequence[int]) -> tuple[Cause, list[Override], list[int]] | None:
     """(the cause, the repair, the outputs that it makes right) of what is given cut over two axes. Outputs that are cut so are compared as they then lie."""
     evidence = rerun.evidence
-    for outer, inner in permutations((name for name, size in _sizes(rerun).items() if size > 1), 2):
+    for outer, inner in permutations((name for name, size in evidence.second.coordinates.extents.items() if size > 1), 2):
         lie = partial(_in_other_order, rerun, outer, inner)
         overrides = []
         for value, cut in ((v, cut) for v, cut in evidence.specification.initial.items() if v in evidence.batch.inputs):
@@ -40,12 +39,6 @@ def exchanged_axes(rerun: Rerun, left: Sequence[int]) -> tuple[Cause, list[Overr
     return None
 
 
-def _sizes(rerun: Rerun) -> dict[str, int]:
-    """Sizes of the axes of the mesh, and of the micro-batches, the last axis of the coordinates."""
-    coordinates = rerun.evidence.second.coordinates
-    return {**coordinates.sizes, MICROBATCH_AXIS: coordinates.microbatches}
-
-
 def _cut_so(lie: Callable[[Cut, Codes], Value | None], target: Target) -> bool:
     return lie(target.cut, target.codes) is not None
 
@@ -59,7 +52,7 @@ def _in_other_order(rerun: Rerun, outer: str, inner: str, cut: Cut, codes: Codes
     if whole is None or len(parted) != 1 or cut.group_of is not None or cut.scale != 1 or not len(codes) or (cut.part_of[codes] < 0).any():
         return None
     (dim,) = parted
-    sizes = _sizes(rerun)
+    sizes = coordinates.extents
     names, places = list(sizes), np.unravel_index(codes, coordinates.shape)
     first, second = (places[names.index(axis)] for axis in (outer, inner))
     counts = sizes[outer], sizes[inner]
@@ -77,9 +70,10 @@ def _in_other_order(rerun: Rerun, outer: str, inner: str, cut: Cut, codes: Codes
 
 def _cause(rerun: Rerun, values: Sequence[int], outer: str, inner: str) -> Cause:
     evidence = rerun.evidence
-    value = min(values, key=lambda v: min((evidence.second.rank[step.node] for step in evidence.readers.get(v, [])), default=len(evidence.second.nodes)))
-    reader = min(evidence.readers.get(value, []), key=lambda step: evidence.second.rank[step.node], default=None)
+    value = evidence.read_first(values)
     name, more = evidence.name(value), f" and {len(values) - 1} more" if len(values) > 1 else ""
     verb = "are" if more else "is"
     said = f"{name!r}{more} {verb} cut over {outer} first, and each part over {inner}; the program puts them together as if they were cut over {inner} first"
-    return Cause("PIT107", said, f"cut {name!r}{more} over {inner} first, and each part over {outer}", evidence.codes(value), reader, value)
+    return Cause(
+        "PIT107", said, f"cut {name!r}{more} over {inner} first, and each part over {outer}", evidence.codes(value), evidence.first_reader(value), value
+    )

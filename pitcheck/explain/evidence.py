@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -251,6 +251,15 @@ class Evidence:
             for source in (s for operand in node.inputs for s in sources_of(operand) if len(codes) and s.value not in self.unused(step)):
                 add(source.value, source.at(codes))
         return found
+
+    def first_reader(self, value: int) -> Step | None:
+        """The step that reads a value first in the order of the program; None where none does."""
+        return min(self.readers.get(value, []), key=lambda step: self.second.rank[step.node], default=None)
+
+    def read_first(self, values: Iterable[int]) -> int:
+        """Of values the one that is read first in the order of the program."""
+        steps = {value: self.first_reader(value) for value in values}
+        return min(steps, key=lambda value: len(self.second.nodes) if (step := steps[value]) is None else self.second.rank[step.node])
 
     def downstream(self, value: int) -> set[int]:
         """What is computed from a value."""

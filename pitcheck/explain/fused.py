@@ -143,8 +143,12 @@ def right_where_it_lies(rerun: Rerun, number: int, overrides: Sequence[Override]
 def _cause(evidence: Evidence, value: int, cut: Cut, pieces: int) -> Cause:
     name = evidence.name(value)
     shards = len({part.box for part in cut.parts})
-    reader = min(evidence.readers.get(value, []), key=lambda step: evidence.second.rank[step.node], default=None)
     said = f"{name!r} is {pieces} fused tensors, cut in {shards} shards as one stretch; the program takes each shard apart as if it had a part of all {pieces}"
     return Cause(
-        "PIT117", said, f"give each rank its part of every one of the {pieces}, or split the whole before it is cut", evidence.codes(value), reader, value
+        "PIT117",
+        said,
+        f"give each rank its part of every one of the {pieces}, or split the whole before it is cut",
+        evidence.codes(value),
+        evidence.first_reader(value),
+        value,
     )

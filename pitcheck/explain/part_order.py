@@ -14,7 +14,6 @@ from pitcheck.explain.evidence import Evidence
 from pitcheck.explain.fused import right_where_it_lies
 from pitcheck.explain.hypotheses import Cause, spell
 from pitcheck.explain.rerun import Override, Rerun
-from pitcheck.plan.model import MICROBATCH_AXIS
 from pitcheck.stages.cuts import Cut
 from pitcheck.stages.grids import Codes
 from pitcheck.stages.parts import Box
@@ -73,7 +72,7 @@ def _intervals(evidence: Evidence, codes: Codes, own: Sequence[tuple[tuple[int, 
     if len(starts) < 2:
         return
     index = np.array([starts.index(each) for each in own])
-    sizes = {**coordinates.sizes, MICROBATCH_AXIS: coordinates.microbatches}
+    sizes = coordinates.extents
     places = dict(zip(sizes, np.unravel_index(codes, coordinates.shape), strict=True))
     axes = [axis for axis in places if _depends(index, [p for other, p in places.items() if other != axis])]
     if len(axes) > MOST_AXES or prod(sizes[axis] for axis in axes) != len(starts):
@@ -97,17 +96,14 @@ def _depends(index: Codes, others: Sequence[Codes]) -> bool:
 
 def _cause(evidence: Evidence, order: int, values: Sequence[int]) -> Cause:
     """What lies otherwise, at the operator that reads it first."""
-
-    def rank_of(value: int) -> int:
-        return min((evidence.second.rank[step.node] for step in evidence.readers.get(value, [])), default=len(evidence.second.nodes))
-
-    value = min(values, key=rank_of)
+    value = evidence.read_first(values)
     cut, codes = evidence.specification.initial[value], evidence.codes(value)
     held = [cut.parts[int(part)].box for part in cut.part_of[codes]]
     due = _boxes(evidence, order, cut, codes) or held
     first = next((n for n, (own, other) in enumerate(zip(held, due, strict=True)) if own != other), 0)
-    reader = min(evidence.readers.get(value, []), key=lambda step: evidence.second.rank[step.node], default=None)
     name, more = evidence.name(value), f" and {len(values) - 1} more" if len(values) > 1 else ""
     where = f"rank {int(codes[first]) // evidence.second.coordinates.microbatches} holds {spell(held[first])} where {spell(due[first])} is due"
     said = f"{name!r}{more}: parts lie in another order than the program takes them in: {where}"
-    return Cause("PIT107", said, f"give ranks and micro-batches the parts of {name!r}{more} in the order of the mesh", codes, reader, value)
+    return Cause(
+        "PIT107", said, f"give ranks and micro-batches the parts of {name!r}{more} in the order of the mesh", codes, evidence.first_reader(value), value
+    )

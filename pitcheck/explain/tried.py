@@ -153,7 +153,7 @@ def _searched(rerun: Rerun, standing: Standing, left: list[int], first: str) -> 
 
 
 def _lying_otherwise(evidence: Evidence, left: Sequence[int]) -> Tried | None:
-    """What is given lies otherwise than it is taken apart or put together: a fused parameter, or what two axes of the mesh cut."""
+    """What is given lies otherwise than it is taken apart or put together: parts in another order, a fused parameter, what two axes cut."""
     for hypothesis, most in ((parts_in_order, MOST_FUSED), (interleaved, MOST_FUSED), (exchanged_axes, MOST_WALKED)):
         try:
             found = hypothesis(Rerun(evidence, most=most), left)

@@ -38,6 +38,11 @@ class Coordinates:
         """Sizes of the mesh axes, in order, and the number of micro-batches."""
         return (*self.sizes.values(), self.microbatches)
 
+    @property
+    def extents(self) -> dict[str, int]:
+        """``shape`` by name: sizes of the mesh axes, in order, and the number of micro-batches as ``mb``."""
+        return {**self.sizes, MICROBATCH_AXIS: self.microbatches}
+
     def dimension(self, axis: str, place: str) -> int:
         """The dimension of an axis (``mb`` is the last). Raises PlanError for an unknown one."""
         if axis == MICROBATCH_AXIS:
