@@ -209,8 +209,16 @@ class StorageRules:
         return [version for version in self._writes(code) if version[0] in self.tensors]
 
     def accesses(self, code: int) -> list[Access]:
-        """Return all accesses of an operator at a micro-batch, reads before writes."""
-        return [*(self._access(v, False) for v in self.reads(code)), *(self._access(v, True) for v in self.writes(code))]
+        """Return all accesses of an operator at a micro-batch, reads before writes. A view writes nothing."""
+        written = () if self.is_view(code) else self.writes(code)
+        return [*(self._access(v, False) for v in self.reads(code)), *(self._access(v, True) for v in written)]
+
+    def is_view(self, code: int) -> bool:
+        """Return True if the output of an operator is its input, in the same places of a storage."""
+        if self.plan.operators[code // self.microbatches].kind not in VIEWS:
+            return False
+        places = [self.place(version) for version in (*self.reads(code), *self.writes(code))]
+        return len(places) == 2 and places[0] == places[1] and places[0].shared
 
     def place(self, version: Version) -> _Place:
         """Return where a version lies."""
@@ -318,11 +326,10 @@ class _Walk:
         return self.plan.operators[code // self.rules.microbatches]
 
     def _store(self, code: int) -> None:
-        operator = self._operator(code)
-        sources = [self.rules.place(version) for version in self.rules.reads(code)]
+        view = self.rules.is_view(code)
         for version in self.rules.writes(code):
             place = self.rules.place(version)
-            if place.shared and operator.kind in VIEWS and sources == [place]:
+            if view:
                 self._contents(place.buffer).view(place.start, place.stop, version)
             elif place.shared:
                 self._contents(place.buffer).write(place.start, place.stop, version, code)
