@@ -18,13 +18,12 @@ from pitcheck.plan.model import Number, Operator, Tensor, Use
 from pitcheck.plan.programs import LocalOrder
 from pitcheck.plan.schedule import EXTERNAL_ROLES, Ints, Schedule, tensor_of
 from pitcheck.plan.ssa import ACCUMULATE
+from pitcheck.plan.views import displacement
 from pitcheck.plan.violations import Violation
 
 WIDTHS = {"float64": 8, "int64": 8, "float32": 4, "int32": 4, "bfloat16": 2, "float16": 2, "int16": 2}
 """Bytes of an element, where they are more than one."""
 
-VIEWS = frozenset({"identity", "wait", "detach", "multiref", "contiguous", "reshape", "view", "unsqueeze", "squeeze"})
-"""Operators whose output may lie where their input lies, as the same elements in the same order."""
 IN_PLACE = frozenset({"all_reduce", "reduce", "broadcast"})
 """Collectives whose result may take the place of their operand: every element has its own place."""
 LASTING = frozenset({"parameter", "optimizer_state", "constant"})
@@ -210,16 +209,37 @@ class StorageRules:
         return [version for version in self._writes(code) if version[0] in self.tensors]
 
     def accesses(self, code: int) -> list[Access]:
-        """Return all accesses of an operator at a micro-batch, reads before writes. A view writes nothing."""
-        written = () if self.is_view(code) else self.writes(code)
-        return [*(self._access(v, False) for v in self.reads(code)), *(self._access(v, True) for v in written)]
+        """Return all accesses of an operator at a micro-batch, reads before writes. A view neither reads nor writes."""
+        if self.is_view(code):
+            return []
+        return [*(self._access(v, False) for v in self.reads(code)), *(self._access(v, True) for v in self.writes(code))]
 
     def is_view(self, code: int) -> bool:
-        """Return True if the output of an operator is its input, in the same places of a storage."""
-        if self.plan.operators[code // self.microbatches].kind not in VIEWS:
+        """Return True if all that an operator writes lies in its places of a storage already."""
+        reads, writes = self.reads(code), self.writes(code)
+        pairs = [(source, result) for source in range(len(reads)) for result in range(len(writes))]
+        return bool(pairs) and all(self._lies_there(code, reads, writes, *pair) for pair in pairs)
+
+    def _lies_there(self, code: int, reads: list[Version], writes: list[Version], source: int, result: int) -> bool:
+        """Whether the elements that an output has of an input, or an input gives to it, are in the same places."""
+        given, taken = self.place(reads[source]), self.place(writes[result])
+        if not given.shared or given.buffer != taken.buffer:
             return False
-        places = [self.place(version) for version in (*self.reads(code), *self.writes(code))]
-        return len(places) == 2 and places[0] == places[1] and places[0].shared
+        shapes = [[self.tensors[name].shape for name, _ in versions] for versions in (reads, writes)]
+        moved = displacement(self.plan.operators[code // self.microbatches], shapes[0], shapes[1], source, result)
+        return moved is not None and taken.start - given.start == moved * WIDTHS.get(self.tensors[reads[source][0]].dtype, 1)
+
+    def over_itself(self, code: int) -> tuple[Version, Version] | None:
+        """Return what an operator reads and writes in overlapping places, if the result does not just take the place of the operand."""
+        operator = self.plan.operators[code // self.microbatches]
+        reads, writes = self.reads(code), self.writes(code)
+        for result, made in enumerate(writes):
+            for source, read in enumerate(reads):
+                given, taken = self._access(read, False), self._access(made, True)
+                same = given[:3] == taken[:3] and (operator.group is None or operator.kind in IN_PLACE)
+                if taken.conflicts(given) and not same and not self._lies_there(code, reads, writes, source, result):
+                    return read, made
+        return None
 
     def place(self, version: Version) -> _Place:
         """Return where a version lies."""
@@ -359,16 +379,12 @@ class _Walk:
         return f"{self._operator(stretch.writer).id!r} has written {name!r}{at}"
 
     def _overlap(self, code: int) -> Iterator[Violation]:
-        """A collective whose result lies over its operand, but not in its place."""
-        operator = self._operator(code)
-        if operator.group is None:
-            return
-        accesses = self.rules.accesses(code)
-        for read in (a for a in accesses if not a.writes):
-            for write in (a for a in accesses if a.writes and a.conflicts(read)):
-                if operator.kind not in IN_PLACE or (read.start, read.stop) != (write.start, write.stop):
-                    message = f"writes {write.name!r} over {read.name!r}, which other members still read; give the result of {operator.kind} its own storage"
-                    yield self._violation(code, message, write.name)
+        """An operator whose result lies over its operand, but not in its place."""
+        found = self.rules.over_itself(code)
+        if found is not None:
+            (read, _), (written, _) = found
+            message = f"writes {written!r} over {read!r} while it reads it; give the result of {self._operator(code).kind} places of its own"
+            yield self._violation(code, message, written)
 
     def _conflict(self, code: int, conflict: Conflict) -> Violation:
         flight = next(launch for launch in self.launches.values() if launch.code == conflict.flight.handle)

@@ -117,6 +117,7 @@ class _Groups:
                     yield Violation("PIT004", f"{place}.group", f"{operator.kind} {operator.id!r} has no group; name the axes or ranks", operator=operator.id)
                 continue
             place = f"operators[{number}]"
+            yield from self._check_alone(operator, place)
             sizes = self._sizes(operator.group)
             if isinstance(sizes, PlanError):
                 yield Violation("PIT004", f"{place}.{sizes.place}", sizes.message, operator=operator.id)
@@ -135,6 +136,11 @@ class _Groups:
             except PlanError as error:
                 self._known[group] = error
         return self._known[group]
+
+    def _check_alone(self, operator: Operator, place: str) -> Iterator[Violation]:
+        if operator.kind in ("send", "receive", "wait"):
+            message = f"{operator.kind} {operator.id!r} has a group, though no group meets in it; leave it out ('tag' makes channels of their own)"
+            yield Violation("PIT004", f"{place}.group", message, operator=operator.id)
 
     def _check_collective(self, operator: Operator, place: str, sizes: list[int]) -> Iterator[Violation]:
         expected = 0 if operator.kind == "barrier" else 1

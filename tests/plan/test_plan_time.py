@@ -168,6 +168,40 @@ def test_a_view_is_the_same_memory_and_no_new_version() -> None:
     assert codes(plan(NEG, view, over, Operator("use", "neg", ("b",), ("d",)), **seen, c=IN_S["c"], d=Tensor("d", (2, 2)))) == ["PIT010"]
 
 
+def test_parts_of_a_flat_buffer_are_views() -> None:
+    """Two gradients are written into one buffer, joined, reduced in place, and cut again."""
+    flat = {name: Tensor(name, (4,), storage="F", offset=offset) for name, offset in (("a", 0), ("b", 4), ("p", 0), ("q", 4))}
+    flat |= {name: Tensor(name, (8,), storage="F") for name in ("whole", "total")}
+    operators = (
+        Operator("a", "neg", ("x",), ("a",)),
+        Operator("b", "square", ("x",), ("b",)),
+        Operator("join", "cat", ("a", "b"), ("whole",), {"axis": 0}),
+        Operator("sum", "all_reduce", ("whole",), ("total",), {}, ALL),
+        Operator("first", "slice", ("total",), ("p",), {"axis": 0, "stop": 4}),
+        Operator("second", "slice", ("total",), ("q",), {"axis": 0, "start": 4}),
+        Operator("use", "add", ("p", "q"), ("y",)),
+    )
+    assert codes(plan(*operators, outputs=("y",), **flat)) == []
+    # Before the sum a part may still be read by itself; after it, it is another.
+    assert codes(plan(*operators[:3], Operator("early", "neg", ("b",), ("z",)), *operators[3:], **flat)) == []
+    assert codes(plan(*operators[:4], Operator("late", "neg", ("b",), ("z",)), *operators[4:], **flat)) == ["PIT010"]
+    # A part that is put one place further lies over what it is cut from.
+    assert codes(plan(*operators, **{**flat, "q": replace(flat["q"], offset=3)})) == ["PIT010"]
+    assert codes(plan(*operators, **{**flat, "q": replace(flat["q"], offset=8)})) == []
+    assert codes(plan(*operators, **{**flat, "whole": replace(flat["whole"], offset=1)})) == ["PIT010"]
+
+
+def test_an_operator_may_compute_in_place_and_not_beside_its_place() -> None:
+    use = Operator("use", "square", ("a",), ("b",))
+    assert codes(plan(NEG, use, **shared("a", "b"))) == []
+    assert codes(plan(NEG, use, a=IN_S["a"], b=Tensor("b", (4,), storage="S", offset=2))) == ["PIT010"]
+
+
+def test_what_meets_nobody_has_no_group() -> None:
+    assert codes(plan(NEG, replace(SEND, group=ALL), RECEIVE, SENT)) == ["PIT004"]
+    assert codes(plan(NEG, SEND, replace(RECEIVE, group=ALL), SENT)) == ["PIT004"]
+
+
 @pytest.mark.parametrize("kind", ["all_reduce", "broadcast"])
 def test_a_collective_in_place_has_its_result_where_its_operand_was(kind: str) -> None:
     one = Operator("one", kind, ("a",), ("b",), {"root": 0} if kind == "broadcast" else {}, ALL)
