@@ -36,9 +36,9 @@ def _fill(e: Emitter, self: Tensor, value: Operand) -> Tensor:
     return e.expand(e.view(e.cast(value, e.dtype), ()), self.shape)
 
 
-def _empty(_: Emitter, *__: object) -> None:
-    """Holds nothing yet: no operator makes it, so that reading it before it is written is an error of the plan."""
-    return
+def _empty(e: Emitter, *_: object) -> Tensor:
+    """Memory that nobody has written to: any value."""
+    return e.uninitialised()
 
 
 def _arange(e: Emitter, _end: float) -> Tensor:
