@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from pitcheck.algebra.base import Comparison, Kind
 from pitcheck.algebra.real import RealAlgebra
 from pitcheck.algebra.taint_mask import Labels, aligned, blocks_of, common_cuts, everywhere, joined, merged, union
-from pitcheck.algebra.value import LEADING, Value
+from pitcheck.algebra.value import Value
 from pitcheck.errors import ShapeError
 
 MOST_KNOWN = 1 << 20
@@ -326,7 +326,7 @@ class TaintAlgebra:
     def add_at(self, base: Tainted, axis: int, indices: Tainted, source: Tainted) -> Tainted:
         """Of the base, and of what is added: there where the indices are known, else anywhere along the axis."""
         self._note_index(indices, base.shape[axis])
-        known = self._computed(base.shape, (base, indices, source), lambda *x: self._numbers.add_at(x[0], axis, *x[1:]) if base.kind == "int" else None)
+        known = self._computed(base.shape, (base, indices, source), (lambda *x: self._numbers.add_at(x[0], axis, *x[1:])) if base.kind == "int" else None)
         if source.labels is None and indices.labels is None:
             return Tainted(base.kind, base.shape, base.labels, known)
         beside = tuple(range(axis, axis + len(indices.shape)))
@@ -358,7 +358,7 @@ class TaintAlgebra:
     def add_along(self, base: Tainted, axis: int, indices: Tainted, source: Tainted) -> Tainted:
         """Of the base, and anywhere along the axis of what is added."""
         self._note_index(indices, base.shape[axis])
-        known = self._computed(base.shape, (base, indices, source), lambda *x: self._numbers.add_along(x[0], axis, *x[1:]) if base.kind == "int" else None)
+        known = self._computed(base.shape, (base, indices, source), (lambda *x: self._numbers.add_along(x[0], axis, *x[1:])) if base.kind == "int" else None)
         if source.labels is None and indices.labels is None:
             return Tainted(base.kind, base.shape, base.labels, known)
         added = [self._over(base.kind, Tainted(base.kind, x.shape, x.labels), (axis,)) for x in (source, indices)]

@@ -161,8 +161,12 @@ def _decide(state: _Check, xp: object, progress: Progress | None) -> Report:
         state.findings.append(Finding(code=code, verdict="nothing-checked", title="no output was compared"))
         return _report(state, "nothing-checked", xp)
     unwritten = reached(first, second, specification)
-    if unwritten:
-        return _by_unwritten(state, unwritten, xp)
+    return _by_unwritten(state, unwritten, xp) if unwritten else _by_proof(state, graphs, specification, xp, progress)
+
+
+def _by_proof(state: _Check, graphs: tuple[Graph, Graph], specification: Specification, xp: object, progress: Progress | None) -> Report:
+    """Proofs over hints; where these do not carry, a run on the reals, which shows a difference or what to cut at."""
+    first, second = graphs
     batched = None if state.options.shapes == "full" else _large_batch(first, second, specification, MOST_NODES)
     prover = _prover(state, first, second, specification, xp, progress, patience=MOST_REFUSED if batched is not None else 0)
     hints = hinted_cuts(first, second, specification)

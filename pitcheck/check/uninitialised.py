@@ -29,8 +29,8 @@ from pitcheck.stages.grids import Grid, Mask, either, near
 from pitcheck.stages.run import run_batch, step_at
 
 PLUS, MINUS, ZERO, NAN = "plus", "minus", "zero", "nan"
-CONTENTS = ((PLUS, NAN), (NAN, PLUS), (PLUS, MINUS), (MINUS, PLUS), (PLUS, ZERO), (ZERO, PLUS))
-"""What lies in the memory of the reference and of the parallel plan while a difference is looked for."""
+CONTENTS = ((PLUS, MINUS), (MINUS, PLUS), (PLUS, ZERO), (ZERO, PLUS), (PLUS, NAN), (NAN, PLUS))
+"""What lies in the memory of the reference and of the parallel plan while a difference is looked for; numbers first, which a witness can have."""
 REPAIR = "write to all of it before it is read, or use only the part that is written"
 MOST_NAMED = 8
 """So many outputs that depend on such memory are named."""

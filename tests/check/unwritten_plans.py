@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from zoo.builder import Builder, intervals, lineage, table
+from zoo.builder import Builder, intervals, lineage
 
 from pitcheck.plan.model import Number, Operator, Plan, Tensor
 
@@ -163,7 +163,9 @@ def _shape_alone(b: Builder, x: str) -> str:
 
 
 def _placed_by_index(b: Builder, x: str) -> str:
-    ones = b.op("index_add", b.op("full", sizes=(5,), value=0, dtype="int64"), b.op("positions", x, axis=0), b.op("full", sizes=(3,), value=1, dtype="int64"), axis=0)
+    ones = b.op(
+        "index_add", b.op("full", sizes=(5,), value=0, dtype="int64"), b.op("positions", x, axis=0), b.op("full", sizes=(3,), value=1, dtype="int64"), axis=0
+    )
     rows = b.op("index_add", b.op("full", sizes=(5, 4), value=0), b.op("positions", x, axis=0), x, axis=0)
     return twice(b, first(b, b.op("where", b.op("unsqueeze", b.op("gt", ones, Number(0)), axis=1), rows, memory(b, 5, 4))))
 
@@ -209,9 +211,7 @@ RIGHT: dict[str, tuple[Plan, Plan]] = {
     "scattered sum": pair(_scattered_sum, _few_rows, spread={}),
     "reference alone": pair(twice, _tail_is_cut_of_six := lambda b, x: first(b, twice(b, padded(b, x)), 6)),
     "both sides": pair(_tail_is_cut, _tail_is_cut_of_six),
-    "free padding of an output": pair(
-        lambda b, x: twice(b, padded(b, x)), spread={0: intervals("dp", [(0, 3), (FREE, 2)], [(3, 6), (FREE, 2)])}
-    ),
+    "free padding of an output": pair(lambda b, x: twice(b, padded(b, x)), spread={0: intervals("dp", [(0, 3), (FREE, 2)], [(3, 6), (FREE, 2)])}),
 }
 
 
@@ -412,15 +412,25 @@ WRONG: dict[str, tuple[Plan, Plan]] = {
     "summed then masked": pair(_summed_then_masked),
     "mask off by one": pair(
         _mask_off_by_one,
-        lambda b, x: twice(b, b.op("cat", *(b.op("slice", x, axis=0, start=s, stop=s + 3) if s >= 0 else b.op("full", sizes=(1, 4), value=0) for s in (0, -1, 3, -1)), axis=0)),
+        lambda b, x: twice(
+            b, b.op("cat", *(b.op("slice", x, axis=0, start=s, stop=s + 3) if s >= 0 else b.op("full", sizes=(1, 4), value=0) for s in (0, -1, 3, -1)), axis=0)
+        ),
     ),
     "slice off by one": pair(_slice_off_by_one),
     "largest": pair(lambda b, x: b.op("all_reduce", _largest(b, x), group="dp", reduction="max"), lambda b, x: b.op("amax", x, axes=(0,)), spread={}),
     "least": pair(lambda b, x: b.op("all_reduce", _least(b, x), group="dp", reduction="min"), lambda b, x: b.op("amin", x, axes=(0,)), spread={}),
     "mean over the tail": pair(lambda b, x: b.op("all_reduce", _mean(b, x), group="dp", reduction="avg"), lambda b, x: b.op("mean", x, axes=(0,)), spread={}),
-    "softmax over the tail": pair(lambda b, x: _softmax_over_tail(b, b.op("all_gather", x, group="dp", axis=0)), lambda b, x: first(b, _softmax_of_columns(b, x)), spread={}),
-    "sorted over the tail": pair(lambda b, x: _sorted_over_tail(b, b.op("all_gather", x, group="dp", axis=0)), lambda b, x: first(b, b.op("sort", x, axis=0, out=["sorted", ""])[0]), spread={}),
-    "top of the tail": pair(lambda b, x: _top(b, b.op("all_gather", x, group="dp", axis=0)), lambda b, x: b.op("topk", x, axis=0, k=3, out=["top", ""])[0], spread={}),
+    "softmax over the tail": pair(
+        lambda b, x: _softmax_over_tail(b, b.op("all_gather", x, group="dp", axis=0)), lambda b, x: first(b, _softmax_of_columns(b, x)), spread={}
+    ),
+    "sorted over the tail": pair(
+        lambda b, x: _sorted_over_tail(b, b.op("all_gather", x, group="dp", axis=0)),
+        lambda b, x: first(b, b.op("sort", x, axis=0, out=["sorted", ""])[0]),
+        spread={},
+    ),
+    "top of the tail": pair(
+        lambda b, x: _top(b, b.op("all_gather", x, group="dp", axis=0)), lambda b, x: b.op("topk", x, axis=0, k=3, out=["top", ""])[0], spread={}
+    ),
     "sign": pair(_sign),
     "relu": pair(_relu),
     "clamped to zero": pair(_clamped),
@@ -437,7 +447,9 @@ WRONG: dict[str, tuple[Plan, Plan]] = {
     "broadcast from the wrong root": pair(_broadcast_from_the_wrong_root, spread={}),
     "the tail that was gathered is used": pair(_gathered_tail_is_used, spread={}),
     "a gradient of zeros": pair(lambda b, x: b.op("all_reduce", _zero_gradient(b, x), group="dp"), _squared, spread={}),
-    "normalised over the tail": pair(lambda b, x: first(b, _norm(b, b.op("all_gather", x, group="dp", axis=0)), 6), lambda b, x: b.op("softmax", b.op("exp", x), axis=0), spread={}),
+    "normalised over the tail": pair(
+        lambda b, x: first(b, _norm(b, b.op("all_gather", x, group="dp", axis=0)), 6), lambda b, x: b.op("softmax", b.op("exp", x), axis=0), spread={}
+    ),
     "a condition of equal branches": pair(_of_equal_branches),
     "as it is on both sides": pair(_as_they_are, _as_they_are),
     "times zero on both sides": pair(_both_times_zero, _both_times_zero),
