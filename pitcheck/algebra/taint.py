@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from pitcheck.algebra.base import Comparison, Kind
 from pitcheck.algebra.real import RealAlgebra
-from pitcheck.algebra.taint_mask import Labels, aligned, blocks_of, common_cuts, everywhere, joined, merged, union
+from pitcheck.algebra.taint_mask import Labels, aligned, blocks_of, common_cuts, everywhere, joined, merged, too_fine, union
 from pitcheck.algebra.value import Value
 from pitcheck.errors import ShapeError
 
@@ -291,8 +291,11 @@ class TaintAlgebra:
         shape = np.broadcast_shapes(*(x.shape for x in operands))
         chooser = blocks_of(condition.known.data[0, 0]).expanded(shape)
         sides = [_labels(x).expanded(shape) for x in (a, b)]
+        cuts = common_cuts([chooser, *sides])
+        if too_fine(cuts, [chooser, *sides]):
+            return self._each(kind, operands)
         cells = aligned([chooser, *sides])
-        return Tainted(kind, shape, _some(merged(Labels(common_cuts([chooser, *sides]), np.where(cells[0] != 0, cells[1], cells[2])))))
+        return Tainted(kind, shape, _some(merged(Labels(cuts, np.where(cells[0] != 0, cells[1], cells[2])))))
 
     # --- indexing
     def _note(self, a: Tainted, what: str) -> None:

@@ -73,7 +73,11 @@ class Labels:
 
     def at(self, axis: int, places: NDArray[np.int64]) -> Labels:
         """The elements at ``places`` (one dimension) of ``axis``."""
-        blocks = np.searchsorted(self.cuts[axis], places, side="right") - 1
+        own = self.cuts[axis]
+        if self.cells.size // (len(own) - 1) * len(places) > MOST_CELLS:
+            whole = self.largest((axis,))
+            return Labels((*self.cuts[:axis], (0, len(places)), *self.cuts[axis + 1 :]), whole.cells)
+        blocks = np.searchsorted(own, places, side="right") - 1
         cuts = (*self.cuts[:axis], tuple(range(len(places) + 1)), *self.cuts[axis + 1 :])
         return merged(Labels(cuts, self.cells.take(blocks, axis=axis + 1)))
 
@@ -194,13 +198,22 @@ def common_cuts(several: Sequence[Labels]) -> Cuts:
     return tuple(own[0] if len(set(own)) == 1 else tuple(sorted(set().union(*own))) for own in zip(*(labels.cuts for labels in several), strict=True))
 
 
+def too_fine(cuts: Cuts, several: Sequence[Labels]) -> bool:
+    """Whether there would be too many blocks."""
+    return prod(len(own) - 1 for own in cuts) * max(labels.rows for labels in several) > MOST_CELLS
+
+
+def _largest(several: Sequence[Labels]) -> int:
+    return max(int(labels.cells.max(initial=0)) for labels in several)
+
+
 def union(several: Sequence[Labels]) -> Labels:
     """The largest label of every element, of labels of one shape."""
     if len(several) == 1:
         return several[0]
     cuts = common_cuts(several)
-    if prod(len(own) - 1 for own in cuts) * max(labels.rows for labels in several) > MOST_CELLS:
-        return everywhere(max(int(labels.cells.max(initial=0)) for labels in several), several[0].shape)
+    if too_fine(cuts, several):
+        return everywhere(_largest(several), several[0].shape)
     result: Any = aligned(several)[0]
     for cells in aligned(several)[1:]:
         result = np.maximum(result, cells)
@@ -212,6 +225,9 @@ def joined(several: Sequence[Labels], axis: int) -> Labels:
     several = [labels for labels in several if labels.shape[axis]] or several[:1]
     others = common_cuts([Labels((*labels.cuts[:axis], *labels.cuts[axis + 1 :]), labels.cells) for labels in several])
     rows = max(labels.rows for labels in several)
+    if rows * prod(len(own) - 1 for own in others) * sum(len(labels.cuts[axis]) - 1 for labels in several) > MOST_CELLS:
+        sizes = several[0].shape
+        return everywhere(_largest(several), (*sizes[:axis], sum(labels.shape[axis] for labels in several), *sizes[axis + 1 :]))
     parts, own = [], [0]
     for labels in several:
         fine = labels.refined((*others[:axis], labels.cuts[axis], *others[axis:])).cells

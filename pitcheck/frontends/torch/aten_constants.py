@@ -87,6 +87,7 @@ TABLE: dict[str, Row] = {
     "empty.memory_format": row(_empty, f"size {_LIKE}"),
     "empty_like.default": row(_empty, f"self {_LIKE}"),
     "empty_strided.default": row(_empty, f"size stride {_MADE}"),
+    "empty_permuted.default": row(_empty, f"size physical_layout {_MADE}"),
     "new_empty.default": row(_empty, f"self size {_MADE}"),
     "new_empty_strided.default": row(_empty, f"self size stride {_MADE}"),
     "arange.default": row(_arange, f"end {_MADE}"),
