@@ -351,19 +351,33 @@ class TaintAlgebra:
         return merged(Labels((*fine.cuts[:axis], tuple(range(size + 1)), *fine.cuts[axis + 1 :]), np.moveaxis(cells, 0, axis + 1)))
 
     def take_along(self, a: Tainted, axis: int, indices: Tainted) -> Tainted:
-        """Of all along the axis."""
+        """Of what is chosen where the indices are known, else of all along the axis."""
         self._note_index(indices, a.shape[axis])
         known = self._computed(indices.shape, (a, indices), lambda x, i: self._numbers.take_along(x, axis, i))
+        if a.labels is None and indices.labels is None:
+            return Tainted(a.kind, indices.shape, None, known)
+        places, fine = _places(indices), None if a.labels is None else a.labels.single()
+        if places is not None and fine is not None:
+            self._check_range(places, a.shape[axis])
+            cells = np.take_along_axis(fine, np.broadcast_to(places, indices.shape)[None], axis=axis + 1)
+            return Tainted(a.kind, indices.shape, _some(blocks_of(cells)))
         whole = self.reshape(self._over(a.kind, a, (axis,)), (*a.shape[:axis], 1, *a.shape[axis + 1 :]))
-        result = self._each(a.kind, (whole, Tainted(a.kind, indices.shape, indices.labels)))
-        return result if result.labels is not None else Tainted(a.kind, indices.shape, None, known)
+        return self._each(a.kind, (whole, Tainted(a.kind, indices.shape, indices.labels)))
 
     def add_along(self, base: Tainted, axis: int, indices: Tainted, source: Tainted) -> Tainted:
-        """Of the base, and anywhere along the axis of what is added."""
+        """Of the base, and of what is added: there where the indices are known, else anywhere along the axis."""
         self._note_index(indices, base.shape[axis])
         known = self._computed(base.shape, (base, indices, source), (lambda *x: self._numbers.add_along(x[0], axis, *x[1:])) if base.kind == "int" else None)
         if source.labels is None and indices.labels is None:
             return Tainted(base.kind, base.shape, base.labels, known)
+        places, fine = _places(indices), None if source.labels is None else source.labels.single()
+        if places is not None and fine is not None and prod(base.shape) <= MOST_KNOWN:
+            self._check_range(places, base.shape[axis])
+            grid = np.indices(source.shape)
+            grid[axis] = places
+            cells = np.zeros((len(fine), *base.shape), dtype=np.int32)
+            np.maximum.at(cells, (slice(None), *grid), fine)
+            return self._each(base.kind, (base, Tainted(base.kind, base.shape, _some(blocks_of(cells)))))
         added = [self._over(base.kind, Tainted(base.kind, x.shape, x.labels), (axis,)) for x in (source, indices)]
         return self._each(base.kind, (base, *(self.reshape(x, (*base.shape[:axis], 1, *base.shape[axis + 1 :])) for x in added)))
 

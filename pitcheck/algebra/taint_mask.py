@@ -45,6 +45,12 @@ class Labels:
                 cells = cells.take(np.searchsorted(old, new[:-1], side="right") - 1, axis=dim + 1)
         return Labels(cuts, cells)
 
+    def single(self) -> Cells | None:
+        """A label per element, shape (rows, sizes); None where there are too many."""
+        if prod(self.shape) * self.rows > MOST_CELLS:
+            return None
+        return self.refined(tuple(tuple(range(n + 1)) for n in self.shape)).cells
+
     def largest(self, axes: Sequence[int]) -> Labels:
         """The largest label along ``axes``, which stay with size 1."""
         cells = self.cells.max(axis=tuple(axis + 1 for axis in axes), keepdims=True, initial=0)
