@@ -36,7 +36,7 @@ def test_what_no_output_depends_on_is_any_value(name: str) -> None:
 def test_what_an_output_depends_on_is_not_equivalent(name: str) -> None:
     reference, parallel = WRONG[name]
     assert judge_often(reference, parallel, SEEDS).same == (name in LEFT_OPEN)
-    report = reports(reference, parallel)[0]
+    report = check(reference, parallel, Options(seed=7))
     finding = report.findings[0]
     expected = ("inconclusive", "PIT207") if name in LEFT_OPEN else ("mismatch", "PIT118")
     assert (report.verdict, finding.code) == expected, said(report)
@@ -70,7 +70,7 @@ def test_only_a_rank_that_depends_on_it_is_named() -> None:
 
 
 def test_the_witness_replays(tmp_path: Path) -> None:
-    for name in ("mask off by one", "largest", "booleans", "added on both sides"):
+    for name in ("booleans", "added on both sides"):
         report = check(*WRONG[name], Options(seed=1, witness_directory=tmp_path))
         witness = report.findings[0].witness
         assert witness is not None
