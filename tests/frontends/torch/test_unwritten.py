@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 from frontends.torch.proving import caught, proven
-from frontends.torch.unwritten_programs import EXCHANGES, spec
+from frontends.torch.unwritten_programs import EXCHANGES, masked, spec
+
+from pitcheck.torch import Options, check
 
 RIGHT = [name for name, (_, right) in EXCHANGES.items() if right]
 LINES = {
@@ -28,5 +30,15 @@ def test_what_a_gradient_depends_on(name: str) -> None:
     caught(spec(name), LINES[name], "PIT118")
 
 
+def test_an_array_of_numpy_is_no_constant() -> None:
+    assert check(spec("an array of numpy"), Options(seed=1)).verdict == "mismatch"
+
+
 def test_every_wrong_program_is_named() -> None:
-    assert LINES.keys() == {name for name, (_, right) in EXCHANGES.items() if not right}
+    assert LINES.keys() | {"an array of numpy"} == {name for name, (_, right) in EXCHANGES.items() if not right}
+
+
+def test_a_mask_of_known_values_chooses() -> None:
+    assert check(masked((1, 1, 0, 0)), Options(seed=1)).verdict == "equivalent"
+    report = check(masked((0, 0, 1, 1)), Options(seed=1))
+    assert (report.verdict, report.findings[0].code) == ("mismatch", "PIT118")

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
+import numpy as np
 import torch
 import torch.distributed as dist
 from torch import nn
 
-from pitcheck.torch import Input, Program, Spec
+from pitcheck.torch import Input, Part, Program, Spec
 
 ROWS, WIDTH, RANKS = 4, 3, 2
 TAIL = 2
@@ -90,6 +91,12 @@ def chosen_by_mask(term: torch.Tensor, rank: int, off: int = 0) -> torch.Tensor:
     return rows[:WIDTH] + rows[WIDTH:].sum() if off >= 0 else rows[:WIDTH]
 
 
+def array_of_numpy(term: torch.Tensor, rank: int) -> torch.Tensor:
+    """An array of NumPy that nobody has written to, whose numbers would otherwise be taken for constants of the program."""
+    dist.all_reduce(term)
+    return term + torch.from_numpy(np.empty((WIDTH, WIDTH), dtype=np.float32)) * 0
+
+
 EXCHANGES: dict[str, tuple[Exchange, bool]] = {
     "reduced to the root": (reduced_to_the_root, True),
     "gathered with tails": (gathered_with_tails, True),
@@ -104,6 +111,7 @@ EXCHANGES: dict[str, tuple[Exchange, bool]] = {
     "received into a part, another read": (partial(received_into_a_part, rows=WIDTH + 1), False),
     "gathered by the root, a row lost": (partial(gathered_by_the_root, lost=True), False),
     "chosen by mask, off by one": (partial(chosen_by_mask, off=1), False),
+    "an array of numpy": (array_of_numpy, False),
 }
 
 
@@ -126,3 +134,21 @@ def spec(*names: str) -> Spec:
         return Program(model, step)
 
     return Spec(lambda: built(None), lambda rank: built(rank.number), {"dp": RANKS}, {"x": Input((ROWS, WIDTH), split={0: "dp"})})
+
+
+def masked(values: tuple[int, ...]) -> Spec:
+    """Rows of a half-written buffer, chosen by a mask of the batch whose values are known."""
+
+    def built(rank: int | None) -> Program:
+        def step(batch: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+            x = batch["x"]
+            if rank is None:
+                return {"y": x * 2}
+            buffer = torch.empty(ROWS, WIDTH)
+            buffer[: ROWS // RANKS] = x * 2
+            return {"y": torch.where(batch["mask"][:, None], buffer, torch.zeros(()))[: ROWS // RANKS] + buffer[batch["mask"]][:1] * 0}
+
+        return Program(nn.Linear(WIDTH, WIDTH), step)
+
+    inputs = {"x": Input((ROWS, WIDTH), split={0: "dp"}), "mask": Input((ROWS,), "bool", values=values)}
+    return Spec(lambda: built(None), lambda rank: built(rank.number), {"dp": RANKS}, inputs, {"y": Part(split={0: "dp"})})
