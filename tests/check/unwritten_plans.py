@@ -143,9 +143,9 @@ def _broadcast_from_the_root(b: Builder, x: str) -> str:
 
 def _received_into_a_part(b: Builder, x: str) -> str:
     b.send(x, 1, {"dp": (0,)})
+    b.receive(x, "a", 0, {"dp": (1,)})
     b.send(x, 0, {"dp": (1,)})
     b.receive(x, "a", 1, {"dp": (0,)})
-    b.receive(x, "a", 0, {"dp": (1,)})
     buffer = b.op("cat", memory(b, 1, 4), "a", memory(b, 1, 4), axis=0)
     other = b.op("slice", buffer, axis=0, start=1, stop=4)
     b.op("cat", x, other, axis=0, out="joined", where={"dp": (0,)})
