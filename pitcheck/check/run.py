@@ -25,7 +25,7 @@ from pitcheck.check.obligations import Ledger, Obligation, Prover
 from pitcheck.check.options import Options
 from pitcheck.check.prove import Settings
 from pitcheck.check.specification import Specification, specify
-from pitcheck.check.uninitialised import CONTENTS, MOST_NAMED, Reached, filled, reached, shown
+from pitcheck.check.uninitialised import CONTENTS, MOST_NAMED, Reached, blamed, filled, reached
 from pitcheck.check.whole import WholeRun, conjecture, run_whole
 from pitcheck.check.workers import usable_jobs
 from pitcheck.errors import BudgetError, PitcheckError, PlanError, ShapeError, UnsupportedError, UsageError
@@ -194,7 +194,7 @@ def _by_unwritten(state: _Check, found: Sequence[Reached], xp: object) -> Report
         plans = filled(state.reference, theirs, "reference"), filled(state.parallel, ours, "parallel")
         report = _where_different(_Check(*plans, state.options, state.seed, state.load_seconds, state.clock, counts=state.counts), xp)
         if report is not None:
-            return msgspec.structs.replace(report, findings=tuple(shown(report.findings, found)))
+            return msgspec.structs.replace(report, findings=tuple(blamed(report.findings, found)))
     state.findings.extend(each.finding() for each in found[:MOST_NAMED])
     return _report(state, "inconclusive", xp)
 

@@ -186,7 +186,7 @@ def _filled(operator: Operator, content: str, number: int, kind: Kind) -> Operat
     return replace(operator, kind="full", attributes={**operator.attributes, "value": value})
 
 
-def shown(findings: Sequence[Finding], found: Sequence[Reached]) -> list[Finding]:
+def blamed(findings: Sequence[Finding], found: Sequence[Reached]) -> list[Finding]:
     """The findings of a mismatch in plans that are :func:`filled`: for what such memory reaches, it is the cause, whatever looks like one."""
     causes = {each.output: each for each in reversed(found)}
     result: list[Finding] = []
