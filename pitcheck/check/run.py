@@ -6,11 +6,13 @@ import resource
 import secrets
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from math import prod
 from typing import Any
+
+import msgspec
 
 from pitcheck.algebra.axis_templates import Templates
 from pitcheck.algebra.backend import array_module
@@ -23,6 +25,7 @@ from pitcheck.check.obligations import Ledger, Obligation, Prover
 from pitcheck.check.options import Options
 from pitcheck.check.prove import Settings
 from pitcheck.check.specification import Specification, specify
+from pitcheck.check.uninitialised import CONTENTS, MOST_NAMED, Reached, blamed, filled, reached
 from pitcheck.check.whole import WholeRun, conjecture, run_whole
 from pitcheck.check.workers import usable_jobs
 from pitcheck.errors import BudgetError, PitcheckError, PlanError, ShapeError, UnsupportedError, UsageError
@@ -157,6 +160,13 @@ def _decide(state: _Check, xp: object, progress: Progress | None) -> Report:
         code = "PIT500" if not specification.total else "PIT201"
         state.findings.append(Finding(code=code, verdict="nothing-checked", title="no output was compared"))
         return _report(state, "nothing-checked", xp)
+    unwritten = reached(first, second, specification)
+    return _by_unwritten(state, unwritten, xp) if unwritten else _by_proof(state, graphs, specification, xp, progress)
+
+
+def _by_proof(state: _Check, graphs: tuple[Graph, Graph], specification: Specification, xp: object, progress: Progress | None) -> Report:
+    """Proofs over hints; where these do not carry, a run on the reals, which shows a difference or what to cut at."""
+    first, second = graphs
     batched = None if state.options.shapes == "full" else _large_batch(first, second, specification, MOST_NODES)
     prover = _prover(state, first, second, specification, xp, progress, patience=MOST_REFUSED if batched is not None else 0)
     hints = hinted_cuts(first, second, specification)
@@ -176,6 +186,33 @@ def _decide(state: _Check, xp: object, progress: Progress | None) -> Report:
         return _mismatch(state, first, second, SecondLook(run, cuts, judged.real), xp)
     state.findings.extend(_unlike_draws(run.comparisons[n].target.name, why) for n, why in judged.draws.items())
     return _prove(state, first, second, cuts, run, prover, xp)
+
+
+def _by_unwritten(state: _Check, found: Sequence[Reached], xp: object) -> Report:
+    """A mismatch where outputs differ with something definite in the memory that they depend on, else inconclusive."""
+    for theirs, ours in CONTENTS if any(each.output for each in found) else ():
+        plans = filled(state.reference, theirs, "reference"), filled(state.parallel, ours, "parallel")
+        report = _where_different(_Check(*plans, state.options, state.seed, state.load_seconds, state.clock, counts=state.counts), xp)
+        if report is not None:
+            return msgspec.structs.replace(report, findings=tuple(blamed(report.findings, found)))
+    state.findings.extend(each.finding() for each in found[:MOST_NAMED])
+    return _report(state, "inconclusive", xp)
+
+
+def _where_different(state: _Check, xp: object) -> Report | None:
+    """The report of a mismatch, or None where a run of both plans shows no difference, or cannot be."""
+    graphs = _validated(state)
+    if graphs is None:
+        return None
+    try:
+        specification = state.specification = specify(state.reference, state.parallel, *graphs)
+        _missing_outputs(state, specification)
+        run = _run_whole(state, *graphs, specification)
+        cuts = conjecture(run, graphs[1], specification)
+        judged = judge(run, cuts, run.suspects())
+        return _mismatch(state, *graphs, SecondLook(run, cuts, judged.real), xp) if judged.real else None
+    except PitcheckError:
+        return None
 
 
 def _large_batch(first: Graph, second: Graph, specification: Specification, least: int) -> Batched | None:

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812
 
+from pitcheck.execution.memory import UNINITIALISED, unwritten
 from pitcheck.execution.places import ExecutionError, number
 
 Tensor = torch.Tensor
@@ -269,5 +270,6 @@ MEANINGS: dict[str, Any] = {
     "scatter_value": lambda i, a: i[0].scatter(a["axis"], i[1], i[2].to(i[0].dtype).expand(i[1].shape)),
     "full": lambda i, a: _filled(a["sizes"], a, a.get("dtype", "float32")),
     "full_like": _full_like,
+    UNINITIALISED: lambda i, a: unwritten(a, (0,)),
     "wait": lambda i, a: i[0].clone(),
 }

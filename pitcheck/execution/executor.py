@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from pitcheck.execution.meanings import backward, forward, reduced
+from pitcheck.execution.memory import UNINITIALISED, unwritten
 from pitcheck.execution.places import (
     Coordinate,
     DeadlockError,
@@ -28,12 +29,15 @@ Instance = tuple[str, int, int]
 """(tensor, rank, micro-batch); micro-batch 0 for tensors that exist once."""
 
 
-def execute(plan: Plan, initial: dict[Instance, Array]) -> dict[Instance, Array]:
-    """All values of the plan. Raises ExecutionError where it cannot run, DeadlockError where all wait."""
+def execute(plan: Plan, initial: dict[Instance, Array], memory: int = 0) -> dict[Instance, Array]:
+    """All values of the plan; what lies in memory that nobody has written to is drawn from seed ``memory``.
+
+    Raises ExecutionError where it cannot run, DeadlockError where all wait.
+    """
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # the tensors are tiny
     try:
-        run = _Run(plan, initial)
+        run = _Run(plan, initial, memory)
         run.all()
     finally:
         torch.set_num_threads(threads)
@@ -41,8 +45,9 @@ def execute(plan: Plan, initial: dict[Instance, Array]) -> dict[Instance, Array]
 
 
 class _Run:
-    def __init__(self, plan: Plan, initial: dict[Instance, Array]) -> None:
+    def __init__(self, plan: Plan, initial: dict[Instance, Array], memory: int) -> None:
         self.plan = plan
+        self.memory = memory
         self.tensors = {tensor.name: tensor for tensor in plan.tensors}
         self.coordinates = rank_coordinates(plan)
         self.repeated = repeated(plan)
@@ -89,6 +94,10 @@ class _Run:
             return True
         if operator.kind == "accumulate":
             self._accumulate(operator, rank, attributes)
+            return True
+        if operator.kind == UNINITIALISED:
+            found = unwritten(attributes, (self.memory, self.plan.operators.index(operator), rank, microbatch))
+            self._write(operator, rank, microbatch, [found])
             return True
         inputs = [self._read(operator, operand, rank, microbatch) for operand in operator.inputs]
         if operator.kind == "send":

@@ -186,10 +186,10 @@ class Judge:
         """Run both plans on the same random inputs and compare every output of the reference. Raises ExecutionError where the reference does not run."""
         if seed not in self._runs:
             drawn = reference_inputs(self._reference, seed)
-            self._runs[seed] = drawn, execute(self._reference, drawn)
+            self._runs[seed] = drawn, execute(self._reference, drawn, 2 * seed)
         inputs, expected = self._runs[seed]
         try:
-            found = execute(parallel, initial_values(inputs, parallel, seed))
+            found = execute(parallel, initial_values(inputs, parallel, seed), 2 * seed + 1)
             return _compare(self._reference, parallel, expected, found, self._tolerance)
         except ExecutionError as error:
             return Judgement(error=str(error))

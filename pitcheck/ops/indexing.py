@@ -202,6 +202,11 @@ def _full(algebra: Algebra[Any], inputs: Sequence[Any], attributes: Attributes) 
     return [value.cast(kind_named(attributes.get("dtype", "float32"))).expand(tuple(needed(attributes, "sizes"))).value]
 
 
+def _uninitialised(algebra: Algebra[Any], inputs: Sequence[Any], attributes: Attributes) -> list[Any]:
+    """Zeros, which stand for any contents once no output depends on them (:mod:`pitcheck.check.uninitialised`)."""
+    return _full(algebra, inputs, {**attributes, "value": 0})
+
+
 def _full_like(inputs: list[Term], attributes: Attributes) -> list[Term]:
     x = inputs[0]
     return [number(x.algebra, needed(attributes, "value"), "attributes.value").cast(_kind(x, attributes)).expand(x.shape)]
@@ -210,6 +215,9 @@ def _full_like(inputs: list[Term], attributes: Attributes) -> list[Term]:
 def _kind(x: Term, attributes: Attributes) -> Kind:
     return kind_named(attributes["dtype"]) if "dtype" in attributes else x.kind
 
+
+UNINITIALISED = "uninitialised"
+"""The kind of memory that nobody has written to."""
 
 OPERATORS = (
     declare(
@@ -300,6 +308,15 @@ OPERATORS = (
         attributes=MappingProxyType({"sizes": "sizes", "value": "literal", "dtype": "value"}),
         required=("sizes", "value"),
         doc="A tensor of shape `sizes` filled with `value`, of `dtype` (default float32).",
+    ),
+    OperatorKind(
+        UNINITIALISED,
+        _uninitialised,
+        inputs=(0, 0),
+        attributes=MappingProxyType({"sizes": "sizes", "dtype": "value"}),
+        required=("sizes",),
+        doc="Memory of shape `sizes` and `dtype` (default float32) that nobody has written to: every element is any value, on every coordinate and side, "
+        "NaN and infinity too. An output that depends on it is never equivalent.",
     ),
     declare(
         "full_like",

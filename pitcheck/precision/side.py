@@ -23,7 +23,7 @@ NORMS = frozenset({"var", "softmax", "log_softmax", "logsumexp", "layer_norm", "
 MOVES = frozenset({"cat", "stack", "pad", "slice", "split", "chunk", "select", "unbind", "all_gather", "gather_to", "broadcast", "scatter_from", "all_to_all"})
 EXACT = MOVES | frozenset(
     {"amax", "amin", "max", "min", "maximum", "minimum", "relu", "abs", "neg", "sign", "clamp", "where", "masked_fill", "sort", "topk", "gather"}
-    | {"index_select", "embedding", "scatter_value", "one_hot", "full", "full_like", "tril", "triu", "flip", "roll", "repeat_interleave"}
+    | {"index_select", "embedding", "scatter_value", "one_hot", "full", "full_like", "uninitialised", "tril", "triu", "flip", "roll", "repeat_interleave"}
     | {"multiref", "detach", "wait"}
 )
 """What rounds nothing: results are operands, or their opposites."""

@@ -356,6 +356,8 @@ INDEXING = [
     *(Row("boundary", (reals(2, 5),), lambda _, o=o: torch.tensor(o), {"axis": 1, "offset": o}, derivative=False) for o in (0, 3, 10)),
     *(Row("causal_mask", (reals(2, 3, k),), lambda x: torch.ones(x.shape[-2:], dtype=torch.bool).tril(), derivative=False) for k in (2, 3, 5)),
     Row("full", (), lambda: torch.full((2, 3), 0.1, dtype=torch.float64), {"sizes": (2, 3), "value": 0.1}, derivative=False),
+    Row("uninitialised", (), lambda: torch.zeros(2, 3, dtype=torch.float64), {"sizes": (2, 3)}, derivative=False),
+    Row("uninitialised", (), lambda: torch.zeros(2, dtype=torch.bool), {"sizes": (2,), "dtype": "bool"}, derivative=False),
     Row("full", (), lambda: torch.full((2,), 3), {"sizes": (2,), "value": 3, "dtype": "int64"}, derivative=False),
     Row("full_like", (reals(2, 3),), lambda x: torch.full_like(x, -_INF), {"value": "-inf"}, derivative=False),
     Row("full_like", (reals(2, 3),), lambda x: torch.ones_like(x, dtype=torch.bool), {"value": 1, "dtype": "bool"}, derivative=False),

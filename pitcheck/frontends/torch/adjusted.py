@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
+import numpy as np
 import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import Work
@@ -49,6 +50,8 @@ def adjusted(recorder: Recorder) -> Iterator[None]:
         for name in REDUCING & vars(dist.ProcessGroup).keys():
             stack.enter_context(replaced(dist.ProcessGroup, name, _told(recorder, getattr(dist.ProcessGroup, name))))
         stack.enter_context(replaced(_PipelineSchedule, "_warmup_p2p", _no_vote))
+        for name in ("empty", "empty_like"):
+            stack.enter_context(replaced(np, name, _of_no_use(getattr(np, name))))
         yield
 
 
@@ -137,6 +140,20 @@ def _reduced(original: Callable[..., Any]) -> Callable[..., Any]:
         return original(module, *args, **kwargs)
 
     return pre_forward
+
+
+def _of_no_use(original: Callable[..., Any]) -> Callable[..., Any]:
+    """An array that nobody has written to is a constant of a program that reads it; what happens to lie there, often zeros, must not look like its meaning."""
+
+    def empty(*args: Any, **kwargs: Any) -> Any:
+        array = original(*args, **kwargs)
+        if array.dtype.kind in "fc":
+            array.fill(np.nan)
+        elif array.dtype.kind in "iu":
+            array.fill(np.iinfo(array.dtype).max // 3)
+        return array
+
+    return empty
 
 
 def _no_vote(_: _PipelineSchedule, stages: Sequence[Any], has_backward: bool, __: bool) -> None:

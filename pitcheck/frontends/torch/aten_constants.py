@@ -36,9 +36,9 @@ def _fill(e: Emitter, self: Tensor, value: Operand) -> Tensor:
     return e.expand(e.view(e.cast(value, e.dtype), ()), self.shape)
 
 
-def _empty(_: Emitter, *__: object) -> None:
-    """Holds nothing yet: no operator makes it, so that reading it before it is written is an error of the plan."""
-    return
+def _empty(e: Emitter, *_: object) -> Tensor:
+    """Memory that nobody has written to: any value."""
+    return e.uninitialised()
 
 
 def _arange(e: Emitter, _end: float) -> Tensor:
@@ -87,6 +87,7 @@ TABLE: dict[str, Row] = {
     "empty.memory_format": row(_empty, f"size {_LIKE}"),
     "empty_like.default": row(_empty, f"self {_LIKE}"),
     "empty_strided.default": row(_empty, f"size stride {_MADE}"),
+    "empty_permuted.default": row(_empty, f"size physical_layout {_MADE}"),
     "new_empty.default": row(_empty, f"self size {_MADE}"),
     "new_empty_strided.default": row(_empty, f"self size stride {_MADE}"),
     "arange.default": row(_arange, f"end {_MADE}"),

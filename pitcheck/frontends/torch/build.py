@@ -20,6 +20,7 @@ from pitcheck.frontends.torch.plan_lineage import Box, of_boxes, of_input, of_ou
 from pitcheck.frontends.torch.program import Spec
 from pitcheck.frontends.torch.trace import Given, Ref, Result, Trace
 from pitcheck.frontends.torch.uneven import with_even_parts
+from pitcheck.ops.indexing import UNINITIALISED
 from pitcheck.plan.coordinates import Coordinates
 from pitcheck.plan.fold import Instance, fold
 from pitcheck.plan.model import Axis, Lineage, Output, Plan, Tensor
@@ -96,6 +97,10 @@ class _Building:
             names.enter_outputs(event)
             found += translated(event, trace.values, names.of, names.new, any(output in waited for output in event.outputs)).instances
         found += self._ends(trace, names, wanted)
+        results = {names.of(result.value) for result in trace.results}
+        read = {operand for instance in found for operand in instance.inputs if isinstance(operand, str)}
+        # Memory of which the program only asks the shape is nothing that runs.
+        found = [instance for instance in found if instance.kind != UNINITIALISED or instance.outputs[0] in results | read]
         return [_buffered(instance) for instance in found] if self._spec.buffered_sends else found
 
     def _wanted(self, trace: Trace) -> dict[int, str]:

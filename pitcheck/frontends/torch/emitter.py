@@ -12,6 +12,7 @@ import msgspec
 from pitcheck.errors import PlanError, UnsupportedError
 from pitcheck.frontends.torch.trace import Argument, Complex, Event, Ref, Value
 from pitcheck.ops.cast import NARROW, kind_named
+from pitcheck.ops.indexing import UNINITIALISED
 from pitcheck.plan.fold import Instance
 from pitcheck.plan.model import Attribute, DType, Group, Number
 
@@ -248,6 +249,12 @@ class Emitter:
             raise self.unsupported("value", value, "complex constants other than 0 are not known")
         said: dict[str, Attribute] = {"sizes": plain.shape, "value": literal(value), "dtype": plain.dtype}
         return Tensor(self.raw("full", (), [plain], said)[0], *_fields(result))
+
+    def uninitialised(self) -> Tensor:
+        """Memory of the output's shape and dtype that nobody has written to."""
+        result = Value(self.shape, self.dtype)
+        plain = stored(result)
+        return Tensor(self.raw(UNINITIALISED, (), [plain], {"sizes": plain.shape, "dtype": plain.dtype})[0], *_fields(result))
 
     def view(self, x: Tensor, shape: tuple[int, ...]) -> Tensor:
         """The same elements in another shape."""

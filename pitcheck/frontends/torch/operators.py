@@ -59,8 +59,7 @@ def translated(
     """What an event becomes.
 
     ``name_of`` gives the tensor family of a value's number, ``new_name`` a name, made from a hint, for a tensor in between of that shape and dtype.
-    ``asynchronous``: of a collective, that it is waited for elsewhere. An output that holds nothing yet (``empty``),
-    or has no elements, is made by no operator.
+    ``asynchronous``: of a collective, that it is waited for elsewhere. An output without elements is made by no operator.
     Raises UnsupportedError, naming overload and argument, for an overload that is not in the table and for an argument that its meaning does not cover.
     """
     known = table().get(_plain(event.operator))

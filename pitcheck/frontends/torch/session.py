@@ -97,7 +97,7 @@ class _Session:
         shape = tuple(stop - start for ((start, stop),) in box)
         dtype = DTYPES[given.dtype]
         integers = _values(name, given, box)
-        where = {"integers": tuple(integers.reshape(-1).tolist())} if integers is not None else {}
+        where = {"integers": tuple(map(int, integers.reshape(-1).tolist()))} if integers is not None else {}
         value = self._tape.give(Kind(shape, dtype), "input", name, whole=given.shape, box=box, **where)
         if integers is not None:
             self._tape.known[value] = integers

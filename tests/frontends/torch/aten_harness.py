@@ -199,6 +199,8 @@ def check_recorded(recorded: Recorded, run: Any) -> None:
         if number is not None and name_of(number) in known:
             theirs = as_array(recorded.tensors[number])
             assert known[name_of(number)].shape == theirs.shape
+            if {instance.kind for instance in translation.instances} == {"uninitialised"}:
+                continue
             np.testing.assert_allclose(known[name_of(number)], theirs, rtol=1e-10, atol=1e-10)
     outputs = [(i, number) for i, number in enumerate(recorded.event.outputs) if number is not None and recorded.tensors[number].numel()]
     left_out = [i for i, number in outputs if name_of(number) not in known]
@@ -216,8 +218,7 @@ def plan_of(translation: Translation, given: set[str], said: Mapping[str, Value]
 
 
 LEFT_OUT = {
-    **{name: ([0],) for name in ("empty.memory_format", "empty_like.default", "empty_strided.default", "new_empty.default", "new_empty_strided.default")},
     "log_sigmoid_forward.default": ([1],),
     **{f"nll_loss{d}_forward.default": ([], [1]) for d in ("", "2d")},
 }
-"""Outputs that no operator makes: of ``empty``, a buffer that only the derivative reads, and a count that nothing reads where no mean is taken."""
+"""Outputs that no operator makes: a buffer that only the derivative reads, and a count that nothing reads where no mean is taken."""

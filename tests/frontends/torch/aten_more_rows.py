@@ -147,6 +147,7 @@ CONSTANTS = [
     *cases("empty.memory_format", ([2, 3],)),
     *cases("empty_like.default", (_X,)),
     *cases("empty_strided.default", ([2, 3], [3, 1])),
+    *cases("empty_permuted.default", ([2, 3], [1, 0])),
     *cases("new_empty.default", (_X, [2, 3])),
     *cases("new_empty_strided.default", (_X, [2, 3], [3, 1])),
     *cases("arange.default", (5,)),

@@ -45,7 +45,7 @@ def test_what_is_not_read_needs_no_value() -> None:
     assert check(spec(0)).verdict == "equivalent"
 
 
-def test_what_is_read_needs_one() -> None:
+def test_what_is_read_is_any_value() -> None:
     report = check(spec(0.5))
-    assert report.verdict == "invalid"
-    assert report.findings[0].code == "PIT002"
+    assert report.verdict == "mismatch"
+    assert report.findings[0].code == "PIT118"
