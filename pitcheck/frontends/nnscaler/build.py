@@ -137,7 +137,6 @@ class _Builder:
             yield _DATA
             if self.lineages.of_loss() is not None:
                 yield _LOSS
-        yield from self.shared.contradictions
 
 
 def _shifted(instances: list[Instance], shift: int) -> list[Instance]:
