@@ -49,7 +49,7 @@ def run_primitives(context: Context, adapter: Adapter, local: dict[int, Value], 
     runner = _Runner(context, local, microbatch)
     for number, primitive in enumerate(adapter.primitives):
         try:
-            check_class(primitive, watched=any(_is_tracked(local, name) for name in primitive.inputs))
+            check_class(context, primitive, watched=any(_is_tracked(local, name) for name in primitive.inputs))
             check_call(primitive)
             if forward is None:
                 runner.run(primitive)
@@ -59,14 +59,17 @@ def run_primitives(context: Context, adapter: Adapter, local: dict[int, Value], 
             raise placed(error, f"_prims[{number}]") from None
 
 
-def check_class(primitive: Primitive, *, watched: bool) -> None:
+def check_class(context: Context, primitive: Primitive, *, watched: bool) -> None:
     """Raise PlanError where the class of a primitive says something else than its signature, which is what runs.
 
-    One primitive is let pass: it gives the very tensor that it takes, as its signature says, and no gradient ever comes back through it.
+    One primitive is let pass, and noted: it gives the very tensor that it takes, as its signature says, and no gradient ever comes back through it.
     """
     said = contradiction(primitive)
-    if said and (watched or not denied_by_tensors(primitive)):
+    if not said:
+        return
+    if watched or not denied_by_tensors(primitive):
         raise PlanError(f"{said}: the plan contradicts itself; write the primitive that is meant", ".signature")
+    context.shared.disregarded[f"{said}, which is what runs"] = None
 
 
 def _is_tracked(local: Mapping[int, Value], number: int) -> bool:

@@ -137,6 +137,7 @@ class _Builder:
             yield _DATA
             if self.lineages.of_loss() is not None:
                 yield _LOSS
+        yield from self.shared.disregarded
 
 
 def _shifted(instances: list[Instance], shift: int) -> list[Instance]:

@@ -42,6 +42,8 @@ class Shared:
         self._owners: dict[str, int] = {}
         self._starts: dict[str, int] = {}
         self._ends: dict[str, int] = {}
+        self.disregarded: dict[str, None] = {}
+        """What the file says of a primitive and is not what runs: sentences, in order."""
 
     def shape_of(self, tensor: SubTensor) -> tuple[int, ...]:
         """The shape of a tensor when it runs: nnScaler writes (1,) for tensors without dimensions."""

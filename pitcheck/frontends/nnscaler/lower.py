@@ -154,7 +154,7 @@ class DeviceLowering:
             for node in cell.nodes:
                 if isinstance(node, Adapter):
                     for primitive in node.primitives:
-                        check_class(primitive, watched=False)
+                        check_class(self.context, primitive, watched=False)
             known = self._names[id(cell)] = Names(cell)
         return known
 
