@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import zlib
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -86,7 +86,9 @@ class World:
         for thread in threads:
             thread.start()
         while len(self.done) < len(programs):
-            ready = [r for r in range(len(programs)) if r not in self.done and (r not in self.waits or len(self.meetings[self.waits[r][0]]) == self.waits[r][1])]
+            ready = [
+                r for r in range(len(programs)) if r not in self.done and (r not in self.waits or len(self.meetings[self.waits[r][0]]) == self.waits[r][1])
+            ]
             if not ready and not self.failed:
                 self.failed = f"ranks wait for each other: { {rank: str(key[0]) for rank, (key, _) in self.waits.items()} }"
             for rank in ready if not self.failed else [r for r in range(len(programs)) if r not in self.done]:
@@ -102,7 +104,7 @@ class World:
         try:
             if not self.failed:
                 program()
-        except (StoppedError, RuntimeError, ValueError, TypeError, IndexError, KeyError, AttributeError, AssertionError) as error:
+        except (StoppedError, RuntimeError, ValueError, TypeError, LookupError, AttributeError, StopIteration) as error:
             self.failed = self.failed or f"rank {rank}: {type(error).__name__}: {error}"
         self.done.add(rank)
         self.waits.pop(rank, None)
@@ -290,7 +292,7 @@ class Rank:
     variables: dict[int, Any] = field(default_factory=dict)
     parameters: dict[int, torch.Tensor] = field(default_factory=dict)
     names: dict[int, Any] = field(default_factory=dict)
-    saved: dict[int, list[list[Any]]] = field(default_factory=lambda: defaultdict(list))
+    saved: dict[int, list[list[tuple[Any, Any]]]] = field(default_factory=lambda: defaultdict(list))
     loads: dict[int, int] = field(default_factory=lambda: defaultdict(int))
 
     def run(self, sequence: Any) -> None:
@@ -336,8 +338,8 @@ class Rank:
         watched = self._watched(item)
         if watched:
             fresh = {id(value): value.detach().requires_grad_() for value in given if value.requires_grad}
-            given = [fresh.get(id(value), value) for value in given]
-            self.saved[cell._id].append(given)
+            before, given = given, [fresh.get(id(value), value) for value in given]
+            self.saved[cell._id].append(list(zip(before, given, strict=True)))
         local = dict(zip(inner, given, strict=True))
         with torch.set_grad_enabled(watched):
             for node in cell._nodes:
@@ -408,7 +410,11 @@ class Rank:
         queue = self.saved[cell._mirror._id]
         if not queue:
             raise StoppedError("a backward pass without its forward pass")
-        inputs = [value for value in queue.pop(0) if value.requires_grad]
+        saved, names = queue.pop(0), tensors(item._outputs)
+        # The runtime warns here, and stops later where an input needs a gradient; the rule is the same for all stages.
+        if any(all(self._read(known[name._id], self.variables) is not before for before, _ in saved) for name in names if name._id in known):
+            raise StoppedError("saved inputs are taken first in, first out")
+        inputs = [value for _, value in saved if value.requires_grad]
         for value in inputs:
             value.retain_grad()
         pairs = {(id(output), id(gradient)): (output, gradient) for output, gradient in zip(outputs, given, strict=False)}
@@ -417,8 +423,7 @@ class Rank:
         torch.autograd.backward([output for output, _ in pairs.values()], [gradient for _, gradient in pairs.values()])
         results = [value.grad for value in inputs]
         if any(result is None for result in results):
-            raise StoppedError("an input of the segment gets no gradient: saved inputs are taken first in, first out")
-        names = tensors(item._outputs)
+            raise StoppedError("an input of the segment gets no gradient")
         for tensor in names:
             self.variables.pop(tensor._id, None)
         if results and names:
@@ -485,9 +490,15 @@ def one_thread() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def executed(path: Path, given: Given) -> Result:
-    """Run the plan in a file. Raises StoppedError where it stops."""
+Change = Callable[[Any], None]
+"""Changes the objects of a file in place, after they are read."""
+
+
+def executed(path: Path, given: Given, change: Change | None = None) -> Result:
+    """Run the plan in a file, changed. Raises StoppedError where it stops."""
     with loaded(path) as root, one_thread():
+        if change is not None:
+            change(root)
         sequences, devices, ranks = root.execplan._seq, len(root.devices), root.runtime_ndevs
         runs = [[sum(1 for item in sequence if getattr(item, "_cell", item) is cell) for cell in _data(sequence)] for sequence in sequences.values()]
         microbatches = max([1, *(count for counts in runs for count in counts)])
@@ -517,12 +528,12 @@ def _gradients(rank: Rank) -> dict[tuple[str, tuple[tuple[int, int], ...]], torc
     return found
 
 
-def wrong(reference: Path, parallel: Path) -> str:
-    """Why a parallel plan does not compute what its reference computes; "" where it does."""
+def wrong(reference: Path, parallel: Path, change: Change | None = None) -> str:
+    """Why a parallel plan, changed, does not compute what its reference computes; "" where it does."""
     given = Given()
     expected = executed(reference, given)
     try:
-        found = executed(parallel, given)
+        found = executed(parallel, given, change)
     except StoppedError as error:
         return f"stops: {error}"
     loss = expected.losses[0]

@@ -118,13 +118,12 @@ class DeviceLowering:
             raise PlanError("the backward pass runs on this device before its forward pass, or without one")
         forward = saved.popleft()
         outputs = [self.context.read(call.of[tensor.id], self._environment) for tensor in call.given if tensor.id in call.of]
+        given = [None if tensor.loss else self.context.read(tensor.id, self._environment) for tensor in call.given]
+        self._check_order(outputs, forward)
+        pairs = zip(outputs, given, strict=False)
+        gradients = [Value(self.context.shared.seed(output.family), None) if gradient is None else gradient for output, gradient in pairs]
         if not outputs:
             return
-        self._check_order(outputs, forward)
-        gradients = [
-            Value(self.context.shared.seed(output.family), None) if tensor.loss else self.context.read(tensor.id, self._environment)
-            for output, tensor in zip(outputs, call.given, strict=False)
-        ]
         results = Backward(self.context, self.accumulation, forward, self._names_of(cell), self._attributes).run(outputs, gradients)
         self._take(call, results)
 
