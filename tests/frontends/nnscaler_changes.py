@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -273,7 +274,7 @@ def another_input(root: Any) -> None:
     for _, cell in cells(root):
         if kind(cell) == "IRSegment" and not is_backward(cell):
             found = [node for node in cell._nodes if kind(node) == "IRDimops" and node.signature.endswith("linear")]
-            for a, b in zip(found, found[1:], strict=False):
+            for a, b in itertools.pairwise(found):
                 if tuple(plain(a._inputs[0]._shape)) == tuple(plain(b._inputs[0]._shape)):
                     b._inputs[0] = a._inputs[0]
                     return
