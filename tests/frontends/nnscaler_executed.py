@@ -473,7 +473,7 @@ class Given:
 
 @dataclass
 class Result:
-    """What a run computes: the loss of every rank that has it, summed over micro-batches; and the gradients that every rank holds, by name and box."""
+    """What a run computes: the loss that every rank returns, summed over micro-batches; and the gradients that every rank holds, by name and box."""
 
     losses: dict[int, torch.Tensor]
     gradients: dict[int, dict[tuple[str, tuple[tuple[int, int], ...]], torch.Tensor | None]]
@@ -508,9 +508,9 @@ def executed(path: Path, given: Given, change: Change | None = None) -> Result:
         outputs = [thing._id for thing in tensors(root.execplan._outputs)]
         losses = {}
         for rank in made:
-            held = [rank.variables[name].detach().reshape(()) for name in outputs if name in rank.variables]
-            if held:
-                losses[rank.rank] = torch.stack(held).sum()
+            if missing := [name for name in outputs if name not in rank.variables]:
+                raise StoppedError(f"rank {rank.rank} returns {missing}, which is not there")
+            losses[rank.rank] = torch.stack([rank.variables[name].detach().reshape(()) for name in outputs]).sum()
         return Result(losses, {rank.rank: _gradients(rank) for rank in made}, devices)
 
 
@@ -523,8 +523,7 @@ def _gradients(rank: Rank) -> dict[tuple[str, tuple[tuple[int, int], ...]], torc
     """The gradient of each part of a parameter that the rank holds: those of parts that it holds twice are one after the other."""
     found = {}
     for number, tensor in rank.names.items():
-        if tensor._requires_grad:
-            found[tensor._full_tensor.name, box_of(tensor)] = rank.parameters[number].grad
+        found[tensor._full_tensor.name, box_of(tensor)] = rank.parameters[number].grad
     return found
 
 
@@ -537,18 +536,18 @@ def wrong(reference: Path, parallel: Path, change: Change | None = None) -> str:
     except StoppedError as error:
         return f"stops: {error}"
     loss = expected.losses[0]
-    if not found.losses:
-        return "no rank has the loss"
     totals: dict[int, Any] = defaultdict(float)
     for rank, value in found.losses.items():
         totals[rank % found.devices] += value
     if bad := {device: float(total) for device, total in totals.items() if not torch.allclose(total, loss, rtol=1e-9, atol=1e-9)}:
         return f"the loss is {bad} instead of {float(loss)}"
-    whole = {name: gradient for (name, _), gradient in expected.gradients[0].items()}
+    whole = {name: gradient for (name, _), gradient in expected.gradients[0].items() if gradient is not None}
     seen = set()
     for rank, gradients in found.gradients.items():
         for (name, box), gradient in gradients.items():
             seen.add(name)
+            if name not in whole and gradient is None:
+                continue
             if name not in whole or gradient is None:
                 return f"rank {rank} has no gradient of {name}"
             part = whole[name][tuple(slice(start, stop) for start, stop in box)]

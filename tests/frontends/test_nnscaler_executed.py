@@ -161,6 +161,12 @@ CHANGES: dict[str, tuple[str, Change]] = {
     "backward call repeated": (PIPELINE, c.repeated_backward),
     "forward call more": (PIPELINE, c.extra_forward),
     "gradient without a name": (PIPELINE, c.fewer_names),
+    # what the step returns
+    "one loss returned twice": (PIPELINE, lambda root: setattr(root.execplan, "_outputs", root.execplan._outputs[:1] * 2)),
+    "losses returned in the other order": (PIPELINE, lambda root: setattr(root.execplan, "_outputs", root.execplan._outputs[::-1])),
+    "one loss returned": (PIPELINE, lambda root: setattr(root.execplan, "_outputs", root.execplan._outputs[:1])),
+    "loss not sent back": (PIPELINE, lambda root: [root.execplan._seq[d].pop() for d in (0, 1)]),
+    "losses sent back in the other order": (PIPELINE, c.reordered({0: (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 10)})),
     # what autograd is told
     "hints name nothing": (MEGATRON, c.no_hints),
     "hints in the reverse order": (MEGATRON, c.reversed_hints),
@@ -169,6 +175,7 @@ CHANGES: dict[str, tuple[str, Change]] = {
     "loss flag on all gradients": (PIPELINE, c.seeds_everywhere),
     "first stage without gradients": (PIPELINE, c.no_gradient),
     "weight without gradient": (PIPELINE, c.frozen_weight),
+    "weight without gradient on one device": (MEGATRON, c.frozen_weight),
     # lineage that nothing runs
     "boxes of activations": (PIPELINE, c.other_boxes),
     "terms of sums": (MEGATRON, c.terms_of_sums),
@@ -200,6 +207,7 @@ ALIKE = {
     "last stage, all forward passes first",
     "micro-batches in the other order",
     "gradients received early",
+    "losses returned in the other order",
     "hints name nothing",
     "hints in the reverse order",
     "hints of other operators",
@@ -213,7 +221,7 @@ ALIKE = {
 }
 """Changes after which the same is computed."""
 CONTRADICTS = {"class alone exchanged"}
-UNNAMED = {"weight without gradient"}
+UNNAMED = {"one loss returned", "weight without gradient", "weight without gradient on one device"}
 """Changes after which an output is not there at all."""
 FAST = {
     "class alone exchanged",

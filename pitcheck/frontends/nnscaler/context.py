@@ -208,6 +208,10 @@ class Context:
             )
         )
 
+    def returned(self, losses: Mapping[int, Family]) -> None:
+        """Take what a step returns, by micro-batch, for the losses."""
+        self._losses = dict(losses)
+
     def name_loss(self) -> None:
         """Give the last version of the loss, on every device, one name."""
         renamed: dict[tuple[str, int | None], str] = {}

@@ -16,9 +16,11 @@ from pitcheck.frontends.nnscaler.accumulation import Accumulation
 from pitcheck.frontends.nnscaler.adapters import check_class, run_adapter
 from pitcheck.frontends.nnscaler.autograd import Backward, Names
 from pitcheck.frontends.nnscaler.context import FLOATS, Context, Value
+from pitcheck.frontends.nnscaler.families import Family
 from pitcheck.frontends.nnscaler.objects import placed, within
 from pitcheck.frontends.nnscaler.program import Adapter, Argument, Call, Cell, Compute, Measure, Node
 from pitcheck.frontends.nnscaler.tape import Computed, Forward
+from pitcheck.frontends.nnscaler.tensors import SubTensor
 from pitcheck.plan.fold import Instance
 from pitcheck.plan.model import Attribute, Number
 
@@ -35,14 +37,31 @@ class DeviceLowering:
         self._names: dict[int, Names] = {}
         self._attributes: dict[int, dict[str, Attribute]] = {}
 
-    def run(self, calls: list[Call]) -> list[Instance]:
+    def run(self, calls: list[Call], returned: tuple[SubTensor, ...] = ()) -> list[Instance]:
         """Raises PlanError for what cannot run: a tensor that is read before it is written, a backward pass before its forward pass."""
         for call in calls:
             with within(f"execplan._seq[{self.context.device}]{call.place}"):
                 self._call(call)
         self.accumulation.finish()
+        self._return(returned)
         self.context.name_loss()
         return self.context.instances
+
+    def _return(self, returned: tuple[SubTensor, ...]) -> None:
+        """The losses are those that the step returns, one of each micro-batch. Raises PlanError for one that is not there, or is there twice."""
+        losses: dict[int, Family] = {}
+        for tensor in returned:
+            value = self._environment.get(tensor.id)
+            if value is None:
+                raise PlanError(
+                    f"the step returns {tensor.name!r} (tensor {tensor.id}), but nothing on device {self.context.device} has written it", "_outputs"
+                )
+            if tensor.loss:
+                if value.microbatch is None or value.microbatch in losses:
+                    raise PlanError(f"the step returns the loss of micro-batch {value.microbatch} twice on device {self.context.device}", "_outputs")
+                losses[value.microbatch] = value.family
+        if losses:
+            self.context.returned(losses)
 
     def _call(self, call: Call) -> None:
         kind = call.cell.kind

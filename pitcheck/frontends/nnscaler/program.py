@@ -141,10 +141,11 @@ class Call(msgspec.Struct, frozen=True, gc=False):
 
 @dataclass
 class ExecutionPlan:
-    """``programs``: the calls of every device of one replica; ``ranks`` is the number of ranks of all replicas."""
+    """``programs``: the calls of every device of one replica; ``ranks`` is the number of ranks of all replicas; ``returned``: what a step returns."""
 
     ranks: int
     programs: dict[int, list[Call]] = field(default_factory=dict)
+    returned: tuple[SubTensor, ...] = ()
 
     @property
     def devices(self) -> int:
@@ -184,7 +185,10 @@ class _Reader:
             raise PlanError(f"{ranks} ranks are no whole number of replicas of {len(devices)} devices, or more than {LARGEST_RUN}", "runtime_ndevs")
         plan = ExecutionPlan(ranks)
         self._replicas = ranks // len(devices)
-        sequences = objects.table(objects.field(self.root, "execplan"), "_seq")
+        execplan = objects.field(self.root, "execplan")
+        sequences = objects.table(execplan, "_seq")
+        if objects.has(execplan, "_outputs"):
+            plan.returned = self.tensors.read_all(items(execplan, "_outputs"))
         for device in devices:
             with within(f"execplan._seq[{device}]"):
                 if device not in sequences:
