@@ -208,6 +208,7 @@ ALIKE = {
     "micro-batches in the other order",
     "gradients received early",
     "losses returned in the other order",
+    "losses sent back in the other order",
     "hints name nothing",
     "hints in the reverse order",
     "hints of other operators",
