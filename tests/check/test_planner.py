@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 import pytest
-from planner_plans import LLAMA, MLP, SHIPPED, Row, plans, read, row_of, rows, run, said, text_of
+from planner_plans import CONTRADICTIONS, LLAMA, MLP, SHIPPED, Row, all_rows, plans, read, row_of, rows, run, said, text_of
 from zoo.pairs import without_hints
 
+from pitcheck.errors import PlanError
 from pitcheck.plan.model import Plan
 from pitcheck.report.model import VOLATILE, Report
 
 NAMED = {
-    "m01_drop_fw_allreduce": ("PIT104", "linear:linear_1"),
     "m04_allreduce_wrong_ranks": ("PIT004", "the group [0, 2]"),
     "m08_weight_wrong_slice": ("PIT110", "[64:128, 0:128] of 'layers.0.weight'"),
     "m11_drop_reducer_all": ("PIT104", "over dp of 'grad:layers."),
@@ -25,7 +26,7 @@ NAMED = {
     "n30_weight_slice_off_by_one_rank0": ("PIT110", "[0:1, 0:128] of 'layers.0.weight'"),
     "p01_div_scale": ("PIT102", "div:truediv' has the literal 8 where the reference has 4"),
     "p03_softmax_dim": ("PIT102", "softmax:softmax' has axis = -2 where the reference has -1"),
-    "p05_ffn_allreduce_dropped": ("PIT104", "linear:linear_7"),
+    "mlp-L8-d64.dp2-pp2-tp4-mb2.hybrid": ("PIT107", "[0:24, 16:32] of 'linear_4' where [0:24, 32:48] is due"),
 }
 """Of every wrong plan: the code of a finding, and what it must say."""
 
@@ -68,6 +69,13 @@ def test_plan_gets_the_verdict_that_it_is_due(row: Row) -> None:
     assert expected(row, report), said(report)
     code, words = NAMED[row.name]
     assert any(f.code == code and f.verdict == report.verdict and words in text_of(f) for f in report.findings), said(report)
+
+
+@pytest.mark.parametrize("name", CONTRADICTIONS)
+def test_plan_that_contradicts_itself_is_refused(name: str) -> None:
+    row = next(row for row in all_rows() if row.name == name)
+    with pytest.raises(PlanError, match=re.escape(CONTRADICTIONS[name])):
+        pair(row)
 
 
 def test_every_wrong_plan_has_its_words() -> None:

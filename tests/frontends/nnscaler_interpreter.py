@@ -10,7 +10,7 @@ import torch
 
 from pitcheck.plan.model import Lineage, Number, Operator, Plan, Table, Use
 
-COLLECTIVES = {"all_reduce", "all_gather"}
+COLLECTIVES = {"all_reduce", "all_gather", "broadcast"}
 
 
 class StuckError(Exception):
@@ -142,7 +142,10 @@ class Machine:
             return False
         assert len({other.kind for other, _ in meeting.values()}) == 1
         values = [meeting[member][1] for member in group]
-        result = torch.cat(values, attributes["axis"]) if operator.kind == "all_gather" else sum(values[1:], values[0])
+        if operator.kind == "broadcast":
+            result = values[attributes["root"]]
+        else:
+            result = torch.cat(values, attributes["axis"]) if operator.kind == "all_gather" else sum(values[1:], values[0])
         self._write(operator.outputs[0], rank, microbatch, result)
         self.turns[group, rank] += 1
         return True

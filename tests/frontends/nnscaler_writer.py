@@ -11,6 +11,33 @@ from types import ModuleType
 from typing import Any
 
 MODULE = "nnscaler.written"
+FUNCTIONS = {
+    "IdentityPrim": "identity",
+    "SelectPrim": "select",
+    "MergeDimPrim": "smerge",
+    "SumPrim": "vmerge",
+    "MovePrim": "move",
+    "RDScatterPrim": "rdscatter",
+    "RDGatherPrim": "rdgather",
+    "RVScatterPrim": "rvscatter",
+    "BroadcastPrim": "broadcast",
+    "ReducePrim": "reduce",
+    "AllReducePrim": "all_reduce",
+    "AllGatherPrim": "all_gather",
+    "ReduceScatterPrim": "reduce_scatter",
+    "AllToAllPrim": "all_to_all",
+    "ChunkPrim": "chunk",
+    "VChunkPrim": "vchunk",
+    "IdentityAllreducePrim": "nn.identity_allreduce",
+    "AllReduceIdentityPrim": "nn.allreduce_identity",
+    "AllReduceAllReducePrim": "nn.allreduce_allreduce",
+    "AllGatherSplitPrim": "nn.allgather_split",
+    "SplitAllGatherPrim": "nn.split_allgather",
+    "AllGatherReduceScatterPrim": "nn.allgather_reducescatter",
+    "ReduceScatterAllGatherPrim": "nn.reducescatter_allgather",
+    "AllToAllAllToAllPrim": "nn.alltoall_alltoall",
+}
+"""The functions that nnScaler gives primitives of these classes as their signatures."""
 
 
 class Thing:
@@ -91,7 +118,19 @@ class Writer:
         return self._cell("IRAdapter", inputs, outputs, _prims=primitives, _forward=True, _differentiable=False, custom=True)
 
     def primitive(self, kind: str, inputs: list[Any], outputs: list[Any], **keywords: Any) -> Any:
-        return thing(kind, _inputs=inputs, _outputs=outputs, kwargs=keywords, signature="")
+        return self.signed(kind, f"nnscaler.runtime.adapter.{FUNCTIONS.get(kind, kind)}", inputs, outputs, **keywords)
+
+    def signed(self, kind: str, signature: str | None, inputs: list[Any], outputs: list[Any], **keywords: Any) -> Any:
+        """A primitive of a class with any signature."""
+        return thing(kind, _inputs=inputs, _outputs=outputs, kwargs=keywords, signature=signature)
+
+    def value(self, known: Any = None) -> Any:
+        """An object that is no tensor."""
+        return thing("IRObject", _id=next(self.ids), _value=known)
+
+    def python(self, signature: str, inputs: list[Any], outputs: list[Any], **keywords: Any) -> Any:
+        """An operator of the model's code that gives no tensor."""
+        return self._cell("IRPyFunc", inputs, outputs, signature=signature, _kwargs=keywords)
 
     def reducer(self, weights: list[Any], devices: tuple[int, ...]) -> Any:
         return self._cell("IRWeightReducer", weights, [], _device=devices)

@@ -2,34 +2,94 @@
 
 from __future__ import annotations
 
-from math import prod
+from collections.abc import Mapping
+
+import msgspec
 
 from pitcheck.errors import PlanError, UnsupportedError
-from pitcheck.frontends.nnscaler.context import Context, Value
-from pitcheck.frontends.nnscaler.objects import dtype_of, placed, shown
-from pitcheck.frontends.nnscaler.primitives import Step, backward_step, contradiction, device_of, devices_of, forward_step, is_step, keyword
+from pitcheck.frontends.nnscaler.context import FLOATS, Context, Value
+from pitcheck.frontends.nnscaler.objects import SLICE, dtype_of, placed, shown
+from pitcheck.frontends.nnscaler.primitives import (
+    Step,
+    check_call,
+    contradiction,
+    denied_by_tensors,
+    device_of,
+    devices_of,
+    forward_step,
+    is_differentiable,
+    keyword,
+)
 from pitcheck.frontends.nnscaler.program import Adapter, Primitive
+from pitcheck.frontends.nnscaler.tape import Communicated, Customized, Forward
 from pitcheck.frontends.nnscaler.tensors import SubTensor
-from pitcheck.plan.model import Number
+from pitcheck.plan.model import Attribute, DType, Number
 
 
-def run_adapter(context: Context, adapter: Adapter, local: dict[int, Value], microbatch: int) -> None:
+def run_adapter(context: Context, adapter: Adapter, local: dict[int, Value], forward: Forward, *, alone: bool) -> None:
     """Append what an adapter runs; ``local`` are the values by id, to which its outputs are added.
 
-    Raises PlanError for a primitive whose keywords or tensors do not fit, UnsupportedError for one that is not known.
+    An adapter inside a segment is watched by autograd, and goes onto the tape of ``forward``; one that stands ``alone`` is not.
+    Raises PlanError for a primitive whose class contradicts its signature, or whose keywords or tensors do not fit, UnsupportedError for one that is not known.
     """
-    for primitive in adapter.primitives:
-        if said := contradiction(primitive):
-            context.shared.contradictions[said] = None
-    runner = _Runner(context, local, microbatch)
-    if adapter.mirrored:
-        runner.backward(adapter)
+    if adapter.backward is None:
+        run_primitives(context, adapter, local, forward.microbatch, None if alone else forward)
         return
+    operands = tuple([context.read(number, local) for number in adapter.inputs])
+    run_primitives(context, adapter, local, forward.microbatch)
+    tracked = any(operand.tracked for operand in operands)
+    results = tuple([msgspec.structs.replace(context.read(tensor.id, local), tracked=tracked and tensor.dtype in FLOATS) for tensor in adapter.outputs])
+    local.update({tensor.id: value for tensor, value in zip(adapter.outputs, results, strict=True)})
+    if tracked:
+        forward.entries.append(Customized(adapter, operands, results))
+
+
+def run_primitives(context: Context, adapter: Adapter, local: dict[int, Value], microbatch: int, forward: Forward | None = None) -> None:
+    """Append what the primitives of an adapter run, each as it stands; put what has a backward half onto the tape of ``forward``."""
+    runner = _Runner(context, local, microbatch)
     for number, primitive in enumerate(adapter.primitives):
         try:
-            runner.forward(primitive)
+            check_class(context, primitive, watched=any(_is_tracked(local, name) for name in primitive.inputs))
+            check_call(primitive)
+            if forward is None:
+                runner.run(primitive)
+            else:
+                _taped(runner, adapter, number, forward)
         except PlanError as error:
             raise placed(error, f"_prims[{number}]") from None
+
+
+def check_class(context: Context, primitive: Primitive, *, watched: bool) -> None:
+    """Raise PlanError where the class of a primitive says something else than its signature, which is what runs.
+
+    One primitive is let pass, and noted: it gives the very tensor that it takes, as its signature says, and no gradient ever comes back through it.
+    """
+    said = contradiction(primitive)
+    if not said:
+        return
+    if watched or not denied_by_tensors(primitive):
+        raise PlanError(f"{said}: the plan contradicts itself; write the primitive that is meant", ".signature")
+    context.shared.disregarded[f"{said}, which is what runs"] = None
+
+
+def _is_tracked(local: Mapping[int, Value], number: int) -> bool:
+    value = local.get(number)
+    return value is not None and value.tracked
+
+
+def _taped(runner: _Runner, adapter: Adapter, number: int, forward: Forward) -> None:
+    """Run a primitive inside a segment: gradients flow through functions with a backward half, and through what gives its very input."""
+    primitive = adapter.primitives[number]
+    if not is_differentiable(primitive):
+        runner.run(primitive)
+        return
+    operand = runner.context.read(_only_input(primitive), runner.local)
+    runner.run(primitive)
+    tensor = _only_output(primitive)
+    result = msgspec.structs.replace(runner.context.read(tensor.id, runner.local), tracked=operand.tracked)
+    runner.local[tensor.id] = result
+    if operand.tracked:
+        forward.entries.append(Communicated(adapter, primitive, operand, (result,)))
 
 
 class _Runner:
@@ -38,44 +98,26 @@ class _Runner:
         self.local = local
         self.microbatch = microbatch
 
-    def backward(self, adapter: Adapter) -> None:
-        """The backward halves of the forward primitives, last first."""
-        if len(adapter.inputs) != 1 or len(adapter.outputs) != 1:
-            raise UnsupportedError(f"a backward adapter has {len(adapter.inputs)} inputs and {len(adapter.outputs)} outputs; one of each is read")
-        value = self.context.read(adapter.inputs[0], self.local)
-        for number in reversed(range(len(adapter.primitives))):
-            try:
-                value = self._step_back(adapter, number, value)
-            except PlanError as error:
-                raise placed(error, f"_prims[{number}]") from None
-        self.local[adapter.outputs[0].id] = value
-
-    def _step_back(self, adapter: Adapter, number: int, value: Value) -> Value:
-        """The backward half of one primitive: its gradient has the shape of what the primitive before gave."""
-        primitive = adapter.primitives[number]
-        tensor = _only_output(adapter.primitives[number - 1]) if number else adapter.outputs[0]
-        result = self.context.write(adapter.outputs[0], self.microbatch, shape=self.context.shared.shape_of(tensor))
-        self._emit(primitive, backward_step(primitive, self.context.device), value, result)
-        return result
-
-    def forward(self, primitive: Primitive) -> None:
-        """One primitive as it stands."""
+    def run(self, primitive: Primitive) -> None:
+        """Run the forward half of one primitive."""
         special = {
-            "MovePrim": self._move,
-            "SumPrim": self._sum,
-            "MergeDimPrim": self._merge,
-            "RDScatterPrim": self._scatter,
-            "RDGatherPrim": self._gather,
-        }.get(primitive.name)
+            "identity": self._same,
+            "move": self._move,
+            "vmerge": self._sum,
+            "smerge": self._merge,
+            "select": self._select,
+            "rdscatter": self._scatter,
+            "rdgather": self._gather,
+        }.get(primitive.function)
         if special is not None:
             special(primitive)
-        elif is_step(primitive):
-            self._step(primitive)
-        else:
-            raise UnsupportedError(f"the primitive {primitive.name[:60]} has no meaning here")
-
-    def _step(self, primitive: Primitive) -> None:
+            return
         step = forward_step(primitive, self.context.device)
+        if step is None:
+            raise UnsupportedError(f"{primitive.function[:100]} has no meaning here")
+        self._step(primitive, step)
+
+    def _step(self, primitive: Primitive, step: Step) -> None:
         receives = step.kind == "broadcast" and not primitive.inputs
         value = self._nothing(primitive) if receives else self.context.read(_only_input(primitive), self.local)
         if step.kind == "reduce" and not primitive.outputs:
@@ -85,10 +127,25 @@ class _Runner:
 
     def _nothing(self, primitive: Primitive) -> Value:
         """What a member that only receives gives to a broadcast: zeros, which nobody reads."""
+        shape, dtype = self._buffer(primitive, _only_output(primitive))
+        return Value(self.context.shared.zero(shape, dtype), None)
+
+    def _buffer(self, primitive: Primitive, tensor: SubTensor, said: tuple[int, ...] | None = None) -> tuple[tuple[int, ...], DType]:
+        """The shape and dtype of the buffer that a primitive receives a tensor into; that of a tensor without dimensions has one element.
+
+        The keyword must say ``said``, which is the shape of the tensor unless it is given.
+
+        Raises PlanError where the file gives the tensor another shape or dtype than its buffer.
+        """
         shape = keyword(primitive, "shape")
         if not isinstance(shape, tuple) or any(type(size) is not int or size < 0 for size in shape):
             raise PlanError(f"{primitive.name} needs a shape, not {shown(shape)}", ".kwargs.shape")
-        return Value(self.context.shared.zero(shape, dtype_of(keyword(primitive, "dtype"), primitive.name)), None)
+        dtype = dtype_of(keyword(primitive, "dtype"), primitive.name)
+        if dtype != tensor.dtype:
+            raise PlanError(f"{primitive.name} receives {tensor.name!r}, which is {tensor.dtype}, into a buffer of {dtype}", ".kwargs.dtype")
+        if shape != (tensor.shape if said is None else said):
+            raise PlanError(f"{primitive.name} receives {tensor.name!r} of shape {tensor.shape} into a buffer of shape {shape}", ".kwargs.shape")
+        return self.context.shared.shape_of(tensor), dtype
 
     def _emit(self, primitive: Primitive, step: Step, value: Value, result: Value | None) -> None:
         group = self.context.layout.group(self.context.device, step.group) if step.group is not None else None
@@ -99,17 +156,26 @@ class _Runner:
         value = self.local[tensor.id] = self.context.write(tensor, self.microbatch)
         return value
 
+    def _same(self, primitive: Primitive) -> None:
+        """The identity: its output is its input, which autograd goes on watching."""
+        self.local[_only_output(primitive).id] = self.context.read(_only_input(primitive), self.local)
+
+    def _kept(self, primitive: Primitive, value: Value) -> None:
+        """What a sender has afterwards: nnScaler's functions give it what it has sent."""
+        for tensor in primitive.outputs:
+            self.local[tensor.id] = value
+
     # --- between two devices
 
     def _move(self, primitive: Primitive) -> None:
         source, target = device_of(primitive, "src"), device_of(primitive, "dst")
         if self.context.device == source:
-            self._send(primitive, self.context.read(_only_input(primitive), self.local), target)
+            value = self.context.read(_only_input(primitive), self.local)
+            self._send(primitive, value, target)
+            self._kept(primitive, value)
         elif self.context.device == target:
             tensor = _only_output(primitive)
-            shape = keyword(primitive, "shape")
-            if not isinstance(shape, tuple) or any(type(size) is not int for size in shape) or prod(shape) != prod(tensor.shape):
-                raise PlanError(f"{primitive.name} receives {tensor.name!r} of shape {tensor.shape} into a buffer of shape {shape}", ".kwargs.shape")
+            self._buffer(primitive, tensor)
             self._receive(primitive, source, self._write(tensor))
         else:
             raise PlanError(f"{primitive.name} from device {source} to device {target} runs on device {self.context.device}", ".kwargs")
@@ -130,7 +196,14 @@ class _Runner:
         """The source sends every target its part."""
         source, targets, axis = device_of(primitive, "src"), _in_order(primitive, "dsts"), device_of(primitive, "dim")
         if self.context.device != source:
-            self._receive(primitive, source, self._write(_only_output(primitive)))
+            self._check_member(primitive, targets)
+            tensor = _only_output(primitive)
+            whole = list(tensor.shape)
+            if not -len(whole) <= axis < len(whole):
+                raise PlanError(f"{primitive.name} cuts dimension {axis} of a tensor of shape {tensor.shape}", ".kwargs.dim")
+            whole[axis] *= len(targets)
+            self._buffer(primitive, tensor, tuple(whole))
+            self._receive(primitive, source, self._write(tensor))
             return
         value = self.context.read(_only_input(primitive), self.local)
         shape = list(value.family.shape)
@@ -141,25 +214,34 @@ class _Runner:
             part = self._temporary(value, tuple(shape))
             self.context.emit("chunk", (value,), (part,), {"axis": axis, "count": len(targets), "position": position}, self.microbatch, module=primitive.name)
             self._send(primitive, part, target)
+        self._kept(primitive, value)
 
     def _gather(self, primitive: Primitive) -> None:
         """The target receives every source's part, in the order of the sources, and joins them."""
         sources, target, axis = _in_order(primitive, "srcs"), device_of(primitive, "dst"), device_of(primitive, "dim")
         if self.context.device != target:
-            self._send(primitive, self.context.read(_only_input(primitive), self.local), target)
+            self._check_member(primitive, sources)
+            value = self.context.read(_only_input(primitive), self.local)
+            self._send(primitive, value, target)
+            self._kept(primitive, value)
             return
         tensor = _only_output(primitive)
         shape = list(self.context.shared.shape_of(tensor))
         if not -len(shape) <= axis < len(shape) or shape[axis] % len(sources):
             raise PlanError(f"a tensor of shape {tensor.shape} cannot be joined from {len(sources)} along dimension {axis}", ".kwargs.dim")
         shape[axis] //= len(sources)
+        self._buffer(primitive, tensor, tuple(shape))
         parts = [self.context.write(tensor, self.microbatch, shape=tuple(shape)) for _ in sources]
         for source, part in zip(sources, parts, strict=True):
             self._receive(primitive, source, part)
         self.context.emit("cat", parts, (self._write(tensor),), {"axis": axis}, self.microbatch, module=primitive.name)
 
+    def _check_member(self, primitive: Primitive, devices: tuple[int, ...]) -> None:
+        if self.context.device not in devices:
+            raise PlanError(f"{primitive.name} between other devices than {self.context.device} runs on it", ".kwargs")
+
     def _temporary(self, like: Value, shape: tuple[int, ...]) -> Value:
-        return self.context.write(like.family.parts[self.context.device], self.microbatch, shape=shape)
+        return self.context.write_unnamed(f"{like.family.name}.part", like.family, self.microbatch, shape=shape)
 
     # --- on one device
 
@@ -172,6 +254,28 @@ class _Runner:
             result = self._write(_only_output(primitive))
             self.context.emit("add", (total, value), (result,), {}, self.microbatch, module=primitive.name)
             total = result
+
+    def _select(self, primitive: Primitive) -> None:
+        """A box of a tensor, and a term of it: the box divided by the number of terms."""
+        box, terms = keyword(primitive, "indmap"), device_of(primitive, "valmap")
+        value, tensor = self.context.read(_only_input(primitive), self.local), _only_output(primitive)
+        shape = list(value.family.shape)
+        if not isinstance(box, tuple) or len(box) != len(shape) or terms < 1:
+            raise PlanError(f"{primitive.name} takes the box {box} of a tensor of shape {value.family.shape}, and one of {terms} terms", ".kwargs")
+        steps: list[tuple[str, dict[str, Attribute], tuple[Number, ...], tuple[int, ...]]] = []
+        for axis, (entry, size) in enumerate(zip(box, tuple(shape), strict=True)):
+            start, stop = _bounds(primitive, entry, size)
+            if (start, stop) != (0, size):
+                shape[axis] = stop - start
+                steps.append(("slice", {"axis": axis, "start": start, "stop": stop}, (), tuple(shape)))
+        if terms != 1:
+            steps.append(("div", {}, (Number(terms),), tuple(shape)))
+        if not steps:
+            steps.append(("identity", {}, (), tuple(shape)))
+        for number, (kind, attributes, numbers, sizes) in enumerate(steps, 1):
+            result = self._temporary(value, sizes) if number < len(steps) else self._write(tensor)
+            self.context.emit(kind, (value, *numbers), (result,), attributes, self.microbatch, module=primitive.name)
+            value = result
 
     def _merge(self, primitive: Primitive) -> None:
         values: list[Value | Number] = [self.context.read(number, self.local) for number in primitive.inputs]
@@ -195,3 +299,12 @@ def _in_order(primitive: Primitive, name: str) -> tuple[int, ...]:
     devices_of(primitive, name)
     value: tuple[int, ...] = keyword(primitive, name)
     return value
+
+
+def _bounds(primitive: Primitive, entry: object, size: int) -> tuple[int, int]:
+    """(start, stop) of a slice of a dimension of ``size``."""
+    if isinstance(entry, tuple) and len(entry) == 4 and entry[0] == SLICE and entry[3] is None:
+        start, stop = entry[1], entry[2]
+        if type(start) is int and type(stop) is int and 0 <= start <= stop <= size:
+            return start, stop
+    raise PlanError(f"{primitive.name} takes {shown(entry)}, which is no part of a dimension of size {size}", ".kwargs.indmap")

@@ -74,7 +74,7 @@ class _Builder:
         by_device: dict[int, list[Instance]] = {}
         for stage in self.layout.stages:
             for device in stage:
-                by_device[device] = DeviceLowering(Context(self.shared, device)).run(self.plan.programs[device])
+                by_device[device] = DeviceLowering(Context(self.shared, device)).run(self.plan.programs[device], self.plan.returned)
             self.shared.end_stage()
         size = self.layout.devices
         return {rank: _shifted(by_device[rank % size], rank - rank % size) for rank in range(self.plan.ranks)}
@@ -137,7 +137,7 @@ class _Builder:
             yield _DATA
             if self.lineages.of_loss() is not None:
                 yield _LOSS
-        yield from self.shared.contradictions
+        yield from self.shared.disregarded
 
 
 def _shifted(instances: list[Instance], shift: int) -> list[Instance]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import prod
 
 import msgspec
 
@@ -13,12 +14,16 @@ from pitcheck.frontends.nnscaler.tensors import SubTensor
 from pitcheck.plan.fold import Instance
 from pitcheck.plan.model import Attribute, DType, Group, Number, Operand, Role, Use
 
+FLOATS = frozenset({"float64", "float32", "float16", "bfloat16"})
+"""Dtypes of which there are gradients."""
+
 
 class Value(msgspec.Struct, frozen=True, gc=False):
-    """A tensor of a device: its family, and the micro-batch whose tensor it is (None where there is one for all)."""
+    """A tensor of a device: its family, the micro-batch whose tensor it is (None where there is one for all), and whether autograd watches it."""
 
     family: Family
     microbatch: int | None
+    tracked: bool = False
 
 
 class Shared:
@@ -37,8 +42,8 @@ class Shared:
         self._owners: dict[str, int] = {}
         self._starts: dict[str, int] = {}
         self._ends: dict[str, int] = {}
-        self.contradictions: dict[str, None] = {}
-        """What the file says in two ways: sentences, in order."""
+        self.disregarded: dict[str, None] = {}
+        """What the file says of a primitive and is not what runs: sentences, in order."""
 
     def shape_of(self, tensor: SubTensor) -> tuple[int, ...]:
         """The shape of a tensor when it runs: nnScaler writes (1,) for tensors without dimensions."""
@@ -73,9 +78,11 @@ class Shared:
             self.parameters.append(family)
         return family
 
-    def seed(self, tensor: SubTensor) -> Family:
-        """The gradient of the loss: one."""
-        return self._constant(f"{GRADIENT}{LOSS}", self.shape_of(tensor), tensor.dtype, 1)
+    def seed(self, loss: Family) -> Family:
+        """The gradient of the loss: one. Raises PlanError for a loss of more than one element, where PyTorch stops."""
+        if prod(loss.shape) != 1:
+            raise PlanError(f"the loss {loss.name!r} has shape {loss.shape}; a backward pass can begin at one element only")
+        return self._constant(f"{GRADIENT}{LOSS}", loss.shape, loss.dtype, 1)
 
     def zero(self, shape: tuple[int, ...], dtype: DType) -> Family:
         """Zeros."""
@@ -126,7 +133,7 @@ class Context:
             base = base_of(tensor)
             version = self._versions.get((base, None), 0)
             self._versions[base, None] = version + 1
-            found = self._parameters[tensor.id] = Value(self.shared.parameter(tensor, version), None)
+            found = self._parameters[tensor.id] = Value(self.shared.parameter(tensor, version), None, tensor.trainable)
             found.family.parts[self.device] = tensor
         return found
 
@@ -138,16 +145,17 @@ class Context:
         return found
 
     def write(
-        self, tensor: SubTensor, microbatch: int, like: Family | None = None, gradient_of: str | None = None, shape: tuple[int, ...] | None = None
+        self,
+        tensor: SubTensor,
+        microbatch: int,
+        like: Family | None = None,
+        gradient_of: str | None = None,
+        shape: tuple[int, ...] | None = None,
+        tracked: bool = False,
     ) -> Value:
         """A new value for a tensor; ``like`` is the tensor whose gradient it is."""
         base = self.shared.base_of(tensor)
-        key = (base, microbatch)
-        version = self._versions.get(key)
-        if version is None:
-            version = self.shared.first_version(base)
-        self._versions[key] = version + 1
-        self.shared.saw(base, version)
+        version = self._next_version(base, microbatch)
         actual = like.shape if like is not None else shape if shape is not None else self.shared.shape_of(tensor)
         role: Role = "gradient" if tensor.gradient else "activation"
         family = self.shared.families.named(base, version, actual, tensor.dtype, role, microbatched=True, gradient_of=gradient_of)
@@ -156,7 +164,23 @@ class Context:
             family.stated = f"{GRADIENT}{gradient_of}" if gradient_of else _stated(tensor, base)
         if tensor.loss and not tensor.gradient:
             self._losses[microbatch] = family
+        return Value(family, microbatch, tracked and tensor.dtype in FLOATS)
+
+    def write_unnamed(self, base: str, like: Family, microbatch: int, *, shape: tuple[int, ...] | None = None, gradient_of: str | None = None) -> Value:
+        """A new value that the file does not name, of the shape and dtype of ``like`` where no other shape is given."""
+        version = self._next_version(base, microbatch)
+        sizes = like.shape if shape is None else shape
+        family = self.shared.families.named(base, version, sizes, like.dtype, "activation", microbatched=True, gradient_of=gradient_of)
         return Value(family, microbatch)
+
+    def _next_version(self, base: str, microbatch: int) -> int:
+        key = (base, microbatch)
+        version = self._versions.get(key)
+        if version is None:
+            version = self.shared.first_version(base)
+        self._versions[key] = version + 1
+        self.shared.saw(base, version)
+        return version
 
     def emit(
         self,
@@ -183,6 +207,10 @@ class Context:
                 microbatch=microbatch,
             )
         )
+
+    def returned(self, losses: Mapping[int, Family]) -> None:
+        """Take what a step returns, by micro-batch, for the losses."""
+        self._losses = dict(losses)
 
     def name_loss(self) -> None:
         """Give the last version of the loss, on every device, one name."""

@@ -1,58 +1,28 @@
 """From the calls of one device to operators of the plan.
 
 A tensor id read is what was last written under this id on this device. A segment has ids of its own, bound to those of the call at its borders; its
-backward pass reads what the forward call saved, as autograd does.
+backward pass is autograd of the forward call, whose saved inputs are taken first in, first out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections import deque
+from collections.abc import Mapping
 
 import msgspec
 
-from pitcheck.errors import PlanError
+from pitcheck.errors import PlanError, UnsupportedError
 from pitcheck.frontends.nnscaler.accumulation import Accumulation
-from pitcheck.frontends.nnscaler.adapters import run_adapter
-from pitcheck.frontends.nnscaler.context import Context, Value
+from pitcheck.frontends.nnscaler.adapters import check_class, run_adapter
+from pitcheck.frontends.nnscaler.autograd import Backward, Names
+from pitcheck.frontends.nnscaler.context import FLOATS, Context, Value
+from pitcheck.frontends.nnscaler.families import Family
 from pitcheck.frontends.nnscaler.objects import placed, within
-from pitcheck.frontends.nnscaler.program import Adapter, Argument, Call, Compute, Derive
+from pitcheck.frontends.nnscaler.program import Adapter, Argument, Call, Cell, Compute, Measure, Node
+from pitcheck.frontends.nnscaler.tape import Computed, Forward
+from pitcheck.frontends.nnscaler.tensors import SubTensor
 from pitcheck.plan.fold import Instance
 from pitcheck.plan.model import Attribute, Number
-
-
-class Saved(msgspec.Struct, frozen=True, gc=False):
-    """A forward operator as it ran."""
-
-    node: Compute
-    operands: tuple[Value | Number, ...]
-    results: tuple[Value, ...]
-
-
-@dataclass
-class Forward:
-    """A forward call: its micro-batch, and what its operators read and wrote."""
-
-    microbatch: int
-    saved: dict[int, Saved] = field(default_factory=dict)
-    derived: set[int] = field(default_factory=set)
-    """Ids of the gradients that its backward pass has computed so far."""
-
-
-class Derivation(msgspec.Struct, frozen=True, gc=False):
-    """What a backward operator is, whatever micro-batch it runs for.
-
-    ``order``: the given gradients in the order of the outputs of the forward operator that they belong to; ``owners``: per result the positions of the operands
-    whose gradient it is; ``attributes`` are those of the derivative.
-    """
-
-    forward: Compute
-    order: tuple[int, ...]
-    owners: list[list[int]]
-    attributes: dict[str, Attribute]
-
-
-Operate = Callable[[Compute | Derive, dict[int, Value], Forward], None]
 
 
 class DeviceLowering:
@@ -62,30 +32,48 @@ class DeviceLowering:
         self.context = context
         self.accumulation = Accumulation(context)
         self._environment: dict[int, Value] = {}
-        self._forwards: dict[int, Forward] = {}
-        self._of_cell: dict[int, list[Forward]] = {}
+        self._saved: dict[int, deque[Forward]] = {}
         self._counts: dict[int, int] = {}
-        self._derivations: dict[int, Derivation] = {}
+        self._names: dict[int, Names] = {}
+        self._attributes: dict[int, dict[str, Attribute]] = {}
 
-    def run(self, calls: list[Call]) -> list[Instance]:
+    def run(self, calls: list[Call], returned: tuple[SubTensor, ...] = ()) -> list[Instance]:
         """Raises PlanError for what cannot run: a tensor that is read before it is written, a backward pass before its forward pass."""
         for call in calls:
             with within(f"execplan._seq[{self.context.device}]{call.place}"):
                 self._call(call)
         self.accumulation.finish()
+        self._return(returned)
         self.context.name_loss()
         return self.context.instances
+
+    def _return(self, returned: tuple[SubTensor, ...]) -> None:
+        """The losses are those that the step returns, one of each micro-batch. Raises PlanError for one that is not there, or is there twice."""
+        losses: dict[int, Family] = {}
+        for tensor in returned:
+            value = self._environment.get(tensor.id)
+            if value is None:
+                raise PlanError(
+                    f"the step returns {tensor.name!r} (tensor {tensor.id}), but nothing on device {self.context.device} has written it", "_outputs"
+                )
+            if tensor.loss:
+                if value.microbatch is None or value.microbatch in losses:
+                    raise PlanError(f"the step returns the loss of micro-batch {value.microbatch} twice on device {self.context.device}", "_outputs")
+                losses[value.microbatch] = value.family
+        if losses:
+            self.context.returned(losses)
 
     def _call(self, call: Call) -> None:
         kind = call.cell.kind
         if kind == "reducer":
             self.accumulation.reduce(call.cell)
             return
+        if kind == "backward":
+            self._backward(call)
+            return
         microbatch = self._count(call.cell.id)
         if kind == "data":
             self._load(call, microbatch)
-        elif kind == "backward":
-            self._backward(call, self._forward_of(call, microbatch))
         else:
             self._forward(call, min(microbatch, self.context.microbatches - 1))
 
@@ -103,149 +91,116 @@ class DeviceLowering:
             self._environment[name] = Value(self.context.shared.input(call.cell.id, position, tensor, self.context.device), microbatch)
 
     def _forward(self, call: Call, microbatch: int) -> None:
-        local = self._bound(call)
-        forward = Forward(microbatch)
-        self._forwards[call.id] = forward
-        self._of_cell.setdefault(call.cell.id, []).append(forward)
-        self._run(call, local, forward, self._compute)
-
-    def _forward_of(self, call: Call, number: int) -> Forward:
-        """The forward call whose backward pass a call is."""
-        found = self._forwards.get(call.mirror) if call.mirror is not None else None
-        if found is None and call.cell.mirror is not None:
-            earlier = self._of_cell.get(call.cell.mirror, [])
-            found = earlier[number] if number < len(earlier) else None
-        if found is None:
-            raise PlanError("the backward pass runs on this device before its forward pass, or without one")
-        return found
-
-    def _backward(self, call: Call, forward: Forward) -> None:
-        local = self._bound(call)
-        forward.derived.clear()
-        for seed in call.cell.seeds:
-            local.setdefault(seed.id, Value(self.context.shared.seed(seed), None))
-        self._run(call, local, forward, self._derive)
-
-    def _run(self, call: Call, local: dict[int, Value], forward: Forward, operate: Operate) -> None:
-        """Run the nodes of a call: operators by ``operate``, adapters as they are."""
+        """A forward segment, or an adapter between segments. What a segment is given is cut off from what autograd watched before."""
+        segment = call.cell.kind == "forward"
+        given = [None if name is None else self._environment.get(name) for name in call.inputs]
+        fresh = {id(value): msgspec.structs.replace(value, tracked=value.tracked and call.tracked) for value in given if value is not None}
+        inputs = tuple([None if value is None else fresh[id(value)] for value in given]) if segment else tuple(given)
+        local = {inner: value for inner, value in zip(call.cell.inputs, inputs, strict=True) if inner is not None and value is not None}
+        forward = Forward(microbatch, inputs)
         position = 0
         try:
             for position, node in enumerate(call.cell.nodes):  # noqa: B007
-                if isinstance(node, Adapter):
-                    run_adapter(self.context, node, local, forward.microbatch)
-                else:
-                    operate(node, local, forward)
+                self._node(node, local, forward, call)
         except PlanError as error:
             raise placed(error, f"_nodes[{position}]") from None
-        self._export(call, local)
-
-    def _bound(self, call: Call) -> dict[int, Value]:
-        """The values that a cell's own ids have at the start of a call."""
-        pairs = zip(call.cell.inputs, call.inputs, strict=True)
-        return {inner: self._environment[outer] for inner, outer in pairs if inner is not None and outer is not None and outer in self._environment}
-
-    def _export(self, call: Call, local: Mapping[int, Value]) -> None:
+        if segment and call.tracked:
+            self._saved.setdefault(call.cell.id, deque()).append(forward)
         for inner, outer in zip(call.cell.outputs, call.outputs, strict=True):
             if inner is not None and outer is not None and inner in local:
-                self._environment[outer] = local[inner]
+                value = local[inner]
+                # Autograd watches what an adapter between segments gives, as the beginning of the next segment.
+                tracked = (value.tracked if segment else value.family.dtype in FLOATS) and call.tracked
+                value = value if value.tracked == tracked else msgspec.structs.replace(value, tracked=tracked)
+                self._environment[outer] = value
+                forward.outputs.append(value)
+
+    def _node(self, node: Node, local: dict[int, Value], forward: Forward, call: Call) -> None:
+        if isinstance(node, Adapter):
+            run_adapter(self.context, node, local, forward, alone=call.cell.kind != "forward")
+        elif isinstance(node, Compute):
+            self._compute(node, local, forward, call.tracked)
+        elif isinstance(node, Measure):
+            self._measure(node, local)
+        else:
+            raise PlanError("a backward operator stands in a forward segment")
+
+    # --- backward
+
+    def _backward(self, call: Call) -> None:
+        """What nnScaler calls for a backward segment: autograd from the outputs of a forward call, the gradients of its inputs in their order."""
+        cell = call.cell
+        if cell.mirror is None:
+            raise PlanError("the backward pass of no forward pass", "._mirror")
+        saved = self._saved.get(cell.mirror)
+        if not saved:
+            raise PlanError("the backward pass runs on this device before its forward pass, or without one")
+        forward = saved.popleft()
+        outputs = [self.context.read(call.of[tensor.id], self._environment) for tensor in call.given if tensor.id in call.of]
+        given = [None if tensor.loss else self.context.read(tensor.id, self._environment) for tensor in call.given]
+        self._check_order(outputs, forward)
+        pairs = zip(outputs, given, strict=False)
+        gradients = [Value(self.context.shared.seed(output.family), None) if gradient is None else gradient for output, gradient in pairs]
+        if not outputs:
+            return
+        results = Backward(self.context, self.accumulation, forward, self._names_of(cell), self._attributes).run(outputs, gradients)
+        self._take(call, results)
+
+    def _check_order(self, outputs: list[Value], forward: Forward) -> None:
+        """Raise PlanError where a backward pass begins at outputs of another forward call than the one whose inputs were saved first."""
+        for value in outputs:
+            if not forward.gives(value) and any(other.gives(value) for waiting in self._saved.values() for other in waiting):
+                raise PlanError(
+                    f"the backward pass begins at {value.family.name!r} of micro-batch {value.microbatch}, but the inputs that were saved first are those of "
+                    f"micro-batch {forward.microbatch}; saved inputs are taken first in, first out: run backward passes in the order of the forward passes"
+                )
+
+    def _take(self, call: Call, results: list[Value]) -> None:
+        """Give the gradients the names of the call. Raises PlanError where there are more or fewer names than gradients."""
+        names = [name for name in call.outputs if name is not None]
+        for name in names:
+            self._environment.pop(name, None)
+        if not names or not results:
+            return
+        if len(names) != len(results):
+            raise PlanError(f"the backward pass gives {len(results)} gradients, but the file names {len(names)}")
+        self._environment.update(zip(names, results, strict=True))
+
+    def _names_of(self, cell: Cell) -> Names:
+        known = self._names.get(id(cell))
+        if known is None:
+            for node in cell.nodes:
+                if isinstance(node, Adapter):
+                    for primitive in node.primitives:
+                        check_class(self.context, primitive, watched=False)
+            known = self._names[id(cell)] = Names(cell)
+        return known
 
     # --- operators
 
-    def _compute(self, node: Compute | Derive, local: dict[int, Value], forward: Forward) -> None:
-        if isinstance(node, Derive):
-            raise PlanError("a backward operator stands in a forward segment")
+    def _compute(self, node: Compute, local: dict[int, Value], forward: Forward, watched: bool) -> None:
         context = self.context
         operands = tuple([operand if isinstance(operand, Number) else self._read(operand, local) for operand in node.operands])
-        results = tuple([context.write(result.tensor, forward.microbatch) for result in node.results])
+        tracked = watched and any(isinstance(operand, Value) and operand.tracked for operand in operands)
+        results = tuple([context.write(result.tensor, forward.microbatch, tracked=tracked) for result in node.results])
         context.emit(node.kind, operands, results, node.attributes, forward.microbatch, source=node.source, module=node.module)
         for result, value in zip(node.results, results, strict=True):
             local[result.tensor.id] = value
-        forward.saved[node.id] = Saved(node, operands, results)
+        if tracked:
+            forward.entries.append(Computed(node, operands, results))
 
     def _read(self, argument: Argument, local: Mapping[int, Value]) -> Value:
         if argument.attribute is not None:
             return self.context.parameter(argument.attribute)
         return self.context.read(argument.id, local)
 
-    def _derive(self, node: Compute | Derive, local: dict[int, Value], forward: Forward) -> None:
-        if isinstance(node, Compute):
-            raise PlanError("a forward operator stands in a backward segment")
-        saved = forward.saved.get(node.mirror)
-        if saved is None:
-            raise PlanError(f"the forward operator {node.mirror}, whose derivative this is, does not run in the forward segment")
-        derivation = self._derivations.get(id(node))
-        if derivation is None or derivation.forward is not saved.node:
-            derivation = self._derivations[id(node)] = self._new_derivation(node, saved)
-        owners = derivation.owners
-        given = [self.context.read(number, local) for number in node.given]
-        gradients: list[Value | None] = [None] * len(saved.operands)
-        for tensor, positions in zip(node.results, owners, strict=True):
-            for position in positions:
-                operand = saved.operands[position]
-                if isinstance(operand, Number):
-                    continue
-                argument = saved.node.operands[position]
-                owner = operand.family.name if isinstance(argument, Argument) and argument.attribute is not None else None
-                gradients[position] = self.context.write(tensor, forward.microbatch, like=operand.family, gradient_of=owner)
-        if not any(gradients):
-            return
-        inputs = (*saved.operands, *saved.results, *[given[i] for i in derivation.order])
-        attributes = derivation.attributes
-        self.context.emit(f"{saved.node.kind}.backward", inputs, gradients, attributes, forward.microbatch, source=saved.node.source, module=saved.node.module)
-        self._store(node, owners, gradients, local, forward)
-
-    def _new_derivation(self, node: Derive, saved: Saved) -> Derivation:
-        places = self._given(node, saved)
-        attributes: dict[str, Attribute] = {
-            **saved.node.attributes,
-            "forward_inputs": len(saved.operands),
-            "forward_outputs": len(saved.results),
-            "gradients": tuple(sorted(places)),
-        }
-        return Derivation(saved.node, tuple(sorted(range(len(places)), key=places.__getitem__)), self._positions(node, saved), attributes)
-
-    def _given(self, node: Derive, saved: Saved) -> list[int]:
-        """Which output of the forward operator every given gradient belongs to."""
-        places = {result.gradient: position for position, result in enumerate(saved.node.results) if result.gradient is not None}
-        found = [places.get(number) for number in node.given]
-        if any(place is None for place in found):
-            if len(node.given) != len(saved.results):
-                raise PlanError(f"the gradients {list(node.given)} are none of the outputs of the forward operator {node.mirror}")
-            return list(range(len(node.given)))
-        known = [place for place in found if place is not None]
-        if len(set(known)) != len(known):
-            raise PlanError("an output of the forward operator gets two gradients")
-        return known
-
-    def _positions(self, node: Derive, saved: Saved) -> list[list[int]]:
-        """Which operands of the forward operator every resulting gradient belongs to."""
-        arguments = [(position, operand) for position, operand in enumerate(saved.node.operands) if isinstance(operand, Argument)]
-        found = [[position for position, operand in arguments if operand.gradient == tensor.id] for tensor in node.results]
-        if all(found):
-            return found
-        trainable = [position for position, operand in arguments if operand.gradient is not None]
-        if len(trainable) != len(node.results):
-            raise PlanError(f"{len(node.results)} gradients result for {len(trainable)} operands of the forward operator {node.mirror} that have one")
-        return [[position] for position in trainable]
-
-    def _store(self, node: Derive, owners: list[list[int]], gradients: list[Value | None], local: dict[int, Value], forward: Forward) -> None:
-        """Gradients become what later operators read; those of parameters are collected. A tensor that was read more than once gets the sum."""
-        for tensor, positions in zip(node.results, owners, strict=True):
-            values = [value for position in positions if (value := gradients[position]) is not None]
-            if not values:
-                continue
-            if tensor.id in forward.derived and tensor.id in local and values[0].family.gradient_of is None:
-                values.insert(0, local[tensor.id])
-            forward.derived.add(tensor.id)
-            total = values[0]
-            for more in values[1:]:
-                summed = self.context.write(tensor, forward.microbatch, like=total.family, gradient_of=total.family.gradient_of)
-                self.context.emit("add", (total, more), (summed,), {}, forward.microbatch, module="autograd")
-                total = summed
-            local[tensor.id] = total
-            owner = total.family.gradient_of
-            if owner is not None:
-                self.accumulation.add(owner, total, forward.microbatch)
+    def _measure(self, node: Measure, local: Mapping[int, Value]) -> None:
+        """The model's code has computed with a shape of the file: it must be the one that the tensor has."""
+        value = self.context.read(node.id, local)
+        if value.family.shape != node.shape:
+            raise UnsupportedError(
+                f"the code of the model asks for the shape of {value.family.name!r}, which is {value.family.shape}; the file says {node.shape}"
+            )
 
 
 def microbatches_of(programs: Mapping[int, list[Call]]) -> int:

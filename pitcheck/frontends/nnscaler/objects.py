@@ -13,6 +13,8 @@ from pitcheck.frontends.nnscaler.pickles import Stub
 from pitcheck.plan.model import DType
 
 LARGEST_INTEGER = 2**53
+SLICE = "<slice>"
+"""First entry of the tuple that a slice becomes."""
 _SEQUENCES = (list, tuple)
 _NUMBERS = (bool, int, float)
 _LONGEST_TEXT = 1000
@@ -174,6 +176,12 @@ def plain(value: object, depth: int = 0) -> Any:
         return value[:_LONGEST_TEXT] if value.isprintable() else ascii(value[:_LONGEST_TEXT])
     if isinstance(value, _SEQUENCES) and depth < _DEEPEST_VALUE and len(value) <= _LONGEST_VALUE:
         return tuple(plain(entry, depth + 1) for entry in value)
+    if isinstance(value, Stub) and type(value).origin == ("builtins", "slice") and depth < _DEEPEST_VALUE:
+        return (SLICE, *(plain(entry, depth + 1) for entry in value.__dict__.get("__arguments__", ())[:3]))
+    return _described(value)
+
+
+def _described(value: object) -> str:
     if isinstance(value, Stub | type):
         origin = value.origin if isinstance(value, type) and issubclass(value, Stub) else type(value).origin if isinstance(value, Stub) else ("", "")
         return f"<{'.'.join(origin)}>"

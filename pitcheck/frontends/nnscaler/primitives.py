@@ -1,6 +1,7 @@
 """What the primitives of an adapter run, forward and backward (``nnscaler/ir/adapter/prim.py`` and ``nnscaler/runtime/adapter``).
 
-The class of a primitive says what it runs; those with two halves in their name run the first in the forward pass and the second in the backward pass.
+The signature of a primitive says what it runs: nnScaler's code generator writes that, and the class, which says it too, never runs. Functions of ``nn`` have a
+forward and a backward half.
 ``ranks`` is a set: gathering concatenates, and chunking counts, in ascending order of ranks.
 """
 
@@ -80,87 +81,124 @@ def _reduce(target: str) -> Rule:
     return rule
 
 
-_FORWARD: Mapping[str, Rule] = MappingProxyType(
+_RANKS = frozenset({"ranks"})
+_ALONG = frozenset({"dim", "ranks"})
+_BUFFER = frozenset({"shape", "dtype"})
+
+_STEPS: Mapping[str, tuple[Rule, frozenset[str]]] = MappingProxyType(
     {
-        "IdentityPrim": _identity,
-        "AllReducePrim": _all_reduce,
-        "AllGatherPrim": _all_gather,
-        "ReduceScatterPrim": _reduce_scatter,
-        "AllToAllPrim": _all_to_all,
-        "ChunkPrim": _chunk,
-        "VChunkPrim": _value_chunk,
-        "BroadcastPrim": _broadcast("src"),
-        "ReducePrim": _reduce("dst"),
+        "identity": (_identity, frozenset()),
+        "all_reduce": (_all_reduce, _RANKS),
+        "all_gather": (_all_gather, _ALONG),
+        "reduce_scatter": (_reduce_scatter, _ALONG),
+        "all_to_all": (_all_to_all, frozenset({"idim", "odim", "ranks"})),
+        "chunk": (_chunk, _ALONG),
+        "vchunk": (_value_chunk, _RANKS),
+        "broadcast": (_broadcast("src"), _BUFFER | {"src", "ranks"}),
+        "reduce": (_reduce("dst"), frozenset({"dst", "ranks"})),
     }
 )
+"""Functions without a backward half that are one operator; and their parameters."""
 
-_HALVES: Mapping[str, tuple[Rule, Rule]] = MappingProxyType(
+_HALVES: Mapping[str, tuple[Rule, Rule, frozenset[str]]] = MappingProxyType(
     {
-        "IdentityAllreducePrim": (_identity, _all_reduce),
-        "AllReduceIdentityPrim": (_all_reduce, _identity),
-        "AllReduceAllReducePrim": (_all_reduce, _all_reduce),
-        "ReduceScatterAllGatherPrim": (_reduce_scatter, _all_gather),
-        "AllGatherReduceScatterPrim": (_all_gather, _reduce_scatter),
-        "AllGatherSplitPrim": (_all_gather, _chunk),
-        "SplitAllGatherPrim": (_chunk, _all_gather),
-        "AllToAllAllToAllPrim": (_all_to_all, _all_to_all_back),
-        "ReduceBroadcastPrim": (_reduce("dst"), _broadcast("dst")),
-        "BroadcastRedducePrim": (_broadcast("src"), _reduce("src")),
-        "IdentityPrim": (_identity, _identity),
+        "nn.identity_allreduce": (_identity, _all_reduce, _RANKS),
+        "nn.allreduce_identity": (_all_reduce, _identity, _RANKS),
+        "nn.allreduce_allreduce": (_all_reduce, _all_reduce, _RANKS),
+        "nn.reducescatter_allgather": (_reduce_scatter, _all_gather, _ALONG),
+        "nn.allgather_reducescatter": (_all_gather, _reduce_scatter, _ALONG),
+        "nn.allgather_split": (_all_gather, _chunk, _ALONG),
+        "nn.split_allgather": (_chunk, _all_gather, _ALONG),
+        "nn.alltoall_alltoall": (_all_to_all, _all_to_all_back, frozenset({"idim", "odim", "ranks"})),
     }
 )
-"""Forward and backward halves; the spelling is nnScaler's."""
+"""Functions that autograd knows: what they run forward and backward; and their parameters."""
 
-
-_BY_SIGNATURE: Mapping[str, str] = MappingProxyType(
+_SEVERAL: Mapping[str, frozenset[str]] = MappingProxyType(
     {
-        "identity_allreduce": "IdentityAllreducePrim",
-        "allreduce_identity": "AllReduceIdentityPrim",
-        "allreduce_allreduce": "AllReduceAllReducePrim",
-        "reducescatter_allgather": "ReduceScatterAllGatherPrim",
-        "allgather_reducescatter": "AllGatherReduceScatterPrim",
-        "allgather_split": "AllGatherSplitPrim",
-        "split_allgather": "SplitAllGatherPrim",
-        "alltoall_alltoall": "AllToAllAllToAllPrim",
+        "move": _BUFFER | {"src", "dst"},
+        "rdscatter": _BUFFER | {"dim", "src", "dsts"},
+        "rdgather": _BUFFER | {"dim", "srcs", "dst"},
+        "smerge": frozenset({"dim"}),
+        "vmerge": frozenset(),
+        "select": frozenset({"indmap", "valmap"}),
     }
 )
+"""Functions that are more than one operator, or no operator on some devices; and their parameters."""
+
+_CLASSES: Mapping[str, str] = MappingProxyType(
+    {
+        "IdentityPrim": "identity",
+        "SelectPrim": "select",
+        "MergeDimPrim": "smerge",
+        "SumPrim": "vmerge",
+        "MovePrim": "move",
+        "RDScatterPrim": "rdscatter",
+        "RVScatterPrim": "rvscatter",
+        "RDGatherPrim": "rdgather",
+        "RVGatherPrim": "rvgather",
+        "BroadcastPrim": "broadcast",
+        "ReducePrim": "reduce",
+        "AllReducePrim": "all_reduce",
+        "AllGatherPrim": "all_gather",
+        "ReduceScatterPrim": "reduce_scatter",
+        "AllToAllPrim": "all_to_all",
+        "ChunkPrim": "chunk",
+        "VChunkPrim": "vchunk",
+        "IdentityAllreducePrim": "nn.identity_allreduce",
+        "AllReduceIdentityPrim": "nn.allreduce_identity",
+        "AllReduceAllReducePrim": "nn.allreduce_allreduce",
+        "ReduceScatterAllGatherPrim": "nn.reducescatter_allgather",
+        "AllGatherReduceScatterPrim": "nn.allgather_reducescatter",
+        "AllGatherSplitPrim": "nn.allgather_split",
+        "SplitAllGatherPrim": "nn.split_allgather",
+        "AllToAllAllToAllPrim": "nn.alltoall_alltoall",
+    }
+)
+"""The function that objects of nnScaler's classes are made with."""
 
 
 def contradiction(primitive: Primitive) -> str:
-    """A sentence where the class of a primitive and its signature name different functions, else ""."""
-    other = _BY_SIGNATURE.get(primitive.signature, primitive.name)
-    if primitive.name not in _HALVES or other == primitive.name:
+    """Return a sentence where the class of a primitive and its signature name different functions, else ""."""
+    if _CLASSES.get(primitive.name, primitive.function) == primitive.function:
         return ""
-    return f"{primitive.name} carries the signature {primitive.signature!r}; its class is taken to say what runs"
+    return f"{primitive.name} carries the signature {primitive.function[:100]!r}"
 
 
-def is_step(primitive: Primitive) -> bool:
-    """Whether a primitive is one operator with one tensor in and one out."""
-    return primitive.name in _FORWARD or primitive.name in _HALVES
+def denied_by_tensors(primitive: Primitive) -> bool:
+    """Return whether the primitive gives the very tensor that it takes, as its signature does in the forward pass whatever its class says."""
+    halves = _HALVES.get(primitive.function)
+    same = len(primitive.inputs) == len(primitive.outputs) == 1 and primitive.inputs[0] == primitive.outputs[0].id
+    return same and halves is not None and halves[0] is _identity
 
 
-def forward_step(primitive: Primitive, device: int) -> Step:
-    """What ``device`` runs in the forward pass, or in an adapter that stands by itself. Raises PlanError for a missing or wrong keyword."""
-    if primitive.name not in _HALVES:
-        return _FORWARD[primitive.name](primitive, device)
-    forward, backward = _HALVES[primitive.name]
-    named_forward, named_backward = _HALVES[_BY_SIGNATURE.get(primitive.signature, primitive.name)]
-    # No class is identity in both directions. One whose two halves both contradict its signature, and which gives the very tensor that it takes, stands for an
-    # identity that has lost its backward half: nnScaler, which calls the signature, runs an identity here.
-    unchanged = len(primitive.inputs) == len(primitive.outputs) == 1 and primitive.inputs[0] == primitive.outputs[0].id
-    if unchanged and named_forward is _identity and forward is not named_forward and backward is not named_backward:
-        return _identity(primitive, device)
-    return forward(primitive, device)
+def check_call(primitive: Primitive) -> None:
+    """Raise PlanError for an argument that the function does not take, UnsupportedError for a function without a meaning here."""
+    function = primitive.function
+    known = _SEVERAL.get(function)
+    if known is None:
+        found = _STEPS.get(function) or _HALVES.get(function)
+        if found is None:
+            raise UnsupportedError(f"{primitive.name[:60]} runs {function[:100]!r}, which has no meaning here")
+        known = found[-1]
+    if more := [name for name in primitive.keywords if name not in known]:
+        raise PlanError(f"{primitive.name} has the keyword {more[0]!r}, which {function} does not take", f".kwargs.{more[0]}")
+
+
+def is_differentiable(primitive: Primitive) -> bool:
+    """Return whether gradients flow through a primitive that stands in a segment."""
+    return primitive.function in _HALVES
+
+
+def forward_step(primitive: Primitive, device: int) -> Step | None:
+    """Return what ``device`` runs forward; None where that is not one operator. Raises PlanError for a missing or wrong keyword."""
+    found = _STEPS.get(primitive.function) or _HALVES.get(primitive.function)
+    return None if found is None else found[0](primitive, device)
 
 
 def backward_step(primitive: Primitive, device: int) -> Step:
-    """What ``device`` runs in the backward pass of a primitive of the forward pass.
-
-    Raises PlanError for a missing or wrong keyword, UnsupportedError for a primitive through which no gradient flows.
-    """
-    if primitive.name not in _HALVES:
-        raise UnsupportedError(f"{primitive.name} has no backward half; nnScaler differentiates only {', '.join(_HALVES)}")
-    return _HALVES[primitive.name][1](primitive, device)
+    """Return what ``device`` runs in the backward pass of a differentiable primitive. Raises PlanError for a missing or wrong keyword."""
+    return _HALVES[primitive.function][1](primitive, device)
 
 
 def keyword(primitive: Primitive, name: str) -> Any:

@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal
 
 import msgspec
@@ -18,6 +19,7 @@ from pitcheck.frontends.nnscaler import objects
 from pitcheck.frontends.nnscaler.meanings import Meanings
 from pitcheck.frontends.nnscaler.objects import class_of, items, placed, within
 from pitcheck.frontends.nnscaler.pickles import Stub, loaded
+from pitcheck.frontends.nnscaler.scalars import Scalars
 from pitcheck.frontends.nnscaler.signatures import Meaning
 from pitcheck.frontends.nnscaler.tensors import SubTensor, Tensors, gradient_id, is_tensor, tensor_id
 from pitcheck.plan.model import Number
@@ -28,6 +30,7 @@ LONGEST_PROGRAM = 2**22
 """Calls and nodes of all ranks that are read: a cell can be called any number of times, and a replica copied, in few bytes."""
 
 CallKind = Literal["data", "forward", "backward", "adapter", "reducer"]
+_ADAPTERS = "nnscaler.runtime.adapter."
 _SOURCE = re.compile(r'File "([^"]{1,300})", line (\d{1,9})')
 
 
@@ -69,32 +72,44 @@ class Derive(msgspec.Struct, frozen=True, gc=False):
 
 
 class Primitive(msgspec.Struct, frozen=True, gc=False):
-    """One communication or local step of an adapter; ``name`` is nnScaler's class, ``signature`` the function that it names."""
+    """One communication or local step of an adapter. ``function``, its signature, is what runs (``nn.allreduce_identity``); ``name`` is its class."""
 
     name: str
-    signature: str
+    function: str
     inputs: tuple[int, ...]
     outputs: tuple[SubTensor, ...]
     keywords: Mapping[str, Any]
 
 
 class Adapter(msgspec.Struct, frozen=True, gc=False):
-    """A chain of primitives. Where ``mirrored``, the primitives are those of the forward pass, and what runs is their backward half."""
+    """A chain of primitives.
 
+    ``backward``: the adapter that runs as a whole in the backward pass, where the planner has made one function of the two (``custom``). Else every primitive
+    has a backward half, or stops the gradient. ``mirror`` is the id of the adapter of the other pass.
+    """
+
+    id: int
     inputs: tuple[int, ...]
     outputs: tuple[SubTensor, ...]
     primitives: tuple[Primitive, ...]
-    mirrored: bool
+    mirror: int | None = None
+    backward: Adapter | None = None
 
 
-Node = Compute | Derive | Adapter
+class Measure(msgspec.Struct, frozen=True, gc=False):
+    """A tensor whose shape the model's code has asked for; ``shape`` is what the file says it is."""
+
+    id: int
+    shape: tuple[int, ...]
+
+
+Node = Compute | Derive | Adapter | Measure
 
 
 class Cell(msgspec.Struct, frozen=True, gc=False):
     """What a call runs. ``inputs`` and ``outputs`` are the ids that the call's own replace position by position; None for what is no tensor.
 
-    ``tensors``: the outputs of a data loader, the weights of a reducer. ``devices``: of a reducer. ``seeds``: those inputs of a backward segment that are
-    gradients of the loss.
+    ``tensors``: the outputs of a data loader, the weights of a reducer. ``devices``: of a reducer.
     """
 
     id: int
@@ -105,26 +120,32 @@ class Cell(msgspec.Struct, frozen=True, gc=False):
     tensors: tuple[SubTensor, ...] = ()
     mirror: int | None = None
     devices: tuple[int, ...] = ()
-    seeds: tuple[SubTensor, ...] = ()
 
 
 class Call(msgspec.Struct, frozen=True, gc=False):
-    """A cell as one device runs it once. ``mirror`` is the id of the forward call whose backward pass this is."""
+    """A cell as one device runs it once.
+
+    ``tracked``: whether autograd watches. Of a backward segment, ``given`` are the gradients that it gets; ``of`` are the tensors that the forward call takes
+    and gives, by the ids of their gradients.
+    """
 
     id: int
     cell: Cell
     inputs: tuple[int | None, ...]
     outputs: tuple[int | None, ...]
-    mirror: int | None
     place: str
+    tracked: bool = False
+    given: tuple[SubTensor, ...] = ()
+    of: Mapping[int, int] = MappingProxyType({})
 
 
 @dataclass
 class ExecutionPlan:
-    """``programs``: the calls of every device of one replica; ``ranks`` is the number of ranks of all replicas."""
+    """``programs``: the calls of every device of one replica; ``ranks`` is the number of ranks of all replicas; ``returned``: what a step returns."""
 
     ranks: int
     programs: dict[int, list[Call]] = field(default_factory=dict)
+    returned: tuple[SubTensor, ...] = ()
 
     @property
     def devices(self) -> int:
@@ -153,6 +174,7 @@ class _Reader:
         self._sources: dict[str, str] = {}
         self._read = 0
         self._replicas = 1
+        self._scalars = Scalars()
 
     def run(self) -> ExecutionPlan:
         devices = objects.integers(objects.field(self.root, "devices"), "devices")
@@ -163,7 +185,10 @@ class _Reader:
             raise PlanError(f"{ranks} ranks are no whole number of replicas of {len(devices)} devices, or more than {LARGEST_RUN}", "runtime_ndevs")
         plan = ExecutionPlan(ranks)
         self._replicas = ranks // len(devices)
-        sequences = objects.table(objects.field(self.root, "execplan"), "_seq")
+        execplan = objects.field(self.root, "execplan")
+        sequences = objects.table(execplan, "_seq")
+        if objects.has(execplan, "_outputs"):
+            plan.returned = self.tensors.read_all(items(execplan, "_outputs"))
         for device in devices:
             with within(f"execplan._seq[{device}]"):
                 if device not in sequences:
@@ -180,14 +205,16 @@ class _Reader:
             reused = class_of(item) == "ExeReuseCell"
             cell = self._cell(objects.field(item, "_cell") if reused else item)
             self._count(1 + len(cell.nodes))
-            mirror = objects.field(item, "_mirror")
+            outputs = items(item, "_outputs")
             call = Call(
                 id=objects.integer(item, "_id"),
                 cell=cell,
-                inputs=_ids(items(item, "_inputs")) if cell.kind != "reducer" else (),
-                outputs=_ids(items(item, "_outputs")),
-                mirror=objects.integer(mirror, "_id") if isinstance(mirror, Stub) else None,
+                inputs=_arguments(items(item, "_inputs"), cell.kind) if cell.kind != "reducer" else (),
+                outputs=_ids(outputs),
                 place=place,
+                tracked=any(is_tensor(tensor) and objects.field(tensor, "_requires_grad") is True for tensor in outputs),
+                given=self.tensors.read_all(items(item, "_inputs")) if cell.kind == "backward" else (),
+                of=_by_gradient(objects.field(item, "_mirror")) if cell.kind == "backward" else {},
             )
             if len(call.outputs) != len(cell.outputs) or len(call.inputs) != len(cell.inputs):
                 raise PlanError(f"the call has {len(call.inputs)} inputs and {len(call.outputs)} outputs, its cell {len(cell.inputs)} and {len(cell.outputs)}")
@@ -216,54 +243,65 @@ class _Reader:
             weights = tuple(self.tensors.read(weight) for weight in items(thing, "_inputs"))
             return Cell(objects.integer(thing, "_id"), "reducer", (), _ids(items(thing, "_outputs")), tensors=weights, devices=devices)
         if name == "IRAdapter":
-            return self._framed(thing, "adapter", (self._adapter(thing, within_backward=False),))
+            return self._framed(thing, "adapter", (self._adapter(thing),))
         if name == "IRSegment":
             nodes = items(thing, "_nodes")
             self._count(len(nodes))
             backward = any(class_of(node) == "IRBpOperation" or _runs_backward(node) for node in nodes)
-            return self._framed(thing, "backward" if backward else "forward", tuple(self._node(node, n, backward) for n, node in enumerate(nodes)))
+            self._scalars = Scalars()
+            found = [entry for n, node in enumerate(nodes) for entry in self._node(node, n, backward)]
+            return self._framed(thing, "backward" if backward else "forward", tuple(found))
         raise PlanError(f"{objects.shown(thing)} is no cell that a device can run (IRDataOperation, IRSegment, IRAdapter, IRWeightReducer)")
 
     def _framed(self, thing: object, kind: CallKind, nodes: tuple[Node, ...]) -> Cell:
-        mirror = objects.field(thing, "_mirror")
-        inputs = items(thing, "_inputs")
-        seeds = tuple(t for t in self.tensors.read_all(inputs) if t.loss) if kind == "backward" else ()
         return Cell(
             id=objects.integer(thing, "_id"),
             kind=kind,
-            inputs=_ids(inputs),
+            inputs=_arguments(items(thing, "_inputs"), kind),
             outputs=_ids(items(thing, "_outputs")),
             nodes=nodes,
-            seeds=seeds,
-            mirror=objects.integer(mirror, "_id") if isinstance(mirror, Stub) else None,
+            mirror=_mirror_id(thing),
         )
 
     # --- nodes
 
-    def _node(self, node: object, number: int, backward: bool) -> Node:
+    def _node(self, node: object, number: int, backward: bool) -> list[Node]:
         known = self._nodes.get(id(node))
-        if known is None:
-            try:
-                known = self._nodes[id(node)] = self._new_node(node, backward)
-            except PlanError as error:
-                raise placed(error, f"_nodes[{number}]") from None
-        return known
+        if known is not None:
+            return [known]
+        try:
+            return self._new_node(node, backward)
+        except PlanError as error:
+            raise placed(error, f"_nodes[{number}]") from None
 
-    def _new_node(self, node: object, backward: bool) -> Node:
+    def _new_node(self, node: object, backward: bool) -> list[Node]:
         name = class_of(node)
-        if name == "IRAdapter":
-            return self._adapter(node, within_backward=backward)
-        if name == "IRBpOperation":
-            return self._derive(node)
         if name == "IRSegment":
             raise PlanError("a segment inside a segment is not read; write the plan without nested segments")
-        if backward:
-            raise PlanError(f"{objects.shown(node)} stands in a backward segment")
-        return self._compute(node)
+        if name not in ("IRAdapter", "IRBpOperation"):
+            if backward:
+                raise PlanError(f"{objects.shown(node)} stands in a backward segment")
+            return self._computed(node)
+        found: Node = self._derive(node) if name == "IRBpOperation" else self._adapter(node)
+        self._nodes[id(node)] = found
+        return [found]
 
-    def _compute(self, node: object) -> Compute:
+    def _computed(self, node: object) -> list[Node]:
+        """A forward operator; an operator of the model's code that computes no tensor is computed here, and leaves the shapes that it has asked for."""
+        if not any(is_tensor(thing) for thing in items(node, "_outputs")):
+            return [Measure(measured.id, measured.shape) for measured in self._scalars.compute(node)]
+        arguments, keywords = items(node, "_inputs"), objects.table(node, "_kwargs")
+        values = [self._scalars.resolved(value) for value in arguments]
+        named = {name: self._scalars.resolved(value) for name, value in keywords.items()}
+        found = self._compute(node, values, named)
+        if all(a is b for a, b in zip(values, arguments, strict=True)) and all(named[name] is value for name, value in keywords.items()):
+            # What depends on objects is of this segment alone.
+            self._nodes[id(node)] = found
+        return [found]
+
+    def _compute(self, node: object, arguments: list[Any], keywords: dict[Any, Any]) -> Compute:
         results = [self._result(thing) for thing in items(node, "_outputs") if is_tensor(thing)]
-        meaning = self.meanings.of(objects.text(node, "signature"), items(node, "_inputs"), objects.table(node, "_kwargs"), [r.tensor.dtype for r in results])
+        meaning = self.meanings.of(objects.text(node, "signature"), arguments, keywords, [r.tensor.dtype for r in results])
         return Compute(
             id=objects.integer(node, "_id"),
             kind=meaning.kind,
@@ -305,19 +343,22 @@ class _Reader:
             results=self.tensors.read_all(items(node, "_outputs")),
         )
 
-    def _adapter(self, node: object, within_backward: bool) -> Adapter:
+    def _adapter(self, node: object) -> Adapter:
         primitives = tuple(self._primitive(thing, n) for n, thing in enumerate(items(node, "_prims")))
-        mirrored = within_backward and objects.field(node, "_differentiable") is True and objects.field(node, "custom") is not True
-        if mirrored:
-            self._check_mirror(node, primitives)
         inputs = tuple([tensor_id(thing) for thing in items(node, "_inputs") if is_tensor(thing)])
-        return Adapter(inputs, self.tensors.read_all(items(node, "_outputs")), primitives, mirrored)
+        backward = None
+        if objects.field(node, "_differentiable") is True and objects.field(node, "custom") is True and not _runs_backward(node):
+            mirror = objects.field(node, "_mirror")
+            if class_of(mirror) != "IRAdapter" or not _runs_backward(mirror):
+                raise PlanError("a custom differentiable adapter has no backward adapter", "._mirror")
+            backward = self._adapter(mirror)
+        return Adapter(objects.integer(node, "_id"), inputs, self.tensors.read_all(items(node, "_outputs")), primitives, _mirror_id(node), backward)
 
     def _primitive(self, thing: object, number: int) -> Primitive:
         try:
             return Primitive(
                 name=class_of(thing),
-                signature=_signature(thing),
+                function=_function(thing),
                 inputs=tuple([tensor_id(entry) for entry in items(thing, "_inputs")]),
                 outputs=self.tensors.read_all(items(thing, "_outputs")),
                 keywords={str(key)[:100]: objects.plain(value) for key, value in objects.table(thing, "kwargs").items()},
@@ -325,30 +366,37 @@ class _Reader:
         except PlanError as error:
             raise placed(error, f"_prims[{number}]") from None
 
-    def _check_mirror(self, node: object, primitives: tuple[Primitive, ...]) -> None:
-        """What autograd runs backward is what ran forward; a plan that lists something else contradicts itself."""
-        mirror = objects.field(node, "_mirror")
-        forward = [_said(self._primitive(thing, n)) for n, thing in enumerate(items(mirror, "_prims"))]
-        if forward != [_said(primitive) for primitive in primitives]:
-            raise PlanError(f"the backward adapter lists {[p.name for p in primitives]}, but its forward adapter runs {[said[0] for said in forward]}")
 
-
-def _said(primitive: Primitive) -> tuple[str, dict[str, Any]]:
-    keywords = dict(primitive.keywords)
-    ranks = keywords.get("ranks")
-    if isinstance(ranks, tuple):
-        keywords["ranks"] = frozenset(ranks)
-    return primitive.name, keywords
-
-
-def _signature(thing: object) -> str:
-    """The last part of a primitive's signature, "" where it has none."""
+def _function(thing: object) -> str:
+    """The function that a primitive runs, as nnScaler's package of adapters calls it."""
     value = objects.field(thing, "signature")
-    return value[:100].rpartition(".")[2] if isinstance(value, str) else ""
+    if not isinstance(value, str) or not value:
+        raise PlanError(f"{class_of(thing)[:60]} has no signature, so that it runs nothing", ".signature")
+    return value[:200].removeprefix(_ADAPTERS)
+
+
+def _mirror_id(thing: object) -> int | None:
+    mirror = objects.field(thing, "_mirror")
+    return objects.integer(mirror, "_id") if isinstance(mirror, Stub) else None
+
+
+def _by_gradient(forward: object) -> dict[int, int]:
+    """The ids of the tensors that a forward call takes and gives, by the ids of their gradients."""
+    if not isinstance(forward, Stub):
+        raise PlanError("the backward pass of no forward pass", "._mirror")
+    tensors = [thing for name in ("_inputs", "_outputs") for thing in items(forward, name) if is_tensor(thing)]
+    return {gradient: tensor_id(tensor) for tensor in tensors if (gradient := gradient_id(tensor)) is not None}
 
 
 def _runs_backward(node: object) -> bool:
     return class_of(node) == "IRAdapter" and objects.field(node, "_forward") is False
+
+
+def _arguments(things: list[Any] | tuple[Any, ...], kind: CallKind) -> tuple[int | None, ...]:
+    """Ids of what a call is given: parameters are attributes of the module."""
+    if kind == "backward":
+        return _ids(things)
+    return tuple(tensor_id(thing) if is_tensor(thing) and objects.field(thing, "_is_attr") is not True else None for thing in things)
 
 
 def _ids(things: list[Any] | tuple[Any, ...]) -> tuple[int | None, ...]:
