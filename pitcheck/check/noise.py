@@ -47,6 +47,21 @@ def finite_difference(comparison: Comparison) -> float:
     return _largest(differences, comparison.judged[:1] & np.isfinite(differences))
 
 
+def magnitude(comparison: Comparison) -> float:
+    """The largest finite element of either side."""
+    return max(_largest_finite(comparison.actual.data), _largest_finite(comparison.expected.data))
+
+
+def largest_input(run: WholeRun) -> float:
+    """The largest finite number that both plans were given."""
+    return max((_largest_finite(value.data) for value in run.evaluated.drawn.values() if value.kind == "field"), default=0.0)
+
+
+def _largest_finite(data: Any) -> float:
+    array = np.asarray(data, dtype=np.float64)
+    return float(np.max(np.abs(array), where=np.isfinite(array), initial=0.0))
+
+
 def finite_on_one_side(comparison: Comparison) -> bool:
     """Whether an element is finite on one side alone: what overflows may be so, and what is infinite or undefined in truth."""
     actual, expected, judged = np.broadcast_arrays(comparison.actual.data[0], comparison.expected.data[0], comparison.judged[:1])
