@@ -284,6 +284,19 @@ def test_reports_for_scanners_name_the_files_of_the_command(call: Call, checker:
     assert "file=none.toml," in call("check", "none.toml", "--output", "github").out
 
 
+def test_a_mismatch_whose_report_cannot_be_written_is_still_exit_1(call: Call, checker: Checker, monkeypatch: pytest.MonkeyPatch) -> None:
+    checker(Report(verdict="mismatch", shown=SHOWN, findings=(Finding(code="PIT100", verdict="mismatch", title="t"),)))
+
+    def full(self: Path, target: Path) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "replace", full)
+    result = call("check", *FILES, "--output", "json:a.json")
+    assert result.code == 1
+    assert "a.json: No space left on device" in result.err
+    assert "mismatch: " in result.out
+
+
 def test_a_report_that_cannot_be_written_is_exit_2_but_printed(call: Call, checker: Checker, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     checker(Report(verdict="equivalent"))
     before = sorted(folder.iterdir())
