@@ -17,8 +17,8 @@ from pitcheck.algebra.structure import aligned
 from pitcheck.algebra.value import LEADING, Value
 
 BITS_A_DIGIT = 3.3219
-ROUNDING = (3.0, 0.3)
-"""With d digits, numbers from 10^-3d to 10^-0.3d may be rounding alone. Below it is what is tiny by itself, as exp(-1e30) of what a mask leaves out."""
+ROUNDING = (3.0, 0.5)
+"""With d digits, numbers from 10^-3d to 10^-0.5d may be rounding alone. Below it is what is tiny by itself, as exp(-1e30) of what a mask leaves out."""
 
 
 class WatchedAlgebra(PreciseAlgebra):

@@ -20,13 +20,13 @@ from typing import Any
 
 import numpy as np
 
-from pitcheck.algebra.noisy import DISTURBANCE
 from pitcheck.algebra.precise import PreciseAlgebra
 from pitcheck.algebra.value import Value
 from pitcheck.algebra.watched import WatchedAlgebra
 from pitcheck.check.conjecture import Floats, real_differences
 from pitcheck.check.derive import derive, take_box
 from pitcheck.check.evaluate import Comparison, Evaluated, compare_target, constant_value
+from pitcheck.check.noise import disturbed_reference, largest_input
 from pitcheck.check.shown import shown_by_digits
 from pitcheck.check.whole import WholeRun
 from pitcheck.errors import PitcheckError
@@ -39,12 +39,14 @@ DIGITS = 680
 """float64 numbers reach from 2^-1074 to 2^1024: 633 decimal digits hold the sum of any two."""
 REAL = 1e-30
 """Relative difference from which on two results differ; far above what is rounded off even where 600 digits cancel."""
+TOLD = 1e-300
+"""Relative difference from which on still more digits are asked."""
 MORE_DIGITS = 760
 """Digits with which a difference is the same that is none of rounding: what rounding leaves is 10^-80 of it then."""
 SURE = 1e-100
 """From this size on a difference is no rounding of ``DIGITS`` digits, whatever finite float64 numbers it was computed from."""
-SURE_OF_GIVEN = 1e-6
-"""Where numbers were given in which both plans agree to float64's digits: from this share of the largest of them on."""
+SURE_OF_GIVEN = 1e-9
+"""Where numbers were given in which both plans agree to float64's digits: from this share of the largest of them, and of the inputs, on."""
 STAYS = 0.01
 """The share of itself by which a difference may change at most."""
 MOST_WORK = 1_000_000
@@ -118,8 +120,8 @@ def _cone(run: WholeRun, number: int, given: Mapping[int, Cut]) -> _Cone:
 
 
 def _steps(batch: Batch, target: int, given: Iterable[int]) -> tuple[list[int], set[int]]:
-    """(numbers of the steps that compute ``target`` from ``given`` and the inputs, all values needed)."""
-    stop = set(given) - {target}
+    """(numbers of the steps that compute ``target`` from ``given`` and the inputs, all values needed). What is given is not computed, be it the target."""
+    stop = set(given)
     needed = {target}
     kept = []
     for number in reversed(range(len(batch.steps))):
@@ -145,7 +147,7 @@ def _told(run: WholeRun, number: int, cone: _Cone, pair: Callable[[Comparison], 
     try:
         first, algebra = _compared_to(DIGITS, run, number, cone)
         found = _apart(pair(first))
-        if not found:
+        if not found.places:
             return Told.EQUAL, None
         if algebra.undecided:
             return Told.ROUNDING, None
@@ -153,27 +155,29 @@ def _told(run: WholeRun, number: int, cone: _Cone, pair: Callable[[Comparison], 
         if not kept:
             return Told.ROUNDING, None
         start = f", from {len(cone.given)} tensors on in which both plans agree" if cone.given else ""
-        return Told.DIFFERS, shown_by_digits(run, pair(first), number, max(kept, key=lambda p: _size(found[p])), f"{DIGITS} digits{start}")
+        return Told.DIFFERS, shown_by_digits(run, pair(first), number, max(kept, key=lambda p: _size(found.places[p])), f"{DIGITS} digits{start}")
     except (PitcheckError, ArithmeticError, ValueError):  # mpmath has its own errors where numbers leave its range
         return Told.UNKNOWN, None
 
 
-def _kept(run: WholeRun, number: int, cone: _Cone, pair: Callable[[Comparison], Comparison], found: Mapping[int, Any]) -> list[int]:
+def _kept(run: WholeRun, number: int, cone: _Cone, pair: Callable[[Comparison], Comparison], found: _Apart) -> list[int]:
     """Places of those differences that are none of rounding."""
-    limit = max(SURE, SURE_OF_GIVEN * _largest_given(run, cone)) if cone.given else SURE
-    sure = [place for place, difference in found.items() if _size(difference) > limit]
-    if sure:
+    limit = max(SURE, REAL * found.largest)
+    if cone.given:
+        # What agrees to float64's digits need not be equal: a difference that is one is seen, as large, in the run itself.
+        seen = _in_run(run, number, pair)
+        places = {place: d for place, d in found.places.items() if not math.isfinite(seen[place]) or _same(seen[place], d, 0.5)}
+        limit = max(limit, SURE_OF_GIVEN * max(_largest_given(run, cone), largest_input(run)))
+    else:
+        places = found.places
+    sure = [place for place, difference in places.items() if _size(difference) > limit]
+    if sure or not places:
         return sure
-    again, algebra = _compared_to(MORE_DIGITS, run, number, cone, moved=bool(cone.given))
+    again, algebra = _compared_to(MORE_DIGITS, run, number, cone, disturbed_reference(run) if cone.given else None)
     if algebra.undecided:
         return []
-    later = _apart(pair(again))
-    staying = [place for place, difference in found.items() if _same(later.get(place), difference, STAYS)]
-    if not cone.given:
-        return staying
-    # What agrees to float64's digits need not be equal: a difference that is one is seen, as large, in the run itself.
-    seen = _in_run(run, number, pair)
-    return [place for place in staying if not math.isfinite(seen[place]) or _same(seen[place], found[place], 0.5)]
+    later = _apart(pair(again)).places
+    return [place for place, difference in places.items() if _same(later.get(place), difference, STAYS)]
 
 
 def _same(found: Any, wanted: Any, share: float) -> bool:
@@ -205,30 +209,20 @@ def _in_run(run: WholeRun, number: int, pair: Callable[[Comparison], Comparison]
     return found
 
 
-def _compared_to(digits: int, run: WholeRun, number: int, cone: _Cone, *, moved: bool = False) -> tuple[Comparison, WatchedAlgebra]:
-    """An output of both sides, to so many digits; with what is given ``moved`` by what float64 may round."""
+def _compared_to(digits: int, run: WholeRun, number: int, cone: _Cone, values: Mapping[int, Value] | None = None) -> tuple[Comparison, WatchedAlgebra]:
+    """An output of both sides, to so many digits. ``values``: the reference's, of which some are given; by default the run's own."""
     trial = _worst_trial(run.comparisons[number])
     algebra = WatchedAlgebra(digits, run.evaluated.algebra.seed, [run.evaluated.algebra.trials[trial]])
     stage, shaped = run.stage, run.shaped
     drawn = {v: _exact(algebra, a, trial) for v, a in run.evaluated.drawn.items()}
-    given = {c.reference: run.evaluated.reference[c.reference] for c in cone.given.values()}
-    begun = {v: _exact(algebra, _moved(a, v) if moved else a, trial) for v, a in given.items()}
+    known = run.evaluated.reference if values is None else values
+    begun = {c.reference: _exact(algebra, known[c.reference], trial) for c in cone.given.values()}
     with np.errstate(all="ignore"):
         reference = _run(stage.reference, algebra, {**_constants(algebra, shaped.constants[0]), **drawn, **begun}, shaped.attributes[0], cone.reference)
         derived = {v: derive(algebra, d, drawn[d.source]) for v, d in shaped.derived.items() if v not in cone.given}
         held = {v: _held(run, algebra, cut, begun[cut.reference]) for v, cut in cone.given.items()}
         parallel = _run(stage.parallel, algebra, {**_constants(algebra, shaped.constants[1]), **derived, **held}, shaped.attributes[1], cone.parallel)
         return compare_target(shaped, Evaluated(algebra, drawn, reference, parallel), number), algebra
-
-
-def _moved(value: Value, number: int) -> Value:
-    """A value of the run with other last digits. Small integers stay: they are exact."""
-    if value.kind != "field":
-        return value
-    data = np.asarray(value.data, dtype=np.float64)
-    factors = 1 + DISTURBANCE * np.random.default_rng([number, 1]).choice([-1.0, 1.0], size=data.shape)
-    with np.errstate(all="ignore"):
-        return replace(value, data=np.where(np.rint(data) == data, data, data * factors))
 
 
 def _both_sides(found: Comparison) -> Comparison:
@@ -274,17 +268,25 @@ def _run(batch: Batch, algebra: PreciseAlgebra, given: dict[int, Value], attribu
     return run_batch(part, algebra, given, [attributes[n] for n in steps])
 
 
-def _apart(comparison: Comparison) -> dict[int, Any]:
-    """The differences of the elements that differ by more than ``REAL`` of the largest element, by their places, or that are NaN on one side alone.
+@dataclass
+class _Apart:
+    """The differences of elements, by their places, and the largest finite element of either side."""
+
+    places: dict[int, Any]
+    largest: Any
+
+
+def _apart(comparison: Comparison) -> _Apart:
+    """The elements that differ by more than ``TOLD`` of the largest element, or that are NaN on one side alone.
 
     No number of so many digits overflows: a NaN on one side alone is a root of a negative number or 0/0, and not what float64 makes of a large one.
     """
     a, b, mask = (each.reshape(-1) for each in np.broadcast_arrays(comparison.actual.data[0], comparison.expected.data[0], comparison.judged[:1]))
     places = np.flatnonzero(mask)
     if comparison.actual.kind != "field":
-        return {int(i): int(a[i]) - int(b[i]) for i in places if a[i] != b[i]}
-    limit = max((abs(x) for x in (*a[places], *b[places]) if x - x == 0), default=0) * REAL
-    return {int(i): a[i] - b[i] for i in places if _element_apart(a[i], b[i], limit)}
+        return _Apart({int(i): int(a[i]) - int(b[i]) for i in places if a[i] != b[i]}, 0)
+    largest = max((abs(x) for x in (*a[places], *b[places]) if x - x == 0), default=0)
+    return _Apart({int(i): a[i] - b[i] for i in places if _element_apart(a[i], b[i], largest * TOLD)}, largest)
 
 
 def _element_apart(x: Any, y: Any, limit: Any) -> bool:

@@ -12,6 +12,7 @@ import numpy as np
 
 from pitcheck.algebra.noisy import DISTURBANCE, Noise
 from pitcheck.algebra.real import RealAlgebra
+from pitcheck.algebra.value import Value
 from pitcheck.check.conjecture import real_differences
 from pitcheck.check.evaluate import Comparison, compare_target, evaluate_stage
 from pitcheck.check.whole import WholeRun
@@ -39,6 +40,15 @@ def standing_out(run: WholeRun, numbers: Sequence[int]) -> list[int]:
             return [n for n in numbers if _stands_out(run.comparisons[n], compare_target(run.shaped, disturbed, n))]
     except PitcheckError:
         return []
+
+
+def disturbed_reference(run: WholeRun) -> dict[int, Value]:
+    """The values of the reference on the run's inputs, with every result disturbed: as far as rounding may move them, however small they are.
+
+    Raises PitcheckError where an operator cannot be run.
+    """
+    with np.errstate(all="ignore"):
+        return evaluate_stage(run.shaped, NoisyAlgebra(run.evaluated.algebra), run.evaluated.drawn).reference
 
 
 def finite_difference(comparison: Comparison) -> float:
