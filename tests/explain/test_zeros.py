@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from explain_plans import Pair, run, said
 from zero_plans import AFTERWARDS, KINDS, gradient, magnitudes, on_one_rank, plus, zeros
+from zoo.builder import Builder, lineage
 
 import pitcheck.check.confirm
 from pitcheck.algebra.axis_templates import Templates
@@ -17,7 +18,8 @@ from pitcheck.errors import PitcheckError
 from pitcheck.explain.replay import replay
 from pitcheck.ops.registry import evaluate
 from pitcheck.plan.matching import match
-from pitcheck.report.model import Finding, Report, Shown
+from pitcheck.plan.model import Plan
+from pitcheck.report.model import Finding, Report, Shown, TriedRepair
 from pitcheck.stages.lowering import lower
 
 SEEDS = 2
@@ -102,3 +104,52 @@ def test_no_report_of_a_mismatch_without_what_shows_it() -> None:
     with pytest.raises(PitcheckError, match="equivalent"):
         Report(verdict="equivalent", shown=shown)
     assert Report(verdict="mismatch", shown=shown).exit_code == 1
+
+
+def _last_place(reads: str) -> Plan:
+    """A number per row: the sum of its tanh, or where its largest element is, or what is made of the row otherwise."""
+    b = Builder("places")
+    x = b.input("x", (3, 4))
+    if reads == "right":
+        b.op("sum", b.op("tanh", x), axes=(1,), out="y")
+    elif reads == "what nothing is known of":
+        b.op("cast", b.op("argmax", x, axis=1), dtype="float32", out="y")
+    else:
+        b.op("amax", x, axes=(1,), out="y")
+    b.output("y")
+    return b.plan()
+
+
+@pytest.mark.parametrize(
+    ("reads", "words"),
+    [("what nothing is known of", "nothing says that what operator '1:cast' reads is wrong, but"), ("an input", "'0:amax' reads is right and")],
+)
+def test_what_was_not_compared_is_not_called_right(reads: str, words: str) -> None:
+    report = run((_last_place("right"), _last_place(reads)))
+    assert report.verdict == "mismatch", said(report)
+    assert words in (report.findings[0].cause or ""), said(report)
+
+
+def _two_outputs(wrong: bool) -> Plan:
+    """y needs a sum over tp; z is computed from the same tensor, beside it."""
+    b = Builder("two", {"tp": 2})
+    x, w = b.input("x", (3, 2), {1: "tp"}), b.parameter("w", (2, 2), {1: "tp"})
+    part = b.op("matmul", x, b.op("permute", w, permutation=(1, 0)))
+    b.output(b.op("identity" if wrong else "all_reduce", part, **({} if wrong else {"group": "tp"}), out="y"))
+    b.output(b.op("exp", x, out="z"), spec=lineage("z", {1: "tp"}))
+    return b.plan()
+
+
+def _two_on_one() -> Plan:
+    b = Builder("two")
+    x, w = b.input("x", (3, 4)), b.parameter("w", (2, 4))
+    b.output(b.op("matmul", x, b.op("permute", w, permutation=(1, 0)), out="y"))
+    b.output(b.op("exp", x, out="z"))
+    return b.plan()
+
+
+def test_what_was_tried_is_data() -> None:
+    assert run((_two_on_one(), _two_outputs(wrong=False))).verdict == "equivalent"
+    report = run((_two_on_one(), _two_outputs(wrong=True)))
+    assert report.findings[0].tried == TriedRepair(right=("y",), compared=2), said(report)
+    assert "(tried: every output is right then)" in (report.findings[0].repair or ""), said(report)
