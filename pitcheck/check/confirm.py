@@ -3,12 +3,18 @@
 float64 loses what cancels, overflows and saturates, so that two right plans may differ in it by anything. Exit code 1 needs the difference to stay when the
 output is computed again from the same inputs with ``DIGITS``, with which every sum and difference of float64 numbers is exact. A run with fewer digits before
 it would tell nothing more: what differs only because digits are few differs less with more.
+
+A tensor that is 0 for every input (the gradient of a key bias, which softmax does not see) is rounding alone with any number of digits. So a difference counts
+by the terms that it is left of, not by the result: one that may be rounding has to stay the same with still more digits, and where both plans were given the
+numbers in which they agree, with these a little other, too.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from enum import Enum
 from math import prod
 from typing import Any
 
@@ -16,11 +22,15 @@ import numpy as np
 
 from pitcheck.algebra.precise import PreciseAlgebra
 from pitcheck.algebra.value import Value
-from pitcheck.check.conjecture import real_differences
+from pitcheck.algebra.watched import WatchedAlgebra
+from pitcheck.check.conjecture import Floats, real_differences
 from pitcheck.check.derive import derive, take_box
 from pitcheck.check.evaluate import Comparison, Evaluated, compare_target, constant_value
+from pitcheck.check.noise import disturbed_reference, largest_input
+from pitcheck.check.shown import shown_by_digits
 from pitcheck.check.whole import WholeRun
 from pitcheck.errors import PitcheckError
+from pitcheck.report.model import Shown
 from pitcheck.stages.batch import Batch, Step
 from pitcheck.stages.cuts import Cut
 from pitcheck.stages.run import run_batch
@@ -29,13 +39,33 @@ DIGITS = 680
 """float64 numbers reach from 2^-1074 to 2^1024: 633 decimal digits hold the sum of any two."""
 REAL = 1e-30
 """Relative difference from which on two results differ; far above what is rounded off even where 600 digits cancel."""
+TOLD = 1e-300
+"""Relative difference from which on still more digits are asked."""
+MORE_DIGITS = 760
+"""Digits with which a difference is the same that is none of rounding: what rounding leaves is 10^-80 of it then."""
+SURE = 1e-100
+"""From this size on a difference is no rounding of ``DIGITS`` digits, whatever finite float64 numbers it was computed from."""
+SURE_OF_GIVEN = 1e-9
+"""Where numbers were given in which both plans agree to float64's digits: from this share of the largest of them, and of the inputs, on."""
+STAYS = 0.01
+"""The share of itself by which a difference may change at most."""
 MOST_WORK = 1_000_000
 """Multiplications of many digits, about a microsecond and a half each, that one confirmation may cost."""
 PRODUCTS = frozenset({"linear", "matmul", "bmm", "einsum", "scaled_dot_product_attention"})
 
 
-def confirmed(run: WholeRun, number: int, cuts: Mapping[int, Cut], times: int = 1) -> bool | None:
-    """Whether output ``number`` really differs on the run's inputs; None where that costs more than ``times`` the usual limit or cannot be computed.
+class Told(Enum):
+    """Whether an output really differs on a run's inputs. UNKNOWN: where that costs too much, or cannot be computed."""
+
+    DIFFERS = "differs"
+    EQUAL = "equal"
+    ROUNDING = "rounding"
+    """No more differs than what rounding leaves of terms that cancel, or something hangs on that."""
+    UNKNOWN = "unknown"
+
+
+def confirmed(run: WholeRun, number: int, cuts: Mapping[int, Cut], times: int = 1) -> tuple[Told, Shown | None]:
+    """Whether output ``number`` really differs on the run's inputs, and what shows it; unknown where that costs more than ``times`` the usual limit.
 
     Computed from the plans' inputs, or if that is too much from the nearest tensors in which both plans agree (``cuts``), filled
     with the reference's own values.
@@ -44,14 +74,14 @@ def confirmed(run: WholeRun, number: int, cuts: Mapping[int, Cut], times: int = 
     for given in starts:
         cone = _cone(run, number, given)
         if cone.work <= times * MOST_WORK:
-            return _differs(run, number, cone)
-    return None
+            return _told(run, number, cone, _both_sides)
+    return Told.UNKNOWN, None
 
 
 def replicas_differ(run: WholeRun, number: int) -> bool:
     """Whether ranks with the same part of output ``number`` really hold different numbers, from the plans' inputs on; False where it costs too much."""
     cone = _cone(run, number, {})
-    return cone.work <= MOST_WORK and bool(_held_to(run, number, cone, _unlike_replicas))
+    return cone.work <= MOST_WORK and _told(run, number, cone, _replicas)[0] is Told.DIFFERS
 
 
 def cost(run: WholeRun, number: int, cuts: Mapping[int, Cut]) -> float:
@@ -90,8 +120,8 @@ def _cone(run: WholeRun, number: int, given: Mapping[int, Cut]) -> _Cone:
 
 
 def _steps(batch: Batch, target: int, given: Iterable[int]) -> tuple[list[int], set[int]]:
-    """(numbers of the steps that compute ``target`` from ``given`` and the inputs, all values needed)."""
-    stop = set(given) - {target}
+    """(numbers of the steps that compute ``target`` from ``given`` and the inputs, all values needed). What is given is not computed, be it the target."""
+    stop = set(given)
     needed = {target}
     kept = []
     for number in reversed(range(len(batch.steps))):
@@ -112,39 +142,97 @@ def _work(step: Step, values: Mapping[int, Any]) -> float:
     return float(sum(read) + sum(written))
 
 
-def _differs(run: WholeRun, number: int, cone: _Cone) -> bool | None:
-    """Whether both sides differ."""
-    return _held_to(run, number, cone, lambda found: _apart(found.actual, found.expected, found.judged))
-
-
-def _held_to(run: WholeRun, number: int, cone: _Cone, differs: Callable[[Comparison], bool]) -> bool | None:
-    """Whether ``differs`` holds of the output with many digits; None where it cannot be computed."""
+def _told(run: WholeRun, number: int, cone: _Cone, pair: Callable[[Comparison], Comparison]) -> tuple[Told, Shown | None]:
+    """Whether the two sides of ``pair`` differ with many digits."""
     try:
-        return differs(_compared_to(DIGITS, run, number, cone))
+        first, algebra = _compared_to(DIGITS, run, number, cone)
+        found = _apart(pair(first))
+        if not found.places:
+            return Told.EQUAL, None
+        if algebra.undecided:
+            return Told.ROUNDING, None
+        kept = _kept(run, number, cone, pair, found)
+        if not kept:
+            return Told.ROUNDING, None
+        start = f", from {len(cone.given)} tensors on in which both plans agree" if cone.given else ""
+        return Told.DIFFERS, shown_by_digits(run, pair(first), number, max(kept, key=lambda p: _size(found.places[p])), f"{DIGITS} digits{start}")
     except (PitcheckError, ArithmeticError, ValueError):  # mpmath has its own errors where numbers leave its range
-        return None
+        return Told.UNKNOWN, None
 
 
-def _compared_to(digits: int, run: WholeRun, number: int, cone: _Cone) -> Comparison:
-    """An output of both sides, to so many digits."""
+def _kept(run: WholeRun, number: int, cone: _Cone, pair: Callable[[Comparison], Comparison], found: _Apart) -> list[int]:
+    """Places of those differences that are none of rounding."""
+    limit = max(SURE, REAL * found.largest)
+    if cone.given:
+        # What agrees to float64's digits need not be equal: a difference that is one is seen, as large, in the run itself.
+        seen = _in_run(run, number, pair)
+        places = {place: d for place, d in found.places.items() if not math.isfinite(seen[place]) or _same(seen[place], d, 0.5)}
+        limit = max(limit, SURE_OF_GIVEN * max(_largest_given(run, cone), largest_input(run)))
+    else:
+        places = found.places
+    sure = [place for place, difference in places.items() if _size(difference) > limit]
+    if sure or not places:
+        return sure
+    again, algebra = _compared_to(MORE_DIGITS, run, number, cone, disturbed_reference(run) if cone.given else None)
+    if algebra.undecided:
+        return []
+    later = _apart(pair(again)).places
+    return [place for place, difference in places.items() if _same(later.get(place), difference, STAYS)]
+
+
+def _same(found: Any, wanted: Any, share: float) -> bool:
+    """Whether two differences are the same but for a share of them; those that are not finite are all the same."""
+    if found is None:
+        return False
+    if math.isinf(_size(wanted)):
+        return math.isinf(_size(found))
+    return bool(abs(found - wanted) <= share * abs(wanted))
+
+
+def _size(difference: Any) -> Any:
+    """How large a difference is; infinite where one side alone is not finite."""
+    return abs(difference) if difference - difference == 0 else math.inf
+
+
+def _largest_given(run: WholeRun, cone: _Cone) -> float:
+    given = (np.asarray(run.evaluated.reference[cut.reference].data, dtype=np.float64) for cut in cone.given.values())
+    return max((float(np.max(np.abs(data), where=np.isfinite(data), initial=0.0)) for data in given), default=0.0)
+
+
+def _in_run(run: WholeRun, number: int, pair: Callable[[Comparison], Comparison]) -> Floats:
+    """The differences that the run itself has, in its worst trial, one per place."""
+    comparison = pair(run.comparisons[number])
+    actual, expected = np.broadcast_arrays(*(np.asarray(v.data, dtype=np.float64)[0] for v in (comparison.actual, comparison.expected)))
+    trial = min(_worst_trial(run.comparisons[number]), len(actual) - 1)
+    with np.errstate(all="ignore"):
+        found: Floats = (actual[trial] - expected[trial]).reshape(-1)
+    return found
+
+
+def _compared_to(digits: int, run: WholeRun, number: int, cone: _Cone, values: Mapping[int, Value] | None = None) -> tuple[Comparison, WatchedAlgebra]:
+    """An output of both sides, to so many digits. ``values``: the reference's, of which some are given; by default the run's own."""
     trial = _worst_trial(run.comparisons[number])
-    algebra = PreciseAlgebra(digits, run.evaluated.algebra.seed, [run.evaluated.algebra.trials[trial]])
+    algebra = WatchedAlgebra(digits, run.evaluated.algebra.seed, [run.evaluated.algebra.trials[trial]])
     stage, shaped = run.stage, run.shaped
     drawn = {v: _exact(algebra, a, trial) for v, a in run.evaluated.drawn.items()}
-    begun = {c.reference: _exact(algebra, run.evaluated.reference[c.reference], trial) for c in cone.given.values()}
+    known = run.evaluated.reference if values is None else values
+    begun = {c.reference: _exact(algebra, known[c.reference], trial) for c in cone.given.values()}
     with np.errstate(all="ignore"):
         reference = _run(stage.reference, algebra, {**_constants(algebra, shaped.constants[0]), **drawn, **begun}, shaped.attributes[0], cone.reference)
         derived = {v: derive(algebra, d, drawn[d.source]) for v, d in shaped.derived.items() if v not in cone.given}
         held = {v: _held(run, algebra, cut, begun[cut.reference]) for v, cut in cone.given.items()}
         parallel = _run(stage.parallel, algebra, {**_constants(algebra, shaped.constants[1]), **derived, **held}, shaped.attributes[1], cone.parallel)
-        return compare_target(shaped, Evaluated(algebra, drawn, reference, parallel), number)
+        return compare_target(shaped, Evaluated(algebra, drawn, reference, parallel), number), algebra
 
 
-def _unlike_replicas(found: Comparison) -> bool:
-    """Whether a row differs from the first one of the same part."""
+def _both_sides(found: Comparison) -> Comparison:
+    return found
+
+
+def _replicas(found: Comparison) -> Comparison:
+    """Every row beside the first one of the same part, in place of the reference's."""
     _, first, which = np.unique(found.parts, return_index=True, return_inverse=True)
-    others = replace(found.actual, data=found.actual.data[:, :, first[which.reshape(-1)]])
-    return _apart(found.actual, others, found.judged)
+    return replace(found, expected=replace(found.actual, data=found.actual.data[:, :, first[which.reshape(-1)]]))
 
 
 def _worst_trial(comparison: Comparison) -> int:
@@ -180,17 +268,25 @@ def _run(batch: Batch, algebra: PreciseAlgebra, given: dict[int, Value], attribu
     return run_batch(part, algebra, given, [attributes[n] for n in steps])
 
 
-def _apart(actual: Value, expected: Value, judged: Any) -> bool:
-    """Whether two values differ in an element by more than ``REAL`` of the largest element, or one alone is NaN.
+@dataclass
+class _Apart:
+    """The differences of elements, by their places, and the largest finite element of either side."""
+
+    places: dict[int, Any]
+    largest: Any
+
+
+def _apart(comparison: Comparison) -> _Apart:
+    """The elements that differ by more than ``TOLD`` of the largest element, or that are NaN on one side alone.
 
     No number of so many digits overflows: a NaN on one side alone is a root of a negative number or 0/0, and not what float64 makes of a large one.
     """
-    a, b, mask = np.broadcast_arrays(actual.data[0], expected.data[0], judged[:1])
-    a, b = a[mask], b[mask]
-    if actual.kind != "field":
-        return bool((a != b).any())
-    limit = max((abs(x) for x in (*a, *b) if x - x == 0), default=0) * REAL
-    return any(_element_apart(x, y, limit) for x, y in zip(a, b, strict=True))
+    a, b, mask = (each.reshape(-1) for each in np.broadcast_arrays(comparison.actual.data[0], comparison.expected.data[0], comparison.judged[:1]))
+    places = np.flatnonzero(mask)
+    if comparison.actual.kind != "field":
+        return _Apart({int(i): int(a[i]) - int(b[i]) for i in places if a[i] != b[i]}, 0)
+    largest = max((abs(x) for x in (*a[places], *b[places]) if x - x == 0), default=0)
+    return _Apart({int(i): a[i] - b[i] for i in places if _element_apart(a[i], b[i], largest * TOLD)}, largest)
 
 
 def _element_apart(x: Any, y: Any, limit: Any) -> bool:

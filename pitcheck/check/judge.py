@@ -7,21 +7,25 @@ from dataclasses import dataclass, field, replace
 
 from pitcheck.algebra.axis_templates import Templates
 from pitcheck.algebra.keyed import key_of
-from pitcheck.check.confirm import confirmed, cost, replicas_differ
+from pitcheck.check.confirm import Told, confirmed, cost, replicas_differ
 from pitcheck.check.draws import unlike_draws
 from pitcheck.check.equal_blocks import TRIALS, run_on_blocks
-from pitcheck.check.noise import finite_difference, finite_on_one_side, standing_out
+from pitcheck.check.noise import finite_difference, finite_on_one_side, largest_input, magnitude, standing_out
 from pitcheck.check.options import GIB
+from pitcheck.check.shown import shown_by_noise
 from pitcheck.check.specification import Expected, Specification
 from pitcheck.check.whole import WholeRun, conjecture, run_whole
 from pitcheck.errors import PitcheckError
 from pitcheck.ops.registry import operator_kind
+from pitcheck.report.model import Shown
 from pitcheck.stages.blocks import Blocks
 from pitcheck.stages.cuts import Cut
 from pitcheck.stages.graph import Graph
 
 PLAIN = 1e-6
 """Relative difference from which on float64 may tell by itself, where more digits cost too much."""
+SMALL = 1e-9
+"""An output whose largest element is below this share of the largest input may be what rounding leaves of 0."""
 MOST_CONFIRMATIONS = 6
 PATIENCE = 8
 """So many times as much as otherwise may be spent on one output that is finite on one side alone."""
@@ -42,9 +46,10 @@ FULL_MEMORY = 1 << 26
 
 @dataclass
 class Judged:
-    """``real``: numbers of the outputs that differ. ``draws``: of outputs that cannot be compared, how their random draws differ."""
+    """``real``: numbers of the outputs that differ, and what shows it of one of them. ``draws``: of outputs that cannot be compared, how their draws differ."""
 
     real: list[int] = field(default_factory=list)
+    shown: Shown | None = None
     draws: dict[int, str] = field(default_factory=dict)
 
 
@@ -59,22 +64,32 @@ def judge(run: WholeRun, cuts: Mapping[int, Cut], numbers: Sequence[int]) -> Jud
     plain = [n for n in left if finite_difference(run.comparisons[n]) > PLAIN]
     refuted: set[int] = set()
     for n in left[:MOST_CONFIRMATIONS]:
-        found = confirmed(run, n, cuts)
-        if found:
-            result.real = sorted({n, *plain} - refuted)
+        told, result.shown = confirmed(run, n, cuts)
+        if told is Told.DIFFERS:
+            result.real = sorted({n, *_beside(run, [m for m in plain if m != n and m not in refuted])})
             return result
-        if found is not None:
+        if told is not Told.UNKNOWN:
             refuted.add(n)
     result.real = sorted(standing_out(run, [n for n in plain if n not in refuted]))
-    if not result.real:
-        result.real = _not_finite(run, cuts, [n for n in left if n not in refuted])
+    if result.real:
+        result.shown = shown_by_noise(run, result.real[0])
+    else:
+        result.real, result.shown = _not_finite(run, cuts, [n for n in left if n not in refuted])
     return result
 
 
-def _not_finite(run: WholeRun, cuts: Mapping[int, Cut], numbers: Sequence[int]) -> list[int]:
+def _beside(run: WholeRun, plain: Sequence[int]) -> list[int]:
+    """Outputs that differ plainly beside one that really does. Those that are next to nothing beside the inputs have to stand out from rounding."""
+    small = [n for n in plain if magnitude(run.comparisons[n]) < SMALL * largest_input(run)]
+    kept = {*plain} - {*small} | {*standing_out(run, small)}
+    return [n for n in plain if n in kept]
+
+
+def _not_finite(run: WholeRun, cuts: Mapping[int, Cut], numbers: Sequence[int]) -> tuple[list[int], Shown | None]:
     """Outputs that are finite on one side alone, where more digits confirm it of the cheapest. Nothing less tells what overflows from what is infinite."""
     found = [n for n in numbers if finite_on_one_side(run.comparisons[n])]
-    return sorted(found) if found and confirmed(run, found[0], cuts, PATIENCE) else []
+    told, shown = confirmed(run, found[0], cuts, PATIENCE) if found else (Told.UNKNOWN, None)
+    return (sorted(found), shown) if told is Told.DIFFERS else ([], None)
 
 
 def _incomparable(run: WholeRun, number: int) -> str:
@@ -104,7 +119,7 @@ def look_on_blocks(
         run = run_on_blocks(first, second, replace(specification, expected=list(outputs)), blocks, seed, templates, max_memory, draws)
         real = _judge_on_blocks(run)
         if real:
-            return SecondLook(run, {}, real)
+            return SecondLook(run, {}, real, shown_by_noise(run, real[0]))
         del run  # the next one needs the memory
     return None
 
@@ -131,11 +146,12 @@ def _judge_on_blocks(run: WholeRun) -> list[int]:
 
 @dataclass
 class SecondLook:
-    """A run in which outputs differ after all."""
+    """A run in which outputs differ after all: which, and what shows it of one of them. Made where that was looked at by another arithmetic, and only there."""
 
     run: WholeRun
     cuts: dict[int, Cut]
     real: list[int]
+    shown: Shown
 
 
 @dataclass(frozen=True)
@@ -166,9 +182,9 @@ def second_look(
     None where nothing differs.
     """
     open_ones = [n for n, comparison in enumerate(run.comparisons) if comparison.target.name in names]
-    found = judge(run, cuts, open_ones).real
-    if found:
-        return SecondLook(run, cuts, found)
+    found = _looked(run, cuts, open_ones)
+    if found is not None:
+        return found
     magnitudes = [Inputs(seed, scale) for scale in MAGNITUDES]
     drawn = [Inputs(key_of(seed, number)) for number in range(1, MORE_DRAWS + 1)]
     inputs = (*magnitudes, *drawn, Inputs(seed, alike=True), Inputs(seed, full_shapes=True))
@@ -206,7 +222,12 @@ def _look_at(
             other_cuts = conjecture(other, second, specification) if suspects else {}
         except PitcheckError:  # an operator may refuse such inputs
             continue
-        found = judge(other, other_cuts, suspects).real
-        if found:
-            return SecondLook(other, other_cuts, found)
+        found = _looked(other, other_cuts, suspects)
+        if found is not None:
+            return found
     return None
+
+
+def _looked(run: WholeRun, cuts: dict[int, Cut], numbers: Sequence[int]) -> SecondLook | None:
+    judged = judge(run, cuts, numbers)
+    return None if judged.shown is None else SecondLook(run, cuts, judged.real, judged.shown)

@@ -12,6 +12,7 @@ import numpy as np
 
 from pitcheck.algebra.noisy import DISTURBANCE, Noise
 from pitcheck.algebra.real import RealAlgebra
+from pitcheck.algebra.value import Value
 from pitcheck.check.conjecture import real_differences
 from pitcheck.check.evaluate import Comparison, compare_target, evaluate_stage
 from pitcheck.check.whole import WholeRun
@@ -41,10 +42,34 @@ def standing_out(run: WholeRun, numbers: Sequence[int]) -> list[int]:
         return []
 
 
+def disturbed_reference(run: WholeRun) -> dict[int, Value]:
+    """The values of the reference on the run's inputs, with every result disturbed: as far as rounding may move them, however small they are.
+
+    Raises PitcheckError where an operator cannot be run.
+    """
+    with np.errstate(all="ignore"):
+        return evaluate_stage(run.shaped, NoisyAlgebra(run.evaluated.algebra), run.evaluated.drawn).reference
+
+
 def finite_difference(comparison: Comparison) -> float:
     """The largest relative difference of elements that are finite on both sides: that others are NaN does not make it less of one."""
     differences = real_differences(comparison.actual, comparison.expected)
     return _largest(differences, comparison.judged[:1] & np.isfinite(differences))
+
+
+def magnitude(comparison: Comparison) -> float:
+    """The largest finite element of either side."""
+    return max(_largest_finite(comparison.actual.data), _largest_finite(comparison.expected.data))
+
+
+def largest_input(run: WholeRun) -> float:
+    """The largest finite number that both plans were given."""
+    return max((_largest_finite(value.data) for value in run.evaluated.drawn.values() if value.kind == "field"), default=0.0)
+
+
+def _largest_finite(data: Any) -> float:
+    array = np.asarray(data, dtype=np.float64)
+    return float(np.max(np.abs(array), where=np.isfinite(array), initial=0.0))
 
 
 def finite_on_one_side(comparison: Comparison) -> bool:

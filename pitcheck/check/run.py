@@ -38,7 +38,7 @@ from pitcheck.plan.validate import examine
 from pitcheck.plan.violations import Violation
 from pitcheck.precision.findings import precision_findings
 from pitcheck.precision.rules import in_one_dtype
-from pitcheck.report.model import Finding, FindingVerdict, OperatorCounts, OutputCounts, Report, RoutedTokens, Seconds, StageCounts, Verdict
+from pitcheck.report.model import Finding, FindingVerdict, OperatorCounts, OutputCounts, Report, RoutedTokens, Seconds, Shown, StageCounts, Verdict
 from pitcheck.stages.blocks import Batched
 from pitcheck.stages.cuts import Cut
 from pitcheck.stages.graph import Graph
@@ -182,8 +182,8 @@ def _by_proof(state: _Check, graphs: tuple[Graph, Graph], specification: Specifi
     cuts = conjecture(run, second, specification)
     state.clock.lap("lineage")
     judged = judge(run, cuts, run.suspects())
-    if judged.real:
-        return _mismatch(state, first, second, SecondLook(run, cuts, judged.real), xp)
+    if judged.shown is not None:
+        return _mismatch(state, first, second, SecondLook(run, cuts, judged.real, judged.shown), xp)
     state.findings.extend(_unlike_draws(run.comparisons[n].target.name, why) for n, why in judged.draws.items())
     return _prove(state, first, second, cuts, run, prover, xp)
 
@@ -237,10 +237,7 @@ def _by_refused(state: _Check, first: Graph, second: Graph, hints: dict[int, Cut
         why = f"no input was found on which they could be run together: {error}"
     state.clock.lap("lineage")
     if found is not None:
-        refused = Refused(found.run, found.real, prover.refused, hints)
-        state.findings[:0] = explain_refused(first, second, specification, refused, options, state.seed, state.templates)
-        state.clock.lap("explain")
-        return _report(state, "mismatch", xp)
+        return _mismatch(state, first, second, found, xp, Refused(found.run, found.real, prover.refused, hints))
     if _large_batch(first, second, specification, MOST_NODES_TOGETHER) is None:
         return None
     ledger = prover.run(hints)
@@ -276,11 +273,19 @@ def _run_whole(state: _Check, first: Graph, second: Graph, specification: Specif
         return run_whole(first, second, specification, state.seed, True, state.templates, max_memory=memory)
 
 
-def _mismatch(state: _Check, first: Graph, second: Graph, found: SecondLook, xp: object) -> Report:
-    specification = state.specification or Specification()
-    state.findings[:0] = explain_difference(first, second, specification, found.run, found.cuts, found.real, state.options, state.seed)
+def _mismatch(state: _Check, first: Graph, second: Graph, found: SecondLook, xp: object, refused: Refused | None = None) -> Report:
+    """The one way to exit code 1: an input of both plans on which an output differs, which another arithmetic than float64 showed.
+
+    Explained by the stages that are ``refused`` where there are such, else by that run.
+    """
+    specification, options = state.specification or Specification(), state.options
+    if refused is not None:
+        findings = explain_refused(first, second, specification, refused, options, state.seed, state.templates)
+    else:
+        findings = explain_difference(first, second, specification, found.run, found.cuts, found.real, options, state.seed)
+    state.findings[:0] = findings
     state.clock.lap("explain")
-    return _report(state, "mismatch", xp)
+    return _report(state, "mismatch", xp, found.shown)
 
 
 def _unlike_draws(output: str, why: str) -> Finding:
@@ -408,7 +413,7 @@ def _count(state: _Check) -> OperatorCounts:
     )
 
 
-def _report(state: _Check, verdict: Verdict, xp: object) -> Report:
+def _report(state: _Check, verdict: Verdict, xp: object, shown: Shown | None = None) -> Report:
     specification = state.specification or Specification(total=len(state.reference.outputs))
     ledger = state.ledger or Ledger()
     used = {o.key: o.proof for o in ledger.obligations if o.key}
@@ -445,6 +450,7 @@ def _report(state: _Check, verdict: Verdict, xp: object) -> Report:
         heuristic=("exponentials, roots, orders or keyed functions occur in a stage",) if any(p.heuristic for p in used.values()) else (),
         not_covered=NOT_COVERED if verdict == "equivalent" else (),
         dead_operators=state.dead,
+        shown=shown,
         findings=tuple(state.findings),
     )
 

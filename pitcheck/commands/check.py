@@ -65,7 +65,13 @@ def run(
 
     with collector_off(), progress_bar(wanted=not quiet) as progress:
         report = checked(files, options, progress)
-    write_report(report, destinations, Form(quiet, verbose, _named(reference, parallel)))
+    try:
+        write_report(report, destinations, Form(quiet, verbose, _named(reference, parallel)))
+    except UsageError as error:
+        if report.exit_code == 0:
+            raise
+        # The verdict stands although a file could not be written: what is wrong stays wrong.
+        print(f"pitcheck: {error}", file=sys.stderr)
     return report.exit_code
 
 

@@ -51,7 +51,9 @@ def cause_at(standing: Standing, root: Root) -> Cause:
         cause = _term_for_sum(standing, root, True) or _missing_extremum(evidence, root)
     if cause is None:
         name = evidence.operator(root.step)
-        cause = Cause("PIT100", f"what operator {name!r} reads is right and its result {evidence.called(root.value)} is not; no known cause explains it", "")
+        right = standing.compares(root.step, root.codes)
+        reads = f"what operator {name!r} reads is right and" if right else f"nothing says that what operator {name!r} reads is wrong, but"
+        cause = Cause("PIT100", f"{reads} its result {evidence.called(root.value)} is not what it should be; no known cause explains it", "")
     return cause if cause.codes is not None else replace(cause, codes=root.codes)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 from msgspec.structs import replace
@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from pitcheck.check.conjecture import Floats, real_differences
 from pitcheck.check.evaluate import Comparison
 from pitcheck.check.options import Options
+from pitcheck.check.shown import global_place
 from pitcheck.check.specification import Gap, Specification
 from pitcheck.check.whole import WholeRun, further_conjecture
 from pitcheck.explain.at_root import cause_at
@@ -29,9 +30,9 @@ from pitcheck.explain.hypotheses import (
 )
 from pitcheck.explain.shrink import find_witness
 from pitcheck.explain.standing import Standing
-from pitcheck.explain.tried import Tried, tried_repairs
-from pitcheck.explain.witness import write_witness
-from pitcheck.report.model import Finding
+from pitcheck.explain.tried import Effect, Tried, effect_of, tried_repairs
+from pitcheck.explain.witness import save_witness
+from pitcheck.report.model import Finding, TriedRepair
 from pitcheck.stages.batch import Step
 from pitcheck.stages.cuts import Cut
 from pitcheck.stages.graph import Graph
@@ -69,7 +70,7 @@ def explain_difference(
 
 def is_tried(finding: Finding) -> bool:
     """Whether the repair of a finding was tried, and not only concluded from what the values show."""
-    return finding.repair is not None and TRIED in finding.repair
+    return finding.tried is not None
 
 
 def explained(evidence: Evidence, run: WholeRun, differing: list[int], *, of_stage: bool = False) -> list[tuple[Finding, list[int]]]:
@@ -78,7 +79,8 @@ def explained(evidence: Evidence, run: WholeRun, differing: list[int], *, of_sta
     tried = tried_repairs(evidence, run, differing, str(seen.operator).rpartition(" ")[0])
     if not tried:
         return [(seen, differing)]
-    return [(_tried(evidence, run, each, 0 if of_stage else len(differing), seen), list(each.outputs)) for each in tried]
+    effect = effect_of(evidence, run, tried, differing)
+    return [(_tried(evidence, run, each, differing, _said(run, each, effect, len(tried) > 1), seen, of_stage), list(each.outputs)) for each in tried]
 
 
 def _seen(evidence: Evidence, run: WholeRun, differing: list[int]) -> Finding:
@@ -91,15 +93,34 @@ def _seen(evidence: Evidence, run: WholeRun, differing: list[int]) -> Finding:
         return finding_of(evidence, run, number, None, run.comparisons[number].target.cut.value, Cause("PIT100", said, ""))
 
 
-def _tried(evidence: Evidence, run: WholeRun, tried: Tried, total: int, seen: Finding) -> Finding:
+def _tried(evidence: Evidence, run: WholeRun, tried: Tried, differing: list[int], said: TriedRepair, seen: Finding, of_stage: bool) -> Finding:
     """The finding of a repair that was tried. Where the values show the same cause at the same operator, they tell more of it, but for where."""
     cause = tried.cause
     finding = finding_of(evidence, run, tried.outputs[0], cause.step, 0 if cause.value is None else cause.value, cause)
     if finding.operator and (seen.code, seen.operator) == (finding.code, finding.operator):
         finding = replace(seen, ranks=finding.ranks, microbatches=finding.microbatches)
-    names = list(dict.fromkeys(run.comparisons[n].target.name for n in tried.outputs))
-    right = "every output is" if len(tried.outputs) == total else f"{names[0]!r} is" if len(names) == 1 else f"{names[0]!r} and {len(names) - 1} more are"
-    return replace(finding, repair=f"{finding.repair} {TRIED}: {right} right then)")
+    everything = max(evidence.specification.total, len({c.target.name for c in run.comparisons}))
+    right = _right(said, mended=not of_stage and len(tried.outputs) == len(differing), everything=everything)
+    return replace(finding, repair=f"{finding.repair} {TRIED}{', all repairs together' if said.together else ''}: {right})", tried=said)
+
+
+def _said(run: WholeRun, tried: Tried, effect: Effect, together: bool) -> TriedRepair:
+    def names(numbers: Iterable[int]) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(run.comparisons[n].target.name for n in numbers))
+
+    return TriedRepair(right=names(tried.outputs), wrong=names(sorted(effect.wrong)), compared=len(names(effect.compared)), together=together)
+
+
+def _right(said: TriedRepair, *, mended: bool, everything: int) -> str:
+    """What a repair makes right, as text. "every output" stands where every output was computed anew and compared."""
+    some = _some(said.right)
+    if mended and not said.wrong:
+        return f"every output {'' if said.compared == everything else 'that differs '}is right then"
+    return f"{some} right then" + (f", {_some(said.wrong)} not" if said.wrong else "")
+
+
+def _some(names: Sequence[str]) -> str:
+    return f"{names[0]!r} is" if len(names) == 1 else f"{names[0]!r} and {len(names) - 1} more are"
 
 
 def _witnessed(evidence: Evidence, run: WholeRun, differing: list[int], finding: Finding, options: Options, seed: int) -> Finding:
@@ -113,14 +134,15 @@ def _witnessed(evidence: Evidence, run: WholeRun, differing: list[int], finding:
     )
     if witness is None:
         return finding
-    path = None if options.witness_directory is None else str(write_witness(witness, options.witness_directory))
+    path, unsaved = save_witness(witness, options.witness_directory)
     return replace(
         finding,
         output=witness.output,
-        element=tuple(_global(i, tuple(box)) for i, box in zip(witness.compared.element, witness.compared.box, strict=True)),
+        element=tuple(global_place(i, tuple(box)) for i, box in zip(witness.compared.element, witness.compared.box, strict=True)),
         reference_value=witness.reference_value,
         parallel_value=witness.parallel_value,
         witness=path,
+        unsaved=unsaved,
     )
 
 
@@ -333,7 +355,7 @@ def shown(run: WholeRun, number: int) -> tuple[str, tuple[int, ...], tuple[str, 
     differences = real_differences(comparison.actual, comparison.expected)
     place = np.unravel_index(int(np.argmax(np.where(comparison.judged[:1], differences, -1))), differences.shape)
     box = run.shaped.boxes[number][int(comparison.parts[int(place[1])])]
-    element = tuple(_global(int(i), intervals) for i, intervals in zip(place[2:], box, strict=True))
+    element = tuple(global_place(int(i), intervals) for i, intervals in zip(place[2:], box, strict=True))
     return comparison.target.name, element, _shown_apart(comparison, place)
 
 
@@ -350,15 +372,6 @@ def _shown_apart(comparison: Comparison, place: tuple[np.intp, ...]) -> tuple[st
 def _element(value: object, place: tuple[np.intp, ...]) -> float:
     data = _real(value)
     return float(data[tuple(min(int(i), n - 1) for i, n in zip(place, data.shape, strict=True))])
-
-
-def _global(local: int, intervals: tuple[tuple[int, int], ...]) -> int:
-    for start, stop in intervals:
-        size = stop - start if start >= 0 else stop
-        if local < size:
-            return start + local
-        local -= size
-    return local
 
 
 def _title(evidence: Evidence, output: str, value: int, cause: Cause) -> str:

@@ -27,7 +27,7 @@ from pitcheck.explain.shrink import witness_of
 from pitcheck.explain.siblings import first_sibling, odd_writers, sibling_cause
 from pitcheck.explain.standing import Standing, compared_wrong
 from pitcheck.explain.tried import MOST_CODES
-from pitcheck.explain.witness import write_witness
+from pitcheck.explain.witness import save_witness
 from pitcheck.report.model import Finding
 from pitcheck.stages.blocks import Blocks
 from pitcheck.stages.cuts import Cut
@@ -142,8 +142,8 @@ def _explained(
             pass
     findings = findings or [finding]
     if blocks is not None:
-        witness = _witness(first, second, cut_of, target, _differing(obligation), findings[0], blocks, options, seed, templates)
-        findings = [replace(each, witness=witness) for each in findings]
+        path, unsaved = _witness(first, second, cut_of, target, _differing(obligation), findings[0], blocks, options, seed, templates)
+        findings = [replace(each, witness=path, unsaved=unsaved) for each in findings]
     number = min(found.real, key=lambda n: _distance(second, found.run.comparisons[n].target.cut.value, target.cut.value))
     output, element, values = shown(found.run, number)
     return [replace(each, output=output, element=element, reference_value=values[0], parallel_value=values[1]) for each in findings]
@@ -216,10 +216,10 @@ def _witness(
     options: Options,
     seed: int,
     templates: Templates,
-) -> str | None:
-    """A small input of the stage, at one coordinate at which it differs, as a file; None where none is found or wanted."""
+) -> tuple[str | None, str | None]:
+    """A small input of the stage, at one coordinate at which it differs, as a file, or why it is not written; both None where none is found or wanted."""
     if options.witness_directory is None:
-        return None
+        return None, None
 
     def moved(value: int) -> Cut | None:
         cut = cut_of(value)
@@ -229,11 +229,11 @@ def _witness(
         shaped, _, _ = shape_on_blocks(first, second, moved, [_at(target, int(codes[0]))], blocks, templates)
         sides = shaped.stage.reference.steps, shaped.stage.parallel.steps
         if sum(map(len, sides)) > MOST_STEPS or sum(step.count for steps in sides for step in steps) > MOST_ROWS:
-            return None
+            return None, None
         witness = witness_of(shaped, finding, seed)
     except (PitcheckError, MemoryError):
-        return None
-    return None if witness is None else str(write_witness(witness, options.witness_directory))
+        return None, None
+    return (None, None) if witness is None else save_witness(witness, options.witness_directory)
 
 
 def _at(target: Target, code: int) -> Target:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import islice
 
 import numpy as np
 from msgspec.structs import replace
@@ -13,7 +14,7 @@ from pitcheck.check.conjecture import real_differences
 from pitcheck.check.derive import discrete
 from pitcheck.check.evaluate import Comparison, compare_target, evaluate_stage
 from pitcheck.errors import PitcheckError, UnsupportedError
-from pitcheck.explain.replay import real_arithmetics, replay_in
+from pitcheck.explain.replay import DIGITS, FLOAT64, Replayed, in_float64, replay_to_digits, stands_disturbed
 from pitcheck.explain.sound import check_witness
 from pitcheck.explain.witness import Compared, Filled, Held, Witness, side_of
 from pitcheck.report.model import Finding
@@ -25,12 +26,14 @@ from pitcheck.stages.shapes import symbolic_pair
 Inputs = dict[int, NDArray[np.int64]]
 CLEAR = 1e-6
 """Relative difference that a witness shows at least."""
+SMALL_ONES = (3, 6)
+"""Which candidates are computed to many digits where float64 shows the difference in none: integers that are not all zeros and ones."""
 MOST_STAGES = 3
 MOST_EVALUATIONS = 120
 MOST_WORK = 4000
 """Steps times evaluations that shrinking may cost."""
 MOST_PRECISE_STEPS = 80
-"""Stages of more steps are confirmed in float64 alone: 60 digits would take minutes."""
+"""Stages of more steps are confirmed in float64 alone, plain and with disturbed last digits: many digits would take minutes."""
 
 
 def find_witness(first: Graph, second: Graph, given: Mapping[int, Cut], targets: list[Target], finding: Finding, seed: int) -> Witness | None:
@@ -74,10 +77,14 @@ def witness_of(shaped: ShapedStage, finding: Finding, seed: int) -> Witness | No
     """A witness for one stage of one target; None where no small integers show the difference. Raises PitcheckError where it cannot be evaluated."""
     search = _Search(shaped, seed)
     inputs = search.first()
-    if inputs is None:
+    if inputs is not None:
+        inputs = search.shrink(inputs)
+        return _confirmed(_witness(shaped, inputs, search.compare(inputs), finding), _work(shaped.stage))
+    if _work(shaped.stage) > MOST_PRECISE_STEPS:
         return None
-    inputs = search.shrink(inputs)
-    return _confirmed(_witness(shaped, inputs, search.compare(inputs), finding), _work(shaped.stage))
+    # What float64 does not show clearly, more digits may.
+    small = (_confirmed(_witness(shaped, each, search.compare(each), finding), _work(shaped.stage)) for each in islice(search.candidates(), *SMALL_ONES))
+    return next((witness for witness in small if witness is not None), None)
 
 
 class _Search:
@@ -104,14 +111,15 @@ class _Search:
 
     def first(self) -> Inputs | None:
         """The first candidate that shows the difference: from {0, 1}, then small integers."""
-        for candidate in self._candidates():
+        for candidate in self.candidates():
             if self.left <= 0:
                 return None
             if self.differs(candidate):
                 return candidate
         return None
 
-    def _candidates(self) -> Iterator[Inputs]:
+    def candidates(self) -> Iterator[Inputs]:
+        """Inputs that are tried: small integers, at first hardly more than zeros and ones."""
         generator = np.random.default_rng(self.seed)
         for low, high in ((0, 2), (0, 2), (0, 2), (1, 3), (-1, 3), (-3, 4), (1, 8), (-9, 10), (-9, 10)):
             yield {v: self._draw(v, generator, low, high) for v in self.shaped.fresh}
@@ -180,19 +188,30 @@ def _witness(shaped: ShapedStage, inputs: Inputs, comparison: Comparison, findin
 
 
 def _confirmed(witness: Witness, steps: int) -> Witness | None:
-    """The witness with both values to as many digits as was computed; None where an arithmetic does not show it. Raises PlanError for one too large."""
+    """The witness with both values to as many digits as was computed; None where another arithmetic than float64 does not show it.
+
+    Raises PlanError for one too large.
+    """
     check_witness(witness)
-    confirmed: list[str] = []
-    values = ("", "")
-    for name, (make, show) in real_arithmetics().items():
-        if steps > MOST_PRECISE_STEPS and confirmed:
-            continue
-        try:
-            result = replay_in(witness, name, make(), show)
-        except PitcheckError:
-            continue
-        if not result.differs:
-            return None
-        confirmed.append(name)
-        values = (result.reference, result.parallel)
-    return replace(witness, reference_value=values[0], parallel_value=values[1], confirmed_by=confirmed) if confirmed else None
+    digits = _to_digits(witness) if steps <= MOST_PRECISE_STEPS else None
+    if digits is not None and not digits.differs:
+        return None
+    try:
+        plain = in_float64(witness)
+        if digits is not None:
+            return _shown(witness, digits, [FLOAT64, digits.arithmetic] if plain.differs else [digits.arithmetic])
+        return _shown(witness, plain, [FLOAT64]) if plain.differs and stands_disturbed(witness) else None
+    except PitcheckError:
+        return None if digits is None else _shown(witness, digits, [digits.arithmetic])
+
+
+def _to_digits(witness: Witness) -> Replayed | None:
+    """Both sides to many digits; None where an operator is not known to so many."""
+    try:
+        return replay_to_digits(witness, f"{DIGITS} digits")
+    except PitcheckError:
+        return None
+
+
+def _shown(witness: Witness, result: Replayed, confirmed: list[str]) -> Witness:
+    return replace(witness, reference_value=result.reference, parallel_value=result.parallel, confirmed_by=confirmed)

@@ -114,6 +114,15 @@ class Standing:
         actual = self._held(value, due, codes)
         return (actual, boxes) if actual is not None and actual.shape == boxes.shape else None
 
+    def compares(self, step: Step, codes: Codes) -> bool:
+        """Whether everything that a step reads at codes was held against what it should be. Of what was not, nothing says that it is wrong, or right."""
+        return all(self.evidence.is_constant(value) or self.evidence.is_true(value) or self._compared(value, read) for value, read in self.reads(step, codes))
+
+    def _compared(self, value: int, read: Codes) -> bool:
+        due, codes = self.due(value), np.unique(read)
+        known = due is not None and bool((due.part_of[codes] >= 0).all()) and not self._unseen(value, due)[codes].any()
+        return known and self.expected(value, codes) is not None
+
     def watched(self, value: int) -> tuple[Codes, Floats, Codes | None] | None:
         """(codes, what a value should hold there, which sum each code is a term of); None where it is not said what it should hold.
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from pitcheck.check.whole import WholeRun
+from pitcheck.check.whole import SAME, WholeRun
 from pitcheck.explain.axis_order import exchanged_axes
 from pitcheck.explain.calls import crossed_calls
 from pitcheck.explain.evidence import Evidence
@@ -25,7 +25,7 @@ from pitcheck.explain.operands import due_operand, near_operand
 from pitcheck.explain.order import exchanged_parts, reordered, side_by_side
 from pitcheck.explain.part_order import parts_in_order
 from pitcheck.explain.repairs import LEFT_OUT, OTHERWISE, dropped_factor, foreign_literal, larger_group, other_extremum
-from pitcheck.explain.rerun import Rerun
+from pitcheck.explain.rerun import Change, Rerun
 from pitcheck.explain.sites import WENT_WRONG, Repair, Site, repairs_of, sites_of, where_it_changes
 from pitcheck.explain.standing import Standing
 from pitcheck.explain.terms import added_on_every_rank, norm_of_all, weighted_microbatches
@@ -77,10 +77,42 @@ BY_OUTPUT = (
 
 @dataclass(frozen=True)
 class Tried:
-    """A repair that was tried, and the outputs that it makes right, first the one that is nearest to it."""
+    """A repair that was tried, and the outputs that it makes right, first the one that is nearest to it.
+
+    ``made``: what was done, with its place among all that was done for the repairs that are shown together; empty where no run of the plan had it.
+    """
 
     cause: Cause
     outputs: tuple[int, ...]
+    made: tuple[tuple[int, Sequence[Change]], ...] = ()
+
+
+@dataclass(frozen=True)
+class Effect:
+    """Numbers of the outputs that were compared with all repairs made, and of those that are wrong then."""
+
+    compared: frozenset[int]
+    wrong: frozenset[int]
+
+
+def effect_of(evidence: Evidence, run: WholeRun, found: Sequence[Tried], differing: Sequence[int]) -> Effect:
+    """What all repairs together make of all outputs, those that were right before among them; else only what is known of those that differ.
+
+    An output that is rounding alone, and so no part of what differs although float64 shows a difference, is not compared.
+    """
+    rerun = Rerun(evidence, most=MOST_WALKED)
+    numbers = [n for n in range(len(run.comparisons)) if n in differing or run.largest[n] <= SAME]
+    try:
+        for _, changes in sorted((made for each in found for made in each.made), key=lambda made: made[0]):
+            changed = rerun.after(changes, numbers)
+            rerun.changes.update(changed or {})
+        right = frozenset(rerun.right([], numbers)) if all(each.made for each in found) else frozenset()
+    except WENT_WRONG:  # too much to be compared
+        right = frozenset()
+    known = frozenset(n for each in found for n in each.outputs)
+    if not known <= right:
+        return Effect(known, frozenset())
+    return Effect(frozenset(numbers), frozenset(numbers) - right)
 
 
 def tried_repairs(evidence: Evidence, run: WholeRun, differing: Sequence[int], first: str = "") -> list[Tried]:
@@ -142,7 +174,7 @@ def _searched(rerun: Rerun, standing: Standing, left: list[int], first: str) -> 
             if chosen is None:
                 return []
             repair, right = chosen
-            found.append(Tried(where_it_changes(rerun, repair), tuple(right)))
+            found.append(Tried(where_it_changes(rerun, repair), tuple(right), ((len(found), repair[1]),)))
             left = [n for n in left if n not in right]
             if left:
                 changes = rerun.after(repair[1], differing)
@@ -183,7 +215,7 @@ def _one_factor(rerun: Rerun, left: Sequence[int]) -> Tried | None:
         for site in sites_of(rerun, rerun.behind(left[0]).intersection(*(rerun.behind(n) for n in left))):
             for cause, changes in repairs_of(dropped_factor, site):
                 if rerun.right(changes, left[:1]) and len(rerun.right(changes, left)) == len(left):
-                    return Tried(where_it_changes(rerun, (cause, changes)), tuple(left))
+                    return Tried(where_it_changes(rerun, (cause, changes)), tuple(left), ((0, changes),))
     except WENT_WRONG:
         return None
     return None
@@ -197,12 +229,17 @@ def _steps(walk: Walk) -> list[Made]:
 
 
 def _by_kind(steps: Sequence[Made], left: Sequence[int]) -> list[Tried]:
-    found: dict[tuple[str, str], list[Made]] = {}
-    for step in steps:
-        found.setdefault(step.alike, []).append(step)
-    tried = [Tried(several[0].cause, tuple(n for n in left if any(n in step.right for step in several))) for several in found.values()]
+    found: dict[tuple[str, str], list[tuple[int, Made]]] = {}
+    for place, step in enumerate(steps):
+        found.setdefault(step.alike, []).append((place, step))
+    tried = [_of_kind(several, left) for several in found.values()]
     # What makes no output right by itself stands with what is right in the end.
     return [each if each.outputs else replace(each, outputs=tuple(left)) for each in tried] if _all(tried, left) else tried
+
+
+def _of_kind(several: Sequence[tuple[int, Made]], left: Sequence[int]) -> Tried:
+    outputs = tuple(n for n in left if any(n in step.right for _, step in several))
+    return Tried(several[0][1].cause, outputs, tuple((place, step.changes) for place, step in several))
 
 
 def _best(rerun: Rerun, standing: Standing, left: Sequence[int], first: str) -> tuple[Repair, list[int]] | None:

@@ -119,6 +119,16 @@ def write_witness(witness: Witness, directory: Path) -> Path:
     return path
 
 
+def save_witness(witness: Witness, directory: Path | None) -> tuple[str | None, str | None]:
+    """The path of the witness, written into ``directory`` unless that is None; or why it could not be written, which makes the difference no less of one."""
+    if directory is None:
+        return None, None
+    try:
+        return str(write_witness(witness, directory)), None
+    except OSError as error:
+        return None, f"{directory}: {error.strerror or error}"
+
+
 def read_witness(path: Path) -> Witness:
     """Read a witness. Raises PlanError, naming the place, for anything that is none."""
     try:

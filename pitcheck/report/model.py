@@ -30,6 +30,19 @@ VOLATILE = ("backend", "peak_memory_mb", "seconds")
 """The fields that may differ between two runs with the same plans, options and seed. All others are equal byte for byte."""
 
 
+class TriedRepair(msgspec.Struct, frozen=True, kw_only=True):
+    """What a repair that was tried makes right, seen in a run of both plans with the repair made; ``together``: with those of all findings that have one.
+
+    ``right`` are the outputs that differ and are right then, ``wrong`` those that are wrong then, of ``compared`` outputs in all. Of a repair that was tried
+    in a stage alone these are its one tensor.
+    """
+
+    right: tuple[str, ...]
+    wrong: tuple[str, ...] = ()
+    compared: int
+    together: bool = False
+
+
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """One thing that is wrong, or that could not be decided.
 
@@ -54,6 +67,9 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     cause: str | None = None
     repair: str | None = None
     witness: str | None = None
+    unsaved: str | None = None
+    """Why a witness that was found is not saved."""
+    tried: TriedRepair | None = None
 
 
 class OperatorCounts(msgspec.Struct, frozen=True, kw_only=True):
@@ -114,6 +130,19 @@ class Seconds(msgspec.Struct, frozen=True, kw_only=True):
     total: float = 0.0
 
 
+class Shown(msgspec.Struct, frozen=True):
+    """What shows a mismatch: an element of ``output`` on one input of both plans, evaluated from it again by another arithmetic than float64.
+
+    ``arithmetic`` says which one, and from where on. Both values are decimal text, with as many digits as tell them apart.
+    """
+
+    output: str
+    element: tuple[int, ...]
+    reference_value: str
+    parallel_value: str
+    arithmetic: str
+
+
 class Report(msgspec.Struct, frozen=True, kw_only=True):
     """The outcome of one check.
 
@@ -123,7 +152,9 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     The sentences: ``exceptions`` are what the user's specification excepts from full equality; ``reductions`` say which shapes and coordinates were made
     smaller and by which rule; ``heuristic`` names the terms of the bound that are not proven; ``not_covered`` says what the bound does not cover.
 
-    Raises PitcheckError for an error bound that is not finite or above probability 1.
+    ``shown`` is what shows a mismatch, and ``None`` for every other verdict.
+
+    Raises PitcheckError for an error bound that is not finite or above probability 1, and for a mismatch that nothing shows.
     """
 
     schema: str = SCHEMA
@@ -150,12 +181,15 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     heuristic: tuple[str, ...] = ()
     not_covered: tuple[str, ...] = ()
     dead_operators: tuple[str, ...] = ()
+    shown: Shown | None = None
     findings: tuple[Finding, ...] = ()
     volatile: tuple[str, ...] = VOLATILE
 
     def __post_init__(self) -> None:
         if not math.isfinite(self.error_bound_log2) or self.error_bound_log2 > 0:
             raise PitcheckError(f"error_bound_log2 is {self.error_bound_log2}; it must be finite and at most 0 (a probability of at most 1)")
+        if (self.verdict == "mismatch") != (self.shown is not None):
+            raise PitcheckError(f"a report of verdict {self.verdict!r} with shown={self.shown!r}; give one of them the other")
         msgspec.structs.force_setattr(self, "exit_code", self._exit_code())
 
     def _exit_code(self) -> int:

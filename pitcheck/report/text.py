@@ -143,6 +143,8 @@ def endings(finding: Finding) -> Iterable[tuple[str, str]]:
         yield "help", finding.repair
     if finding.witness:
         yield "witness", f"pitcheck replay {finding.witness}"
+    if finding.unsaved:
+        yield "note", f"the witness could not be written: {finding.unsaved}"
     yield "more", f"pitcheck explain {finding.code}"
 
 

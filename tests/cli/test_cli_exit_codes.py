@@ -20,8 +20,9 @@ from pitcheck.check.options import Options
 from pitcheck.cli import cli
 from pitcheck.errors import BudgetError, PlanError, ShapeError, UnsupportedError, UsageError
 from pitcheck.plan.files import write_plan
-from pitcheck.report.model import EXIT_CODES, Finding, Report, Verdict
+from pitcheck.report.model import EXIT_CODES, Finding, Report, Shown, Verdict
 
+SHOWN = Shown("y", (0,), "1", "2", "by hand")
 PITCHECK = (sys.executable, "-m", "pitcheck")
 
 
@@ -40,7 +41,7 @@ FILES = ("r.plan.json", "p.plan.zst")
 @pytest.mark.parametrize("verdict", list(EXIT_CODES))
 @pytest.mark.parametrize("quiet", [False, True])
 def test_a_verdict_has_its_exit_code(call: Call, checker: Checker, verdict: Verdict, quiet: bool) -> None:
-    checker(Report(verdict=verdict))
+    checker(Report(verdict=verdict, shown=SHOWN if verdict == "mismatch" else None))
     result = call("check", *FILES, *(["--quiet"] if quiet else []))
     assert result.code == EXIT_CODES[verdict]
     assert result.out.splitlines()[0].startswith(f"{verdict}:")
@@ -83,7 +84,7 @@ def test_what_is_not_about_the_plans_is_a_message(call: Call, checker: Checker, 
 def test_click_runner_sees_the_same_codes(checker: Checker) -> None:
     checker(KeyError("x"))
     assert CliRunner().invoke(cli, ["check", *FILES]).exit_code == 2
-    checker(Report(verdict="mismatch"))
+    checker(Report(verdict="mismatch", shown=SHOWN))
     assert CliRunner().invoke(cli, ["check", *FILES]).exit_code == 1
     assert CliRunner().invoke(cli, ["check"]).exit_code == 2
     assert CliRunner().invoke(cli, ["--help"]).exit_code == 0
@@ -192,7 +193,7 @@ def test_both_unreadable_plans_are_named(call: Call) -> None:
     ],
 )
 def test_a_wrong_command_is_exit_2_with_a_message_on_stderr(call: Call, checker: Checker, arguments: tuple[str, ...], said: str) -> None:
-    checker(Report(verdict="mismatch"))
+    checker(Report(verdict="mismatch", shown=SHOWN))
     result = call(*arguments)
     assert result.code == 2
     assert result.out == ""
@@ -265,7 +266,7 @@ def test_sizes(call: Call, checker: Checker, text: str, size: int) -> None:
 
 
 def test_reports_are_written_whole_or_not_at_all(call: Call, checker: Checker, folder: Path) -> None:
-    checker(Report(verdict="mismatch", findings=(Finding(code="PIT100", verdict="mismatch", title="t"),)))
+    checker(Report(verdict="mismatch", shown=SHOWN, findings=(Finding(code="PIT100", verdict="mismatch", title="t"),)))
     result = call("check", *FILES, "--output", "json:a.json", "--output", "text:a.txt")
     assert result.code == 1
     assert result.err == ""
@@ -275,12 +276,25 @@ def test_reports_are_written_whole_or_not_at_all(call: Call, checker: Checker, f
 
 
 def test_reports_for_scanners_name_the_files_of_the_command(call: Call, checker: Checker) -> None:
-    checker(Report(verdict="mismatch", findings=(Finding(code="PIT100", verdict="mismatch", title="t"),)))
+    checker(Report(verdict="mismatch", shown=SHOWN, findings=(Finding(code="PIT100", verdict="mismatch", title="t"),)))
     result = call("check", *FILES, "--output", "sarif:a.sarif", "--output", "github")
     assert (result.code, result.err) == (1, "")
     assert result.out.startswith("::error file=p.plan.zst,title=PIT100%3A t::")
     assert json.loads(Path("a.sarif").read_text())["runs"][0]["results"][0]["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] == "p.plan.zst"
     assert "file=none.toml," in call("check", "none.toml", "--output", "github").out
+
+
+def test_a_mismatch_whose_report_cannot_be_written_is_still_exit_1(call: Call, checker: Checker, monkeypatch: pytest.MonkeyPatch) -> None:
+    checker(Report(verdict="mismatch", shown=SHOWN, findings=(Finding(code="PIT100", verdict="mismatch", title="t"),)))
+
+    def full(self: Path, target: Path) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "replace", full)
+    result = call("check", *FILES, "--output", "json:a.json")
+    assert result.code == 1
+    assert "a.json: No space left on device" in result.err
+    assert "mismatch: " in result.out
 
 
 def test_a_report_that_cannot_be_written_is_exit_2_but_printed(call: Call, checker: Checker, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:

@@ -40,7 +40,8 @@ def message(report: Report, code: str) -> str:
     """The first finding of a code as text, with what belongs to it."""
     finding = next((each for each in report.findings if each.code == code), None)
     assert finding is not None, (report.verdict, report.findings)
-    lines = [line.text for line in render(Report(verdict=report.verdict, mesh=report.mesh, microbatches=report.microbatches, findings=(finding,)))]
+    alone = Report(verdict=report.verdict, shown=report.shown, mesh=report.mesh, microbatches=report.microbatches, findings=(finding,))
+    lines = [line.text for line in render(alone)]
     return "\n".join(lines[: lines.index("")])
 
 

@@ -18,6 +18,7 @@ from pitcheck.cli import main
 from pitcheck.errors import PlanError
 from pitcheck.explain.replay import replay
 from pitcheck.explain.witness import read_witness, write_witness
+from pitcheck.report.text import render
 
 
 @pytest.fixture(scope="module")
@@ -96,6 +97,40 @@ def test_nothing_is_left_where_writing_fails(saved: Path, tmp_path: Path, monkey
     with pytest.raises(OSError, match="No space"):
         write_witness(witness, tmp_path)
     assert not list(tmp_path.iterdir())
+
+
+def _full(*_: object, **__: object) -> None:
+    raise OSError(28, "No space left on device")
+
+
+def _at_a_file(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (folder / "file").write_text("")
+    return folder / "file" / "witnesses"
+
+
+def _on_a_full_disk(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(Path, "replace", _full)
+    return folder
+
+
+def _read_only(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    def refused(*_: object, **__: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("pitcheck.explain.witness.tempfile.mkstemp", refused)
+    return folder
+
+
+@pytest.mark.parametrize(("where", "why"), [(_at_a_file, "Not a directory"), (_on_a_full_disk, "No space left"), (_read_only, "Permission denied")])
+def test_a_witness_that_cannot_be_written_is_a_note(where: Callable[..., Path], why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    report = run(row_parallel(right=False), where(tmp_path, monkeypatch))
+    assert (report.verdict, report.exit_code) == ("mismatch", 1), said(report)
+    assert report.findings[0].witness is None
+    assert why in (report.findings[0].unsaved or "")
+    assert f"{why}" in " ".join(" ".join(line.text.strip() for line in render(report)).split())
+    alone = run(row_parallel(right=False), None)
+    assert (alone.findings[0].witness, alone.findings[0].unsaved) == (None, None)
+    assert alone.findings[0].reference_value == report.findings[0].reference_value
 
 
 def test_same_contents_have_the_same_name(saved: Path, tmp_path: Path) -> None:

@@ -23,8 +23,9 @@ from pitcheck.mutation.trial import Trial, outcomes, trial
 from pitcheck.plan.model import Number, Operator
 from pitcheck.plan.validate import validate
 from pitcheck.programs.configuration import read_configuration
-from pitcheck.report.model import Finding, Report
+from pitcheck.report.model import Finding, Report, Shown
 
+SHOWN = Shown("y", (0,), "1", "2", "by hand")
 PLANS = Path(__file__).parents[2] / "plans"
 SMALL_LLAMA = ["layers=1", "pp=1", "sequences=4", "length=4"]
 
@@ -80,7 +81,8 @@ def test_a_record_is_changed_at_one_place_alone() -> None:
 
 def test_what_a_report_says_of_an_effect() -> None:
     def report(verdict: str, code: str = "PIT100") -> Report:
-        return Report(verdict=verdict, findings=() if verdict == "equivalent" else (Finding(code=code, verdict="invalid", title=""),))  # type: ignore[arg-type]
+        findings = () if verdict == "equivalent" else (Finding(code=code, verdict="invalid", title=""),)
+        return Report(verdict=verdict, shown=SHOWN if verdict == "mismatch" else None, findings=findings)  # type: ignore[arg-type]
 
     expected: dict[str, tuple[Status, Status]] = {
         "equivalent": ("survivor", "proven"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pitcheck.report.model import Finding, OperatorCounts, OutputCounts, Report, RoutedTokens, Seconds, StageCounts, Verdict
+from pitcheck.report.model import Finding, OperatorCounts, OutputCounts, Report, RoutedTokens, Seconds, Shown, StageCounts, Verdict
 
 MESH = {"pp": 2, "dp": 2, "tp": 2}
 
@@ -74,6 +74,9 @@ ROUTED = RoutedTokens(
 )
 
 
+SHOWN = Shown("grad:layers.3.attention_norm.weight", (2,), "8.0", "4.0", "680 digits")
+
+
 def sample(verdict: Verdict, *findings: Finding, proven: int = 12, bound: float = 0.0) -> Report:
     """A report with every field filled."""
     return Report(
@@ -99,6 +102,7 @@ def sample(verdict: Verdict, *findings: Finding, proven: int = 12, bound: float 
         heuristic=("exp of dependent terms in stage layers.3.attention",),
         not_covered=("Discrete inputs other than those listed under tried.", "The meanings of operators, derived backward formulas among them." * 2),
         dead_operators=("layers.0.unused",),
+        shown=SHOWN if verdict == "mismatch" else None,
         findings=findings,
     )
 

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from report_samples import MISSING, NOWHERE, ODD, samples
+from report_samples import MISSING, NOWHERE, ODD, SHOWN, samples
 from sarif_schema import LOG
 from syrupy.assertion import SnapshotAssertion
 
@@ -35,7 +35,7 @@ def run_of(report: Report, plans: tuple[str, ...] = PLANS) -> dict[str, Any]:
 
 
 def fault(finding: Finding) -> str:
-    found: str = run_of(Report(verdict="mismatch", findings=(finding,)))["results"][0]["partialFingerprints"][sarif.FINGERPRINT]
+    found: str = run_of(Report(verdict="mismatch", shown=SHOWN, findings=(finding,)))["results"][0]["partialFingerprints"][sarif.FINGERPRINT]
     return found
 
 
@@ -139,7 +139,7 @@ def parsed(line: str) -> tuple[str, dict[str, str], str]:
 @given(st.text(max_size=60), st.text(max_size=60), st.text(max_size=30), st.integers(1, 10**6))
 def test_no_text_of_a_plan_makes_another_command(title: str, cause: str, file: str, line: int) -> None:
     finding = Finding(code="PIT100", verdict="mismatch", title=title, cause=cause, operator="o", source=f"{file}:{line}")
-    lines = github.encode(Report(verdict="mismatch", findings=(finding,))).decode().splitlines()
+    lines = github.encode(Report(verdict="mismatch", shown=SHOWN, findings=(finding,))).decode().splitlines()
     assert len(lines) == 1
     command, properties, _ = parsed(lines[0])
     assert command == "error"
@@ -148,7 +148,7 @@ def test_no_text_of_a_plan_makes_another_command(title: str, cause: str, file: s
 
 
 def test_characters_with_a_meaning_are_escaped() -> None:
-    line = github.encode(Report(verdict="mismatch", findings=(ODD,))).decode()
+    line = github.encode(Report(verdict="mismatch", shown=SHOWN, findings=(ODD,))).decode()
     assert "file=модель dir/a%2Cb%3Ac%25.py,line=12,title=PIT102%3A 'größe\\n%3A%3Aerror" in line
     _, properties, message = parsed(line.rstrip("\n"))
     assert properties["file"] == "модель dir/a,b:c%.py"
@@ -164,7 +164,7 @@ def test_the_verdict_is_always_said(name: str) -> None:
     for notice in notices:
         assert "12 of 12 outputs proven" in notice
         assert "2^-66.2" in notice
-    bare = github.encode(Report(verdict=report.verdict)).decode()
+    bare = github.encode(Report(verdict=report.verdict, shown=report.shown)).decode()
     assert parsed(bare.rstrip("\n"))[0] == {"equivalent": "notice", "inconclusive": "warning"}.get(report.verdict, "error")
 
 

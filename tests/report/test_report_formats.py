@@ -12,7 +12,7 @@ import jsonschema
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from report_samples import MISSING, samples
+from report_samples import MISSING, SHOWN, samples
 from syrupy.assertion import SnapshotAssertion
 
 from pitcheck.errors import PitcheckError, UsageError
@@ -49,7 +49,7 @@ def test_text_is_as_it_was(name: str, how: str, snapshot: SnapshotAssertion) -> 
 def test_exit_codes_are_those_of_the_verdicts() -> None:
     assert EXIT_CODES == {"equivalent": 0, "mismatch": 1, "invalid": 2, "inconclusive": 3, "nothing-checked": 5}
     for verdict, code in EXIT_CODES.items():
-        assert Report(verdict=verdict, exit_code=77).exit_code == code
+        assert Report(verdict=verdict, exit_code=77, shown=SHOWN if verdict == "mismatch" else None).exit_code == code
 
 
 @pytest.mark.parametrize("bound", [float("inf"), float("-inf"), float("nan"), 0.5])
@@ -84,7 +84,7 @@ def test_every_field_of_the_documented_object_is_there() -> None:
     wanted |= {"operators", "outputs", "stages", "seconds", "peak_memory_mb", "assumptions", "discrete_cases", "findings"}
     assert wanted <= set(content)
     finding = ["code", "verdict", "title", "stage", "output", "operator", "source", "ranks", "microbatches", "element"]
-    finding += ["reference_value", "parallel_value", "cause", "repair", "witness"]
+    finding += ["reference_value", "parallel_value", "cause", "repair", "witness", "unsaved", "tried"]
     assert list(content["findings"][0]) == finding
     assert list(content["operators"]) == ["reference", "parallel", "records"]
     assert list(content["outputs"]) == ["total", "proven"]
@@ -114,7 +114,7 @@ def test_undecodable_names_become_escapes() -> None:
 @given(st.text(max_size=3000), st.text(max_size=3000), st.text(max_size=400))
 def test_a_finding_is_short_narrow_and_cannot_steer_a_terminal(cause: str, repair: str, operator: str) -> None:
     finding = Finding(code="PIT100", verdict="mismatch", title=operator or "t", operator=operator, cause=cause, repair=repair, output="o")
-    text = lines(Report(verdict="mismatch", findings=(finding,)))
+    text = lines(Report(verdict="mismatch", shown=SHOWN, findings=(finding,)))
     assert text.index("") <= FINDING_LINES
     assert all(line.isprintable() for line in text)
     assert all(len(line) <= WIDTH for line in text)
@@ -122,7 +122,7 @@ def test_a_finding_is_short_narrow_and_cannot_steer_a_terminal(cause: str, repai
 
 def test_help_and_witness_survive_a_long_cause() -> None:
     finding = Finding(code="PIT100", verdict="mismatch", title="t", cause="word " * 1000, repair="do this", witness="w.witness.json")
-    text = "\n".join(lines(Report(verdict="mismatch", findings=(finding,))))
+    text = "\n".join(lines(Report(verdict="mismatch", shown=SHOWN, findings=(finding,))))
     assert "help: do this" in text
     assert "pitcheck replay w.witness.json" in text
     assert "the JSON report has it whole" in text
@@ -259,4 +259,4 @@ def test_a_terminal_gets_colour_and_the_same_words(monkeypatch: pytest.MonkeyPat
 )
 def test_values_have_as_many_digits_as_tell_them_apart(values: tuple[str | None, str | None], shown: str) -> None:
     finding = Finding(code="PIT100", verdict="mismatch", title="t", reference_value=values[0], parallel_value=values[1])
-    assert f"reference: {shown}" in " ".join("\n".join(lines(Report(verdict="mismatch", findings=(finding,)))).split("\n"))
+    assert f"reference: {shown}" in " ".join("\n".join(lines(Report(verdict="mismatch", shown=SHOWN, findings=(finding,)))).split("\n"))
