@@ -210,7 +210,9 @@ def _where_different(state: _Check, xp: object) -> Report | None:
         run = _run_whole(state, *graphs, specification)
         cuts = conjecture(run, graphs[1], specification)
         judged = judge(run, cuts, run.suspects())
-        return _mismatch(state, *graphs, SecondLook(run, cuts, judged.real), xp) if judged.real else None
+        if not judged.real or judged.shown is None:
+            return None
+        return _mismatch(state, *graphs, SecondLook(run, cuts, judged.real, judged.shown), xp)
     except PitcheckError:
         return None
 

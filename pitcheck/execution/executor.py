@@ -101,14 +101,19 @@ class _Run:
             return True
         inputs = [self._read(operator, operand, rank, microbatch) for operand in operator.inputs]
         if operator.kind == "send":
-            peer = int(attributes["peer"])
-            if not 0 <= peer < len(self.coordinates):
-                raise ExecutionError(f"{operator.id}: rank {peer} does not exist")
-            self.mail[(rank, peer, attributes.get("tag"))].append(inputs[0])
-            return True
-        if operator.kind == "wait" and not operator.outputs:
-            # A message is a copy here: it is sent as soon as it is in the mail.
-            return True
+            self._send(operator, rank, attributes, inputs[0])
+        elif operator.outputs or operator.kind != "wait":
+            # Nothing waits for a send: a message is a copy here, and sent as soon as it is in the mail.
+            self._compute(operator, rank, microbatch, attributes, inputs)
+        return True
+
+    def _send(self, operator: Operator, rank: int, attributes: dict[str, Any], value: torch.Tensor) -> None:
+        peer = int(attributes["peer"])
+        if not 0 <= peer < len(self.coordinates):
+            raise ExecutionError(f"{operator.id}: rank {peer} does not exist")
+        self.mail[(rank, peer, attributes.get("tag"))].append(value)
+
+    def _compute(self, operator: Operator, rank: int, microbatch: int, attributes: dict[str, Any], inputs: list[torch.Tensor]) -> None:
         wanted = [bool(name) for name in operator.outputs]
         try:
             if operator.kind.endswith(".backward"):
@@ -118,7 +123,6 @@ class _Run:
         except (RuntimeError, IndexError, ValueError) as error:
             raise ExecutionError(f"{operator.id}: {error}") from error
         self._write(operator, rank, microbatch, results)
-        return True
 
     def _accumulate(self, operator: Operator, rank: int, attributes: dict[str, Any]) -> None:
         operand = operator.inputs[0]
