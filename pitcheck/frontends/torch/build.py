@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from pitcheck.errors import PlanError, UnsupportedError
 from pitcheck.frontends.torch.families import Families, RankNames, check_given, given_tensor, result_name, result_names
 from pitcheck.frontends.torch.flat import taken_apart
-from pitcheck.frontends.torch.groups import check_members, with_all_groups
+from pitcheck.frontends.torch.groups import check_members, with_all_groups, with_communicators
 from pitcheck.frontends.torch.integers import known_integers
 from pitcheck.frontends.torch.known import check_known
 from pitcheck.frontends.torch.means import with_means
@@ -49,7 +49,7 @@ def parallel_plan(traces: Sequence[Trace], spec: Spec, reference: Plan) -> Plan:
 class _Building:
     def __init__(self, mesh: tuple[Axis, ...], traces: Sequence[Trace], spec: Spec, reference: Plan | None = None) -> None:
         self._mesh = mesh
-        traces = with_even_parts(traces)
+        traces = with_even_parts(with_communicators(traces))
         self._spec = spec
         self._reference = None if reference is None else {tensor.name: tensor for tensor in reference.tensors}
         self._coordinates = Coordinates(mesh, 1)

@@ -48,8 +48,6 @@ SILENT = frozenset(
             "storage_offset",
             "numel",
             "_has_same_storage_numel",
-            "barrier",
-            "monitored_barrier_",
         ),
         *("check_for_nan", "dim", "layout", "sym_is_contiguous"),
     }
@@ -123,6 +121,7 @@ class Recorder(TorchDispatchMode):
         bound = said.bound(args, kwargs)
         targets = [value for parameter, value in bound if parameter.written]
         unread = "self" if name.removesuffix("_") in ADDING and ("beta", 0) in ((parameter.name, value) for parameter, value in bound) else ""
+        self._touch(func, [value for parameter, value in bound if not parameter.stores and parameter.name != unread], targets)
         arguments = tuple(literal(value, self._unread if parameter.name == unread else self._read) for parameter, value in bound if not parameter.stores)
         arguments += drawn(func, said.operator, bound)
         if said.writes:
@@ -132,6 +131,16 @@ class Recorder(TorchDispatchMode):
         result = self._run(func, args, kwargs)
         self._put(said.operator, arguments, result, [value for _, value in bound])
         return result
+
+    def _touch(self, func: OpOverload, read: Sequence[Any], written: Sequence[Any]) -> None:
+        """Raise PlanError where a call uses memory in which communication is in flight. Views use none."""
+        if func.is_view or torch.Tag.inplace_view in func.tags:
+            return
+        flights, where, name = self.communication.flights, self.tape.where(), func._schema.name.partition("::")[2]
+        for values, writes in ((read, False), (written, True)):
+            for tensor in _flat(list(values)):
+                if isinstance(tensor, torch.Tensor):
+                    flights.touch(tensor, writes, name, where)
 
     def _run(self, func: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """The call on tensors without numbers, which tells shapes; where these, or what is decided, depends on numbers, on those."""
@@ -168,6 +177,7 @@ class Recorder(TorchDispatchMode):
 
     def known(self, tensor: torch.Tensor) -> torch.Tensor:
         """The numbers of a tensor; UnsupportedError where they depend on what is not known."""
+        self.communication.flights.touch(tensor, False, "a decision", self.tape.where())
         value = self._read(tensor)
         if value not in self.tape.known:
             raise UnsupportedError(
@@ -231,6 +241,7 @@ class Recorder(TorchDispatchMode):
         return number
 
     def _copy(self, target: torch.Tensor, source: torch.Tensor) -> torch.Tensor:
+        self._touch(torch.ops.aten.copy_.default, [source], [target])
         value = self._read(source)
         torch.ops.aten.copy_.default(target, source)
         if not (source.untyped_storage()._cdata == target.untyped_storage()._cdata and view_of(source) == view_of(target)):

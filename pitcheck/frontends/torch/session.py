@@ -68,14 +68,19 @@ class _Session:
 
     def run(self, number: int) -> Trace:
         """A first step makes what frameworks make lazily; the second is recorded."""
-        self._program.step(self._batch())
+        self._step()
         for held in self._names.parameters():
             held.tensor.grad = None
         start = len(self._tape.events)
         before = self._begin()
-        outputs = self._program.step(self._batch())
+        outputs = self._step()
         self._tape.ended = True
         return trace_of(number, self._tape, start, [*self._outputs(outputs), *self._gradients(), *self._updated(before)], self._assumptions())
+
+    def _step(self) -> Any:
+        outputs = self._program.step(self._batch())
+        self._recorder.communication.check_done()
+        return outputs
 
     def _assumptions(self) -> list[str]:
         """What the report must say beside the verdict."""
@@ -144,9 +149,9 @@ class _Session:
         return [self._result("updated", held) for held in [*updated, *written]]
 
     def _result(self, kind: Literal["output", "gradient", "updated"], held: Held) -> Result:
-        value = self._recorder.storages.read(local(held.tensor).detach())
-        if value in self._tape.pending:
-            raise PlanError(f"{held.name!r} is a result of the step, but nobody has waited for the communication launched at {self._tape.pending[value]}")
+        tensor = local(held.tensor).detach()
+        self._recorder.communication.flights.touch(tensor, False, f"what reads the result {held.name!r} after the step", "")
+        value = self._recorder.storages.read(tensor)
         return Result(value, kind, held.name, held.part.whole, held.part.box, held.part.partial)
 
 
