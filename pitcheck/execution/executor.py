@@ -97,6 +97,9 @@ class _Run:
                 raise ExecutionError(f"{operator.id}: rank {peer} does not exist")
             self.mail[(rank, peer, attributes.get("tag"))].append(inputs[0])
             return True
+        if operator.kind == "wait" and not operator.outputs:
+            # A message is a copy here: it is sent as soon as it is in the mail.
+            return True
         wanted = [bool(name) for name in operator.outputs]
         try:
             if operator.kind.endswith(".backward"):
@@ -161,6 +164,11 @@ class _Run:
         kinds = {(op.kind, tuple(sorted((k, v) for k, v in a.items() if k != "position"))) for (op, _), a in zip(met, attributes, strict=True)}
         if len(kinds) > 1:
             raise ExecutionError(f"the members of {group} meet in different collectives: {sorted(map(str, kinds))}")
+        if met[0][0].kind == "barrier":
+            for rank in group:
+                self.programs[rank].popleft()
+                del self.waiting[rank]
+            return True
         inputs = [self._read(op, op.inputs[0], rank, m) for rank, (op, m) in zip(group, met, strict=True)]
         if len({tuple(i.shape) for i in inputs}) > 1:
             raise ExecutionError(f"{met[0][0].id}: the members bring different shapes")

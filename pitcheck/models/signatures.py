@@ -9,6 +9,7 @@ from pitcheck.algebra.axes import AxisAlgebra, AxisSystem
 from pitcheck.algebra.base import Kind
 from pitcheck.ops.registry import evaluate, operator_kind
 from pitcheck.plan.model import DType, Table
+from pitcheck.plan.schedule import MATCHING_ONLY
 
 Signature = tuple[tuple[int, ...], DType]
 """Shape and dtype of a tensor."""
@@ -17,9 +18,6 @@ _KINDS: Mapping[str, Kind] = {"bool": "bool", **dict.fromkeys(("int64", "int32",
 _DEFAULT: Mapping[Kind, DType] = {"field": "float32", "int": "int64", "bool": "bool"}
 _WIDTH: Mapping[DType, int] = {"float64": 8, "float32": 4, "bfloat16": 2, "float16": 2, "int64": 8, "int32": 4, "int16": 2}
 """Bytes, where they are more than one."""
-
-_MATCHING = frozenset({"peer", "protocol", "batch", "tag", "async", "microbatches"})
-"""Attributes that say who meets whom and when, not what is computed."""
 
 
 def kind_of(dtype: DType) -> Kind:
@@ -58,7 +56,7 @@ def _infer(kind: str, inputs: tuple[Signature | None, ...], attributes: Mapping[
 
 def _plain(kind: str, attributes: Mapping[str, Any], members: int | None) -> dict[str, Any]:
     """The attributes at one coordinate; sizes of results do not differ between coordinates."""
-    plain = {name: value.values[0] if isinstance(value, Table) else value for name, value in attributes.items() if members is None or name not in _MATCHING}
+    plain = {name: value.values[0] if isinstance(value, Table) else value for name, value in attributes.items() if members is None or name not in MATCHING_ONLY}
     if members is not None and "position" in operator_kind(kind).attributes:
         plain["position"] = 0
     return plain

@@ -162,6 +162,10 @@ class Tape:
         self._record_silently("receive", (), (name,), {"peer": peer, **attributes})
         return name
 
+    def wait_sent(self, tensor: str) -> None:
+        """Wait until ``tensor`` is sent, if the send was asynchronous. Until then its buffer must not be used again."""
+        self._record_silently("wait", (tensor,), (), {})
+
     def _record_silently(self, kind: str, inputs: tuple[Operand, ...], outputs: tuple[str, ...], attributes: dict[str, Any]) -> None:
         source = self._source(2)
         self.append(kind, inputs, outputs, attributes, None, source)

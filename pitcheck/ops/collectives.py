@@ -156,5 +156,11 @@ OPERATORS = (
     ),
     declare("send", _copy, attributes={"peer": "value", **_EVENT}, doc="x, on its way to rank `peer`."),
     declare("receive", _copy, attributes={"peer": "value", **_EVENT}, doc="What the matching send of rank `peer` reads."),
-    declare("wait", _copy, doc="x, once the asynchronous operator that makes it is complete."),
+    declare("barrier", _copy, inputs=(0, 0), doc="Nothing; no member goes on before all have come here."),
+    declare(
+        "wait",
+        _copy,
+        attributes={"of": "value"},
+        doc="x, once the asynchronous operator that makes it is complete. Without an output it waits for asynchronous sends of x (for those in `of`).",
+    ),
 )

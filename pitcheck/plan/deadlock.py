@@ -1,8 +1,8 @@
 """Deadlock: do all ranks come to the end of their programs, whatever the timing?
 
-A collective, and a receive, waits until its partners have reached their part of it. A send waits likewise under ``protocol`` "rendezvous" and does not wait
-under "buffered"; where a send does not say, both are tried. Consecutive sends and receives with one ``batch`` are one event. An asynchronous event
-does not wait; the ``wait`` operator that reads its output does. Matching is deterministic, so that maximal progress is a unique least fixpoint.
+A collective, and a receive, waits until its partners have reached their part of it. A send waits likewise, as NCCL's do, unless its ``protocol`` is
+"buffered". Consecutive events with one ``batch`` are one event. An asynchronous event does not wait; the ``wait`` operators for it do
+(``launches.py``). Matching is deterministic, so that maximal progress is a unique least fixpoint.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from pitcheck.plan.events import Events
+from pitcheck.plan.launches import Launches, joint
 from pitcheck.plan.matching import Matching
-from pitcheck.plan.model import Group, Operator, Table, Use
+from pitcheck.plan.model import Group, Operator, Table
 from pitcheck.plan.progress import Need, run_to_fixpoint
 from pitcheck.plan.quotient import Meetings, equitable_classes
 from pitcheck.plan.schedule import Ints
@@ -37,7 +38,7 @@ class _Class:
 
 
 def find_deadlocks(events: Events, matching: Matching, classes: Ints | None = None) -> list[Violation]:
-    """PIT007 for every cycle of waits that exists even if undeclared sends are buffered; else PIT012 (a warning) for those of rendezvous.
+    """PIT007 for every cycle of waits that exists even if undeclared sends are buffered; else PIT012 for those that exist because they are not.
 
     ``classes`` overrides the partition of the ranks (it must be equitable; one class per rank always is).
     """
@@ -57,7 +58,7 @@ class _Search:
         representatives = np.unique(self.class_of, return_index=True)[1]
         self._operators = [self.plan.operators[position] for position in events.positions]
         self._batched = any("batch" in operator.attributes for operator in self._operators)
-        self._writers = self._asynchronous_writers()
+        self._launches = Launches(events.schedule)
         self._class_members: dict[int, list[int]] = {}
         self._communicators: dict[tuple[int, int], int] = {}
         """By the identity of a group, which the plan keeps, and a rank."""
@@ -74,8 +75,8 @@ class _Search:
         return value
 
     def has_undeclared_sends(self) -> bool:
-        """Whether some send leaves it open if it waits. One that is asynchronous everywhere does not."""
-        return any(operator.kind == "send" and "protocol" not in operator.attributes and not _asynchronous(operator) for operator in self._operators)
+        """Whether some send leaves it open if it, or a wait for it, waits."""
+        return any(operator.kind == "send" and "protocol" not in operator.attributes for operator in self._operators)
 
     # --- programs of the classes
 
@@ -89,31 +90,9 @@ class _Search:
         return classes
 
     def _program(self, rank: int, sequence: list[Event]) -> _Class:
-        result = _Class(rank)
-        if not self._batched:
-            result.steps = [[event] for event in sequence]
-            result.step_of = {event: number for number, event in enumerate(sequence)}
-            return result
-        batch: object = None
-        for event in sequence:
-            named = self._attribute(event[0], "batch", rank, event[1])
-            joins = named is not None and named == batch and all(event[0] != other for other, _ in result.steps[-1])
-            if joins:
-                result.steps[-1].append(event)
-            else:
-                result.steps.append([event])
-            batch = named
-            result.step_of[event] = len(result.steps) - 1
-        return result
-
-    def _asynchronous_writers(self) -> dict[str, list[int]]:
-        writers: dict[str, list[int]] = {}
-        for event, position in enumerate(self.events.positions):
-            operator = self.plan.operators[position]
-            if operator.attributes.get("async"):
-                for name in operator.outputs:
-                    writers.setdefault(name, []).append(event)
-        return writers
+        batches = [(event, self._attribute(event, "batch", rank, microbatch)) for event, microbatch in sequence] if self._batched else ()
+        steps = [[sequence[place] for place in places] for places in joint(batches)] if self._batched else [[event] for event in sequence]
+        return _Class(rank, steps, {event: number for number, step in enumerate(steps) for event in step})
 
     # --- needs
 
@@ -146,29 +125,26 @@ class _Search:
         """What must have been reached before the program goes on."""
         operator = self._operator(event)
         if operator.kind == "wait":
-            return self._awaited(rank, event, microbatch)
+            return self._awaited(rank, event, microbatch, strict)
         if self._attribute(event, "async", rank, microbatch):
             return []
-        if operator.kind == "send":
+        return self._met(rank, event, microbatch, strict)
+
+    def _met(self, rank: int, event: int, microbatch: int, strict: bool) -> list[Place]:
+        """Whom an event meets, nobody if it is a send that is buffered."""
+        if self._operator(event).kind == "send":
             protocol = self._attribute(event, "protocol", rank, microbatch)
             if protocol == "buffered" or (protocol is None and not strict):
                 return []
         return self._partners(rank, event, microbatch)
 
-    def _awaited(self, rank: int, event: int, microbatch: int) -> list[Place]:
-        operand = self._operator(event).inputs[0] if self._operator(event).inputs else None
-        if isinstance(operand, Use):
-            name, microbatch = operand.tensor, operand.microbatch
-        elif isinstance(operand, str):
-            name = operand
-        else:
-            return []
+    def _awaited(self, rank: int, event: int, microbatch: int, strict: bool) -> list[Place]:
+        """Whom the operations meet that a wait waits for: those that were launched before it."""
         steps = self.classes[int(self.class_of[rank])].step_of
-        for writer in self._writers.get(name, ()):
-            at = microbatch if self.events.schedule.per_microbatch(self.events.positions[writer]) else 0
-            if (writer, at) in steps:
-                return self._partners(rank, writer, at)
-        return []
+        now = steps[event, microbatch]
+        found = [(self.events.number_of[n], at) for n, at in self._launches.awaited(self.events.positions[event], microbatch)]
+        launched = [each for each in found if steps.get(each, now) < now]
+        return [place for number, at in launched for place in self._met(rank, number, at, strict)]
 
     def _needs(self, number: int, strict: bool) -> list[list[Need]]:
         result: list[list[Need]] = []
@@ -236,7 +212,10 @@ class _Search:
             parts.append(verb)
         text = ", and ".join(parts)
         if strict:
-            advice = "this hangs where a send waits for its receive, as large NCCL sends do; put them into one 'batch', reorder them, or declare them buffered"
+            advice = (
+                "a send waits for its receive, as NCCL's do, unless it says otherwise; put them into one 'batch', reorder them, or say "
+                '"protocol": "buffered" where what sends has room for the message'
+            )
         else:
             advice = "no timing resolves this, nor buffering of the sends that leave it open; reorder the operators of one of these ranks"
         position = self.events.positions[cycle[0][1]]
@@ -247,10 +226,4 @@ class _Search:
             operator=self.plan.operators[position].id,
             ranks=tuple(place[0] for place in cycle[:16]),
             microbatches=tuple(place[2] for place in cycle[:16]),
-            severity="warning" if strict else "error",
         )
-
-
-def _asynchronous(operator: Operator) -> bool:
-    value = operator.attributes.get("async")
-    return bool(value) and not isinstance(value, Table)

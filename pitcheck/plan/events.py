@@ -41,7 +41,7 @@ class Events:
         self.number_of = {position: number for number, position in enumerate(self.positions)}
         self.members_of: list[tuple[int, ...]] = []
         """Rank list of every communicator of the plan, by its number."""
-        self._communicator_numbers: dict[tuple[int, ...], int] = {}
+        self._communicator_numbers: dict[tuple[tuple[int, ...], str], int] = {}
         self._communicators: dict[Group, Communicators] = {}
         self._peers: dict[int, Ints] = {}
         """Peers by the table that says them; a plan keeps its tables alive."""
@@ -88,13 +88,13 @@ class Events:
         found = self._communicators.get(group)
         if found is None:
             lists = self.coordinates.groups(group, place)
-            found = self._communicators[group] = Communicators(self.coordinates.ranks, lists, [self._communicator(members) for members in lists])
+            found = self._communicators[group] = Communicators(self.coordinates.ranks, lists, [self._communicator(members, group.name) for members in lists])
         return found
 
-    def _communicator(self, members: tuple[int, ...]) -> int:
-        number = self._communicator_numbers.get(members)
+    def _communicator(self, members: tuple[int, ...], name: str) -> int:
+        number = self._communicator_numbers.get((members, name))
         if number is None:
-            number = self._communicator_numbers[members] = len(self.members_of)
+            number = self._communicator_numbers[members, name] = len(self.members_of)
             self.members_of.append(members)
         return number
 

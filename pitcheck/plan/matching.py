@@ -19,7 +19,7 @@ from pitcheck.plan.events import Events
 from pitcheck.plan.lifted import OnDemand, lifted_members, lifted_received
 from pitcheck.plan.model import Group, Operator, Plan, Tensor
 from pitcheck.plan.representatives import Representatives, representatives
-from pitcheck.plan.schedule import Ints, tensor_of
+from pitcheck.plan.schedule import MATCHING_ONLY, Ints, tensor_of
 from pitcheck.plan.violations import Violation
 
 
@@ -185,20 +185,30 @@ class _Collectives:
             self._fill(rows, meeting)
 
     def _signatures(self, rows: Instances) -> Ints:
-        """Equal numbers for events that may meet: same kind, reduction, root, shape and dtype."""
+        """Equal numbers for events that may meet: same kind, shape, dtype, and attributes but for those of order alone, resolved at every coordinate."""
         known: dict[Any, int] = {}
         result = np.zeros(len(rows.rank), dtype=np.int64)
         for number in np.unique(rows.event):
             here = np.flatnonzero(rows.event == number)
-            index, roots = self.events.resolve(self.events.positions[int(number)], "root")
-            numbers = np.array([known.setdefault((*self._signature(int(number)), repr(root)), len(known)) for root in roots], dtype=np.int64)
-            result[here] = numbers[index[rows.rank[here], rows.microbatch[here]]]
+            signatures = self._said(int(number), rows.rank[here], rows.microbatch[here])
+            result[here] = [known.setdefault(signature, len(known)) for signature in signatures]
         return result
 
-    def _signature(self, number: int) -> tuple[Any, ...]:
-        operator = self._operator(number)
-        tensor = self.tensors.get((tensor_of(operator.inputs[0]) or "") if operator.inputs else "")
-        return (operator.kind, repr(operator.attributes.get("reduction", "sum")), *((tensor.shape, tensor.dtype) if tensor else ((), "")))
+    def _said(self, number: int, ranks: Ints, microbatches: Ints) -> list[tuple[Any, ...]]:
+        """The signature of one event at some coordinates."""
+        operator, position = self._operator(number), self.events.positions[number]
+        tensor = self._operand(operator)
+        dimensions = len(tensor.shape) if tensor else 0
+        columns: list[list[str]] = []
+        for name in sorted({*operator.attributes.keys() - MATCHING_ONLY, "reduction"}):
+            index, values = self.events.resolve(position, name, "sum" if name == "reduction" else None)
+            said = [_plain(name, value, dimensions) for value in values]
+            columns.append([f"{name}={said[at]}" for at in index[ranks, microbatches].tolist()])
+        own = (operator.kind, tensor.shape if tensor else (), tensor.dtype if tensor else "")
+        return [(*own, *column) for column in zip(*columns, strict=True)]
+
+    def _operand(self, operator: Operator) -> Tensor | None:
+        return self.tensors.get((tensor_of(operator.inputs[0]) or "") if operator.inputs else "")
 
     def _explain(self, communicator: int, rows: Instances, turn: Ints, signature: Ints) -> None:
         """The first meeting of a group that goes wrong, in words."""
@@ -241,13 +251,13 @@ class _Collectives:
         return np.stack([rows.event[here], rows.microbatch[here], signature[here]], axis=1)
 
     def _describe(self, number: int, microbatch: int, rank: int) -> str:
-        operator = self._operator(number)
-        signature = self._signature(number)
-        reduction = f", reduction {operator.attributes['reduction']}" if "reduction" in operator.attributes else ""
-        index, roots = self.events.resolve(self.events.positions[number], "root")
-        place = roots[int(index[rank, microbatch])]
-        root = f", root {place}" if isinstance(place, int) else ""
-        return f"{operator.id!r} ({operator.kind}{reduction}{root} of {signature[3]} {list(signature[2])}, micro-batch {microbatch})"
+        operator, tensor = self._operator(number), self._operand(self._operator(number))
+        said = [operator.kind]
+        for name in (name for name in operator.attributes if name not in MATCHING_ONLY):
+            index, values = self.events.resolve(self.events.positions[number], name)
+            said.append(f"{name} {values[int(index[rank, microbatch])]}")
+        of = f" of {tensor.dtype} {list(tensor.shape)}" if tensor else ""
+        return f"{operator.id!r} ({', '.join(said)}{of}, micro-batch {microbatch})"
 
     def _fill(self, rows: Instances, meeting: Ints) -> None:
         """Write the members of all events whose members differ in operator or micro-batch."""
@@ -283,6 +293,12 @@ class _Collectives:
         place = self._place(number) + (f".{part}" if part else "")
         few = tuple(int(rank) for rank in ranks[:8])
         self.violations.append(Violation(code, place, message, operator=self._operator(number).id, ranks=few, microbatches=microbatches))
+
+
+def _plain(name: str, value: Any, dimensions: int) -> str:
+    """An attribute's value as text; of an axis, counted from the front."""
+    counted_back = name.endswith("axis") and isinstance(value, int) and -dimensions <= value < 0
+    return repr(value + dimensions if counted_back else value)
 
 
 def _most_frequent(values: list[tuple[int, int]]) -> tuple[int, int]:

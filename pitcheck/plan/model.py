@@ -43,10 +43,12 @@ class Group(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
 
     With ``axes``, ranks that differ only in those axes form one group, ordered row-major by those axes in mesh order. With ``ranks``,
     every list is one group, in the order that gathering and scattering follow. A frontend whose framework sorts a group sorts it.
+    ``name`` tells communicators of the same ranks apart: each has an order of collectives of its own.
     """
 
     axes: tuple[str, ...] = ()
     ranks: tuple[tuple[int, ...], ...] = ()
+    name: str = ""
 
 
 class Shard(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -82,7 +84,8 @@ class Tensor(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     """A family of tensors over coordinates: one per rank, and per micro-batch where ``microbatched``.
 
     ``lineage`` of inputs, parameters and optimizer state is specification; of anything in between it is a hint. ``gradient_of`` names the
-    parameter (or other tensor) of the same plan whose gradient this is. ``storage`` names the buffer of which this is a version.
+    parameter (or other tensor) of the same plan whose gradient this is. ``storage`` names the buffer of which this is a version; it lies there row-major from
+    element ``offset`` on, counted in elements of its own dtype. Without ``storage`` it has a buffer of its own.
     """
 
     name: str
@@ -95,6 +98,7 @@ class Tensor(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     updated: str | None = None
     """Name of the parameter or state tensor of the same plan whose new value this is, at the end of the step."""
     storage: str | None = None
+    offset: int = 0
     value: Scalar | None = None
     """Of a ``constant``: the number that fills it."""
     bounds: tuple[int, int] | None = None

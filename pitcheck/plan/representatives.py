@@ -309,7 +309,7 @@ class _Restriction:
         if id(group.ranks) not in self._groups:
             lists = [tuple(self._ranks(np.array(members)).tolist()) for members in group.ranks]
             self._groups[id(group.ranks)] = Group(ranks=tuple(members for members in lists if -1 not in members))
-        return self._groups[id(group.ranks)]
+        return replace(self._groups[id(group.ranks)], name=group.name)
 
 
 def _inverse(kept: Ints, size: int) -> Ints:

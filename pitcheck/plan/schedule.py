@@ -15,7 +15,9 @@ from pitcheck.plan.model import Box, Number, Operand, Operator, Plan, Use
 Mask = NDArray[np.bool_]
 Ints = NDArray[np.int64]
 
-COMMUNICATION = frozenset({"send", "receive", "wait"})
+COMMUNICATION = frozenset({"send", "receive", "wait", "barrier"})
+MATCHING_ONLY = frozenset({"peer", "protocol", "batch", "tag", "async", "of", "microbatches"})
+"""Attributes that say who meets whom and when, not what is computed."""
 EXTERNAL_ROLES = frozenset({"input", "parameter", "constant", "optimizer_state"})
 
 

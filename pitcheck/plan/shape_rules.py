@@ -16,13 +16,10 @@ from pitcheck.ops.registry import evaluate, operator_kind
 from pitcheck.plan.coordinates import Coordinates
 from pitcheck.plan.model import Number, Operator, Plan, Table, Tensor
 from pitcheck.plan.numbers import parse_number
-from pitcheck.plan.schedule import COMMUNICATION, Mask, tensor_of
+from pitcheck.plan.schedule import COMMUNICATION, MATCHING_ONLY, Mask, tensor_of
 from pitcheck.plan.ssa import ACCUMULATE
 from pitcheck.plan.structure import first_coordinates
 from pitcheck.plan.violations import Violation
-
-_MATCHING_ONLY = frozenset({"peer", "protocol", "batch", "tag", "async", "microbatches"})
-"""Attributes that say who meets whom and when, not what is computed."""
 
 # What an operator's meaning may raise on attribute values that it was not written for (a text as an axis, a tuple of the wrong length).
 _BAD_ATTRIBUTES = (TypeError, ValueError, IndexError, KeyError, ZeroDivisionError, OverflowError, AttributeError)
@@ -62,7 +59,7 @@ class ShapeRules:
     def run(self) -> Iterator[Violation]:
         """All findings, of operators whose tensors are known."""
         for position, operator in enumerate(self.plan.operators):
-            if operator.kind in COMMUNICATION and operator.kind != "wait":
+            if operator.kind in COMMUNICATION and not (operator.kind == "wait" and operator.outputs):
                 continue
             try:
                 inputs = tuple(
@@ -107,7 +104,7 @@ class ShapeRules:
 
     def _attributes(self, operator: Operator) -> Sequence[tuple[Mapping[str, Any], Mask | None]]:
         """Every combination of attribute values that occurs, with the coordinates of its first occurrence (None without tables)."""
-        hidden = _MATCHING_ONLY if operator.group is not None or operator.kind in _MATCHED else frozenset()
+        hidden = MATCHING_ONLY if operator.group is not None or operator.kind in _MATCHED else frozenset()
         shown = {name: value for name, value in operator.attributes.items() if name not in hidden}
         tables = {name: value for name, value in shown.items() if isinstance(value, Table)}
         if not tables:

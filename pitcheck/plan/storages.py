@@ -1,189 +1,413 @@
-"""Rules on buffers: no version is read after a later one was written, and nothing touches what an asynchronous operator still uses."""
+"""Rules on buffers: nothing is read that another version has replaced, nothing touches what is in flight, and what the step leaves is there at its end."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterator
+from functools import cached_property
+from itertools import chain, islice
+from math import prod
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from pitcheck.plan.model import Operator, Tensor, Use
+from pitcheck.plan.contents import Contents, Stretch
+from pitcheck.plan.launches import Launch, Launches
+from pitcheck.plan.memory import Access, Conflict, InFlight
+from pitcheck.plan.model import Number, Operator, Tensor, Use
 from pitcheck.plan.programs import LocalOrder
-from pitcheck.plan.schedule import Ints, Schedule, tensor_of
+from pitcheck.plan.schedule import EXTERNAL_ROLES, Ints, Schedule, tensor_of
 from pitcheck.plan.ssa import ACCUMULATE
 from pitcheck.plan.violations import Violation
 
+WIDTHS = {"float64": 8, "int64": 8, "float32": 4, "int32": 4, "bfloat16": 2, "float16": 2, "int16": 2}
+"""Bytes of an element, where they are more than one."""
 
-@dataclass(frozen=True)
-class _Accesses:
-    """Accesses to versions of storages, as columns: code of the operator, version, storage, number of the tensor."""
+VIEWS = frozenset({"identity", "wait", "detach", "multiref", "contiguous", "reshape", "view", "unsqueeze", "squeeze"})
+"""Operators whose output may lie where their input lies, as the same elements in the same order."""
+IN_PLACE = frozenset({"all_reduce", "reduce", "broadcast"})
+"""Collectives whose result may take the place of their operand: every element has its own place."""
+LASTING = frozenset({"parameter", "optimizer_state", "constant"})
+"""Roles of what the next step begins with."""
 
-    code: Ints
-    version: Ints
-    storage: Ints
-    tensor: Ints
+_MOST = 64
+"""How many findings of one class of ranks are told."""
+
+Version = tuple[str, int]
+"""(tensor, micro-batch), 0 for a tensor that exists once."""
 
 
-@dataclass(frozen=True)
-class _Launch:
-    """An asynchronous operator at one micro-batch, its waits, the readers of its output, and the later writers of its input's storage."""
+class _Place(NamedTuple):
+    """Where a version lies: bytes ``start`` to ``stop`` of a buffer, shared if it is a storage that the plan names."""
 
-    code: int
-    waits: Ints
-    readers: Ints
-    writers: Ints
-    tensor: str
+    buffer: Hashable
+    start: int
+    stop: int
+    shared: bool
 
 
 class StorageRules:
-    """PIT010. A version is a tensor, per micro-batch where it is microbatched: every (tensor, micro-batch) of one storage shares one buffer of a rank."""
+    """PIT010. A version is a tensor, per micro-batch if it is microbatched: every (tensor, micro-batch) of one storage lies in one buffer of a rank."""
 
     def __init__(self, schedule: Schedule) -> None:
         self.schedule = schedule
         self.plan = schedule.plan
         self.microbatches = schedule.microbatches
+        self.launches = Launches(schedule)
+        self.tensors = {tensor.name: tensor for tensor in self.plan.tensors}
         self._number = {tensor.name: number for number, tensor in enumerate(self.plan.tensors)}
-        names = {name: number for number, name in enumerate(sorted({t.storage for t in self.plan.tensors if t.storage is not None}))}
-        self._storage = {t.name: names[t.storage] for t in self.plan.tensors if t.storage is not None}
-        self._writes = self._accesses(writes=True)
-        self._reads = self._accesses(writes=False)
-        self._launches = list(self._find_launches())
 
-    # --- versions
+    # --- where things lie
 
-    def _accesses(self, writes: bool) -> _Accesses:
-        rows: list[tuple[int, int, int, int]] = []
-        if self._storage:
-            for position, operator in enumerate(self.plan.operators):
-                operands = [(name, None) for name in operator.outputs] if writes else list(self._operands(operator))
-                for name, chosen in operands:
-                    if name in self._storage:
-                        rows.extend(self._rows(position, operator, name, chosen))
-        table = np.array(rows, dtype=np.int64).reshape(-1, 4)
-        return _Accesses(*(table[:, i] for i in range(4)))
+    @cached_property
+    def _lying(self) -> dict[str, Tensor]:
+        """The tensor that says where another lies: of the output of a wait, what was waited for, unless it says so itself."""
+        found = {name: tensor for name, tensor in self.tensors.items() if tensor.storage is not None}
+        waits = [operator for operator in self.plan.operators if operator.kind == "wait" and len(operator.inputs) == len(operator.outputs) == 1]
+        for operator in waits:
+            source = found.get(tensor_of(operator.inputs[0]) or "")
+            if source is not None:
+                found.setdefault(operator.outputs[0], source)
+        return found
 
-    @staticmethod
-    def _operands(operator: Operator) -> Iterator[tuple[str, int | None]]:
-        for operand in operator.inputs:
-            name = tensor_of(operand)
-            if name:
-                yield name, operand.microbatch if isinstance(operand, Use) else None
+    def _place(self, name: str, microbatch: int) -> _Place:
+        tensor = self._lying.get(name) or self.tensors[name]
+        width = WIDTHS.get(tensor.dtype, 1)
+        size = prod(tensor.shape) * width
+        if tensor.storage is None:
+            return _Place((name, microbatch), 0, size, False)
+        return _Place(tensor.storage, tensor.offset * width, tensor.offset * width + size, True)
 
-    def _rows(self, position: int, operator: Operator, name: str, chosen: int | None) -> Iterator[tuple[int, int, int, int]]:
-        number = self._number[name]
-        for microbatch in range(self.microbatches) if self.schedule.per_microbatch(position) else (0,):
-            code = position * self.microbatches + microbatch
-            for version in self._versions(operator, name, chosen, microbatch):
-                yield code, number * self.microbatches + version, self._storage[name], number
+    def _access(self, version: Version, writes: bool) -> Access:
+        place = self._place(*version)
+        return Access(place.buffer, place.start, place.stop, writes, version[0])
 
-    def _versions(self, operator: Operator, name: str, chosen: int | None, microbatch: int) -> list[int]:
-        if not self.schedule.microbatched[name]:
-            return [0]
-        if chosen is not None:
-            return [chosen]
-        if operator.kind == ACCUMULATE and name not in operator.outputs:
+    # --- what reads and writes what
+
+    def _reads(self, code: int) -> list[Version]:
+        position, microbatch = divmod(code, self.microbatches)
+        operator = self.plan.operators[position]
+        return [version for operand in operator.inputs if not isinstance(operand, Number) for version in self._versions(operator, operand, microbatch)]
+
+    def _versions(self, operator: Operator, operand: str | Use, microbatch: int) -> list[Version]:
+        name = tensor_of(operand) or ""
+        if not self.schedule.microbatched.get(name, False):
+            return [(name, 0)]
+        if isinstance(operand, Use):
+            return [(name, operand.microbatch)]
+        if operator.kind == ACCUMULATE:
             listed = operator.attributes.get("microbatches")
-            return [m for m in listed if isinstance(m, int)] if isinstance(listed, tuple) else list(range(self.microbatches))
-        return [microbatch]
+            return [(name, m) for m in listed if isinstance(m, int)] if isinstance(listed, tuple) else [(name, m) for m in range(self.microbatches)]
+        return [(name, microbatch)]
 
-    # --- asynchronous operators
+    def _writes(self, code: int) -> list[Version]:
+        position, microbatch = divmod(code, self.microbatches)
+        return [(name, microbatch if self.schedule.microbatched.get(name, False) else 0) for name in self.plan.operators[position].outputs if name]
 
-    def _find_launches(self) -> Iterator[_Launch]:
-        launched = [(position, operator) for position, operator in enumerate(self.plan.operators) if operator.attributes and operator.attributes.get("async")]
-        results = {name for _, operator in launched for name in operator.outputs}
-        readers: dict[str, list[int]] = {}
-        writers: dict[str, list[int]] = {}
-        for position, operator in enumerate(self.plan.operators) if results else ():
-            for name, _ in self._operands(operator):
-                if name in results:
-                    readers.setdefault(name, []).append(position)
-            for name in operator.outputs if self._storage else ():
-                if name in self._storage:
-                    writers.setdefault(self.plan.tensors[self._number[name]].storage or "", []).append(position)
-        for position, operator in launched:
-            sources = [self._tensor(name) for name, _ in self._operands(operator)]
-            used = [w for tensor in sources if tensor and tensor.storage is not None for w in writers.get(tensor.storage, ()) if w != position]
-            for name in operator.outputs:
-                found = readers.get(name, [])
-                waits = [r for r in found if self.plan.operators[r].kind == "wait"]
-                others = [r for r in found if self.plan.operators[r].kind != "wait"]
-                for microbatch in range(self.microbatches) if self.schedule.per_microbatch(position) else (0,):
-                    own = self._codes(waits, microbatch), self._codes(others, microbatch)
-                    yield _Launch(position * self.microbatches + microbatch, *own, self._all_codes(used), name)
+    @cached_property
+    def _touching(self) -> dict[str, list[int]]:
+        """The positions of the operators that read or write every tensor that some rule is about."""
+        about = set(self._lying) | {name for n in self.launches.timed for name in self._names(self.plan.operators[n])}
+        found: dict[str, list[int]] = {name: [] for name in about}
+        for position, operator in enumerate(self.plan.operators) if about else ():
+            for name in self._names(operator) & about:
+                found[name].append(position)
+        return found
 
-    def _tensor(self, name: str) -> Tensor | None:
-        number = self._number.get(name)
-        return None if number is None else self.plan.tensors[number]
+    def _names(self, operator: Operator) -> set[str]:
+        return {name for name in (*operator.outputs, *map(tensor_of, operator.inputs)) if name}
 
-    def _codes(self, positions: list[int], microbatch: int) -> Ints:
-        """Codes at one micro-batch; of operators that run once, their only one."""
-        return np.array([p * self.microbatches + (microbatch if self.schedule.per_microbatch(p) else 0) for p in positions], dtype=np.int64)
+    @cached_property
+    def _relevant(self) -> NDArray[np.bool_]:
+        """Positions of the operators that some rule is about, as a mask."""
+        relevant = np.zeros(len(self.plan.operators), dtype=np.bool_)
+        relevant[[position for positions in self._touching.values() for position in positions]] = True
+        relevant[[n for n, operator in enumerate(self.plan.operators) if operator.kind == "wait"]] = True
+        relevant[self.launches.timed] = True
+        return relevant
 
-    def _all_codes(self, positions: list[int]) -> Ints:
-        codes = [p * self.microbatches + m for p in positions for m in (range(self.microbatches) if self.schedule.per_microbatch(p) else (0,))]
-        return np.array(codes, dtype=np.int64)
+    # --- rules on the plan as a whole
 
-    # --- rules
+    def check_plan(self) -> Iterator[Violation]:
+        """Findings that do not depend on the order: what says where it lies, and what lies there at the beginning."""
+        first: dict[str, list[Tensor]] = {}
+        for tensor in self.plan.tensors:
+            yield from self._check_offset(tensor)
+            if tensor.storage is not None and tensor.role in EXTERNAL_ROLES:
+                yield from self._check_beginning(tensor, first.setdefault(tensor.storage, []))
+                first[tensor.storage].append(tensor)
+        for position, operator in enumerate(self.plan.operators):
+            if operator.kind == "wait":
+                yield from self._check_wait(position, operator)
+            elif operator.kind == "barrier" and "async" in operator.attributes:
+                yield self._of_plan(position, "is a barrier that is asynchronous: nothing could wait for it; leave out 'async'")
+
+    def _check_offset(self, tensor: Tensor) -> Iterator[Violation]:
+        if tensor.offset and (tensor.storage is None or tensor.offset < 0):
+            what = "but names no storage" if tensor.storage is None else "which is no place in a storage"
+            yield Violation("PIT010", f"tensors[{self._number[tensor.name]}].offset", f"{tensor.name!r} has offset {tensor.offset}, {what}", tensor=tensor.name)
+
+    def _check_beginning(self, tensor: Tensor, others: list[Tensor]) -> Iterator[Violation]:
+        place = f"tensors[{self._number[tensor.name]}].storage"
+        if tensor.microbatched and self.microbatches > 1:
+            message = (
+                f"{tensor.name!r} comes from outside for {self.microbatches} micro-batches, and storage {tensor.storage!r} holds one of them; "
+                "leave out the storage"
+            )
+            yield Violation("PIT010", place, message, tensor=tensor.name)
+        mine = self._access((tensor.name, 0), True)
+        other = next((o for o in others if mine.conflicts(self._access((o.name, 0), True))), None)
+        if other is not None:
+            message = (
+                f"{tensor.name!r} and {other.name!r} both come from outside in the same places of storage {tensor.storage!r}, which hold one of "
+                "them; use one tensor for both, or give them places of their own ('offset')"
+            )
+            yield Violation("PIT010", place, message, tensor=tensor.name)
+
+    def _check_wait(self, position: int, operator: Operator) -> Iterator[Violation]:
+        if len(operator.inputs) != 1 or len(operator.outputs) > 1:
+            yield self._of_plan(position, f"has {len(operator.inputs)} inputs and {len(operator.outputs)} outputs; a wait has one input and at most one output")
+            return
+        name = tensor_of(operator.inputs[0]) or ""
+        named = operator.attributes.get("of")
+        found = {self.plan.operators[n].id for n, _ in self.launches.awaited(position, 0)}
+        asked = {named} if isinstance(named, str) else set(named) if isinstance(named, tuple) else set()
+        if named is not None and (operator.outputs or not asked or not asked <= found):
+            yield self._of_plan(position, f"waits for {named!r}, which is no asynchronous send of {name!r}; name the ids of such sends in 'of'")
+        elif not operator.outputs and not found:
+            yield self._of_plan(position, f"waits for a send of {name!r}, but no asynchronous operator sends it")
+        elif operator.outputs and operator.outputs[0] in self.tensors and name in self.tensors:
+            yield from self._check_waited(position, self.tensors[name], self.tensors[operator.outputs[0]])
+
+    def _check_waited(self, position: int, given: Tensor, waited: Tensor) -> Iterator[Violation]:
+        if waited.storage is not None and self._place(waited.name, 0) != self._place(given.name, 0):
+            yield self._of_plan(position, f"moves nothing: {waited.name!r} lies where {given.name!r} lies; leave out its storage")
+
+    def _of_plan(self, position: int, message: str) -> Violation:
+        identity = self.plan.operators[position].id
+        return Violation("PIT010", f"operators[{position}]", f"{identity!r} {message}", operator=identity)
+
+    # --- rules on the order of a rank
 
     def check(self, local: LocalOrder) -> Iterator[Violation]:
         """Findings for the ranks of one class."""
-        if not self._storage and not self._launches:
+        if not self._relevant.any():
             return
-        place = np.full(len(self.plan.operators) * self.microbatches, -1, dtype=np.int64)
-        place[local.codes] = np.arange(len(local.codes))
-        yield from self._check_versions(local, place)
-        for launch in self._launches:
-            if place[launch.code] >= 0:
-                yield from self._check_launch(local, place, launch)
+        for ranks, launches in self.launches.of(local):
+            yield from _Walk(self, ranks, local.codes, launches).run()
 
-    def _check_versions(self, local: LocalOrder, place: Ints) -> Iterator[Violation]:
-        writes, reads = self._writes, self._reads
-        span = len(local.codes) + 1
-        written = np.flatnonzero(place[writes.code] >= 0)
-        keys = writes.storage[written] * span + place[writes.code[written]]
-        written, keys = written[np.argsort(keys, kind="stable")], np.sort(keys)
-        read = np.flatnonzero(place[reads.code] >= 0)
-        if not len(read) or not len(written):
+    def relevant(self, codes: Ints) -> Ints:
+        """Return the places of an order at which an operator stands that some rule is about."""
+        return np.flatnonzero(self._relevant[codes // self.microbatches])
+
+    def reads(self, code: int) -> list[Version]:
+        """Return the versions that an operator reads at a micro-batch; those of unknown tensors are left out."""
+        return [version for version in self._reads(code) if version[0] in self.tensors]
+
+    def writes(self, code: int) -> list[Version]:
+        """Return the versions that an operator writes at a micro-batch; those of unknown tensors are left out."""
+        return [version for version in self._writes(code) if version[0] in self.tensors]
+
+    def accesses(self, code: int) -> list[Access]:
+        """Return all accesses of an operator at a micro-batch, reads before writes."""
+        return [*(self._access(v, False) for v in self.reads(code)), *(self._access(v, True) for v in self.writes(code))]
+
+    def place(self, version: Version) -> _Place:
+        """Return where a version lies."""
+        return self._place(*version)
+
+    @cached_property
+    def beginning(self) -> list[Tensor]:
+        """Tensors that come from outside and lie in a storage."""
+        return [tensor for tensor in self.plan.tensors if tensor.storage is not None and tensor.role in EXTERNAL_ROLES]
+
+    @cached_property
+    def results(self) -> list[Tensor]:
+        """Tensors that are read when the step is over: outputs, and new values of parameters and state."""
+        names = {output.tensor for output in self.plan.outputs}
+        return [tensor for tensor in self.plan.tensors if tensor.name in names or tensor.updated is not None]
+
+    @cached_property
+    def new_values(self) -> dict[str, list[str]]:
+        """The tensors that are new values, by what they are new values of."""
+        found: dict[str, list[str]] = {}
+        for tensor in self.plan.tensors:
+            if tensor.updated is not None:
+                found.setdefault(tensor.updated, []).append(tensor.name)
+        return found
+
+
+class _Walk:
+    """One rank's order, gone through from the beginning to the end."""
+
+    def __init__(self, rules: StorageRules, ranks: Ints, codes: Ints, launches: list[Launch]) -> None:
+        self.rules = rules
+        self.plan = rules.plan
+        self.ranks = ranks
+        self.codes = codes
+        self.flights = InFlight()
+        self.contents: dict[Hashable, Contents] = {}
+        self.launches = {launch.place: launch for launch in launches}
+        self.begin: dict[int, list[Launch]] = {}
+        self.before: dict[int, list[int]] = {}
+        self.after: dict[int, list[int]] = {}
+        for launch in launches:
+            self.begin.setdefault(launch.start, []).append(launch)
+            if launch.wait is not None:
+                self.before.setdefault(launch.wait, []).append(launch.code)
+            elif launch.last is not None:
+                self.after.setdefault(launch.last, []).append(launch.code)
+        self.written: dict[Version, int] = {}
+        self.read: set[str] = set()
+
+    def run(self) -> Iterator[Violation]:
+        """All findings, in the order in which they happen."""
+        for tensor in self.rules.beginning:
+            place = self.rules.place((tensor.name, 0))
+            self._contents(place.buffer).write(place.start, place.stop, (tensor.name, 0), -1)
+        places = self.rules.relevant(self.codes).tolist()
+        self._note_order(places)
+        found = (violation for place in places for violation in self._at(place))
+        yield from islice(chain(found, self._end()), _MOST)
+
+    def _contents(self, buffer: Hashable) -> Contents:
+        return self.contents.setdefault(buffer, Contents())
+
+    def _note_order(self, places: list[int]) -> None:
+        for place in places:
+            code = int(self.codes[place])
+            self.written.update(dict.fromkeys(self.rules.writes(code), place))
+            self.read.update(name for name, _ in self.rules.reads(code))
+
+    def _at(self, place: int) -> Iterator[Violation]:
+        for code in self.before.get(place, ()):
+            self.flights.finish(code)
+        for launch in self.begin.get(place, ()):
+            yield from self._launch(launch)
+        if place not in self.launches:
+            yield from self._run(int(self.codes[place]))
+        for code in self.after.get(place, ()):
+            self.flights.finish(code)
+
+    # --- one operator
+
+    def _launch(self, launch: Launch) -> Iterator[Violation]:
+        late = next((v for v in self.rules.reads(launch.code) if self.written.get(v, -1) >= launch.start), None)
+        if late is not None:
+            writer = self._operator(int(self.codes[self.written[late]])).id
+            message = f"begins with the first of its batch, before {writer!r} has written {late[0]!r}, which it reads; put it into a later batch"
+            yield self._violation(launch.code, message, late[0])
+        yield from self._stale(launch.code)
+        source = repr(self._operator(launch.code).id)
+        for conflict in self.flights.launch(launch.code, self.rules.accesses(launch.code), source):
+            yield self._conflict(launch.code, conflict)
+        yield from self._overlap(launch.code)
+        self._store(launch.code)
+
+    def _run(self, code: int) -> Iterator[Violation]:
+        if self._operator(code).kind == "wait" and not self._operator(code).outputs:
             return
-        # The last write to the storage before the read; an operator reads before it writes.
-        last = np.searchsorted(keys, reads.storage[read] * span + place[reads.code[read]], side="left") - 1
-        same = (last >= 0) & (keys[np.maximum(last, 0)] // span == reads.storage[read])
-        current = np.where(same, writes.version[written[np.maximum(last, 0)]], -1)
-        # Where nothing was written before, the version comes from outside, or it is a matter of order against data dependence, reported there.
-        stale = same & (current != reads.version[read])
-        for at in np.flatnonzero(stale)[:64].tolist():
-            yield self._stale(local, int(reads.code[read[at]]), int(reads.tensor[read[at]]), int(writes.code[written[last[at]]]), int(current[at]))
+        for access in self.rules.accesses(code):
+            for conflict in self.flights.touch(access):
+                yield self._conflict(code, conflict)
+        yield from self._stale(code)
+        yield from self._overlap(code)
+        self._store(code)
 
-    def _stale(self, local: LocalOrder, code: int, tensor: int, writer: int, version: int) -> Violation:
-        name, storage = self.plan.tensors[tensor].name, self.plan.tensors[tensor].storage
-        now = self.plan.tensors[version // self.microbatches].name
-        by = self.plan.operators[writer // self.microbatches].id
-        message = (
-            f"reads {name!r} from storage {storage!r} on rank {local.ranks[0]}, but {by!r} has written {now!r} (micro-batch {version % self.microbatches}) "
-            "there before; read earlier, or give the later version another storage"
-        )
-        return self._violation(local, code, message, name)
+    def _operator(self, code: int) -> Operator:
+        return self.plan.operators[code // self.rules.microbatches]
 
-    def _check_launch(self, local: LocalOrder, place: Ints, launch: _Launch) -> Iterator[Violation]:
-        start = place[launch.code]
-        waits = place[launch.waits]
-        done = int(waits[waits > start].min(initial=len(local.codes)))
-        for reader in launch.readers.tolist():
-            if start < place[reader] < done:
-                when = "before its wait" if done < len(local.codes) else "and nothing waits for it"
-                launched = self.plan.operators[launch.code // self.microbatches].id
-                message = f"reads {launch.tensor!r}, which {launched!r} makes asynchronously, {when}; read the output of a 'wait' operator instead"
-                yield self._violation(local, reader, message, launch.tensor)
-        for writer in launch.writers.tolist():
-            if start < place[writer] < done:
-                launched = self.plan.operators[launch.code // self.microbatches].id
-                message = f"overwrites the storage of the input of {launched!r}, which runs asynchronously, before its wait; move it after the wait"
-                yield self._violation(local, writer, message, launch.tensor)
+    def _store(self, code: int) -> None:
+        operator = self._operator(code)
+        sources = [self.rules.place(version) for version in self.rules.reads(code)]
+        for version in self.rules.writes(code):
+            place = self.rules.place(version)
+            if place.shared and operator.kind in VIEWS and sources == [place]:
+                self._contents(place.buffer).view(place.start, place.stop, version)
+            elif place.shared:
+                self._contents(place.buffer).write(place.start, place.stop, version, code)
 
-    def _violation(self, local: LocalOrder, code: int, message: str, tensor: str) -> Violation:
-        position, microbatch = divmod(code, self.microbatches)
+    def _stale(self, code: int) -> Iterator[Violation]:
+        for version in self.rules.reads(code):
+            found = self._replaced(version, version)
+            if found is not None:
+                message = (
+                    f"reads {version[0]!r} from storage {self.rules.place(version).buffer!r} on rank {self.ranks[0]}, but {self._now(found)} there before; "
+                    "read earlier, or give the later version another storage"
+                )
+                yield self._violation(code, message, version[0])
+
+    def _replaced(self, version: Version, *allowed: Version) -> Stretch | None:
+        """Return what lies in the place of a version instead of it, None if nothing does or it was not written yet."""
+        place = self.rules.place(version)
+        return self._contents(place.buffer).others(place.start, place.stop, *allowed) if place.shared else None
+
+    def _now(self, stretch: Stretch) -> str:
+        name, microbatch = next(iter(sorted(version for version in stretch.versions if isinstance(version, tuple))))
+        at = f" (micro-batch {microbatch})" if self.rules.schedule.microbatched.get(name, False) else ""
+        if stretch.writer < 0:
+            return f"{name!r}{at} has been"
+        return f"{self._operator(stretch.writer).id!r} has written {name!r}{at}"
+
+    def _overlap(self, code: int) -> Iterator[Violation]:
+        """A collective whose result lies over its operand, but not in its place."""
+        operator = self._operator(code)
+        if operator.group is None:
+            return
+        accesses = self.rules.accesses(code)
+        for read in (a for a in accesses if not a.writes):
+            for write in (a for a in accesses if a.writes and a.conflicts(read)):
+                if operator.kind not in IN_PLACE or (read.start, read.stop) != (write.start, write.stop):
+                    message = f"writes {write.name!r} over {read.name!r}, which other members still read; give the result of {operator.kind} its own storage"
+                    yield self._violation(code, message, write.name)
+
+    def _conflict(self, code: int, conflict: Conflict) -> Violation:
+        flight = next(launch for launch in self.launches.values() if launch.code == conflict.flight.handle)
+        if flight.last is not None:
+            advice = "operators of one batch run at the same time: put one of them into a later batch, or give them different buffers"
+        elif flight.wait is None:
+            advice = "nothing waits for that; add a 'wait' operator before this one"
+        else:
+            advice = "move this behind its 'wait'" + ("; read the output of the 'wait'" if conflict.held.writes else "")
+        return self._violation(code, f"{conflict.message}; {advice}", conflict.access.name)
+
+    # --- the end of the step
+
+    def _end(self) -> Iterator[Violation]:
+        for flight in self.flights:
+            code = flight.handle if isinstance(flight.handle, int) else -1
+            yield self._violation(code, "is asynchronous, and nothing waits for it before the end of the step; add a 'wait' operator", "")
+        for tensor in self.rules.results:
+            for version in self._present(tensor):
+                found = self._replaced(version, version)
+                if found is not None:
+                    yield self._lost(tensor, version, found, "is read at the end of the step")
+        for tensor in self.rules.beginning:
+            if tensor.role in LASTING and tensor.name in self.read:
+                version = (tensor.name, 0)
+                new = [v for name in self.rules.new_values.get(tensor.name, ()) for v in self._present(self.rules.tensors[name])]
+                found = self._replaced(version, version, *new)
+                if found is not None:
+                    yield self._lost(tensor, version, found, "lasts into the next step, and has no new value there")
+
+    def _present(self, tensor: Tensor) -> list[Version]:
+        """Versions of a tensor that exist on this rank when the step is over."""
+        microbatches = range(self.rules.microbatches) if tensor.microbatched else (0,)
+        versions = [(tensor.name, microbatch) for microbatch in microbatches]
+        return versions if tensor.role in EXTERNAL_ROLES else [version for version in versions if version in self.written]
+
+    def _lost(self, tensor: Tensor, version: Version, found: Stretch, what: str) -> Violation:
+        storage = self.rules.place(version).buffer
+        at = f" (micro-batch {version[1]})" if tensor.microbatched else ""
+        message = f"{tensor.name!r}{at} {what}, but {self._now(found)} in its storage {storage!r} on rank {self.ranks[0]}; give one of them another storage"
+        number = next(n for n, other in enumerate(self.plan.tensors) if other.name == tensor.name)
+        ranks = tuple(int(rank) for rank in self.ranks[:8])
+        return Violation("PIT010", f"tensors[{number}].storage", message, tensor=tensor.name, ranks=ranks, microbatches=(version[1],))
+
+    def _violation(self, code: int, message: str, tensor: str) -> Violation:
+        position, microbatch = divmod(code, self.rules.microbatches)
         identity = self.plan.operators[position].id
-        ranks = tuple(int(rank) for rank in local.ranks[:8])
+        ranks = tuple(int(rank) for rank in self.ranks[:8])
         return Violation(
             "PIT010", f"operators[{position}]", f"{identity!r} {message}", operator=identity, tensor=tensor, ranks=ranks, microbatches=(microbatch,)
         )

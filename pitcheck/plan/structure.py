@@ -47,6 +47,7 @@ class _Boxes:
 
     def run(self) -> Iterator[Violation]:
         for number, operator in enumerate(self.plan.operators):
+            yield from self._check_empty(operator.where, f"operators[{number}]", operator.id)
             if id(operator.where) not in self._right:
                 yield from self._check_where(operator.where, f"operators[{number}]", operator.id)
             for name, value in operator.attributes.items() if operator.attributes else ():
@@ -57,6 +58,13 @@ class _Boxes:
             for at, box in enumerate(program.where):
                 if MICROBATCH_AXIS in box:
                     yield Violation("PIT009", f"programs[{number}].where[{at}].mb", "a program belongs to ranks; name micro-batches in its steps")
+
+    def _check_empty(self, where: tuple[Box, ...], place: str, operator: str) -> Iterator[Violation]:
+        for number, box in enumerate(where):
+            axis = next((axis for axis, values in box.items() if not values), None)
+            if axis is not None:
+                message = f"the box names no value of {axis!r}, so that nothing runs there; name values, or leave out the axis for all of them"
+                yield Violation("PIT001", f"{place}.where[{number}].{axis}", message, operator=operator)
 
     def _check_where(self, where: tuple[Box, ...], place: str, operator: str) -> Iterator[Violation]:
         if not where:

@@ -25,7 +25,7 @@ from pitcheck.plan.violations import Violation, capped
 
 
 def validate(plan: Plan, reference: Plan | None = None, limit: int = 50) -> list[Violation]:
-    """All violations of a plan, at most ``limit`` per code; PIT012 is a warning, as is PIT008 of a hint, every other one makes the plan invalid.
+    """All violations of a plan, at most ``limit`` per code; PIT008 of a hint is a warning, every other one makes the plan invalid.
 
     ``reference`` is the reference plan where ``plan`` is a parallel one, None for a reference plan itself. Later rules are checked only where earlier
     ones hold on which they rest: the mesh, then boxes, tables and groups, then all others, then deadlock. Never raises.
@@ -95,6 +95,7 @@ def _of_these(plan: Plan) -> _OfRanks:
     if order or any("is no tensor" in violation.message for violation in assignment):
         return _OfRanks(assignment, order, None)
     rules, storages = LocalRules(schedule), StorageRules(schedule)
+    order += storages.check_plan()
     for local in LocalOrders(schedule):
         order += [*rules.check(local), *storages.check(local)]
     events = Events(plan, schedule)

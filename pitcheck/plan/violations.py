@@ -21,9 +21,9 @@ TITLES: dict[str, str] = {
     "PIT009": "blocks, programs or steps are wrong",
     "PIT010": "a buffer is overwritten or read too early",
     "PIT011": "an output is wrong",
-    "PIT012": "ranks wait for each other unless sends are buffered",
+    "PIT012": "ranks wait for each other because sends are not buffered",
 }
-"""Every code with its meaning in a line. PIT012 is a warning, and PIT008 of a hint that does not fit the reference; the others make a plan invalid."""
+"""Every code with its meaning in a line. PIT008 of a hint that does not fit the reference is a warning; all others make a plan invalid."""
 
 
 @dataclass(frozen=True)

@@ -23,12 +23,16 @@ def handed_on(rank: Rank, x: str, stage: int) -> str:
     name, following, before = f"{x}:received", rank.following, rank.before
     with rank.stage(stage), tape.untracked():
         tape.send(x, following, tag=f"forward.{stage}", **{"async": True})
+    with rank.at(stage), tape.untracked(), tape.block(f"sent.{stage}"):
+        tape.wait_sent(x)
     with rank.stage(stage + 1), tape.untracked():
         tape.receive(x, before, name, held(x, rank.residual), tag=f"forward.{stage}")
 
     def back(gradient: str) -> str:
         with rank.at(stage + 1), tape.block(f"backward.{stage + 1}"):
             tape.send(gradient, before, tag=f"backward.{stage}", **{"async": True})
+        with rank.at(stage + 1), tape.block(f"sent.{stage + 1}"):
+            tape.wait_sent(gradient)
         return tape.receive(gradient, following, tape.gradient_name(x), tape.gradient_hint(x), tag=f"backward.{stage}")
 
     with rank.stage(stage):
@@ -37,8 +41,14 @@ def handed_on(rank: Rank, x: str, stage: int) -> str:
 
 
 def schedule(rank: Rank, place: int) -> Steps:
-    """The order in which pipeline rank ``place`` runs blocks."""
+    """Return the order in which pipeline rank ``place`` runs blocks. Sends are waited for at the end: each was received long before."""
     layout = rank.layout
+    stages = range(place, layout.stages, layout.pp)
+    sent: Steps = [(f"sent.{stage}", number) for stage in stages for number in range(layout.microbatches)]
+    return [*_passes_of(layout, place), *sent]
+
+
+def _passes_of(layout: Layout, place: int) -> Steps:
     if layout.schedule == "interleaved":
         return _interleaved(layout, place)
     count = layout.microbatches

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pitcheck.models.records import Spread
+from pitcheck.models.tape import Hint
 from pitcheck.plan.model import Number, Table
 from pitcheck.programs.order import places
 from pitcheck.programs.rank import Rank
@@ -54,9 +55,14 @@ class Ring:
 
     def _round(self, tensor: str, stem: str, hop: int) -> str:
         """Send to the next rank, receive from the one before."""
-        tape, name = self.tape, f"{stem}.{hop}"
+        return self._shifted(tensor, f"{stem}.{hop}")
+
+    def _shifted(self, tensor: str, name: str, hint: Hint = None) -> str:
+        tape = self.tape
         tape.send(tensor, self.rank.after, tag=name, **{"async": True})
-        return tape.receive(tensor, self.rank.behind, name, tag=name)
+        received = tape.receive(tensor, self.rank.behind, name, hint, tag=name)
+        tape.wait_sent(tensor)
+        return received
 
     def _repeated(self, tensor: str) -> str:
         return tensor if self.shared == 1 else self.tape.op("repeat_interleave", tensor, axis=1, count=self.shared)
@@ -158,7 +164,4 @@ class Ring:
 
     def _home(self, gradient: str, of: str) -> str:
         """The last hop's sum is one place before the rank whose keys it belongs to."""
-        tape = self.tape
-        name = tape.gradient_name(of)
-        tape.send(gradient, self.rank.after, tag=name, **{"async": True})
-        return tape.receive(gradient, self.rank.behind, name, tape.gradient_hint(of), tag=name)
+        return self._shifted(gradient, self.tape.gradient_name(of), self.tape.gradient_hint(of))

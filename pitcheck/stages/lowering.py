@@ -16,13 +16,15 @@ from pitcheck.plan.matching import Matching
 from pitcheck.plan.model import Box, Group, Number, Operator, Plan, Table, Use
 from pitcheck.plan.numbers import Literal, parse_number
 from pitcheck.plan.representatives import everyone
-from pitcheck.plan.schedule import runs_per_microbatch, where_key
+from pitcheck.plan.schedule import COMMUNICATION, MATCHING_ONLY, runs_per_microbatch, where_key
 from pitcheck.stages.graph import Graph, GraphValue, Node, Operand, Source, Stacked, kind_of
 from pitcheck.stages.grids import FromCodes, FromPlaces, Grid, Lattice, Mask, OfMicrobatch, Once, OverGroup, OverListed, OverMicrobatches, Read, Through
 from pitcheck.stages.order import order_nodes
 from pitcheck.stages.unread import Unread
 
 COPIES = frozenset({"identity", "contiguous", "multiref", "wait", "detach"})
+ORDER_ONLY = frozenset({"send", "barrier", "wait"})
+"""Operators that, without an output, compute nothing."""
 ACCUMULATE = "accumulate"
 ROOT_ONLY = frozenset({"reduce", "gather_to"})
 """Collectives whose result only the root has; what the other members hold afterwards is not defined."""
@@ -61,7 +63,7 @@ class Lowering:
         for name in self._copies:
             self.graph.number[name] = self.graph.number[self._original(name)]
         for position, operator in enumerate(self.plan.operators):
-            if operator.kind != "send":
+            if operator.outputs or operator.kind not in ORDER_ONLY:
                 self._lower(position, operator)
         return self.graph
 
@@ -132,11 +134,7 @@ class Lowering:
         if not operator.attributes:
             yield {}, mask
             return
-        hidden = (
-            {"peer", "protocol", "batch", "tag", "async", "microbatches"}
-            if operator.kind in ("send", "receive", "wait") or operator.group
-            else {"microbatches"}
-        )
+        hidden = MATCHING_ONLY if operator.kind in COMMUNICATION or operator.group else frozenset({"microbatches"})
         plain = {k: v for k, v in operator.attributes.items() if not isinstance(v, Table) and k not in hidden}
         tables = {k: v for k, v in operator.attributes.items() if isinstance(v, Table) and k not in hidden}
         if not tables:

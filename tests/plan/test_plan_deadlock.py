@@ -96,7 +96,7 @@ def spread(operator: Operator, copies: int) -> Operator:
 def test_one_forward_one_backward_hangs_only_under_rendezvous_and_not_when_batched() -> None:
     found = deadlocks(one_forward_one_backward(4, 8, batch=False))
     assert {violation.code for violation in found} == {"PIT012"}
-    assert {violation.severity for violation in found} == {"warning"}
+    assert {violation.severity for violation in found} == {"error"}
     assert codes(one_forward_one_backward(4, 8, batch=True)) == []
 
 

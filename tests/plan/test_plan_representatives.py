@@ -49,6 +49,9 @@ def training(microbatches: int = 2, **send: object) -> Plan:
                 )
                 operators.append(Operator(f"{way}{number}:receive", "receive", (), (name,), {"peer": neighbour("pp", -distance)}, where=stage(number)))
                 blocks[f"{way}{order[at - 1]}"] += (f"{way}{number}:send",)
+                if send.get("async"):
+                    operators.append(Operator(f"{way}{number}:sent", "wait", (before,), (), {"of": f"{way}{number}:send"}, where=stage(order[at - 1])))
+                    blocks[f"sent{order[at - 1]}"] = (*blocks.get(f"sent{order[at - 1]}", ()), f"{way}{number}:sent")
                 ids.append(f"{way}{number}:receive")
                 before = name
             tensors += [Tensor(f"{way}{number}:part", (4,), microbatched=True), Tensor(f"{way}{number}:out", (4,), microbatched=True)]
@@ -61,12 +64,15 @@ def training(microbatches: int = 2, **send: object) -> Plan:
     operators.append(Operator("add", "accumulate", ("f0:out",), ("total",), where=stage(0)))
     operators.append(Operator("sync", "all_reduce", ("total",), ("synced",), {}, Group(axes=("dp",)), stage(0)))
     blocks["end"] = ("add", "sync")
-    programs = [
-        Program(
-            (*(Step(f"f{n}", m) for m in range(microbatches)), *(Step(f"b{n}", m) for m in range(microbatches)), *([Step("end")] if n == 0 else [])), stage(n)
-        )
-        for n in range(3)
-    ]
+
+    def sent(n: int) -> list[Step]:
+        return [Step(f"sent{n}", m) for m in range(microbatches) if f"sent{n}" in blocks]
+
+    def steps(n: int) -> tuple[Step, ...]:
+        passes = [Step(f"{way}{n}", m) for way in "fb" for m in range(microbatches)]
+        return (*passes, *sent(n), *([Step("end")] if n == 0 else []))
+
+    programs = [Program(steps(n), stage(n)) for n in range(3)]
     tensors = [t for t in tensors if t.name != "loss"]
     return Plan(MESH, tuple(tensors), tuple(operators), (), microbatches, blocks, tuple(programs))
 

@@ -328,10 +328,11 @@ def test_what_is_launched_is_waited_for() -> None:
     assert validate(asynchronous(("make", "launch", "wait", "use", "early"))) == []
     found = validate(asynchronous(("make", "launch", "early", "wait", "use")))
     assert [(v.code, v.place) for v in found] == [("PIT010", "operators[2]")]
-    assert "before its wait" in found[0].message
+    assert "reads 's', which 'launch' is still writing; move this behind its 'wait'" in found[0].message
     unwaited = validate(change(asynchronous(("make", "launch", "early")), outputs=(Output("d"),)))
-    assert [(v.code, v.place) for v in unwaited] == [("PIT010", "operators[2]")]
-    assert "nothing waits for it" in unwaited[0].message
+    assert [(v.code, v.place) for v in unwaited] == [("PIT010", "operators[2]"), ("PIT010", "operators[1]")]
+    assert "nothing waits for that" in unwaited[0].message
+    assert "nothing waits for it before the end of the step" in unwaited[1].message
 
 
 def test_the_input_of_a_launch_is_not_overwritten_before_its_wait() -> None:

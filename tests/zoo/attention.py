@@ -200,8 +200,8 @@ def _ring(ranks: int) -> Pair:
     for hop in range(1, ranks):
         moved = []
         for x in (k, v):
-            b.send(x, following, ())
-            moved.append(b.receive(x, f"{x[0]}_{hop}", before, ()))
+            b.send(x, following, (), batch=f"{x[0]}_{hop}")
+            moved.append(b.receive(x, f"{x[0]}_{hop}", before, (), batch=f"{x[0]}_{hop}"))
         k, v = moved
         m_new, l_new, a_new = _partial(b, q, k, v)
         best = b.op("maximum", m, m_new)

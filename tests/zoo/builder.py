@@ -122,14 +122,14 @@ class Builder:
         found: list[str] = self.op(f"{kind}.backward", *inputs, y, dy, out=out, where=where, **attributes)
         return found
 
-    def send(self, tensor: Operand, peer: Any, where: Any) -> None:
-        self._append("send", (tensor,), (), {"peer": peer}, where, None)
+    def send(self, tensor: Operand, peer: Any, where: Any, **attributes: Attribute) -> None:
+        self._append("send", (tensor,), (), {"peer": peer, **attributes}, where, None)
 
-    def receive(self, like: str, out: str, peer: Any, where: Any) -> str:
+    def receive(self, like: str, out: str, peer: Any, where: Any, **attributes: Attribute) -> str:
         tensor = self.tensors[like]
         if out not in self.tensors:
             self.add(Tensor(out, tensor.shape, tensor.dtype, microbatched=tensor.microbatched))
-        self._append("receive", (), (out,), {"peer": peer}, where, None)
+        self._append("receive", (), (out,), {"peer": peer, **attributes}, where, None)
         return out
 
     def _group(self, group: Any) -> Group | None:
