@@ -42,14 +42,14 @@ def parallel_plan(traces: Sequence[Trace], spec: Spec, reference: Plan) -> Plan:
     """
     check_members(traces)
     return _Building(
-        tuple(Axis(name, size) for name, size in spec.mesh.items()), [with_boundaries(trace) for trace in taken_apart(traces)], spec, reference
+        tuple(Axis(name, size) for name, size in spec.mesh.items()), [with_boundaries(trace) for trace in taken_apart(with_communicators(traces))], spec, reference
     ).plan("parallel")
 
 
 class _Building:
     def __init__(self, mesh: tuple[Axis, ...], traces: Sequence[Trace], spec: Spec, reference: Plan | None = None) -> None:
         self._mesh = mesh
-        traces = with_even_parts(with_communicators(traces))
+        traces = with_even_parts(traces)
         self._spec = spec
         self._reference = None if reference is None else {tensor.name: tensor for tensor in reference.tensors}
         self._coordinates = Coordinates(mesh, 1)

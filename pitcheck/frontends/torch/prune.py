@@ -26,7 +26,7 @@ def trace_of(rank: int, tape: Tape, start: int, results: Sequence[Result], assum
     kept: list[Event] = []
     for index in range(len(tape.events) - 1, -1, -1):
         event = tape.events[index]
-        if (index >= start and _meets(event)) or any(number in needed for number in event.outputs if number is not None):
+        if (index >= start and event.meets) or any(number in needed for number in event.outputs if number is not None):
             kept.append(event)
             needed.update(operands(event.arguments))
             needed.update(number for number in event.outputs if number is not None)
@@ -46,11 +46,6 @@ def trace_of(rank: int, tape: Tape, start: int, results: Sequence[Result], assum
         tuple(msgspec.structs.replace(result, value=numbers[result.value]) for result in results),
         tuple(assumptions),
     )
-
-
-def _meets(event: Event) -> bool:
-    """Whether an event is about other ranks, even if it has no result."""
-    return bool(event.group) or (event.operator == "wait" and not event.outputs)
 
 
 def _check(event: Event, tape: Tape) -> None:

@@ -63,6 +63,11 @@ class Event(msgspec.Struct, frozen=True):
     launched: bool = False
     """Of a send: its tensor is in use until the next "wait" without an output for that value."""
 
+    @property
+    def meets(self) -> bool:
+        """Whether other ranks have to do with it, so that it matters even where nobody reads a result."""
+        return bool(self.group) or (self.operator == "wait" and not self.outputs)
+
 
 class Given(msgspec.Struct, frozen=True):
     """A value that the step starts with.
