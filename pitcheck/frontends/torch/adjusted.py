@@ -20,6 +20,7 @@ from torch.utils._pytree import tree_map_only
 from pitcheck.errors import UnsupportedError
 from pitcheck.frontends.torch.communication import PREMULTIPLIED, kind_number
 from pitcheck.frontends.torch.mode import Recorder
+from pitcheck.frontends.torch.replaced import replaced
 
 REDUCING = frozenset(
     {
@@ -50,17 +51,6 @@ def adjusted(recorder: Recorder) -> Iterator[None]:
             stack.enter_context(replaced(dist.ProcessGroup, name, _told(recorder, getattr(dist.ProcessGroup, name))))
         stack.enter_context(replaced(_PipelineSchedule, "_warmup_p2p", _no_vote))
         yield
-
-
-@contextmanager
-def replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
-    """An attribute is another for a time."""
-    original = getattr(owner, name)
-    setattr(owner, name, value)
-    try:
-        yield
-    finally:
-        setattr(owner, name, original)
 
 
 def _real_mesh(recorder: Recorder, original: Callable[..., None]) -> Callable[..., None]:

@@ -19,7 +19,6 @@ import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import FakeWork, ProcessGroup, Work
 from torch._ops import OpOverload
-from torch.utils._python_dispatch import _disable_current_modes
 
 from pitcheck.errors import PlanError, UnsupportedError
 from pitcheck.frontends.torch.arguments import dtype_name, signature
@@ -260,8 +259,7 @@ def laid(tensor: torch.Tensor, what: str) -> torch.Tensor:
     if not view.dense:
         raise PlanError(f"{what} is given a tensor of shape {tuple(tensor.shape)} and strides {tuple(tensor.stride())}, which has gaps; call .contiguous() on it")
     shape = view.memory_shape
-    with _disable_current_modes():
-        return torch.as_strided(tensor.detach(), shape, [prod(shape[dim + 1 :]) for dim in range(len(shape))], tensor.storage_offset())
+    return torch.as_strided(tensor.detach(), shape, [prod(shape[dim + 1 :]) for dim in range(len(shape))], tensor.storage_offset())
 
 
 def reduction_of(reduction: Any) -> str:

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from threading import get_ident
+from typing import Any, NamedTuple
 
 import torch
 from torch._ops import OpOverload
-from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    FakeTensor,
+    FakeTensorMode,
+    UnsupportedFakeTensorException,
+    UnsupportedOperatorException,
+)
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 from torch.utils._pytree import tree_map_only
 
-from pitcheck.errors import UnsupportedError
+from pitcheck.errors import PitcheckError, UnsupportedError
 from pitcheck.frontends.torch.arguments import Signature, dtype_name, literal, signature
 from pitcheck.frontends.torch.communication import COMMUNICATION, Communication
 from pitcheck.frontends.torch.decided import with_positions
@@ -61,23 +70,57 @@ CHOOSING = frozenset({"index", "masked_select"})
 """Operators that take elements wherever a mask holds: how many there are, the mask alone tells."""
 
 
+SEEN = "_pitcheck_seen"
+"""The attribute of a tensor that says what was known of its memory when it was last used."""
+NUMBERLESS = (DataDependentOutputException, DynamicOutputShapeException, UnsupportedOperatorException, UnsupportedFakeTensorException)
+"""What tensors without numbers raise where tensors with numbers would not."""
+
+
+class _Seen(NamedTuple):
+    """A tensor's storage, its version, and how many recorded calls wrote to that storage, at one moment."""
+
+    memory: int
+    version: int
+    writes: int
+
+
+class Numberless(FakeTensorMode):
+    """Gives tensors shapes and no numbers. Copies of its tensors are tensors of its own."""
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Numberless:
+        return self
+
+
 class Recorder(TorchDispatchMode):
     """Records on a tape. To be entered within a FakeTensorMode, which gives shapes."""
 
-    def __init__(self, tape: Tape, fake: FakeTensorMode) -> None:
+    def __init__(self, tape: Tape, fake: Numberless) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.tape = tape
         self.storages = Storages(tape)
         self.communication = Communication(tape, self.storages)
         self._fake = fake
+        self._writes: Counter[int] = Counter()
+        """Calls that write, by the storage to which they do."""
+        self._real: dict[int, torch.Tensor] = {}
+        """The bytes of storages that have numbers, as they were when the program first used them."""
+        self.thread = get_ident()
 
     def __torch_dispatch__(self, func: OpOverload, types: Sequence[type], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None) -> Any:
         if any(kind not in PLAIN for kind in types):
             # A subclass such as DTensor takes the call apart into calls on plain tensors, which come here again.
             return NotImplemented
-        given = dict(kwargs or {})
+        try:
+            return self._call(func, args, dict(kwargs or {}))
+        except PitcheckError as error:
+            raise self.tape.refuse(error)
+        except NUMBERLESS as error:
+            raise self.tape.refuse(UnsupportedError(f"{self.tape.where()}: {func} needs numbers, which nobody has while a program is recorded: {error}")) from error
+
+    def _call(self, func: OpOverload, args: Sequence[Any], given: dict[str, Any]) -> Any:
         space, name = func._schema.name.split("::")
-        if name in SILENT or space in ("prim", "profiler") or self._is_foreign(args):
+        self._check(func, args, given)
+        if name in SILENT or space in ("prim", "profiler"):
             return func(*args, **given)
         handler = COMMUNICATION.get((space, name)) or FUNCTIONAL.get((space, name))
         if handler is not None:
@@ -106,9 +149,45 @@ class Recorder(TorchDispatchMode):
                 return call(*positions, **kwargs)
         return NotImplemented
 
-    def _is_foreign(self, args: Sequence[Any]) -> bool:
-        """Whether a call is about tensors of somebody else who works out shapes, as DTensor does."""
-        return any(isinstance(item, FakeTensor) and item.fake_mode is not self._fake for item in _flat(args))
+    def _check(self, func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+        """Raise UnsupportedError where an operand belongs to another recording, or was written to by what no operator tells of."""
+        for tensor in _flat([*args, *kwargs.values()]):
+            if isinstance(tensor, torch.Tensor):
+                self.seen(tensor)
+        if any(argument.alias_info is not None and argument.alias_info.is_write for argument in func._schema.arguments):
+            for parameter, value in signature(func).bound(args, kwargs):
+                if parameter.written:
+                    self.explain(tensor for tensor in _flat(value) if isinstance(tensor, torch.Tensor))
+
+    def seen(self, tensor: torch.Tensor) -> None:
+        """Look at a tensor that is used. Raises UnsupportedError where it belongs to another recording, or was written to by what no operator tells of."""
+        if not isinstance(tensor, FakeTensor):
+            return
+        if tensor.fake_mode is not self._fake:
+            raise self.tape.refuse(
+                UnsupportedError(
+                    f"{self.tape.where()}: a tensor of shape {tuple(tensor.shape)} belongs to another FakeTensorMode, of which nothing is recorded; "
+                    "make it in the program itself, neither unpickled nor under a mode of its own"
+                )
+            )
+        if tensor.is_inference():
+            return
+        memory = tensor.untyped_storage()._cdata
+        now = _Seen(memory, tensor._version, self._writes[memory])
+        before: _Seen | None = tensor.__dict__.get(SEEN)
+        if before is not None and before.memory == memory and now.version - before.version > now.writes - before.writes:
+            raise self.tape.refuse(
+                UnsupportedError(
+                    f"{self.tape.where()}: a tensor of shape {tuple(tensor.shape)} was written to before by what no operator tells of "
+                    f"({now.version - before.version} times, of which {now.writes - before.writes} are recorded)"
+                )
+            )
+        tensor.__dict__[SEEN] = now
+
+    def explain(self, tensors: Iterable[torch.Tensor]) -> None:
+        """Count a write to each tensor, which makes its version go up."""
+        for tensor in tensors:
+            self._writes[tensor.untyped_storage()._cdata] += 1
 
     def _operator(self, func: OpOverload, name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         if name in SAME:
@@ -270,9 +349,23 @@ class Recorder(TorchDispatchMode):
         return self.storages.undefined(tuple(tensor.shape), tensor.dtype)
 
     def _read(self, tensor: torch.Tensor) -> int:
-        if not isinstance(tensor, FakeTensor) and not self.storages.has(tensor):
-            self.storages.write(tensor, self.tape.constant(tensor))
+        if not isinstance(tensor, FakeTensor):
+            self._check_real(tensor)
+            if not self.storages.has(tensor):
+                self.storages.write(tensor, self.tape.constant(tensor))
         return self.storages.read(tensor)
+
+    def _check_real(self, tensor: torch.Tensor) -> None:
+        """Raise UnsupportedError where a tensor that has numbers has got others, as by way of NumPy."""
+        held = tensor.untyped_storage()
+        with _disable_current_modes():
+            now = torch.empty(0, dtype=torch.uint8).set_(held) if held.device.type == "cpu" else None
+            if now is None or torch.equal(self._real.setdefault(held._cdata, now.clone()), now):
+                return
+        raise UnsupportedError(
+            f"{self.tape.where()}: the numbers of a tensor of shape {tuple(tensor.shape)} were changed by what no operator tells of, as through NumPy; "
+            "change them by operators of PyTorch, or make a new tensor"
+        )
 
 
 def _operand(argument: Argument) -> int:

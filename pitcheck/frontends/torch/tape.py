@@ -9,7 +9,7 @@ import msgspec
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
-from pitcheck.errors import UnsupportedError
+from pitcheck.errors import PitcheckError, UnsupportedError
 from pitcheck.frontends.torch.arguments import dtype_name
 from pitcheck.frontends.torch.evaluate import evaluate
 from pitcheck.frontends.torch.trace import Argument, Event, Given, Ref, Role
@@ -48,6 +48,8 @@ class Tape:
         self.events: list[Event] = []
         self.given: dict[int, Given] = {}
         self.known: dict[int, torch.Tensor] = {}
+        self.refused: PitcheckError | None = None
+        """The first refusal. The program may have caught it; it is final all the same, for what ran afterwards is another program."""
         self.ended = False
         """Whether the step is over, and what is recorded only reads what it has left: that belongs to where it was made."""
         self._place = place
@@ -101,6 +103,11 @@ class Tape:
         if plain.numel() <= KNOWN_ELEMENTS:
             self.known[number] = plain
         return number
+
+    def refuse(self, error: PitcheckError) -> PitcheckError:
+        """Keep a refusal; the first is kept. Returns the error that was given, to be raised."""
+        self.refused = self.refused or error
+        return error
 
     def where(self) -> str:
         """The user's line, for messages."""
