@@ -74,7 +74,7 @@ def _barrier(e: Emitter) -> tuple[()]:
 
 
 def _send(e: Emitter, x: Tensor, peer: int, tag: int) -> tuple[()]:
-    e.raw("send", (x,), (), {"peer": peer, "tag": _tag(e, tag), **_batched(e), **({"async": True} if e.event.launched else {})})
+    e.raw("send", (x,), (), {"peer": peer, "tag": _tag(e, tag), **_batched(e), **_waiting(e)})
     return ()
 
 

@@ -94,7 +94,8 @@ class _Building:
         waited = {operand.value for event in trace.events if event.operator == "wait" for operand in event.arguments if isinstance(operand, Ref)}
         for event in trace.events:
             names.enter_outputs(event)
-            found += translated(event, trace.values, names.of, names.new, any(output in waited for output in event.outputs)).instances
+            asynchronous = event.launched or any(output in waited for output in event.outputs)
+            found += translated(event, trace.values, names.of, names.new, asynchronous).instances
         found += self._ends(trace, names, wanted)
         return found
 

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from pitcheck.errors import PlanError, UsageError
+from pitcheck.frontends.torch.output import guest
 from pitcheck.frontends.torch.program import Spec
 
 
@@ -25,12 +26,13 @@ def load_spec(file: str, name: str) -> Spec:
     sys.modules.setdefault(path.stem, module)
     sys.path.insert(0, str(path.resolve().parent))
     try:
-        loader.loader.exec_module(module)
+        with guest():
+            loader.loader.exec_module(module)
     except ModuleNotFoundError as error:
         if error.name == "torch":
             raise UsageError(f"{file} needs PyTorch; install pitcheck[torch]") from None
         raise PlanError(f"it imports {error.name}, which is not installed", file) from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise PlanError(f"it raises {type(error).__name__}: {error}", file) from error
     spec = getattr(module, name, None)
     if not isinstance(spec, Spec):

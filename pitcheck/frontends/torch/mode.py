@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from threading import get_ident
 from typing import Any, NamedTuple
 
@@ -87,8 +87,14 @@ class _Seen(NamedTuple):
 class Numberless(FakeTensorMode):
     """Gives tensors shapes and no numbers. Copies of its tensors are tensors of its own."""
 
+    refuse: Callable[[str], PitcheckError] = UnsupportedError
+    """Makes, and keeps, the error for what cannot be recorded."""
+
     def __deepcopy__(self, memo: dict[int, Any]) -> Numberless:
         return self
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise self.refuse("a tensor is pickled or saved, whose numbers nobody has while a program is recorded; leave that out of the step")
 
 
 class Recorder(TorchDispatchMode):
@@ -100,6 +106,7 @@ class Recorder(TorchDispatchMode):
         self.storages = Storages(tape)
         self.communication = Communication(tape, self.storages)
         self._fake = fake
+        fake.refuse = lambda message: tape.refuse(UnsupportedError(f"{tape.where()}: {message}"))
         self._writes: Counter[int] = Counter()
         """Calls that write, by the storage to which they do."""
         self._real: dict[int, torch.Tensor] = {}
