@@ -172,8 +172,6 @@ class Communication:
         if flight.work is None:
             for memory in {target.untyped_storage()._cdata for target in written}:
                 self._tensors.setdefault(memory, []).append(flight)
-        for target in written:
-            self._storages.write(target, self._storages.undefined(tuple(target.shape), target.dtype))
 
     def waited(self, work: Work) -> list[torch.Tensor]:
         """The program has waited for a work; what it wrote, where that was not known before."""

@@ -28,8 +28,6 @@ def copying(recorder: Recorder) -> Iterator[None]:
         stack.enter_context(replaced(torch.Tensor, "__deepcopy__", _deepcopy(recorder, torch.Tensor.__deepcopy__)))
         stack.enter_context(replaced(torch.nn.Module, "_apply", _apply(torch.nn.Module._apply)))
         stack.enter_context(replaced(torch.utils, "swap_tensors", _swap(recorder, torch.utils.swap_tensors)))
-        for name in ("copy_", "fill_", "__setitem__", "byteswap"):
-            stack.enter_context(replaced(torch.UntypedStorage, name, _unseen(recorder, name, getattr(torch.UntypedStorage, name))))
         yield
 
 
@@ -123,14 +121,3 @@ def _swap(recorder: Recorder, original: Callable[..., None]) -> Callable[..., No
             raise recorder.tape.refuse(UnsupportedError(f"{recorder.tape.where()}: torch.utils.swap_tensors does not work while recording: {error}")) from error
 
     return swap
-
-
-def _unseen(recorder: Recorder, name: str, original: Callable[..., Any]) -> Callable[..., Any]:
-    """A write to memory that is no operator."""
-
-    def write(storage: torch.UntypedStorage, *args: Any, **kwargs: Any) -> Any:
-        if recorder.storages.holds(storage):
-            raise recorder.tape.refuse(UnsupportedError(f"{recorder.tape.where()}: UntypedStorage.{name} writes to memory without an operator; write to a tensor"))
-        return original(storage, *args, **kwargs)
-
-    return write

@@ -105,12 +105,14 @@ class Recorder(TorchDispatchMode):
         self.tape = tape
         self.storages = Storages(tape)
         self.communication = Communication(tape, self.storages)
-        self._fake = fake
+        self.fake = fake
         fake.refuse = lambda message: tape.refuse(UnsupportedError(f"{tape.where()}: {message}"))
         self._writes: Counter[int] = Counter()
         """Calls that write, by the storage to which they do."""
         self._real: dict[int, torch.Tensor] = {}
         """The bytes of storages that have numbers, as they were when the program first used them."""
+        self._lifted: dict[int, torch.Tensor] = {}
+        """Tensors that have numbers, by the storage of the one that stands for each; NumPy may see the same numbers."""
         self.thread = get_ident()
 
     def __torch_dispatch__(self, func: OpOverload, types: Sequence[type], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None) -> Any:
@@ -170,7 +172,7 @@ class Recorder(TorchDispatchMode):
         """Look at a tensor that is used. Raises UnsupportedError where it belongs to another recording, or was written to by what no operator tells of."""
         if not isinstance(tensor, FakeTensor):
             return
-        if tensor.fake_mode is not self._fake:
+        if tensor.fake_mode is not self.fake:
             raise self.tape.refuse(
                 UnsupportedError(
                     f"{self.tape.where()}: a tensor of shape {tuple(tensor.shape)} belongs to another FakeTensorMode, of which nothing is recorded; "
@@ -346,6 +348,8 @@ class Recorder(TorchDispatchMode):
     def _same(self, func: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         value = self._read(args[0])
         result = func(*args, **kwargs)
+        if not isinstance(args[0], FakeTensor):
+            self._lifted[result.untyped_storage()._cdata] = args[0]
         if self.storages.has(result):
             self.storages.alias(result, value)
         else:
@@ -356,10 +360,11 @@ class Recorder(TorchDispatchMode):
         return self.storages.undefined(tuple(tensor.shape), tensor.dtype)
 
     def _read(self, tensor: torch.Tensor) -> int:
-        if not isinstance(tensor, FakeTensor):
-            self._check_real(tensor)
-            if not self.storages.has(tensor):
-                self.storages.write(tensor, self.tape.constant(tensor))
+        numbers = self._lifted.get(tensor.untyped_storage()._cdata) if isinstance(tensor, FakeTensor) else tensor
+        if numbers is not None:
+            self._check_real(numbers)
+        if not isinstance(tensor, FakeTensor) and not self.storages.has(tensor):
+            self.storages.write(tensor, self.tape.constant(tensor))
         return self.storages.read(tensor)
 
     def _check_real(self, tensor: torch.Tensor) -> None:

@@ -26,6 +26,7 @@ from pitcheck.frontends.torch.program import Input, Program, Rank, Spec
 from pitcheck.frontends.torch.prune import trace_of
 from pitcheck.frontends.torch.tape import Kind, Tape
 from pitcheck.frontends.torch.trace import Result, Role, Trace
+from pitcheck.frontends.torch.unseen import watching
 
 Side = Literal["reference", "parallel"]
 
@@ -44,7 +45,7 @@ def record_rank(spec: Spec, side: Side, number: int) -> Trace:
     with ExitStack() as stack:
         fake = stack.enter_context(Numberless(allow_non_fake_inputs=True))
         recorder = Recorder(tape, fake)
-        for context in (adjusted(recorder), copying(recorder), blame, recorder):
+        for context in (adjusted(recorder), copying(recorder), watching(recorder), blame, recorder):
             stack.enter_context(context)
         try:
             program = spec.parallel(Rank(number, mesh, coordinate)) if side == "parallel" else spec.reference()
