@@ -15,6 +15,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
 from pitcheck.errors import UnsupportedError
+from pitcheck.frontends.torch.chance import HASH
 from pitcheck.frontends.torch.mode import SEEN, Recorder
 from pitcheck.frontends.torch.replaced import replaced
 
@@ -43,7 +44,7 @@ def _deepcopy(recorder: Recorder, original: Callable[..., torch.Tensor]) -> Call
             copied = _copied(tensor, memo)
         copied.requires_grad_(tensor.requires_grad)
         memo[id(tensor)] = copied
-        own = {name: value for name, value in vars(tensor).items() if name not in vars(copied) and name != SEEN}
+        own = {name: value for name, value in vars(tensor).items() if name not in vars(copied) and name not in (SEEN, HASH)}
         vars(copied).update(copy.deepcopy(own, memo))
         if tensor.grad is not None:
             copied.grad = copy.deepcopy(tensor.grad, memo)

@@ -17,6 +17,7 @@ from pitcheck.frontends.torch.adjusted import adjusted
 from pitcheck.frontends.torch.arguments import DTYPES
 from pitcheck.frontends.torch.batch import box_of, coordinate_of
 from pitcheck.frontends.torch.blame import Blame
+from pitcheck.frontends.torch.chance import without_chance
 from pitcheck.frontends.torch.copies import copying
 from pitcheck.frontends.torch.generators import begin
 from pitcheck.frontends.torch.lineage import Part, local, part_of
@@ -45,7 +46,7 @@ def record_rank(spec: Spec, side: Side, number: int) -> Trace:
     with ExitStack() as stack:
         fake = stack.enter_context(Numberless(allow_non_fake_inputs=True))
         recorder = Recorder(tape, fake)
-        for context in (adjusted(recorder), copying(recorder), watching(recorder), blame, recorder):
+        for context in (adjusted(recorder), copying(recorder), watching(recorder), without_chance(recorder, number), blame, recorder):
             stack.enter_context(context)
         try:
             program = spec.parallel(Rank(number, mesh, coordinate)) if side == "parallel" else spec.reference()
