@@ -284,6 +284,9 @@ def _violation(violation: Violation, side: str, plan: Plan) -> Finding:
 def _missing_outputs(state: _Check, specification: Specification) -> None:
     for name, why in specification.missing:
         state.findings.append(Finding(code="PIT201", verdict="inconclusive", title=f"output {name!r} is not there to compare: {why}", output=name))
+    for side, name, of in specification.changed:
+        title = f"{side} plan: {of!r} is changed and not compared: {name!r}, its new value, is no output that both plans have; name it in 'outputs'"
+        state.findings.append(Finding(code="PIT201", verdict="inconclusive", title=title, output=name))
     for gap in specification.gaps:
         if gap.output:
             state.findings.append(gap_finding(gap, "inconclusive"))

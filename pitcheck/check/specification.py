@@ -51,6 +51,8 @@ class Specification:
     initial: dict[int, Cut] = field(default_factory=dict)
     expected: list[Expected] = field(default_factory=list)
     missing: list[tuple[str, str]] = field(default_factory=list)
+    changed: list[tuple[str, str, str]] = field(default_factory=list)
+    """(side, new value, of what) of state that a plan changes and that is not compared."""
     gaps: list[Gap] = field(default_factory=list)
     exceptions: list[str] = field(default_factory=list)
     assumptions: list[str] = field(default_factory=list)
@@ -90,7 +92,15 @@ def specify(reference: Plan, parallel: Plan, first: Graph, second: Graph) -> Spe
         if is_drawn(tensor, second):
             _initial(tensor, first, second, read, coverage, result)
     _outputs(reference, parallel, first, second, read, coverage, result)
+    compared = {output.tensor for output in reference.outputs}
+    result.changed += _changed("reference", reference, compared)
+    result.changed += _changed("parallel", parallel, {o.tensor for o in parallel.outputs if (o.reference or o.tensor) in compared})
     return result
+
+
+def _changed(side: str, plan: Plan, compared: set[str]) -> list[tuple[str, str, str]]:
+    """State that a plan changes beside what is compared: the next step would begin with it."""
+    return [(side, tensor.name, tensor.updated) for tensor in plan.tensors if tensor.updated is not None and tensor.name not in compared]
 
 
 def is_drawn(tensor: Tensor, graph: Graph) -> bool:

@@ -38,7 +38,7 @@ CODES: tuple[Code, ...] = (
     Code("PIT009", "a rank's program is wrong", "invalid"),
     Code("PIT010", "a buffer is used while it is still being written or read", "invalid"),
     Code("PIT011", "the outputs are not well declared", "invalid"),
-    Code("PIT012", "hangs where sends wait for their receives", "warning"),
+    Code("PIT012", "sends wait for their receives in a circle", "invalid"),
     Code("PIT100", "values differ, and no cause was recognised", "mismatch"),
     Code("PIT101", "values differ by a constant factor", "mismatch"),
     Code("PIT102", "an operator has another attribute or literal", "mismatch"),

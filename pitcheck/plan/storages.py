@@ -107,7 +107,8 @@ class StorageRules:
     @cached_property
     def _touching(self) -> dict[str, list[int]]:
         """The positions of the operators that read or write every tensor that some rule is about."""
-        about = set(self._lying) | {name for n in self.launches.timed for name in self._names(self.plan.operators[n])}
+        several = {name for names in self.new_values.values() if len(names) > 1 for name in names}
+        about = several | set(self._lying) | {name for n in self.launches.timed for name in self._names(self.plan.operators[n])}
         found: dict[str, list[int]] = {name: [] for name in about}
         for position, operator in enumerate(self.plan.operators) if about else ():
             for name in self._names(operator) & about:
@@ -191,7 +192,7 @@ class StorageRules:
 
     def check(self, local: LocalOrder) -> Iterator[Violation]:
         """Findings for the ranks of one class."""
-        if not self._relevant.any():
+        if not self._relevant.any() and all(len(names) < 2 for names in self.new_values.values()):
             return
         for ranks, launches in self.launches.of(local):
             yield from _Walk(self, ranks, local.codes, launches).run()
@@ -209,8 +210,16 @@ class StorageRules:
         return [version for version in self._writes(code) if version[0] in self.tensors]
 
     def accesses(self, code: int) -> list[Access]:
-        """Return all accesses of an operator at a micro-batch, reads before writes."""
-        return [*(self._access(v, False) for v in self.reads(code)), *(self._access(v, True) for v in self.writes(code))]
+        """Return all accesses of an operator at a micro-batch, reads before writes. A view writes nothing."""
+        written = () if self.is_view(code) else self.writes(code)
+        return [*(self._access(v, False) for v in self.reads(code)), *(self._access(v, True) for v in written)]
+
+    def is_view(self, code: int) -> bool:
+        """Return True if the output of an operator is its input, in the same places of a storage."""
+        if self.plan.operators[code // self.microbatches].kind not in VIEWS:
+            return False
+        places = [self.place(version) for version in (*self.reads(code), *self.writes(code))]
+        return len(places) == 2 and places[0] == places[1] and places[0].shared
 
     def place(self, version: Version) -> _Place:
         """Return where a version lies."""
@@ -267,6 +276,7 @@ class _Walk:
             self._contents(place.buffer).write(place.start, place.stop, (tensor.name, 0), -1)
         places = self.rules.relevant(self.codes).tolist()
         self._note_order(places)
+        yield from self._two_new_values()
         found = (violation for place in places for violation in self._at(place))
         yield from islice(chain(found, self._end()), _MOST)
 
@@ -318,11 +328,10 @@ class _Walk:
         return self.plan.operators[code // self.rules.microbatches]
 
     def _store(self, code: int) -> None:
-        operator = self._operator(code)
-        sources = [self.rules.place(version) for version in self.rules.reads(code)]
+        view = self.rules.is_view(code)
         for version in self.rules.writes(code):
             place = self.rules.place(version)
-            if place.shared and operator.kind in VIEWS and sources == [place]:
+            if view:
                 self._contents(place.buffer).view(place.start, place.stop, version)
             elif place.shared:
                 self._contents(place.buffer).write(place.start, place.stop, version, code)
@@ -389,6 +398,16 @@ class _Walk:
                 found = self._replaced(version, version, *new)
                 if found is not None:
                     yield self._lost(tensor, version, found, "lasts into the next step, and has no new value there")
+
+    def _two_new_values(self) -> Iterator[Violation]:
+        """One tensor is named as the new value of a parameter or state on a rank: of two, which lasts is open."""
+        for owner, names in self.rules.new_values.items():
+            here = [name for name in names if self._present(self.rules.tensors[name])]
+            if len(here) > 1:
+                message = f"{here[0]!r} and {here[1]!r} are both the new value of {owner!r} on rank {self.ranks[0]}; take 'updated' from all but the last"
+                number = list(self.rules.tensors).index(here[1])
+                ranks = tuple(int(rank) for rank in self.ranks[:8])
+                yield Violation("PIT011", f"tensors[{number}].updated", message, tensor=here[1], ranks=ranks)
 
     def _present(self, tensor: Tensor) -> list[Version]:
         """Versions of a tensor that exist on this rank when the step is over."""

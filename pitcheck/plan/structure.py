@@ -14,7 +14,7 @@ from pitcheck.plan.violations import Violation
 
 _DIVIDED_AXIS = {"reduce_scatter": "axis", "scatter_from": "axis", "all_to_all": "split_axis"}
 """The attribute that names the dimension which a collective cuts into one part per member."""
-_GROUPED = frozenset({"all_reduce", "reduce", "reduce_scatter", "all_gather", "gather_to", "broadcast", "scatter_from", "all_to_all"})
+_GROUPED = frozenset({"barrier", "all_reduce", "reduce", "reduce_scatter", "all_gather", "gather_to", "broadcast", "scatter_from", "all_to_all"})
 
 
 def check_structure(plan: Plan, coordinates: Coordinates) -> Iterator[Violation]:
@@ -137,8 +137,10 @@ class _Groups:
         return self._known[group]
 
     def _check_collective(self, operator: Operator, place: str, sizes: list[int]) -> Iterator[Violation]:
-        if operator.kind in _GROUPED and len(operator.inputs) != 1:
-            yield Violation("PIT004", f"{place}.inputs", f"{operator.kind} takes one input, not {len(operator.inputs)}", operator=operator.id)
+        expected = 0 if operator.kind == "barrier" else 1
+        if operator.kind in _GROUPED and len(operator.inputs) != expected:
+            message = f"{operator.kind} takes {expected or 'no'} input, not {len(operator.inputs)}"
+            yield Violation("PIT004", f"{place}.inputs", message, operator=operator.id)
             return
         root = operator.attributes.get("root")
         for value in root.values if isinstance(root, Table) else (root,):

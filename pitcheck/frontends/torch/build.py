@@ -97,7 +97,7 @@ class _Building:
             asynchronous = event.launched or any(output in waited for output in event.outputs)
             found += translated(event, trace.values, names.of, names.new, asynchronous).instances
         found += self._ends(trace, names, wanted)
-        return found
+        return [_buffered(instance) for instance in found] if self._spec.buffered_sends else found
 
     def _wanted(self, trace: Trace) -> dict[int, str]:
         """The name of every value that is a result, of the first where it is several, and no given one."""
@@ -201,6 +201,11 @@ class _Building:
                 f"if it shall be so, say in Spec.outputs[{name!r}] which part ranks have"
             )
         return Lineage(name)
+
+
+def _buffered(instance: Instance) -> Instance:
+    """The instance; of a send, one that does not wait for its receive."""
+    return replace(instance, attributes={**instance.attributes, "protocol": "buffered"}) if instance.kind == "send" else instance
 
 
 def _compared(results: Mapping[str, Result], reference: Plan, spec: Spec) -> dict[str, Result]:

@@ -67,6 +67,7 @@ class Spec:
     """A pair of programs to compare. ``mesh``: the size of every axis, ranks row-major. ``batch``: the whole batch, by name.
 
     ``outputs``: what ranks hold of an output that is not whole and equal on every rank that has it, by its name ("loss", "grad:NAME" of a gradient).
+    ``buffered_sends``: a send that blocks returns before its receive has begun, whatever its size. NCCL's do not, and two ranks that both send first hang.
     """
 
     reference: Callable[[], Program]
@@ -74,3 +75,4 @@ class Spec:
     mesh: Mapping[str, int]
     batch: Mapping[str, Input]
     outputs: Mapping[str, Part] = field(default_factory=dict)
+    buffered_sends: bool = False
