@@ -42,7 +42,10 @@ def parallel_plan(traces: Sequence[Trace], spec: Spec, reference: Plan) -> Plan:
     """
     check_members(traces)
     return _Building(
-        tuple(Axis(name, size) for name, size in spec.mesh.items()), [with_boundaries(trace) for trace in taken_apart(with_communicators(traces))], spec, reference
+        tuple(Axis(name, size) for name, size in spec.mesh.items()),
+        [with_boundaries(trace) for trace in taken_apart(with_communicators(traces))],
+        spec,
+        reference,
     ).plan("parallel")
 
 

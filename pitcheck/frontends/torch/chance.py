@@ -39,8 +39,8 @@ def without_chance(recorder: Recorder, rank: int) -> Iterator[None]:
     random.seed(rank)
     np.random.seed(rank)
     generators = [
-        Generator(recorder, random, random._inst, random.getstate),  # type: ignore[attr-defined]
-        Generator(recorder, np.random, np.random.mtrand._rand, _numpy_state),  # type: ignore[attr-defined]
+        Generator(recorder, random, random._inst, random.getstate),
+        Generator(recorder, np.random, np.random.mtrand._rand, _numpy_state),
     ]
     with ExitStack() as stack:
         for generator in generators:
@@ -52,8 +52,9 @@ def without_chance(recorder: Recorder, rank: int) -> Iterator[None]:
             stack.enter_context(replaced(owner, "seed", _fresh(recorder, "torch.seed", torch.seed, 0)))
         serial = iter(range(sys.maxsize))
         stack.enter_context(replaced(torch.nn.Module, "__init__", _numbered(serial, torch.nn.Module.__init__)))
-        for owner in (torch.Tensor, torch.nn.Module):
-            stack.enter_context(replaced(owner, "__hash__", _hash(serial, rank, owner.__hash__)))
+        for hashed in (torch.Tensor, torch.nn.Module):
+            original: Any = hashed.__hash__
+            stack.enter_context(replaced(hashed, "__hash__", _hash(serial, rank, original)))
         yield
         for generator in generators:
             generator.check()

@@ -156,8 +156,8 @@ class Communication:
     def land(self, what: str, work: Any, landings: Sequence[Landing], read: Tensors, sends: Sequence[tuple[int, int]] = (), waits: bool = True) -> None:
         """Launch an operator, which ``what`` names.
 
-        ``waits``: its operands are in use, and its results may not be read, until the program has waited for the work, or, where that is None, for a tensor that
-        the operator writes to. Raises PlanError where the memory that it uses is in use by another.
+        ``waits``: its operands are in use, and its results may not be read, until the program has waited for the work, or, where that is
+        None, for a tensor that the operator writes to. Raises PlanError where the memory that it uses is in use by another.
         """
         flight = Flight(landings, sends, None if work is None else Work.unbox(work))
         handle = id(flight) if flight.work is None else id(flight.work)
@@ -255,7 +255,9 @@ def laid(tensor: torch.Tensor, what: str) -> torch.Tensor:
     if tensor.is_contiguous():
         return tensor
     if not view.dense:
-        raise PlanError(f"{what} is given a tensor of shape {tuple(tensor.shape)} and strides {tuple(tensor.stride())}, which has gaps; call .contiguous() on it")
+        raise PlanError(
+            f"{what} is given a tensor of shape {tuple(tensor.shape)} and strides {tuple(tensor.stride())}, which has gaps; call .contiguous() on it"
+        )
     shape = view.memory_shape
     return torch.as_strided(tensor.detach(), shape, [prod(shape[dim + 1 :]) for dim in range(len(shape))], tensor.storage_offset())
 

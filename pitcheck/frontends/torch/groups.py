@@ -72,7 +72,9 @@ def _key(instance: Instance) -> Key:
 
 def _grouped(instance: Instance, named: Mapping[Key, Group | None]) -> Instance:
     group = None if instance.group is None else named[_key(instance)]
-    return instance if group is None or instance.group is None else replace(instance, group=replace(group, name=instance.group.name))
+    if group is None or instance.group is None:
+        return instance
+    return replace(instance, group=replace(group, name=instance.group.name))
 
 
 def _group(groups: Iterable[Ranks], coordinates: Coordinates) -> Group | None:

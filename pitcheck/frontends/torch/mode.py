@@ -122,9 +122,12 @@ class Recorder(TorchDispatchMode):
         try:
             return self._call(func, args, dict(kwargs or {}))
         except PitcheckError as error:
-            raise self.tape.refuse(error)
+            self.tape.refuse(error)
+            raise
         except NUMBERLESS as error:
-            raise self.tape.refuse(UnsupportedError(f"{self.tape.where()}: {func} needs numbers, which nobody has while a program is recorded: {error}")) from error
+            raise self.tape.refuse(
+                UnsupportedError(f"{self.tape.where()}: {func} needs numbers, which nobody has while a program is recorded: {error}")
+            ) from error
 
     def _call(self, func: OpOverload, args: Sequence[Any], given: dict[str, Any]) -> Any:
         space, name = func._schema.name.split("::")

@@ -14,10 +14,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import CodeType, ModuleType
-from typing import Any, cast
+from typing import Any
 
 ORDERED = "__pitcheck_ordered__"
-CONSUMERS = frozenset({"list", "tuple", "iter", "enumerate", "zip", "map", "filter", "join", "extend", "fromkeys", "deque", "OrderedDict", "chain", "cat", "stack"})
+CONSUMERS = frozenset(
+    {"list", "tuple", "iter", "enumerate", "zip", "map", "filter", "join", "extend", "fromkeys", "deque", "OrderedDict", "chain", "cat", "stack"}
+)
 """Functions and methods that go through what they are given in its order."""
 
 
@@ -88,7 +90,8 @@ class UserLoader(importlib.machinery.SourceFileLoader):
         """Return the code of the module."""
         path = self.get_filename(fullname)
         tree = _Rewriting().visit(ast.parse(self.get_data(path), path))
-        return cast(CodeType, compile(ast.fix_missing_locations(tree), path, "exec", dont_inherit=True))
+        code: CodeType = compile(ast.fix_missing_locations(tree), path, "exec", dont_inherit=True)
+        return code
 
 
 class _Beside(importlib.abc.MetaPathFinder):

@@ -110,4 +110,6 @@ class _Rewriting:
     def _event(self, origin: Event, operator: str, arguments: tuple[Argument, ...], output: int | None, batch: int | None = None) -> None:
         outputs = () if output is None else (output,)
         group = origin.group if batch is not None else ()
-        self._events.append(Event(operator, arguments, outputs, group, origin.source, origin.module, origin.backward, batch, origin.communicator if group else ""))
+        self._events.append(
+            Event(operator, arguments, outputs, group, origin.source, origin.module, origin.backward, batch, origin.communicator if group else "")
+        )

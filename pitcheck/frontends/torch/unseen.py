@@ -43,9 +43,7 @@ def _refusal(recorder: Recorder, message: str) -> PitcheckError:
 def _beneath(recorder: Recorder, original: Callable[..., Any]) -> Callable[..., Any]:
     """An operator that comes to a tensor itself was not seen by the mode: that is not active on this thread, or was set aside."""
 
-    def dispatch(
-        kind: type, func: OpOverload, types: Sequence[type], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
-    ) -> Any:
+    def dispatch(kind: type, func: OpOverload, types: Sequence[type], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None) -> Any:
         given = kwargs or {}
         if get_ident() != recorder.thread:
             raise _refusal(recorder, f"{func} runs on another thread, whose operators have no order among those that are recorded; run it on the main thread")
