@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.random import bit_generator
 from torch._subclasses.fake_tensor import FakeTensor
 
 from pitcheck.errors import UnsupportedError
@@ -42,12 +43,15 @@ def without_chance(recorder: Recorder, rank: int) -> Iterator[None]:
         Generator(recorder, random, random._inst, random.getstate),
         Generator(recorder, np.random, np.random.mtrand._rand, _numpy_state),
     ]
+    numpy_sources: Any = bit_generator
     with ExitStack() as stack:
         for generator in generators:
             for name, value in generator.functions():
                 stack.enter_context(replaced(generator.module, name, value))
         stack.enter_context(replaced(random.Random, "seed", _fresh(recorder, "random.Random", random.Random.seed, 1)))
-        stack.enter_context(replaced(np.random, "default_rng", _fresh(recorder, "numpy.random.default_rng", np.random.default_rng, 0)))
+        stack.enter_context(replaced(numpy_sources, "randbits", _system(recorder, "a generator of numpy.random", numpy_sources.randbits)))
+        for name in ("random", "getrandbits"):
+            stack.enter_context(replaced(random.SystemRandom, name, _system(recorder, "random.SystemRandom", getattr(random.SystemRandom, name))))
         for owner in (torch, torch.random):
             stack.enter_context(replaced(owner, "seed", _fresh(recorder, "torch.seed", torch.seed, 0)))
         serial = iter(range(sys.maxsize))
@@ -127,6 +131,16 @@ def _fresh(recorder: Recorder, name: str, original: Callable[..., Any], place: i
         return original(*args, **kwargs)
 
     return make
+
+
+def _system(recorder: Recorder, name: str, original: Callable[..., Any]) -> Callable[..., Any]:
+    """A function that takes numbers of the system."""
+
+    def draw(*args: Any, **kwargs: Any) -> Any:
+        _refuse(recorder, f"{name} draws")
+        return original(*args, **kwargs)
+
+    return draw
 
 
 def _refuse(recorder: Recorder, what: str) -> None:

@@ -7,11 +7,11 @@ from types import SimpleNamespace
 import pytest
 import torch
 import torch.distributed as dist
+from frontends.torch.averaging import average, averaging, network, recorded, verdict
+from frontends.torch.proving import proven
 from torch import nn
 from torch.distributed import P2POp, ReduceOp, batch_isend_irecv, irecv, isend
 
-from frontends.torch.averaging import average, averaging, network, recorded, verdict
-from frontends.torch.proving import proven
 from pitcheck.errors import PlanError
 
 FUNCTIONAL = torch.ops._c10d_functional
