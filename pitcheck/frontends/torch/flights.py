@@ -62,6 +62,12 @@ class Flights:
         return [(flight.handle, flight.source) for flight in self._in_flight]
 
 
+def overlap(first: torch.Tensor, second: torch.Tensor) -> bool:
+    """Return True if two tensors have places of memory in common."""
+    others = _accesses(second, True)
+    return any(access.conflicts(other) for access in _accesses(first, True) for other in others)
+
+
 def _refused(conflict: Conflict, who: str) -> PlanError:
     does = "writes to" if conflict.access.writes else "reads"
     held = "is still writing to" if conflict.held.writes else "still reads"

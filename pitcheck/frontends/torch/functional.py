@@ -10,7 +10,8 @@ from torch._ops import OpOverload
 
 from pitcheck.errors import UnsupportedError
 from pitcheck.frontends.torch.arguments import signature
-from pitcheck.frontends.torch.communication import Communication, Handler, both_sizes, members_of, reduction_of, rows_of
+from pitcheck.frontends.torch.c10d import both_sizes
+from pitcheck.frontends.torch.communication import Communication, Handler, members_of, reduction_of, rows_of
 from pitcheck.frontends.torch.trace import Ref
 
 Named = dict[str, Any]

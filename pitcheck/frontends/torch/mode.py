@@ -22,7 +22,8 @@ from torch.utils._pytree import tree_map_only
 
 from pitcheck.errors import PitcheckError, UnsupportedError
 from pitcheck.frontends.torch.arguments import Signature, dtype_name, literal, signature
-from pitcheck.frontends.torch.communication import COMMUNICATION, Communication
+from pitcheck.frontends.torch.c10d import COMMUNICATION
+from pitcheck.frontends.torch.communication import Communication
 from pitcheck.frontends.torch.decided import with_positions
 from pitcheck.frontends.torch.functional import FUNCTIONAL
 from pitcheck.frontends.torch.generators import drawn

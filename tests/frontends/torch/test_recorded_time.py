@@ -46,15 +46,18 @@ def late_but_right(model: nn.Sequential) -> None:
     rows[1] = second.grad
     row = dist.all_reduce(rows[1], async_op=True)
     rows[::2] = 1.0
-    received = [torch.empty_like(third.grad), torch.empty_like(fourth.grad)]
-    send, receive = isend(third.grad, peer()), irecv(received[0], peer())
+    received = [torch.empty_like(fourth.grad) for _ in range(2)]
+    send, receive = isend(fourth.grad, peer()), irecv(received[0], peer())
     batch = batch_isend_irecv([P2POp(isend, fourth.grad, peer()), P2POp(irecv, received[1], peer())])
     for waited in (row, work, *batch, receive, send):
         waited.wait()
     seen /= 2
     second.grad.copy_(rows[1] / 2)
-    third.grad.add_(received[0]).div_(2)
-    fourth.grad.add_(received[1]).div_(2)
+    whole = torch.empty(2, *third.grad.shape)
+    whole[dist.get_rank()] = third.grad
+    dist.all_gather_into_tensor(whole, whole[dist.get_rank()])
+    third.grad.copy_(whole.mean(0))
+    fourth.grad.add_((received[0] + received[1]) / 2).div_(2)
     dist.barrier()
 
 
@@ -105,9 +108,16 @@ def gaps(model: nn.Sequential) -> None:
     dist.all_reduce(wide[:, 0])
 
 
+def exchanged_in_place(model: nn.Sequential) -> None:
+    average(model)
+    rows = torch.ones(4)
+    dist.all_to_all_single(rows, rows)
+
+
 @pytest.mark.parametrize(
     ("sync", "message"),
     [
+        (exchanged_in_place, r"alltoall_base writes to .* in the memory of another of its tensors"),
         (lambda model: exchanged(model, overwrite=True), r"add_ at .* writes to .* that the send launched at .* still reads"),
         (lambda model: exchanged(model, waits=False, clone=True), r"the send launched at .* is in flight at the end of the step"),
         (lambda model: exchanged(model, separate=False), r"the recv launched at .* writes to .* that the send launched at .* still reads"),
