@@ -175,13 +175,16 @@ class Communication:
             for memory in {target.untyped_storage()._cdata for target in written}:
                 self._tensors.setdefault(memory, []).append(flight)
 
-    def waited(self, work: Work) -> list[torch.Tensor]:
-        """The program has waited for a work; what it wrote, where that was not known before."""
+    def targets(self, work: Work) -> list[torch.Tensor]:
+        """Return what a work in flight writes to."""
+        flight = self._launched.get(id(work))
+        return [] if flight is None else [landing.target for landing in flight.landings]
+
+    def waited(self, work: Work) -> None:
+        """The program has waited for a work."""
         flight = self._launched.pop(id(work), None)
-        if flight is None:
-            return []
-        self._finish(id(work), flight)
-        return [landing.target for landing in flight.landings]
+        if flight is not None:
+            self._finish(id(work), flight)
 
     def wait_tensor(self, tensor: torch.Tensor) -> int:
         """The program has waited for a tensor of a functional collective; the value that may be read now."""

@@ -49,11 +49,13 @@ def late_but_right(model: nn.Sequential) -> None:
     received = [torch.empty_like(fourth.grad) for _ in range(2)]
     send, receive = isend(fourth.grad, peer()), irecv(received[0], peer())
     batch = batch_isend_irecv([P2POp(isend, fourth.grad, peer()), P2POp(irecv, received[1], peer())])
-    for waited in (row, work, *batch, receive, send):
+    work.get_future().wait()
+    row.get_future().then(lambda future: future.value())
+    for waited in (*batch, receive, send):
         waited.wait()
     seen /= 2
     second.grad.copy_(rows[1] / 2)
-    whole = torch.empty(2, *third.grad.shape)
+    whole = torch.zeros(2, *third.grad.shape)
     whole[dist.get_rank()] = third.grad
     dist.all_gather_into_tensor(whole, whole[dist.get_rank()])
     third.grad.copy_(whole.mean(0))
@@ -108,6 +110,12 @@ def gaps(model: nn.Sequential) -> None:
     dist.all_reduce(wide[:, 0])
 
 
+def future_not_waited(model: nn.Sequential) -> None:
+    average(model)
+    dist.all_reduce(model[2].bias.grad, async_op=True).get_future()
+    model[2].bias.grad.div_(2)
+
+
 def exchanged_in_place(model: nn.Sequential) -> None:
     average(model)
     rows = torch.ones(4)
@@ -117,6 +125,7 @@ def exchanged_in_place(model: nn.Sequential) -> None:
 @pytest.mark.parametrize(
     ("sync", "message"),
     [
+        (future_not_waited, r"div_ at .* reads .* that the allreduce launched at .* is still writing to"),
         (exchanged_in_place, r"alltoall_base writes to .* in the memory of another of its tensors"),
         (lambda model: exchanged(model, overwrite=True), r"add_ at .* writes to .* that the send launched at .* still reads"),
         (lambda model: exchanged(model, waits=False, clone=True), r"the send launched at .* is in flight at the end of the step"),
