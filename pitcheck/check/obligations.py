@@ -263,7 +263,7 @@ class Prover:
         except UnsupportedError:
             return None
         demands = {value: sample.mask(stage.parallel.held[value]) for value in stage.cuts}
-        if any(mask is None for mask in demands.values()):
+        if sample.sampling.resized(stage.parallel) or any(mask is None for mask in demands.values()):
             return None
         stage = replace(stage, sampling=sample.sampling)
         obligation = self._prove_stage(stage, target, output, 0)

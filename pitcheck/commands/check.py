@@ -137,6 +137,8 @@ def _stopped(error: Exception) -> Finding:
             title=f"internal error: {type(error).__name__}: {error}",
             repair="report the traceback on stderr; nothing is said about the plans",
         )
+    for note in getattr(error, "__notes__", ()):
+        print(note, file=sys.stderr)
     return Finding(code=code, verdict=verdict, title=str(error) or "out of memory")
 
 

@@ -25,11 +25,18 @@ def _reduced(stack: Term, attributes: Attributes) -> Term:
         return stack.sum(0)
     if reduction == "avg":
         return stack.mean(0)
+    if reduction in ("max", "min") and stack.kind == "bool":
+        return ~_some(~stack) if reduction == "min" else _some(stack)
     if reduction in ("max", "min"):
         return stack.maximum_over(0, least=reduction == "min")
     if reduction == "product":
         return _product(stack)
     raise UnsupportedError(f"the reduction {reduction!r} has no meaning here; known are {', '.join(REDUCTIONS)}")
+
+
+def _some(stack: Term) -> Term:
+    """Whether a member's truth is true."""
+    return stack.cast("int").sum(0).compare("gt", 0)
 
 
 def _product(stack: Term) -> Term:
@@ -121,7 +128,7 @@ OPERATORS = (
         "all_reduce",
         _all_reduce,
         {},
-        "The sum (`reduction`: sum, avg, max, min, product) of the members' tensors; avg divides by the number of members.",
+        "The sum (`reduction`: sum, avg, max, min, product) of the members' tensors; avg divides by the number of members. Of truths max is or, min is and.",
         _REDUCTION,
     ),
     _collective("reduce", _reduce, {"root": "value"}, "As all_reduce; only the member at place `root` has the result.", _REDUCTION),

@@ -12,6 +12,9 @@ from pitcheck.stages.batch import Batch
 from pitcheck.stages.graph import sources_of
 from pitcheck.stages.grids import Codes, Grid, Lattice, Once, Read, Through
 
+RESIZING = frozenset({"all_gather", "gather", "reduce_scatter", "scatter", "all_to_all"})
+"""Collectives of which a result has other sizes where there are fewer members."""
+
 
 @dataclass(frozen=True)
 class Sampling:
@@ -33,6 +36,12 @@ class Sampling:
         nodes = (batch.graph.nodes[step.node] for number, step in enumerate(batch.steps) if number not in but)
         sources = (source for node in nodes for operand in node.inputs for source in sources_of(operand))
         return any(axis in self.axes for source in sources if source.read is not None for axis in _left(source.read))
+
+    def resized(self, batch: Batch) -> bool:
+        """Whether the size of what a step gives says how many members it joins, or cuts for, along one of the axes."""
+        nodes = [batch.graph.nodes[step.node] for step in batch.steps if step.kind in RESIZING]
+        reads = (source.read for node in nodes for operand in node.inputs for source in sources_of(operand))
+        return any(axis in self.axes for read in reads if read is not None for axis in _left(read))
 
     def in_one_class(self, classes: Codes, codes: Codes, lattice: Lattice, axes: Collection[int]) -> bool:
         """Whether coordinates (by ``codes``) that differ along ``axes`` alone are all there, and of one class."""

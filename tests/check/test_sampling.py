@@ -197,3 +197,19 @@ def test_terms_that_are_right_for_all_micro_batches_are_seen_at_all() -> None:
 
 def test_terms_without_the_last_micro_batch() -> None:
     assert _report(_terms(microbatches=tuple(range(MB - 1))))[0].verdict == "mismatch"
+
+
+def _gathered(factor: int) -> Plan:
+    b = Builder("parallel", {"dp": DP})
+    x = b.input("x", (ROWS, 4), {0: "dp"})
+    whole = b.op("all_gather", b.op("exp", b.op("mul", x, Number(factor))), group="dp", axis=0)
+    b.output(b.op("identity", whole, out="y"))
+    return b.plan()
+
+
+@pytest.mark.parametrize(("factor", "verdict"), [(2, "equivalent"), (3, "mismatch")])
+def test_what_is_joined_from_many_ranks_has_its_own_sizes(factor: int, verdict: str) -> None:
+    """At a few coordinates the result would have fewer rows."""
+    b = Builder("reference")
+    b.output(b.op("exp", b.op("mul", b.input("x", (DP * ROWS, 4), None), Number(2)), out="y"))
+    assert check(b.plan(), _gathered(factor), Options(seed=1)).verdict == verdict

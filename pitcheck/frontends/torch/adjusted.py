@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from torch.utils._pytree import tree_map_only
 from pitcheck.errors import UnsupportedError
 from pitcheck.frontends.torch.communication import PREMULTIPLIED, kind_number
 from pitcheck.frontends.torch.mode import Recorder
+from pitcheck.frontends.torch.replaced import replaced
 
 REDUCING = frozenset(
     {
@@ -41,6 +43,8 @@ def adjusted(recorder: Recorder) -> Iterator[None]:
                 stack.enter_context(replaced(kind, name, _seen(recorder, getattr(kind, name))))
             if "get_future" in vars(kind):
                 stack.enter_context(replaced(kind, "get_future", _future(recorder)))
+            if "is_completed" in vars(kind):
+                stack.enter_context(replaced(kind, "is_completed", _asked(recorder)))
         stack.enter_context(replaced(torch.nn.parallel.distributed, "_verify_param_shape_across_processes", lambda *_: None))
         # After the first step the buckets would be cut anew, in the order in which gradients came; the ranks agree on it by numbers.
         stack.enter_context(replaced(torch._C._distributed_c10d.Reducer, "_rebuild_buckets", lambda _: False))
@@ -53,17 +57,6 @@ def adjusted(recorder: Recorder) -> Iterator[None]:
         for name in ("empty", "empty_like"):
             stack.enter_context(replaced(np, name, _of_no_use(getattr(np, name))))
         yield
-
-
-@contextmanager
-def replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
-    """An attribute is another for a time."""
-    original = getattr(owner, name)
-    setattr(owner, name, value)
-    try:
-        yield
-    finally:
-        setattr(owner, name, original)
 
 
 def _real_mesh(recorder: Recorder, original: Callable[..., None]) -> Callable[..., None]:
@@ -113,12 +106,46 @@ def _resized(recorder: Recorder, original: Callable[..., Any]) -> Callable[..., 
     return resize
 
 
+def _asked(recorder: Recorder) -> Callable[[Work], bool]:
+    """Whether communication is over at some moment is another thing in every run."""
+
+    def is_completed(_: Work) -> bool:
+        raise recorder.tape.refuse(UnsupportedError(f"{recorder.tape.where()}: Work.is_completed() depends on time; call wait()"))
+
+    return is_completed
+
+
+class Future(torch.futures.Future[list[torch.Tensor]]):
+    """What comes of a work. Who waits for it, looks at it or goes on from it has waited for the work."""
+
+    def __init__(self, recorder: Recorder, work: Work) -> None:
+        super().__init__()
+        self._wait_for: Callable[[], None] = partial(recorder.communication.waited, work)
+        self.set_result(recorder.communication.targets(work))
+
+    def wait(self) -> Any:
+        """As of a future."""
+        self._wait_for()
+        return super().wait()
+
+    def value(self) -> Any:
+        """As of a future."""
+        self._wait_for()
+        return super().value()
+
+    def then(self, callback: Callable[[Any], Any]) -> Any:
+        """As of a future; the callback runs when the communication is over."""
+        self._wait_for()
+        return super().then(callback)
+
+
 def _future(recorder: Recorder) -> Callable[[Work], Any]:
-    """What is chained to a future runs when the communication is done, and is given the tensors it wrote."""
+    """The future of a work. In a backward pass it is given to the reducer of DistributedDataParallel, which waits where it is not seen."""
 
     def get_future(work: Work) -> Any:
-        future: torch.futures.Future[list[torch.Tensor]] = torch.futures.Future()
-        future.set_result(recorder.communication.waited(work))
+        future = Future(recorder, work)
+        if torch._C._current_autograd_node() is not None:
+            recorder.communication.waited(work)
         return future
 
     return get_future

@@ -12,7 +12,7 @@ from pitcheck.plan.model import Attribute, Group
 def _collective(e: Emitter, kind: str, x: Tensor, attributes: dict[str, Attribute], rows: int | None = None) -> Tensor:
     """``rows``: the size of dimension 0 of the result, where it is another."""
     shape = x.shape if rows is None else (rows, *x.shape[1:])
-    return e.op(kind, x, shape=shape, dtype=x.dtype, attributes={**attributes, **_waiting(e)}, group=Group(ranks=(e.event.group,)))
+    return e.op(kind, x, shape=shape, dtype=x.dtype, attributes={**attributes, **_waiting(e)}, group=Group(ranks=(e.event.group,), name=e.event.communicator))
 
 
 def _rows(e: Emitter, x: Tensor) -> int:
@@ -68,16 +68,29 @@ def _broadcast(e: Emitter, x: Tensor, root: int) -> Tensor:
     return _collective(e, "broadcast", x, {"root": root})
 
 
-def _send(e: Emitter, x: Tensor, peer: int, tag: int) -> tuple[()]:
-    e.raw("send", (x,), (), {"peer": peer, "tag": tag, **_batched(e), **_waiting(e)})
+def _barrier(e: Emitter) -> tuple[()]:
+    e.raw("barrier", (), (), {}, Group(ranks=(e.event.group,), name=e.event.communicator))
     return ()
 
 
+def _send(e: Emitter, x: Tensor, peer: int, tag: int) -> tuple[()]:
+    e.raw("send", (x,), (), {"peer": peer, "tag": _tag(e, tag), **_batched(e), **_waiting(e)})
+    return ()
+
+
+def _tag(e: Emitter, tag: int | str) -> int | str:
+    """Groups of the same ranks are channels of their own."""
+    return f"{tag} of group {e.event.communicator}" if e.event.communicator else tag
+
+
 def _receive(e: Emitter, peer: int, tag: int) -> Tensor:
-    return e.op("receive", shape=e.shape, attributes={"peer": peer, "tag": tag, **_batched(e), **_waiting(e)})
+    return e.op("receive", shape=e.shape, attributes={"peer": peer, "tag": _tag(e, tag), **_batched(e), **_waiting(e)})
 
 
-def _wait(e: Emitter, x: Tensor) -> Tensor:
+def _wait(e: Emitter, x: Tensor) -> Tensor | tuple[()]:
+    if not e.event.outputs:
+        e.raw("wait", (x,), ())
+        return ()
     return e.op("wait", x, shape=x.shape, dtype=x.dtype)
 
 
@@ -87,6 +100,7 @@ TABLE: dict[str, Row] = {
     "reduce_scatter": row(_reduce_scatter, "x reduction"),
     "all_to_all": row(_all_to_all, "x sent received"),
     "broadcast": row(_broadcast, "x root"),
+    "barrier": row(_barrier, ""),
     "send": row(_send, "x peer tag"),
     "receive": row(_receive, "peer tag"),
     "wait": row(_wait, "x"),

@@ -23,7 +23,8 @@ from torch.nn.modules import module as hooks
 
 from pitcheck.frontends.torch.tape import Place
 
-OWN = tuple(f"{folder}{os.sep}" for folder in (Path(torch.__file__).parent, Path(multiprocessing.__file__).parent, Path(__file__).parents[2]))
+PITCHECK = f"{Path(__file__).parents[2]}{os.sep}"
+OWN = (*(f"{folder}{os.sep}" for folder in (Path(torch.__file__).parent, Path(multiprocessing.__file__).parent)), PITCHECK)
 WRAPPING = frozenset(str(module.__file__) for module in (contextlib, functools, typing_extensions, warnings))
 """What decorators come from: a function that is deprecated, say, is called by the line that calls its wrapper."""
 ENGINE = ("_engine_run_backward",)

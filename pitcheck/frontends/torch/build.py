@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from pitcheck.errors import PlanError, UnsupportedError
 from pitcheck.frontends.torch.families import Families, RankNames, check_given, given_tensor, result_name, result_names
 from pitcheck.frontends.torch.flat import taken_apart
-from pitcheck.frontends.torch.groups import check_members, with_all_groups
+from pitcheck.frontends.torch.groups import check_members, with_all_groups, with_communicators
 from pitcheck.frontends.torch.integers import known_integers
 from pitcheck.frontends.torch.known import check_known
 from pitcheck.frontends.torch.means import with_means
@@ -43,7 +43,10 @@ def parallel_plan(traces: Sequence[Trace], spec: Spec, reference: Plan) -> Plan:
     """
     check_members(traces)
     return _Building(
-        tuple(Axis(name, size) for name, size in spec.mesh.items()), [with_boundaries(trace) for trace in taken_apart(traces)], spec, reference
+        tuple(Axis(name, size) for name, size in spec.mesh.items()),
+        [with_boundaries(trace) for trace in taken_apart(with_communicators(traces))],
+        spec,
+        reference,
     ).plan("parallel")
 
 
@@ -95,7 +98,8 @@ class _Building:
         waited = {operand.value for event in trace.events if event.operator == "wait" for operand in event.arguments if isinstance(operand, Ref)}
         for event in trace.events:
             names.enter_outputs(event)
-            found += translated(event, trace.values, names.of, names.new, any(output in waited for output in event.outputs)).instances
+            asynchronous = event.launched or any(output in waited for output in event.outputs)
+            found += translated(event, trace.values, names.of, names.new, asynchronous).instances
         found += self._ends(trace, names, wanted)
         results = {names.of(result.value) for result in trace.results}
         read = {operand for instance in found for operand in instance.inputs if isinstance(operand, str)}

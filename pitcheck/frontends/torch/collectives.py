@@ -8,9 +8,11 @@ all_to_all      (x, sizes sent, sizes received): parts of dimension 0 by member;
 broadcast       (x, root): of the member at place ``root`` of the group
 send            (x, peer, tag): to global rank ``peer``; has no output
 receive         (peer, tag): from global rank ``peer``
+barrier         (): nobody goes on before all members have come here; has no output
 =============== ======================================================================================
 
 An asynchronous collective stands where it is launched; ``wait`` (x,) stands where it is waited for, and gives the value that may be read from there on.
+A send that was ``launched`` is waited for by a ``wait`` of what it sends, which has no output.
 """
 
-COLLECTIVES = frozenset({"all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "send", "receive", "wait"})
+COLLECTIVES = frozenset({"all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "barrier", "send", "receive", "wait"})

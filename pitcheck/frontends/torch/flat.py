@@ -19,8 +19,8 @@ from msgspec.structs import replace
 from pitcheck.frontends.torch.tape import operands
 from pitcheck.frontends.torch.trace import Argument, Event, Ref, Trace, Value
 
-Key = tuple[tuple[int, ...], int]
-"""A collective: its group, and how many the group ran before it."""
+Key = tuple[tuple[int, ...], str, int]
+"""A collective: its group, by ranks and name, and how many the group ran before it."""
 Layout = tuple[object, ...]
 """What members of a collective must have in common."""
 
@@ -83,7 +83,7 @@ class _Rank:
         """Of a value that is another one in another shape, that one: a gathered matrix is not cut into what came from every rank, but viewed as it is."""
         self._cutouts: set[int] = set()
         """What was cut out of buffers."""
-        self._counts: Counter[tuple[int, ...]] = Counter()
+        self._counts: Counter[tuple[tuple[int, ...], str]] = Counter()
 
     def run(self) -> Trace:
         """The trace without the buffers that nothing but what was taken apart needs."""
@@ -95,9 +95,10 @@ class _Rank:
         return replace(self.trace, values=tuple(self._values), events=tuple(self._needed()))
 
     def _event(self, event: Event) -> None:
-        key = event.group, self._counts[event.group]
+        group = event.group, event.communicator
+        key = (*group, self._counts[group])
         if event.group:
-            self._counts[event.group] += event.operator not in ("send", "receive")
+            self._counts[group] += event.operator not in ("send", "receive")
         first = event.arguments[0] if event.arguments else None
         flat = self._flats.get(first.value) if isinstance(first, Ref) else None
         if event.operator == "cat.default":
@@ -136,6 +137,8 @@ class _Rank:
     def _follow(self, event: Event, value: int, flat: Flat, key: Key) -> bool:
         """Do to the pieces what an event does to a buffer; False where that is not known."""
         operator = event.operator
+        if not event.outputs:
+            return False
         if operator in VIEWS:
             return self._viewed(event, flat)
         if operator in APART:
@@ -269,7 +272,7 @@ class _Rank:
         needed = {result.value for result in self.trace.results}
         kept = []
         for event in reversed(self._events):
-            if event.group or any(value in needed for value in event.outputs if value is not None):
+            if event.meets or any(value in needed for value in event.outputs if value is not None):
                 kept.append(event)
                 needed.update(operands(event.arguments))
         return kept[::-1]

@@ -10,24 +10,27 @@ from torch._ops import OpOverload
 
 from pitcheck.errors import UnsupportedError
 from pitcheck.frontends.torch.arguments import signature
-from pitcheck.frontends.torch.communication import Communication, Handler, both_sizes, ranks_of, reduction_of, rows_of
+from pitcheck.frontends.torch.c10d import both_sizes
+from pitcheck.frontends.torch.communication import Communication, Handler, members_of, reduction_of, rows_of
 from pitcheck.frontends.torch.trace import Ref
 
 Named = dict[str, Any]
+READING = ("all_gather", "reduce_scatter", "all_to_all")
+"""Collectives that use their operand, and no copy of it, until they are waited for."""
 Collective = Callable[[Communication, torch.Tensor, Named], int]
 
 
 def _all_reduce(to: Communication, tensor: torch.Tensor, named: Named) -> int:
-    return to.emit("all_reduce", (Ref(to.read(tensor)), reduction_of(named["reduce_op"])), tensor.shape, tensor, ranks_of(named["group_name"]))
+    return to.emit("all_reduce", (Ref(to.read(tensor)), reduction_of(named["reduce_op"])), tensor.shape, tensor, members_of(named["group_name"]))
 
 
 def _all_gather(to: Communication, tensor: torch.Tensor, named: Named) -> int:
-    group, rows = ranks_of(named["group_name"]), rows_of(tensor.shape)
+    group, rows = members_of(named["group_name"]), rows_of(tensor.shape)
     return to.emit("all_gather", (Ref(to.viewed(to.read(tensor), rows)),), (rows[0] * len(group), *rows[1:]), tensor, group)
 
 
 def _reduce_scatter(to: Communication, tensor: torch.Tensor, named: Named) -> int:
-    group = ranks_of(named["group_name"])
+    group = members_of(named["group_name"])
     shape = (tensor.shape[0] // len(group), *tensor.shape[1:])
     return to.emit("reduce_scatter", (Ref(to.read(tensor)), reduction_of(named["reduce_op"])), shape, tensor, group)
 
@@ -35,11 +38,11 @@ def _reduce_scatter(to: Communication, tensor: torch.Tensor, named: Named) -> in
 def _all_to_all(to: Communication, tensor: torch.Tensor, named: Named) -> int:
     sent, received = named["input_split_sizes"], named["output_split_sizes"]
     arguments = (Ref(to.read(tensor)), *both_sizes(sent, received))
-    return to.emit("all_to_all", arguments, (sum(received), *tensor.shape[1:]), tensor, ranks_of(named["group_name"]))
+    return to.emit("all_to_all", arguments, (sum(received), *tensor.shape[1:]), tensor, members_of(named["group_name"]))
 
 
 def _broadcast(to: Communication, tensor: torch.Tensor, named: Named) -> int:
-    return to.emit("broadcast", (Ref(to.read(tensor)), named["src"]), tensor.shape, tensor, ranks_of(named["group_name"]))
+    return to.emit("broadcast", (Ref(to.read(tensor)), named["src"]), tensor.shape, tensor, members_of(named["group_name"]))
 
 
 def _run(collective: Collective) -> Handler:
@@ -49,8 +52,10 @@ def _run(collective: Collective) -> Handler:
         values = [collective(to, tensor, named) for tensor in given]
         result = func(*args, **kwargs)
         results = list(result) if isinstance(result, tuple | list) else [result]
-        written = [(tensor, to.viewed(value, tensor.shape)) for tensor, value in zip(results, values, strict=True)]
-        to.land(None, written, [], True)
+        name = func._schema.name.partition("::")[2]
+        landings = [to.as_whole(value, tensor) for tensor, value in zip(results, values, strict=True)]
+        # The others begin with a copy of their operand.
+        to.land(name, None, landings, given if name.startswith(READING) else [])
         return result
 
     return handle

@@ -15,7 +15,30 @@ from pitcheck.plan.fold import Instance
 from pitcheck.plan.model import Group
 
 Ranks = tuple[int, ...]
-Key = tuple[str, tuple[str, ...]]
+Key = tuple[str, tuple[str, ...], str]
+
+
+def with_communicators(traces: Sequence[Trace]) -> list[Trace]:
+    """The traces in which a group has a name only where some rank uses several of the same ranks: "" the first that it uses, then "2", "3" and so on.
+
+    Names are those of the first rank that uses the group. Groups of which every rank has but one are one, whatever it is called.
+    """
+    met: dict[Ranks, dict[str, None]] = defaultdict(dict)
+    several: set[Ranks] = set()
+    for trace in traces:
+        own: dict[Ranks, set[str]] = defaultdict(set)
+        for event in trace.events:
+            if event.group:
+                met[event.group].setdefault(event.communicator)
+                own[event.group].add(event.communicator)
+        several.update(group for group, names in own.items() if len(names) > 1)
+    names = {(group, name): f"{place + 1}" if place and group in several else "" for group, found in met.items() for place, name in enumerate(found)}
+    return [_renamed(trace, names) for trace in traces]
+
+
+def _renamed(trace: Trace, names: Mapping[tuple[Ranks, str], str]) -> Trace:
+    events = tuple(replace(event, communicator=names[event.group, event.communicator]) if event.group else event for event in trace.events)
+    return replace(trace, events=events)
 
 
 def check_members(traces: Iterable[Trace]) -> None:
@@ -43,16 +66,19 @@ def with_all_groups(programs: Mapping[int, Sequence[Instance]], coordinates: Coo
 
 
 def _key(instance: Instance) -> Key:
-    return instance.kind, instance.outputs
+    # Barriers and waits have no output; those of one group are folded by their place.
+    return instance.kind, instance.outputs, "" if instance.group is None else instance.group.name
 
 
 def _grouped(instance: Instance, named: Mapping[Key, Group | None]) -> Instance:
     group = None if instance.group is None else named[_key(instance)]
-    return instance if group is None else replace(instance, group=group)
+    if group is None or instance.group is None:
+        return instance
+    return replace(instance, group=replace(group, name=instance.group.name))
 
 
 def _group(groups: Iterable[Ranks], coordinates: Coordinates) -> Group | None:
-    """All groups as one; None where a rank is in several."""
+    """All groups as one, without a name; None where a rank is in several."""
     ordered = tuple(sorted(groups))
     members = [rank for group in ordered for rank in group]
     if len(set(members)) != len(members):

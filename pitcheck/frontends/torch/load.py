@@ -7,6 +7,8 @@ import sys
 from pathlib import Path
 
 from pitcheck.errors import PlanError, UsageError
+from pitcheck.frontends.torch.ordered import UserLoader, sets_by_rank
+from pitcheck.frontends.torch.output import guest
 from pitcheck.frontends.torch.program import Spec
 
 
@@ -18,19 +20,20 @@ def load_spec(file: str, name: str) -> Spec:
     path = Path(file)
     if not path.is_file():
         raise PlanError("no such file", file)
-    loader = importlib.util.spec_from_file_location(path.stem, path)
+    loader = importlib.util.spec_from_file_location(path.stem, path, loader=UserLoader(path.stem, str(path)))
     if loader is None or loader.loader is None:
         raise PlanError("this is no Python file", file)
     module = importlib.util.module_from_spec(loader)
     sys.modules.setdefault(path.stem, module)
     sys.path.insert(0, str(path.resolve().parent))
     try:
-        loader.loader.exec_module(module)
+        with guest(), sets_by_rank(path.resolve().parent):
+            loader.loader.exec_module(module)
     except ModuleNotFoundError as error:
         if error.name == "torch":
             raise UsageError(f"{file} needs PyTorch; install pitcheck[torch]") from None
         raise PlanError(f"it imports {error.name}, which is not installed", file) from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise PlanError(f"it raises {type(error).__name__}: {error}", file) from error
     spec = getattr(module, name, None)
     if not isinstance(spec, Spec):

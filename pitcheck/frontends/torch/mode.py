@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from threading import get_ident
+from typing import Any, NamedTuple
 
 import torch
 from torch._ops import OpOverload
-from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    FakeTensor,
+    FakeTensorMode,
+    UnsupportedFakeTensorException,
+    UnsupportedOperatorException,
+)
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 from torch.utils._pytree import tree_map_only
 
-from pitcheck.errors import UnsupportedError
+from pitcheck.errors import PitcheckError, UnsupportedError
 from pitcheck.frontends.torch.arguments import Signature, dtype_name, literal, signature
-from pitcheck.frontends.torch.communication import COMMUNICATION, Communication
+from pitcheck.frontends.torch.c10d import COMMUNICATION
+from pitcheck.frontends.torch.communication import Communication
 from pitcheck.frontends.torch.decided import with_positions
 from pitcheck.frontends.torch.functional import FUNCTIONAL
 from pitcheck.frontends.torch.generators import drawn
@@ -48,8 +58,6 @@ SILENT = frozenset(
             "storage_offset",
             "numel",
             "_has_same_storage_numel",
-            "barrier",
-            "monitored_barrier_",
         ),
         *("check_for_nan", "dim", "layout", "sym_is_contiguous"),
     }
@@ -63,23 +71,69 @@ CHOOSING = frozenset({"index", "masked_select"})
 """Operators that take elements wherever a mask holds: how many there are, the mask alone tells."""
 
 
+SEEN = "_pitcheck_seen"
+"""The attribute of a tensor that says what was known of its memory when it was last used."""
+NUMBERLESS = (DataDependentOutputException, DynamicOutputShapeException, UnsupportedOperatorException, UnsupportedFakeTensorException)
+"""What tensors without numbers raise where tensors with numbers would not."""
+
+
+class _Seen(NamedTuple):
+    """A tensor's storage, its version, and how many recorded calls wrote to that storage, at one moment."""
+
+    memory: int
+    version: int
+    writes: int
+
+
+class Numberless(FakeTensorMode):
+    """Gives tensors shapes and no numbers. Copies of its tensors are tensors of its own."""
+
+    refuse: Callable[[str], PitcheckError] = UnsupportedError
+    """Makes, and keeps, the error for what cannot be recorded."""
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Numberless:
+        return self
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise self.refuse("a tensor is pickled or saved, whose numbers nobody has while a program is recorded; leave that out of the step")
+
+
 class Recorder(TorchDispatchMode):
     """Records on a tape. To be entered within a FakeTensorMode, which gives shapes."""
 
-    def __init__(self, tape: Tape, fake: FakeTensorMode) -> None:
+    def __init__(self, tape: Tape, fake: Numberless) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.tape = tape
         self.storages = Storages(tape)
         self.communication = Communication(tape, self.storages)
-        self._fake = fake
+        self.fake = fake
+        fake.refuse = lambda message: tape.refuse(UnsupportedError(f"{tape.where()}: {message}"))
+        self._writes: Counter[int] = Counter()
+        """Calls that write, by the storage to which they do."""
+        self._real: dict[int, torch.Tensor] = {}
+        """The bytes of storages that have numbers, as they were when the program first used them."""
+        self._lifted: dict[int, torch.Tensor] = {}
+        """Tensors that have numbers, by the storage of the one that stands for each; NumPy may see the same numbers."""
+        self.thread = get_ident()
 
     def __torch_dispatch__(self, func: OpOverload, types: Sequence[type], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None) -> Any:
         if any(kind not in PLAIN for kind in types):
             # A subclass such as DTensor takes the call apart into calls on plain tensors, which come here again.
             return NotImplemented
-        given = dict(kwargs or {})
+        try:
+            return self._call(func, args, dict(kwargs or {}))
+        except PitcheckError as error:
+            self.tape.refuse(error)
+            raise
+        except NUMBERLESS as error:
+            raise self.tape.refuse(
+                UnsupportedError(f"{self.tape.where()}: {func} needs numbers, which nobody has while a program is recorded: {error}")
+            ) from error
+
+    def _call(self, func: OpOverload, args: Sequence[Any], given: dict[str, Any]) -> Any:
         space, name = func._schema.name.split("::")
-        if name in SILENT or space in ("prim", "profiler") or self._is_foreign(args):
+        self._check(func, args, given)
+        if name in SILENT or space in ("prim", "profiler"):
             return func(*args, **given)
         handler = COMMUNICATION.get((space, name)) or FUNCTIONAL.get((space, name))
         if handler is not None:
@@ -108,9 +162,45 @@ class Recorder(TorchDispatchMode):
                 return call(*positions, **kwargs)
         return NotImplemented
 
-    def _is_foreign(self, args: Sequence[Any]) -> bool:
-        """Whether a call is about tensors of somebody else who works out shapes, as DTensor does."""
-        return any(isinstance(item, FakeTensor) and item.fake_mode is not self._fake for item in _flat(args))
+    def _check(self, func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+        """Raise UnsupportedError where an operand belongs to another recording, or was written to by what no operator tells of."""
+        for tensor in _flat([*args, *kwargs.values()]):
+            if isinstance(tensor, torch.Tensor):
+                self.seen(tensor)
+        if any(argument.alias_info is not None and argument.alias_info.is_write for argument in func._schema.arguments):
+            for parameter, value in signature(func).bound(args, kwargs):
+                if parameter.written:
+                    self.explain(tensor for tensor in _flat(value) if isinstance(tensor, torch.Tensor))
+
+    def seen(self, tensor: torch.Tensor) -> None:
+        """Look at a tensor that is used. Raises UnsupportedError where it belongs to another recording, or was written to by what no operator tells of."""
+        if not isinstance(tensor, FakeTensor):
+            return
+        if tensor.fake_mode is not self.fake:
+            raise self.tape.refuse(
+                UnsupportedError(
+                    f"{self.tape.where()}: a tensor of shape {tuple(tensor.shape)} belongs to another FakeTensorMode, of which nothing is recorded; "
+                    "make it in the program itself, neither unpickled nor under a mode of its own"
+                )
+            )
+        if tensor.is_inference():
+            return
+        memory = tensor.untyped_storage()._cdata
+        now = _Seen(memory, tensor._version, self._writes[memory])
+        before: _Seen | None = tensor.__dict__.get(SEEN)
+        if before is not None and before.memory == memory and now.version - before.version > now.writes - before.writes:
+            raise self.tape.refuse(
+                UnsupportedError(
+                    f"{self.tape.where()}: a tensor of shape {tuple(tensor.shape)} was written to before by what no operator tells of "
+                    f"({now.version - before.version} times, of which {now.writes - before.writes} are recorded)"
+                )
+            )
+        tensor.__dict__[SEEN] = now
+
+    def explain(self, tensors: Iterable[torch.Tensor]) -> None:
+        """Count a write to each tensor, which makes its version go up."""
+        for tensor in tensors:
+            self._writes[tensor.untyped_storage()._cdata] += 1
 
     def _operator(self, func: OpOverload, name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         if name in SAME:
@@ -123,6 +213,7 @@ class Recorder(TorchDispatchMode):
         bound = said.bound(args, kwargs)
         targets = [value for parameter, value in bound if parameter.written]
         unread = "self" if name.removesuffix("_") in ADDING and ("beta", 0) in ((parameter.name, value) for parameter, value in bound) else ""
+        self._touch(func, [value for parameter, value in bound if not parameter.stores and parameter.name != unread], targets)
         arguments = tuple(literal(value, self._unread if parameter.name == unread else self._read) for parameter, value in bound if not parameter.stores)
         arguments += drawn(func, said.operator, bound)
         if said.writes:
@@ -132,6 +223,16 @@ class Recorder(TorchDispatchMode):
         result = self._run(func, args, kwargs)
         self._put(said.operator, arguments, result, [value for _, value in bound])
         return result
+
+    def _touch(self, func: OpOverload, read: Sequence[Any], written: Sequence[Any]) -> None:
+        """Raise PlanError where a call uses memory in which communication is in flight. Views use none."""
+        if func.is_view or torch.Tag.inplace_view in func.tags:
+            return
+        flights, where, name = self.communication.flights, self.tape.where(), func._schema.name.partition("::")[2]
+        for values, writes in ((read, False), (written, True)):
+            for tensor in _flat(list(values)):
+                if isinstance(tensor, torch.Tensor):
+                    flights.touch(tensor, writes, name, where)
 
     def _run(self, func: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """The call on tensors without numbers, which tells shapes; where these, or what is decided, depends on numbers, on those."""
@@ -168,6 +269,7 @@ class Recorder(TorchDispatchMode):
 
     def known(self, tensor: torch.Tensor) -> torch.Tensor:
         """The numbers of a tensor; UnsupportedError where they depend on what is not known."""
+        self.communication.flights.touch(tensor, False, "a decision", self.tape.where())
         value = self._read(tensor)
         if value not in self.tape.known:
             raise UnsupportedError(
@@ -231,6 +333,7 @@ class Recorder(TorchDispatchMode):
         return number
 
     def _copy(self, target: torch.Tensor, source: torch.Tensor) -> torch.Tensor:
+        self._touch(torch.ops.aten.copy_.default, [source], [target])
         value = self._read(source)
         torch.ops.aten.copy_.default(target, source)
         if not (source.untyped_storage()._cdata == target.untyped_storage()._cdata and view_of(source) == view_of(target)):
@@ -249,6 +352,8 @@ class Recorder(TorchDispatchMode):
     def _same(self, func: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         value = self._read(args[0])
         result = func(*args, **kwargs)
+        if not isinstance(args[0], FakeTensor):
+            self._lifted[result.untyped_storage()._cdata] = args[0]
         if self.storages.has(result):
             self.storages.alias(result, value)
         else:
@@ -259,9 +364,24 @@ class Recorder(TorchDispatchMode):
         return self.storages.undefined(tuple(tensor.shape), tensor.dtype)
 
     def _read(self, tensor: torch.Tensor) -> int:
+        numbers = self._lifted.get(tensor.untyped_storage()._cdata) if isinstance(tensor, FakeTensor) else tensor
+        if numbers is not None:
+            self._check_real(numbers)
         if not isinstance(tensor, FakeTensor) and not self.storages.has(tensor):
             self.storages.write(tensor, self.tape.constant(tensor))
         return self.storages.read(tensor)
+
+    def _check_real(self, tensor: torch.Tensor) -> None:
+        """Raise UnsupportedError where a tensor that has numbers has got others, as by way of NumPy."""
+        held = tensor.untyped_storage()
+        with _disable_current_modes():
+            now = torch.empty(0, dtype=torch.uint8).set_(held) if held.device.type == "cpu" else None
+            if now is None or torch.equal(self._real.setdefault(held._cdata, now.clone()), now):
+                return
+        raise UnsupportedError(
+            f"{self.tape.where()}: the numbers of a tensor of shape {tuple(tensor.shape)} were changed by what no operator tells of, as through NumPy; "
+            "change them by operators of PyTorch, or make a new tensor"
+        )
 
 
 def _operand(argument: Argument) -> int:

@@ -89,6 +89,24 @@ def batch_norm(
     return out, mean, deviation
 
 
+def weight_norm(v: torch.Tensor, g: torch.Tensor, dim: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
+    """A weight of direction ``v`` and of length ``g``, by slices along ``dim``; and the lengths of ``v``."""
+    norms = torch.linalg.vector_norm(v, 2, _others(v, dim), True)
+    return v * (g / norms), norms
+
+
+def weight_norm_backward(
+    grad_w: torch.Tensor, saved_v: torch.Tensor, saved_g: torch.Tensor, saved_norms: torch.Tensor, dim: int
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The gradients of ``v`` and ``g`` of :func:`weight_norm`."""
+    along = (grad_w * saved_v).sum(_others(saved_v, dim), True)
+    return (saved_g / saved_norms) * (grad_w - saved_v * (along / (saved_norms * saved_norms))), along / saved_norms
+
+
+def _others(tensor: torch.Tensor, dim: int) -> list[int]:
+    return [other for other in range(tensor.dim()) if other != dim % tensor.dim()]
+
+
 OPENED: dict[tuple[str, str], Callable[..., Any]] = {
     ("aten", "native_batch_norm"): batch_norm,
     ("fsdp", "all_gather_copy_in"): all_gather_copy_in,
@@ -99,6 +117,8 @@ OPENED: dict[tuple[str, str], Callable[..., Any]] = {
     ("fsdp", "copy_"): copy_,
     ("aten", "fill_"): fill,
     ("aten", "zero_"): zero,
+    ("aten", "_weight_norm_interface"): weight_norm,
+    ("aten", "_weight_norm_interface_backward"): weight_norm_backward,
 }
 
 RENAMED = {"norm": "linalg_vector_norm"}

@@ -26,7 +26,7 @@ def trace_of(rank: int, tape: Tape, start: int, results: Sequence[Result], assum
     kept: list[Event] = []
     for index in range(len(tape.events) - 1, -1, -1):
         event = tape.events[index]
-        if (index >= start and event.group) or any(number in needed for number in event.outputs if number is not None):
+        if (index >= start and event.meets) or any(number in needed for number in event.outputs if number is not None):
             kept.append(event)
             needed.update(operands(event.arguments))
             needed.update(number for number in event.outputs if number is not None)

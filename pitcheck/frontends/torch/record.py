@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import traceback
 from collections.abc import Sequence
 from math import prod
@@ -11,6 +12,7 @@ import msgspec
 
 from pitcheck.errors import PitcheckError, PlanError, UnsupportedError
 from pitcheck.forks import Forks, can_fork
+from pitcheck.frontends.torch.output import to_stderr
 from pitcheck.frontends.torch.program import Spec
 from pitcheck.frontends.torch.trace import Trace
 
@@ -22,6 +24,8 @@ class Failure(msgspec.Struct, frozen=True, tag="failure"):
 
     message: str
     invalid: bool
+    traceback: str = ""
+    """Of an exception of the program, as Python shows it."""
 
 
 class Recorded(msgspec.Struct, frozen=True, tag="recorded"):
@@ -42,8 +46,11 @@ def record(spec: Spec, side: Side, jobs: int) -> list[Trace]:
     traces = []
     for number, answer in enumerate(answers):
         if isinstance(answer, Failure):
-            error = PlanError if answer.invalid else UnsupportedError
-            raise error(f"rank {number} of the {side} program: {answer.message}" if side == "parallel" else f"the reference program: {answer.message}")
+            who = f"rank {number} of the parallel program" if side == "parallel" else "the reference program"
+            error = (PlanError if answer.invalid else UnsupportedError)(f"{who}: {answer.message}")
+            if answer.traceback:
+                error.add_note(f"{who} raised\n{answer.traceback}")
+            raise error
         traces.append(answer.trace)
     return traces
 
@@ -79,22 +86,52 @@ class _Ranks:
 
     def _receive(self) -> None:
         for ended in self._forks.ended():
-            died = Failure(f"its process ended without an answer (exit code {ended.code})", False)
+            died = Failure(_death(ended.code), True)
             self._answers[ended.key] = died if ended.answer is None else msgspec.msgpack.decode(ended.answer, type=Recorded | Failure)
 
 
-def _answer(spec: Spec, side: Side, number: int) -> bytes:
+def _death(code: int | None) -> str:
+    if code is not None and code < 0:
+        return f"its process was killed by signal {-code}"
+    return f"its process ended without an answer (exit code {code}), as by os._exit; a step has to return"
+
+
+def _answer(spec: Spec, side: Side, number: int) -> bytes | None:
     from pitcheck.frontends.torch.session import record_rank  # noqa: PLC0415
 
+    to_stderr()
+    process = os.getpid()
     answer: Recorded | Failure
     try:
         answer = Recorded(record_rank(spec, side, number))
     except PitcheckError as error:
         answer = Failure(str(error), isinstance(error, PlanError))
-    except Exception as error:
-        # Whatever a program raises tells the user why it cannot be recorded.
-        answer = Failure(f"{_line(error)}{type(error).__name__}: {error}", False)
-    return msgspec.msgpack.encode(answer)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        # SystemExit, too: whatever a program raises ends its step.
+        answer = _raised(error)
+    # What the program forked itself has no answer to give.
+    return msgspec.msgpack.encode(answer) if os.getpid() == process else None
+
+
+def _raised(error: BaseException) -> Failure:
+    """The failure of a program that raised. Where the recorder itself did, or a framework does not know tensors without numbers, nothing is said of it."""
+    from pitcheck.frontends.torch.blame import PITCHECK  # noqa: PLC0415
+
+    frames = traceback.extract_tb(error.__traceback__)
+    own = isinstance(error, NotImplementedError) or bool(frames and frames[-1].filename.startswith(PITCHECK))
+    return Failure(f"{_line(error)}{type(error).__name__}: {error}", not own, _shown(error, PITCHECK))
+
+
+def _shown(error: BaseException, hidden: str) -> str:
+    """The traceback without the recorder's frames."""
+    described: traceback.TracebackException | None = traceback.TracebackException.from_exception(error)
+    first = described
+    while described is not None:
+        described.stack = traceback.StackSummary.from_list([frame for frame in described.stack if not frame.filename.startswith(hidden)])
+        described = described.__cause__ or described.__context__
+    return "".join(first.format()) if first is not None else ""
 
 
 def _line(error: BaseException) -> str:

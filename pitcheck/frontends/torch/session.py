@@ -9,7 +9,6 @@ from typing import Any, Literal
 
 import torch
 import torch.distributed as dist
-from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.testing._internal.distributed.fake_pg import FakeStore
 from torch.utils._python_dispatch import _disable_current_modes
 
@@ -18,14 +17,17 @@ from pitcheck.frontends.torch.adjusted import adjusted
 from pitcheck.frontends.torch.arguments import DTYPES
 from pitcheck.frontends.torch.batch import box_of, coordinate_of
 from pitcheck.frontends.torch.blame import Blame
+from pitcheck.frontends.torch.chance import without_chance
+from pitcheck.frontends.torch.copies import copying
 from pitcheck.frontends.torch.generators import begin
 from pitcheck.frontends.torch.lineage import Part, local, part_of
-from pitcheck.frontends.torch.mode import Recorder
+from pitcheck.frontends.torch.mode import Numberless, Recorder
 from pitcheck.frontends.torch.named import Held, Names
 from pitcheck.frontends.torch.program import Input, Program, Rank, Spec
 from pitcheck.frontends.torch.prune import trace_of
 from pitcheck.frontends.torch.tape import Kind, Tape
 from pitcheck.frontends.torch.trace import Result, Role, Trace
+from pitcheck.frontends.torch.unseen import watching
 
 Side = Literal["reference", "parallel"]
 
@@ -42,13 +44,21 @@ def record_rank(spec: Spec, side: Side, number: int) -> Trace:
     blame = Blame(record_rank.__code__)
     tape = Tape(blame.place)
     with ExitStack() as stack:
-        fake = stack.enter_context(FakeTensorMode(allow_non_fake_inputs=True))
+        fake = stack.enter_context(Numberless(allow_non_fake_inputs=True))
         recorder = Recorder(tape, fake)
-        for context in (adjusted(recorder), blame, recorder):
+        for context in (adjusted(recorder), copying(recorder), watching(recorder), without_chance(recorder, number), blame, recorder):
             stack.enter_context(context)
-        program = spec.parallel(Rank(number, mesh, coordinate)) if side == "parallel" else spec.reference()
-        session = _Session(spec, mesh, coordinate, recorder, program, blame)
-        return session.run(number)
+        try:
+            program = spec.parallel(Rank(number, mesh, coordinate)) if side == "parallel" else spec.reference()
+            trace = _Session(spec, mesh, coordinate, recorder, program, blame).run(number)
+        except BaseException:
+            # What a refusal has led to is no fault of the program.
+            if tape.refused is not None:
+                raise tape.refused from None
+            raise
+        if tape.refused is not None:
+            raise tape.refused
+        return trace
 
 
 def _start_group(rank: int, size: int) -> None:
@@ -68,14 +78,19 @@ class _Session:
 
     def run(self, number: int) -> Trace:
         """A first step makes what frameworks make lazily; the second is recorded."""
-        self._program.step(self._batch())
+        self._step()
         for held in self._names.parameters():
             held.tensor.grad = None
         start = len(self._tape.events)
         before = self._begin()
-        outputs = self._program.step(self._batch())
+        outputs = self._step()
         self._tape.ended = True
         return trace_of(number, self._tape, start, [*self._outputs(outputs), *self._gradients(), *self._updated(before)], self._assumptions())
+
+    def _step(self) -> Any:
+        outputs = self._program.step(self._batch())
+        self._recorder.communication.check_done()
+        return outputs
 
     def _assumptions(self) -> list[str]:
         """What the report must say beside the verdict."""
@@ -144,9 +159,10 @@ class _Session:
         return [self._result("updated", held) for held in [*updated, *written]]
 
     def _result(self, kind: Literal["output", "gradient", "updated"], held: Held) -> Result:
-        value = self._recorder.storages.read(local(held.tensor).detach())
-        if value in self._tape.pending:
-            raise PlanError(f"{held.name!r} is a result of the step, but nobody has waited for the communication launched at {self._tape.pending[value]}")
+        self._recorder.seen(local(held.tensor))
+        tensor = local(held.tensor).detach()
+        self._recorder.communication.flights.touch(tensor, False, f"what reads the result {held.name!r} after the step", "")
+        value = self._recorder.storages.read(tensor)
         return Result(value, kind, held.name, held.part.whole, held.part.box, held.part.partial)
 
 

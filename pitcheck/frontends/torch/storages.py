@@ -113,6 +113,10 @@ class Storages:
         """Whether anything is known about the memory of a tensor."""
         return tensor.untyped_storage()._cdata in self._storages
 
+    def holds(self, held: torch.UntypedStorage) -> bool:
+        """Whether anything is known about a storage."""
+        return held._cdata in self._storages
+
     def _of(self, tensor: torch.Tensor) -> Storage:
         held = tensor.untyped_storage()
         return self._storages.setdefault(held._cdata, Storage(held))

@@ -9,7 +9,7 @@ import msgspec
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
-from pitcheck.errors import PlanError, UnsupportedError
+from pitcheck.errors import PitcheckError, UnsupportedError
 from pitcheck.frontends.torch.arguments import dtype_name
 from pitcheck.frontends.torch.evaluate import evaluate
 from pitcheck.frontends.torch.trace import Argument, Event, Given, Ref, Role
@@ -48,22 +48,27 @@ class Tape:
         self.events: list[Event] = []
         self.given: dict[int, Given] = {}
         self.known: dict[int, torch.Tensor] = {}
-        self.pending: dict[int, str] = {}
-        """Outputs of asynchronous collectives nobody has waited for, and where these were launched."""
+        self.refused: PitcheckError | None = None
+        """The first refusal. The program may have caught it; it is final all the same, for what ran afterwards is another program."""
         self.ended = False
         """Whether the step is over, and what is recorded only reads what it has left: that belongs to where it was made."""
         self._place = place
         self._places: dict[int, Place] = {}
 
     def emit(
-        self, operator: str, arguments: tuple[Argument, ...], outputs: Sequence[Kind | None], group: tuple[int, ...] = (), batch: int | None = None
+        self,
+        operator: str,
+        arguments: tuple[Argument, ...],
+        outputs: Sequence[Kind | None],
+        group: tuple[int, ...] = (),
+        batch: int | None = None,
+        communicator: str = "",
     ) -> list[int]:
         """An event, and the numbers of its outputs that are tensors."""
         place = self._made(arguments) if self.ended else self._place()
         numbers = [None if kind is None else self._value(kind) for kind in outputs]
         self._places.update((number, place) for number in numbers if number is not None)
-        self._check_finished(operator, arguments, place)
-        event = Event(operator, arguments, tuple(numbers), group, place.source, place.module, place.backward, batch)
+        event = Event(operator, arguments, tuple(numbers), group, place.source, place.module, place.backward, batch, communicator)
         self.events.append(event)
         if not group:
             self._know(event)
@@ -99,6 +104,11 @@ class Tape:
             self.known[number] = plain
         return number
 
+    def refuse(self, error: PitcheckError) -> PitcheckError:
+        """Keep a refusal; the first is kept. Returns the error that was given, to be raised."""
+        self.refused = self.refused or error
+        return error
+
     def where(self) -> str:
         """The user's line, for messages."""
         return self._place().source or "outside the user's code"
@@ -116,16 +126,6 @@ class Tape:
     def _made(self, arguments: tuple[Argument, ...]) -> Place:
         """Where the latest operand was made."""
         return self._places.get(max(operands(arguments), default=-1), Place())
-
-    def _check_finished(self, operator: str, arguments: tuple[Argument, ...], place: Place) -> None:
-        if operator == "wait" or not self.pending:
-            return
-        for number in operands(arguments):
-            if number in self.pending:
-                raise PlanError(
-                    f"{operator} at {place.source} reads what the asynchronous collective launched at {self.pending[number]} is still writing; "
-                    "wait for it before"
-                )
 
     def _know(self, event: Event) -> None:
         """Compute what depends on known values alone, so that the program may look at it."""

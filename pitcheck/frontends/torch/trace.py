@@ -42,7 +42,7 @@ class Event(msgspec.Struct, frozen=True):
     """One operator.
 
     ``operator``: an ATen overload without its namespace and without the mark of writing in place ("add.Tensor", "_softmax.default",
-    "split_with_sizes.default"), or a collective: "all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "send", "receive", "wait".
+    "split_with_sizes.default"), or a collective: "all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "barrier", "send", "receive", "wait".
     ``arguments``: all of the schema's, in its order, defaults filled in, but for those that only say where the result is stored (``out``); of a collective
     see :mod:`pitcheck.frontends.torch.collectives`. ``outputs``: numbers of values, None for a result that is no tensor.
     ``group``: global ranks of a collective, in the group's order. ``source``: "file:line" of the user's code; of a backward operator that of its forward one.
@@ -58,6 +58,15 @@ class Event(msgspec.Struct, frozen=True):
     backward: bool = False
     batch: int | None = None
     """Of a send or receive that was launched together with others: the number of that batch."""
+    communicator: str = ""
+    """Of communication: the name of the process group, which tells those of the same ranks apart."""
+    launched: bool = False
+    """Of a send: its tensor is in use until the next "wait" without an output for that value."""
+
+    @property
+    def meets(self) -> bool:
+        """Whether other ranks have to do with it, so that it matters even where nobody reads a result."""
+        return bool(self.group) or (self.operator == "wait" and not self.outputs)
 
 
 class Given(msgspec.Struct, frozen=True):

@@ -13,8 +13,8 @@ import msgspec
 from pitcheck.errors import PlanError
 from pitcheck.frontends.torch.trace import Argument, Event, Ref, Trace, Value
 
-Call = tuple[tuple[int, ...], int]
-"""A group, and the number of its all-to-all."""
+Call = tuple[tuple[int, ...], str, int]
+"""A group, its name, and the number of its all-to-all."""
 
 
 def with_even_parts(traces: Sequence[Trace]) -> list[Trace]:
@@ -25,13 +25,14 @@ def with_even_parts(traces: Sequence[Trace]) -> list[Trace]:
 
 def _calls(trace: Trace) -> Iterator[tuple[Event, Call | None]]:
     """All events, those that are all-to-alls with the call that they are a part of."""
-    counts: Counter[tuple[int, ...]] = Counter()
+    counts: Counter[tuple[tuple[int, ...], str]] = Counter()
     for event in trace.events:
         if event.operator != "all_to_all":
             yield event, None
             continue
-        yield event, (event.group, counts[event.group])
-        counts[event.group] += 1
+        group = event.group, event.communicator
+        yield event, (*group, counts[group])
+        counts[group] += 1
 
 
 def _is_uneven(event: Event) -> bool:
@@ -109,4 +110,6 @@ class _Rewriting:
     def _event(self, origin: Event, operator: str, arguments: tuple[Argument, ...], output: int | None, batch: int | None = None) -> None:
         outputs = () if output is None else (output,)
         group = origin.group if batch is not None else ()
-        self._events.append(Event(operator, arguments, outputs, group, origin.source, origin.module, origin.backward, batch))
+        self._events.append(
+            Event(operator, arguments, outputs, group, origin.source, origin.module, origin.backward, batch, origin.communicator if group else "")
+        )

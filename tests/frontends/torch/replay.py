@@ -108,6 +108,8 @@ class Replay:
             return True
         if event.operator == "receive":
             return self._receive(machine, event)
+        if event.operator == "barrier" or (event.operator == "wait" and not event.outputs):
+            return True
         if event.operator == "wait":
             machine.values[event.outputs[0]] = machine.values[event.arguments[0].value]
             return True

@@ -33,6 +33,8 @@ CASES = [
     ("send", (Ref(0), 5, 7), None, _instance("send", ("v0",), (), False, peer=5, tag=7)),
     ("receive", (5, 7), _FOUR, _instance("receive", (), ("v1",), False, peer=5, tag=7)),
     ("wait", (Ref(0),), _FOUR, _instance("wait", ("v0",), ("v1",), False)),
+    ("wait", (Ref(0),), None, _instance("wait", ("v0",), (), False)),
+    ("barrier", (), None, _instance("barrier", (), ())),
 ]
 
 
@@ -45,7 +47,7 @@ def _event(kind: str, arguments: tuple[Any, ...], output: Value | None) -> Event
 @pytest.mark.parametrize(("kind", "arguments", "output", "expected"), CASES)
 def test_collective(kind: str, arguments: tuple[Any, ...], output: Value | None, expected: Instance, asynchronous: bool) -> None:
     translation = translated(_event(kind, arguments, output), [_FOUR, output or _FOUR], name_of, lambda hint, _: hint, asynchronous)
-    attributes = {**expected.attributes, **({"async": True} if asynchronous and kind != "wait" else {})}
+    attributes = {**expected.attributes, **({"async": True} if asynchronous and kind not in ("wait", "barrier") else {})}
     assert translation.instances == (Instance(kind, expected.inputs, expected.outputs, attributes, expected.group, "model.py:9", "mlp"),)
     assert not translation.tensors
     check_attributes(operator_kind(kind), attributes)

@@ -155,10 +155,10 @@ def looking(rank: Rank) -> Program:
 @pytest.mark.parametrize(
     ("program", "error", "message"),
     [
-        (raising, UnsupportedError, r"rank 1 of the parallel program: .*test_pipeline.py:\d+: ValueError: no such thing"),
-        (dying, UnsupportedError, r"rank 1 of the parallel program: its process ended without an answer \(exit code 3\)"),
-        (racing, PlanError, r"rank 0 .* mul.Tensor at .*test_pipeline.py:\d+ reads what the asynchronous collective launched at .* is still writing"),
-        (overwriting, PlanError, r"rank 0 .* operand of the asynchronous communication .* was written to before it was waited for"),
+        (raising, PlanError, r"rank 1 of the parallel program: .*test_pipeline.py:\d+: ValueError: no such thing"),
+        (dying, PlanError, r"rank 1 of the parallel program: its process ended without an answer \(exit code 3\)"),
+        (racing, PlanError, r"rank 0 .* mul at .*test_pipeline.py:\d+ reads .* that the allreduce launched at .* is still writing to"),
+        (overwriting, PlanError, r"rank 0 .* copy_ at .*test_pipeline.py:\d+ writes to .* that the allgather_base launched at .* still reads"),
         (looking, UnsupportedError, r"rank 0 .*test_pipeline.py:\d+: the program looks at the value of a tensor"),
     ],
 )
