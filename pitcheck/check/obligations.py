@@ -16,7 +16,7 @@ from pitcheck.algebra.degree_bounds import log2_sum
 from pitcheck.check.prove import Proof, Settings, prove_stage
 from pitcheck.check.specification import Specification
 from pitcheck.check.workers import LARGE, Workers, cost
-from pitcheck.errors import UnsupportedError
+from pitcheck.errors import PlanError, UnsupportedError
 from pitcheck.stages.cuts import Cut
 from pitcheck.stages.fingerprint import Fingerprints, Key, Walk, places
 from pitcheck.stages.graph import Graph
@@ -266,7 +266,11 @@ class Prover:
         if any(mask is None for mask in demands.values()):
             return None
         stage = replace(stage, sampling=sample.sampling)
-        obligation = self._prove_stage(stage, target, output, 0)
+        try:
+            obligation = self._prove_stage(stage, target, output, 0)
+        except PlanError:
+            # What has a part per member has another size among fewer members: that is no fault of the plan.
+            return None
         if obligation.proof.outcome != "proven":
             # It is proven, or refuted, at all coordinates instead; nothing was concluded from this.
             self.proofs.pop(obligation.key, None)
