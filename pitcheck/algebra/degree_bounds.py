@@ -23,6 +23,9 @@ TWO_TERMS_LOG2 = 1.0
 PAIR_OF_ROOTS = 2
 """Number of roots in a difference up to which a bound is proven: one on either side."""
 
+MOST = 1 << 128
+"""Degrees, terms (log2) and powers from which on numbers are not told apart: floats do not hold them all, and all primes are below 2^31."""
+
 HEURISTIC = frozenset({"log", "order", "keyed"})
 """What the bound by degrees does not cover: its use makes a bound heuristic."""
 
@@ -39,11 +42,11 @@ class Polynomial:
         """Degrees add, terms multiply."""
         if self.degree == self.powers == self.terms_log2 == 0:
             return other
-        return Polynomial(self.degree + other.degree, self.terms_log2 + other.terms_log2, self.powers + other.powers)
+        return _capped(self.degree + other.degree, self.terms_log2 + other.terms_log2, self.powers + other.powers)
 
     def to_the(self, exponent: int) -> Polynomial:
         """A product of ``exponent`` such polynomials, which need not be equal."""
-        return Polynomial(self.degree * exponent, self.terms_log2 * exponent, self.powers * exponent)
+        return _capped(self.degree * exponent, self.terms_log2 * min(exponent, MOST), self.powers * exponent)
 
     def plus(self, other: Polynomial) -> Polynomial:
         """Greatest degree; terms add, as far as they are exponential: a sum of plain polynomials is one term."""
@@ -57,6 +60,11 @@ class Polynomial:
     def either(self, other: Polynomial) -> Polynomial:
         """One of two."""
         return Polynomial(max(self.degree, other.degree), max(self.terms_log2, other.terms_log2), max(self.powers, other.powers))
+
+
+def _capped(degree: int, terms_log2: float, powers: int) -> Polynomial:
+    """What no prime in use tells from more: every bound of such a degree, or of so many terms, is vacuous."""
+    return Polynomial(min(degree, MOST), min(terms_log2, float(MOST)), min(powers, MOST))
 
 
 ONE = Polynomial()
