@@ -13,7 +13,23 @@ from pitcheck.ops.registry import evaluate
 from pitcheck.plan.model import Axis, Group, Lineage, Number, Operator, Output, Plan, Shard, Tensor
 
 LITERALS = (
-    *(0, 1, -1, 3, 10**30, 2**1023, "1e-400", "1e308", "1e-999", "1/3", f"1/{'9' * 300}", f"{'7' * 300}/{'3' * 99}", "0/1", "3.0e-999", f"{'7' * 250}/{'3' * 149}"),
+    *(
+        0,
+        1,
+        -1,
+        3,
+        10**30,
+        2**1023,
+        "1e-400",
+        "1e308",
+        "1e-999",
+        "1/3",
+        f"1/{'9' * 300}",
+        f"{'7' * 300}/{'3' * 99}",
+        "0/1",
+        "3.0e-999",
+        f"{'7' * 250}/{'3' * 149}",
+    ),
     *("inf", "-inf", "nan", "sqrt(2)", "sqrt(1/3/pi)", f"sqrt({'9' * 300})", "sqrt(sqrt(2))", 1e-320, 5e-324, 1e300, 1.7976931348623157e308, 0.1, -0.0),
 )
 REFUSED = (
@@ -37,6 +53,7 @@ LITERAL = {
     "full_like": ("value",),
 }
 """Operators with one operand here, and attributes of theirs that are literals."""
+KINDS = (*UNARY, *BINARY, *REDUCING, "pow", "reshape", "slice", "cat", "transpose", *LITERAL)
 SIZES = (1, 1, 2, 2, 3, 3, 7, 7, 0)
 
 
@@ -82,7 +99,11 @@ def pairs(draw: st.DrawFn) -> tuple[Plan, Plan]:
     ranks = draw(st.sampled_from((1, 2)))
     rank = draw(st.integers(1, 3))
     shape = [draw(st.sampled_from(SIZES)) for _ in range(rank)]
-    steps = draw(st.lists(st.tuples(st.sampled_from((*UNARY, *BINARY, *REDUCING, "pow", "reshape", "slice", "cat", "transpose", *LITERAL)), st.integers(0, 200)), max_size=5))
+    steps = draw(
+        st.lists(
+            st.tuples(st.sampled_from((*UNARY, *BINARY, *REDUCING, "pow", "reshape", "slice", "cat", "transpose", *LITERAL)), st.integers(0, 200)), max_size=5
+        )
+    )
     sides = []
     for side in range(2):
         odd = Odd(ranks if side else 1)
