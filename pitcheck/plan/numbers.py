@@ -9,8 +9,8 @@ from fractions import Fraction
 
 from pitcheck.errors import PlanError
 
-_ROOT = re.compile(r"^(-?)(?:sqrt\((\d+(?:/\d+)?)(/pi)?\)|sqrt\(sqrt\((\d+(?:/\d+)?)\)\))$")
-_DECIMAL = re.compile(r"^[-+]?(\d+/\d+|(\d+\.?\d*|\.\d+)([eE][-+]?\d{1,3})?)$")
+_ROOT = re.compile(r"^(-?)(?:sqrt\((\d+(?:/\d+)?)(/pi)?\)|sqrt\(sqrt\((\d+(?:/\d+)?)\)\))$", re.ASCII)
+_DECIMAL = re.compile(r"^[-+]?(\d+/\d+|(\d+\.?\d*|\.\d+)([eE][-+]?\d{1,3})?)$", re.ASCII)
 _SMALL = 10**6
 _SMALL_OVER_PI = 1000
 _SMALL_FOURTH = 1024
@@ -69,7 +69,8 @@ def parse_number(value: int | float | str, place: str = "number") -> Literal:
     try:
         if root:
             minus, square, over_pi, power = root.groups()
-            return Root(_within_range(Fraction(square or power), place), -1 if minus else 1, over_pi=bool(over_pi), fourth=bool(power))
+            under = _within_range(Fraction(square or power), place)
+            return Fraction(0) if under == 0 else Root(under, -1 if minus else 1, over_pi=bool(over_pi), fourth=bool(power))
         return _within_range(Fraction(value), place)
     except (ValueError, ZeroDivisionError):
         raise PlanError(f"{value!r} is not a number; {_NUMBERS}", place) from None
