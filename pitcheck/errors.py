@@ -31,5 +31,9 @@ class UnsupportedError(PitcheckError):
     """An operator, attribute or case whose meaning is not implemented (verdict ``inconclusive``)."""
 
 
+class ReductionError(UnsupportedError):
+    """Sizes that cannot be reduced as asked; at full shapes nothing stands in the way."""
+
+
 class BudgetError(PitcheckError):
     """A budget (memory, trials, redraws) was reached before the question was decided (``inconclusive``)."""

@@ -17,7 +17,7 @@ from fractions import Fraction
 from itertools import pairwise
 from math import gcd, prod
 
-from pitcheck.algebra.size_choice import Sizes, choose_units, smallest_units
+from pitcheck.algebra.size_choice import LEAST, Sizes, choose_units, smallest_units
 
 
 @dataclass(frozen=True, eq=False)
@@ -385,12 +385,13 @@ class AxisSystem:
         self._settle()
         return Sizes(self, smallest_units(self, least))
 
-    def solve(self, variant: int = 0, permuted: Iterable[Dimension] = ()) -> Sizes:
-        """Small sizes, to be asked for once all ties are made; every ``variant`` (0, 1, ...) has other ones. ``permuted`` are marked permuted first."""
+    def solve(self, variant: int = 0, permuted: Iterable[Dimension] = (), least: int = LEAST) -> Sizes:
+        """Small sizes, to be asked for once all ties are made; every ``variant`` (0, 1, ...) has other ones. ``permuted`` are marked permuted first; no
+        unit has fewer than ``least`` elements."""
         for node in permuted:
             self.mark_permuted(node)
         self._settle()
-        return Sizes(self, choose_units(self, self._literals, self._extents, variant))
+        return Sizes(self, choose_units(self, self._literals, self._extents, variant, least))
 
     def _settle(self) -> None:
         """Fix what a literal may mean, and hand the mark of permuted classes down to their factors."""

@@ -23,6 +23,9 @@ TWO_TERMS_LOG2 = 1.0
 PAIR_OF_ROOTS = 2
 """Number of roots in a difference up to which a bound is proven: one on either side."""
 
+MOST = 1 << 128
+"""Degrees, terms (log2) and powers from which on numbers are not told apart: floats do not hold them all, and all primes are below 2^31."""
+
 HEURISTIC = frozenset({"log", "order", "keyed"})
 """What the bound by degrees does not cover: its use makes a bound heuristic."""
 
@@ -39,11 +42,11 @@ class Polynomial:
         """Degrees add, terms multiply."""
         if self.degree == self.powers == self.terms_log2 == 0:
             return other
-        return Polynomial(self.degree + other.degree, self.terms_log2 + other.terms_log2, self.powers + other.powers)
+        return _capped(self.degree + other.degree, self.terms_log2 + other.terms_log2, self.powers + other.powers)
 
     def to_the(self, exponent: int) -> Polynomial:
         """A product of ``exponent`` such polynomials, which need not be equal."""
-        return Polynomial(self.degree * exponent, self.terms_log2 * exponent, self.powers * exponent)
+        return _capped(self.degree * exponent, self.terms_log2 * min(exponent, MOST), self.powers * exponent)
 
     def plus(self, other: Polynomial) -> Polynomial:
         """Greatest degree; terms add, as far as they are exponential: a sum of plain polynomials is one term."""
@@ -57,6 +60,11 @@ class Polynomial:
     def either(self, other: Polynomial) -> Polynomial:
         """One of two."""
         return Polynomial(max(self.degree, other.degree), max(self.terms_log2, other.terms_log2), max(self.powers, other.powers))
+
+
+def _capped(degree: int, terms_log2: float, powers: int) -> Polynomial:
+    """What no prime in use tells from more: every bound of such a degree, or of so many terms, is vacuous."""
+    return Polynomial(min(degree, MOST), min(terms_log2, float(MOST)), min(powers, MOST))
 
 
 ONE = Polynomial()
@@ -183,22 +191,39 @@ def level_bound(value: Degree, primes: Sequence[int], level: int) -> Bound:
     (:mod:`pitcheck.check.characters` sees to single arguments and pairs; with more than two roots the bound is heuristic). Where a bound by these cases is of
     no use, the exponentials and the roots are taken as independent variables and the bound is heuristic.
     """
-    prime = primes[max(level, 0)]
-    plain = max(value.numerator, 1) / prime
+    return _ways(value, primes, level).chosen
+
+
+class _Ways(NamedTuple):
+    """Two bounds on one probability: by cases, and as if exponentials and roots were independent (always heuristic)."""
+
+    exact: float
+    guess: float
+    heuristic: bool
+
+    @property
+    def chosen(self) -> Bound:
+        """The bound by cases where it is of use, else the smaller of the two."""
+        if self.exact < 2.0**USEFUL_LOG2 or self.exact <= self.guess:
+            return Bound(min(0.0, math.log2(self.exact)), self.heuristic)
+        return Bound(min(0.0, math.log2(self.guess)), True)
+
+
+def _ways(value: Degree, primes: Sequence[int], level: int) -> _Ways:
+    """Both bounds of :func:`level_bound`. What is taken as independent is so all the way down: else a bound by cases of the exponents that is just of use
+    would make the whole vacuous, and fewer terms would be bounded worse than more."""
+    plain = max(value.numerator, 1) / primes[max(level, 0)]
     exact, guess = plain * 2.0 ** min(value.roots, 1000), plain * (2 if value.roots else 1)
     heuristic = value.heuristic or value.roots > PAIR_OF_ROOTS
     if value.top.powers and value.exponents is not None and value.top.terms_log2 > 0:
-        below = level_bound(_apart(value.exponents), primes, level - 1)
-        apart = 2.0**below.log2
+        below = _ways(_apart(value.exponents), primes, level - 1)
         pairs_log2 = max(2 * value.top.terms_log2 - 1, 0.0)
-        exact = SAFETY * (exact + 2.0 ** min(pairs_log2, 1000) * apart)
-        guess = SAFETY * (guess + value.top.powers * apart)
-        heuristic = heuristic or below.heuristic or value.top.terms_log2 > TWO_TERMS_LOG2
+        exact = SAFETY * (exact + 2.0 ** min(pairs_log2, 1000) * 2.0**below.chosen.log2)
+        guess = SAFETY * (guess + value.top.powers * min(below.guess, 1.0))
+        heuristic = heuristic or below.chosen.heuristic or value.top.terms_log2 > TWO_TERMS_LOG2
     elif value.top.powers:
         exact, guess = SAFETY * exact, SAFETY * guess
-    if exact < 2.0**USEFUL_LOG2:
-        return Bound(math.log2(exact), heuristic)
-    return Bound(min(0.0, math.log2(guess)), True) if guess < exact else Bound(min(0.0, math.log2(exact)), heuristic)
+    return _Ways(exact, guess, heuristic)
 
 
 def _apart(exponents: Degree) -> Degree:

@@ -308,5 +308,8 @@ class Discrete(Structure):
         """An int or bool constant."""
         if not isinstance(number, Fraction | int) or Fraction(number).denominator != 1:
             raise UnsupportedError(f"{number} is not an integer, and so no constant of kind {kind}")
-        array = self.xp.full((1, 1, 1), int(number), dtype=np.int64)
-        return Value("int", array) if kind == "int" else Value("bool", array != 0)
+        if kind == "int" and not -(2**63) <= number < 2**63:
+            raise UnsupportedError(f"an integer of about 2^{abs(int(number)).bit_length()} beside integers has no meaning here: they have 64 bits")
+        if kind == "bool":
+            return Value("bool", self.xp.full((1, 1, 1), number != 0))
+        return Value("int", self.xp.full((1, 1, 1), int(number), dtype=np.int64))

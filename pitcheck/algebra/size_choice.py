@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING
 
-from pitcheck.errors import UnsupportedError
+from pitcheck.errors import ReductionError
 
 if TYPE_CHECKING:
     from pitcheck.algebra.axis_classes import AxisSystem, Dimension, ScalingClass
@@ -118,26 +118,26 @@ def _line(own: ScalingClass, scale: Scale | None) -> str:
     return f"{own.total} whole: {own.rigid or f'its segments of {own.unit} are small'}"
 
 
-def _no_boundary(node: Dimension, offset: int) -> UnsupportedError:
-    return UnsupportedError(f"{offset} is not a boundary along a dimension of size {node.size}, so it has no place at reduced sizes; check with full shapes")
+def _no_boundary(node: Dimension, offset: int) -> ReductionError:
+    return ReductionError(f"{offset} is not a boundary along a dimension of size {node.size}, so it has no place at reduced sizes; check with full shapes")
 
 
-def choose_units(system: AxisSystem, literals: Collection[int], extents: Sequence[Extent], variant: int) -> dict[int, Scale]:
+def choose_units(system: AxisSystem, literals: Collection[int], extents: Sequence[Extent], variant: int, least: int = LEAST) -> dict[int, Scale]:
     """A scale for every class that can be reduced, keyed by class number.
 
     Sizes of different classes, those of segments among them, are pairwise different as far as possible; no reduced size is a literal; different counts of
-    elements along ``extents`` stay different; every variant has sizes that no variant before it has. Classes of many units choose first, so that they get
-    the least sizes.
+    elements along ``extents`` stay different; every variant has sizes that no variant before it has; no unit has fewer than ``least`` elements. Classes of
+    many units choose first, so that they get the least sizes.
     """
     classes = [(number, own) for number, own in system.classes() if own.inner is None]
-    free = sorted((pair for pair in classes if not pair[1].rigid and pair[1].unit > LEAST), key=lambda pair: (-(pair[1].total // pair[1].unit), pair[0]))
+    free = sorted((pair for pair in classes if not pair[1].rigid and pair[1].unit > least), key=lambda pair: (-(pair[1].total // pair[1].unit), pair[0]))
     reducible = {number for number, _ in free}
     taken = Counter(member.size for number, own in classes if number not in reducible for member in own.members)
     used: dict[int, set[int]] = {number: set() for number in reducible}
     counted = [(nodes, frozenset(number for node in nodes for number in _leaves(system, node)) & reducible) for nodes in extents]
     scales: dict[int, Scale] = {}
     for _ in range(variant + 1):
-        choice = _Choice(system, dict(free), taken, used, literals)
+        choice = _Choice(system, dict(free), taken, used, literals, least)
         for nodes, numbers in counted:
             choice.count(nodes, numbers)
         scales = choice.scales
@@ -166,8 +166,10 @@ class _Choice:
         taken: Mapping[int, int],
         used: Mapping[int, Collection[int]],
         literals: Collection[int],
+        least: int,
     ) -> None:
         self._system = system
+        self._least = least
         self._free = free
         self._taken = Counter(taken)
         self._literals = literals
@@ -222,7 +224,9 @@ class _Choice:
         return again
 
     def _choose(self, number: int) -> None:
-        small = _small(self._free[number], self._segments[number], self._refused[number], self._taken, self._literals) if self._may_shrink(number) else None
+        small = None
+        if self._may_shrink(number):
+            small = _small(self._free[number], self._segments[number], self._refused[number], self._taken, self._literals, self._least)
         if small is not None:
             self.scales[number] = Scale(self._units[number], small)
         for size in self._sizes(number):
@@ -250,9 +254,9 @@ def _leaves(system: AxisSystem, node: Dimension) -> list[int]:
     return [system.number_of(node)] if own.inner is None else [*_leaves(system, own.outer[node]), *_leaves(system, own.inner)]
 
 
-def _small(own: ScalingClass, counts: Sequence[int], used: Collection[int], taken: Collection[int], literals: Collection[int]) -> int | None:
+def _small(own: ScalingClass, counts: Sequence[int], used: Collection[int], taken: Collection[int], literals: Collection[int], smallest: int) -> int | None:
     """The size of a unit of a class whose members have ``counts`` units, or None where the class stays whole."""
-    unit, least = own.unit, LEAST_PERMUTED if own.permuted else LEAST
+    unit, least = own.unit, max(smallest, LEAST_PERMUTED if own.permuted else LEAST)
     most = counts[-1]
     allowed = [s for s in range(least, min(unit, least + TRIED)) if s not in used and not any(c * s in literals for c in counts)]
     distinct = [s for s in allowed if not any(c * s in taken for c in counts)]

@@ -6,9 +6,11 @@ that does not hold is discarded. The reals serve because a whole model is deeper
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -24,6 +26,9 @@ from pitcheck.stages.pair import ShapedStage
 from pitcheck.stages.shapes import SymbolicPair
 
 Floats = NDArray[np.float64]
+Numbers = NDArray[np.int64]
+Origin = tuple[str, int]
+"""The kind of an operator, and which of its outputs."""
 TOLERANCE = 1e-8
 CANCELLED = 1e-13
 """What is below this share of a value's largest element may be what rounding leaves of zero, and that is not the same in both plans."""
@@ -41,6 +46,16 @@ class Index:
     owner: NDArray[np.int64]
     arrays: Mapping[int, Floats]
     """Reference values, shape (trials, *shape)."""
+
+    @cached_property
+    def shapes(self) -> Mapping[int, Numbers]:
+        """By number of dimensions the shapes of all reference values, shape (values, dimensions); -1 in those that have another number of them."""
+        found: dict[int, Numbers] = {}
+        for value, array in self.arrays.items():
+            rank = array.ndim - 1
+            held = found.setdefault(rank, np.full((max(self.arrays) + 1, max(rank, 1)), -1, dtype=np.int64))
+            held[value] = array.shape[1:] if rank else 0
+        return found
 
 
 def find_cuts(shaped: ShapedStage, symbolic: SymbolicPair, evaluated: Evaluated, scales: Sequence[Fraction], known: Mapping[int, Cut]) -> dict[int, Cut]:
@@ -76,22 +91,25 @@ class Places:
         self.shaped = shaped
         self._offsets: dict[tuple[int, int], NDArray[np.int64]] = {}
         self._starts: dict[tuple[int, int, int], int | None] = {}
-        self._origins = (_origins(shaped.stage.reference), _origins(shaped.stage.parallel))
+        reference = shaped.stage.reference
+        self._named = {value.name: number for number, value in enumerate(reference.graph.values)}
+        self._origins: Mapping[int, Origin] = _origins(shaped.stage.parallel)
+        self._kind_of: dict[Origin | None, int] = {None: 0}
+        self._kinds = np.zeros(len(reference.graph.values), dtype=np.int64)
+        """What computes every reference value, by number; 0 for nothing."""
+        for computed, origin in _origins(reference).items():
+            self._kinds[computed] = self._kind_of.setdefault(origin, len(self._kind_of))
         for cut in known.values():
             self.learn(cut)
 
-    def preferred(self, value: int, references: Sequence[int]) -> list[int]:
+    def preferred(self, value: int, references: Numbers) -> Numbers:
         """Equal tensors abound (a sum hands its gradient on): first the one a hint names, then one of the same name, then one computed by the same operator."""
         tensor = self.shaped.stage.parallel.graph.values[value].tensor
-        hint = tensor.lineage.reference if tensor.lineage is not None else None
-        origin = self._origins[1].get(value)
-        values = self.shaped.stage.reference.graph.values
-
-        def rank(reference: int) -> tuple[bool, bool, bool, int]:
-            name = values[reference].name
-            return name != hint, name != tensor.name, self._origins[0].get(reference) != origin, reference
-
-        return sorted(references, key=rank)[:CANDIDATES]
+        hint = self._named.get(tensor.lineage.reference, -1) if tensor.lineage is not None else -1
+        namesake = self._named.get(tensor.name, -1)
+        otherwise = self._kinds[references] != self._kind_of.get(self._origins.get(value), -1)
+        order = np.lexsort((references, otherwise, references != namesake, references != hint))
+        return references[order]
 
     def learn(self, cut: Cut) -> None:
         """Note the offsets of a cut along every axis, unless offsets of shards of that size are known there."""
@@ -145,7 +163,7 @@ class Places:
         return columns
 
 
-def _origins(batch: Batch) -> dict[int, tuple[str, int]]:
+def _origins(batch: Batch) -> dict[int, Origin]:
     """For every computed value the kind of operator and which of its outputs it is."""
     return {output: (step.kind, place) for step in batch.steps for place, output in enumerate(step.outputs) if output is not None}
 
@@ -260,7 +278,7 @@ class Corners:
 
 def lookup(data: Floats, index: Index) -> int | None:
     """A reference value of which all rows of ``data`` (trials, rows, *shape) are boxes, or None."""
-    for reference in _candidates(data, index)[:CANDIDATES]:
+    for reference in _likely(data, index, _candidates(data, index)):
         whole = index.arrays[reference]
         if all(any(_stands(data[:, row], whole, start) for start in _starts(data[:, row], whole)) for row in range(data.shape[1])):
             return reference
@@ -271,7 +289,7 @@ def _match(value: int, data: Floats, index: Index, places: Places, scales: Seque
     """Look a value up; ``data`` has shape (trials, rows, *shape)."""
     for scale in (Fraction(1), *scales):
         scaled = data / float(scale) if scale != 1 else data
-        for reference in places.preferred(value, _candidates(scaled, index)):
+        for reference in _likely(scaled, index, places.preferred(value, _candidates(scaled, index))):
             cut = _locate(value, scaled, index.arrays[reference], reference, scale, places)
             if cut is not None:
                 return cut
@@ -322,26 +340,38 @@ def _starts(data: Floats, whole: Floats) -> list[list[int]]:
     """Places at which the largest element of trial 0 would be where it must."""
     flat = data[0].reshape(-1)
     pivot = int(np.abs(flat).argmax())
+    if whole.shape[1:] == data.shape[1:]:
+        there = abs(whole[0].reshape(-1)[pivot] - flat[pivot]) <= TOLERANCE * abs(flat[pivot])
+        return [[0] * (data.ndim - 1)] if there else []
     place = np.array(np.unravel_index(pivot, data.shape[1:]), dtype=np.int64)
     starts = np.argwhere(np.abs(whole[0] - flat[pivot]) <= TOLERANCE * abs(flat[pivot])) - place
     fitting = (starts >= 0).all(axis=1) & (starts + np.array(data.shape[1:], dtype=np.int64) <= np.array(whole.shape[1:], dtype=np.int64)).all(axis=1)
     return [[int(i) for i in start] for start in starts[fitting][:MOST_PLACES]]
 
 
-def _candidates(data: Floats, index: Index) -> list[int]:
-    """Reference values of as many dimensions in which a part may begin with the first element of the first row."""
+def _candidates(data: Floats, index: Index) -> Numbers:
+    """Reference values of as many dimensions in which a part may begin with the first element of the first row, ascending."""
     own = data[0, 0].reshape(-1)
     first = float(own[0])
     margin = max(TOLERANCE * abs(first), CANCELLED * float(np.abs(own).max()))
     low = int(np.searchsorted(index.keys, first - margin))
     high = int(np.searchsorted(index.keys, first + margin, side="right"))
     shape = data.shape[2:]
-    owners = np.unique(index.owner[low:high]).tolist()
-    fitting = [o for o in owners if index.arrays[o].ndim - 1 == len(shape) and all(a >= b for a, b in zip(index.arrays[o].shape[1:], shape, strict=True))]
-    if len(fitting) <= CANDIDATES:
-        return fitting
+    owners = np.unique(index.owner[low:high])
+    held = index.shapes.get(len(shape))
+    if held is None:
+        return owners[:0]
+    return owners[(held[owners] >= np.array(shape or (0,), dtype=np.int64)).all(axis=1)]
+
+
+def _likely(data: Floats, index: Index, ordered: Numbers) -> Iterator[int]:
+    """The first few of these reference values in which a part may begin with the first row; all of them where they are few."""
+    if len(ordered) <= CANDIDATES:
+        yield from ordered.tolist()
+        return
     # Many begin with a zero: then the largest element tells them apart.
-    return [o for o in fitting[:MOST_OWNERS] if _starts(data[:, 0], index.arrays[o])]
+    fitting = (owner for owner in ordered[:MOST_OWNERS].tolist() if _starts(data[:, 0], index.arrays[owner]))
+    yield from islice(fitting, CANDIDATES)
 
 
 def _same(a: Floats, b: Floats) -> bool:

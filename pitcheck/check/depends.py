@@ -7,18 +7,21 @@ from fractions import Fraction
 from math import isinf
 
 from pitcheck.algebra.base import Comparison, Kind
-from pitcheck.algebra.degrees import DegreeAlgebra, DegreeValue
+from pitcheck.algebra.degrees import DegreeValue
 from pitcheck.check.evaluate import evaluate_stage
+from pitcheck.check.ranges import RangedDegrees
 from pitcheck.stages.pair import ShapedStage
 
 ORDER = "order"
 
 
-class _Dependence(DegreeAlgebra):
-    """Notes the sites whose condition or operand depends on an order. Sites are numbered as in the algebra of real trials."""
+class _Dependence(RangedDegrees):
+    """Notes the sites whose condition or operand depends on an order, and not on ranges that are known alone. Sites are numbered as in the algebra of real
+    trials.
+    """
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, shaped: ShapedStage) -> None:
+        super().__init__(shaped)
         self.found: set[str] = set()
         self._counts: dict[str, int] = {}
         self._infinite: set[int] = set()
@@ -75,7 +78,7 @@ class _Dependence(DegreeAlgebra):
 
 def depending_on_order(shaped: ShapedStage) -> set[str]:
     """The sites of conditions, casts, products and extrema that depend on an order of floating-point numbers, and of the targets that do."""
-    algebra = _Dependence()
+    algebra = _Dependence(shaped)
     drawn = {value: algebra.fresh(fresh.key, fresh.shape, 1, fresh.domain, fresh.kind) for value, fresh in shaped.fresh.items()}
     evaluated = evaluate_stage(shaped, algebra, drawn)
     targets: Sequence[DegreeValue] = [evaluated.reference[target.cut.reference] for target in shaped.stage.targets]

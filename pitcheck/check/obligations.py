@@ -16,7 +16,7 @@ from pitcheck.algebra.degree_bounds import log2_sum
 from pitcheck.check.prove import Proof, Settings, prove_stage
 from pitcheck.check.specification import Specification
 from pitcheck.check.workers import LARGE, Workers, cost
-from pitcheck.errors import UnsupportedError
+from pitcheck.errors import PlanError, UnsupportedError
 from pitcheck.stages.cuts import Cut
 from pitcheck.stages.fingerprint import Fingerprints, Key, Walk, places
 from pitcheck.stages.graph import Graph
@@ -27,9 +27,13 @@ from pitcheck.stages.sample import Sample, sample_of
 Progress = Callable[[str, int, int], None]
 WIDENINGS = 6
 HINTS = "hints"
+EARLIER = "earlier"
+"""What stands for the errors of all attempts at smaller sizes."""
 """What stands for the error of an attempt to prove everything over hints that was given up."""
 DEFERRED = Proof("proven")
 """What stands for the proof of a stage that another process proves."""
+MOST_SPENT = 5 / 8
+"""Share of the accepted error that earlier attempts may have used, so that enough is left for one more."""
 MOST_UNCUT = 2_000
 """Nodes of both plans together up to which outputs are tried as one stage each, where nothing says where to cut."""
 LEAST_STEPS = 40_000
@@ -96,6 +100,8 @@ class Prover:
         self.patience = patience
         self.refused: list[Obligation] = []
         self.failed = False
+        self.usable: dict[int, Cut] = {}
+        """The cuts that were proven in the last run."""
         self._fingerprints = Fingerprints(first, second, specification.initial)
         self._workers: Workers | None = None
         self._hoping = False
@@ -138,9 +144,24 @@ class Prover:
             if small or any((o.output or self._hoping) and o.proof.outcome != "proven" for o in ledger.obligations):
                 return ledger
             # Each counts at two sets of sizes.
-            self.settings = replace(self.settings, target_log2=self.accepted_log2 - math.ceil(math.log2(len(self.attempted))) - 2)
+            share = 2 + (EARLIER in self.attempted)
+            self.settings = replace(self.settings, target_log2=self.accepted_log2 - math.ceil(math.log2(len(self.attempted))) - share)
             self.proofs = {}
-            self.attempted = {key: error for key, error in self.attempted.items() if key == HINTS}
+            self.attempted = {key: error for key, error in self.attempted.items() if key in (HINTS, EARLIER)}
+
+    def at_other_sizes(self, settings: Settings) -> Ledger | None:
+        """Prove the outputs over the cuts that were proven, where something was left open with these settings; None where earlier attempts have used up too
+        much of the accepted error. All that was attempted before counts, too.
+        """
+        spent = log2_sum(list(self.attempted.values()))
+        if spent > self.accepted_log2 + math.log2(MOST_SPENT):
+            return None
+        jobs, self.jobs, self.settings = self.jobs, 1, settings
+        self.attempted = {EARLIER: spent}
+        self.proofs = {key: proof for key, proof in self.proofs.items() if proof.outcome == "proven"}
+        ledger = self.run(self.usable)
+        self.jobs = jobs
+        return ledger
 
     def _ahead(self, usable: dict[int, Cut]) -> Ledger | None:
         """A round in which other processes prove large stages, which are taken for proven until all are cut out; None where one of them is not."""
@@ -173,6 +194,7 @@ class Prover:
                 return ledger
             false = {o.target.cut.value for o in ledger.obligations if not o.output and o.proof.outcome != "proven"}
             if not false:
+                self.usable = usable
                 return ledger
             for value in false:
                 del usable[value]
@@ -266,7 +288,11 @@ class Prover:
         if sample.sampling.resized(stage.parallel) or any(mask is None for mask in demands.values()):
             return None
         stage = replace(stage, sampling=sample.sampling)
-        obligation = self._prove_stage(stage, target, output, 0)
+        try:
+            obligation = self._prove_stage(stage, target, output, 0)
+        except PlanError:
+            # What has a part per member has another size among fewer members: that is no fault of the plan.
+            return None
         if obligation.proof.outcome != "proven":
             # It is proven, or refuted, at all coordinates instead; nothing was concluded from this.
             self.proofs.pop(obligation.key, None)

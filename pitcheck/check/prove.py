@@ -15,7 +15,7 @@ from pitcheck.algebra.chains import Chain, chains_of
 from pitcheck.algebra.degree_bounds import log2_sum
 from pitcheck.algebra.degrees import Degree, DegreeAlgebra, rejected_share, trial_error
 from pitcheck.algebra.residues import ResidueAlgebra
-from pitcheck.algebra.size_choice import Sizes
+from pitcheck.algebra.size_choice import LEAST, Sizes
 from pitcheck.check.characters import Characters
 from pitcheck.check.evaluate import Comparison, Evaluated, check_memory, compare_target, evaluate_stage, untested
 from pitcheck.check.freed import undecided, with_free
@@ -23,6 +23,7 @@ from pitcheck.check.outcomes import Outcomes
 from pitcheck.check.routing import Coverage, joined
 from pitcheck.errors import BudgetError, PitcheckError, UnsupportedError
 from pitcheck.stages.apart import taken_apart
+from pitcheck.stages.assignment import check_shapes
 from pitcheck.stages.grids import Codes
 from pitcheck.stages.pair import ShapedStage, Stage, shape_stage
 from pitcheck.stages.reduction import reduced
@@ -40,6 +41,7 @@ MOST_REJECTED = 0.5
 """Share of void draws up to which the error of the others is divided by the rest of it; where more are to be feared, they are counted."""
 BUDGET = "PIT203"
 VARIANTS = (0, 1)
+FULL = "full shapes, where smaller sizes left a stage open"
 LENGTHS = (3, 4)
 MOST_FREE = 2
 """Steps of a stage, and all that compute the same, for which any numbers are tried."""
@@ -49,6 +51,19 @@ def draw_chain(length: int, seed: int) -> Chain:
     """One of the listed chains of ``length`` primes, by the run's seed, so that no fixed prime divides a coefficient for ever."""
     chains = chains_of(length)
     return chains[seed % len(chains)]
+
+
+@dataclass
+class Allowance:
+    """How many elements may still be evaluated, those of one draw of every stage counted. It is shared by stages, and used up in the order of their proofs."""
+
+    left: int
+
+    def take(self, elements: int) -> None:
+        """Take what a stage needs. Raises BudgetError where it is more than is left."""
+        if elements > self.left:
+            raise BudgetError(f"a draw has {elements} elements, more than are tried where nobody asks for larger sizes; --shapes full tries them")
+        self.left -= elements
 
 
 @dataclass(frozen=True)
@@ -71,6 +86,12 @@ class Settings:
     """Whether every coordinate is evaluated, symmetric or not."""
     formal_roots: bool = True
     """Whether the square of a root is its argument (:mod:`pitcheck.algebra.roots`)."""
+    least: int = LEAST
+    """Elements of a unit at reduced shapes, at least."""
+    attempt: int = 0
+    """How often stages were tried at other sizes before: every attempt draws other numbers."""
+    allowance: Allowance | None = None
+    """What an attempt may cost that nobody asked for."""
 
 
 @dataclass
@@ -170,8 +191,8 @@ def _prove_variants(stage: Stage, keys: dict[int, str], settings: Settings, free
         if proofs and signature in seen:
             continue
         seen.add(signature)
-        proof = _prove_shaped(shaped, variant, settings, _at_once(symbols, sizes, settings.max_memory))
-        proof.reductions = tuple(sizes.describe())
+        proof = _prove_shaped(shaped, variant, settings, _at_once(symbols, sizes, settings))
+        proof.reductions = _described(sizes, settings)
         if proof.outcome != "proven":
             return proof
         proofs.append(proof)
@@ -187,6 +208,15 @@ def _prove_variants(stage: Stage, keys: dict[int, str], settings: Settings, free
     return last
 
 
+def _described(sizes: Sizes, settings: Settings) -> tuple[str, ...]:
+    """The sizes in sentences; that they are larger than those of other stages is said."""
+    if not settings.attempt:
+        return tuple(sizes.describe())
+    if sizes.identity:
+        return (FULL,)
+    return tuple(f"{line}, where smaller sizes left a stage open" for line in sizes.describe())
+
+
 def _sized(stage: Stage, symbolic: SymbolicPair, variant: int, settings: Settings) -> tuple[Stage, SymbolicPair, Sizes]:
     """The stage at full or reduced shapes; at reduced ones with one (then two) coordinates of every symmetric class.
 
@@ -195,12 +225,13 @@ def _sized(stage: Stage, symbolic: SymbolicPair, variant: int, settings: Setting
     if settings.full_shapes:
         return stage, symbolic, symbolic.system.full()
     if settings.full_coordinates:
-        return stage, symbolic, symbolic.system.solve(variant)
-    return reduced(stage, symbolic, settings.templates, variant)
+        return stage, symbolic, symbolic.system.solve(variant, least=settings.least)
+    return reduced(stage, symbolic, settings.templates, variant, settings.least)
 
 
-def _at_once(symbolic: SymbolicPair, sizes: Sizes, most: int) -> int:
-    """How many trials are evaluated together. Raises BudgetError where one value of one trial needs more than ``most`` bytes."""
+def _at_once(symbolic: SymbolicPair, sizes: Sizes, settings: Settings) -> int:
+    """How many trials are evaluated together. Raises BudgetError where one trial needs more memory than there may be, or more elements than are allowed."""
+    most = settings.max_memory
     largest = max(symbolic.reference.largest(sizes), symbolic.parallel.largest(sizes), 1)
     read = max(symbolic.reference.largest_read(sizes), symbolic.parallel.largest_read(sizes))
     if 8 * LENGTHS[0] * read > most:
@@ -208,6 +239,8 @@ def _at_once(symbolic: SymbolicPair, sizes: Sizes, most: int) -> int:
     held = symbolic.reference.held(sizes) + symbolic.parallel.held(sizes)
     if 8 * LENGTHS[0] * held > most:
         raise BudgetError(f"a draw of a stage has {held} elements, more than --max-memory allows ({most >> 20} MiB)")
+    if settings.allowance is not None:
+        settings.allowance.take(held)
     return max(1, MOST_ELEMENTS // largest)
 
 
@@ -260,7 +293,7 @@ class _Attempt:
 
     def redrawn(self) -> ResidueAlgebra:
         """The algebra of the next redraws."""
-        first = self._variant * MOST_TRIALS
+        first = (self._variant + len(VARIANTS) * self._settings.attempt) * MOST_TRIALS
         numbers = range(first + self.trials, first + min(self._wanted, self.trials + self._at_once, self._settings.most_trials))
         return ResidueAlgebra(self._settings.xp, self._chain, self._settings.seed, list(numbers), formal_roots=self._settings.formal_roots)
 
@@ -351,6 +384,8 @@ def _compared(shaped: ShapedStage, algebra: ResidueAlgebra) -> tuple[Evaluated, 
     """The stage evaluated and its targets compared; None where the chain of primes is too short for its exponentials."""
     try:
         evaluated = evaluate_stage(shaped, algebra)
+        check_shapes(algebra, evaluated.reference, shaped.shapes[0], "reference")
+        check_shapes(algebra, evaluated.parallel, shaped.shapes[1], "parallel")
         return evaluated, [compare_target(shaped, evaluated, n) for n in range(len(shaped.stage.targets))]
     except StepError as failure:
         if isinstance(failure.cause, BudgetError):

@@ -20,6 +20,7 @@ from pitcheck.algebra.degree_bounds import log2_sum
 from pitcheck.check.equal_blocks import colourings, find_batch
 from pitcheck.check.hints import hinted_cuts
 from pitcheck.check.judge import SecondLook, early_look, judge, look_on_blocks, second_look
+from pitcheck.check.larger import Retried, retried
 from pitcheck.check.nearest import nearest_outputs
 from pitcheck.check.obligations import Ledger, Obligation, Prover
 from pitcheck.check.options import Options
@@ -28,7 +29,7 @@ from pitcheck.check.specification import Specification, specify
 from pitcheck.check.uninitialised import CONTENTS, MOST_NAMED, Reached, blamed, filled, reached
 from pitcheck.check.whole import WholeRun, conjecture, run_whole
 from pitcheck.check.workers import usable_jobs
-from pitcheck.errors import BudgetError, PitcheckError, PlanError, ShapeError, UnsupportedError, UsageError
+from pitcheck.errors import BudgetError, PitcheckError, PlanError, ReductionError, ShapeError, UnsupportedError, UsageError
 from pitcheck.explain.difference import explain_difference, gap_finding
 from pitcheck.explain.refused import Refused, explain_refused, first_refused, suspected, unproven
 from pitcheck.ops.registry import evaluate
@@ -269,8 +270,8 @@ def _run_whole(state: _Check, first: Graph, second: Graph, specification: Specif
     full, memory = state.options.shapes == "full", state.options.max_memory
     try:
         return run_whole(first, second, specification, state.seed, full, state.templates, max_memory=memory)
-    except StepError as error:
-        if full or not isinstance(error.cause, ShapeError):
+    except (StepError, ReductionError) as error:
+        if full or (isinstance(error, StepError) and not isinstance(error.cause, (ShapeError, ReductionError))):
             raise
         return run_whole(first, second, specification, state.seed, True, state.templates, max_memory=memory)
 
@@ -352,15 +353,17 @@ def _prove(state: _Check, first: Graph, second: Graph, cuts: dict[int, Cut], run
     if again is not None:
         state.ledger = ledger
         return _mismatch(state, first, second, again, xp)
-    return _concluded(state, (first, second), ledger, xp)
+    after = retried(prover, ledger) if _open(ledger) else Retried(ledger)
+    state.clock.lap("evaluate")
+    return _concluded(state, (first, second), after.ledger, xp, after.tried)
 
 
 def _open(ledger: Ledger) -> list[Obligation]:
     return [o for o in ledger.obligations if o.output and o.proof.outcome != "proven"]
 
 
-def _concluded(state: _Check, graphs: tuple[Graph, Graph], ledger: Ledger, xp: object) -> Report:
-    """Equivalent where every output is proven, else what is left open and why."""
+def _concluded(state: _Check, graphs: tuple[Graph, Graph], ledger: Ledger, xp: object, tried: str = "") -> Report:
+    """Equivalent where every output is proven, else what is left open and why; ``tried``: at which sizes, too, in vain."""
     state.ledger = ledger
     open_ones = _open(ledger)
     explained = {f.output for f in state.findings if f.code == "PIT206"}
@@ -370,7 +373,7 @@ def _concluded(state: _Check, graphs: tuple[Graph, Graph], ledger: Ledger, xp: o
             Finding(
                 code=proof.code or "PIT202",
                 verdict="inconclusive",
-                title=f"{obligation.output!r} could not be proven: {proof.reason}",
+                title=f"{obligation.output!r} could not be proven: {proof.reason}{f'; nor at {tried}' if tried else ''}",
                 output=obligation.output,
                 stage=obligation.key[:12] or None,
                 repair=OPEN.get(proof.code or "PIT202"),

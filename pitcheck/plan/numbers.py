@@ -9,13 +9,14 @@ from fractions import Fraction
 
 from pitcheck.errors import PlanError
 
-_ROOT = re.compile(r"^(-?)(?:sqrt\((\d+(?:/\d+)?)(/pi)?\)|sqrt\(sqrt\((\d+(?:/\d+)?)\)\))$")
-_DECIMAL = re.compile(r"^[-+]?(\d+/\d+|(\d+\.?\d*|\.\d+)([eE][-+]?\d{1,3})?)$")
+_ROOT = re.compile(r"^(-?)(?:sqrt\((\d+(?:/\d+)?)(/pi)?\)|sqrt\(sqrt\((\d+(?:/\d+)?)\)\))$", re.ASCII)
+_DECIMAL = re.compile(r"^[-+]?(\d+/\d+|(\d+\.?\d*|\.\d+)([eE][-+]?\d{1,3})?)$", re.ASCII)
 _SMALL = 10**6
 _SMALL_OVER_PI = 1000
 _SMALL_FOURTH = 1024
 _PI = Fraction("3.14159265358979323846264338327950288419716939937511")
 _LONGEST = 400
+_BEYOND = Fraction(1 << 1024)
 _NUMBERS = "write an integer, a decimal, 'n/d', 'sqrt(n/d)', 'sqrt(n/d/pi)', 'sqrt(sqrt(n/d))', 'inf', '-inf' or 'nan'"
 
 
@@ -53,12 +54,10 @@ def parse_number(value: int | float | str, place: str = "number") -> Literal:
     A float is recognised as the simplest rational (denominator up to 10^6), else as the root of such a rational, else as the root of one (denominator up to
     10^3) over pi, that rounds to it in float64, else as the fourth root of one of up to 1024 over up to 1024 (rounded at once, or at every root and
     reciprocal), else as the decimal number that is printed for it: two different floats stay different, but for such fourth roots that differ in the last
-    place. Raises PlanError for text that is no number.
+    place. Raises PlanError for text that is no number, and for numbers of 2^1024 and more.
     """
-    if isinstance(value, bool):
-        return Fraction(int(value))
     if isinstance(value, int):
-        return Fraction(value)
+        return _within_range(Fraction(int(value)), place)
     if isinstance(value, float):
         return _recognise(value)
     if value in ("nan", "inf", "-inf"):
@@ -70,10 +69,19 @@ def parse_number(value: int | float | str, place: str = "number") -> Literal:
     try:
         if root:
             minus, square, over_pi, power = root.groups()
-            return Root(Fraction(square or power), -1 if minus else 1, over_pi=bool(over_pi), fourth=bool(power))
-        return Fraction(value)
+            under = _within_range(Fraction(square or power), place)
+            return Fraction(0) if under == 0 else Root(under, -1 if minus else 1, over_pi=bool(over_pi), fourth=bool(power))
+        return _within_range(Fraction(value), place)
     except (ValueError, ZeroDivisionError):
         raise PlanError(f"{value!r} is not a number; {_NUMBERS}", place) from None
+
+
+def _within_range(number: Fraction, place: str) -> Fraction:
+    """The number itself. Raises PlanError for one beyond every floating-point type: no program has it, and no trial on real numbers could."""
+    if abs(number) >= _BEYOND:
+        digits = number.numerator.bit_length() - number.denominator.bit_length()
+        raise PlanError(f"a number of about 2^{digits} is beyond the range of float64 (2^1024); write 'inf' where infinity is meant", place)
+    return number
 
 
 def _recognise(value: float) -> Literal:

@@ -16,8 +16,9 @@ import numpy as np
 
 from pitcheck.algebra.size_choice import Sizes
 from pitcheck.check.derive import STRUCTURAL, Derived, Fresh
-from pitcheck.errors import UnsupportedError
+from pitcheck.errors import ReductionError, UnsupportedError
 from pitcheck.plan.numbers import parse_number
+from pitcheck.stages.assignment import check_parts
 from pitcheck.stages.batch import Argument, Batch, Step, extract
 from pitcheck.stages.cuts import Box, Cut, present_parts
 from pitcheck.stages.distinct import distinct
@@ -26,7 +27,7 @@ from pitcheck.stages.grids import Codes, Grid, Home, Mask, either, far, focus, n
 from pitcheck.stages.literals import integers_at_issue
 from pitcheck.stages.narrow import narrowed
 from pitcheck.stages.sampling import Sampling
-from pitcheck.stages.shapes import SymbolicPair
+from pitcheck.stages.shapes import SymbolicBatch, SymbolicPair
 
 CutOf = Callable[[int], Cut | None]
 ROOTS = frozenset({"sqrt", "rsqrt"})
@@ -135,6 +136,8 @@ class ShapedStage:
     boxes: list[Mapping[int, Box]]
     """Per target the boxes of the parts that are compared."""
     sizes: Sizes
+    shapes: tuple[Mapping[int, tuple[int, ...]], Mapping[int, tuple[int, ...]]]
+    """Of every value of the reference and of the parallel side the shape that its dimensions say."""
     free: Mapping[int, tuple[str, tuple[int, ...]]] = field(default_factory=dict)
     """Parallel steps for whose result any numbers are drawn: by number of the step under which key, and the shape."""
 
@@ -142,7 +145,7 @@ class ShapedStage:
 def shape_stage(stage: Stage, symbolic: SymbolicPair, sizes: Sizes, keys: Mapping[int, str]) -> ShapedStage:
     """Give a stage definite sizes; ``keys`` names the reference inputs, so that equal stages draw equal numbers.
 
-    Raises UnsupportedError where these sizes leave nothing of a tensor that has elements: equality of nothing would prove nothing.
+    Raises ReductionError where these sizes leave nothing of a tensor that has elements (equality of nothing would prove nothing), or are not one assignment.
     """
     squares = _square_inputs(stage)
     unread = _unread(stage)
@@ -153,10 +156,12 @@ def shape_stage(stage: Stage, symbolic: SymbolicPair, sizes: Sizes, keys: Mappin
         bounds, marks = _range(stage, symbolic, value, sizes)
         shape = symbolic.reference.shape(value, sizes)
         if 0 in shape and 0 not in info.shape:
-            raise UnsupportedError(f"{info.name!r} of shape {info.shape} would be reduced to {shape}: nothing would be compared")
+            raise ReductionError(f"{info.name!r} of shape {info.shape} would be reduced to {shape}: nothing would be compared")
         fresh[value] = Fresh(keys[value], shape, info.kind, domain, bounds, marks, unread=value in unread)
     derived = {value: _derived(stage, value, cut, symbolic, sizes, f"{keys[cut.reference]}/{n}") for n, (value, cut) in enumerate(stage.cuts.items())}
     boxes = [_boxes(target, symbolic, sizes) for target in stage.targets]
+    shapes = _shapes(symbolic.reference, sizes), _shapes(symbolic.parallel, sizes)
+    _check(stage, shapes, derived, boxes)
     return ShapedStage(
         stage,
         fresh,
@@ -165,7 +170,25 @@ def shape_stage(stage: Stage, symbolic: SymbolicPair, sizes: Sizes, keys: Mappin
         (symbolic.reference.attributes(sizes), symbolic.parallel.attributes(sizes)),
         boxes,
         sizes,
+        shapes,
     )
+
+
+def _shapes(side: SymbolicBatch, sizes: Sizes) -> dict[int, tuple[int, ...]]:
+    return {value: side.shape(value, sizes) for value in side.values}
+
+
+def _check(stage: Stage, shapes: Sequence[Mapping[int, tuple[int, ...]]], derived: Mapping[int, Derived], boxes: Sequence[Mapping[int, Box]]) -> None:
+    """Check that the sizes are one assignment over both sides. Raises ReductionError where they are not."""
+    parts: list[tuple[Cut, list[tuple[Box, Box]]]] = []
+    for value, cut in stage.cuts.items():
+        first_with = {row[0]: n for n, row in zip(stage.parallel.inputs[value].tolist(), derived[value].terms, strict=True)}
+        parts.append((cut, [(cut.parts[n].box, derived[value].boxes[box]) for box, n in first_with.items()]))
+    parts += [(target.cut, [(target.cut.parts[n].box, box) for n, box in own.items()]) for target, own in zip(stage.targets, boxes, strict=True)]
+    first, second = stage.reference.graph.values, stage.parallel.graph.values
+    for cut, pairs in parts:
+        whole, local = (first[cut.reference].shape, shapes[0][cut.reference]), (second[cut.value].shape, shapes[1][cut.value])
+        check_parts(second[cut.value].name, whole, local, pairs)
 
 
 def _unread(stage: Stage) -> set[int]:

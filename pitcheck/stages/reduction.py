@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from pitcheck.algebra.axis_classes import AxisSystem
 from pitcheck.algebra.axis_templates import Templates
-from pitcheck.algebra.size_choice import Sizes
+from pitcheck.algebra.size_choice import LEAST, Sizes
 from pitcheck.errors import UnsupportedError
 from pitcheck.stages.cuts import Cut, present_parts
 from pitcheck.stages.grids import Codes
@@ -22,8 +22,8 @@ from pitcheck.stages.sums import find_sum, with_fewer_terms
 from pitcheck.stages.symmetry import Symmetry, find_symmetry
 
 
-def reduced(stage: Stage, symbolic: SymbolicPair, templates: Templates | None, variant: int) -> tuple[Stage, SymbolicPair, Sizes]:
-    """The stage with one coordinate, along one dimension 1 + ``variant``, of every class of alike ones, and its sizes.
+def reduced(stage: Stage, symbolic: SymbolicPair, templates: Templates | None, variant: int, least: int = LEAST) -> tuple[Stage, SymbolicPair, Sizes]:
+    """The stage with one coordinate, along one dimension 1 + ``variant``, of every class of alike ones, and its sizes, of at least ``least`` elements a unit.
 
     Raises UnsupportedError where a stage that shows a few coordinates does not stand for all.
     """
@@ -40,7 +40,7 @@ def reduced(stage: Stage, symbolic: SymbolicPair, templates: Templates | None, v
         raise UnsupportedError("a few coordinates do not stand for all")
     # Where places within a segment meet, as tokens do that are counted, few of them leave decisions one-sided for many draws.
     carriers = [symbolic.reference.values[value].dims[dim] for value, dim in (symmetry.carrier for symmetry in found)]
-    sizes = symbolic.system.solve(variant, [node for node in carriers if not symbolic.system.is_batch(node)])
+    sizes = symbolic.system.solve(variant, [node for node in carriers if not symbolic.system.is_batch(node)], least)
     for symmetry in found:
         sizes = RestrictedSizes(sizes, symbolic.system, symmetry, stage, symbolic)
     return stage, symbolic, sizes

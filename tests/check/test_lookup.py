@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from unittest.mock import patch
+
 import numpy as np
 import pytest
 
-from pitcheck.check.conjecture import Floats, Index, lookup
+from pitcheck.check.conjecture import CANDIDATES, Floats, Index, _starts, lookup
 
 OTHERS = 200
 
@@ -29,3 +31,20 @@ def test_a_value_that_begins_with_nothing_is_found(there: float, here: float) ->
     assert lookup(sought[:, None], index) == OTHERS // 4
     sought[1, 2, 1] += 1e-3
     assert lookup(sought[:, None], index) is None
+
+
+def test_equal_tensors_are_not_all_looked_at() -> None:
+    """Of thousands that begin with the same number only as many as are tried are compared."""
+    array = np.random.default_rng(5).normal(size=(2, 4, 6))
+    index = index_of(*([array] * 3000))
+    with patch("pitcheck.check.conjecture._starts", side_effect=_starts) as looked:
+        assert lookup(array[:, None], index) == 0
+    assert looked.call_count <= 2 * CANDIDATES
+
+
+def test_parts_and_scalars_are_found() -> None:
+    whole = np.random.default_rng(6).normal(size=(2, 4, 6))
+    index = index_of(whole, whole[:, 0, 0])
+    assert lookup(whole[:, None, :2, :3], index) == 0
+    assert lookup(whole[:, None, 0, 0], index) == 1
+    assert lookup(np.concatenate([whole, whole], axis=2)[:, None], index) is None

@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -194,6 +195,21 @@ def test_more_than_two_exponentials_are_heuristic(algebra: DegreeAlgebra) -> Non
     assert trial_error(many, many, PRIMES, [1]).heuristic
     assert trial_error(few, few, PRIMES, [1]).log2 < -10
     assert trial_error(many, many, PRIMES, [1]).log2 < -10
+
+
+def test_fewer_terms_are_bounded_as_well_as_more() -> None:
+    """Two layers of tanh(x w), whose exponents have exponentials of their own: a bound of these by cases that is just of use makes no bound of the whole."""
+
+    def error(width: int) -> float:
+        algebra = DegreeAlgebra()
+        y = algebra.fresh("x", (4, width))
+        for layer in range(2):
+            y = evaluate(algebra, "tanh", [algebra.matmul(y, algebra.fresh(f"w{layer}", (width, width)))], {})[0]
+        return trial_error_log2(y.degree, y.degree, PRIMES, [2])
+
+    assert error(2) < -4
+    errors = [error(width) for width in range(3, 9)]
+    assert all(less <= more < -10 for less, more in pairwise(errors)), errors
 
 
 def test_a_vacuous_bound_is_zero(algebra: DegreeAlgebra) -> None:
