@@ -48,6 +48,8 @@ class Tape:
         self.events: list[Event] = []
         self.given: dict[int, Given] = {}
         self.known: dict[int, torch.Tensor] = {}
+        self.looked_at: set[int] = set()
+        """Known values that the program has looked at, which decided what it did."""
         self.pending: dict[int, str] = {}
         """Outputs of asynchronous collectives nobody has waited for, and where these were launched."""
         self.ended = False
@@ -99,6 +101,18 @@ class Tape:
             self.known[number] = plain
         return number
 
+    def made_at(self, value: int) -> str:
+        """The user's line at which a value was made; empty where nothing tells."""
+        return self._places.get(value, Place()).source
+
+    def twin(self, value: int) -> int:
+        """A new number for a value, which stands for it from now on; what is known of it stays known."""
+        number = self._value(self.kinds[value])
+        self._places[number] = self._places.get(value, Place())
+        if value in self.known:
+            self.known[number] = self.known[value]
+        return number
+
     def where(self) -> str:
         """The user's line, for messages."""
         return self._place().source or "outside the user's code"
@@ -146,6 +160,7 @@ class Tape:
                 f"{self.where()}: the program looks at the value of a tensor of shape {self.kinds[value].shape} that depends on parameters or on the batch; "
                 "give Input.values where it comes from integers of the batch, else keep the number in a tensor"
             )
+        self.looked_at.add(value)
         with _disable_current_modes():
             result: bool | int | float = self.known[value].item()
         return result
