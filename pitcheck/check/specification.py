@@ -148,6 +148,8 @@ def _outputs(reference: Plan, parallel: Plan, first: Graph, second: Graph, read:
         offered.setdefault(output.reference or output.tensor, []).append(output)
     result.total = len(reference.outputs)
     tensors = {t.name: t for t in parallel.tensors}
+    # Several outputs may be one value, such as a gradient that is kept as a momentum, too: each belongs to what it is named after.
+    theirs = {t.name: t for t in reference.tensors}
     for wanted in reference.outputs:
         if wanted.tensor not in offered:
             result.missing.append((wanted.tensor, "the parallel plan names no tensor for it"))
@@ -156,9 +158,9 @@ def _outputs(reference: Plan, parallel: Plan, first: Graph, second: Graph, read:
             if output.tensor not in tensors:
                 result.missing.append((wanted.tensor, f"the parallel plan has no tensor {output.tensor!r}"))
                 continue
-            _expect(wanted.tensor, output, tensors[output.tensor], first, second, read, coverage, result)
+            _expect(theirs[wanted.tensor], output, tensors[output.tensor], first, second, read, coverage, result)
         given = [tensors[o.tensor] for o in offered[wanted.tensor] if o.tensor in tensors]
-        owner = _owner_of(first.values[first.number[wanted.tensor]].tensor)
+        owner = _owner_of(theirs[wanted.tensor])
         if owner is not None and owner in first.number:
             _every_copy(wanted.tensor, owner, given, holding.get(first.number[owner], ()), second, read, result)
 
@@ -175,12 +177,13 @@ def _every_copy(name: str, owner: str, given: list[Tensor], holding: Sequence[in
             result.missing.append((name, f"{second.values[value].name!r} holds {owner!r} too, but nothing is named as what becomes of it"))
 
 
-def _expect(name: str, output: Output, tensor: Tensor, first: Graph, second: Graph, read: Readers, coverage: _Coverage, result: Specification) -> None:
+def _expect(wanted: Tensor, output: Output, tensor: Tensor, first: Graph, second: Graph, read: Readers, coverage: _Coverage, result: Specification) -> None:
+    name = wanted.name
     value, target = second.number[tensor.name], first.number[name]
     owner = _owner_of(tensor)
     place = f"outputs[{output.tensor}]"
     shape = first.values[target].shape
-    held = _held(owner, first.values[target].tensor, first, second, result)
+    held = _held(owner, wanted, first, second, result)
     if output.lineage is not None:
         cut = resolve(_named(output.lineage, name), value, second, target, shape, place)
         result.exceptions.extend(_exception(name, output.lineage, second.coordinates))

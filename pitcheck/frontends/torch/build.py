@@ -13,6 +13,7 @@ from pitcheck.frontends.torch.flat import taken_apart
 from pitcheck.frontends.torch.groups import check_members, with_all_groups, with_communicators
 from pitcheck.frontends.torch.integers import known_integers
 from pitcheck.frontends.torch.known import check_known
+from pitcheck.frontends.torch.matched import compared
 from pitcheck.frontends.torch.means import with_means
 from pitcheck.frontends.torch.operators import translated
 from pitcheck.frontends.torch.places import never_ignored, with_boundaries
@@ -53,7 +54,7 @@ def parallel_plan(traces: Sequence[Trace], spec: Spec, reference: Plan) -> Plan:
 class _Building:
     def __init__(self, mesh: tuple[Axis, ...], traces: Sequence[Trace], spec: Spec, reference: Plan | None = None) -> None:
         self._mesh = mesh
-        traces = with_even_parts(traces)
+        traces = with_even_parts([compared(trace) for trace in traces])
         self._spec = spec
         self._reference = None if reference is None else {tensor.name: tensor for tensor in reference.tensors}
         self._coordinates = Coordinates(mesh, 1)
@@ -162,7 +163,7 @@ class _Building:
             if result.kind == "gradient":
                 self._mark(computed, gradient_of=result.name, role="gradient")
             elif result.kind == "updated":
-                self._mark(computed, updated=result.name)
+                self._mark(computed, updated=result.name if result.name in self._families.tensors else None)
             self._ends_at[name][trace.rank] = result.box
 
     def _mark(self, name: str, **changes: object) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pitcheck.errors import PlanError, UnsupportedError
 from pitcheck.frontends.torch.emitter import kind_of, literal, stored
 from pitcheck.frontends.torch.trace import Event, Given, Result, Trace, Value
-from pitcheck.plan.model import DType, Scalar, Tensor
+from pitcheck.plan.model import DType, Role, Scalar, Tensor
 
 GRADIENT, UPDATED, OUTPUT = "grad:", "new:", "output:"
 _RENAME = "give one of them another name (Program.names, the key in Spec.batch, or the output's)"
@@ -179,7 +179,8 @@ def given_tensor(given: Given, value: Value, bounds: Mapping[str, tuple[int, int
     if given.role == "constant":
         number = _filling(given, value)
         return Tensor(f"constant:{number}:{dtype}:{'x'.join(map(str, shape))}", shape, dtype, "constant", value=number)
-    return Tensor(given.name, shape, dtype, "input" if given.role == "buffer" else given.role, bounds=bounds.get(given.name))
+    role: Role = given.role if given.role in ("parameter", "optimizer_state") else "input"
+    return Tensor(given.name, shape, dtype, role, bounds=bounds.get(given.name))
 
 
 def _filling(given: Given, value: Value) -> Scalar:

@@ -265,7 +265,10 @@ class Recorder(TorchDispatchMode):
         return result
 
     def _known(self, tensor: torch.Tensor) -> torch.Tensor | None:
-        return self.tape.known.get(self._read(tensor))
+        value = self._read(tensor)
+        if value in self.tape.known:
+            self.tape.looked_at.add(value)
+        return self.tape.known.get(value)
 
     def known(self, tensor: torch.Tensor) -> torch.Tensor:
         """The numbers of a tensor; UnsupportedError where they depend on what is not known."""
@@ -276,6 +279,7 @@ class Recorder(TorchDispatchMode):
                 f"{self.tape.where()}: a shape or a decision depends on the values of a tensor of shape {tuple(tensor.shape)} that are not known; "
                 "give Input.values where they come from integers of the batch"
             )
+        self.tape.looked_at.add(value)
         return self.tape.known[value]
 
     def _put(self, operator: str, arguments: tuple[Argument, ...], result: Any, inputs: Sequence[Any]) -> None:

@@ -12,6 +12,7 @@ from pitcheck.errors import PlanError
 from pitcheck.frontends.torch.known import check_known
 from pitcheck.frontends.torch.lineage import Part, cut, local, part_of, stated
 from pitcheck.frontends.torch.program import Program
+from pitcheck.frontends.torch.reachable import reachable
 
 WRAPPERS = ("_checkpoint_wrapped_module.", "_orig_mod.", "_fsdp_wrapped_module.")
 """Parts of names that wrappers of torch add."""
@@ -38,7 +39,8 @@ class Names:
     def check_parts(self) -> None:
         """Raise PlanError where ``Program.parts`` names what is neither parameter nor saved buffer."""
         if self._program.parts:
-            check_known(self._program.parts, {here for here, _ in (*self._plain_parameters(), *self._plain_buffers())}, "Program.parts")
+            known = {here for here, _ in (*self._plain_parameters(), *self._plain_buffers())}
+            check_known(self._program.parts, known | {held.name for held in (*self.passing_buffers(), *self.stated())}, "Program.parts")
 
     def modules(self) -> dict[str, torch.nn.Module]:
         """All modules by path."""
@@ -67,6 +69,44 @@ class Names:
                 found.extend((index, name, buffer) for name, buffer in model.named_buffers() if name in saved and buffer.dtype.is_floating_point)
         return _called(found)
 
+    def passing_buffers(self) -> list[Held]:
+        """All other buffers: those that no checkpoint has, and integers."""
+        saved = {id(tensor) for _, tensor in self._plain_buffers()}
+        found = [
+            (index, name, buffer)
+            for index, model in enumerate(self.models)
+            if isinstance(model, torch.nn.Module)
+            for name, buffer in model.named_buffers()
+            if id(buffer) not in saved
+        ]
+        return [self._one(here, buffer, self._renamed(here)) for here, buffer in _called(found)]
+
+    def gradients(self) -> list[Held]:
+        """The gradients that parameters have now, named after these."""
+        found = []
+        for held in self.parameters():
+            gradient = held.tensor.grad if held.tensor.grad is not None else getattr(held.tensor, "main_grad", None)
+            if gradient is not None:
+                part = part_of(gradient)
+                found.append(Held(held.name, gradient, part if part != Part() else held.part))
+        return found
+
+    def stated(self) -> list[Held]:
+        """What the user says that the step keeps."""
+        state = self._program.state() if self._program.state is not None else {}
+        found = []
+        for name, tensor in state.items():
+            if not isinstance(tensor, torch.Tensor):
+                raise PlanError(f"Program.state has {name!r} as {type(tensor).__name__}; give tensors by name")
+            found.append(self._one(name, tensor, name))
+        return found
+
+    def kept(self) -> list[Held]:
+        """Every other tensor that the program holds, called after the way to it."""
+        model = self.models[0] if len(self.models) == 1 else self.models
+        roots = {"model": model, "step": self._program.step, "optimizer": self._program.optimizer}
+        return [Held(_plain(path), tensor, part_of(tensor)) for path, tensor in reachable(roots).items()]
+
     def optimizers(self) -> list[torch.optim.Optimizer]:
         """The optimizers that the program steps."""
         given = self._program.optimizer
@@ -94,12 +134,20 @@ class Names:
                         yield Held(f"{key}:{held.name}", value, held.part if same else part_of(value))
 
     def _held(self, found: list[tuple[str, torch.Tensor]]) -> list[Held]:
-        held = []
-        for here, tensor in found:
-            part = stated(self._program.parts[here], local(tensor).shape, here) if here in self._program.parts else part_of(tensor)
-            held.append(Held(self._program.names(here) if self._program.names else here, tensor, part))
+        held = [self._one(here, tensor, self._program.names(here) if self._program.names else here) for here, tensor in found]
         _check_distinct([item.name for item in held])
         return held
+
+    def _one(self, here: str, tensor: torch.Tensor, name: str) -> Held:
+        part = stated(self._program.parts[here], local(tensor).shape, here) if here in self._program.parts else part_of(tensor)
+        return Held(name, tensor, part)
+
+    def _renamed(self, here: str) -> str:
+        """The reference's name of a buffer, of which ``Program.names`` need not know: its own then."""
+        try:
+            return self._program.names(here) if self._program.names else here
+        except LookupError:
+            return here
 
 
 def _rows_of(tensor: torch.Tensor, held: Held) -> Held | None:

@@ -43,7 +43,8 @@ class Program:
     None on a rank that has none. ``optimizer``: one or more optimizers that ``step`` steps; their state and the new parameters are compared then.
     ``names``: the reference's name of a parameter, of its name here; where several modules have parameters of one name, these are preceded by the module's
     place, as "0.weight". ``parts``: of parameters whose part nothing else tells, by their name here: per dimension the half-open intervals of the
-    reference's dimension that this rank holds.
+    reference's dimension that this rank holds. ``state``: gives, after a call of ``step``, further tensors that it keeps for the
+    next one, by their names in the reference; those that it does not name are called after the way to them ("step.momentum.0").
     """
 
     model: Any
@@ -51,6 +52,7 @@ class Program:
     optimizer: Any = None
     names: Callable[[str], str] | None = None
     parts: Mapping[str, Mapping[int, Sequence[tuple[int, int]]]] = field(default_factory=dict)
+    state: Callable[[], Mapping[str, Any]] | None = None
 
 
 @dataclass(frozen=True)

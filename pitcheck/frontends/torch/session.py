@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import torch
 import torch.distributed as dist
+from msgspec.structs import replace
 from torch.testing._internal.distributed.fake_pg import FakeStore
 from torch.utils._python_dispatch import _disable_current_modes
 
@@ -20,11 +21,13 @@ from pitcheck.frontends.torch.blame import Blame
 from pitcheck.frontends.torch.chance import without_chance
 from pitcheck.frontends.torch.copies import copying
 from pitcheck.frontends.torch.generators import begin
-from pitcheck.frontends.torch.lineage import Part, local, part_of
+from pitcheck.frontends.torch.lineage import local, part_of
+from pitcheck.frontends.torch.memory import Memory
 from pitcheck.frontends.torch.mode import Numberless, Recorder
 from pitcheck.frontends.torch.named import Held, Names
 from pitcheck.frontends.torch.program import Input, Program, Rank, Spec
 from pitcheck.frontends.torch.prune import trace_of
+from pitcheck.frontends.torch.storages import Mark
 from pitcheck.frontends.torch.tape import Kind, Tape
 from pitcheck.frontends.torch.trace import Result, Role, Trace
 from pitcheck.frontends.torch.unseen import watching
@@ -79,13 +82,22 @@ class _Session:
     def run(self, number: int) -> Trace:
         """A first step makes what frameworks make lazily; the second is recorded."""
         self._step()
-        for held in self._names.parameters():
-            held.tensor.grad = None
-        start = len(self._tape.events)
+        memory = Memory(self._recorder, self._names)
         before = self._begin()
+        memory.begin([held.tensor for held in before.values()])
+        values = {name: self._recorder.storages.read(local(held.tensor).detach()) for name, held in before.items()}
+        marks = {name: self._mark(held) for name, held in before.items()}
+        start = len(self._tape.events)
         outputs = self._step()
         self._tape.ended = True
-        return trace_of(number, self._tape, start, [*self._outputs(outputs), *self._gradients(), *self._updated(before)], self._assumptions())
+        updated = self._updated(values, marks)
+        parameters = {held.name for held in self._names.parameters()}
+        updates = bool(self._names.optimizers()) or any(result.asked and result.name in parameters for result in updated)
+        ended = [held.tensor for held in (*self._names.parameters(), *self._names.buffers(), *self._names.states())]
+        core, kept = memory.end([*self._outputs(outputs), *self._gradients(), *updated], ended, updates=updates, everything=not self._mesh)
+        begun = [*kept.begun, *(values[result.name] for result in updated if result.name in values)]
+        trace = trace_of(number, self._tape, start, [*core, *kept.results], self._assumptions(), begun)
+        return replace(trace, numbers=tuple(kept.numbers), accumulated=tuple(kept.accumulated))
 
     def _step(self) -> Any:
         outputs = self._program.step(self._batch())
@@ -120,8 +132,8 @@ class _Session:
         self._recorder.storages.write(tensor, value)
         return tensor
 
-    def _begin(self) -> dict[str, int]:
-        """What the step starts with is of any value. Returns the values by name."""
+    def _begin(self) -> dict[str, Held]:
+        """What the step starts with is of any value. Returns it by name."""
         self._names.check_parts()
         begun = {}
         roles: list[tuple[Role, list[Held]]] = [("parameter", self._names.parameters()), ("buffer", self._names.buffers())]
@@ -131,7 +143,7 @@ class _Session:
                 tensor = local(held.tensor).detach()
                 value = self._tape.give(Kind(tuple(tensor.shape), tensor.dtype), role, held.name, whole=held.part.whole, box=held.part.box)
                 self._recorder.storages.write(tensor, value)
-                begun[held.name] = value
+                begun[held.name] = held
         return begun
 
     def _outputs(self, outputs: Any) -> list[Result]:
@@ -144,19 +156,24 @@ class _Session:
         return [self._result("output", Held(name, tensor, part_of(tensor))) for name, tensor in named.items()]
 
     def _gradients(self) -> list[Result]:
-        found = []
-        for held in self._names.parameters():
-            gradient = held.tensor.grad if held.tensor.grad is not None else getattr(held.tensor, "main_grad", None)
-            if gradient is not None:
-                part = part_of(gradient)
-                found.append(self._result("gradient", Held(held.name, gradient, part if part != Part() else held.part)))
-        return found
+        return [self._result("gradient", held) for held in self._names.gradients()]
 
-    def _updated(self, before: Mapping[str, int]) -> list[Result]:
-        """New parameters and state, where there is an optimizer; and buffers that were written to."""
-        updated = [*self._names.parameters(), *(held for held in self._names.states() if held.name in before)] if self._names.optimizers() else []
-        written = [held for held in self._names.buffers() if self._recorder.storages.read(held.tensor) != before[held.name]]
-        return [self._result("updated", held) for held in [*updated, *written]]
+    def _mark(self, held: Held) -> Mark:
+        return self._recorder.storages.mark(local(held.tensor).detach())
+
+    def _updated(self, before: Mapping[str, int], marks: Mapping[str, Mark]) -> list[Result]:
+        """Parameters, saved buffers and the state of optimizers after the step; asked for where there is an optimizer, or the step changed them."""
+        steps = bool(self._names.optimizers())
+        stepped = [*self._names.parameters(), *(held for held in self._names.states() if held.name in before)]
+        results = []
+        for helds, asked in ((stepped, steps), (self._names.buffers(), False)):
+            for held in helds:
+                result = self._result("updated", held)
+                if self._mark(held) == marks.get(held.name):
+                    results.append(replace(result, value=before[held.name], asked=asked))
+                else:
+                    results.append(result)
+        return results
 
     def _result(self, kind: Literal["output", "gradient", "updated"], held: Held) -> Result:
         self._recorder.seen(local(held.tensor))

@@ -27,6 +27,10 @@ GATHERED = 1 << 20
 """So many elements of a view of irregular strides are read and written by their places."""
 
 
+Mark = tuple[Geometry, tuple[tuple[int, Geometry, int, int], ...]]
+"""A view, and the stretches of roots that it shows: the root's value and how it lay in memory, where the stretch begins in it, and its length."""
+
+
 @dataclass(eq=False)
 class Root:
     """A value that was written as a whole, to a dense view. ``rows``: the same in the order of memory, made when it is first needed."""
@@ -108,6 +112,22 @@ class Storages:
     def undefined(self, shape: tuple[int, ...], dtype: torch.dtype) -> int:
         """A value of which nothing is known."""
         return self._tape.one("empty.memory_format", (shape, dtype_name(dtype), None, None, None, None), shape, dtype)
+
+    def mark(self, tensor: torch.Tensor) -> Mark:
+        """What lies where a tensor is: the same as long as nobody writes there, through whatever view it is read."""
+        view = view_of(tensor)
+        start, stop = view.extent
+        storage = self._of(tensor)
+        parts = []
+        for piece in storage.pieces:
+            first, last = max(piece.start, start), min(piece.stop, stop)
+            if first < last:
+                parts.append((piece.root.value, piece.root.view, piece.begin + first - piece.start, last - first))
+        return view._replace(offset=0), tuple(parts)
+
+    def all(self) -> list[Storage]:
+        """Every storage that was ever written to or read, in the order in which that was."""
+        return list(self._storages.values())
 
     def has(self, tensor: torch.Tensor) -> bool:
         """Whether anything is known about the memory of a tensor."""

@@ -50,6 +50,8 @@ class Tape:
         self.known: dict[int, torch.Tensor] = {}
         self.refused: PitcheckError | None = None
         """The first refusal. The program may have caught it; it is final all the same, for what ran afterwards is another program."""
+        self.looked_at: set[int] = set()
+        """Known values that the program has looked at, which decided what it did."""
         self.ended = False
         """Whether the step is over, and what is recorded only reads what it has left: that belongs to where it was made."""
         self._place = place
@@ -109,6 +111,18 @@ class Tape:
         self.refused = self.refused or error
         return error
 
+    def made_at(self, value: int) -> str:
+        """The user's line at which a value was made; empty where nothing tells."""
+        return self._places.get(value, Place()).source
+
+    def twin(self, value: int) -> int:
+        """A new number for a value, which stands for it from now on; what is known of it stays known."""
+        number = self._value(self.kinds[value])
+        self._places[number] = self._places.get(value, Place())
+        if value in self.known:
+            self.known[number] = self.known[value]
+        return number
+
     def where(self) -> str:
         """The user's line, for messages."""
         return self._place().source or "outside the user's code"
@@ -146,6 +160,7 @@ class Tape:
                 f"{self.where()}: the program looks at the value of a tensor of shape {self.kinds[value].shape} that depends on parameters or on the batch; "
                 "give Input.values where it comes from integers of the batch, else keep the number in a tensor"
             )
+        self.looked_at.add(value)
         with _disable_current_modes():
             result: bool | int | float = self.known[value].item()
         return result

@@ -11,7 +11,10 @@ import msgspec
 
 from pitcheck.plan.model import DType
 
-Role = OneOf["input", "parameter", "buffer", "optimizer_state", "constant"]
+Role = OneOf["input", "parameter", "buffer", "optimizer_state", "gradient", "kept", "constant"]
+"""A gradient that the call before left, and any other tensor that it left for this one, are given, too."""
+LEFT = "old grad:"
+"""What the gradient that the call before left is called, before the name of its parameter."""
 Intervals = tuple[tuple[int, int], ...]
 
 
@@ -85,6 +88,8 @@ class Given(msgspec.Struct, frozen=True):
     box: tuple[Intervals, ...] = ()
     number: float | None = None
     integers: tuple[int, ...] | None = None
+    idle: bool = False
+    """Nothing here reads it: it is there because what becomes of it may be compared, or because the other program reads it."""
 
 
 class Result(msgspec.Struct, frozen=True):
@@ -99,10 +104,25 @@ class Result(msgspec.Struct, frozen=True):
     whole: tuple[int, ...] = ()
     box: tuple[Intervals, ...] = ()
     partial: tuple[int, ...] = ()
+    asked: bool = True
+    """Compared in any case; else only where the other program asks: the step leaves it as it was, or nothing is made of it."""
+    own: bool = False
+    """Nothing else is made of it: where the other program has none, it is this one's own affair."""
+
+
+class Number(msgspec.Struct, frozen=True):
+    """A tensor that a step leaves for the next and whose numbers are known, as that of the optimizer's step. ``text``: its dtype, shape and numbers."""
+
+    name: str
+    text: str
+    source: str = ""
 
 
 class Trace(msgspec.Struct, frozen=True):
-    """One training step of one rank. ``assumptions``: sentences that belong into the report."""
+    """One training step of one rank. ``assumptions``: sentences that belong into the report. ``numbers``: known ones that the step has changed.
+
+    ``accumulated``: of a step that changes no parameter, those to whose gradients it adds; these are then taken to be zeroed before the call.
+    """
 
     rank: int
     values: tuple[Value, ...]
@@ -110,3 +130,5 @@ class Trace(msgspec.Struct, frozen=True):
     given: tuple[Given, ...]
     results: tuple[Result, ...]
     assumptions: tuple[str, ...] = ()
+    numbers: tuple[Number, ...] = ()
+    accumulated: tuple[str, ...] = ()

@@ -11,6 +11,7 @@ from unittest.mock import patch
 
 import torch
 
+from pitcheck.frontends.torch.matched import compared
 from pitcheck.frontends.torch.program import Program, Spec
 from pitcheck.frontends.torch.trace import Event, Given, Ref, Result, Trace
 
@@ -60,7 +61,7 @@ class Replay:
     """Runs traces against each other; ``skipped`` collectives give each rank what it would have without communication."""
 
     def __init__(self, traces: Sequence[Trace], tensors: Tensors, skipped: Skip | None = None) -> None:
-        self.traces = traces
+        self.traces = traces = [compared(trace) for trace in traces]
         self.skipped = skipped
         self.machines = {trace.rank: Machine(trace, {given.value: self._given(given, trace, tensors) for given in trace.given}) for trace in traces}
         self.boards: dict[tuple[tuple[int, ...], int], dict[int, tuple[Event, torch.Tensor]]] = defaultdict(dict)
