@@ -196,15 +196,19 @@ class Communication:
     def check_done(self) -> None:
         """Raise PlanError where a work that has been launched was never waited for.
 
-        The result of a functional collective that nobody reads needs no wait; one that is read is waited for before. It is complete when the step is over.
+        The result of a functional collective that nobody reads needs no wait; one that is read is waited for before.
         """
         for handle, source in self.flights.sources():
             flight = self._launched.get(handle) if isinstance(handle, int) else None
-            if isinstance(handle, int) and flight is not None and flight.work is None:
-                del self._launched[handle]
-                self._finish(handle, flight)
-            else:
+            if flight is None or flight.work is not None:
                 raise PlanError(f"{source} is in flight at the end of the step; wait for it, for nobody knows when its operands and results may be used")
+
+    def settle(self) -> None:
+        """Complete what is left in flight between two calls of the step: results of functional collectives that nobody has read."""
+        for handle, flight in list(self._launched.items()):
+            del self._launched[handle]
+            self._finish(handle, flight)
+        self._tensors.clear()
 
     def _finish(self, handle: int, flight: Flight) -> None:
         self.flights.finish(handle)

@@ -91,6 +91,10 @@ class Numberless(FakeTensorMode):
     refuse: Callable[[str], PitcheckError] = UnsupportedError
     """Makes, and keeps, the error for what cannot be recorded."""
 
+    def may_turn_const(self, t: torch.Tensor) -> bool:  # noqa: ARG002  PyTorch asks of every tensor
+        """Keep no numbers: what is known of a value stands on the tape, and numbers that PyTorch keeps beside it would change unseen."""
+        return False
+
     def __deepcopy__(self, memo: dict[int, Any]) -> Numberless:
         return self
 
@@ -110,10 +114,10 @@ class Recorder(TorchDispatchMode):
         fake.refuse = lambda message: tape.refuse(UnsupportedError(f"{tape.where()}: {message}"))
         self._writes: Counter[int] = Counter()
         """Calls that write, by the storage to which they do."""
-        self._real: dict[int, torch.Tensor] = {}
-        """The bytes of storages that have numbers, as they were when the program first used them."""
-        self._lifted: dict[int, torch.Tensor] = {}
-        """Tensors that have numbers, by the storage of the one that stands for each; NumPy may see the same numbers."""
+        self._real: dict[int, tuple[torch.UntypedStorage, torch.Tensor]] = {}
+        """Storages that have numbers, with their bytes as they were when the program first used them. Held, no other storage has their address."""
+        self._lifted: dict[int, tuple[torch.UntypedStorage, torch.Tensor]] = {}
+        """Storages of tensors that stand for tensors with numbers, with these; NumPy may see the same numbers. Held likewise."""
         self.thread = get_ident()
 
     def __torch_dispatch__(self, func: OpOverload, types: Sequence[type], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None) -> Any:
@@ -357,7 +361,7 @@ class Recorder(TorchDispatchMode):
         value = self._read(args[0])
         result = func(*args, **kwargs)
         if not isinstance(args[0], FakeTensor):
-            self._lifted[result.untyped_storage()._cdata] = args[0]
+            self._lifted[result.untyped_storage()._cdata] = result.untyped_storage(), args[0]
         if self.storages.has(result):
             self.storages.alias(result, value)
         else:
@@ -368,7 +372,10 @@ class Recorder(TorchDispatchMode):
         return self.storages.undefined(tuple(tensor.shape), tensor.dtype)
 
     def _read(self, tensor: torch.Tensor) -> int:
-        numbers = self._lifted.get(tensor.untyped_storage()._cdata) if isinstance(tensor, FakeTensor) else tensor
+        if isinstance(tensor, FakeTensor):
+            _, numbers = self._lifted.get(tensor.untyped_storage()._cdata, (None, None))
+        else:
+            numbers = tensor
         if numbers is not None:
             self._check_real(numbers)
         if not isinstance(tensor, FakeTensor) and not self.storages.has(tensor):
@@ -380,7 +387,7 @@ class Recorder(TorchDispatchMode):
         held = tensor.untyped_storage()
         with _disable_current_modes():
             now = torch.empty(0, dtype=torch.uint8).set_(held) if held.device.type == "cpu" else None
-            if now is None or torch.equal(self._real.setdefault(held._cdata, now.clone()), now):
+            if now is None or torch.equal(self._real.setdefault(held._cdata, (held, now.clone()))[1], now):
                 return
         raise UnsupportedError(
             f"{self.tape.where()}: the numbers of a tensor of shape {tuple(tensor.shape)} were changed by what no operator tells of, as through NumPy; "

@@ -82,6 +82,7 @@ class _Session:
     def run(self, number: int) -> Trace:
         """A first step makes what frameworks make lazily; the second is recorded."""
         self._step()
+        self._recorder.communication.settle()
         memory = Memory(self._recorder, self._names)
         before = self._begin()
         memory.begin([held.tensor for held in before.values()])
