@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 
 from pitcheck.algebra.base import Kind
 from pitcheck.algebra.degree_bounds import ONE, Degree, Polynomial
@@ -50,6 +52,8 @@ class DegreeValue:
     roots: Mapping[Mark, int] = field(default_factory=dict)
     exponents: Degree | None = None
     uses: frozenset[str] = frozenset()
+    number: Fraction | None = None
+    """What every element is, where that is known."""
 
     @property
     def bottom(self) -> Polynomial:
@@ -81,6 +85,18 @@ class DegreeValue:
             place = move(mark)
             roots[place] = roots.get(place, 0) + count
         return replace(self, identity=identity, shape=shape, divisors=divisors, roots=roots)
+
+    def as_number(self, number: Fraction, denominator: Mark) -> DegreeValue:
+        """The same elements, known to be a rational; ``denominator`` is the mark of its denominator."""
+        divisors = {} if number.denominator == 1 else {denominator: Divisor(Polynomial(height_log2=log2_of(number.denominator)))}
+        return replace(self, top=Polynomial(height_log2=log2_of(number.numerator)), divisors=divisors, number=number)
+
+
+def log2_of(number: int) -> float:
+    """log2 of the size of an integer, rounded up, at least 0."""
+    size = max(abs(number), 1)
+    shift = max(size.bit_length() - 64, 0)
+    return math.log2((size >> shift) + (shift > 0)) + shift
 
 
 def wide_axes(shape: tuple[int, ...]) -> Axes:

@@ -86,7 +86,11 @@ class RealAlgebra(Discrete):
     def constant(self, number: Fraction | float, kind: Kind = "field") -> Value:
         if kind != "field":
             return self._discrete_constant(number, kind)
-        return Value("field", self.xp.full((1, 1, 1), float(number)))
+        try:
+            return Value("field", self.xp.full((1, 1, 1), float(number)))
+        except OverflowError:
+            digits = math.log10(abs(Fraction(number).numerator))
+            raise UnsupportedError(f"a number of {digits:.0f} digits has no float64, so that nothing with it is tried on real numbers") from None
 
     def _embedded(self, a: Value) -> Value:
         return Value("field", a.data.astype(np.float64))
