@@ -11,9 +11,10 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from functools import reduce
 from itertools import count
 from math import prod
-from operator import add, mul, sub
+from operator import add, and_, mul, sub
 from typing import Any
 
 import numpy as np
@@ -34,7 +35,7 @@ from pitcheck.algebra.degree_bounds import (
     trial_error,
     trial_error_log2,
 )
-from pitcheck.algebra.degree_values import Axes, DegreeValue, Divisor, Mark, as_one, both, log2_of, wide_axes
+from pitcheck.algebra.degree_values import Axes, DegreeValue, Divisor, Mark, Sign, as_one, both, log2_of, sign_of_sum, wide_axes
 from pitcheck.errors import ShapeError, UnsupportedError
 
 __all__ = ["Bound", "Degree", "DegreeAlgebra", "DegreeValue", "Division", "difference", "level_bound", "rejected_share", "trial_error", "trial_error_log2"]
@@ -49,6 +50,8 @@ class DegreeAlgebra:
 
     def __init__(self) -> None:
         self.divisions: list[Division] = []
+        self.guards: set[tuple[str, str]] = set()
+        """(site, "div", "log" or "sqrt") of all that is computed there and may not be defined for all numbers."""
         self.exponential = False
         """Whether there is an exponential or a logarithm anywhere, for which primes must be linked."""
         self.roots_of: set[int] = set()
@@ -65,7 +68,12 @@ class DegreeAlgebra:
         return next(self._keys)
 
     def _value(self, kind: Kind, shape: tuple[int, ...], instances: int = 1, top: Polynomial = ONE) -> DegreeValue:
-        return DegreeValue(kind, shape, self._key(), instances, top)
+        known = Sign.KNOWN if top.degree == 0 else Sign(0)
+        return DegreeValue(kind, shape, self._key(), instances, top, sign=known)
+
+    def _guard(self, what: str, defined: bool) -> None:
+        if not defined:
+            self.guards.add((self.site, what))
 
     def _known(self, value: DegreeValue, number: Fraction | None) -> DegreeValue:
         """``value``, every element of which is a rational, if that is known."""
@@ -121,7 +129,7 @@ class DegreeAlgebra:
 
     def draw(self, stream: str, index: DegreeValue) -> DegreeValue:  # noqa: ARG002
         """Draws of a random stream do not depend on fresh residues: degree 0."""
-        return self._value("field", index.shape, index.instances)
+        return replace(self._value("field", index.shape, index.instances), sign=Sign(0))
 
     # --- ring and field
     def add(self, a: DegreeValue, b: DegreeValue) -> DegreeValue:
@@ -133,7 +141,8 @@ class DegreeAlgebra:
         top = a.top.times(_missing(a, merged)).plus(b.top.times(_missing(b, merged)))
         crossed = _varying(a) != _varying(b)
         exponents = sum_of_exponents(a.exponents, b.exponents) if crossed else either((a.exponents, b.exponents))
-        return self._known(self._combined(a, b, top, merged, exponents), _of_both(add, a, b))
+        total = replace(self._combined(a, b, top, merged, exponents), sign=sign_of_sum(a.sign, b.sign))
+        return self._known(total, _of_both(add, a, b))
 
     def _combined(self, a: DegreeValue, b: DegreeValue, top: Polynomial, divisors: Mapping[Mark, Divisor], exponents: Degree | None) -> DegreeValue:
         shape = _broadcast(a.shape, b.shape)
@@ -141,11 +150,11 @@ class DegreeAlgebra:
 
     def subtract(self, a: DegreeValue, b: DegreeValue) -> DegreeValue:
         """As ``add``."""
-        return self._known(replace(self.add(a, b), number=None), _of_both(sub, a, b))
+        return self._known(replace(self.add(a, b), number=None, sign=a.sign & b.sign & Sign.KNOWN), _of_both(sub, a, b))
 
     def negate(self, a: DegreeValue) -> DegreeValue:
         """Degrees stay."""
-        return replace(a, identity=self._key(), number=None if a.number is None else -a.number)
+        return replace(a, identity=self._key(), number=None if a.number is None else -a.number, sign=a.sign & Sign.KNOWN)
 
     def multiply(self, a: DegreeValue, b: DegreeValue) -> DegreeValue:
         """Degrees add."""
@@ -153,7 +162,8 @@ class DegreeAlgebra:
         for mark, divisor in b.divisors.items():
             divisors[mark] = replace(divisor, count=divisor.count + (divisors[mark].count if mark in divisors else 0))
         product = self._combined(a, b, a.top.times(b.top), divisors, sum_of_exponents(a.exponents, b.exponents))
-        return self._known(product, _of_both(mul, a, b))
+        squared = Sign.NONNEGATIVE if a.identity == b.identity else Sign(0)
+        return self._known(replace(product, sign=a.sign & b.sign | squared), _of_both(mul, a, b))
 
     def divide(self, a: DegreeValue, b: DegreeValue) -> DegreeValue:
         """Times the divisor's denominator over its numerator; the divisor is noted in ``divisions``, as it may vanish by chance."""
@@ -161,7 +171,8 @@ class DegreeAlgebra:
             return self.multiply(a, self._known(replace(b, identity=self._key()), 1 / b.number))
         if b.is_constant:
             divisors = {**a.divisors, Mark(b.identity, wide_axes(b.shape)): Divisor(b.top)} if b.top.height_log2 else a.divisors
-            return self._combined(a, b, a.top.times(b.bottom), divisors, a.exponents)
+            return replace(self._combined(a, b, a.top.times(b.bottom), divisors, a.exponents), sign=a.sign & b.sign)
+        self._guard("div", b.sign.divides)
         self.divisions.append(Division(Degree(b.top, ONE, sum(b.roots.values()), b.exponents, b.uses), prod(b.shape) * b.instances))
         divisors, top = dict(a.divisors), a.top
         for mark, divisor in b.divisors.items():
@@ -171,7 +182,8 @@ class DegreeAlgebra:
             top = top.times(divisor.polynomial.to_the(max(divisor.count - held, 0)))
         own = Mark(b.identity, wide_axes(b.shape))
         divisors[own] = Divisor(b.top, 1 + (divisors[own].count if own in divisors else 0))
-        return self._combined(a, b, top, divisors, sum_of_exponents(a.exponents, b.exponents))
+        quotient = self._combined(a, b, top, divisors, sum_of_exponents(a.exponents, b.exponents))
+        return replace(quotient, sign=a.sign & b.sign)
 
     def power(self, a: DegreeValue, exponent: int) -> DegreeValue:
         """Degrees times the exponent; a negative one divides."""
@@ -182,7 +194,8 @@ class DegreeAlgebra:
         divisors = {mark: replace(d, count=d.count * exponent) for mark, d in a.divisors.items()}
         number = None if a.number is None else a.number**exponent
         top = a.top.to_the(exponent)
-        return replace(a, identity=self._key(), top=top, divisors=divisors, exponents=_repeated(a.exponents, exponent), number=number)
+        sign = a.sign if exponent % 2 else a.sign | Sign.NONNEGATIVE
+        return replace(a, identity=self._key(), top=top, divisors=divisors, exponents=_repeated(a.exponents, exponent), number=number, sign=sign)
 
     def sum(self, a: DegreeValue, axes: Sequence[int]) -> DegreeValue:
         """Divisors that vary along a summed axis of n elements are multiplied n times; others stay."""
@@ -196,7 +209,7 @@ class DegreeAlgebra:
         place = len(a.shape) + axis
         shape = a.shape[:place] + a.shape[place + 1 :]
         if size == 0:
-            return self._value(a.kind, shape, a.instances)
+            return self._known(self._value(a.kind, shape, a.instances), Fraction(0))
         varying = [mark for mark in a.divisors if axis in mark.varies]
         product = ONE
         for mark in varying:
@@ -290,6 +303,8 @@ class DegreeAlgebra:
             roots,
             either(v.exponents for v in chosen),
             frozenset().union(*(v.uses for v in chosen)),
+            None,
+            reduce(and_, (v.sign for v in values)),
         )
 
     # --- indexing
@@ -328,11 +343,14 @@ class DegreeAlgebra:
     def exp(self, a: DegreeValue) -> DegreeValue:
         """One exponential term without a coefficient, whose exponent has the degree of the argument."""
         self.exponential = True
-        return DegreeValue("field", a.shape, self._key(), a.instances, Polynomial(0, 0.0, 1), {}, {}, a.degree, a.uses | {"exp"})
+        # Of minus infinity, which masks are, it is 0: where integers say so.
+        sign = Sign.NONNEGATIVE | Sign.POSITIVE | a.sign & Sign.KNOWN
+        return DegreeValue("field", a.shape, self._key(), a.instances, Polynomial(0, 0.0, 1), {}, {}, a.degree, a.uses | {"exp"}, None, sign)
 
     def log(self, a: DegreeValue) -> DegreeValue:
         """Heuristic: the degree of the argument."""
         self.exponential = True
+        self._guard("log", Sign.POSITIVE in a.sign)
         return self._opaque("log", a.shape, a)
 
     def function(self, name: str, *arguments: DegreeValue) -> DegreeValue:  # noqa: ARG002
@@ -347,7 +365,8 @@ class DegreeAlgebra:
             return self._value("field", shape, max(a.instances for a in arguments), Polynomial(height_log2=top.height_log2))
         divisors, roots = as_one([replace(a, divisors={}) for a in arguments], wide_axes(shape), self._key)
         uses = frozenset({use}).union(*(a.uses for a in arguments))
-        return DegreeValue("field", shape, self._key(), max(a.instances for a in arguments), top, divisors, roots, either(a.exponents for a in arguments), uses)
+        exponents, sign = either(a.exponents for a in arguments), reduce(and_, (a.sign for a in arguments)) & Sign.KNOWN
+        return DegreeValue("field", shape, self._key(), max(a.instances for a in arguments), top, divisors, roots, exponents, uses, None, sign)
 
     def sqrt(self, a: DegreeValue) -> DegreeValue:
         """sqrt(N/D) = y/D with y^2 = N D adjoined: y has half the degree of N D, and the norm of an element with r roots has 2^r times its degree."""
@@ -360,6 +379,7 @@ class DegreeAlgebra:
                 self.roots_of.add(0 if a.number is None else abs(a.number.numerator) * a.number.denominator)
                 self.irrational += 1
             return self._known(replace(a, identity=self._key(), top=top, number=None), root)
+        self._guard("sqrt", Sign.NONNEGATIVE in a.sign)
         identity = self._key()
         roots = {**a.roots, Mark(identity, wide_axes(a.shape)): 1}
         return replace(a, identity=identity, top=top, roots=roots, exponents=_repeated(a.exponents, 2), uses=a.uses | {"root"})

@@ -22,6 +22,8 @@ _LARGEST_FACTOR = 64
 class Formal(Structure):
     """exp, log and what they have to do with each other, over residues."""
 
+    guarded: list[tuple[str, str, Value]]
+    site: str
     arithmetic: Any
     chain: Any
 
@@ -80,6 +82,7 @@ class Formal(Structure):
             raise ShapeError(f"log is defined for field values, not for {a.kind} values; cast first")
         if a.lowest + a.data.shape[0] < 2 or not self.chain.linked:
             raise BudgetError("the logarithm of a value at the lowest level of the chain alone has no level left; a longer chain is needed")
+        self.guarded.append((self.site, "log", a))
         zero = a.data == 0
         special = None
         base = Value("field", a.data, a.lowest)

@@ -18,6 +18,7 @@ from pitcheck.algebra.size_choice import Sizes
 from pitcheck.check.characters import Characters
 from pitcheck.check.evaluate import Comparison, Evaluated, check_memory, compare_target, evaluate_stage, untested
 from pitcheck.check.freed import undecided, with_free
+from pitcheck.check.guards import unguarded
 from pitcheck.check.outcomes import Outcomes
 from pitcheck.check.redraws import MOST_REJECTED, Redraws
 from pitcheck.check.routing import Coverage, joined
@@ -38,6 +39,8 @@ MOST_ELEMENTS = 1 << 19
 REAL_NUMBERS = 4
 """How many times as many trials are evaluated together on real numbers, which have no levels."""
 BUDGET = "PIT203"
+FIRST_WITH_ROOTS = 4
+"""Draws of a stage with roots that are made first: of fewer, hardly one counts for every root."""
 VARIANTS = (0, 1)
 LENGTHS = (3, 4)
 MOST_FREE = 2
@@ -248,7 +251,7 @@ class _Attempt:
         self._family = family
         self._degrees = degrees
         self._settings = settings
-        self._wanted = max(settings.least_trials, 1)
+        self._wanted = max(settings.least_trials, FIRST_WITH_ROOTS if degrees.has_roots else 1)
         self._redraws = Redraws()
         self._counts_voids = False
         self._one: DrawError | None = None
@@ -289,11 +292,14 @@ class _Attempt:
             if one.agreeing(math.inf) >= 0:
                 return self._open(BUDGET, "the numbers of the stage are so large that too many primes below 2^31 may divide them")
             self._one = one
+            undefined = unguarded(algebra, self._degrees.algebra.guards)
             discrete = any(fresh.kind != "field" for fresh in self._shaped.fresh.values())
-            reals = self._degrees.decides or discrete or bool(algebra.decisions)
-            different = self._outcomes.try_reals() if self._variant == VARIANTS[0] and reals else None
+            reals = self._degrees.decides or discrete or bool(algebra.decisions) or bool(undefined)
+            different = self._outcomes.try_reals(bool(undefined)) if self._variant == VARIANTS[0] and reals else None
             if different is not None:
                 return self._refuted("real numbers differ", different)
+            if undefined:
+                return self._open("PIT202", undefined)
         self._redraws.add(good)
         self._lacking = self._left_open(algebra, evaluated, good, self._enough(one))
         return self._concluded(one)

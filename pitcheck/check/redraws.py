@@ -42,8 +42,9 @@ class Redraws:
             plain = one.agreeing(agreed)
             total[0] += plain + chosen
             if agreed and len(counted):
-                rooted = [max(plain, one.agreeing(agreed, n * of_counted)) for n in counted[place].tolist()]
-                total[1:] += np.array(rooted) + chosen
+                numbers, which = np.unique(counted[place], return_inverse=True)
+                rooted = [max(plain, one.agreeing(agreed, n * of_counted)) for n in numbers.tolist()]
+                total[1:] += np.array(rooted)[which.reshape(-1)] + chosen
                 place += 1
         return float(total.max())
 

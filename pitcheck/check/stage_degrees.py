@@ -42,6 +42,11 @@ class StageDegrees:
         return self.algebra.irrational
 
     @property
+    def has_roots(self) -> bool:
+        """Whether there are roots in a target."""
+        return any(degree.roots for both in self.targets for degree in both)
+
+    @property
     def decides(self) -> bool:
         """Whether something occurs by which the sides may differ on real numbers, although they agree over residues."""
         return any(degree.heuristic for both in self.targets for degree in both) or any(a.has_root != b.has_root for a, b in self.targets)
