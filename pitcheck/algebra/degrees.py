@@ -36,12 +36,14 @@ from pitcheck.algebra.degree_bounds import (
     trial_error_log2,
 )
 from pitcheck.algebra.degree_values import Axes, DegreeValue, Divisor, Mark, Sign, as_one, both, log2_of, sign_of_sum, wide_axes
-from pitcheck.errors import ShapeError, UnsupportedError
+from pitcheck.errors import BudgetError, ShapeError, UnsupportedError
 
 __all__ = ["Bound", "Degree", "DegreeAlgebra", "DegreeValue", "Division", "difference", "level_bound", "rejected_share", "trial_error", "trial_error_log2"]
 
 Index = NDArray[np.int64]
 
+_LARGEST_POWER = 60
+"""Bits of an exponent beyond which a degree says nothing."""
 _DOMAINS = {"any": 1, "nonzero": 1, "square": 2}
 
 
@@ -191,6 +193,8 @@ class DegreeAlgebra:
             return self.divide(self._value("field", ()), self.power(a, -exponent))
         if exponent == 0:
             return self._value(a.kind, a.shape, a.instances)
+        if exponent.bit_length() > _LARGEST_POWER:
+            raise BudgetError("a power has so large an exponent that no bound by degrees is of use; write it with a smaller one")
         divisors = {mark: replace(d, count=d.count * exponent) for mark, d in a.divisors.items()}
         number = None if a.number is None else a.number**exponent
         top = a.top.to_the(exponent)
