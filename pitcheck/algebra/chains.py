@@ -1,4 +1,4 @@
-"""Chains of primes P(i+1) = 2 P(i) + 1 (Cunningham chains of the first kind) below 2^31.
+"""Chains of primes P(i+1) = 2 P(i) + 1 (Cunningham chains of the first kind) below 2^31, and how they are drawn (:mod:`pitcheck.algebra.drawn_primes`).
 
 In every listed chain all members are 3 modulo 4, so that x^((p+1)/4) is a square root of every square x; and all primes up to a bound are squares modulo
 every member, so that square roots of constants with small prime factors are exact.
@@ -18,10 +18,12 @@ LARGEST = 1 << 31
 class Chain:
     """Primes P(0) < P(1) < ... with P(i+1) = 2 P(i) + 1, below 2^31; that they are prime is the caller's word.
 
-    Raises UsageError where the rule between neighbours or the range is broken.
+    Not ``linked`` are different primes of no relation to each other: there is no exponential between them. Raises UsageError where the rule between
+    neighbours or the range is broken.
     """
 
     primes: tuple[int, ...]
+    linked: bool = True
 
     def __post_init__(self) -> None:
         if not self.primes:
@@ -29,8 +31,10 @@ class Chain:
         for prime in self.primes:
             if not 2 < prime < LARGEST:
                 raise UsageError(f"a chain's primes lie between 3 and 2^31 - 1; {prime} does not")
+        if not self.linked and len(set(self.primes)) < len(self.primes):
+            raise UsageError(f"unlinked primes are different, and of {self.primes} two are the same")
         for below, above in zip(self.primes, self.primes[1:], strict=False):
-            if above != 2 * below + 1:
+            if self.linked and above != 2 * below + 1:
                 raise UsageError(f"in a chain every prime is twice the one before and one more: after {below} comes {2 * below + 1}, not {above}")
 
     def __len__(self) -> int:

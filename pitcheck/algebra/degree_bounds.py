@@ -17,6 +17,9 @@ SAFETY = 4
 USEFUL_LOG2 = -3.0
 """A bound by cases that is not below this is of no use: the comparison is then bounded as if exponentials (or roots) were independent, and called heuristic."""
 
+USEFUL_SHARE = 2.0**-5
+"""A share of bad primes above this is of no use: as above it is then bounded as if exponents and roots were independent."""
+
 TWO_TERMS_LOG2 = 1.0
 """log2 of the number of exponential terms up to which a bound is proven."""
 
@@ -32,39 +35,52 @@ HEURISTIC = frozenset({"log", "order", "keyed"})
 
 @dataclass(frozen=True)
 class Polynomial:
-    """Upper bounds for an exponential polynomial: degree of its coefficients, log2 of its number of terms, exponentials multiplied in one term."""
+    """Upper bounds for an exponential polynomial: degree of its coefficients, log2 of its number of terms, exponentials multiplied in one term, and its height.
+
+    The height is the sum of the absolute values of all coefficients, which are integers: ``height_log2`` is its log2. A coefficient that is not 0 is at most
+    the height, and so is divisible by few primes.
+    """
 
     degree: int = 0
     terms_log2: float = 0.0
     powers: int = 0
+    height_log2: float = 0.0
 
     def times(self, other: Polynomial) -> Polynomial:
-        """Degrees add, terms multiply."""
-        if self.degree == self.powers == self.terms_log2 == 0:
+        """Degrees add, terms and heights multiply."""
+        if self.degree == self.powers == self.terms_log2 == self.height_log2 == 0:
             return other
-        return _capped(self.degree + other.degree, self.terms_log2 + other.terms_log2, self.powers + other.powers)
+        height = self.height_log2 + other.height_log2
+        return _capped(self.degree + other.degree, self.terms_log2 + other.terms_log2, self.powers + other.powers, height)
 
     def to_the(self, exponent: int) -> Polynomial:
         """A product of ``exponent`` such polynomials, which need not be equal."""
-        return _capped(self.degree * exponent, self.terms_log2 * min(exponent, MOST), self.powers * exponent)
+        few = min(exponent, MOST)
+        return _capped(self.degree * exponent, self.terms_log2 * few, self.powers * exponent, self.height_log2 * few)
 
     def plus(self, other: Polynomial) -> Polynomial:
-        """Greatest degree; terms add, as far as they are exponential: a sum of plain polynomials is one term."""
+        """Greatest degree; heights add, and so do terms, as far as they are exponential: a sum of plain polynomials is one term."""
         powers = max(self.powers, other.powers)
-        return Polynomial(max(self.degree, other.degree), log2_sum((self.terms_log2, other.terms_log2)) if powers else 0.0, powers)
+        height = log2_sum((self.height_log2, other.height_log2))
+        return Polynomial(max(self.degree, other.degree), log2_sum((self.terms_log2, other.terms_log2)) if powers else 0.0, powers, height)
 
     def summed(self, count: int) -> Polynomial:
         """A sum of ``count`` such polynomials."""
-        return replace(self, terms_log2=self.terms_log2 + math.log2(count)) if self.powers and count > 1 else self
+        if count < 2:
+            return self
+        more = math.log2(count)
+        return replace(self, terms_log2=self.terms_log2 + more if self.powers else 0.0, height_log2=self.height_log2 + more)
 
     def either(self, other: Polynomial) -> Polynomial:
         """One of two."""
-        return Polynomial(max(self.degree, other.degree), max(self.terms_log2, other.terms_log2), max(self.powers, other.powers))
+        height = max(self.height_log2, other.height_log2)
+        return Polynomial(max(self.degree, other.degree), max(self.terms_log2, other.terms_log2), max(self.powers, other.powers), height)
 
 
-def _capped(degree: int, terms_log2: float, powers: int) -> Polynomial:
-    """What no prime in use tells from more: every bound of such a degree, or of so many terms, is vacuous."""
-    return Polynomial(min(degree, MOST), min(terms_log2, float(MOST)), min(powers, MOST))
+def _capped(degree: int, terms_log2: float, powers: int, height_log2: float) -> Polynomial:
+    """What no prime in use tells from more: every bound of such a degree, height, or of so many terms, is vacuous."""
+    most = float(MOST)
+    return Polynomial(min(degree, MOST), min(terms_log2, most), min(powers, MOST), min(height_log2, most))
 
 
 ONE = Polynomial()
@@ -232,24 +248,101 @@ def _apart(exponents: Degree) -> Degree:
     return replace(apart, top=apart.top.plus(apart.bottom))
 
 
-def trial_error(a: Degree, b: Degree, primes: Sequence[int], levels: Sequence[int]) -> Bound:
+class DrawError(NamedTuple):
+    """log2 of the probability that two different values agree at a level of one draw, for every level that counts by itself, and whether it is heuristic.
+
+    ``bad`` is the share of primes, at any of these levels, modulo which the values may be equal although they are not: those that divide all coefficients
+    of the difference. It counts once for all draws over the same primes.
+    """
+
+    levels: tuple[float, ...]
+    bad: float
+    heuristic: bool
+
+    @property
+    def log2(self) -> float:
+        """log2 of the probability that all levels agree, but for bad primes."""
+        return sum(self.levels)
+
+    def agreeing(self, draws: float, log2: float | None = None) -> float:
+        """log2 of a bound, 0 at most, on the agreement of ``draws`` complete draws over the same primes; ``log2`` is their error where it is known otherwise.
+
+        How many of the draws were complete may depend on the primes. So with bad ones the bound is divided among both cases at every level, a bit for each.
+        """
+        errors = [draws * level for level in self.levels] if log2 is None else [log2]
+        if not self.bad:
+            return sum(errors)
+        return min(0.0, sum(1 + log2_sum((math.log2(self.bad), error)) for error in errors))
+
+
+def draw_error(a: Degree, b: Degree, primes: Sequence[int], levels: Sequence[int], heights: Heights | None = None) -> DrawError:
     """The probability that two different values agree at all ``levels`` of one draw.
 
     Residues of one draw are independent only where the cone has no exponential, logarithm, root, order or keyed function; elsewhere the single best
-    level counts. 0.0 where the bound is vacuous or there is no level.
+    level counts. So it does where bad primes are to be feared and the primes of a draw are linked: one that is bad at a level tells of those at others.
+    0.0 where the bound is vacuous or there is no level.
     """
     value = difference(a, b)
-    bounds = [level_bound(value, primes, level) for level in levels]
+    bounds = [(level_bound(value, primes, level), Bound(-math.inf, False) if heights is None else heights.bad(value, level)) for level in levels]
     if not bounds:
-        return Bound(0.0, value.heuristic)
-    if not value.uses:
-        return Bound(sum(bound.log2 for bound in bounds), value.heuristic)
-    return min(bounds)
+        return DrawError((0.0,), 0.0, value.heuristic)
+    bad = max(2.0**share.log2 for _, share in bounds)
+    heuristic = any(share.heuristic for _, share in bounds)
+    if not value.uses and not (bad and heights is not None and heights.linked):
+        return DrawError(tuple(bound.log2 for bound, _ in bounds), bad, value.heuristic or heuristic)
+    best = min(bound for bound, _ in bounds)
+    return DrawError((best.log2,), bad, best.heuristic or heuristic)
+
+
+def trial_error(a: Degree, b: Degree, primes: Sequence[int], levels: Sequence[int]) -> Bound:
+    """:func:`draw_error` of all levels, bad primes left aside."""
+    error = draw_error(a, b, primes, levels)
+    return Bound(error.log2, error.heuristic)
 
 
 def trial_error_log2(a: Degree, b: Degree, primes: Sequence[int], levels: Sequence[int]) -> float:
-    """log2 of :func:`trial_error`."""
+    """log2 of :func:`trial_error`, bad primes left aside."""
     return trial_error(a, b, primes, levels).log2
+
+
+@dataclass(frozen=True)
+class Heights:
+    """From which primes is drawn, and so how many of them may divide a difference.
+
+    ``count`` is the number of primes to choose from at a level, ``least_log2`` bounds log2 of these from below for every level, ``irrational`` says how many
+    different irrational roots of numbers occur: with each the norm of a coefficient has twice its height.
+    """
+
+    count: float
+    least_log2: tuple[float, ...]
+    linked: bool
+    irrational: int = 0
+
+    def bad(self, value: Degree, level: int) -> Bound:
+        """Bound on the share of the primes of a level that divide all coefficients of a numerator that is not zero, or make two exponents one.
+
+        An integer of at most 2^h has at most h / log2(p) prime factors from p on. As degrees do, heights double with every root. Where the bound is of no
+        use, roots and pairs of exponents are left aside and it is heuristic.
+        """
+        level = max(level, 0)
+        height = value.top.height_log2
+        exact = self._share(math.ldexp(height, min(value.roots + self.irrational, 900)), level)
+        guess, heuristic = self._share(height, level), False
+        if value.top.powers and value.exponents is not None and value.top.terms_log2 > 0:
+            below = self.bad(_apart(value.exponents), level - 1)
+            exact += 2.0 ** min(below.log2 + max(2 * value.top.terms_log2 - 1, 0.0), 900.0)
+            guess += min(value.top.powers, 1 << 30) * 2.0**below.log2
+            heuristic = below.heuristic
+        if exact <= USEFUL_SHARE or guess >= exact:
+            return Bound(_log2(exact), heuristic)
+        return Bound(_log2(guess), True)
+
+    def _share(self, height_log2: float, level: int) -> float:
+        return math.floor(min(height_log2 / self.least_log2[level], 1e300)) / self.count
+
+
+def _log2(share: float) -> float:
+    return math.log2(share) if share else -math.inf
 
 
 @dataclass(frozen=True)

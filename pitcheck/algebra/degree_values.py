@@ -2,14 +2,47 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from enum import Flag, auto
+from fractions import Fraction
 
 from pitcheck.algebra.base import Kind
 from pitcheck.algebra.degree_bounds import ONE, Degree, Polynomial
 
 Axes = frozenset[int]
 """Axes counted from the end (-1 is the last), so that broadcasting leaves them as they are."""
+
+
+class Sign(Flag):
+    """What is known of all elements of a value: made of integers and constants alone; not negative; besides 0 only where integers and constants make it 0,
+    which a draw shows; never 0."""
+
+    KNOWN = auto()
+    NONNEGATIVE = auto()
+    POSITIVE = auto()
+    NEVER_ZERO = auto()
+
+    @property
+    def divides(self) -> bool:
+        """Whether a quotient by such a number is defined, or is seen not to be."""
+        return bool(self & (Sign.KNOWN | Sign.POSITIVE))
+
+
+UNKNOWN = Sign(0)
+ABOVE_ZERO = Sign.NONNEGATIVE | Sign.POSITIVE | Sign.NEVER_ZERO
+
+
+def sign_of(number: Fraction) -> Sign:
+    """What is known of a constant."""
+    return Sign.KNOWN | (ABOVE_ZERO if number > 0 else Sign(0) if number < 0 else Sign.NONNEGATIVE | Sign.POSITIVE)
+
+
+def sign_of_sum(a: Sign, b: Sign) -> Sign:
+    """What is known of a sum: with what is never 0 it is not, either, if nothing is negative."""
+    lifted = a & b & Sign.NONNEGATIVE and (a | b) & Sign.NEVER_ZERO
+    return (a & b) | (ABOVE_ZERO if lifted else Sign(0))
 
 
 @dataclass(frozen=True)
@@ -50,6 +83,10 @@ class DegreeValue:
     roots: Mapping[Mark, int] = field(default_factory=dict)
     exponents: Degree | None = None
     uses: frozenset[str] = frozenset()
+    number: Fraction | None = None
+    """What every element is, where that is known."""
+    sign: Sign = UNKNOWN
+    """What is known of the sign of every element, for all real inputs."""
 
     @property
     def bottom(self) -> Polynomial:
@@ -81,6 +118,19 @@ class DegreeValue:
             place = move(mark)
             roots[place] = roots.get(place, 0) + count
         return replace(self, identity=identity, shape=shape, divisors=divisors, roots=roots)
+
+    def as_number(self, number: Fraction, denominator: Mark) -> DegreeValue:
+        """The same elements, known to be a rational; ``denominator`` is the mark of its denominator."""
+        divisors = {} if number.denominator == 1 else {denominator: Divisor(Polynomial(height_log2=log2_of(number.denominator)))}
+        top = Polynomial(height_log2=log2_of(number.numerator))
+        return replace(self, top=top, divisors=divisors, number=number, sign=sign_of(number))
+
+
+def log2_of(number: int) -> float:
+    """log2 of the size of an integer, rounded up, at least 0."""
+    size = max(abs(number), 1)
+    shift = max(size.bit_length() - 64, 0)
+    return math.log2((size >> shift) + (shift > 0)) + shift
 
 
 def wide_axes(shape: tuple[int, ...]) -> Axes:

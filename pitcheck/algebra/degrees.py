@@ -7,11 +7,14 @@ one in both terms, counts once. Shapes are those of the evaluation whose error i
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from functools import reduce
 from itertools import count
 from math import prod
+from operator import add, and_, mul, sub
 from typing import Any
 
 import numpy as np
@@ -32,13 +35,15 @@ from pitcheck.algebra.degree_bounds import (
     trial_error,
     trial_error_log2,
 )
-from pitcheck.algebra.degree_values import Axes, DegreeValue, Divisor, Mark, as_one, both, wide_axes
-from pitcheck.errors import ShapeError, UnsupportedError
+from pitcheck.algebra.degree_values import Axes, DegreeValue, Divisor, Mark, Sign, as_one, both, log2_of, sign_of_sum, wide_axes
+from pitcheck.errors import BudgetError, ShapeError, UnsupportedError
 
 __all__ = ["Bound", "Degree", "DegreeAlgebra", "DegreeValue", "Division", "difference", "level_bound", "rejected_share", "trial_error", "trial_error_log2"]
 
 Index = NDArray[np.int64]
 
+_LARGEST_POWER = 60
+"""Bits of an exponent beyond which a degree says nothing."""
 _DOMAINS = {"any": 1, "nonzero": 1, "square": 2}
 
 
@@ -47,6 +52,15 @@ class DegreeAlgebra:
 
     def __init__(self) -> None:
         self.divisions: list[Division] = []
+        self.guards: set[tuple[str, str]] = set()
+        """(site, "div", "log" or "sqrt") of all that is computed there and may not be defined for all numbers."""
+        self.exponential = False
+        """Whether there is an exponential or a logarithm anywhere, for which primes must be linked."""
+        self.roots_of: set[int] = set()
+        """The positive integers, free of squares as far as they are known, of which roots are taken; 0 stands for one that is not known."""
+        self.irrational = 0
+        """How often a root of a number is taken that is not rational."""
+        self._denominators: dict[int, int] = {}
         self.site = ""
         self.seed = 0
         self.trials = (0,)
@@ -56,7 +70,19 @@ class DegreeAlgebra:
         return next(self._keys)
 
     def _value(self, kind: Kind, shape: tuple[int, ...], instances: int = 1, top: Polynomial = ONE) -> DegreeValue:
-        return DegreeValue(kind, shape, self._key(), instances, top)
+        known = Sign.KNOWN if top.degree == 0 else Sign(0)
+        return DegreeValue(kind, shape, self._key(), instances, top, sign=known)
+
+    def _guard(self, what: str, defined: bool) -> None:
+        if not defined:
+            self.guards.add((self.site, what))
+
+    def _known(self, value: DegreeValue, number: Fraction | None) -> DegreeValue:
+        """``value``, every element of which is a rational, if that is known."""
+        if number is None:
+            return value
+        key = self._denominators.setdefault(number.denominator, self._key())
+        return value.as_number(number, Mark(key, frozenset()))
 
     # --- what a value looks like
     def shape(self, a: DegreeValue) -> tuple[int, ...]:
@@ -82,27 +108,30 @@ class DegreeAlgebra:
 
     def integers(self, array: Any) -> DegreeValue:
         """Integers or booleans of shape (trials, instances, *shape), of degree 0."""
-        return self._value("bool" if array.dtype.kind == "b" else "int", tuple(array.shape[2:]), array.shape[1])
+        bools = array.dtype.kind == "b"
+        largest = 1 if bools or not array.size else int(np.abs(array).max())
+        return self._value("bool" if bools else "int", tuple(array.shape[2:]), array.shape[1], Polynomial(height_log2=log2_of(largest)))
 
-    def constant(self, number: Fraction | float, kind: Kind = "field") -> DegreeValue:  # noqa: ARG002
-        """A 0-d constant, of degree 0."""
-        return self._value(kind, ())
+    def constant(self, number: Fraction | float, kind: Kind = "field") -> DegreeValue:
+        """A 0-d constant, of degree 0 and the height of its numerator and denominator."""
+        exact = kind != "bool" and (isinstance(number, Fraction) or math.isfinite(number))
+        return self._known(self._value(kind, ()), Fraction(number) if exact else None)
 
-    def extent(self, a: DegreeValue, axes: Sequence[int]) -> DegreeValue:  # noqa: ARG002
+    def extent(self, a: DegreeValue, axes: Sequence[int]) -> DegreeValue:
         """A 0-d constant, of degree 0."""
-        return self._value("field", ())
+        return self.constant(Fraction(prod(a.shape[axis] for axis in axes)))
 
     def arange(self, like: DegreeValue, axis: int) -> DegreeValue:
         """Positions, of degree 0."""
-        return self._value("int", (like.shape[axis],))
+        return self._value("int", (like.shape[axis],), 1, Polynomial(height_log2=log2_of(like.shape[axis])))
 
     def boundary(self, like: DegreeValue, axis: int, offset: int) -> DegreeValue:  # noqa: ARG002
         """A 0-d constant, of degree 0."""
-        return self._value("int", ())
+        return self.constant(Fraction(offset), "int")
 
     def draw(self, stream: str, index: DegreeValue) -> DegreeValue:  # noqa: ARG002
         """Draws of a random stream do not depend on fresh residues: degree 0."""
-        return replace(index, kind="field", identity=self._key())
+        return replace(self._value("field", index.shape, index.instances), sign=Sign(0))
 
     # --- ring and field
     def add(self, a: DegreeValue, b: DegreeValue) -> DegreeValue:
@@ -112,9 +141,10 @@ class DegreeAlgebra:
             if mark not in merged or divisor.count > merged[mark].count:
                 merged[mark] = divisor
         top = a.top.times(_missing(a, merged)).plus(b.top.times(_missing(b, merged)))
-        crossed = a.divisors.keys() != b.divisors.keys()
+        crossed = _varying(a) != _varying(b)
         exponents = sum_of_exponents(a.exponents, b.exponents) if crossed else either((a.exponents, b.exponents))
-        return self._combined(a, b, top, merged, exponents)
+        total = replace(self._combined(a, b, top, merged, exponents), sign=sign_of_sum(a.sign, b.sign))
+        return self._known(total, _of_both(add, a, b))
 
     def _combined(self, a: DegreeValue, b: DegreeValue, top: Polynomial, divisors: Mapping[Mark, Divisor], exponents: Degree | None) -> DegreeValue:
         shape = _broadcast(a.shape, b.shape)
@@ -122,23 +152,29 @@ class DegreeAlgebra:
 
     def subtract(self, a: DegreeValue, b: DegreeValue) -> DegreeValue:
         """As ``add``."""
-        return self.add(a, b)
+        return self._known(replace(self.add(a, b), number=None, sign=a.sign & b.sign & Sign.KNOWN), _of_both(sub, a, b))
 
     def negate(self, a: DegreeValue) -> DegreeValue:
         """Degrees stay."""
-        return replace(a, identity=self._key())
+        return replace(a, identity=self._key(), number=None if a.number is None else -a.number, sign=a.sign & Sign.KNOWN)
 
     def multiply(self, a: DegreeValue, b: DegreeValue) -> DegreeValue:
         """Degrees add."""
         divisors = dict(a.divisors)
         for mark, divisor in b.divisors.items():
             divisors[mark] = replace(divisor, count=divisor.count + (divisors[mark].count if mark in divisors else 0))
-        return self._combined(a, b, a.top.times(b.top), divisors, sum_of_exponents(a.exponents, b.exponents))
+        product = self._combined(a, b, a.top.times(b.top), divisors, sum_of_exponents(a.exponents, b.exponents))
+        squared = Sign.NONNEGATIVE if a.identity == b.identity else Sign(0)
+        return self._known(replace(product, sign=a.sign & b.sign | squared), _of_both(mul, a, b))
 
     def divide(self, a: DegreeValue, b: DegreeValue) -> DegreeValue:
         """Times the divisor's denominator over its numerator; the divisor is noted in ``divisions``, as it may vanish by chance."""
+        if b.number:
+            return self.multiply(a, self._known(replace(b, identity=self._key()), 1 / b.number))
         if b.is_constant:
-            return self._combined(a, b, a.top, a.divisors, a.exponents)
+            divisors = {**a.divisors, Mark(b.identity, wide_axes(b.shape)): Divisor(b.top)} if b.top.height_log2 else a.divisors
+            return replace(self._combined(a, b, a.top.times(b.bottom), divisors, a.exponents), sign=a.sign & b.sign)
+        self._guard("div", b.sign.divides)
         self.divisions.append(Division(Degree(b.top, ONE, sum(b.roots.values()), b.exponents, b.uses), prod(b.shape) * b.instances))
         divisors, top = dict(a.divisors), a.top
         for mark, divisor in b.divisors.items():
@@ -148,7 +184,8 @@ class DegreeAlgebra:
             top = top.times(divisor.polynomial.to_the(max(divisor.count - held, 0)))
         own = Mark(b.identity, wide_axes(b.shape))
         divisors[own] = Divisor(b.top, 1 + (divisors[own].count if own in divisors else 0))
-        return self._combined(a, b, top, divisors, sum_of_exponents(a.exponents, b.exponents))
+        quotient = self._combined(a, b, top, divisors, sum_of_exponents(a.exponents, b.exponents))
+        return replace(quotient, sign=a.sign & b.sign)
 
     def power(self, a: DegreeValue, exponent: int) -> DegreeValue:
         """Degrees times the exponent; a negative one divides."""
@@ -156,8 +193,13 @@ class DegreeAlgebra:
             return self.divide(self._value("field", ()), self.power(a, -exponent))
         if exponent == 0:
             return self._value(a.kind, a.shape, a.instances)
+        if exponent.bit_length() > _LARGEST_POWER:
+            raise BudgetError("a power has so large an exponent that no bound by degrees is of use; write it with a smaller one")
         divisors = {mark: replace(d, count=d.count * exponent) for mark, d in a.divisors.items()}
-        return replace(a, identity=self._key(), top=a.top.to_the(exponent), divisors=divisors, exponents=_repeated(a.exponents, exponent))
+        number = None if a.number is None else a.number**exponent
+        top = a.top.to_the(exponent)
+        sign = a.sign if exponent % 2 else a.sign | Sign.NONNEGATIVE
+        return replace(a, identity=self._key(), top=top, divisors=divisors, exponents=_repeated(a.exponents, exponent), number=number, sign=sign)
 
     def sum(self, a: DegreeValue, axes: Sequence[int]) -> DegreeValue:
         """Divisors that vary along a summed axis of n elements are multiplied n times; others stay."""
@@ -171,7 +213,7 @@ class DegreeAlgebra:
         place = len(a.shape) + axis
         shape = a.shape[:place] + a.shape[place + 1 :]
         if size == 0:
-            return self._value(a.kind, shape, a.instances)
+            return self._known(self._value(a.kind, shape, a.instances), Fraction(0))
         varying = [mark for mark in a.divisors if axis in mark.varies]
         product = ONE
         for mark in varying:
@@ -185,7 +227,7 @@ class DegreeAlgebra:
             roots[moved] = number * (size if axis in mark.varies else 1)
         exponents = _repeated(a.exponents, size) if product.powers else a.exponents
         top = a.top.times(product.to_the(size - 1)).summed(size)
-        return replace(a, identity=self._key(), shape=shape, top=top, divisors=divisors, roots=roots, exponents=exponents)
+        return replace(a, identity=self._key(), shape=shape, top=top, divisors=divisors, roots=roots, exponents=exponents, number=None)
 
     def matmul(self, a: DegreeValue, b: DegreeValue) -> DegreeValue:
         """A product of (..., m, 1, k) and (..., n, k), summed over k."""
@@ -265,6 +307,8 @@ class DegreeAlgebra:
             roots,
             either(v.exponents for v in chosen),
             frozenset().union(*(v.uses for v in chosen)),
+            None,
+            reduce(and_, (v.sign for v in values)),
         )
 
     # --- indexing
@@ -302,10 +346,15 @@ class DegreeAlgebra:
     # --- beyond the ring
     def exp(self, a: DegreeValue) -> DegreeValue:
         """One exponential term without a coefficient, whose exponent has the degree of the argument."""
-        return DegreeValue("field", a.shape, self._key(), a.instances, Polynomial(0, 0.0, 1), {}, {}, a.degree, a.uses | {"exp"})
+        self.exponential = True
+        # Of minus infinity, which masks are, it is 0: where integers say so.
+        sign = Sign.NONNEGATIVE | Sign.POSITIVE | a.sign & Sign.KNOWN
+        return DegreeValue("field", a.shape, self._key(), a.instances, Polynomial(0, 0.0, 1), {}, {}, a.degree, a.uses | {"exp"}, None, sign)
 
     def log(self, a: DegreeValue) -> DegreeValue:
         """Heuristic: the degree of the argument."""
+        self.exponential = True
+        self._guard("log", Sign.POSITIVE in a.sign)
         return self._opaque("log", a.shape, a)
 
     def function(self, name: str, *arguments: DegreeValue) -> DegreeValue:  # noqa: ARG002
@@ -317,18 +366,24 @@ class DegreeAlgebra:
         for argument in arguments:
             top = top.either(argument.top.either(argument.bottom))
         if all(a.is_constant for a in arguments):
-            return self._value("field", shape, max(a.instances for a in arguments))
+            return self._value("field", shape, max(a.instances for a in arguments), Polynomial(height_log2=top.height_log2))
         divisors, roots = as_one([replace(a, divisors={}) for a in arguments], wide_axes(shape), self._key)
         uses = frozenset({use}).union(*(a.uses for a in arguments))
-        return DegreeValue("field", shape, self._key(), max(a.instances for a in arguments), top, divisors, roots, either(a.exponents for a in arguments), uses)
+        exponents, sign = either(a.exponents for a in arguments), reduce(and_, (a.sign for a in arguments)) & Sign.KNOWN
+        return DegreeValue("field", shape, self._key(), max(a.instances for a in arguments), top, divisors, roots, exponents, uses, None, sign)
 
     def sqrt(self, a: DegreeValue) -> DegreeValue:
         """sqrt(N/D) = y/D with y^2 = N D adjoined: y has half the degree of N D, and the norm of an element with r roots has 2^r times its degree."""
-        if a.is_constant:
-            return replace(a, identity=self._key())
         bottom = a.bottom
         under = a.top.times(bottom)
-        top = Polynomial((under.degree + 1) // 2, under.terms_log2, under.powers)
+        top = Polynomial((under.degree + 1) // 2, under.terms_log2, under.powers, under.height_log2 / 2)
+        if a.is_constant:
+            root = _rational_root(a.number)
+            if root is None:
+                self.roots_of.add(0 if a.number is None else abs(a.number.numerator) * a.number.denominator)
+                self.irrational += 1
+            return self._known(replace(a, identity=self._key(), top=top, number=None), root)
+        self._guard("sqrt", Sign.NONNEGATIVE in a.sign)
         identity = self._key()
         roots = {**a.roots, Mark(identity, wide_axes(a.shape)): 1}
         return replace(a, identity=identity, top=top, roots=roots, exponents=_repeated(a.exponents, 2), uses=a.uses | {"root"})
@@ -337,7 +392,8 @@ class DegreeAlgebra:
     def _decided(self, kind: Kind, shape: tuple[int, ...], *arguments: DegreeValue) -> DegreeValue:
         """A discrete value that depends on the order of its arguments: heuristic where fresh residues enter."""
         if all(a.is_constant for a in arguments):
-            return self._value(kind, shape, max(a.instances for a in arguments))
+            height = 0.0 if kind == "bool" else max(*(a.top.height_log2 for a in arguments), log2_of(max(shape, default=1)))
+            return self._value(kind, shape, max(a.instances for a in arguments), Polynomial(height_log2=height))
         if any(a.kind == "field" for a in arguments):
             return replace(self._opaque("order", shape, *arguments), kind=kind)
         return replace(self._one_of(kind, shape, arguments, wide_axes(shape)), kind=kind)
@@ -412,7 +468,7 @@ class DegreeAlgebra:
         """Integers and bools embed; a field value that becomes discrete is decided by order."""
         if a.kind == "field" and kind != "field":
             return self._decided(kind, a.shape, a)
-        return a if a.kind == kind else replace(a, kind=kind, identity=self._key())
+        return a if a.kind == kind else replace(a, kind=kind, identity=self._key(), number=None if "bool" in (kind, a.kind) else a.number)
 
     # --- batches
     def gather(self, a: DegreeValue, index: Index) -> DegreeValue:
@@ -440,6 +496,24 @@ class DegreeAlgebra:
         joined = self._one_of(parts[0].kind, parts[0].shape, parts, frozenset())
         renamed = joined.moved(self._key(), joined.shape, lambda m: Mark(self._key(), m.varies))
         return replace(renamed, instances=sum(counts or [p.instances for p in parts]))
+
+
+def _varying(a: DegreeValue) -> set[Mark]:
+    """The divisors that are no mere numbers."""
+    return {mark for mark, divisor in a.divisors.items() if divisor.polynomial.degree or divisor.polynomial.powers}
+
+
+def _of_both(operation: Callable[[Fraction, Fraction], Fraction], a: DegreeValue, b: DegreeValue) -> Fraction | None:
+    """The number that an operation makes of two values, where both are known."""
+    return None if a.number is None or b.number is None else operation(a.number, b.number)
+
+
+def _rational_root(number: Fraction | None) -> Fraction | None:
+    """The root of a rational, where it is one."""
+    if number is None or number < 0:
+        return None
+    root = Fraction(math.isqrt(number.numerator), math.isqrt(number.denominator))
+    return root if root * root == number else None
 
 
 def _missing(a: DegreeValue, merged: Mapping[Mark, Divisor]) -> Polynomial:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from pitcheck.algebra.keyed import key_of, mix_int
+from pitcheck.algebra.keyed import key_of
 from pitcheck.algebra.modular import Modular
 
 GENERATOR = 4
@@ -25,7 +25,7 @@ class Exponential:
 
     def __init__(self, modular: Modular, seed: int, trials: Sequence[int]) -> None:
         self.modular = modular
-        self.exponents = draw_exponents(modular.chain.primes, seed, trials)
+        self.exponents = draw_exponents(modular.chain.primes if modular.chain.linked else (), seed, trials)
         self._tables: list[Any] | None = None
         self._offsets: dict[int, Any] = {}
 
@@ -62,4 +62,4 @@ class Exponential:
 
 def draw_exponents(primes: Sequence[int], seed: int, trials: Sequence[int]) -> list[list[int]]:
     """r per level i (of P(i) -> P(i+1)) and trial, uniform in [1, P(i))."""
-    return [[1 + mix_int(key_of(seed, "base of exp", level, trial)) % (p - 1) for trial in trials] for level, p in enumerate(primes[:-1])]
+    return [[1 + key_of(seed, "base of exp", level, trial) % (p - 1) for trial in trials] for level, p in enumerate(primes[:-1])]

@@ -22,6 +22,8 @@ _LARGEST_FACTOR = 64
 class Formal(Structure):
     """exp, log and what they have to do with each other, over residues."""
 
+    guarded: list[tuple[str, str, Value]]
+    site: str
     arithmetic: Any
     chain: Any
 
@@ -67,7 +69,7 @@ class Formal(Structure):
         return Value("field", result.data, result.lowest)
 
     def _exp_of_data(self, a: Value) -> Value:
-        count = min(a.data.shape[0], len(self.chain) - 1 - a.lowest)
+        count = min(a.data.shape[0], len(self.chain) - 1 - a.lowest) if self.chain.linked else 0
         if count < 1:
             raise BudgetError(f"exp of a value at the top level of a chain of {len(self.chain)} primes has no level left; a longer chain is needed")
         return Value("field", self.arithmetic.exp(a.data[:count], a.lowest), a.lowest + 1)
@@ -78,8 +80,9 @@ class Formal(Structure):
         a = self.plain(a)
         if a.kind != "field":
             raise ShapeError(f"log is defined for field values, not for {a.kind} values; cast first")
-        if a.lowest + a.data.shape[0] < 2:
+        if a.lowest + a.data.shape[0] < 2 or not self.chain.linked:
             raise BudgetError("the logarithm of a value at the lowest level of the chain alone has no level left; a longer chain is needed")
+        self.guarded.append((self.site, "log", a))
         zero = a.data == 0
         special = None
         base = Value("field", a.data, a.lowest)

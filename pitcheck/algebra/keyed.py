@@ -1,14 +1,17 @@
-"""Counter-based randomness: 64-bit hashes of (seed, key, trial, level, instance, element), the same in whatever order they are asked for.
+"""Randomness by key: 64-bit words of (seed, key, trial, level, instance, element), the same in whatever order they are asked for.
 
-The mixer is the finaliser of splitmix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, OOPSLA 2014).
+What a bound speaks of, the residues that are drawn, is the output of SHAKE128 (FIPS 202) on all of the seed. Values of keyed functions and real inputs are
+hashes: the mixer is the finaliser of splitmix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, OOPSLA 2014).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from hashlib import blake2b
+from hashlib import blake2b, shake_128
 from math import prod
 from typing import Any
+
+import numpy as np
 
 _MASK = (1 << 64) - 1
 _GAMMA = 0x9E3779B97F4A7C15
@@ -38,6 +41,14 @@ def mix(xp: Any, x: Any) -> Any:
     x *= xp.uint64(_SECOND)
     x ^= x >> xp.uint64(31)
     return x
+
+
+def drawn_words(xp: Any, parts: tuple[object, ...], levels: range, trials: Sequence[int], instances: int, shape: Sequence[int]) -> Any:
+    """Uniform 64-bit words of shape (levels, trials, instances, *shape); those of a level and trial are a function of ``parts`` and their numbers alone."""
+    count = instances * prod(shape)
+    drawn = [shake_128(repr((*parts, level, trial)).encode()).digest(8 * count) for level in levels for trial in trials]
+    words = np.frombuffer(b"".join(drawn), dtype="<u8").astype(np.uint64, copy=False)
+    return xp.asarray(words.reshape(len(levels), len(trials), instances, *shape))
 
 
 def lane_keys(xp: Any, key: int, levels: range, trials: Sequence[int]) -> Any:

@@ -110,6 +110,9 @@ class Modular:
 
     def root(self, a: Any, low: int) -> Any:
         """x^((p+1)/4). Along a chain that exponent doubles from level to level, so all levels share one power and some are squared on."""
+        if not self.chain.linked:
+            powers = [self.power(a[i : i + 1], (self.chain.primes[low + i] + 1) // 4, low + i) for i in range(a.shape[0])]
+            return self.xp.concatenate(powers)
         result = self.power(a, (self.chain.primes[low] + 1) // 4, low)
         for level in range(1, a.shape[0]):
             result = self.xp.concatenate([result[:level], self.multiply(result[level:], result[level:], low + level)])

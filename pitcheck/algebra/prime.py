@@ -22,7 +22,7 @@ from pitcheck.algebra.chains import Chain
 from pitcheck.algebra.discrete import Discrete
 from pitcheck.algebra.formal import Formal
 from pitcheck.algebra.functions import KeyedFunctions
-from pitcheck.algebra.keyed import key_of, lane_keys, uniform_words
+from pitcheck.algebra.keyed import drawn_words
 from pitcheck.algebra.order import order_key
 from pitcheck.algebra.roots import Roots
 from pitcheck.algebra.special import codes_of, stand_in
@@ -53,8 +53,8 @@ class PrimeAlgebra(Roots, KeyedFunctions, Formal, Discrete):
 
     # --- making values
     def fresh(self, key: str, shape: Sequence[int], instances: int = 1, domain: Domain = "any") -> Value:
-        lanes = lane_keys(self.xp, key_of(self.seed, "fresh", key), range(len(self.chain)), self.trials)
-        return Value("field", self.arithmetic.residues_of(uniform_words(self.xp, lanes, instances, shape), domain))
+        words = drawn_words(self.xp, (self.seed, "fresh", key), range(len(self.chain)), self.trials, instances, shape)
+        return Value("field", self.arithmetic.residues_of(words, domain))
 
     def constant(self, number: Fraction | float, kind: Kind = "field") -> Value:
         found = self._constants.get((number, kind))
@@ -195,6 +195,7 @@ class PrimeAlgebra(Roots, KeyedFunctions, Formal, Discrete):
         nonnegative = a.nonnegative and b.nonnegative
         if b.kind != "field":
             raise ShapeError(f"divide needs two field operands, not {a.kind} and {b.kind}; cast first")
+        self.guarded.append((self.site, "div", b))
         inverse, discrete_zero = self._inverse(b)
         data, low = self._ring("divide", self.arithmetic.multiply, a, inverse)
         if not discrete_zero and a.special is None and b.special is None:

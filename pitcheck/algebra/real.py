@@ -32,6 +32,9 @@ def _normal_quantile(x: float) -> float:
 
 _quantile = np.vectorize(_normal_quantile, otypes=[np.float64])
 
+_LARGEST_POWER = 1000
+"""Bits of an exponent up to which it has a float64."""
+
 FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "erf": _erf,
     "normal_cdf": lambda x: 0.5 * _erfc(-x / math.sqrt(2.0)),  # (1 + erf(x / sqrt 2)) / 2 without its cancellation
@@ -86,7 +89,11 @@ class RealAlgebra(Discrete):
     def constant(self, number: Fraction | float, kind: Kind = "field") -> Value:
         if kind != "field":
             return self._discrete_constant(number, kind)
-        return Value("field", self.xp.full((1, 1, 1), float(number)))
+        try:
+            return Value("field", self.xp.full((1, 1, 1), float(number)))
+        except OverflowError:
+            digits = math.log10(abs(Fraction(number).numerator))
+            raise UnsupportedError(f"a number of {digits:.0f} digits has no float64, so that nothing with it is tried on real numbers") from None
 
     def _embedded(self, a: Value) -> Value:
         return Value("field", a.data.astype(np.float64))
@@ -134,6 +141,8 @@ class RealAlgebra(Discrete):
         return x / y
 
     def power(self, a: Value, exponent: int) -> Value:
+        if exponent.bit_length() > _LARGEST_POWER:
+            raise UnsupportedError("a power has an exponent without a float64, so that nothing with it is tried on real numbers")
         return self._unary("power", lambda x: self._powered(x, exponent), a)
 
     def _powered(self, x: Any, exponent: int) -> Any:

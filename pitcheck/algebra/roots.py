@@ -31,6 +31,8 @@ class Roots(Discrete):
 
     def __init__(self) -> None:
         super().__init__()
+        self.guarded: list[tuple[str, str, Value]] = []
+        """(site, "div", "log" or "sqrt", operand) of everything that is not defined for all real numbers."""
         self._opened: dict[int, tuple[Value, Value]] = {}
         self.squared_roots = False
         """Whether a formal root was squared: whether it matters that there are any."""
@@ -54,6 +56,7 @@ class Roots(Discrete):
         wrong = next((p for p in self.chain.primes[a.lowest : a.lowest + a.data.shape[0]] if p % 4 != 3), None)
         if wrong is not None:
             raise UnsupportedError(f"square roots need primes that are 3 modulo 4, and {wrong} is not; choose another chain")
+        self.guarded.append((self.site, "sqrt", a))
         special = None if a.special is None else self.xp.where(a.special == NEGATIVE_INFINITY, np.uint8(NAN), a.special)
         root = Value("field", self.arithmetic.root(a.data, a.lowest), a.lowest, special, (), True, a)
         return root if a.nonnegative and self.formal_roots else self.opened(root)

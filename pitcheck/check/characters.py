@@ -13,7 +13,7 @@ difference with a root only where the argument is a square at some level, and th
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import ceil, comb, inf, log2, prod
+from math import ceil, comb, log2, prod
 from typing import Any
 
 import numpy as np
@@ -29,17 +29,17 @@ LIKELY = 0.5
 
 
 class Characters:
-    """Legendre symbols of all arguments of roots, over the draws of a stage."""
+    """Legendre symbols of all arguments of roots, over the draws of a stage, evaluation by evaluation: each has primes of its own."""
 
     def __init__(self) -> None:
         self._arguments: list[Residues] = []
         self._symbols: list[Residues] = []
         self._squares: list[Residues] = []
-        self._varying: Residues | None = None
+        self._varying: list[Residues] | None = None
 
     def observe(self, algebra: PrimeAlgebra, squares: Sequence[Value], good: NDArray[np.bool_]) -> None:
         """Take in the ``good`` trials of one evaluation. ``squares`` are inputs drawn as squares, whose roots are variables of their own."""
-        if not algebra.roots:
+        if not algebra.roots or not good.any():
             return
         low = max(argument.lowest for argument, _ in algebra.roots)
         stop = max(low, min(argument.lowest + argument.data.shape[0] for argument, _ in algebra.roots))
@@ -60,34 +60,37 @@ class Characters:
 
         Arguments that keep their residues are constants, whose roots have one sign; that is believed when they kept them ``enough`` times.
         """
-        symbols = self._of_varying(enough)
-        if not symbols.shape[2]:
+        batches = self._of_varying(enough)
+        if not batches or not batches[0].shape[2]:
             return False
-        both = (symbols.max(axis=1, initial=0) > 0) & (symbols.min(axis=1, initial=0) < 0)
-        if not both.any(axis=0).all():
+        both = [((symbols.max(axis=1) > 0) & (symbols.min(axis=1) < 0)).any(axis=0) for symbols in batches]
+        if not np.any(both, axis=0).all():
             return True
-        different = len(np.unique(_rows(_from_first(symbols)), axis=0))
-        return different < int(symbols.shape[2])
+        relative = np.concatenate([_from_first(symbols) for symbols in batches], axis=1)
+        return len(np.unique(_rows(relative), axis=0)) < int(relative.shape[2])
 
-    def error(self, per_draw: float, enough: int) -> float:
-        """log2 of the probability that a false difference with one root agreed in all draws; ``per_draw``: in one, at its best level.
+    def counted(self, enough: int) -> Residues:
+        """In how many draws of every evaluation, one after the other, each argument is a square at some level: shape (evaluations, arguments).
 
-        A draw counts where the argument is a square at some level: the levels' errors, each at most twice that of the next, are added. How many draws it
-        took until so many counted costs a bit for each.
+        An evaluation of which no draw is good is none of these.
         """
-        symbols = self._of_varying(enough)
-        if not symbols.shape[2]:
-            return -inf
-        counted = int((symbols > 0).any(axis=0).sum(axis=0).min())
-        return counted * _of_counted(per_draw, symbols.shape[0])
+        batches = self._of_varying(enough)
+        return np.stack([(symbols > 0).any(axis=0).sum(axis=0) for symbols in batches]) if batches else np.zeros((0, 0), dtype=np.int64)
+
+    def of_counted(self, per_draw: float) -> float:
+        """log2 of the error of a draw that counts for a difference with one root; ``per_draw``: of one at its best level.
+
+        The levels' errors, each at most twice that of the next, are added. How many draws it took until so many counted costs a bit for each.
+        """
+        return _of_counted(per_draw, self._arguments[0].shape[0]) if self._arguments else 0.0
 
     def draws(self, per_draw: float, target: float, enough: int, most: int) -> int:
         """How many draws it probably takes until so many of them count for every argument that the error is at most ``target``; 0 without roots.
 
         Where these are more than ``most``, of which there will not be as many, any number from that on.
         """
-        symbols = self._of_varying(enough)
-        levels, _, arguments = symbols.shape
+        batches = self._of_varying(enough)
+        levels, _, arguments = batches[0].shape if batches else (0, 0, 0)
         gain = _of_counted(per_draw, levels) if arguments else 0.0
         if gain >= 0:
             return 0
@@ -97,22 +100,21 @@ class Characters:
             needed += 1
         return needed
 
-    def _of_varying(self, enough: int) -> Residues:
+    def _of_varying(self, enough: int) -> list[Residues]:
         """Symbols of all different arguments that are neither constants nor drawn as squares."""
-        if not self._arguments:
-            return np.zeros((0, 0, 0), dtype=np.int64)
-        if self._varying is None:
+        if self._varying is None and self._arguments:
             self._varying = self._find_varying(enough)
-        return self._varying
+        return self._varying or []
 
-    def _find_varying(self, enough: int) -> Residues:
+    def _find_varying(self, enough: int) -> list[Residues]:
         arguments, squares = np.concatenate(self._arguments, axis=1), np.concatenate(self._squares, axis=1)
         _, first = np.unique(_rows(arguments), axis=0, return_index=True)
-        constant = (arguments == arguments[:, :1]).all(axis=(0, 1)) & (arguments.shape[0] * (arguments.shape[1] - 1) >= enough)
+        kept_residues = [(own == own[:, :1]).all(axis=(0, 1)) for own in self._arguments]
+        times = sum(own.shape[0] * (own.shape[1] - 1) for own in self._arguments)
+        constant = np.all(kept_residues, axis=0) & (times >= enough)
         drawn = {row.tobytes() for row in _rows(squares)}
         kept = [i for i in first if not constant[i] and _rows(arguments[:, :, i : i + 1])[0].tobytes() not in drawn]
-        varying: Residues = np.concatenate(self._symbols, axis=1)[:, :, kept]
-        return varying
+        return [symbols[:, :, kept] for symbols in self._symbols]
 
 
 def _of_counted(per_draw: float, levels: int) -> float:

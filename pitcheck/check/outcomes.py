@@ -40,8 +40,9 @@ class Outcomes:
         """Where tokens went, in a stage that routes any."""
         return None if self._routing is None else self._routing.coverage()
 
-    def try_reals(self) -> Comparison | None:
-        """Evaluate the stage on real numbers as well: a difference, if there is one. Raises StepError."""
+    def try_reals(self, domains: bool = False) -> Comparison | None:
+        """Evaluate the stage on real numbers as well: a difference, if there is one; with ``domains`` also in where it has a value. Raises StepError."""
+        self._real_trials().domains = domains
         return self._real_trials().difference()
 
     def route(self, evaluated: Evaluated, good: Any) -> None:

@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 from typing import Literal as OneOf
 
 import numpy as np
 
 from pitcheck.algebra.axis_templates import Templates
-from pitcheck.algebra.chains import Chain, chains_of
-from pitcheck.algebra.degree_bounds import log2_sum
-from pitcheck.algebra.degrees import Degree, DegreeAlgebra, rejected_share, trial_error
+from pitcheck.algebra.degree_bounds import DrawError, log2_sum
+from pitcheck.algebra.drawn_primes import DrawnPrimes, Family, PrimeSource
 from pitcheck.algebra.residues import ResidueAlgebra
 from pitcheck.algebra.size_choice import LEAST, Sizes
 from pitcheck.check.characters import Characters
 from pitcheck.check.evaluate import Comparison, Evaluated, check_memory, compare_target, evaluate_stage, untested
 from pitcheck.check.freed import undecided, with_free
+from pitcheck.check.guards import unguarded
 from pitcheck.check.outcomes import Outcomes
+from pitcheck.check.redraws import MOST_REJECTED, Redraws
 from pitcheck.check.routing import Coverage, joined
+from pitcheck.check.stage_degrees import StageDegrees
 from pitcheck.errors import BudgetError, PitcheckError, UnsupportedError
 from pitcheck.stages.apart import taken_apart
 from pitcheck.stages.assignment import check_shapes
@@ -37,20 +39,14 @@ MOST_ELEMENTS = 1 << 19
 """Elements of the largest value, over trials that are evaluated together: more do not fit caches, and fewer calls save little then."""
 REAL_NUMBERS = 4
 """How many times as many trials are evaluated together on real numbers, which have no levels."""
-MOST_REJECTED = 0.5
-"""Share of void draws up to which the error of the others is divided by the rest of it; where more are to be feared, they are counted."""
 BUDGET = "PIT203"
+FIRST_WITH_ROOTS = 4
+"""Draws of a stage with roots that are made first: of fewer, hardly one counts for every root."""
 VARIANTS = (0, 1)
 FULL = "full shapes, where smaller sizes left a stage open"
 LENGTHS = (3, 4)
 MOST_FREE = 2
 """Steps of a stage, and all that compute the same, for which any numbers are tried."""
-
-
-def draw_chain(length: int, seed: int) -> Chain:
-    """One of the listed chains of ``length`` primes, by the run's seed, so that no fixed prime divides a coefficient for ever."""
-    chains = chains_of(length)
-    return chains[seed % len(chains)]
 
 
 @dataclass
@@ -76,8 +72,10 @@ class Settings:
     least_trials: int
     full_shapes: bool
     max_memory: int
-    chain: Callable[[int, int], Chain] = draw_chain
-    """(number of primes, seed) -> the chain to use."""
+    primes: PrimeSource = field(init=False)
+    """Where the primes of redraws come from: drawn by the run's seed."""
+    given_primes: PrimeSource | None = None
+    """Others to use instead."""
     templates: Templates | None = None
     """What operators do to dimensions, shared between stages."""
     most_trials: int = MOST_TRIALS
@@ -92,6 +90,12 @@ class Settings:
     """How often stages were tried at other sizes before: every attempt draws other numbers."""
     allowance: Allowance | None = None
     """What an attempt may cost that nobody asked for."""
+
+    def __post_init__(self) -> None:
+        # Kept over changes of other settings, and by all stages: the primes of a draw are found once.
+        given = self.given_primes or DrawnPrimes(self.seed)
+        object.__setattr__(self, "given_primes", given)
+        object.__setattr__(self, "primes", given)
 
 
 @dataclass
@@ -245,18 +249,19 @@ def _at_once(symbolic: SymbolicPair, sizes: Sizes, settings: Settings) -> int:
 
 
 def _prove_shaped(shaped: ShapedStage, variant: int, settings: Settings, at_once: int) -> Proof:
-    """Try chains with more and more levels until both sides of every target have one in common."""
+    """Try primes without exponentials, or chains with more and more levels, until both sides of every target have one in common."""
     check_memory(shaped, 16, settings.max_memory)
-    for length in LENGTHS:
-        proof = _prove_on_chain(shaped, variant, settings.chain(length, settings.seed), settings, at_once)
+    degrees = StageDegrees.of(shaped)
+    for family in degrees.families(LENGTHS):
+        proof = _prove_over(shaped, variant, family, degrees, settings, at_once)
         if proof is not None:
             return proof
     return Proof("inconclusive", code="PIT205", reason="exponentials of exponentials go deeper than exact arithmetic follows them")
 
 
-def _prove_on_chain(shaped: ShapedStage, variant: int, chain: Chain, settings: Settings, at_once: int) -> Proof | None:
-    """None where the chain is too short."""
-    attempt = _Attempt(shaped, variant, chain, settings, at_once)
+def _prove_over(shaped: ShapedStage, variant: int, family: Family, degrees: StageDegrees, settings: Settings, at_once: int) -> Proof | None:
+    """None where the chains of the family are too short."""
+    attempt = _Attempt(shaped, variant, family, degrees, settings, at_once)
     while attempt.trials < settings.most_trials:
         algebra = attempt.redrawn()
         compared = _compared(shaped, algebra)
@@ -269,21 +274,21 @@ def _prove_on_chain(shaped: ShapedStage, variant: int, chain: Chain, settings: S
 
 
 class _Attempt:
-    """Redraws of a stage over one chain, and what they have shown so far."""
+    """Redraws of a stage over primes of one family, and what they have shown so far."""
 
-    def __init__(self, shaped: ShapedStage, variant: int, chain: Chain, settings: Settings, at_once: int) -> None:
+    def __init__(self, shaped: ShapedStage, variant: int, family: Family, degrees: StageDegrees, settings: Settings, at_once: int) -> None:
         self.trials = 0
         self._at_once = at_once
         self._shaped = shaped
         self._variant = variant
-        self._chain = chain
+        self._family = family
+        self._degrees = degrees
         self._settings = settings
-        self._wanted = max(settings.least_trials, 1)
-        self._agreed = 0
-        self._voided = 0
+        self._wanted = max(settings.least_trials, FIRST_WITH_ROOTS if degrees.has_roots else 1)
+        self._redraws = Redraws()
         self._counts_voids = False
-        self._per_trial: float | None = None
-        self._heuristic = False
+        self._one: DrawError | None = None
+        self._primes: set[int] = set()
         self._lacking = ""
         self._undecided: int | None = None
         self._squared_roots = False
@@ -292,10 +297,12 @@ class _Attempt:
         self._squares = [value for value, fresh in shaped.fresh.items() if fresh.domain == "square"]
 
     def redrawn(self) -> ResidueAlgebra:
-        """The algebra of the next redraws."""
+        """The algebra of the next redraws, which have primes of their own."""
+        chain = self._settings.primes.chain(self._family, len(self._redraws.agreed))
+        self._primes.update(chain.primes)
         first = (self._variant + len(VARIANTS) * self._settings.attempt) * MOST_TRIALS
         numbers = range(first + self.trials, first + min(self._wanted, self.trials + self._at_once, self._settings.most_trials))
-        return ResidueAlgebra(self._settings.xp, self._chain, self._settings.seed, list(numbers), formal_roots=self._settings.formal_roots)
+        return ResidueAlgebra(self._settings.xp, chain, self._settings.seed, list(numbers), formal_roots=self._settings.formal_roots)
 
     def judged(self, algebra: ResidueAlgebra, evaluated: Evaluated, comparisons: Sequence[Comparison]) -> Proof | None:
         """Take in an evaluation: a proof, a refutation, or None where more redraws are needed."""
@@ -306,22 +313,29 @@ class _Attempt:
             if np.broadcast_to(comparison.differs, (len(good), *comparison.differs.shape[1:]))[good].any():
                 return self._refuted("over numbers modulo a prime both plans differ", comparison)
         self._outcomes.route(evaluated, good)
-        per_trial = self._per_trial
-        if per_trial is None:
-            per_trial, rejected, self._heuristic, decides = _trial_error(self._shaped, self._chain, evaluated, comparisons)
+        one = self._one
+        if one is None:
+            heights = self._settings.primes.heights(self._family, self._degrees.irrational)
+            one, rejected = self._degrees.error(evaluated, comparisons, algebra.chain, heights)
             self._counts_voids = rejected > MOST_REJECTED
-            per_trial -= 0.0 if self._counts_voids else math.log2(1 - rejected)
-            if per_trial >= 0:
+            if not self._counts_voids:
+                one = one._replace(levels=tuple(level - math.log2(1 - rejected) for level in one.levels))
+            if max(one.levels) >= 0:
                 return self._open(BUDGET, "the degree bound is vacuous: the stage is too large for primes below 2^31")
-            self._per_trial = per_trial
+            if one.agreeing(math.inf) >= 0:
+                return self._open(BUDGET, "the numbers of the stage are so large that too many primes below 2^31 may divide them")
+            self._one = one
+            undefined = unguarded(algebra, self._degrees.algebra.guards)
             discrete = any(fresh.kind != "field" for fresh in self._shaped.fresh.values())
-            different = self._outcomes.try_reals() if self._variant == VARIANTS[0] and (decides or discrete or algebra.decisions) else None
+            reals = self._degrees.decides or discrete or bool(algebra.decisions) or bool(undefined)
+            different = self._outcomes.try_reals(bool(undefined)) if self._variant == VARIANTS[0] and reals else None
             if different is not None:
                 return self._refuted("real numbers differ", different)
-        self._agreed += int(good.sum())
-        self._voided += int((~good).sum())
-        self._lacking = self._left_open(algebra, evaluated, good, self._enough(per_trial))
-        return self._concluded(per_trial)
+            if undefined:
+                return self._open("PIT202", undefined)
+        self._redraws.add(good)
+        self._lacking = self._left_open(algebra, evaluated, good, self._enough(one))
+        return self._concluded(one)
 
     def _left_open(self, algebra: ResidueAlgebra, evaluated: Evaluated, good: Any, enough: int) -> str:
         """What the redraws so far leave open, or ""."""
@@ -337,8 +351,8 @@ class _Attempt:
             return f"a discrete case was not tried: {case}"
         return "the argument of a square root may still be a square" if square else ""
 
-    def _concluded(self, per_trial: float) -> Proof | None:
-        target, error = self._settings.target_log2, self._error(per_trial)
+    def _concluded(self, one: DrawError) -> Proof | None:
+        target, error = self._settings.target_log2, self._error(one)
         if error <= target and self.trials >= self._settings.least_trials and not self._lacking:
             self._lacking, different = self._outcomes.unseen()
             if different is not None:
@@ -346,29 +360,35 @@ class _Attempt:
             if not self._lacking:
                 said = _discrete(self._shaped, self._outcomes)
                 seen = self._outcomes.coverage
-                return Proof("proven", error, self.trials, 1, self._chain.primes, self._heuristic, discrete=said, routing=seen)
-        missing = max(2 if self._lacking else 1, math.ceil((target - error) / per_trial)) if error > target else max(2, self.trials // 2)
-        needed = self._characters.draws(per_trial, target, self._enough(per_trial), self._settings.most_trials)
-        missing = max(missing, needed - self._agreed)
-        self._wanted = self.trials + missing
+                return Proof("proven", error, self.trials, 1, tuple(sorted(self._primes)), one.heuristic, discrete=said, routing=seen)
+        self._wanted = self.trials + self._missing(one, error)
         return None
 
-    def _error(self, per_trial: float) -> float:
-        """log2 of the probability that a false target agrees in all redraws so far that were not void.
+    def _missing(self, one: DrawError, error: float) -> int:
+        """How many redraws are made next."""
+        target, most = self._settings.target_log2, self._settings.most_trials
+        if error <= target:
+            return max(2, self.trials // 2)
+        useful = self._redraws.at_once(one)
+        if useful:
+            target = max(target, one.log2 * useful)
+            rooted = self._characters.draws(one.log2, target, self._enough(one), most)
+            return max(2 if self._lacking else 1, min(math.ceil((target - error) / one.log2), useful), rooted)
+        missing = max(2 if self._lacking else 1, math.ceil((target - error) / one.log2))
+        return max(missing, self._characters.draws(one.log2, target, self._enough(one), most) - sum(self._redraws.agreed))
 
-        Where many may be void, n redraws that agree among v void ones count as one of C(n + v, v) choices, and 2^-(v+1) of the whole is kept for every v.
-        """
-        void = self._voided
-        chosen = math.log2(math.comb(self._agreed + void, void)) + void + 1 if self._counts_voids else 0.0
-        return max(per_trial * self._agreed, self._characters.error(per_trial, self._enough(per_trial))) + chosen
+    def _error(self, one: DrawError) -> float:
+        """log2 of the probability that a false target agrees in all redraws so far that were not void."""
+        counted = self._characters.counted(self._enough(one))
+        return self._redraws.error(one, self._counts_voids, counted, self._characters.of_counted(one.log2))
 
-    def _enough(self, per_trial: float) -> int:
+    def _enough(self, one: DrawError) -> int:
         """In how many draws everything must be seen."""
-        return math.ceil(self._settings.target_log2 / per_trial)
+        return math.ceil(self._settings.target_log2 / one.log2)
 
     def given_up(self) -> Proof:
         """What is said after the most redraws."""
-        if self._per_trial is not None and self._error(self._per_trial) <= self._settings.target_log2:
+        if self._one is not None and self._error(self._one) <= self._settings.target_log2:
             return replace(self._open("PIT204", f"after {self.trials} draws {self._lacking}"), undecided=self._undecided)
         return self._open(BUDGET, f"the error bound was not reached after {self.trials} draws")
 
@@ -377,7 +397,7 @@ class _Attempt:
 
     def _refuted(self, reason: str, comparison: Comparison) -> Proof:
         squared = self._squared_roots
-        return Proof("failed", primes=self._chain.primes, trials=self.trials, reason=reason, squared_roots=squared, differing=comparison.differing())
+        return Proof("failed", primes=tuple(sorted(self._primes)), trials=self.trials, reason=reason, squared_roots=squared, differing=comparison.differing())
 
 
 def _compared(shaped: ShapedStage, algebra: ResidueAlgebra) -> tuple[Evaluated, list[Comparison]] | None:
@@ -393,28 +413,6 @@ def _compared(shaped: ShapedStage, algebra: ResidueAlgebra) -> tuple[Evaluated, 
         raise
     except BudgetError:
         return None
-
-
-def _trial_error(shaped: ShapedStage, chain: Chain, evaluated: Evaluated, comparisons: Sequence[Comparison]) -> tuple[float, float, bool, bool]:
-    """(log2 of the probability that a false target agrees in one draw, a bound on the share of void draws, whether a term of either is heuristic, whether the
-    stage must be tried on reals, too)."""
-    algebra = DegreeAlgebra()
-    drawn = {value: algebra.fresh(fresh.key, fresh.shape, 1, fresh.domain, fresh.kind) for value, fresh in shaped.fresh.items()}
-    degrees = evaluate_stage(shaped, algebra, drawn)
-    worst, heuristic, decides = -math.inf, False, False
-    rejected = rejected_share(algebra.divisions, chain.primes)
-    for number, comparison in enumerate(comparisons):
-        target = shaped.stage.targets[number]
-        both: list[Degree] = [degrees.parallel[target.cut.value].degree, degrees.reference[target.cut.reference].degree]
-        exact = evaluated.algebra
-        levels = sorted(set(exact.levels(comparison.actual)) & set(exact.levels(comparison.expected)))
-        if exact.kind(comparison.actual) != "field":
-            levels = [0]
-        bound = trial_error(both[0], both[1], chain.primes, levels)
-        worst = max(worst, bound.log2)
-        heuristic = heuristic or bound.heuristic
-        decides = decides or any(degree.heuristic for degree in both) or both[0].has_root != both[1].has_root
-    return worst, rejected, heuristic, decides
 
 
 def _discrete(shaped: ShapedStage, outcomes: Outcomes) -> tuple[str, ...]:

@@ -174,6 +174,54 @@ class _Disturbed(Noise, TrialInputs):
         return Value("field", value.data + by * np.maximum(1.0, np.abs(value.data)))
 
 
+class _Ranged(TrialInputs):
+    """The same inputs, with a note of whether finite numbers gave one that is too large or too small for float64. A quotient by 0 does not count."""
+
+    left = False
+
+    def _noted(self, result: Value, *operands: Value) -> Value:
+        finite = all(bool(np.isfinite(a.data).all()) for a in operands)
+        self.left = self.left or (bool(np.isinf(result.data).any()) and (finite or not any(np.isinf(a.data).any() for a in operands)))
+        return result
+
+    def exp(self, a: Value) -> Value:
+        """exp(x) is never 0 but of minus infinity."""
+        result = self._noted(super().exp(a), a)
+        self.left = self.left or bool(((result.data == 0) & (a.data != -np.inf)).any())
+        return result
+
+    def multiply(self, a: Value, b: Value) -> Value:
+        result = super().multiply(a, b)
+        if a.kind != "field":
+            return result
+        rank = result.rank
+        vanished = (result.data == 0) & (aligned(a.data, rank) != 0) & (aligned(b.data, rank) != 0)
+        self.left = self.left or bool(vanished.any())
+        return self._noted(result, a, b)
+
+    def divide(self, a: Value, b: Value) -> Value:
+        result = super().divide(a, b)
+        self.left = self.left or bool(((result.data == 0) & (aligned(a.data, result.rank) != 0) & np.isfinite(aligned(b.data, result.rank))).any())
+        return result if bool((b.data == 0).any()) else self._noted(result, a, b)
+
+    def power(self, a: Value, exponent: int) -> Value:
+        result = super().power(a, exponent)
+        self.left = self.left or bool(((result.data == 0) & (a.data != 0)).any())
+        return result if exponent < 0 else self._noted(result, a)
+
+    def add(self, a: Value, b: Value) -> Value:
+        return self._noted(super().add(a, b), a, b) if a.kind == "field" else super().add(a, b)
+
+    def subtract(self, a: Value, b: Value) -> Value:
+        return self._noted(super().subtract(a, b), a, b) if a.kind == "field" else super().subtract(a, b)
+
+    def sum(self, a: Value, axes: Sequence[int]) -> Value:
+        return self._noted(super().sum(a, axes), a) if a.kind == "field" else super().sum(a, axes)
+
+    def matmul(self, a: Value, b: Value) -> Value:
+        return self._noted(super().matmul(a, b), a, b)
+
+
 class RealTrials:
     """What was tried on real numbers of one stage, at most ``at_once`` trials together."""
 
@@ -183,6 +231,8 @@ class RealTrials:
         self._biased = 0
         self.seed = seed
         self.at_once = at_once
+        self.domains = False
+        """Whether a NaN on one side alone counts in all trials: where one side alone may have no value."""
         self.points = points_of(numbers(shaped.stage.reference) | numbers(shaped.stage.parallel))
         self.choices: dict[str, Bools] = {}
         self._conditions: dict[str, tuple[Bools, Bools]] = {}
@@ -294,7 +344,7 @@ class RealTrials:
 
     def _different(self, algebra: TrialAlgebra, comparisons: Sequence[Comparison]) -> Comparison | None:
         for number, comparison in enumerate(comparisons):
-            apart = _apart(comparison, np.array([trial == 0 for trial in algebra.trials]))
+            apart = _apart(comparison, np.array([self.domains or trial == 0 for trial in algebra.trials]))
             for index in np.flatnonzero(apart.reshape(len(apart), -1).any(axis=1)).tolist():
                 if self._looks == 0:
                     return None
@@ -308,6 +358,9 @@ class RealTrials:
         sides = [_of_trial(value, index) for value in (comparison.actual, comparison.expected)]
         moved: Any = 0.0
         with np.errstate(all="ignore"):
+            apart = apart & ~(_alone(*sides) & self._overflows(algebra, index))
+            if not apart.any():
+                return False
             for disturbance in range(DISTURBED):
                 try:
                     evaluated = evaluate_stage(self.shaped, _Disturbed(algebra, algebra.trials[index], disturbance, self._derives))
@@ -319,6 +372,12 @@ class RealTrials:
             distance = _distance(*sides)
             scale = max(_largest(side) for side in sides)
             return bool((apart & (distance > CLEAR * np.maximum(moved, DISTURBANCE * scale))).any())
+
+    def _overflows(self, algebra: TrialAlgebra, index: int) -> bool:
+        """Whether in a trial something leaves the range of float64, so that a NaN may come from there."""
+        ranged = _Ranged(algebra.seed, [algebra.trials[index]], algebra.points, algebra.raising)
+        evaluate_stage(self.shaped, ranged)
+        return ranged.left
 
 
 def _first_raised(shapes: Sequence[tuple[int, ...]], raising: Raising) -> int:
@@ -371,11 +430,17 @@ def _largest(side: Any) -> float:
     return float(np.max(np.abs(side), where=np.isfinite(side), initial=0.0)) if side.dtype.kind == "f" else 0.0
 
 
-def _apart(comparison: Comparison, ordinary: Bools) -> Bools:
+def _alone(a: Any, b: Any) -> Bools:
+    """Where one side is NaN and the other a number."""
+    found: Bools = np.isnan(a) != np.isnan(b) if a.dtype.kind == "f" else np.zeros(a.shape, dtype=np.bool_)
+    return found
+
+
+def _apart(comparison: Comparison, defined: Bools) -> Bools:
     """Judged elements that differ by more than rounding usually does, shape (trials, rows, *shape).
 
-    Infinite numbers are left to the residues, where they are values; a NaN on one side alone counts among ``ordinary`` trials: beyond them a function may
-    leave its domain or overflow on one side first.
+    Infinite numbers are left to the residues, where they are values; a NaN on one side alone counts among the trials in which both sides should be
+    ``defined``: beyond them what was cut at may have values that it never has in the plans.
     """
     a, b = np.broadcast_arrays(comparison.actual.data[0], comparison.expected.data[0])
     if comparison.expected.kind != "field":
@@ -386,7 +451,6 @@ def _apart(comparison: Comparison, ordinary: Bools) -> Bools:
         with np.errstate(all="ignore"):
             scale = np.max(np.maximum(np.abs(a), np.abs(b)), axis=axes, where=finite, initial=0.0, keepdims=True)
             apart = finite & (np.abs(a - b) > SAME * scale)
-        alone = np.isnan(a) != np.isnan(b)
-        apart |= alone & (np.isfinite(a) | np.isfinite(b)) & ordinary[: len(a)].reshape(-1, *(1,) * (a.ndim - 1))
+        apart |= _alone(a, b) & (np.isfinite(a) | np.isfinite(b)) & defined[: len(a)].reshape(-1, *(1,) * (a.ndim - 1))
     result: Bools = apart & comparison.judged[:1]
     return result

@@ -111,7 +111,7 @@ def check(reference: Plan, parallel: Plan, options: Options, progress: Progress 
 
     Bad plans give a report with verdict ``invalid``. Raises UsageError for wrong options, and nothing else on purpose.
     """
-    seed = secrets.randbits(63) if options.seed is None else options.seed
+    seed = secrets.randbits(128) if options.seed is None else options.seed
     state = _Check(reference, parallel, options, seed, load_seconds)
     xp = array_module(options.backend)
     state.jobs = _jobs(options, xp)

@@ -135,7 +135,9 @@ class TrialInputs(RealAlgebra):
             own = [t for t, c in zip(self.trials, chosen, strict=True) if c]
             result[chosen] = draw(_Draw(words[0][chosen], words[1][chosen], self.points, own, self.raising))
         if domain == "square":
-            result = result * result
+            # A root of what is negative has no value: whether both sides say so is seen where some are.
+            signed = np.isin(sorts, SIGNED).reshape(-1, *(1,) * (result.ndim - 1))
+            result = np.where(signed, result, result * result)
         elif domain == "nonzero":
             result = np.where(result == 0, 1.0, result)
         return Value("field", result[None])
@@ -265,6 +267,9 @@ SORTS: tuple[Callable[[_Draw], Floats], ...] = (
     _ordinary, _at_named, _positive, _few, _spread, _negative, _large, _at_derived, _integers, _mostly_positive, _near, _one_sign, _small
 )  # fmt: skip
 """How numbers are drawn, one sort after the other. The first is what a plan meets."""
+
+SIGNED = (SORTS.index(_few), SORTS.index(_mostly_positive))
+"""Sorts that are as they are even under roots."""
 
 
 def _raised(d: _Draw) -> Floats:

@@ -18,6 +18,8 @@ BELOW = frozenset({"lt", "ge"})
 ABOVE = frozenset({"le", "gt"})
 """Comparisons with a number n that change between n and n + 1."""
 FEW = 4
+_LARGEST = 1 << 1000
+"""Above it numbers have no float64, or their products have none."""
 MARKING = frozenset({"value", "ignore_index", "padding_idx", "min", "max"})
 """Attributes whose number an integer may be compared with."""
 
@@ -76,11 +78,11 @@ def _constant(graph: Graph, value: int) -> Any:
 
 
 def _exact(value: Any) -> list[Fraction]:
-    """The number as a rational (a root: the rational nearest to it); nothing for what is not finite."""
+    """The number as a rational (a root: the rational nearest to it); nothing for what is not finite as a float64."""
     try:
         number = value if isinstance(value, (Fraction, Root)) else parse_number(value)
     except PlanError:
         return []
     if isinstance(number, Root):
         return [Fraction(float(number))]
-    return [number] if isinstance(number, Fraction) else []
+    return [number] if isinstance(number, Fraction) and abs(number) < _LARGEST else []

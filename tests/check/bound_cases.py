@@ -12,7 +12,8 @@ import numpy as np
 from zoo.builder import Builder
 
 from pitcheck.algebra.chains import Chain
-from pitcheck.algebra.degree_bounds import log2_sum
+from pitcheck.algebra.degree_bounds import Heights, log2_sum
+from pitcheck.algebra.drawn_primes import Family
 from pitcheck.check.obligations import Prover
 from pitcheck.check.prove import Settings, prove_stage
 from pitcheck.check.specification import Specification, specify
@@ -83,8 +84,21 @@ def _graphs(case: Case) -> tuple[Graph, Graph, Specification]:
     return graphs[0], graphs[1], specify(plans[0], plans[1], graphs[0], graphs[1])
 
 
+@dataclass(frozen=True)
+class _Always:
+    """One chain for all draws, none of whose primes is feared to be bad."""
+
+    primes: Chain
+
+    def chain(self, family: Family, number: int) -> Chain:
+        return self.primes
+
+    def heights(self, family: Family, irrational: int) -> Heights:
+        return Heights(math.inf, (1.0,) * 4, family.linked, irrational)
+
+
 def _settings(case: Case, seed: int) -> Settings:
-    return Settings(np, seed, math.log2(case.accepted), 1, case.full_shapes, 1 << 30, chain=lambda length, seed: Chain(case.primes))
+    return Settings(np, seed, math.log2(case.accepted), 1, case.full_shapes, 1 << 30, given_primes=_Always(Chain(case.primes)))
 
 
 def measure(case: Case, seeds: int) -> Measured:

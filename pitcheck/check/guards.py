@@ -1,0 +1,60 @@
+"""Where the parallel plan is defined: what it divides by, and takes logarithms and roots of.
+
+That two formulas are equal as functions says nothing where one of them has no value: x / x is 1, and sqrt(a) sqrt(c) is sqrt(a c), where they are defined. So
+every such operation of the parallel plan reads what is positive by construction, or is seen to be 0 or not in the discrete data, or what the reference
+reads in an operation that has no value there, either. Residues tell which numbers are the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pitcheck.algebra.backend import to_host
+from pitcheck.algebra.prime import PrimeAlgebra
+from pitcheck.algebra.value import Value
+
+REFERENCE, PARALLEL = "reference ", "parallel "
+AS_STRONG = {"div": ("div", "log"), "log": ("log",), "sqrt": ("sqrt", "log")}
+"""Operations that have no value where one has none, either. What a logarithm is taken of is neither 0 nor negative."""
+SAID = {"div": "a quotient by", "log": "the logarithm of", "sqrt": "the root of"}
+MOST_TRIALS = 4
+"""Draws of an evaluation in which operands are compared: other numbers have the same residues once in 2^28 in each."""
+
+
+def unguarded(algebra: PrimeAlgebra, guards: Collection[tuple[str, str]]) -> str:
+    """What the parallel plan computes that may have no value where the reference has one, or "". ``guards``: (site, operation) of what is not positive."""
+    own = [(site, what, value) for site, what, value in algebra.guarded if (site, what) in guards and site.startswith(PARALLEL)]
+    if not own:
+        return ""
+    given = [(what, value) for site, what, value in algebra.guarded if site.startswith(REFERENCE)]
+    for site, what, value in own:
+        level = value.lowest + value.data.shape[0] - 1
+        known = [_words(algebra, v, level) for kind, v in given if kind in AS_STRONG[what] and v.lowest <= level < v.lowest + v.data.shape[0]]
+        words = _words(algebra, value, level)
+        if not known or not np.isin(words, np.concatenate(known)).all():
+            return f"{SAID[what]} something at {site!r} has no value for all numbers, and the reference has none like it"
+    return ""
+
+
+def _words(algebra: PrimeAlgebra, value: Value, level: int) -> NDArray[np.int64]:
+    """The different residues at a level in the first draws, each with the number of its draw; those of elements that are NaN or infinite are left out."""
+    trials = min(len(algebra.trials), MOST_TRIALS)
+    data = to_host(algebra.xp, value.data)[level - value.lowest]
+    shape = (trials, prod(data.shape[1:]))
+    residues = np.broadcast_to(data.reshape(data.shape[0], -1)[:trials], shape)
+    words: NDArray[np.int64] = residues | (np.arange(trials, dtype=np.int64)[:, None] << 32)
+    if value.special is not None:
+        words = words[_finite(algebra, value.special, data.shape, shape)]
+    return np.unique(words)
+
+
+def _finite(algebra: PrimeAlgebra, special: Any, wide: tuple[int, ...], shape: tuple[int, int]) -> NDArray[np.bool_]:
+    codes = to_host(algebra.xp, special)[0]
+    lead = max(codes.shape[0], wide[0])
+    spread = np.broadcast_to(codes, np.broadcast_shapes(codes.shape, (lead, *wide[1:]))).reshape(lead, -1)[: shape[0]]
+    return np.asarray(np.broadcast_to(spread, shape) == 0)
