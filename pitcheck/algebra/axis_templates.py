@@ -39,6 +39,7 @@ class _Output:
     literal: Any
     places: int | None
     boundary: bool
+    derived: tuple[int, ...] | None
 
 
 @dataclass(frozen=True)
@@ -138,9 +139,9 @@ class Templates:
 
     def run(self, algebra: AxisAlgebra, kind: str, inputs: Sequence[AxisValue], attributes: Mapping[str, Any], wanted: Sequence[bool] | None) -> list[Any]:
         """What ``evaluate`` would do with ``attributes`` at full size, in the algebra's system. Raises what it raises."""
-        if any(value.counts is not None or value.places is not None for value in inputs):
+        if any(value.counts is not None or value.places is not None or value.counted for value in inputs):
             return self._evaluate(algebra, kind, inputs, symbolic_attributes(kind, attributes), wanted)
-        signature = tuple((v.kind, v.literal, tuple((d.size, d.copies) for d in v.dims), _repeats(v.dims)) for v in inputs)
+        signature = tuple((v.kind, v.literal, v.is_discrete, tuple((d.size, d.copies) for d in v.dims), _repeats(v.dims)) for v in inputs)
         key = (kind, repr(sorted(attributes.items())), signature, None if wanted is None else tuple(wanted))
         template = self._found.get(key)
         if template is None:
@@ -150,7 +151,7 @@ class Templates:
     def _record(self, kind: str, inputs: Sequence[AxisValue], attributes: Mapping[str, Any], wanted: Sequence[bool] | None) -> _Template:
         recorder = _Recorder()
         recorder.silent = True
-        given = [AxisValue(v.kind, tuple(recorder.dimension(d.size, "", d.copies) for d in v.dims), v.literal) for v in inputs]
+        given = [AxisValue(v.kind, tuple(recorder.dimension(d.size, "", d.copies) for d in v.dims), v.literal, derived=v.derived) for v in inputs]
         for value in given:
             for node in value.dims:
                 recorder.meet(node)
@@ -162,7 +163,8 @@ class Templates:
 
 def _output(recorder: _Recorder, value: AxisValue) -> _Output:
     counts, places = (None if node is None else recorder.meet(node) for node in (value.counts, value.places))
-    return _Output(value.kind, tuple(recorder.meet(d) for d in value.dims), counts, value.literal, places, value.boundary)
+    derived = None if value.derived is None else tuple(recorder.meet(d) for d in value.derived)
+    return _Output(value.kind, tuple(recorder.meet(d) for d in value.dims), counts, value.literal, places, value.boundary, derived)
 
 
 def _repeats(dims: Sequence[Dimension]) -> tuple[int, ...]:
@@ -187,4 +189,5 @@ def _replay(template: _Template, system: AxisSystem, nodes: list[Dimension]) -> 
 
 def _made(output: _Output, nodes: Sequence[Dimension]) -> AxisValue:
     counts, places = (None if n is None else nodes[n] for n in (output.counts, output.places))
-    return AxisValue(output.kind, tuple(nodes[n] for n in output.dims), output.literal, counts, places, output.boundary)
+    derived = None if output.derived is None else tuple(nodes[n] for n in output.derived)
+    return AxisValue(output.kind, tuple(nodes[n] for n in output.dims), output.literal, counts, places, output.boundary, derived)
