@@ -44,6 +44,19 @@ class Fresh:
 
 
 @dataclass(frozen=True)
+class Padding:
+    """Between which ``bounds`` free integers lie (half-open), and which of them are filled in one after the other: one in every second trial."""
+
+    bounds: tuple[int, int]
+    marks: tuple[int, ...]
+
+    @property
+    def trials(self) -> int:
+        """How many trials in a row have each of the marks once."""
+        return 2 * len(self.marks)
+
+
+@dataclass(frozen=True)
 class Derived:
     """Rows of a parallel value: for every row the part of reference tensor ``source`` that it holds, in boxes at reduced sizes."""
 
@@ -53,6 +66,13 @@ class Derived:
     terms: tuple[tuple[int, int, int], ...]
     """(box number, term, number of terms) of every row."""
     scale: Fraction
+    padding: Padding | None = None
+    """Of integers, what free elements may be; None for those that nothing is compared with."""
+
+    @property
+    def is_padded(self) -> bool:
+        """Whether some box has free elements."""
+        return any(start == FREE for box in self.boxes for intervals in box for start, _ in intervals)
 
     @cached_property
     def cells(self) -> int:
@@ -174,7 +194,7 @@ def derive(algebra: Any, derived: Derived, whole: Any) -> Any:
         if (box, terms) not in blocks:
             blocks[box, terms] = total
             total += terms
-            held = scaled(algebra, take_box(algebra, whole, derived.boxes[box], f"{derived.key}/free{row}"), derived.scale)
+            held = scaled(algebra, take_box(algebra, whole, derived.boxes[box], f"{derived.key}/free{row}", derived.padding), derived.scale)
             made.append(held if terms == 1 else _shares(algebra, held, terms, f"{derived.key}/{box}"))
             counts.append(terms)
         rows.append(blocks[box, terms] + term)
@@ -198,8 +218,8 @@ def scaled(algebra: Any, value: Any, scale: Fraction) -> Any:
     return algebra.multiply(value, algebra.constant(scale))
 
 
-def take_box(algebra: Any, whole: Any, box: Box, key: str) -> Any:
-    """The box of a value; free intervals are drawn afresh under ``key``, other padding is zero."""
+def take_box(algebra: Any, whole: Any, box: Box, key: str, padding: Padding | None = None) -> Any:
+    """The box of a value; free intervals are drawn afresh under ``key``, integers as ``padding`` says, other padding is zero."""
     value = whole
     for dim, intervals in enumerate(box):
         size = algebra.shape(value)[dim]
@@ -209,7 +229,7 @@ def take_box(algebra: Any, whole: Any, box: Box, key: str) -> Any:
         for number, (start, stop) in enumerate(intervals):
             if start == FREE:
                 shape = (*algebra.shape(value)[:dim], stop, *algebra.shape(value)[dim + 1 :])
-                pieces.append(_free(algebra, value, f"{key}/{dim}.{number}", shape))
+                pieces.append(_free(algebra, value, f"{key}/{dim}.{number}", shape, padding))
             elif start == ZERO:
                 shape = (*algebra.shape(value)[:dim], stop, *algebra.shape(value)[dim + 1 :])
                 pieces.append(algebra.expand(algebra.constant(Fraction(0), algebra.kind(value)), shape))
@@ -219,11 +239,17 @@ def take_box(algebra: Any, whole: Any, box: Box, key: str) -> Any:
     return value
 
 
-def _free(algebra: Any, like: Any, key: str, shape: tuple[int, ...]) -> Any:
-    if algebra.kind(like) != "field":
-        kind = algebra.kind(like)
-        return algebra.integers(discrete(Fresh(key, shape, kind, bounds=(0, 2) if kind == "int" else None), algebra.seed, list(algebra.trials)))
-    return algebra.fresh(key, shape, 1, "any")
+def _free(algebra: Any, like: Any, key: str, shape: tuple[int, ...], padding: Padding | None) -> Any:
+    kind = algebra.kind(like)
+    if kind == "field":
+        return algebra.fresh(key, shape, 1, "any")
+    trials = list(algebra.trials)
+    drawn = discrete(Fresh(key, shape, kind, bounds=(padding.bounds if padding else (0, 2)) if kind == "int" else None), algebra.seed, trials)
+    if kind == "int" and padding is not None and padding.marks:
+        filled = [n for n, trial in enumerate(trials) if trial % 2 == 0]
+        numbers = [padding.marks[trials[n] // 2 % len(padding.marks)] for n in filled]
+        drawn[filled] = np.array(numbers, dtype=np.int64).reshape(-1, *(1,) * (drawn.ndim - 1))
+    return algebra.integers(drawn)
 
 
 def derive_all(algebra: Any, drawn: Mapping[int, Any], derived: Mapping[int, Derived]) -> dict[int, Any]:

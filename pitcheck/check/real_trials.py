@@ -68,6 +68,10 @@ DISTURBED = 12
 """Disturbed runs: a decision between two results that are equal but for rounding stays the same in all of them once in 2^12."""
 DUE = 8.0
 """In how many trials two things would meet at one element, if independent, before it is believed that they exclude each other."""
+FILL = 1e4
+"""Numbers that a plan names, at least so large, are taken for what masks fill in."""
+BESIDE_FILL = 2.0**-10
+"""Results smaller than this part of such a number are not measured by it, nor by what else is as large."""
 MOST_LOOKS = 8
 """Trials of which differences are looked at more closely."""
 
@@ -183,7 +187,9 @@ class RealTrials:
         self._biased = 0
         self.seed = seed
         self.at_once = at_once
-        self.points = points_of(numbers(shaped.stage.reference) | numbers(shaped.stage.parallel))
+        named = numbers(shaped.stage.reference) | numbers(shaped.stage.parallel)
+        self.points = points_of(named)
+        self._limits = sorted({abs(n) * BESIDE_FILL for n in named if abs(n) >= FILL}, reverse=True)
         self.choices: dict[str, Bools] = {}
         self._conditions: dict[str, tuple[Bools, Bools]] = {}
         self._meetings: dict[str, Meeting] = {}
@@ -294,7 +300,7 @@ class RealTrials:
 
     def _different(self, algebra: TrialAlgebra, comparisons: Sequence[Comparison]) -> Comparison | None:
         for number, comparison in enumerate(comparisons):
-            apart = _apart(comparison, np.array([trial == 0 for trial in algebra.trials]))
+            apart = _apart(comparison, np.array([trial == 0 for trial in algebra.trials]), self._limits)
             for index in np.flatnonzero(apart.reshape(len(apart), -1).any(axis=1)).tolist():
                 if self._looks == 0:
                     return None
@@ -317,7 +323,7 @@ class RealTrials:
                 for before, value in zip(sides, (other.actual, other.expected), strict=True):
                     moved = np.fmax(moved, _distance(before, _of_trial(value, 0)))
             distance = _distance(*sides)
-            scale = max(_largest(side) for side in sides)
+            scale = _scales(*np.broadcast_arrays(*sides), tuple(range(sides[0].ndim)), self._limits)
             return bool((apart & (distance > CLEAR * np.maximum(moved, DISTURBANCE * scale))).any())
 
 
@@ -367,11 +373,22 @@ def _distance(a: Any, b: Any) -> Any:
     return np.where(same, 0.0, np.where(np.isnan(a) | np.isnan(b), np.inf, np.abs(a - b)))
 
 
-def _largest(side: Any) -> float:
-    return float(np.max(np.abs(side), where=np.isfinite(side), initial=0.0)) if side.dtype.kind == "f" else 0.0
+def _scales(a: Any, b: Any, axes: tuple[int, ...], limits: Sequence[float]) -> Any:
+    """The largest number over ``axes`` beside every element of either array, NaN and infinity left out; below each of ``limits`` the largest of those below
+    it, as what a mask fills in says nothing of the rounding of what it leaves. ``limits`` are in descending order. 0 for discrete values.
+    """
+    if a.dtype.kind != "f":
+        return 0.0
+    finite = np.isfinite(a) & np.isfinite(b)
+    size = np.maximum(np.abs(a), np.abs(b))
+    scale = np.max(size, axis=axes, where=finite, initial=0.0, keepdims=True)
+    for limit in limits:
+        below = finite & (size < limit)
+        scale = np.where(below, np.max(size, axis=axes, where=below, initial=0.0, keepdims=True), scale)
+    return scale
 
 
-def _apart(comparison: Comparison, ordinary: Bools) -> Bools:
+def _apart(comparison: Comparison, ordinary: Bools, limits: Sequence[float]) -> Bools:
     """Judged elements that differ by more than rounding usually does, shape (trials, rows, *shape).
 
     Infinite numbers are left to the residues, where they are values; a NaN on one side alone counts among ``ordinary`` trials: beyond them a function may
@@ -382,9 +399,8 @@ def _apart(comparison: Comparison, ordinary: Bools) -> Bools:
         apart = a != b
     else:
         finite = np.isfinite(a) & np.isfinite(b)
-        axes = tuple(range(2, a.ndim))
         with np.errstate(all="ignore"):
-            scale = np.max(np.maximum(np.abs(a), np.abs(b)), axis=axes, where=finite, initial=0.0, keepdims=True)
+            scale = _scales(a, b, tuple(range(2, a.ndim)), limits)
             apart = finite & (np.abs(a - b) > SAME * scale)
         alone = np.isnan(a) != np.isnan(b)
         apart |= alone & (np.isfinite(a) | np.isfinite(b)) & ordinary[: len(a)].reshape(-1, *(1,) * (a.ndim - 1))

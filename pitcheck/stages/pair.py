@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from pitcheck.algebra.size_choice import Sizes
-from pitcheck.check.derive import STRUCTURAL, Derived, Fresh
+from pitcheck.check.derive import STRUCTURAL, Derived, Fresh, Padding
 from pitcheck.errors import UnsupportedError
 from pitcheck.plan.numbers import parse_number
 from pitcheck.stages.batch import Argument, Batch, Step, extract
@@ -30,6 +30,10 @@ from pitcheck.stages.shapes import SymbolicPair
 
 CutOf = Callable[[int], Cut | None]
 ROOTS = frozenset({"sqrt", "rsqrt"})
+LARGE = 1 << 31
+"""Free integers without bounds lie between minus this and this."""
+MOST_PADDING = 48
+"""Numbers that are filled in for free integers."""
 
 
 @dataclass(frozen=True)
@@ -202,7 +206,25 @@ def _derived(stage: Stage, value: int, cut: Cut, symbolic: SymbolicPair, sizes: 
             boxes[part.box, part.owner] = len(shaped)
             shaped.append(reduced(part.box))
         rows.append((boxes[part.box, part.owner], part.term, part.terms))
-    return Derived(key, cut.reference, tuple(shaped), tuple(rows), cut.scale)
+    return Derived(key, cut.reference, tuple(shaped), tuple(rows), cut.scale, _padding(stage, symbolic, value, cut, sizes))
+
+
+def _padding(stage: Stage, symbolic: SymbolicPair, value: int, cut: Cut, sizes: Sizes) -> Padding | None:
+    """What free elements of an integer input of the parallel plan may be: what its bounds allow, or, where it has none, anything.
+
+    Anything is tried as the numbers that steps name, those right beside the bounds of the reference, small ones and large ones. Padding that is a place along
+    a reduced dimension is no other place than there are, or lies right before the first or behind the last.
+    """
+    graph = stage.parallel.graph
+    if graph.values[value].kind != "int":
+        return None
+    own, due = graph.values[value].tensor.bounds, stage.reference.graph.values[cut.reference].tensor.bounds
+    (low, high), marks = _between(stage, symbolic, cut.reference, own or due or (0, 2), sizes)
+    if own is None:
+        whole = due is None or high == due[1]
+        marks = (*marks, low - 1, high, *((-1, 0, 1, -LARGE, LARGE - 1) if whole else ()))
+        low, high = (-LARGE, LARGE) if whole else (low - 1, high + 1)
+    return Padding((low, high), tuple(sorted(set(marks)))[:MOST_PADDING])
 
 
 def _constants(batch: Batch, shape: Callable[[int, Sizes], tuple[int, ...]], sizes: Sizes) -> dict[int, tuple[Any, tuple[int, ...], str]]:
@@ -243,8 +265,11 @@ def _range(stage: Stage, symbolic: SymbolicPair, value: int, sizes: Sizes) -> tu
     they are places, and those that steps name. Places along a dimension that is reduced are reduced with it; no step names another of them than 0.
     """
     bounds = stage.reference.graph.values[value].tensor.bounds
-    if bounds is None:
-        return None, ()
+    return (None, ()) if bounds is None else _between(stage, symbolic, value, bounds, sizes)
+
+
+def _between(stage: Stage, symbolic: SymbolicPair, value: int, bounds: tuple[int, int], sizes: Sizes) -> tuple[tuple[int, int], tuple[int, ...]]:
+    """Bounds, and the integers within them that must be tried, of what holds integers of the kind that reference input ``value`` does."""
     along = symbolic.reference.values[value].places
     low, high = bounds[0], bounds[1] if along is None else sizes.below(along, bounds[1])
     marks = {low, high - 1}
