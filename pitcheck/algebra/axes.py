@@ -134,9 +134,10 @@ class AxisAlgebra:
         _same_kind(name, a, b)
         _one_of(name, a, kinds)
         self._used(a, b)
-        if name in _DECIDING:
+        if name in _DECIDING and not (name == "compare" and _whether_any(a, b)):
             self._decide(a, b)
-        return AxisValue(result or a.kind, self._broadcast(a, b), derived=_counted(a, b))
+        occurs = name == "multiply" and a.occurs and b.occurs
+        return AxisValue(result or a.kind, self._broadcast(a, b), derived=_counted(a, b), occurs=occurs)
 
     def _unary(self, name: str, a: AxisValue, kinds: tuple[Kind, ...] = ("field",)) -> AxisValue:
         _one_of(name, a, kinds)
@@ -258,9 +259,10 @@ class AxisAlgebra:
         if kind == a.kind:
             return a
         self._used(a)
-        if kind == "bool":
+        if kind == "bool" and not a.occurs:
             self._decide(a)
-        return AxisValue(kind, a.dims, a.literal, derived=a.counted if a.is_discrete else None)
+        occurs = a.kind == "bool" or (a.occurs and kind != "bool")
+        return AxisValue(kind, a.dims, a.literal, derived=a.counted if a.is_discrete else None, occurs=occurs)
 
     # --- sums and products
     def sum(self, a: AxisValue, axes: Sequence[int]) -> AxisValue:
@@ -271,7 +273,7 @@ class AxisAlgebra:
         self.system.add_extent([a.dims[i] for i in over])
         self._mix([a.dims[i] for i in over])
         derived = (*a.counted, *(a.dims[i] for i in over)) if a.is_discrete else None
-        return AxisValue(a.kind, tuple(d for i, d in enumerate(a.dims) if i not in over), derived=derived)
+        return AxisValue(a.kind, tuple(d for i, d in enumerate(a.dims) if i not in over), derived=derived, occurs=a.occurs)
 
     def matmul(self, a: AxisValue, b: AxisValue) -> AxisValue:
         """Ties the contracted and the batch dimensions."""
@@ -509,6 +511,11 @@ class AxisAlgebra:
             self._used(*parts)
         boundary = node is not None and all(_at_boundary(part) for part in parts)
         return AxisValue(first.kind, first.dims, places=node, boundary=boundary, derived=_counted(*parts))
+
+
+def _whether_any(a: AxisValue, b: AxisValue) -> bool:
+    """Whether a number of occurrences is compared with 0: that asks for one place, and not how many there are."""
+    return (a.occurs and b.literal == 0) or (b.occurs and a.literal == 0)
 
 
 def _counted(*values: AxisValue) -> tuple[Dimension, ...] | None:

@@ -40,6 +40,7 @@ class _Output:
     places: int | None
     boundary: bool
     derived: tuple[int, ...] | None
+    occurs: bool
 
 
 @dataclass(frozen=True)
@@ -141,7 +142,7 @@ class Templates:
         """What ``evaluate`` would do with ``attributes`` at full size, in the algebra's system. Raises what it raises."""
         if any(value.counts is not None or value.places is not None or value.counted for value in inputs):
             return self._evaluate(algebra, kind, inputs, symbolic_attributes(kind, attributes), wanted)
-        signature = tuple((v.kind, v.literal, v.is_discrete, tuple((d.size, d.copies) for d in v.dims), _repeats(v.dims)) for v in inputs)
+        signature = tuple((v.kind, v.literal, v.is_discrete, v.occurs, tuple((d.size, d.copies) for d in v.dims), _repeats(v.dims)) for v in inputs)
         key = (kind, repr(sorted(attributes.items())), signature, None if wanted is None else tuple(wanted))
         template = self._found.get(key)
         if template is None:
@@ -151,7 +152,7 @@ class Templates:
     def _record(self, kind: str, inputs: Sequence[AxisValue], attributes: Mapping[str, Any], wanted: Sequence[bool] | None) -> _Template:
         recorder = _Recorder()
         recorder.silent = True
-        given = [AxisValue(v.kind, tuple(recorder.dimension(d.size, "", d.copies) for d in v.dims), v.literal, derived=v.derived) for v in inputs]
+        given = [AxisValue(v.kind, tuple(recorder.dimension(d.size, "", d.copies) for d in v.dims), v.literal, derived=v.derived, occurs=v.occurs) for v in inputs]
         for value in given:
             for node in value.dims:
                 recorder.meet(node)
@@ -164,7 +165,7 @@ class Templates:
 def _output(recorder: _Recorder, value: AxisValue) -> _Output:
     counts, places = (None if node is None else recorder.meet(node) for node in (value.counts, value.places))
     derived = None if value.derived is None else tuple(recorder.meet(d) for d in value.derived)
-    return _Output(value.kind, tuple(recorder.meet(d) for d in value.dims), counts, value.literal, places, value.boundary, derived)
+    return _Output(value.kind, tuple(recorder.meet(d) for d in value.dims), counts, value.literal, places, value.boundary, derived, value.occurs)
 
 
 def _repeats(dims: Sequence[Dimension]) -> tuple[int, ...]:
@@ -190,4 +191,4 @@ def _replay(template: _Template, system: AxisSystem, nodes: list[Dimension]) -> 
 def _made(output: _Output, nodes: Sequence[Dimension]) -> AxisValue:
     counts, places = (None if n is None else nodes[n] for n in (output.counts, output.places))
     derived = None if output.derived is None else tuple(nodes[n] for n in output.derived)
-    return AxisValue(output.kind, tuple(nodes[n] for n in output.dims), output.literal, counts, places, output.boundary, derived)
+    return AxisValue(output.kind, tuple(nodes[n] for n in output.dims), output.literal, counts, places, output.boundary, derived, output.occurs)

@@ -59,6 +59,7 @@ class AxisValue:
 
     ``places``: of integers, a dimension along which, or along what that is a part of, they are places; ``boundary``: places between segments.
     ``derived``: of numbers made of integers, booleans and sizes alone, the dimensions along which they were counted; None where anything else is in them.
+    ``occurs``: it counts how often something holds, so that it is 0 where nothing does, however many places there are.
     """
 
     kind: Kind
@@ -68,6 +69,7 @@ class AxisValue:
     places: Dimension | None = None
     boundary: bool = False
     derived: tuple[Dimension, ...] | None = None
+    occurs: bool = False
 
     @property
     def counted(self) -> tuple[Dimension, ...]:

@@ -7,7 +7,7 @@ one in both terms, counts once. Shapes are those of the evaluation whose error i
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from itertools import count
@@ -43,10 +43,14 @@ _DOMAINS = {"any": 1, "nonzero": 1, "square": 2}
 
 
 class DegreeAlgebra:
-    """Every operation of :class:`~pitcheck.algebra.base.Algebra` on degree bounds. ``divisions`` lists what must not vanish; integers drawn have degree 0."""
+    """Every operation of :class:`~pitcheck.algebra.base.Algebra` on degree bounds. ``divisions`` lists what must not vanish; integers drawn have degree 0.
 
-    def __init__(self) -> None:
+    ``weighted``: the sizes of axes with a weight for every place, of degree 1, in sums.
+    """
+
+    def __init__(self, weighted: Collection[int] = ()) -> None:
         self.divisions: list[Division] = []
+        self._weighted = weighted
         self.site = ""
         self.seed = 0
         self.trials = (0,)
@@ -88,9 +92,9 @@ class DegreeAlgebra:
         """A 0-d constant, of degree 0."""
         return self._value(kind, ())
 
-    def extent(self, a: DegreeValue, axes: Sequence[int]) -> DegreeValue:  # noqa: ARG002
-        """A 0-d constant, of degree 0."""
-        return self._value("field", ())
+    def extent(self, a: DegreeValue, axes: Sequence[int]) -> DegreeValue:
+        """A 0-d constant, of degree 0, or of degree 1 for every axis with weights."""
+        return self._value("field", (), top=Polynomial(sum(a.shape[axis] in self._weighted for axis in axes)))
 
     def arange(self, like: DegreeValue, axis: int) -> DegreeValue:
         """Positions, of degree 0."""
@@ -168,6 +172,8 @@ class DegreeAlgebra:
 
     def _summed(self, a: DegreeValue, axis: int) -> DegreeValue:
         size = a.shape[axis]
+        if size in self._weighted and a.kind == "field":
+            a = replace(a, top=a.top.times(Polynomial(1)))
         place = len(a.shape) + axis
         shape = a.shape[:place] + a.shape[place + 1 :]
         if size == 0:

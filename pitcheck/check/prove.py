@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 from typing import Literal as OneOf
@@ -16,6 +16,7 @@ from pitcheck.algebra.degree_bounds import log2_sum
 from pitcheck.algebra.degrees import Degree, DegreeAlgebra, rejected_share, trial_error
 from pitcheck.algebra.residues import ResidueAlgebra
 from pitcheck.algebra.size_choice import Sizes
+from pitcheck.algebra.weights import Pattern, UnweighedError, WeightedAlgebra, patterns
 from pitcheck.check.characters import Characters
 from pitcheck.check.evaluate import Comparison, Evaluated, check_memory, compare_target, evaluate_stage, untested
 from pitcheck.check.freed import undecided, with_free
@@ -31,6 +32,8 @@ from pitcheck.stages.shapes import SymbolicPair, symbolic_pair
 from pitcheck.stages.target_sum import with_summed_target
 
 Outcome = OneOf["proven", "failed", "inconclusive"]
+Weights = Mapping[int, Pattern]
+NO_WEIGHTS: Weights = {}
 MOST_TRIALS = 256
 MOST_ELEMENTS = 1 << 19
 """Elements of the largest value, over trials that are evaluated together: more do not fit caches, and fewer calls save little then."""
@@ -40,6 +43,14 @@ MOST_REJECTED = 0.5
 """Share of void draws up to which the error of the others is divided by the rest of it; where more are to be feared, they are counted."""
 BUDGET = "PIT203"
 VARIANTS = (0, 1)
+WEIGHTED = 1
+"""The set of sizes with which places have weights."""
+LARGER = (2, 3)
+"""Sets of sizes for what has no weights."""
+FULL = 4
+"""Stands for full sizes among the sets of sizes, so that other numbers are drawn."""
+SMALL = 1 << 18
+"""Elements of a stage at full sizes up to which these are tried where places have no weights."""
 LENGTHS = (3, 4)
 MOST_FREE = 2
 """Steps of a stage, and all that compute the same, for which any numbers are tried."""
@@ -170,11 +181,18 @@ def _prove_variants(stage: Stage, keys: dict[int, str], settings: Settings, free
         if proofs and signature in seen:
             continue
         seen.add(signature)
-        proof = _prove_shaped(shaped, variant, settings, _at_once(symbols, sizes, settings.max_memory))
+        at_once = _at_once(symbols, sizes, settings.max_memory)
+        proof, weighed = _prove_weighted(shaped, symbols, settings, at_once) if variant == WEIGHTED else (None, frozenset[int]())
+        proof = proof or _prove_shaped(shaped, variant, settings, at_once)
         proof.reductions = tuple(sizes.describe())
         if proof.outcome != "proven":
             return proof
         proofs.append(proof)
+        if variant == WEIGHTED and not settings.full_shapes and _few_places(symbols, sizes, weighed):
+            larger = _prove_larger(stage, symbolic, keys, settings, free)
+            if larger[-1].outcome != "proven":
+                return larger[-1]
+            proofs += larger
         if settings.full_shapes:
             break
     last = proofs[-1]
@@ -211,19 +229,60 @@ def _at_once(symbolic: SymbolicPair, sizes: Sizes, most: int) -> int:
     return max(1, MOST_ELEMENTS // largest)
 
 
-def _prove_shaped(shaped: ShapedStage, variant: int, settings: Settings, at_once: int) -> Proof:
+def _few_places(symbolic: SymbolicPair, sizes: Sizes, weighed: Collection[int]) -> bool:
+    """Whether places along an axis that is reduced, and has no weights, are combined: that it has few of them may be why both sides agree."""
+    return any(own.mixed and number not in weighed and sizes.unit(number) is not None for number, own in symbolic.system.classes())
+
+
+def _prove_larger(stage: Stage, symbolic: SymbolicPair, keys: dict[int, str], settings: Settings, free: Sequence[int]) -> list[Proof]:
+    """Proofs at full sizes where they are small, and else at more reduced ones; the last is none where a proof is lacking."""
+    full = symbolic.system.full()
+    small = symbolic.reference.held(full) + symbolic.parallel.held(full) <= SMALL
+    proofs: list[Proof] = []
+    for variant in (FULL,) if small else LARGER:
+        chosen, symbols, sizes = (stage, symbolic, full) if small else _sized(stage, symbolic, variant, settings)
+        shaped = with_free(shape_stage(chosen, symbols, sizes, keys), symbols, free)
+        proofs.append(_prove_shaped(shaped, variant, settings, _at_once(symbols, sizes, settings.max_memory)))
+        if proofs[-1].outcome != "proven":
+            break
+    return proofs
+
+
+def _prove_weighted(shaped: ShapedStage, symbolic: SymbolicPair, settings: Settings, at_once: int) -> tuple[Proof | None, frozenset[int]]:
+    """(the stage proven with a weight for every place of its reduced axes, the classes that have weights); (None, no classes) where it is not, which refutes
+    nothing.
+    """
+    plain = {term[2] for derived in shaped.derived.values() for term in derived.terms}
+    plain |= {int(target.cut.parts.terms.max(initial=1)) for target in shaped.stage.targets}
+    while weights := patterns(symbolic.system, shaped.sizes, plain):
+        try:
+            proof = _prove_shaped(shaped, VARIANTS[1], settings, at_once, weights)
+        except StepError as error:
+            if not isinstance(error.cause, UnweighedError):
+                break
+            plain.add(error.cause.size)
+        except PitcheckError:
+            break
+        else:
+            if proof.outcome != "proven":
+                break
+            return proof, frozenset(number for pattern in weights.values() for number, _, _ in pattern)
+    return None, frozenset()
+
+
+def _prove_shaped(shaped: ShapedStage, variant: int, settings: Settings, at_once: int, weights: Weights = NO_WEIGHTS) -> Proof:
     """Try chains with more and more levels until both sides of every target have one in common."""
     check_memory(shaped, 16, settings.max_memory)
     for length in LENGTHS:
-        proof = _prove_on_chain(shaped, variant, settings.chain(length, settings.seed), settings, at_once)
+        proof = _prove_on_chain(shaped, variant, settings.chain(length, settings.seed), settings, at_once, weights)
         if proof is not None:
             return proof
     return Proof("inconclusive", code="PIT205", reason="exponentials of exponentials go deeper than exact arithmetic follows them")
 
 
-def _prove_on_chain(shaped: ShapedStage, variant: int, chain: Chain, settings: Settings, at_once: int) -> Proof | None:
+def _prove_on_chain(shaped: ShapedStage, variant: int, chain: Chain, settings: Settings, at_once: int, weights: Weights) -> Proof | None:
     """None where the chain is too short."""
-    attempt = _Attempt(shaped, variant, chain, settings, at_once)
+    attempt = _Attempt(shaped, variant, chain, settings, at_once, weights)
     while attempt.trials < settings.most_trials:
         algebra = attempt.redrawn()
         compared = _compared(shaped, algebra)
@@ -238,8 +297,9 @@ def _prove_on_chain(shaped: ShapedStage, variant: int, chain: Chain, settings: S
 class _Attempt:
     """Redraws of a stage over one chain, and what they have shown so far."""
 
-    def __init__(self, shaped: ShapedStage, variant: int, chain: Chain, settings: Settings, at_once: int) -> None:
+    def __init__(self, shaped: ShapedStage, variant: int, chain: Chain, settings: Settings, at_once: int, weights: Weights) -> None:
         self.trials = 0
+        self._weights = weights
         self._at_once = at_once
         self._shaped = shaped
         self._variant = variant
@@ -262,7 +322,10 @@ class _Attempt:
         """The algebra of the next redraws."""
         first = self._variant * MOST_TRIALS
         numbers = range(first + self.trials, first + min(self._wanted, self.trials + self._at_once, self._settings.most_trials))
-        return ResidueAlgebra(self._settings.xp, self._chain, self._settings.seed, list(numbers), formal_roots=self._settings.formal_roots)
+        given = self._settings.xp, self._chain, self._settings.seed, list(numbers)
+        if self._weights:
+            return WeightedAlgebra(self._weights, *given, formal_roots=self._settings.formal_roots)
+        return ResidueAlgebra(*given, formal_roots=self._settings.formal_roots)
 
     def judged(self, algebra: ResidueAlgebra, evaluated: Evaluated, comparisons: Sequence[Comparison]) -> Proof | None:
         """Take in an evaluation: a proof, a refutation, or None where more redraws are needed."""
@@ -275,7 +338,7 @@ class _Attempt:
         self._outcomes.route(evaluated, good)
         per_trial = self._per_trial
         if per_trial is None:
-            per_trial, rejected, self._heuristic, decides = _trial_error(self._shaped, self._chain, evaluated, comparisons)
+            per_trial, rejected, self._heuristic, decides = _trial_error(self._shaped, self._chain, evaluated, comparisons, self._weights)
             self._counts_voids = rejected > MOST_REJECTED
             per_trial -= 0.0 if self._counts_voids else math.log2(1 - rejected)
             if per_trial >= 0:
@@ -360,10 +423,10 @@ def _compared(shaped: ShapedStage, algebra: ResidueAlgebra) -> tuple[Evaluated, 
         return None
 
 
-def _trial_error(shaped: ShapedStage, chain: Chain, evaluated: Evaluated, comparisons: Sequence[Comparison]) -> tuple[float, float, bool, bool]:
+def _trial_error(shaped: ShapedStage, chain: Chain, evaluated: Evaluated, comparisons: Sequence[Comparison], weights: Weights) -> tuple[float, float, bool, bool]:
     """(log2 of the probability that a false target agrees in one draw, a bound on the share of void draws, whether a term of either is heuristic, whether the
     stage must be tried on reals, too)."""
-    algebra = DegreeAlgebra()
+    algebra = DegreeAlgebra(weights)
     drawn = {value: algebra.fresh(fresh.key, fresh.shape, 1, fresh.domain, fresh.kind) for value, fresh in shaped.fresh.items()}
     degrees = evaluate_stage(shaped, algebra, drawn)
     worst, heuristic, decides = -math.inf, False, False
