@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pitcheck.algebra.base import Comparison as Comparisons
 from pitcheck.algebra.base import Kind
 from pitcheck.algebra.discrete import Choice
 from pitcheck.algebra.noisy import DISTURBANCE, Noise
@@ -24,7 +25,8 @@ from pitcheck.algebra.value import LEADING, Value
 from pitcheck.check.depends import depending_on_order
 from pitcheck.check.evaluate import Comparison, compare_target, evaluate_stage
 from pitcheck.check.routing import Routing
-from pitcheck.check.trial_inputs import FIRST_ALIKE, FIRST_RAISED, SORTS, WAYS, Points, Raising, TrialInputs, points_of
+from pitcheck.check.thresholds import COARSE, Guard, Thresholds, guards
+from pitcheck.check.trial_inputs import FIRST_ALIKE, FIRST_RAISED, FIRST_SCALED, SORTS, WAYS, Points, Raising, TrialInputs, points_of
 from pitcheck.errors import PitcheckError
 from pitcheck.ops.registry import BACKWARD
 from pitcheck.stages.literals import numbers
@@ -105,8 +107,10 @@ class Meeting:
 class TrialAlgebra(TrialInputs):
     """Trial inputs, with a record of what happened at every choice between two values and at every product."""
 
-    def __init__(self, seed: int, trials: Sequence[int], points: Points, raising: Raising | None = None) -> None:
-        super().__init__(seed, trials, points, raising)
+    def __init__(self, seed: int, trials: Sequence[int], points: Points, raising: Raising | None = None, factors: Sequence[float] = ()) -> None:
+        super().__init__(seed, trials, points, raising, factors)
+        self.guards: list[Guard] = []
+        """Comparisons with one number, and what was compared."""
         self.conditions: dict[str, tuple[Bools, Bools]] = {}
         """Per use of a bool value in which instances it was true, and false, anywhere."""
         self.meetings: dict[str, Meeting] = {}
@@ -154,10 +158,20 @@ class TrialAlgebra(TrialInputs):
     def multiply(self, a: Value, b: Value) -> Value:
         return self._product("*", a, b, super().multiply(a, b))
 
+    def compare(self, comparison: Comparisons, a: Value, b: Value) -> Value:
+        self._guarded(comparison, a, b)
+        return super().compare(comparison, a, b)
+
+    def _guarded(self, what: str, a: Value, b: Value) -> None:
+        if len(self.trials) > 1:
+            self.guards.extend(guards(self.site, what, a, b))
+
     def maximum(self, a: Value, b: Value) -> Value:
+        self._guarded("maximum", a, b)
         return self._product("<", a, b, super().maximum(a, b))
 
     def minimum(self, a: Value, b: Value) -> Value:
+        self._guarded("minimum", a, b)
         return self._product("<", a, b, super().minimum(a, b))
 
 
@@ -165,7 +179,7 @@ class _Disturbed(Noise, TrialInputs):
     """The same inputs, every result disturbed; another disturbance for every ``number``. With ``shaken`` inputs are moved by ``SHAKEN``, too."""
 
     def __init__(self, plain: TrialAlgebra, trial: int, number: int, shaken: bool) -> None:
-        super().__init__(plain.seed, [trial], plain.points, plain.raising)
+        super().__init__(plain.seed, [trial], plain.points, plain.raising, plain.factors)
         self.generator = np.random.default_rng([plain.seed, trial, number])
         self.shaken = shaken
 
@@ -193,6 +207,7 @@ class RealTrials:
         self.choices: dict[str, Bools] = {}
         self._conditions: dict[str, tuple[Bools, Bools]] = {}
         self._meetings: dict[str, Meeting] = {}
+        self._thresholds = Thresholds()
         self._looks = MOST_LOOKS
         self._derives = any(step.kind.endswith(BACKWARD) for batch in (shaped.stage.reference, shaped.stage.parallel) for step in batch.steps)
         self._cells = max(1, sum(prod(f.shape) for f in shaped.fresh.values()) + sum(d.cells for d in shaped.derived.values()))
@@ -204,13 +219,28 @@ class RealTrials:
 
     def unseen(self) -> tuple[str, Comparison | None]:
         """(what no trial made happen, or ""; a difference found while looking for it)."""
-        done, chunk, found = 0, MORE_TRIALS, None
+        done, chunk, found = 0, MORE_TRIALS, self._straddled()
         affordable = self._affordable(MOST_TRIALS, 0)
         while (left := self._open()) and found is None and done < affordable:
             stop = min(affordable, done + chunk)
             found = self._try(range(CHEAP_TRIALS + done, CHEAP_TRIALS + stop))
             done, chunk = stop, 2 * chunk
-        return left, found
+        return left or self._thresholds.said(), found
+
+    def _straddled(self) -> Comparison | None:
+        """Look for inputs between thresholds that the sides do not share; a difference found meanwhile."""
+        found: list[Comparison] = []
+
+        def tried(factors: Sequence[float]) -> Sequence[Guard]:
+            algebra = TrialAlgebra(self.seed, range(FIRST_SCALED, FIRST_SCALED + len(factors)), self.points, None, factors)
+            different = self._together(algebra)
+            if different is not None:
+                found.append(different)
+            return algebra.guards
+
+        if self._affordable(MOST_TRIALS, 0) >= len(COARSE):
+            self._thresholds.search(tried)
+        return found[0] if found else None
 
     def cover(self, chosen: Mapping[str, Bools]) -> tuple[str, Comparison | None]:
         """Raise elements until each of every axis that is ordered came first; (a site where one never did, or ""; a difference found meanwhile).
@@ -259,22 +289,26 @@ class RealTrials:
 
     def _evaluate(self, trials: Sequence[int], raising: Raising | None) -> Comparison | None:
         """Evaluate trials together; those that an operator refuses are left out, but for the first of all."""
-        algebra = TrialAlgebra(self.seed, trials, self.points, raising)
         try:
-            with np.errstate(all="ignore"):
-                evaluated = evaluate_stage(self.shaped, algebra)
-                comparisons = [compare_target(self.shaped, evaluated, n) for n in range(len(self.shaped.stage.targets))]
+            return self._together(TrialAlgebra(self.seed, trials, self.points, raising))
         except PitcheckError:
             if len(trials) == 1 and trials[0] == 0:
                 raise
             found = (self._evaluate([t], raising) for t in trials) if len(trials) > 1 else iter(())
             return next((f for f in found if f is not None), None)
+
+    def _together(self, algebra: TrialAlgebra) -> Comparison | None:
+        """Evaluate the trials of an algebra and take in what they show: a difference, if there is one. Raises StepError."""
+        with np.errstate(all="ignore"):
+            evaluated = evaluate_stage(self.shaped, algebra)
+            comparisons = [compare_target(self.shaped, evaluated, n) for n in range(len(self.shaped.stage.targets))]
         self._take(algebra, comparisons)
         if self._routing is not None:
-            self._routing.take(evaluated, np.ones(len(trials), dtype=np.bool_))
+            self._routing.take(evaluated, np.ones(len(algebra.trials), dtype=np.bool_))
         return self._different(algebra, comparisons)
 
     def _take(self, algebra: TrialAlgebra, comparisons: Sequence[Comparison]) -> None:
+        self._thresholds.take(algebra.guards)
         for number, comparison in enumerate(comparisons):
             if comparison.expected.kind == "bool":
                 algebra.site = f"target {number}"
