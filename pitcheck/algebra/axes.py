@@ -30,7 +30,6 @@ Index = NDArray[np.int64]
 _AS_VALUES = "its positions are used as values"
 _AS_NUMBERS = "places along it are used as numbers"
 _AS_INDEX = "it is indexed by values"
-_AS_COUNT = "a number counted along it decides something"
 _DECIDING = frozenset({"floor_divide", "remainder", "maximum", "minimum", "compare"})
 """Operations whose result is not the same formula for every number that was counted."""
 
@@ -104,7 +103,7 @@ class AxisAlgebra:
         """Something is decided by ``values``: what was counted to make them is counted at full size, as fewer elements never count so far."""
         for value in values:
             for node in value.counted:
-                self.system.fix(node, _AS_COUNT)
+                self.system.decide(node)
 
     def _places(self, *values: AxisValue) -> Dimension | None:
         """The dimension along which all these integers are places, 0 among them; None where there is none known."""

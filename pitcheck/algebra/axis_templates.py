@@ -85,6 +85,10 @@ class _Recorder(AxisSystem):
         self._note("fix", (node,), reason)
         self._quietly(lambda: AxisSystem.fix(self, node, reason))
 
+    def decide(self, node: Dimension) -> None:
+        self._note("decide", (node,))
+        self._quietly(lambda: AxisSystem.decide(self, node))
+
     def mark_permuted(self, node: Dimension) -> None:
         self._note("mark_permuted", (node,))
         self._quietly(lambda: AxisSystem.mark_permuted(self, node))

@@ -24,6 +24,9 @@ MARKED = 0.75
 CASES = 4
 """Kinds of discrete draws, one after the other."""
 
+LAYOUTS = 3
+"""Ways in which the elements that hold one integer are spread."""
+
 STRUCTURAL = frozenset({"view", "reshape", "transpose", "permute", "slice", "chunk", "expand", "squeeze", "unsqueeze", "identity", "contiguous", "split"})
 
 
@@ -39,6 +42,8 @@ class Fresh:
     marks: tuple[int, ...] = ()
     numbers: tuple[Fraction, ...] = ()
     """What it is filled with in every trial, where it is not drawn."""
+    loads: tuple[tuple[int, int], ...] = ()
+    """Pairs (integer, how many elements hold it) that must be tried, where what is counted decides something; of booleans the integer is 1."""
     unread: bool = False
     """Whether its shape alone matters: integers and booleans are not drawn then."""
 
@@ -125,6 +130,8 @@ def discrete(fresh: Fresh, seed: int, trials: Sequence[int]) -> np.ndarray[Any, 
 
 def _discrete_trial(fresh: Fresh, seed: int, trial: int) -> np.ndarray[Any, np.dtype[Any]]:
     generator = np.random.Generator(np.random.Philox(key=_key(fresh.key, seed), counter=[0, 0, 0, trial]))
+    if fresh.loads and trial % 2:
+        return _loaded(fresh, generator, trial // 2)
     if fresh.kind == "bool":
         return _booleans(fresh.shape, generator, trial)
     if fresh.bounds is None:
@@ -138,6 +145,24 @@ def _discrete_trial(fresh: Fresh, seed: int, trial: int) -> np.ndarray[Any, np.d
     count = prod(fresh.shape)
     marks = np.concatenate([generator.permutation(np.array(fresh.marks, dtype=np.int64)) for _ in range(count // len(fresh.marks) + 1)])
     return np.where(generator.random(fresh.shape) < MARKED, marks[:count].reshape(fresh.shape), uniform)
+
+
+def _loaded(fresh: Fresh, generator: np.random.Generator, number: int) -> np.ndarray[Any, np.dtype[Any]]:
+    """Exactly so many elements that hold one integer: the first ones, the last ones, evenly spread ones, in turn; the others hold others.
+
+    Where there are rows, and one has room for so many, they are in each row.
+    """
+    held, count = fresh.loads[number // LAYOUTS % len(fresh.loads)]
+    low, high = fresh.bounds if fresh.kind == "int" and fresh.bounds is not None else (0, 2)
+    others = generator.integers(low, max(high - 1, low + 1), size=fresh.shape, dtype=np.int64)
+    others += (others >= held) & (high - low > 1)
+    row = fresh.shape[-1] if count <= fresh.shape[-1] else prod(fresh.shape)
+    layout = number % LAYOUTS
+    places = np.arange(count) if layout == 0 else np.arange(row - count, row) if layout == 1 else np.arange(count) * row // count
+    flat = others.reshape(-1, row)
+    flat[:, places] = held
+    result = flat.reshape(fresh.shape)
+    return result if fresh.kind == "int" else result.astype(np.bool_)
 
 
 def _booleans(shape: tuple[int, ...], generator: np.random.Generator, trial: int) -> np.ndarray[Any, np.dtype[Any]]:
@@ -163,6 +188,8 @@ def untried(fresh: Fresh, boxes: Sequence[Box], seed: int, trials: Sequence[int]
     if fresh.unread:
         return None
     if fresh.kind != "field" and len(trials) < CASES:
+        return -1
+    if len(trials) < 2 * LAYOUTS * len(fresh.loads):
         return -1
     if fresh.kind != "int" or not fresh.marks:
         return None

@@ -207,7 +207,7 @@ class RealTrials:
         self.choices: dict[str, Bools] = {}
         self._conditions: dict[str, tuple[Bools, Bools]] = {}
         self._meetings: dict[str, Meeting] = {}
-        self._thresholds = Thresholds()
+        self._thresholds = Thresholds(bounded=routing is None and any(fresh.loads for fresh in shaped.fresh.values()))
         self._looks = MOST_LOOKS
         self._derives = any(step.kind.endswith(BACKWARD) for batch in (shaped.stage.reference, shaped.stage.parallel) for step in batch.steps)
         self._cells = max(1, sum(prod(f.shape) for f in shaped.fresh.values()) + sum(d.cells for d in shaped.derived.values()))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -65,12 +66,19 @@ class Thresholds:
     names: dict[tuple[str, str], dict[float, str]] = field(default_factory=dict)
     """By side and kind of the numbers: every threshold, with the comparison's number and step."""
     met: set[Pair] = field(default_factory=set)
+    bounded: bool = False
+    """Whether trials had as many elements alike as there are, so that no count goes beyond those seen."""
+    _seen: dict[tuple[str, float], tuple[float, float]] = field(default_factory=dict)
+    """By kind and threshold the least and the greatest number that was compared with it."""
 
     def take(self, seen: Sequence[Guard]) -> None:
         """Note the comparisons of some trials."""
         for guard in seen:
             side, _, step = guard.site.partition(" ")
             self.names.setdefault((side, guard.kind), {}).setdefault(guard.threshold, f"{guard.number:g} ({step})")
+            if guard.kind == "int" and guard.compared.size:
+                low, high = self._seen.get((guard.kind, guard.threshold), (inf, -inf))
+                self._seen[guard.kind, guard.threshold] = min(low, int(guard.compared.min())), max(high, int(guard.compared.max()))
         for pair in self.missing():
             kind, low, high = pair
             at = (guard.compared for guard in seen if guard.kind == kind and guard.threshold in (low, high))
@@ -85,7 +93,13 @@ class Thresholds:
             for own, other in (sides, sides[::-1]):
                 for number in own.keys() - other.keys():
                     found += [(kind, *sorted((number, n))) for n in _nearest(number, other)]
-        return sorted({pair for pair in found if pair not in self.met})
+        return sorted({pair for pair in found if pair not in self.met and not self._beyond(pair)})
+
+    def _beyond(self, pair: Pair) -> bool:
+        """Whether no integer comes between a pair: all that are compared lie on one side of it, in trials that had the greatest counts there are."""
+        kind, low, high = pair
+        ranges = [self._seen[kind, n] for n in (low, high) if (kind, n) in self._seen]
+        return self.bounded and kind == "int" and (all(top < low for _, top in ranges) or all(bottom > high for bottom, _ in ranges))
 
     def said(self) -> str:
         """A sentence about a pair between which nothing was seen, or ""."""

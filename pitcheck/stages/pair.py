@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
+from itertools import product
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -30,6 +32,10 @@ from pitcheck.stages.shapes import SymbolicPair
 
 CutOf = Callable[[int], Cut | None]
 ROOTS = frozenset({"sqrt", "rsqrt"})
+MOST_LOADED = 8
+"""Integers of which many elements hold one at a time."""
+MOST_LOADS, LEAST_LOADS, LOADED_CELLS = 32, 8, 1 << 12
+"""Pairs of such an integer and how many elements hold it, at most and whatever a stage costs; and how many elements all of them may have between."""
 LARGE = 1 << 31
 """Free integers without bounds lie between minus this and this."""
 MOST_PADDING = 48
@@ -159,6 +165,8 @@ def shape_stage(stage: Stage, symbolic: SymbolicPair, sizes: Sizes, keys: Mappin
         if 0 in shape and 0 not in info.shape:
             raise UnsupportedError(f"{info.name!r} of shape {info.shape} would be reduced to {shape}: nothing would be compared")
         fresh[value] = Fresh(keys[value], shape, info.kind, domain, bounds, marks, unread=value in unread)
+        if symbolic.system.decides and info.kind != "field" and not fresh[value].unread:
+            fresh[value] = replace(fresh[value], loads=_loads(stage, fresh[value]))
     derived = {value: _derived(stage, value, cut, symbolic, sizes, f"{keys[cut.reference]}/{n}") for n, (value, cut) in enumerate(stage.cuts.items())}
     boxes = [_boxes(target, symbolic, sizes) for target in stage.targets]
     return ShapedStage(
@@ -170,6 +178,26 @@ def shape_stage(stage: Stage, symbolic: SymbolicPair, sizes: Sizes, keys: Mappin
         boxes,
         sizes,
     )
+
+
+def _loads(stage: Stage, fresh: Fresh) -> tuple[tuple[int, int], ...]:
+    """How many elements are to hold which integer, where numbers are counted that decide something: as many as a step compares with, one more or less, all
+    of them and half of them; of many integers the first and last ones that are marked.
+    """
+    low, high = fresh.bounds or (0, 2)
+    values = [1] if fresh.kind == "bool" else list(range(low, high)) if high - low <= MOST_LOADED else _ends(fresh.marks)
+    total = prod(fresh.shape)
+    named = sorted(integers_at_issue(stage.reference) | integers_at_issue(stage.parallel), reverse=True)
+    counts = dict.fromkeys((total, *(n + more for n in named for more in (1, 0, -1)), total // 2))
+    own = [n for n in counts if 0 < n <= total]
+    pairs = sorted(product(range(len(values)), range(len(own))), key=sum)
+    most = max(LEAST_LOADS, min(MOST_LOADS, LOADED_CELLS // max(total, 1)))
+    return tuple((values[value], own[count]) for value, count in pairs[:most]) if fresh.shape else ()
+
+
+def _ends(marks: Sequence[int]) -> list[int]:
+    half = MOST_LOADED // 2
+    return list(dict.fromkeys((*marks[:half], *marks[-half:])))
 
 
 def _unread(stage: Stage) -> set[int]:
