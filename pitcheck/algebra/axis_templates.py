@@ -156,7 +156,9 @@ class Templates:
     def _record(self, kind: str, inputs: Sequence[AxisValue], attributes: Mapping[str, Any], wanted: Sequence[bool] | None) -> _Template:
         recorder = _Recorder()
         recorder.silent = True
-        given = [AxisValue(v.kind, tuple(recorder.dimension(d.size, "", d.copies) for d in v.dims), v.literal, derived=v.derived, occurs=v.occurs) for v in inputs]
+        given = [
+            AxisValue(v.kind, tuple(recorder.dimension(d.size, "", d.copies) for d in v.dims), v.literal, derived=v.derived, occurs=v.occurs) for v in inputs
+        ]
         for value in given:
             for node in value.dims:
                 recorder.meet(node)

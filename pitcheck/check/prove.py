@@ -182,14 +182,15 @@ def _prove_variants(stage: Stage, keys: dict[int, str], settings: Settings, free
             continue
         seen.add(signature)
         at_once = _at_once(symbols, sizes, settings.max_memory)
-        proof, weighed = _prove_weighted(shaped, symbols, settings, at_once) if variant == WEIGHTED else (None, frozenset[int]())
-        proof = proof or _prove_shaped(shaped, variant, settings, at_once)
+        weighted, weighed = _prove_weighted(shaped, symbols, settings, at_once) if variant == WEIGHTED else (None, frozenset[int]())
+        proven = weighted is not None and weighted.outcome == "proven"
+        proof = weighted if weighted is not None and proven else _prove_shaped(shaped, variant, settings, at_once)
         proof.reductions = tuple(sizes.describe())
         if proof.outcome != "proven":
             return proof
         proofs.append(proof)
         if variant == WEIGHTED and not settings.full_shapes and _few_places(symbols, sizes, weighed):
-            larger = _prove_larger(stage, symbolic, keys, settings, free)
+            larger = _prove_larger(stage, symbolic, keys, settings, free, weighted)
             if larger[-1].outcome != "proven":
                 return larger[-1]
             proofs += larger
@@ -234,10 +235,15 @@ def _few_places(symbolic: SymbolicPair, sizes: Sizes, weighed: Collection[int]) 
     return any(own.mixed and number not in weighed and sizes.unit(number) is not None for number, own in symbolic.system.classes())
 
 
-def _prove_larger(stage: Stage, symbolic: SymbolicPair, keys: dict[int, str], settings: Settings, free: Sequence[int]) -> list[Proof]:
-    """Proofs at full sizes where they are small, and else at more reduced ones; the last is none where a proof is lacking."""
+def _prove_larger(stage: Stage, symbolic: SymbolicPair, keys: dict[int, str], settings: Settings, free: Sequence[int], weighted: Proof | None) -> list[Proof]:
+    """Proofs at full sizes where they are small, and else at more reduced ones; the last is none where a proof is lacking.
+
+    What both sides give for ``weighted`` places differs where that failed: then reduced sizes, however many, are no proof.
+    """
     full = symbolic.system.full()
     small = symbolic.reference.held(full) + symbolic.parallel.held(full) <= SMALL
+    if not small and weighted is not None and weighted.outcome == "failed":
+        return [replace(weighted, reason="both plans agree at some sizes, but not where every place along an axis that is reduced has a weight")]
     proofs: list[Proof] = []
     for variant in (FULL,) if small else LARGER:
         chosen, symbols, sizes = (stage, symbolic, full) if small else _sized(stage, symbolic, variant, settings)
@@ -249,8 +255,9 @@ def _prove_larger(stage: Stage, symbolic: SymbolicPair, keys: dict[int, str], se
 
 
 def _prove_weighted(shaped: ShapedStage, symbolic: SymbolicPair, settings: Settings, at_once: int) -> tuple[Proof | None, frozenset[int]]:
-    """(the stage proven with a weight for every place of its reduced axes, the classes that have weights); (None, no classes) where it is not, which refutes
-    nothing.
+    """(what becomes of the stage with a weight for every place of its reduced axes, the classes that have weights, where it is proven).
+
+    None where it cannot be tried. A failure refutes nothing: the real places have all the weight 1.
     """
     plain = {term[2] for derived in shaped.derived.values() for term in derived.terms}
     plain |= {int(target.cut.parts.terms.max(initial=1)) for target in shaped.stage.targets}
@@ -264,9 +271,8 @@ def _prove_weighted(shaped: ShapedStage, symbolic: SymbolicPair, settings: Setti
         except PitcheckError:
             break
         else:
-            if proof.outcome != "proven":
-                break
-            return proof, frozenset(number for pattern in weights.values() for number, _, _ in pattern)
+            classes = (number for pattern in weights.values() for number, _, _ in pattern)
+            return proof, frozenset(classes if proof.outcome == "proven" else ())
     return None, frozenset()
 
 
@@ -423,7 +429,9 @@ def _compared(shaped: ShapedStage, algebra: ResidueAlgebra) -> tuple[Evaluated, 
         return None
 
 
-def _trial_error(shaped: ShapedStage, chain: Chain, evaluated: Evaluated, comparisons: Sequence[Comparison], weights: Weights) -> tuple[float, float, bool, bool]:
+def _trial_error(
+    shaped: ShapedStage, chain: Chain, evaluated: Evaluated, comparisons: Sequence[Comparison], weights: Weights
+) -> tuple[float, float, bool, bool]:
     """(log2 of the probability that a false target agrees in one draw, a bound on the share of void draws, whether a term of either is heuristic, whether the
     stage must be tried on reals, too)."""
     algebra = DegreeAlgebra(weights)

@@ -357,7 +357,8 @@ class RealTrials:
                 for before, value in zip(sides, (other.actual, other.expected), strict=True):
                     moved = np.fmax(moved, _distance(before, _of_trial(value, 0)))
             distance = _distance(*sides)
-            scale = _scales(*np.broadcast_arrays(*sides), tuple(range(sides[0].ndim)), self._limits)
+            first, second = np.broadcast_arrays(*sides)
+            scale = _scales(first, second, tuple(range(first.ndim)), self._limits)
             return bool((apart & (distance > CLEAR * np.maximum(moved, DISTURBANCE * scale))).any())
 
 

@@ -87,12 +87,12 @@ class Thresholds:
 
     def missing(self) -> list[Pair]:
         """The pairs between which nothing was seen."""
-        found = []
+        found: list[Pair] = []
         for kind in ("field", "int"):
             sides = [self.names.get((side, kind), {}) for side in ("reference", "parallel")]
             for own, other in (sides, sides[::-1]):
                 for number in own.keys() - other.keys():
-                    found += [(kind, *sorted((number, n))) for n in _nearest(number, other)]
+                    found += [(kind, min(number, n), max(number, n)) for n in _nearest(number, other)]
         return sorted({pair for pair in found if pair not in self.met and not self._beyond(pair)})
 
     def _beyond(self, pair: Pair) -> bool:

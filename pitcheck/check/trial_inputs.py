@@ -128,8 +128,7 @@ class TrialInputs(RealAlgebra):
         """Field values of the sort of every trial; of domain ``square`` their squares, of domain ``nonzero`` without zeros."""
         drawn = [min(trial, FIRST_SCALED) for trial in self.trials]
         words = [
-            unit_interval(np, uniform_words(np, lane_keys(np, key_of(self.seed, "trial", key, part), range(1), drawn), instances, shape))[0]
-            for part in (0, 1)
+            unit_interval(np, uniform_words(np, lane_keys(np, key_of(self.seed, "trial", key, part), range(1), drawn), instances, shape))[0] for part in (0, 1)
         ]
         result = np.empty_like(words[0])
         sorts = np.array([sort_of(self.seed, key, trial) for trial in self.trials])
