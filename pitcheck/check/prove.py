@@ -173,6 +173,8 @@ def _refused(error: PitcheckError, text: str) -> Proof:
 def _prove_variants(stage: Stage, keys: dict[int, str], settings: Settings, free: Sequence[int]) -> Proof:
     symbolic = symbolic_pair(stage.reference, stage.parallel, stage.all_cuts(), settings.templates)
     proofs: list[Proof] = []
+    spent: list[float] = []
+    """What attempts that failed, and refute nothing, could have proven falsely."""
     seen: set[tuple[int, ...]] = set()
     for variant in VARIANTS:
         chosen, symbols, sizes = _sized(stage, symbolic, variant, settings)
@@ -184,6 +186,8 @@ def _prove_variants(stage: Stage, keys: dict[int, str], settings: Settings, free
         at_once = _at_once(symbols, sizes, settings.max_memory)
         weighted, weighed = _prove_weighted(shaped, symbols, settings, at_once) if variant == WEIGHTED else (None, frozenset[int]())
         proven = weighted is not None and weighted.outcome == "proven"
+        if weighted is not None and not proven:
+            spent.append(settings.target_log2)
         proof = weighted if weighted is not None and proven else _prove_shaped(shaped, variant, settings, at_once)
         proof.reductions = tuple(sizes.describe())
         if proof.outcome != "proven":
@@ -197,9 +201,9 @@ def _prove_variants(stage: Stage, keys: dict[int, str], settings: Settings, free
         if settings.full_shapes:
             break
     last = proofs[-1]
-    last.error_log2 = log2_sum([p.error_log2 for p in proofs])
+    last.error_log2 = log2_sum([*spent, *(p.error_log2 for p in proofs)])
     last.trials = max(p.trials for p in proofs)
-    last.attempts = len(proofs)
+    last.attempts = len(proofs) + len(spent)
     last.heuristic = any(p.heuristic for p in proofs)
     last.reductions = proofs[0].reductions
     last.routing = joined([p.routing for p in proofs])
