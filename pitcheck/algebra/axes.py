@@ -30,6 +30,8 @@ Index = NDArray[np.int64]
 _AS_VALUES = "its positions are used as values"
 _AS_NUMBERS = "places along it are used as numbers"
 _AS_INDEX = "it is indexed by values"
+_DECIDING = frozenset({"floor_divide", "remainder", "maximum", "minimum", "compare"})
+"""Operations whose result is not the same formula for every number that was counted."""
 
 
 class AxisAlgebra:
@@ -58,14 +60,14 @@ class AxisAlgebra:
     def constant(self, number: Fraction | float, kind: Kind = "field") -> AxisValue:
         """A 0-d constant; a dimension that it may mean stays whole."""
         self.system.add_literal(number)
-        return AxisValue(kind, (), literal=number)
+        return AxisValue(kind, (), literal=number, derived=())
 
     def extent(self, a: AxisValue, axes: Sequence[int]) -> AxisValue:
         """The number of elements along ``axes``: no literal, it follows the dimensions."""
         counted = [a.dims[i] for i in _checked(a, axes)]
         self.system.add_extent(counted)
         self._mix(counted)
-        return AxisValue("field", ())
+        return AxisValue("field", (), derived=tuple(counted))
 
     def arange(self, like: AxisValue, axis: int) -> AxisValue:
         """Positions along an axis. They may be compared with positions along an equal dimension; any other use makes the dimension rigid."""
@@ -97,6 +99,12 @@ class AxisAlgebra:
             if value.places is not None:
                 self.system.fix(value.places, _AS_NUMBERS)
 
+    def _decide(self, *values: AxisValue) -> None:
+        """Something is decided by ``values``: what was counted to make them is counted at full size, as fewer elements never count so far."""
+        for value in values:
+            for node in value.counted:
+                self.system.decide(node)
+
     def _places(self, *values: AxisValue) -> Dimension | None:
         """The dimension along which all these integers are places, 0 among them; None where there is none known."""
         known = [node for node in (value.counts if value.places is None else value.places for value in values) if node is not None]
@@ -125,12 +133,15 @@ class AxisAlgebra:
         _same_kind(name, a, b)
         _one_of(name, a, kinds)
         self._used(a, b)
-        return AxisValue(result or a.kind, self._broadcast(a, b))
+        if name in _DECIDING and not (name == "compare" and _whether_any(a, b)):
+            self._decide(a, b)
+        occurs = name == "multiply" and a.occurs and b.occurs
+        return AxisValue(result or a.kind, self._broadcast(a, b), derived=_counted(a, b), occurs=occurs)
 
     def _unary(self, name: str, a: AxisValue, kinds: tuple[Kind, ...] = ("field",)) -> AxisValue:
         _one_of(name, a, kinds)
         self._used(a)
-        return AxisValue(a.kind, a.dims)
+        return AxisValue(a.kind, a.dims, derived=a.derived)
 
     def add(self, a: AxisValue, b: AxisValue) -> AxisValue:
         """Elementwise; positions with 0 added remain positions."""
@@ -210,12 +221,13 @@ class AxisAlgebra:
         """Elementwise; arguments broadcast."""
         for argument in arguments:
             _one_of(name, argument, ("field",))
-        return AxisValue("field", self._broadcast(*arguments))
+        return AxisValue("field", self._broadcast(*arguments), derived=_counted(*arguments))
 
     def draw(self, stream: str, index: AxisValue) -> AxisValue:  # noqa: ARG002
         """Field values in the shape of the index, whose dimensions are rigid: their numbers say what is drawn."""
         _one_of("draw", index, ("int",))
         self._used(index)
+        self._decide(index)
         for node in index.dims:
             self.system.fix(node, "its elements number random draws")
         return AxisValue("field", index.dims)
@@ -238,14 +250,18 @@ class AxisAlgebra:
         node = self._places(a, b)
         if node is None:
             self._used(a, b)
-        return AxisValue(a.kind, self._broadcast(condition, a, b), places=node, boundary=node is not None and _at_boundary(a) and _at_boundary(b))
+        dims, boundary = self._broadcast(condition, a, b), node is not None and _at_boundary(a) and _at_boundary(b)
+        return AxisValue(a.kind, dims, places=node, boundary=boundary, derived=_counted(a, b))
 
     def cast(self, a: AxisValue, kind: Kind) -> AxisValue:
         """The same dimensions in another kind."""
         if kind == a.kind:
             return a
         self._used(a)
-        return AxisValue(kind, a.dims, a.literal)
+        if kind == "bool" and not a.occurs:
+            self._decide(a)
+        occurs = a.kind == "bool" or (a.occurs and kind != "bool")
+        return AxisValue(kind, a.dims, a.literal, derived=a.counted if a.is_discrete else None, occurs=occurs)
 
     # --- sums and products
     def sum(self, a: AxisValue, axes: Sequence[int]) -> AxisValue:
@@ -255,7 +271,8 @@ class AxisAlgebra:
         over = _checked(a, axes)
         self.system.add_extent([a.dims[i] for i in over])
         self._mix([a.dims[i] for i in over])
-        return AxisValue(a.kind, tuple(d for i, d in enumerate(a.dims) if i not in over))
+        derived = (*a.counted, *(a.dims[i] for i in over)) if a.is_discrete else None
+        return AxisValue(a.kind, tuple(d for i, d in enumerate(a.dims) if i not in over), derived=derived, occurs=a.occurs)
 
     def matmul(self, a: AxisValue, b: AxisValue) -> AxisValue:
         """Ties the contracted and the batch dimensions."""
@@ -268,7 +285,8 @@ class AxisAlgebra:
         self._mix([a.dims[-1]])
         batch = [AxisValue(v.kind, v.dims[:-2]) for v in (a, b)]
         dims = self._broadcast(*batch) if any(v.dims for v in batch) else ()
-        return AxisValue(a.kind, (*dims, a.dims[-2], b.dims[-1]))
+        derived = _counted(a, b)
+        return AxisValue(a.kind, (*dims, a.dims[-2], b.dims[-1]), derived=None if derived is None else (*derived, a.dims[-1]))
 
     def reduce_max(self, a: AxisValue, axis: int) -> AxisValue:
         """The dimension disappears."""
@@ -289,7 +307,8 @@ class AxisAlgebra:
         if a.dims[over].size == 0:
             raise ShapeError(f"{name} over dimension {over} of {_plain(a)}, which is empty")
         self._mix([a.dims[over]])
-        return AxisValue(a.kind, tuple(d for i, d in enumerate(a.dims) if i != over))
+        self._decide(a)
+        return AxisValue(a.kind, tuple(d for i, d in enumerate(a.dims) if i != over), derived=a.derived)
 
     # --- structure
     def reshape(self, a: AxisValue, shape: Sequence[int]) -> AxisValue:
@@ -327,7 +346,7 @@ class AxisAlgebra:
             if old is node and isinstance(size, Size):
                 self._bound(node, size)
             dims.append(node)
-        return AxisValue(a.kind, tuple(dims), a.literal, a.counts, a.places, a.boundary)
+        return replace(a, dims=tuple(dims))
 
     def _repeated(self, size: int) -> Dimension:
         if isinstance(size, Size) and size.dimension is not None:
@@ -383,7 +402,8 @@ class AxisAlgebra:
                     self.system.tie(other, node)
         joined = self._joined([v.dims[place] for v in values])
         boundary = along is not None and all(_at_boundary(value) for value in values)
-        return AxisValue(first.kind, (*first.dims[:place], joined, *first.dims[place + 1 :]), places=along, boundary=boundary)
+        dims = (*first.dims[:place], joined, *first.dims[place + 1 :])
+        return AxisValue(first.kind, dims, places=along, boundary=boundary, derived=_counted(*values))
 
     def _joined(self, parts: Sequence[Dimension]) -> Dimension:
         if len(parts) == 1:
@@ -404,13 +424,14 @@ class AxisAlgebra:
         (place,) = _checked(a, (axis,))
         self._used(a)
         self.system.mark_permuted(a.dims[place])
-        return AxisValue(a.kind, a.dims)
+        return AxisValue(a.kind, a.dims, derived=a.derived)
 
     # --- indexing
     def _indexed(self, a: AxisValue, axis: int, indices: AxisValue) -> int:
         (place,) = _checked(a, (axis,))
         _one_of("an index", indices, ("int",))
         self._used(a)
+        self._decide(indices)
         if indices.places is None:
             self._used(indices)
             self.system.fix(a.dims[place], _AS_INDEX)
@@ -421,14 +442,15 @@ class AxisAlgebra:
     def take(self, a: AxisValue, axis: int, indices: AxisValue) -> AxisValue:
         """The indexed dimension becomes rigid and is replaced by the dimensions of the indices."""
         place = self._indexed(a, axis, indices)
-        return AxisValue(a.kind, (*a.dims[:place], *indices.dims, *a.dims[place + 1 :]))
+        return AxisValue(a.kind, (*a.dims[:place], *indices.dims, *a.dims[place + 1 :]), derived=a.derived)
 
     def add_at(self, base: AxisValue, axis: int, indices: AxisValue, source: AxisValue) -> AxisValue:
         """The indexed dimension becomes rigid; the source is tied to what ``take`` would give."""
         taken = self.take(base, axis, indices)
         self._equal("add_at", taken, source)
         self._mix(indices.dims)
-        return AxisValue(base.kind, base.dims)
+        derived = _counted(base, source)
+        return AxisValue(base.kind, base.dims, derived=None if derived is None else (*derived, *indices.dims))
 
     def take_along(self, a: AxisValue, axis: int, indices: AxisValue) -> AxisValue:
         """The indexed dimension becomes rigid; all others are tied to those of the indices."""
@@ -438,12 +460,13 @@ class AxisAlgebra:
         for i, (node, other) in enumerate(zip(a.dims, indices.dims, strict=True)):
             if i != place:
                 self.system.tie(other, node)
-        return AxisValue(a.kind, indices.dims)
+        return AxisValue(a.kind, indices.dims, derived=a.derived)
 
     def add_along(self, base: AxisValue, axis: int, indices: AxisValue, source: AxisValue) -> AxisValue:
         """As ``take_along``; the source has the shape of the indices."""
         self._equal("add_along", AxisValue(base.kind, self.take_along(base, axis, indices).dims), source)
-        return AxisValue(base.kind, base.dims)
+        derived = _counted(base, source)
+        return AxisValue(base.kind, base.dims, derived=None if derived is None else (*derived, indices.dims[axis]))
 
     def _equal(self, name: str, expected: AxisValue, given: AxisValue) -> None:
         self._used(given)
@@ -461,6 +484,7 @@ class AxisAlgebra:
         (place,) = _checked(a, (axis,))
         _one_of("order", a, ("field", "int"))
         self._used(a)
+        self._decide(a)
         self.system.fix(a.dims[place], "it is sorted")
         return AxisValue("int", a.dims)
 
@@ -474,7 +498,7 @@ class AxisAlgebra:
         members = self.system.dimension(int(index.shape[1]), fixed="it numbers the members of a group", copies=True)
         if a.places is None:
             self._used(a)
-        return AxisValue(a.kind, (members, *a.dims), places=a.places, boundary=a.boundary)
+        return AxisValue(a.kind, (members, *a.dims), places=a.places, boundary=a.boundary, derived=a.derived)
 
     def join(self, parts: Sequence[AxisValue], counts: Sequence[int] | None = None) -> AxisValue:  # noqa: ARG002  rows do not matter to axes
         """Instances beside each other: all have one shape, and equal dimensions are tied."""
@@ -484,7 +508,20 @@ class AxisAlgebra:
             self._alike("join", first, part)
         if node is None:
             self._used(*parts)
-        return AxisValue(first.kind, first.dims, places=node, boundary=node is not None and all(_at_boundary(part) for part in parts))
+        boundary = node is not None and all(_at_boundary(part) for part in parts)
+        return AxisValue(first.kind, first.dims, places=node, boundary=boundary, derived=_counted(*parts))
+
+
+def _whether_any(a: AxisValue, b: AxisValue) -> bool:
+    """Whether a number of occurrences is compared with 0: that asks for one place, and not how many there are."""
+    return (a.occurs and b.literal == 0) or (b.occurs and a.literal == 0)
+
+
+def _counted(*values: AxisValue) -> tuple[Dimension, ...] | None:
+    """The dimensions along which numbers made of ``values`` were counted; None where one of them is not made of discrete data alone."""
+    if not all(value.is_discrete for value in values):
+        return None
+    return tuple(dict.fromkeys(node for value in values for node in value.counted))
 
 
 def _at_boundary(value: AxisValue) -> bool:

@@ -73,6 +73,8 @@ class AxisSystem:
         self._counts: set[int] = set()
         self._extents: list[tuple[Dimension, ...]] = []
         self._mixing = True
+        self.decides = False
+        """Whether a number counted along some dimension decides something."""
 
     # --- making dimensions
     def dimension(self, size: int, fixed: str = "", copies: bool = False) -> Dimension:
@@ -149,6 +151,11 @@ class AxisSystem:
                 continue
             queue.extend(own.factors())
             own.rigid, own.inner, own.outer = reason, None, {}
+
+    def decide(self, node: Dimension) -> None:
+        """Say that a number that was counted along ``node`` decides something: of fewer elements it would be another."""
+        self.decides = True
+        self.fix(node, "a number counted along it decides something")
 
     def mark_permuted(self, node: Dimension) -> None:
         """Say that elements along ``node`` change places (flip, roll, interleaving, all-to-all): a unit of its class is at least 5."""

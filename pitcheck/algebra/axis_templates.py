@@ -39,6 +39,8 @@ class _Output:
     literal: Any
     places: int | None
     boundary: bool
+    derived: tuple[int, ...] | None
+    occurs: bool
 
 
 @dataclass(frozen=True)
@@ -82,6 +84,10 @@ class _Recorder(AxisSystem):
     def fix(self, node: Dimension, reason: str = "its size is given") -> None:
         self._note("fix", (node,), reason)
         self._quietly(lambda: AxisSystem.fix(self, node, reason))
+
+    def decide(self, node: Dimension) -> None:
+        self._note("decide", (node,))
+        self._quietly(lambda: AxisSystem.decide(self, node))
 
     def mark_permuted(self, node: Dimension) -> None:
         self._note("mark_permuted", (node,))
@@ -138,9 +144,9 @@ class Templates:
 
     def run(self, algebra: AxisAlgebra, kind: str, inputs: Sequence[AxisValue], attributes: Mapping[str, Any], wanted: Sequence[bool] | None) -> list[Any]:
         """What ``evaluate`` would do with ``attributes`` at full size, in the algebra's system. Raises what it raises."""
-        if any(value.counts is not None or value.places is not None for value in inputs):
+        if any(value.counts is not None or value.places is not None or value.counted for value in inputs):
             return self._evaluate(algebra, kind, inputs, symbolic_attributes(kind, attributes), wanted)
-        signature = tuple((v.kind, v.literal, tuple((d.size, d.copies) for d in v.dims), _repeats(v.dims)) for v in inputs)
+        signature = tuple((v.kind, v.literal, v.is_discrete, v.occurs, tuple((d.size, d.copies) for d in v.dims), _repeats(v.dims)) for v in inputs)
         key = (kind, repr(sorted(attributes.items())), signature, None if wanted is None else tuple(wanted))
         template = self._found.get(key)
         if template is None:
@@ -150,7 +156,9 @@ class Templates:
     def _record(self, kind: str, inputs: Sequence[AxisValue], attributes: Mapping[str, Any], wanted: Sequence[bool] | None) -> _Template:
         recorder = _Recorder()
         recorder.silent = True
-        given = [AxisValue(v.kind, tuple(recorder.dimension(d.size, "", d.copies) for d in v.dims), v.literal) for v in inputs]
+        given = [
+            AxisValue(v.kind, tuple(recorder.dimension(d.size, "", d.copies) for d in v.dims), v.literal, derived=v.derived, occurs=v.occurs) for v in inputs
+        ]
         for value in given:
             for node in value.dims:
                 recorder.meet(node)
@@ -162,7 +170,8 @@ class Templates:
 
 def _output(recorder: _Recorder, value: AxisValue) -> _Output:
     counts, places = (None if node is None else recorder.meet(node) for node in (value.counts, value.places))
-    return _Output(value.kind, tuple(recorder.meet(d) for d in value.dims), counts, value.literal, places, value.boundary)
+    derived = None if value.derived is None else tuple(recorder.meet(d) for d in value.derived)
+    return _Output(value.kind, tuple(recorder.meet(d) for d in value.dims), counts, value.literal, places, value.boundary, derived, value.occurs)
 
 
 def _repeats(dims: Sequence[Dimension]) -> tuple[int, ...]:
@@ -187,4 +196,5 @@ def _replay(template: _Template, system: AxisSystem, nodes: list[Dimension]) -> 
 
 def _made(output: _Output, nodes: Sequence[Dimension]) -> AxisValue:
     counts, places = (None if n is None else nodes[n] for n in (output.counts, output.places))
-    return AxisValue(output.kind, tuple(nodes[n] for n in output.dims), output.literal, counts, places, output.boundary)
+    derived = None if output.derived is None else tuple(nodes[n] for n in output.derived)
+    return AxisValue(output.kind, tuple(nodes[n] for n in output.dims), output.literal, counts, places, output.boundary, derived, output.occurs)

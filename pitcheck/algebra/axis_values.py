@@ -58,6 +58,8 @@ class AxisValue:
     """Kind and dimensions of a value. ``literal``: of a 0-d constant, the number. ``counts``: the dimension along which it is the positions 0, 1, ...
 
     ``places``: of integers, a dimension along which, or along what that is a part of, they are places; ``boundary``: places between segments.
+    ``derived``: of numbers made of integers, booleans and sizes alone, the dimensions along which they were counted; None where anything else is in them.
+    ``occurs``: it counts how often something holds, so that it is 0 where nothing does, however many places there are.
     """
 
     kind: Kind
@@ -66,6 +68,18 @@ class AxisValue:
     counts: Dimension | None = None
     places: Dimension | None = None
     boundary: bool = False
+    derived: tuple[Dimension, ...] | None = None
+    occurs: bool = False
+
+    @property
+    def counted(self) -> tuple[Dimension, ...]:
+        """The dimensions along which a number was counted that is made of discrete data alone."""
+        return self.derived or ()
+
+    @property
+    def is_discrete(self) -> bool:
+        """Whether it is made of integers, booleans and sizes alone."""
+        return self.kind != "field" or self.derived is not None
 
     @property
     def shape(self) -> tuple[int, ...]:

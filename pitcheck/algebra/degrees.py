@@ -8,7 +8,7 @@ one in both terms, counts once. Shapes are those of the evaluation whose error i
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import reduce
@@ -48,9 +48,12 @@ _DOMAINS = {"any": 1, "nonzero": 1, "square": 2}
 
 
 class DegreeAlgebra:
-    """Every operation of :class:`~pitcheck.algebra.base.Algebra` on degree bounds. ``divisions`` lists what must not vanish; integers drawn have degree 0."""
+    """Every operation of :class:`~pitcheck.algebra.base.Algebra` on degree bounds. ``divisions`` lists what must not vanish; integers drawn have degree 0.
 
-    def __init__(self) -> None:
+    ``weighted``: the sizes of axes with a weight for every place, of degree 1, in sums.
+    """
+
+    def __init__(self, weighted: Collection[int] = ()) -> None:
         self.divisions: list[Division] = []
         self.guards: set[tuple[str, str]] = set()
         """(site, "div", "log" or "sqrt") of all that is computed there and may not be defined for all numbers."""
@@ -61,6 +64,7 @@ class DegreeAlgebra:
         self.irrational = 0
         """How often a root of a number is taken that is not rational."""
         self._denominators: dict[int, int] = {}
+        self._weighted = weighted
         self.site = ""
         self.seed = 0
         self.trials = (0,)
@@ -118,8 +122,10 @@ class DegreeAlgebra:
         return self._known(self._value(kind, ()), Fraction(number) if exact else None)
 
     def extent(self, a: DegreeValue, axes: Sequence[int]) -> DegreeValue:
-        """A 0-d constant, of degree 0."""
-        return self.constant(Fraction(prod(a.shape[axis] for axis in axes)))
+        """A 0-d constant, of degree 0, or of degree 1 for every axis with weights."""
+        size = prod(a.shape[axis] for axis in axes)
+        weighted = sum(a.shape[axis] in self._weighted for axis in axes)
+        return self._value("field", (), top=Polynomial(weighted, height_log2=log2_of(size))) if weighted else self.constant(Fraction(size))
 
     def arange(self, like: DegreeValue, axis: int) -> DegreeValue:
         """Positions, of degree 0."""
@@ -210,6 +216,8 @@ class DegreeAlgebra:
 
     def _summed(self, a: DegreeValue, axis: int) -> DegreeValue:
         size = a.shape[axis]
+        if size in self._weighted and a.kind == "field":
+            a = replace(a, top=a.top.times(Polynomial(1)))
         place = len(a.shape) + axis
         shape = a.shape[:place] + a.shape[place + 1 :]
         if size == 0:

@@ -47,6 +47,11 @@ class Sizes:
         """Whether every dimension has its full size."""
         return not self._scales
 
+    def unit(self, number: int) -> int | None:
+        """The elements of a unit of a class at reduced size; None where it is whole."""
+        scale = self._scales.get(number)
+        return None if scale is None else scale.small
+
     def size(self, node: Dimension) -> int:
         """The reduced size of a dimension."""
         own = self._system.class_of(node)

@@ -24,6 +24,9 @@ MARKED = 0.75
 CASES = 4
 """Kinds of discrete draws, one after the other."""
 
+LAYOUTS = 3
+"""Ways in which the elements that hold one integer are spread."""
+
 STRUCTURAL = frozenset({"view", "reshape", "transpose", "permute", "slice", "chunk", "expand", "squeeze", "unsqueeze", "identity", "contiguous", "split"})
 
 
@@ -39,8 +42,23 @@ class Fresh:
     marks: tuple[int, ...] = ()
     numbers: tuple[Fraction, ...] = ()
     """What it is filled with in every trial, where it is not drawn."""
+    loads: tuple[tuple[int, int], ...] = ()
+    """Pairs (integer, how many elements hold it) that must be tried, where what is counted decides something; of booleans the integer is 1."""
     unread: bool = False
     """Whether its shape alone matters: integers and booleans are not drawn then."""
+
+
+@dataclass(frozen=True)
+class Padding:
+    """Between which ``bounds`` free integers lie (half-open), and which of them are filled in one after the other: one in every second trial."""
+
+    bounds: tuple[int, int]
+    marks: tuple[int, ...]
+
+    @property
+    def trials(self) -> int:
+        """How many trials in a row have each of the marks once."""
+        return 2 * len(self.marks)
 
 
 @dataclass(frozen=True)
@@ -53,6 +71,13 @@ class Derived:
     terms: tuple[tuple[int, int, int], ...]
     """(box number, term, number of terms) of every row."""
     scale: Fraction
+    padding: Padding | None = None
+    """Of integers, what free elements may be; None for those that nothing is compared with."""
+
+    @property
+    def is_padded(self) -> bool:
+        """Whether some box has free elements."""
+        return any(start == FREE for box in self.boxes for intervals in box for start, _ in intervals)
 
     @cached_property
     def cells(self) -> int:
@@ -105,6 +130,8 @@ def discrete(fresh: Fresh, seed: int, trials: Sequence[int]) -> np.ndarray[Any, 
 
 def _discrete_trial(fresh: Fresh, seed: int, trial: int) -> np.ndarray[Any, np.dtype[Any]]:
     generator = np.random.Generator(np.random.Philox(key=_key(fresh.key, seed), counter=[0, 0, 0, trial]))
+    if fresh.loads and trial % 2:
+        return _loaded(fresh, generator, trial // 2)
     if fresh.kind == "bool":
         return _booleans(fresh.shape, generator, trial)
     if fresh.bounds is None:
@@ -118,6 +145,24 @@ def _discrete_trial(fresh: Fresh, seed: int, trial: int) -> np.ndarray[Any, np.d
     count = prod(fresh.shape)
     marks = np.concatenate([generator.permutation(np.array(fresh.marks, dtype=np.int64)) for _ in range(count // len(fresh.marks) + 1)])
     return np.where(generator.random(fresh.shape) < MARKED, marks[:count].reshape(fresh.shape), uniform)
+
+
+def _loaded(fresh: Fresh, generator: np.random.Generator, number: int) -> np.ndarray[Any, np.dtype[Any]]:
+    """Exactly so many elements that hold one integer: the first ones, the last ones, evenly spread ones, in turn; the others hold others.
+
+    Where there are rows, and one has room for so many, they are in each row.
+    """
+    held, count = fresh.loads[number // LAYOUTS % len(fresh.loads)]
+    low, high = fresh.bounds if fresh.kind == "int" and fresh.bounds is not None else (0, 2)
+    others = generator.integers(low, max(high - 1, low + 1), size=fresh.shape, dtype=np.int64)
+    others += (others >= held) & (high - low > 1)
+    row = fresh.shape[-1] if count <= fresh.shape[-1] else prod(fresh.shape)
+    layout = number % LAYOUTS
+    places = np.arange(count) if layout == 0 else np.arange(row - count, row) if layout == 1 else np.arange(count) * row // count
+    flat = others.reshape(-1, row)
+    flat[:, places] = held
+    result = flat.reshape(fresh.shape)
+    return result if fresh.kind == "int" else result.astype(np.bool_)
 
 
 def _booleans(shape: tuple[int, ...], generator: np.random.Generator, trial: int) -> np.ndarray[Any, np.dtype[Any]]:
@@ -143,6 +188,8 @@ def untried(fresh: Fresh, boxes: Sequence[Box], seed: int, trials: Sequence[int]
     if fresh.unread:
         return None
     if fresh.kind != "field" and len(trials) < CASES:
+        return -1
+    if len(trials) < 2 * LAYOUTS * len(fresh.loads):
         return -1
     if fresh.kind != "int" or not fresh.marks:
         return None
@@ -174,7 +221,7 @@ def derive(algebra: Any, derived: Derived, whole: Any) -> Any:
         if (box, terms) not in blocks:
             blocks[box, terms] = total
             total += terms
-            held = scaled(algebra, take_box(algebra, whole, derived.boxes[box], f"{derived.key}/free{row}"), derived.scale)
+            held = scaled(algebra, take_box(algebra, whole, derived.boxes[box], f"{derived.key}/free{row}", derived.padding), derived.scale)
             made.append(held if terms == 1 else _shares(algebra, held, terms, f"{derived.key}/{box}"))
             counts.append(terms)
         rows.append(blocks[box, terms] + term)
@@ -198,8 +245,8 @@ def scaled(algebra: Any, value: Any, scale: Fraction) -> Any:
     return algebra.multiply(value, algebra.constant(scale))
 
 
-def take_box(algebra: Any, whole: Any, box: Box, key: str) -> Any:
-    """The box of a value; free intervals are drawn afresh under ``key``, other padding is zero."""
+def take_box(algebra: Any, whole: Any, box: Box, key: str, padding: Padding | None = None) -> Any:
+    """The box of a value; free intervals are drawn afresh under ``key``, integers as ``padding`` says, other padding is zero."""
     value = whole
     for dim, intervals in enumerate(box):
         size = algebra.shape(value)[dim]
@@ -209,7 +256,7 @@ def take_box(algebra: Any, whole: Any, box: Box, key: str) -> Any:
         for number, (start, stop) in enumerate(intervals):
             if start == FREE:
                 shape = (*algebra.shape(value)[:dim], stop, *algebra.shape(value)[dim + 1 :])
-                pieces.append(_free(algebra, value, f"{key}/{dim}.{number}", shape))
+                pieces.append(_free(algebra, value, f"{key}/{dim}.{number}", shape, padding))
             elif start == ZERO:
                 shape = (*algebra.shape(value)[:dim], stop, *algebra.shape(value)[dim + 1 :])
                 pieces.append(algebra.expand(algebra.constant(Fraction(0), algebra.kind(value)), shape))
@@ -219,11 +266,17 @@ def take_box(algebra: Any, whole: Any, box: Box, key: str) -> Any:
     return value
 
 
-def _free(algebra: Any, like: Any, key: str, shape: tuple[int, ...]) -> Any:
-    if algebra.kind(like) != "field":
-        kind = algebra.kind(like)
-        return algebra.integers(discrete(Fresh(key, shape, kind, bounds=(0, 2) if kind == "int" else None), algebra.seed, list(algebra.trials)))
-    return algebra.fresh(key, shape, 1, "any")
+def _free(algebra: Any, like: Any, key: str, shape: tuple[int, ...], padding: Padding | None) -> Any:
+    kind = algebra.kind(like)
+    if kind == "field":
+        return algebra.fresh(key, shape, 1, "any")
+    trials = list(algebra.trials)
+    drawn = discrete(Fresh(key, shape, kind, bounds=(padding.bounds if padding else (0, 2)) if kind == "int" else None), algebra.seed, trials)
+    if kind == "int" and padding is not None and padding.marks:
+        filled = [n for n, trial in enumerate(trials) if trial % 2 == 0]
+        numbers = [padding.marks[trials[n] // 2 % len(padding.marks)] for n in filled]
+        drawn[filled] = np.array(numbers, dtype=np.int64).reshape(-1, *(1,) * (drawn.ndim - 1))
+    return algebra.integers(drawn)
 
 
 def derive_all(algebra: Any, drawn: Mapping[int, Any], derived: Mapping[int, Derived]) -> dict[int, Any]:

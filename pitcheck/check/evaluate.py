@@ -128,6 +128,10 @@ def untested(shaped: ShapedStage, seed: int, trials: Sequence[int]) -> str:
         missing = untried(fresh, boxes or [whole], seed, trials)
         if missing is not None:
             return f"{fresh.key} = {missing} on every shard" if missing >= 0 else f"all kinds of draws of {fresh.key}"
+    for derived in shaped.derived.values():
+        padding = derived.padding
+        if padding is not None and len(trials) < padding.trials and derived.is_padded:
+            return f"padding of {shaped.fresh[derived.source].key} = {padding.marks[(trials[-1] + 1) // 2]}"
     return ""
 
 

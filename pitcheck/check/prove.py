@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 from typing import Literal as OneOf
@@ -15,6 +15,7 @@ from pitcheck.algebra.degree_bounds import DrawError, log2_sum
 from pitcheck.algebra.drawn_primes import DrawnPrimes, Family, PrimeSource
 from pitcheck.algebra.residues import ResidueAlgebra
 from pitcheck.algebra.size_choice import LEAST, Sizes
+from pitcheck.algebra.weights import Pattern, UnweighedError, WeightedAlgebra, patterns
 from pitcheck.check.characters import Characters
 from pitcheck.check.evaluate import Comparison, Evaluated, check_memory, compare_target, evaluate_stage, untested
 from pitcheck.check.freed import undecided, with_free
@@ -34,6 +35,8 @@ from pitcheck.stages.shapes import SymbolicPair, symbolic_pair
 from pitcheck.stages.target_sum import with_summed_target
 
 Outcome = OneOf["proven", "failed", "inconclusive"]
+Weights = Mapping[int, Pattern]
+NO_WEIGHTS: Weights = {}
 MOST_TRIALS = 256
 MOST_ELEMENTS = 1 << 19
 """Elements of the largest value, over trials that are evaluated together: more do not fit caches, and fewer calls save little then."""
@@ -44,6 +47,14 @@ FIRST_WITH_ROOTS = 4
 """Draws of a stage with roots that are made first: of fewer, hardly one counts for every root."""
 VARIANTS = (0, 1)
 FULL = "full shapes, where smaller sizes left a stage open"
+WEIGHTED = 1
+"""The set of sizes with which places have weights."""
+LARGER = (2, 3)
+"""Sets of sizes for what has no weights."""
+FULL_SIZES = 4
+"""Stands for full sizes among the sets of sizes, so that other numbers are drawn."""
+SMALL = 1 << 18
+"""Elements of a stage at full sizes up to which these are tried where places have no weights."""
 LENGTHS = (3, 4)
 MOST_FREE = 2
 """Steps of a stage, and all that compute the same, for which any numbers are tried."""
@@ -187,6 +198,8 @@ def _refused(error: PitcheckError, text: str) -> Proof:
 def _prove_variants(stage: Stage, keys: dict[int, str], settings: Settings, free: Sequence[int]) -> Proof:
     symbolic = symbolic_pair(stage.reference, stage.parallel, stage.all_cuts(), settings.templates)
     proofs: list[Proof] = []
+    spent: list[float] = []
+    """What attempts that failed, and refute nothing, could have proven falsely."""
     seen: set[tuple[int, ...]] = set()
     for variant in VARIANTS:
         chosen, symbols, sizes = _sized(stage, symbolic, variant, settings)
@@ -195,17 +208,27 @@ def _prove_variants(stage: Stage, keys: dict[int, str], settings: Settings, free
         if proofs and signature in seen:
             continue
         seen.add(signature)
-        proof = _prove_shaped(shaped, variant, settings, _at_once(symbols, sizes, settings))
+        at_once = _at_once(symbols, sizes, settings)
+        weighted, weighed = _prove_weighted(shaped, symbols, settings, at_once) if variant == WEIGHTED else (None, frozenset[int]())
+        proven = weighted is not None and weighted.outcome == "proven"
+        if weighted is not None and not proven:
+            spent.append(settings.target_log2)
+        proof = weighted if weighted is not None and proven else _prove_shaped(shaped, variant, settings, at_once)
         proof.reductions = _described(sizes, settings)
         if proof.outcome != "proven":
             return proof
         proofs.append(proof)
+        if variant == WEIGHTED and not settings.full_shapes and _few_places(symbols, sizes, weighed):
+            larger = _prove_larger(stage, symbolic, keys, settings, free, weighted)
+            if larger[-1].outcome != "proven":
+                return larger[-1]
+            proofs += larger
         if settings.full_shapes:
             break
     last = proofs[-1]
-    last.error_log2 = log2_sum([p.error_log2 for p in proofs])
+    last.error_log2 = log2_sum([*spent, *(p.error_log2 for p in proofs)])
     last.trials = max(p.trials for p in proofs)
-    last.attempts = len(proofs)
+    last.attempts = len(proofs) + len(spent)
     last.heuristic = any(p.heuristic for p in proofs)
     last.reductions = proofs[0].reductions
     last.routing = joined([p.routing for p in proofs])
@@ -248,20 +271,66 @@ def _at_once(symbolic: SymbolicPair, sizes: Sizes, settings: Settings) -> int:
     return max(1, MOST_ELEMENTS // largest)
 
 
-def _prove_shaped(shaped: ShapedStage, variant: int, settings: Settings, at_once: int) -> Proof:
+def _few_places(symbolic: SymbolicPair, sizes: Sizes, weighed: Collection[int]) -> bool:
+    """Whether places along an axis that is reduced, and has no weights, are combined: that it has few of them may be why both sides agree."""
+    return any(own.mixed and number not in weighed and sizes.unit(number) is not None for number, own in symbolic.system.classes())
+
+
+def _prove_larger(stage: Stage, symbolic: SymbolicPair, keys: dict[int, str], settings: Settings, free: Sequence[int], weighted: Proof | None) -> list[Proof]:
+    """Proofs at full sizes where they are small, and else at more reduced ones; the last is none where a proof is lacking.
+
+    What both sides give for ``weighted`` places differs where that failed: then reduced sizes, however many, are no proof.
+    """
+    full = symbolic.system.full()
+    small = symbolic.reference.held(full) + symbolic.parallel.held(full) <= SMALL
+    if not small and weighted is not None and weighted.outcome == "failed":
+        return [replace(weighted, reason="both plans agree at some sizes, but not where every place along an axis that is reduced has a weight")]
+    proofs: list[Proof] = []
+    for variant in (FULL_SIZES,) if small else LARGER:
+        chosen, symbols, sizes = (stage, symbolic, full) if small else _sized(stage, symbolic, variant, settings)
+        shaped = with_free(shape_stage(chosen, symbols, sizes, keys), symbols, free)
+        proofs.append(_prove_shaped(shaped, variant, settings, _at_once(symbols, sizes, settings)))
+        if proofs[-1].outcome != "proven":
+            break
+    return proofs
+
+
+def _prove_weighted(shaped: ShapedStage, symbolic: SymbolicPair, settings: Settings, at_once: int) -> tuple[Proof | None, frozenset[int]]:
+    """(what becomes of the stage with a weight for every place of its reduced axes, the classes that have weights, where it is proven).
+
+    None where it cannot be tried. A failure refutes nothing: the real places have all the weight 1.
+    """
+    plain = {term[2] for derived in shaped.derived.values() for term in derived.terms}
+    plain |= {int(target.cut.parts.terms.max(initial=1)) for target in shaped.stage.targets}
+    while weights := patterns(symbolic.system, shaped.sizes, plain):
+        try:
+            proof = _prove_shaped(shaped, VARIANTS[1], settings, at_once, weights)
+        except StepError as error:
+            if not isinstance(error.cause, UnweighedError):
+                break
+            plain.add(error.cause.size)
+        except PitcheckError:
+            break
+        else:
+            classes = (number for pattern in weights.values() for number, _, _ in pattern)
+            return proof, frozenset(classes if proof.outcome == "proven" else ())
+    return None, frozenset()
+
+
+def _prove_shaped(shaped: ShapedStage, variant: int, settings: Settings, at_once: int, weights: Weights = NO_WEIGHTS) -> Proof:
     """Try primes without exponentials, or chains with more and more levels, until both sides of every target have one in common."""
     check_memory(shaped, 16, settings.max_memory)
-    degrees = StageDegrees.of(shaped)
+    degrees = StageDegrees.of(shaped, weights)
     for family in degrees.families(LENGTHS):
-        proof = _prove_over(shaped, variant, family, degrees, settings, at_once)
+        proof = _prove_over(shaped, variant, family, degrees, settings, at_once, weights)
         if proof is not None:
             return proof
     return Proof("inconclusive", code="PIT205", reason="exponentials of exponentials go deeper than exact arithmetic follows them")
 
 
-def _prove_over(shaped: ShapedStage, variant: int, family: Family, degrees: StageDegrees, settings: Settings, at_once: int) -> Proof | None:
+def _prove_over(shaped: ShapedStage, variant: int, family: Family, degrees: StageDegrees, settings: Settings, at_once: int, weights: Weights) -> Proof | None:
     """None where the chains of the family are too short."""
-    attempt = _Attempt(shaped, variant, family, degrees, settings, at_once)
+    attempt = _Attempt(shaped, variant, family, degrees, settings, at_once, weights)
     while attempt.trials < settings.most_trials:
         algebra = attempt.redrawn()
         compared = _compared(shaped, algebra)
@@ -276,8 +345,9 @@ def _prove_over(shaped: ShapedStage, variant: int, family: Family, degrees: Stag
 class _Attempt:
     """Redraws of a stage over primes of one family, and what they have shown so far."""
 
-    def __init__(self, shaped: ShapedStage, variant: int, family: Family, degrees: StageDegrees, settings: Settings, at_once: int) -> None:
+    def __init__(self, shaped: ShapedStage, variant: int, family: Family, degrees: StageDegrees, settings: Settings, at_once: int, weights: Weights) -> None:
         self.trials = 0
+        self._weights = weights
         self._at_once = at_once
         self._shaped = shaped
         self._variant = variant
@@ -300,9 +370,12 @@ class _Attempt:
         """The algebra of the next redraws, which have primes of their own."""
         chain = self._settings.primes.chain(self._family, len(self._redraws.agreed))
         self._primes.update(chain.primes)
-        first = (self._variant + len(VARIANTS) * self._settings.attempt) * MOST_TRIALS
+        first = (self._variant + (FULL_SIZES + 1) * self._settings.attempt) * MOST_TRIALS
         numbers = range(first + self.trials, first + min(self._wanted, self.trials + self._at_once, self._settings.most_trials))
-        return ResidueAlgebra(self._settings.xp, chain, self._settings.seed, list(numbers), formal_roots=self._settings.formal_roots)
+        given = self._settings.xp, chain, self._settings.seed, list(numbers)
+        if self._weights:
+            return WeightedAlgebra(self._weights, *given, formal_roots=self._settings.formal_roots)
+        return ResidueAlgebra(*given, formal_roots=self._settings.formal_roots)
 
     def judged(self, algebra: ResidueAlgebra, evaluated: Evaluated, comparisons: Sequence[Comparison]) -> Proof | None:
         """Take in an evaluation: a proof, a refutation, or None where more redraws are needed."""

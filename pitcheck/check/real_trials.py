@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pitcheck.algebra.base import Comparison as Comparisons
 from pitcheck.algebra.base import Kind
 from pitcheck.algebra.discrete import Choice
 from pitcheck.algebra.noisy import DISTURBANCE, Noise
@@ -24,7 +25,8 @@ from pitcheck.algebra.value import LEADING, Value
 from pitcheck.check.depends import depending_on_order
 from pitcheck.check.evaluate import Comparison, compare_target, evaluate_stage
 from pitcheck.check.routing import Routing
-from pitcheck.check.trial_inputs import FIRST_ALIKE, FIRST_RAISED, SORTS, WAYS, Points, Raising, TrialInputs, points_of
+from pitcheck.check.thresholds import COARSE, Guard, Thresholds, guards
+from pitcheck.check.trial_inputs import FIRST_ALIKE, FIRST_RAISED, FIRST_SCALED, SORTS, WAYS, Points, Raising, TrialInputs, points_of
 from pitcheck.errors import PitcheckError
 from pitcheck.ops.registry import BACKWARD
 from pitcheck.stages.literals import numbers
@@ -68,6 +70,10 @@ DISTURBED = 12
 """Disturbed runs: a decision between two results that are equal but for rounding stays the same in all of them once in 2^12."""
 DUE = 8.0
 """In how many trials two things would meet at one element, if independent, before it is believed that they exclude each other."""
+FILL = 1e4
+"""Numbers that a plan names, at least so large, are taken for what masks fill in."""
+BESIDE_FILL = 2.0**-10
+"""Results smaller than this part of such a number are not measured by it, nor by what else is as large."""
 MOST_LOOKS = 8
 """Trials of which differences are looked at more closely."""
 
@@ -101,8 +107,10 @@ class Meeting:
 class TrialAlgebra(TrialInputs):
     """Trial inputs, with a record of what happened at every choice between two values and at every product."""
 
-    def __init__(self, seed: int, trials: Sequence[int], points: Points, raising: Raising | None = None) -> None:
-        super().__init__(seed, trials, points, raising)
+    def __init__(self, seed: int, trials: Sequence[int], points: Points, raising: Raising | None = None, factors: Sequence[float] = ()) -> None:
+        super().__init__(seed, trials, points, raising, factors)
+        self.guards: list[Guard] = []
+        """Comparisons with one number, and what was compared."""
         self.conditions: dict[str, tuple[Bools, Bools]] = {}
         """Per use of a bool value in which instances it was true, and false, anywhere."""
         self.meetings: dict[str, Meeting] = {}
@@ -150,10 +158,20 @@ class TrialAlgebra(TrialInputs):
     def multiply(self, a: Value, b: Value) -> Value:
         return self._product("*", a, b, super().multiply(a, b))
 
+    def compare(self, comparison: Comparisons, a: Value, b: Value) -> Value:
+        self._guarded(comparison, a, b)
+        return super().compare(comparison, a, b)
+
+    def _guarded(self, what: str, a: Value, b: Value) -> None:
+        if len(self.trials) > 1:
+            self.guards.extend(guards(self.site, what, a, b))
+
     def maximum(self, a: Value, b: Value) -> Value:
+        self._guarded("maximum", a, b)
         return self._product("<", a, b, super().maximum(a, b))
 
     def minimum(self, a: Value, b: Value) -> Value:
+        self._guarded("minimum", a, b)
         return self._product("<", a, b, super().minimum(a, b))
 
 
@@ -161,7 +179,7 @@ class _Disturbed(Noise, TrialInputs):
     """The same inputs, every result disturbed; another disturbance for every ``number``. With ``shaken`` inputs are moved by ``SHAKEN``, too."""
 
     def __init__(self, plain: TrialAlgebra, trial: int, number: int, shaken: bool) -> None:
-        super().__init__(plain.seed, [trial], plain.points, plain.raising)
+        super().__init__(plain.seed, [trial], plain.points, plain.raising, plain.factors)
         self.generator = np.random.default_rng([plain.seed, trial, number])
         self.shaken = shaken
 
@@ -233,10 +251,13 @@ class RealTrials:
         self.at_once = at_once
         self.domains = False
         """Whether a NaN on one side alone counts in all trials: where one side alone may have no value."""
-        self.points = points_of(numbers(shaped.stage.reference) | numbers(shaped.stage.parallel))
+        named = numbers(shaped.stage.reference) | numbers(shaped.stage.parallel)
+        self.points = points_of(named)
+        self._limits = sorted({abs(n) * BESIDE_FILL for n in named if abs(n) >= FILL}, reverse=True)
         self.choices: dict[str, Bools] = {}
         self._conditions: dict[str, tuple[Bools, Bools]] = {}
         self._meetings: dict[str, Meeting] = {}
+        self._thresholds = Thresholds(bounded=routing is None and any(fresh.loads for fresh in shaped.fresh.values()))
         self._looks = MOST_LOOKS
         self._derives = any(step.kind.endswith(BACKWARD) for batch in (shaped.stage.reference, shaped.stage.parallel) for step in batch.steps)
         self._cells = max(1, sum(prod(f.shape) for f in shaped.fresh.values()) + sum(d.cells for d in shaped.derived.values()))
@@ -248,13 +269,28 @@ class RealTrials:
 
     def unseen(self) -> tuple[str, Comparison | None]:
         """(what no trial made happen, or ""; a difference found while looking for it)."""
-        done, chunk, found = 0, MORE_TRIALS, None
+        done, chunk, found = 0, MORE_TRIALS, self._straddled()
         affordable = self._affordable(MOST_TRIALS, 0)
         while (left := self._open()) and found is None and done < affordable:
             stop = min(affordable, done + chunk)
             found = self._try(range(CHEAP_TRIALS + done, CHEAP_TRIALS + stop))
             done, chunk = stop, 2 * chunk
-        return left, found
+        return left or self._thresholds.said(), found
+
+    def _straddled(self) -> Comparison | None:
+        """Look for inputs between thresholds that the sides do not share; a difference found meanwhile."""
+        found: list[Comparison] = []
+
+        def tried(factors: Sequence[float]) -> Sequence[Guard]:
+            algebra = TrialAlgebra(self.seed, range(FIRST_SCALED, FIRST_SCALED + len(factors)), self.points, None, factors)
+            different = self._together(algebra)
+            if different is not None:
+                found.append(different)
+            return algebra.guards
+
+        if self._affordable(MOST_TRIALS, 0) >= len(COARSE):
+            self._thresholds.search(tried)
+        return found[0] if found else None
 
     def cover(self, chosen: Mapping[str, Bools]) -> tuple[str, Comparison | None]:
         """Raise elements until each of every axis that is ordered came first; (a site where one never did, or ""; a difference found meanwhile).
@@ -303,22 +339,26 @@ class RealTrials:
 
     def _evaluate(self, trials: Sequence[int], raising: Raising | None) -> Comparison | None:
         """Evaluate trials together; those that an operator refuses are left out, but for the first of all."""
-        algebra = TrialAlgebra(self.seed, trials, self.points, raising)
         try:
-            with np.errstate(all="ignore"):
-                evaluated = evaluate_stage(self.shaped, algebra)
-                comparisons = [compare_target(self.shaped, evaluated, n) for n in range(len(self.shaped.stage.targets))]
+            return self._together(TrialAlgebra(self.seed, trials, self.points, raising))
         except PitcheckError:
             if len(trials) == 1 and trials[0] == 0:
                 raise
             found = (self._evaluate([t], raising) for t in trials) if len(trials) > 1 else iter(())
             return next((f for f in found if f is not None), None)
+
+    def _together(self, algebra: TrialAlgebra) -> Comparison | None:
+        """Evaluate the trials of an algebra and take in what they show: a difference, if there is one. Raises StepError."""
+        with np.errstate(all="ignore"):
+            evaluated = evaluate_stage(self.shaped, algebra)
+            comparisons = [compare_target(self.shaped, evaluated, n) for n in range(len(self.shaped.stage.targets))]
         self._take(algebra, comparisons)
         if self._routing is not None:
-            self._routing.take(evaluated, np.ones(len(trials), dtype=np.bool_))
+            self._routing.take(evaluated, np.ones(len(algebra.trials), dtype=np.bool_))
         return self._different(algebra, comparisons)
 
     def _take(self, algebra: TrialAlgebra, comparisons: Sequence[Comparison]) -> None:
+        self._thresholds.take(algebra.guards)
         for number, comparison in enumerate(comparisons):
             if comparison.expected.kind == "bool":
                 algebra.site = f"target {number}"
@@ -344,7 +384,7 @@ class RealTrials:
 
     def _different(self, algebra: TrialAlgebra, comparisons: Sequence[Comparison]) -> Comparison | None:
         for number, comparison in enumerate(comparisons):
-            apart = _apart(comparison, np.array([self.domains or trial == 0 for trial in algebra.trials]))
+            apart = _apart(comparison, np.array([self.domains or trial == 0 for trial in algebra.trials]), self._limits)
             for index in np.flatnonzero(apart.reshape(len(apart), -1).any(axis=1)).tolist():
                 if self._looks == 0:
                     return None
@@ -370,7 +410,8 @@ class RealTrials:
                 for before, value in zip(sides, (other.actual, other.expected), strict=True):
                     moved = np.fmax(moved, _distance(before, _of_trial(value, 0)))
             distance = _distance(*sides)
-            scale = max(_largest(side) for side in sides)
+            first, second = np.broadcast_arrays(*sides)
+            scale = _scales(first, second, tuple(range(first.ndim)), self._limits)
             return bool((apart & (distance > CLEAR * np.maximum(moved, DISTURBANCE * scale))).any())
 
     def _overflows(self, algebra: TrialAlgebra, index: int) -> bool:
@@ -426,8 +467,19 @@ def _distance(a: Any, b: Any) -> Any:
     return np.where(same, 0.0, np.where(np.isnan(a) | np.isnan(b), np.inf, np.abs(a - b)))
 
 
-def _largest(side: Any) -> float:
-    return float(np.max(np.abs(side), where=np.isfinite(side), initial=0.0)) if side.dtype.kind == "f" else 0.0
+def _scales(a: Any, b: Any, axes: tuple[int, ...], limits: Sequence[float]) -> Any:
+    """The largest number over ``axes`` beside every element of either array, NaN and infinity left out; below each of ``limits`` the largest of those below
+    it, as what a mask fills in says nothing of the rounding of what it leaves. ``limits`` are in descending order. 0 for discrete values.
+    """
+    if a.dtype.kind != "f":
+        return 0.0
+    finite = np.isfinite(a) & np.isfinite(b)
+    size = np.maximum(np.abs(a), np.abs(b))
+    scale = np.max(size, axis=axes, where=finite, initial=0.0, keepdims=True)
+    for limit in limits:
+        below = finite & (size < limit)
+        scale = np.where(below, np.max(size, axis=axes, where=below, initial=0.0, keepdims=True), scale)
+    return scale
 
 
 def _alone(a: Any, b: Any) -> Bools:
@@ -436,7 +488,7 @@ def _alone(a: Any, b: Any) -> Bools:
     return found
 
 
-def _apart(comparison: Comparison, defined: Bools) -> Bools:
+def _apart(comparison: Comparison, defined: Bools, limits: Sequence[float]) -> Bools:
     """Judged elements that differ by more than rounding usually does, shape (trials, rows, *shape).
 
     Infinite numbers are left to the residues, where they are values; a NaN on one side alone counts among the trials in which both sides should be
@@ -447,9 +499,8 @@ def _apart(comparison: Comparison, defined: Bools) -> Bools:
         apart = a != b
     else:
         finite = np.isfinite(a) & np.isfinite(b)
-        axes = tuple(range(2, a.ndim))
         with np.errstate(all="ignore"):
-            scale = np.max(np.maximum(np.abs(a), np.abs(b)), axis=axes, where=finite, initial=0.0, keepdims=True)
+            scale = _scales(a, b, tuple(range(2, a.ndim)), limits)
             apart = finite & (np.abs(a - b) > SAME * scale)
         apart |= _alone(a, b) & (np.isfinite(a) | np.isfinite(b)) & defined[: len(a)].reshape(-1, *(1,) * (a.ndim - 1))
     result: Bools = apart & comparison.judged[:1]

@@ -31,8 +31,10 @@ FIRST_RAISED = 1 << 20
 """From this trial number on, one element per line is raised."""
 FIRST_ALIKE = 1 << 21
 """From this trial number on, lines are alike."""
-ONE_RAISED, ALIKE = -1, -2
-"""Sorts of numbers that are asked for: one element of every line raised, and all lines alike."""
+FIRST_SCALED = 1 << 22
+"""From this trial number on, all trials have the same ordinary numbers, each times a factor of its own."""
+ONE_RAISED, ALIKE, SCALED = -1, -2, -3
+"""Sorts of numbers that are asked for: one element of every line raised, all lines alike, and ordinary ones on another scale."""
 UNCOUNTED = np.zeros((0, 0), dtype=np.int64)
 """What stands for the counts of a decision on real numbers."""
 WAYS = 4
@@ -116,24 +118,27 @@ class Raising:
 class TrialInputs(RealAlgebra):
     """float64 whose fresh values are of another sort in every trial: all tensors alike in the first ``len(SORTS)`` trials, then each as it falls."""
 
-    def __init__(self, seed: int, trials: Sequence[int], points: Points, raising: Raising | None = None) -> None:
+    def __init__(self, seed: int, trials: Sequence[int], points: Points, raising: Raising | None = None, factors: Sequence[float] = ()) -> None:
         super().__init__(np, seed, trials)
         self.points = points
+        self.factors = factors
         self.raising = raising or Raising()
 
     def fresh(self, key: str, shape: Sequence[int], instances: int = 1, domain: Any = "any") -> Value:
         """Field values of the sort of every trial; of domain ``square`` their squares, of domain ``nonzero`` without zeros."""
+        drawn = [min(trial, FIRST_SCALED) for trial in self.trials]
         words = [
-            unit_interval(np, uniform_words(np, lane_keys(np, key_of(self.seed, "trial", key, part), range(1), self.trials), instances, shape))[0]
-            for part in (0, 1)
+            unit_interval(np, uniform_words(np, lane_keys(np, key_of(self.seed, "trial", key, part), range(1), drawn), instances, shape))[0] for part in (0, 1)
         ]
         result = np.empty_like(words[0])
         sorts = np.array([sort_of(self.seed, key, trial) for trial in self.trials])
         for sort in np.unique(sorts):
             chosen = sorts == sort
-            draw = SORTS[sort] if sort >= 0 else _alike if sort == ALIKE else _raised if len(shape) >= self.raising.rank else _small
             own = [t for t, c in zip(self.trials, chosen, strict=True) if c]
-            result[chosen] = draw(_Draw(words[0][chosen], words[1][chosen], self.points, own, self.raising))
+            result[chosen] = self._draw(int(sort), len(shape))(_Draw(words[0][chosen], words[1][chosen], self.points, own, self.raising))
+        if self.factors:
+            factors = [self.factors[trial - FIRST_SCALED] if trial >= FIRST_SCALED else 1.0 for trial in self.trials]
+            result *= np.reshape(factors, (-1, *(1,) * (result.ndim - 1)))
         if domain == "square":
             # A root of what is negative has no value: whether both sides say so is seen where some are.
             signed = np.isin(sorts, SIGNED).reshape(-1, *(1,) * (result.ndim - 1))
@@ -141,6 +146,14 @@ class TrialInputs(RealAlgebra):
         elif domain == "nonzero":
             result = np.where(result == 0, 1.0, result)
         return Value("field", result[None])
+
+    def _draw(self, sort: int, rank: int) -> Callable[[_Draw], Floats]:
+        """What draws numbers of a sort for a tensor of so many dimensions."""
+        if sort >= 0 or sort == SCALED:
+            return SORTS[max(sort, 0)]
+        if sort == ALIKE:
+            return _alike
+        return _raised if rank >= self.raising.rank else _small
 
     def _record(self, outcome: Any, free: Any) -> None:  # noqa: ARG002 (nobody counts outcomes on real numbers)
         """Note that something is decided, and not how often."""
@@ -152,7 +165,9 @@ class TrialInputs(RealAlgebra):
 
 
 def sort_of(seed: int, key: str, trial: int) -> int:
-    """Which sort of numbers a tensor has in a trial, or ``ALIKE`` or ``ONE_RAISED``."""
+    """Which sort of numbers a tensor has in a trial, or ``SCALED``, ``ALIKE`` or ``ONE_RAISED``."""
+    if trial >= FIRST_SCALED:
+        return SCALED
     if trial >= FIRST_RAISED:
         return ALIKE if trial >= FIRST_ALIKE else ONE_RAISED
     return trial if trial < len(SORTS) else key_of(seed, "sort", key, trial) % len(SORTS)

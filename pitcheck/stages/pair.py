@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
+from itertools import product
+from math import prod
 from typing import Any
 
 import numpy as np
 
 from pitcheck.algebra.size_choice import Sizes
-from pitcheck.check.derive import STRUCTURAL, Derived, Fresh
+from pitcheck.check.derive import STRUCTURAL, Derived, Fresh, Padding
 from pitcheck.errors import ReductionError, UnsupportedError
 from pitcheck.plan.numbers import parse_number
 from pitcheck.stages.assignment import check_parts
@@ -31,6 +33,14 @@ from pitcheck.stages.shapes import SymbolicBatch, SymbolicPair
 
 CutOf = Callable[[int], Cut | None]
 ROOTS = frozenset({"sqrt", "rsqrt"})
+MOST_LOADED = 8
+"""Integers of which many elements hold one at a time."""
+MOST_LOADS, LEAST_LOADS, LOADED_CELLS = 32, 8, 1 << 12
+"""Pairs of such an integer and how many elements hold it, at most and whatever a stage costs; and how many elements all of them may have between."""
+LARGE = 1 << 31
+"""Free integers without bounds lie between minus this and this."""
+MOST_PADDING = 48
+"""Numbers that are filled in for free integers."""
 
 
 @dataclass(frozen=True)
@@ -158,6 +168,8 @@ def shape_stage(stage: Stage, symbolic: SymbolicPair, sizes: Sizes, keys: Mappin
         if 0 in shape and 0 not in info.shape:
             raise ReductionError(f"{info.name!r} of shape {info.shape} would be reduced to {shape}: nothing would be compared")
         fresh[value] = Fresh(keys[value], shape, info.kind, domain, bounds, marks, unread=value in unread)
+        if symbolic.system.decides and info.kind != "field" and not fresh[value].unread:
+            fresh[value] = replace(fresh[value], loads=_loads(stage, fresh[value]))
     derived = {value: _derived(stage, value, cut, symbolic, sizes, f"{keys[cut.reference]}/{n}") for n, (value, cut) in enumerate(stage.cuts.items())}
     boxes = [_boxes(target, symbolic, sizes) for target in stage.targets]
     shapes = _shapes(symbolic.reference, sizes), _shapes(symbolic.parallel, sizes)
@@ -189,6 +201,26 @@ def _check(stage: Stage, shapes: Sequence[Mapping[int, tuple[int, ...]]], derive
     for cut, pairs in parts:
         whole, local = (first[cut.reference].shape, shapes[0][cut.reference]), (second[cut.value].shape, shapes[1][cut.value])
         check_parts(second[cut.value].name, whole, local, pairs)
+
+
+def _loads(stage: Stage, fresh: Fresh) -> tuple[tuple[int, int], ...]:
+    """How many elements are to hold which integer, where numbers are counted that decide something: as many as a step compares with, one more or less, all
+    of them and half of them; of many integers the first and last ones that are marked.
+    """
+    low, high = fresh.bounds or (0, 2)
+    values = [1] if fresh.kind == "bool" else list(range(low, high)) if high - low <= MOST_LOADED else _ends(fresh.marks)
+    total = prod(fresh.shape)
+    named = sorted(integers_at_issue(stage.reference) | integers_at_issue(stage.parallel), reverse=True)
+    counts = dict.fromkeys((total, *(n + more for n in named for more in (1, 0, -1)), total // 2))
+    own = [n for n in counts if 0 < n <= total]
+    pairs = sorted(product(range(len(values)), range(len(own))), key=sum)
+    most = max(LEAST_LOADS, min(MOST_LOADS, LOADED_CELLS // max(total, 1)))
+    return tuple((values[value], own[count]) for value, count in pairs[:most]) if fresh.shape else ()
+
+
+def _ends(marks: Sequence[int]) -> list[int]:
+    half = MOST_LOADED // 2
+    return list(dict.fromkeys((*marks[:half], *marks[-half:])))
 
 
 def _unread(stage: Stage) -> set[int]:
@@ -225,7 +257,25 @@ def _derived(stage: Stage, value: int, cut: Cut, symbolic: SymbolicPair, sizes: 
             boxes[part.box, part.owner] = len(shaped)
             shaped.append(reduced(part.box))
         rows.append((boxes[part.box, part.owner], part.term, part.terms))
-    return Derived(key, cut.reference, tuple(shaped), tuple(rows), cut.scale)
+    return Derived(key, cut.reference, tuple(shaped), tuple(rows), cut.scale, _padding(stage, symbolic, value, cut, sizes))
+
+
+def _padding(stage: Stage, symbolic: SymbolicPair, value: int, cut: Cut, sizes: Sizes) -> Padding | None:
+    """What free elements of an integer input of the parallel plan may be: what its bounds allow, or, where it has none, anything.
+
+    Anything is tried as the numbers that steps name, those right beside the bounds of the reference, small ones and large ones. Padding that is a place along
+    a reduced dimension is no other place than there are, or lies right before the first or behind the last.
+    """
+    graph = stage.parallel.graph
+    if graph.values[value].kind != "int":
+        return None
+    own, due = graph.values[value].tensor.bounds, stage.reference.graph.values[cut.reference].tensor.bounds
+    (low, high), marks = _between(stage, symbolic, cut.reference, own or due or (0, 2), sizes)
+    if own is None:
+        whole = due is None or high == due[1]
+        marks = (*marks, low - 1, high, *((-1, 0, 1, -LARGE, LARGE - 1) if whole else ()))
+        low, high = (-LARGE, LARGE) if whole else (low - 1, high + 1)
+    return Padding((low, high), tuple(sorted(set(marks)))[:MOST_PADDING])
 
 
 def _constants(batch: Batch, shape: Callable[[int, Sizes], tuple[int, ...]], sizes: Sizes) -> dict[int, tuple[Any, tuple[int, ...], str]]:
@@ -266,8 +316,11 @@ def _range(stage: Stage, symbolic: SymbolicPair, value: int, sizes: Sizes) -> tu
     they are places, and those that steps name. Places along a dimension that is reduced are reduced with it; no step names another of them than 0.
     """
     bounds = stage.reference.graph.values[value].tensor.bounds
-    if bounds is None:
-        return None, ()
+    return (None, ()) if bounds is None else _between(stage, symbolic, value, bounds, sizes)
+
+
+def _between(stage: Stage, symbolic: SymbolicPair, value: int, bounds: tuple[int, int], sizes: Sizes) -> tuple[tuple[int, int], tuple[int, ...]]:
+    """Bounds, and the integers within them that must be tried, of what holds integers of the kind that reference input ``value`` does."""
     along = symbolic.reference.values[value].places
     low, high = bounds[0], bounds[1] if along is None else sizes.below(along, bounds[1])
     marks = {low, high - 1}

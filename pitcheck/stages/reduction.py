@@ -90,6 +90,10 @@ class RestrictedSizes(Sizes):
         below = int(np.searchsorted(self._kept, offset // self._symmetry.segment))
         return below * (self._base.position(node, self._symmetry.segment))
 
+    def unit(self, number: int) -> int | None:
+        """The elements of a unit of a class."""
+        return self._base.unit(number)
+
     @property
     def identity(self) -> bool:
         """Never: some coordinates are left out."""
