@@ -88,6 +88,12 @@ def specify(reference: Plan, parallel: Plan, first: Graph, second: Graph) -> Spe
     result = Specification()
     read = _read_codes(second)
     coverage = _Coverage()
+    for tensor in reference.tensors:
+        if tensor.microbatched and reference.microbatches > 1 and is_drawn(tensor, first):
+            raise UnsupportedError(
+                f"{tensor.name!r} comes from outside of the reference once per micro-batch, which other ones than the reference's cannot be compared with; "
+                "let the reference take the whole batch, and slice it"
+            )
     for tensor in parallel.tensors:
         if is_drawn(tensor, second):
             _initial(tensor, first, second, read, coverage, result)

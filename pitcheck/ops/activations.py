@@ -88,6 +88,7 @@ OPERATORS = (
         _gelu,
         _gelu_backward,
         attributes={"approximate": "value"},
+        in_place=True,
         doc='x * Phi(x) with the normal distribution Phi; with `approximate` "tanh": x / 2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))).',
     ),
 )

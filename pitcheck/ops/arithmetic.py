@@ -109,8 +109,8 @@ def _clamp_backward(local: Local) -> Sequence[Lazy | None]:
 
 
 OPERATORS = (
-    declare("add", _add, _add_backward, inputs=(2, 2), attributes={"alpha": "literal"}, doc="a + alpha * b; alpha is 1 by default."),
-    declare("sub", _sub, _sub_backward, inputs=(2, 2), attributes={"alpha": "literal"}, doc="a - alpha * b; alpha is 1 by default."),
+    declare("add", _add, _add_backward, inputs=(2, 2), attributes={"alpha": "literal"}, in_place=True, doc="a + alpha * b; alpha is 1 by default."),
+    declare("sub", _sub, _sub_backward, inputs=(2, 2), attributes={"alpha": "literal"}, in_place=True, doc="a - alpha * b; alpha is 1 by default."),
     elementwise("mul", lambda a, b: a * b, lambda d: d.b, lambda d: d.a, doc="a * b."),
     elementwise("div", lambda a, b: a / b, lambda d: 1 / d.b, lambda d: -(d.y / d.b), doc="a / b, a field division."),
     elementwise(
@@ -124,6 +124,7 @@ OPERATORS = (
         _pow_backward,
         attributes={"exponent": "literal"},
         required=("exponent",),
+        in_place=True,
         doc="x to the power `exponent`, a multiple of 1/2: an integer power of x or of sqrt(x).",
     ),
     declare(
@@ -132,6 +133,7 @@ OPERATORS = (
         _scale_by_size_backward,
         attributes={"axis": "axis", "exponent": "value"},
         required=("axis", "exponent"),
+        in_place=True,
         doc="x times n to the power `exponent`, a multiple of 1/2; n is the number of elements along `axis`, at any size of it.",
     ),
     elementwise("square", lambda x: x * x, lambda d: 2 * d.x, doc="x * x."),
@@ -147,6 +149,7 @@ OPERATORS = (
         _clamp,
         _clamp_backward,
         attributes={"min": "literal", "max": "literal"},
+        in_place=True,
         doc="min(max(x, `min`), `max`); at least one bound. The derivative is 1 where `min` <= x <= `max`, else 0.",
     ),
 )

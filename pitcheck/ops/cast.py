@@ -44,6 +44,7 @@ OPERATORS = (
         _cast_backward,
         attributes={"dtype": "value"},
         required=("dtype",),
+        in_place=True,
         doc="x as `dtype`: floating to integer truncates toward 0, anything to bool is x != 0; between floating dtypes, and to int32 and int64 "
         "(whose values must fit), x itself; numbers to narrower integers have no meaning here.",
     ),

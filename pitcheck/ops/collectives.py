@@ -116,9 +116,11 @@ def _copy(inputs: list[Term], _: Attributes) -> list[Term]:
     return inputs
 
 
-def _collective(name: str, formula: Formula, required: dict[str, AttributeRole], doc: str, optional: dict[str, AttributeRole] | None = None) -> OperatorKind:
+def _collective(
+    name: str, formula: Formula, required: dict[str, AttributeRole], doc: str, optional: dict[str, AttributeRole] | None = None, *, in_place: bool = False
+) -> OperatorKind:
     must = tuple(a for a in required if a != "position")
-    return declare(name, formula, attributes={**required, **(optional or {}), **_EVENT}, required=must, collective=True, doc=doc)
+    return declare(name, formula, attributes={**required, **(optional or {}), **_EVENT}, required=must, collective=True, in_place=in_place, doc=doc)
 
 
 _REDUCTION: dict[str, AttributeRole] = {"reduction": "value"}
@@ -130,8 +132,9 @@ OPERATORS = (
         {},
         "The sum (`reduction`: sum, avg, max, min, product) of the members' tensors; avg divides by the number of members. Of truths max is or, min is and.",
         _REDUCTION,
+        in_place=True,
     ),
-    _collective("reduce", _reduce, {"root": "value"}, "As all_reduce; only the member at place `root` has the result.", _REDUCTION),
+    _collective("reduce", _reduce, {"root": "value"}, "As all_reduce; only the member at place `root` has the result.", _REDUCTION, in_place=True),
     _collective(
         "reduce_scatter",
         _reduce_scatter,
@@ -141,7 +144,7 @@ OPERATORS = (
     ),
     _collective("all_gather", _all_gather, {"axis": "axis"}, "The members' tensors joined along `axis` in the group's order."),
     _collective("gather_to", _gather, {"axis": "axis", "root": "value"}, "As all_gather; only the member at place `root` has the result."),
-    _collective("broadcast", _broadcast, {"root": "value"}, "The tensor of the member at place `root`."),
+    _collective("broadcast", _broadcast, {"root": "value"}, "The tensor of the member at place `root`.", in_place=True),
     _collective(
         "scatter_from",
         _scatter,

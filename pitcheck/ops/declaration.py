@@ -51,4 +51,6 @@ class OperatorKind:
     collective: bool = False
     permutes: bool = False
     random: bool = False
+    in_place: bool = False
+    """Whether the result may take the place of an operand of its shape: an element of it is computed from elements in its own place alone."""
     doc: str = ""

@@ -74,6 +74,7 @@ def declare(
     collective: bool = False,
     permutes: bool = False,
     random: bool = False,
+    in_place: bool = False,
     doc: str = "",
 ) -> OperatorKind:
     """An operator whose meaning is ``formula`` and whose derivative is ``backward``."""
@@ -87,6 +88,7 @@ def declare(
         collective=collective,
         permutes=permutes,
         random=random,
+        in_place=in_place,
         doc=doc,
     )
 
@@ -124,7 +126,7 @@ def elementwise(name: str, function: Callable[..., Term], *slopes: Slope, doc: s
         promoted = replace(local, inputs=promote(local.inputs))
         return [_product(promoted, slope, operand.shape) for slope, operand in zip(slopes, local.inputs, strict=True)]
 
-    return declare(name, formula, backward if slopes else None, inputs=(count, count), doc=doc)
+    return declare(name, formula, backward if slopes else None, inputs=(count, count), in_place=True, doc=doc)
 
 
 def _product(local: Local, slope: Slope, shape: tuple[int, ...]) -> Lazy:

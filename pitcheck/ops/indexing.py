@@ -273,8 +273,15 @@ OPERATORS = (
         required=("axis",),
         doc="Base, int indices, a 0-dimensional value: base with the value written at each index along `axis`.",
     ),
-    declare("where", _where, _where_backward, inputs=(3, 3), doc="Condition, a, b, which broadcast: a where the condition holds, else b."),
-    declare("masked_fill", _masked_fill, _masked_fill_backward, inputs=(3, 3), doc="x, mask, a 0-dimensional value: the value where the mask holds, else x."),
+    declare("where", _where, _where_backward, inputs=(3, 3), in_place=True, doc="Condition, a, b, which broadcast: a where the condition holds, else b."),
+    declare(
+        "masked_fill",
+        _masked_fill,
+        _masked_fill_backward,
+        inputs=(3, 3),
+        in_place=True,
+        doc="x, mask, a 0-dimensional value: the value where the mask holds, else x.",
+    ),
     declare(
         "one_hot",
         _one_hot,

@@ -110,6 +110,7 @@ OPERATORS = (
         inputs=(2, 2),
         attributes={"probability": "literal"},
         required=("probability",),
+        in_place=True,
         doc="x * mask / (1 - `probability`), with the mask given.",
     ),
 )

@@ -74,6 +74,14 @@ def operator_kind(name: str) -> OperatorKind:
     return kind
 
 
+def writes_in_place(name: str) -> bool:
+    """Return True if the result of an operator, or of a derivative, may take the place of an operand of its shape; False for an unknown one."""
+    try:
+        return operator_kind(name.removesuffix(".backward")).in_place
+    except UnsupportedError:
+        return False
+
+
 def check_attributes(kind: OperatorKind, attributes: Attributes, backward: bool = False) -> None:
     """Raise UnsupportedError for an attribute that the operator does not have, PlanError for a required one that is absent.
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from pitcheck.plan.events import Events
-from pitcheck.plan.launches import Launches, joint
+from pitcheck.plan.launches import Launches, joins_batches, joint
 from pitcheck.plan.matching import Matching
-from pitcheck.plan.model import Group, Operator, Table
+from pitcheck.plan.model import Attribute, Group, Operator, Table
 from pitcheck.plan.progress import Need, run_to_fixpoint
 from pitcheck.plan.quotient import Meetings, equitable_classes
 from pitcheck.plan.schedule import Ints
@@ -49,6 +49,10 @@ def find_deadlocks(events: Events, matching: Matching, classes: Ints | None = No
     return search.stuck(strict=True) if search.has_undeclared_sends() else []
 
 
+def _values(attribute: Attribute) -> tuple[object, ...]:
+    return attribute.values if isinstance(attribute, Table) else (attribute,)
+
+
 class _Search:
     def __init__(self, events: Events, meetings: Meetings, classes: Ints | None) -> None:
         self.events = events
@@ -76,7 +80,7 @@ class _Search:
 
     def has_undeclared_sends(self) -> bool:
         """Whether some send leaves it open if it, or a wait for it, waits."""
-        return any(operator.kind == "send" and "protocol" not in operator.attributes for operator in self._operators)
+        return any(operator.kind == "send" and None in _values(operator.attributes.get("protocol")) for operator in self._operators)
 
     # --- programs of the classes
 
@@ -90,9 +94,12 @@ class _Search:
         return classes
 
     def _program(self, rank: int, sequence: list[Event]) -> _Class:
-        batches = [(event, self._attribute(event, "batch", rank, microbatch)) for event, microbatch in sequence] if self._batched else ()
+        batches = [(event, self._batch(event, rank, microbatch)) for event, microbatch in sequence] if self._batched else ()
         steps = [[sequence[place] for place in places] for places in joint(batches)] if self._batched else [[event] for event in sequence]
         return _Class(rank, steps, {event: number for number, step in enumerate(steps) for event in step})
+
+    def _batch(self, event: int, rank: int, microbatch: int) -> object:
+        return self._attribute(event, "batch", rank, microbatch) if joins_batches(self._operator(event)) else None
 
     # --- needs
 

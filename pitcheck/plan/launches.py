@@ -50,6 +50,11 @@ def joint(sequence: Sequence[tuple[Hashable, object]]) -> Iterator[list[int]]:
         yield found
 
 
+def joins_batches(operator: Operator) -> bool:
+    """Return True if an event may run together with others of its batch: one that moves data. A wait and a barrier stop the program."""
+    return operator.kind not in ("wait", "barrier")
+
+
 class Launches:
     """The operations of a plan that are in flight for more than their own place."""
 
@@ -85,8 +90,17 @@ class Launches:
             return []
         if isinstance(operand, Use):
             microbatch = operand.microbatch
-        found = self._makers.get(name, []) if operator.outputs else self._sent(operator, name)
-        return [(n, microbatch if self.schedule.per_microbatch(n) else 0) for n in found]
+        if operator.outputs:
+            return [(n, microbatch if self.schedule.per_microbatch(n) else 0) for n in self._makers.get(name, [])]
+        return [(n, at) for n in self._sent(operator, name) for at in self._sending(n, microbatch)]
+
+    def _sending(self, position: int, microbatch: int) -> list[int]:
+        """The micro-batches at which a send sends what its tensor is at ``microbatch``."""
+        per_microbatch = self.schedule.per_microbatch(position)
+        operand = self.plan.operators[position].inputs[0]
+        if not isinstance(operand, Use):
+            return [microbatch if per_microbatch else 0]
+        return list(range(self.microbatches) if per_microbatch else (0,)) if operand.microbatch == microbatch else []
 
     def _sent(self, operator: Operator, name: str) -> list[int]:
         of = operator.attributes.get("of")
@@ -135,7 +149,7 @@ class Launches:
     def _launches(self, rank: int, codes: Ints) -> list[Launch]:
         positions = codes // self.microbatches
         events = np.flatnonzero(self._events[positions])
-        batches = [self._attribute(self.plan.operators[positions[p]], "batch", rank, int(codes[p] % self.microbatches)) for p in events]
+        batches = [self._batch(self.plan.operators[positions[p]], rank, int(codes[p] % self.microbatches)) for p in events]
         waits = self._waits(codes, events)
         found = []
         for places in joint(list(zip(positions[events].tolist(), batches, strict=True))):
@@ -148,6 +162,9 @@ class Launches:
                 elif len(places) > 1:
                     found.append(Launch(code, place, first, last=last))
         return found
+
+    def _batch(self, operator: Operator, rank: int, microbatch: int) -> object:
+        return self._attribute(operator, "batch", rank, microbatch) if joins_batches(operator) else None
 
     def _waits(self, codes: Ints, events: Ints) -> dict[int, list[int]]:
         """Return the places of the waits for every code."""

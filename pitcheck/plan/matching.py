@@ -399,8 +399,9 @@ class _Channels:
     def _sent(self, number: int) -> Tensor | None:
         operator = self.plan.operators[self.events.positions[number]]
         name = tensor_of(operator.inputs[0]) if len(operator.inputs) == 1 else None
-        if name is None:
-            self._add(number, f"a send has one tensor as its input; {operator.id!r} has {len(operator.inputs)} inputs", (), (), ".inputs")
+        if name is None or operator.outputs:
+            said = f"{len(operator.inputs)} inputs (tensors or literals) and {len(operator.outputs)} outputs"
+            self._add(number, f"a send has one tensor as its input and no output; {operator.id!r} has {said}", (), (), ".inputs")
             return None
         return self.tensors.get(name)
 

@@ -52,6 +52,7 @@ class ShapeRules:
         self.microbatched = {tensor.name: tensor.microbatched for tensor in plan.tensors}
         kinds = {dtype: kind_of_dtype(dtype) for dtype in {tensor.dtype for tensor in plan.tensors}}
         self.signatures = {tensor.name: (tensor.shape, kinds[tensor.dtype]) for tensor in plan.tensors}
+        self.dtypes = {tensor.name: tensor.dtype for tensor in plan.tensors}
         self._known: dict[object, list[Finding]] = {}
         self._sizes: dict[object, tuple[int, ...]] = {}
         self._chosen: dict[Hashable, list[tuple[dict[str, Any], Mask]]] = {}
@@ -69,6 +70,16 @@ class ShapeRules:
             except KeyError:
                 continue
             yield from self._check(position, operator, inputs, outputs)
+            if operator.group is not None:
+                yield from self._check_dtypes(operator, f"operators[{position}]")
+
+    def _check_dtypes(self, operator: Operator, place: str) -> Iterator[Violation]:
+        """A collective moves and combines numbers of one dtype."""
+        given = self.dtypes.get(tensor_of(operator.inputs[0]) or "") if operator.inputs else None
+        other = next((name for name in operator.outputs if given is not None and self.dtypes.get(name, given) != given), None)
+        if other is not None:
+            message = f"{operator.kind} gives {other!r} as {self.dtypes[other]}, and its operand is {given}; cast before it or after it"
+            yield Violation("PIT003", f"{place}.outputs", message, operator=operator.id, tensor=other)
 
     def _check(self, position: int, operator: Operator, inputs: tuple[Signature, ...], outputs: tuple[Signature | None, ...]) -> Iterator[Violation]:
         members = self._members(operator)

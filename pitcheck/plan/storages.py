@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from pitcheck.ops.registry import writes_in_place
 from pitcheck.plan.contents import Contents, Stretch
 from pitcheck.plan.launches import Launch, Launches
 from pitcheck.plan.memory import Access, Conflict, InFlight
@@ -24,8 +25,6 @@ from pitcheck.plan.violations import Violation
 WIDTHS = {"float64": 8, "int64": 8, "float32": 4, "int32": 4, "bfloat16": 2, "float16": 2, "int16": 2}
 """Bytes of an element, where they are more than one."""
 
-IN_PLACE = frozenset({"all_reduce", "reduce", "broadcast"})
-"""Collectives whose result may take the place of their operand: every element has its own place."""
 LASTING = frozenset({"parameter", "optimizer_state", "constant"})
 """Roles of what the next step begins with."""
 
@@ -62,11 +61,24 @@ class StorageRules:
     def _lying(self) -> dict[str, Tensor]:
         """The tensor that says where another lies: of the output of a wait, what was waited for, unless it says so itself."""
         found = {name: tensor for name, tensor in self.tensors.items() if tensor.storage is not None}
-        waits = [operator for operator in self.plan.operators if operator.kind == "wait" and len(operator.inputs) == len(operator.outputs) == 1]
-        for operator in waits:
-            source = found.get(tensor_of(operator.inputs[0]) or "")
-            if source is not None:
-                found.setdefault(operator.outputs[0], source)
+        # Waits may stand in any order in the list.
+        changed = True
+        while changed:
+            changed = False
+            for name, sources in self._waited.items():
+                source = next((found[each] for each in sources if each in found), None)
+                if name not in found and source is not None:
+                    found[name] = source
+                    changed = True
+        return found
+
+    @cached_property
+    def _waited(self) -> dict[str, list[str]]:
+        """What is waited for, by the output of the waits."""
+        found: dict[str, list[str]] = {}
+        for operator in self.plan.operators:
+            if operator.kind == "wait" and len(operator.inputs) == len(operator.outputs) == 1:
+                found.setdefault(operator.outputs[0], []).append(tensor_of(operator.inputs[0]) or "")
         return found
 
     def _place(self, name: str, microbatch: int) -> _Place:
@@ -99,9 +111,10 @@ class StorageRules:
             return [(name, m) for m in listed if isinstance(m, int)] if isinstance(listed, tuple) else [(name, m) for m in range(self.microbatches)]
         return [(name, microbatch)]
 
-    def _writes(self, code: int) -> list[Version]:
+    def _outputs(self, code: int) -> list[Version]:
+        """The outputs of an operator at a micro-batch, with the name "" for those that are not wanted."""
         position, microbatch = divmod(code, self.microbatches)
-        return [(name, microbatch if self.schedule.microbatched.get(name, False) else 0) for name in self.plan.operators[position].outputs if name]
+        return [(name, microbatch if self.schedule.microbatched.get(name, False) else 0) for name in self.plan.operators[position].outputs]
 
     @cached_property
     def _touching(self) -> dict[str, list[int]]:
@@ -139,7 +152,7 @@ class StorageRules:
         for position, operator in enumerate(self.plan.operators):
             if operator.kind == "wait":
                 yield from self._check_wait(position, operator)
-            elif operator.kind == "barrier" and "async" in operator.attributes:
+            elif operator.kind == "barrier" and operator.attributes.get("async"):
                 yield self._of_plan(position, "is a barrier that is asynchronous: nothing could wait for it; leave out 'async'")
 
     def _check_offset(self, tensor: Tensor) -> Iterator[Violation]:
@@ -180,8 +193,17 @@ class StorageRules:
             yield from self._check_waited(position, self.tensors[name], self.tensors[operator.outputs[0]])
 
     def _check_waited(self, position: int, given: Tensor, waited: Tensor) -> Iterator[Violation]:
-        if waited.storage is not None and self._place(waited.name, 0) != self._place(given.name, 0):
-            yield self._of_plan(position, f"moves nothing: {waited.name!r} lies where {given.name!r} lies; leave out its storage")
+        if (waited.dtype, waited.shape) != (given.dtype, given.shape):
+            said = f"{waited.name!r} is {waited.dtype} {list(waited.shape)}, and {given.name!r} {given.dtype} {list(given.shape)}; both are the same memory"
+            yield self._of_plan(position, f"changes nothing: {said}")
+        elif self._lies_elsewhere(waited, given):
+            there = f"{waited.name!r} lies where {given.name!r} lies; leave out its storage, or let each wait have a tensor of its own"
+            yield self._of_plan(position, f"moves nothing: {there}")
+
+    def _lies_elsewhere(self, waited: Tensor, given: Tensor) -> bool:
+        """Whether the output of a wait has another place in a storage than what was waited for."""
+        mine, theirs = self._place(waited.name, 0), self._place(given.name, 0)
+        return (mine.shared or theirs.shared) and mine != theirs
 
     def _of_plan(self, position: int, message: str) -> Violation:
         identity = self.plan.operators[position].id
@@ -206,7 +228,7 @@ class StorageRules:
 
     def writes(self, code: int) -> list[Version]:
         """Return the versions that an operator writes at a micro-batch; those of unknown tensors are left out."""
-        return [version for version in self._writes(code) if version[0] in self.tensors]
+        return [version for version in self._outputs(code) if version[0] in self.tensors]
 
     def accesses(self, code: int) -> list[Access]:
         """Return all accesses of an operator at a micro-batch, reads before writes. A view neither reads nor writes."""
@@ -216,30 +238,39 @@ class StorageRules:
 
     def is_view(self, code: int) -> bool:
         """Return True if all that an operator writes lies in its places of a storage already."""
-        reads, writes = self.reads(code), self.writes(code)
-        pairs = [(source, result) for source in range(len(reads)) for result in range(len(writes))]
-        return bool(pairs) and all(self._lies_there(code, reads, writes, *pair) for pair in pairs)
+        reads, outputs = self.reads(code), self._outputs(code)
+        pairs = [(source, result) for source in range(len(reads)) for result, (name, _) in enumerate(outputs) if name in self.tensors]
+        return bool(pairs) and all(self._lies_there(code, *pair) for pair in pairs)
 
-    def _lies_there(self, code: int, reads: list[Version], writes: list[Version], source: int, result: int) -> bool:
+    def _lies_there(self, code: int, source: int, result: int) -> bool:
         """Whether the elements that an output has of an input, or an input gives to it, are in the same places."""
-        given, taken = self.place(reads[source]), self.place(writes[result])
-        if not given.shared or given.buffer != taken.buffer:
+        reads, outputs = self.reads(code), self._outputs(code)
+        given, taken = self.place(reads[source]), self.place(outputs[result])
+        tensors = self.tensors[reads[source][0]], self.tensors[outputs[result][0]]
+        if not given.shared or given.buffer != taken.buffer or tensors[0].dtype != tensors[1].dtype:
             return False
-        shapes = [[self.tensors[name].shape for name, _ in versions] for versions in (reads, writes)]
+        shapes = [[self.tensors[name].shape if name in self.tensors else None for name, _ in versions] for versions in (reads, outputs)]
         moved = displacement(self.plan.operators[code // self.microbatches], shapes[0], shapes[1], source, result)
-        return moved is not None and taken.start - given.start == moved * WIDTHS.get(self.tensors[reads[source][0]].dtype, 1)
+        return moved is not None and taken.start - given.start == moved * WIDTHS.get(tensors[0].dtype, 1)
 
     def over_itself(self, code: int) -> tuple[Version, Version] | None:
-        """Return what an operator reads and writes in overlapping places, if the result does not just take the place of the operand."""
-        operator = self.plan.operators[code // self.microbatches]
-        reads, writes = self.reads(code), self.writes(code)
-        for result, made in enumerate(writes):
+        """Return two operands or results of an operator that overlap, if the second does not just take the place of the first."""
+        operator, reads, outputs = self.plan.operators[code // self.microbatches], self.reads(code), self._outputs(code)
+        made = [(result, version) for result, version in enumerate(outputs) if version[0] in self.tensors]
+        for number, (result, version) in enumerate(made):
+            taken = self._access(version, True)
             for source, read in enumerate(reads):
-                given, taken = self._access(read, False), self._access(made, True)
-                same = given[:3] == taken[:3] and (operator.group is None or operator.kind in IN_PLACE)
-                if taken.conflicts(given) and not same and not self._lies_there(code, reads, writes, source, result):
-                    return read, made
+                if taken.conflicts(self._access(read, False)) and not self._in_place(operator, read, version) and not self._lies_there(code, source, result):
+                    return read, version
+            other = next((each for _, each in made[:number] if taken.conflicts(self._access(each, True))), None)
+            if other is not None:
+                return other, version
         return None
+
+    def _in_place(self, operator: Operator, read: Version, made: Version) -> bool:
+        """Whether a result may take the place of an operand, and does."""
+        given, taken = self.tensors[read[0]], self.tensors[made[0]]
+        return self.place(read) == self.place(made) and given.shape == taken.shape and writes_in_place(operator.kind)
 
     def place(self, version: Version) -> _Place:
         """Return where a version lies."""
@@ -383,7 +414,7 @@ class _Walk:
         found = self.rules.over_itself(code)
         if found is not None:
             (read, _), (written, _) = found
-            message = f"writes {written!r} over {read!r} while it reads it; give the result of {self._operator(code).kind} places of its own"
+            message = f"writes {written!r} over {read!r}, which it still uses; give the result of {self._operator(code).kind} places of its own"
             yield self._violation(code, message, written)
 
     def _conflict(self, code: int, conflict: Conflict) -> Violation:
@@ -410,10 +441,19 @@ class _Walk:
         for tensor in self.rules.beginning:
             if tensor.role in LASTING and tensor.name in self.read:
                 version = (tensor.name, 0)
-                new = [v for name in self.rules.new_values.get(tensor.name, ()) for v in self._present(self.rules.tensors[name])]
-                found = self._replaced(version, version, *new)
-                if found is not None:
-                    yield self._lost(tensor, version, found, "lasts into the next step, and has no new value there")
+                found = self._replaced(version, version)
+                if found is not None and not self._succeeded(version):
+                    yield self._lost(tensor, version, found, "lasts into the next step, and has no new value in all of its places")
+
+    def _succeeded(self, version: Version) -> bool:
+        """Whether a new value is there in the places of an old one, or has places of its own."""
+        old = self.rules.place(version)
+        new = [v for name in self.rules.new_values.get(version[0], ()) for v in self._present(self.rules.tensors[name])]
+        for place, each in ((self.rules.place(each), each) for each in new):
+            apart = place.buffer != old.buffer or place.stop <= old.start or old.stop <= place.start
+            if apart or (place == old and self._replaced(each, each) is None):
+                return True
+        return False
 
     def _two_new_values(self) -> Iterator[Violation]:
         """One tensor is named as the new value of a parameter or state on a rank: of two, which lasts is open."""

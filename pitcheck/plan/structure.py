@@ -9,7 +9,7 @@ import numpy as np
 from pitcheck.errors import PlanError
 from pitcheck.plan.coordinates import Coordinates
 from pitcheck.plan.model import MICROBATCH_AXIS, Attribute, Box, Group, Operator, Plan, Table
-from pitcheck.plan.schedule import where_key
+from pitcheck.plan.schedule import is_event, where_key
 from pitcheck.plan.violations import Violation
 
 _DIVIDED_AXIS = {"reduce_scatter": "axis", "scatter_from": "axis", "all_to_all": "split_axis"}
@@ -51,6 +51,8 @@ class _Boxes:
             if id(operator.where) not in self._right:
                 yield from self._check_where(operator.where, f"operators[{number}]", operator.id)
             for name, value in operator.attributes.items() if operator.attributes else ():
+                if name == "async" and is_event(operator):
+                    yield from self._check_flag(value, f"operators[{number}].attributes.async", operator.id)
                 if isinstance(value, Table):
                     yield from self._check_table(value, f"operators[{number}].attributes.{name}", operator.id)
         for number, program in enumerate(self.plan.programs):
@@ -58,6 +60,11 @@ class _Boxes:
             for at, box in enumerate(program.where):
                 if MICROBATCH_AXIS in box:
                     yield Violation("PIT009", f"programs[{number}].where[{at}].mb", "a program belongs to ranks; name micro-batches in its steps")
+
+    def _check_flag(self, value: Attribute, place: str, operator: str) -> Iterator[Violation]:
+        odd = next((each for each in (value.values if isinstance(value, Table) else (value,)) if not isinstance(each, bool)), None)
+        if odd is not None or value is None:
+            yield Violation("PIT001", place, f"attribute 'async' is true or false, not {odd!r}", operator=operator)
 
     def _check_empty(self, where: tuple[Box, ...], place: str, operator: str) -> Iterator[Violation]:
         for number, box in enumerate(where):
@@ -147,6 +154,9 @@ class _Groups:
         if operator.kind in _GROUPED and len(operator.inputs) != expected:
             message = f"{operator.kind} takes {expected or 'no'} input, not {len(operator.inputs)}"
             yield Violation("PIT004", f"{place}.inputs", message, operator=operator.id)
+            return
+        if operator.kind == "barrier" and operator.outputs:
+            yield Violation("PIT004", f"{place}.outputs", "a barrier has no output; it only keeps its members together", operator=operator.id)
             return
         root = operator.attributes.get("root")
         for value in root.values if isinstance(root, Table) else (root,):

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pitcheck.errors import PlanError, UnsupportedError
-from pitcheck.ops.registry import operator_kind
+from pitcheck.ops.registry import check_attributes, operator_kind
 from pitcheck.plan.coordinates import Coordinates, places_of
 from pitcheck.plan.matching import Matching
 from pitcheck.plan.model import Box, Group, Number, Operator, Plan, Table, Use
@@ -63,9 +63,17 @@ class Lowering:
         for name in self._copies:
             self.graph.number[name] = self.graph.number[self._original(name)]
         for position, operator in enumerate(self.plan.operators):
+            self._check_said(operator)
             if operator.outputs or operator.kind not in ORDER_ONLY:
                 self._lower(position, operator)
         return self.graph
+
+    def _check_said(self, operator: Operator) -> None:
+        """Check what no evaluation looks at: attributes of what is only copied or ordered. Raises UnsupportedError for an unknown one."""
+        if operator.kind in COPIES or operator.kind in ORDER_ONLY:
+            check_attributes(operator_kind(operator.kind), operator.attributes)
+        elif not operator.outputs:
+            raise UnsupportedError(f"the operator {operator.id!r} ({operator.kind}) has no output: nothing says what it does; name what it computes")
 
     # --- copies
 
@@ -78,9 +86,10 @@ class Lowering:
                 writers[name] = writers.get(name, 0) + 1
                 written[name] = operator.where
         copies: dict[str, str] = {}
+        undefined = {name for operator in self.plan.operators if operator.kind in ROOT_ONLY for name in operator.outputs}
         for operator in self.plan.operators:
             source = operator.inputs[0] if operator.inputs else None
-            if operator.kind not in COPIES or len(operator.inputs) != 1 or not isinstance(source, str):
+            if operator.kind not in COPIES or len(operator.inputs) != 1 or not isinstance(source, str) or source in undefined:
                 continue
             for name in operator.outputs:
                 everywhere = not operator.where or (writers.get(source) == 1 and written[source] == operator.where)

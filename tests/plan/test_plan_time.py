@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from pitcheck.plan.model import Axis, Group, Operator, Output, Plan, Program, Step, Table, Tensor
+from pitcheck.plan.model import Axis, Group, Operator, Output, Plan, Program, Step, Table, Tensor, Use
 from pitcheck.plan.validate import validate
 
 TWO = (Axis("r", 2),)
@@ -16,7 +16,7 @@ ALL = Group(axes=("r",))
 
 def plan(*operators: Operator, outputs: tuple[str, ...] = (), orders: tuple[tuple[str, ...], ...] = (), **tensors: Tensor) -> Plan:
     """A plan over two ranks; every tensor that is not given has shape (4,). ``orders``: the ids of each rank, if not those of the list."""
-    names = dict.fromkeys(name for o in operators for name in (*o.inputs, *o.outputs) if isinstance(name, str))
+    names = dict.fromkeys(name for o in operators for name in (*o.inputs, *o.outputs) if isinstance(name, str) and name)
     found = [tensors.get(name) or Tensor(name, (4,), role="input" if name in "xu" else "activation") for name in (*names, *(tensors.keys() - names))]
     blocks = {f"b{rank}": ids for rank, ids in enumerate(orders)}
     programs = tuple(Program((Step(f"b{rank}"),), ({"r": (rank,)},)) for rank in range(len(orders)))
@@ -352,3 +352,124 @@ def test_all_members_of_a_group_come_to_a_barrier_in_one_order() -> None:
 def test_a_box_without_coordinates_is_refused() -> None:
     assert codes(plan(replace(NEG, where=({"r": (0,)},)))) == []
     assert codes(plan(replace(NEG, where=({"r": ()},)))) == ["PIT001"]
+
+
+# --- found by attacks
+
+
+def test_a_chain_of_waits_lies_in_one_place_in_any_order_of_the_list() -> None:
+    launch = Operator("sum", "all_reduce", ("a",), ("b",), {"async": True}, ALL)
+    first, second = Operator("w1", "wait", ("b",), ("d",)), Operator("w2", "wait", ("d",), ("e",))
+    read = Operator("read", "neg", ("e",), ("f",))
+    right, wrong = ("neg", "sum", "w1", "w2", "read", "over"), ("neg", "sum", "w1", "w2", "over", "read")
+    for waits in ((first, second), (second, first)):
+        operators = (NEG, launch, *waits, OVER, read)
+        assert codes(plan(*operators, orders=(right, right), **shared("b", "c"))) == []
+        assert codes(plan(*operators, orders=(wrong, wrong), **shared("b", "c"))) == ["PIT010"]
+
+
+def test_waits_for_different_places_have_different_outputs() -> None:
+    def launch(name: str) -> Operator:
+        return Operator(f"sum {name}", "all_reduce", ("x",), (name,), {"async": True}, ALL)
+
+    waits = (Operator("here", "wait", ("a",), ("d",), where=FIRST), Operator("there", "wait", ("b",), ("d",), where=SECOND))
+    others = (Operator("a too", "wait", ("a",), ("e",), where=SECOND), Operator("b too", "wait", ("b",), ("f",), where=FIRST))
+    places = {"a": Tensor("a", (4,), storage="A"), "b": Tensor("b", (4,), storage="B")}
+    operators = (launch("a"), launch("b"), *waits, *others)
+    assert codes(plan(*operators)) == []
+    assert codes(plan(*operators, **places)) == ["PIT010"]
+
+
+@pytest.mark.parametrize("protocol", [None, Table(("r",), (None, None))])  # type: ignore[arg-type]
+def test_a_protocol_that_is_null_is_none(protocol: object) -> None:
+    send = replace(SEND, attributes={"peer": OTHER, "protocol": protocol})
+    assert codes(plan(NEG, send, RECEIVE)) in (["PIT012"], ["PIT007"])
+
+
+def test_a_part_that_is_not_wanted_has_its_place_all_the_same() -> None:
+    split = Operator("split", "split", ("a",), ("", "q"), {"axis": 0, "sizes": (2, 2)})
+    use = Operator("use", "neg", ("a",), ("d",))
+    for offset, said in ((2, []), (0, ["PIT010"]), (1, ["PIT010"])):
+        assert codes(plan(NEG, split, use, a=IN_S["a"], q=Tensor("q", (2,), storage="S", offset=offset))) == said, offset
+
+
+def test_a_view_has_the_dtype_of_what_it_shows() -> None:
+    copy, use = Operator("copy", "identity", ("a",), ("b",)), Operator("use", "neg", ("a",), ("d",))
+    for dtype, said in (("float32", []), ("int32", ["PIT003", "PIT010"]), ("bfloat16", ["PIT010"])):
+        found = codes(plan(NEG, copy, use, a=IN_S["a"], b=Tensor("b", (4,), dtype, storage="S")))  # type: ignore[arg-type]
+        assert set(found) == set(said), dtype
+    launch, wait = Operator("sum", "all_reduce", ("a",), ("b",), {"async": True}, ALL), Operator("w", "wait", ("b",), ("d",))
+    assert codes(plan(NEG, launch, wait, d=Tensor("d", (4,), "bfloat16"))) == ["PIT010"]
+    assert codes(plan(NEG, launch, wait, b=Tensor("b", (4,), "bfloat16"), d=Tensor("d", (4,), "bfloat16"))) == ["PIT003"]
+
+
+def test_a_wait_and_a_barrier_are_in_no_batch() -> None:
+    send = replace(SEND, attributes={**SEND.attributes, "batch": 1})
+    receive = replace(RECEIVE, attributes={**RECEIVE.attributes, "batch": 1})
+    wait = replace(SENT, attributes={"batch": 1})
+    assert codes(plan(NEG, send, receive, SENT)) == []
+    assert codes(plan(NEG, send, wait, receive)) == ["PIT012"]
+    barrier = Operator("barrier", "barrier", attributes={"batch": 1}, group=ALL)
+    blocking = replace(send, attributes={"peer": OTHER, "batch": 1})
+    assert codes(plan(NEG, blocking, receive)) == []
+    assert codes(plan(NEG, blocking, barrier, receive)) == ["PIT012"]
+
+
+def test_two_results_of_one_operator_have_places_of_their_own() -> None:
+    split = Operator("split", "split", ("x",), ("p", "q"), {"axis": 0, "sizes": (2, 2)})
+    for offset, said in ((2, []), (1, ["PIT010"]), (0, ["PIT010"])):
+        parts = {"p": Tensor("p", (2,), storage="S"), "q": Tensor("q", (2,), storage="S", offset=offset)}
+        assert codes(plan(split, **parts)) == said, offset
+
+
+@pytest.mark.parametrize(
+    ("kind", "attributes", "said"),
+    [
+        ("square", {}, []),
+        ("clamp", {"min": 0}, []),
+        ("transpose", {"dim0": 0, "dim1": 1}, ["PIT010"]),
+        ("flip", {"axes": (0,)}, ["PIT010"]),
+        ("cumsum", {"axis": 0}, ["PIT010"]),
+        ("softmax", {"axis": 0}, ["PIT010"]),
+    ],
+)
+def test_what_reads_other_places_is_not_computed_in_place(kind: str, attributes: dict[str, object], said: list[str]) -> None:
+    use = Operator("use", kind, ("a",), ("b",), attributes)  # type: ignore[arg-type]
+    square = {name: Tensor(name, (4, 4), storage="S") for name in "ab"} | {"x": Tensor("x", (4, 4), role="input")}
+    assert codes(plan(NEG, use, **square)) == said
+    assert codes(plan(NEG, use, **{name: replace(tensor, storage=None) for name, tensor in square.items()})) == []
+
+
+def test_a_new_value_takes_all_of_the_old_one_s_places_or_none() -> None:
+    update = Operator("update", "sub", ("w", "x"), ("n",))
+    w, n = Tensor("w", (4,), role="parameter", storage="W"), Tensor("n", (4,), storage="W", updated="w")
+    assert codes(plan(update, w=w, n=n)) == []
+    assert codes(plan(update, w=w, n=replace(n, offset=4))) == []
+    assert codes(plan(update, w=w, n=replace(n, offset=3))) == ["PIT010"]
+    assert codes(plan(update, w=w, n=replace(n, storage=None))) == []
+    junk = Operator("junk", "square", ("x",), ("j",))
+    assert codes(plan(update, junk, w=w, n=replace(n, storage=None), j=Tensor("j", (4,), storage="W"))) == []
+    assert codes(plan(update, junk, w=w, n=n, j=Tensor("j", (4,), storage="W"))) == ["PIT010"]
+
+
+def test_a_send_of_another_micro_batch_is_waited_for_by_that() -> None:
+    once = ({"mb": (0,)},)
+    send = Operator("send", "send", (Use("a", 1),), (), {"peer": OTHER, "async": True}, where=once)
+    receive = Operator("receive", "receive", (), ("b",), {"peer": OTHER})
+    tensors = tuple(Tensor(name, (4,), role="input" if name == "x" else "activation", microbatched=name in "xa") for name in "xab")
+
+    def over(wait: Operator) -> Plan:
+        return Plan(TWO, tensors, (NEG, send, receive, wait), (), 2)
+
+    assert codes(over(Operator("w", "wait", (Use("a", 1),), where=once))) == []
+    assert codes(over(Operator("w", "wait", (Use("a", 0),), where=once))) == ["PIT010"]
+
+
+@pytest.mark.parametrize("value", ["yes", 1, None, Table(("r",), (True, "no"))])
+def test_asynchronous_is_true_or_false(value: object) -> None:
+    assert codes(plan(NEG, replace(SEND, attributes={"peer": OTHER, "async": value}), RECEIVE, SENT)) == ["PIT001"]
+
+
+def test_a_barrier_has_no_output() -> None:
+    assert codes(plan(Operator("barrier", "barrier", (), ("b",), group=ALL))) == ["PIT004"]
+    assert codes(plan(Operator("barrier", "barrier", attributes={"async": False}, group=ALL))) == []
