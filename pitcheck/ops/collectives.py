@@ -166,7 +166,7 @@ OPERATORS = (
     ),
     declare("send", _copy, attributes={"peer": "value", **_EVENT}, doc="x, on its way to rank `peer`."),
     declare("receive", _copy, attributes={"peer": "value", **_EVENT}, doc="What the matching send of rank `peer` reads."),
-    declare("barrier", _copy, inputs=(0, 0), doc="Nothing; no member goes on before all have come here."),
+    declare("barrier", _copy, inputs=(0, 0), attributes={"async": "value"}, doc="Nothing; no member goes on before all have come here."),
     declare(
         "wait",
         _copy,
