@@ -2,14 +2,15 @@
 
 That two formulas are equal as functions says nothing where one of them has no value: x / x is 1, and sqrt(a) sqrt(c) is sqrt(a c), where they are defined. So
 every such operation of the parallel plan reads what is positive by construction, or is seen to be 0 or not in the discrete data, or what the reference
-reads in an operation that has no value there, either. Residues tell which numbers are the same.
+reads in an operation that has no value there, either. Residues tell which numbers are the same. For what is none of these, trials on real numbers of both
+signs decide; only a quotient, which lacks a value at single points, is left open.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,19 +27,34 @@ MOST_TRIALS = 4
 """Draws of an evaluation in which operands are compared: other numbers have the same residues once in 2^28 in each."""
 
 
-def unguarded(algebra: PrimeAlgebra, guards: Collection[tuple[str, str]]) -> str:
-    """What the parallel plan computes that may have no value where the reference has one, or "". ``guards``: (site, operation) of what is not positive."""
+class Unguarded(NamedTuple):
+    """What the parallel plan computes that may have no value where the reference has one.
+
+    ``quotient``: the first quotient among it in words, or "". It lacks a value at single points, which no trial meets. ``any``: whether there is anything;
+    roots and logarithms lack values for half of all numbers, which trials show.
+    """
+
+    quotient: str
+    any: bool
+
+
+def unguarded(algebra: PrimeAlgebra, guards: Collection[tuple[str, str]]) -> Unguarded:
+    """Compare the operands of partial operations of both sides. ``guards``: (site, operation) of those that are not positive by construction."""
+    found = list(_unmatched(algebra, guards))
+    return Unguarded(next((text for what, text in found if what == "div"), ""), bool(found))
+
+
+def _unmatched(algebra: PrimeAlgebra, guards: Collection[tuple[str, str]]) -> Iterator[tuple[str, str]]:
     own = [(site, what, value) for site, what, value in algebra.guarded if (site, what) in guards and site.startswith(PARALLEL)]
     if not own:
-        return ""
+        return
     given = [(what, value) for site, what, value in algebra.guarded if site.startswith(REFERENCE)]
     for site, what, value in own:
         level = value.lowest + value.data.shape[0] - 1
         known = [_words(algebra, v, level) for kind, v in given if kind in AS_STRONG[what] and v.lowest <= level < v.lowest + v.data.shape[0]]
         words = _words(algebra, value, level)
         if not known or not np.isin(words, np.concatenate(known)).all():
-            return f"{SAID[what]} something at {site!r} has no value for all numbers, and the reference has none like it"
-    return ""
+            yield what, f"{SAID[what]} something at {site!r} has no value for all numbers, and the reference has none like it"
 
 
 def _words(algebra: PrimeAlgebra, value: Value, level: int) -> NDArray[np.int64]:

@@ -400,12 +400,12 @@ class _Attempt:
             self._one = one
             undefined = unguarded(algebra, self._degrees.algebra.guards)
             discrete = any(fresh.kind != "field" for fresh in self._shaped.fresh.values())
-            reals = self._degrees.decides or discrete or bool(algebra.decisions) or bool(undefined)
-            different = self._outcomes.try_reals(bool(undefined)) if self._variant == VARIANTS[0] and reals else None
+            reals = self._degrees.decides or discrete or bool(algebra.decisions) or undefined.any
+            different = self._outcomes.try_reals(undefined.any) if self._variant == VARIANTS[0] and reals else None
             if different is not None:
                 return self._refuted("real numbers differ", different)
-            if undefined:
-                return self._open("PIT202", undefined)
+            if undefined.quotient:
+                return self._open("PIT202", undefined.quotient)
         self._redraws.add(good)
         self._lacking = self._left_open(algebra, evaluated, good, self._enough(one))
         return self._concluded(one)
