@@ -3,7 +3,7 @@
 That two formulas are equal as functions says nothing where one of them has no value: x / x is 1, and sqrt(a) sqrt(c) is sqrt(a c), where they are defined. So
 every such operation of the parallel plan reads what is positive by construction, or is seen to be 0 or not in the discrete data, or what the reference
 reads in an operation that has no value there, either. Residues tell which numbers are the same. For what is none of these, trials on real numbers of both
-signs decide; only a quotient, which lacks a value at single points, is left open.
+signs decide; only a quotient, which lacks a value at single points, is left open, if the reference divides by nothing that it divides by.
 """
 
 from __future__ import annotations
@@ -49,11 +49,19 @@ def _unmatched(algebra: PrimeAlgebra, guards: Collection[tuple[str, str]]) -> It
     if not own:
         return
     given = [(what, value) for site, what, value in algebra.guarded if site.startswith(REFERENCE)]
+    matched: dict[tuple[str, int], NDArray[np.int64]] = {}
+    said: set[str] = set()
     for site, what, value in own:
+        if what in said:
+            continue
         level = value.lowest + value.data.shape[0] - 1
-        known = [_words(algebra, v, level) for kind, v in given if kind in AS_STRONG[what] and v.lowest <= level < v.lowest + v.data.shape[0]]
-        words = _words(algebra, value, level)
-        if not known or not np.isin(words, np.concatenate(known)).all():
+        if (what, level) not in matched:
+            known = [_words(algebra, v, level) for kind, v in given if kind in AS_STRONG[what] and v.lowest <= level < v.lowest + v.data.shape[0]]
+            matched[what, level] = np.unique(np.concatenate(known)) if known else np.zeros(0, dtype=np.int64)
+        same = np.isin(_words(algebra, value, level), matched[what, level])
+        # A flat buffer has elements of other tensors beside those that are compared; what these are divided by is matched elsewhere.
+        if not (same.any() if what == "div" else same.all()):
+            said.add(what)
             yield what, f"{SAID[what]} something at {site!r} has no value for all numbers, and the reference has none like it"
 
 
