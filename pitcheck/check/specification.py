@@ -178,6 +178,9 @@ def _owner_of(tensor: Tensor) -> str | None:
 def _every_copy(name: str, owner: str, given: list[Tensor], holding: Sequence[int], second: Graph, read: Readers, result: Specification) -> None:
     """Each tensor of the parallel plan that holds a parameter or state, those in ``holding``, must have its own gradient or new value."""
     served = {second.number.get(_owner_of(tensor) or "") for tensor in given}
+    if len(holding) == 1 and any(_owner_of(tensor) is None for tensor in given):
+        # What belongs to nothing by its own word belongs to the one that there is.
+        return
     for value in holding:
         if value in read and value not in served:
             result.missing.append((name, f"{second.values[value].name!r} holds {owner!r} too, but nothing is named as what becomes of it"))
