@@ -118,6 +118,16 @@ def by_sign() -> Pair:
     return r.plan(), b.plan()
 
 
+def unwritten(*, chosen: bool) -> Pair:
+    """A term, or a condition between equal values, that is read from memory that nobody has written to."""
+    r, b = Builder("reference"), Builder("train", {"tp": 2})
+    r.output(r.op("square", r.input("x", (4, 6)), out="y"))
+    y = b.op("square", b.input("x", (4, 6), {}))
+    memory = b.op("uninitialised", sizes=(4, 6), dtype="float32")
+    b.output(b.op("where", b.op("gt", memory, Number(0)), y, y, out="y") if chosen else b.op("add", y, memory, out="y"))
+    return r.plan(), b.plan()
+
+
 def without_outputs() -> Pair:
     reference, parallel = row_parallel(True)
     return msgspec.structs.replace(reference, outputs=()), msgspec.structs.replace(parallel, outputs=())
@@ -154,12 +164,14 @@ PAIRS: dict[str, Callable[[], Pair]] = {
     "PIT108": found_in("micro-batch missing"),
     "PIT109": found_in("replicas differ"),
     "PIT110": found_in("gap"),
+    "PIT118": lambda: unwritten(chosen=False),
     "PIT200": lambda: changed(0, kind="my_fused_linear"),
     "PIT201": lambda: (linear_reference(), msgspec.structs.replace(row_parallel(True)[1], outputs=())),
     "PIT202": by_sign,
     "PIT203": lambda: row_parallel(True),
     "PIT205": tower,
     "PIT206": lambda: (mask_of("s"), mask_of("t", {})),
+    "PIT207": lambda: unwritten(chosen=True),
     "PIT301": lambda: narrow("gradient reduced"),
     "PIT302": lambda: narrow("missing cast"),
     "PIT303": lambda: narrow("two buffers"),
