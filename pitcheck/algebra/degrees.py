@@ -387,8 +387,9 @@ class DegreeAlgebra:
         top = Polynomial((under.degree + 1) // 2, under.terms_log2, under.powers, under.height_log2 / 2)
         if a.is_constant:
             root = _rational_root(a.number)
+            # Of a rational root, too: residues take that of 4 which is a square, and that is 2 where 2 is one.
+            self.roots_of.add(abs(a.number.numerator) * a.number.denominator if a.number else 0 if a.number is None else 1)
             if root is None:
-                self.roots_of.add(0 if a.number is None else abs(a.number.numerator) * a.number.denominator)
                 self.irrational += 1
             return self._known(replace(a, identity=self._key(), top=top, number=None), root)
         self._guard("sqrt", Sign.NONNEGATIVE in a.sign)

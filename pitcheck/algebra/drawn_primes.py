@@ -183,5 +183,6 @@ def squares_for(numbers: Iterable[int]) -> int:
             while left % small == 0:
                 left //= small
                 times += 1
-            needed = max(needed, place if times % 2 else 1)
+            # The root of m^2 that is taken is the one that is a square, which is m, and not -m, where m is one.
+            needed = max(needed, place if times else 1)
     return needed

@@ -14,6 +14,7 @@ from zoo.builder import Builder
 from pitcheck.check import larger, prove
 from pitcheck.check.options import Options
 from pitcheck.check.run import check
+from pitcheck.check.stage_degrees import StageDegrees
 from pitcheck.plan.model import Plan
 from pitcheck.report.model import Report
 from pitcheck.stages import shapes
@@ -50,13 +51,21 @@ def stages(mesh: dict[str, int] | None, wrong: bool = False) -> Plan:
 @contextmanager
 def bound_unless(holds: Callable[[Any], bool]) -> Iterator[None]:
     """A bound that is vacuous but for stages at sizes of which something holds."""
-    real = prove._trial_error
+    made, bounded = StageDegrees.of, StageDegrees.error
+    sizes: dict[int, Any] = {}
+    kept: list[StageDegrees] = []
 
-    def bound(shaped: Any, *more: Any) -> Any:
-        found = real(shaped, *more)
-        return found if holds(shaped.sizes) else (0.0, *found[1:])
+    def of(shaped: Any, *more: Any) -> StageDegrees:
+        found = made(shaped, *more)
+        kept.append(found)
+        sizes[id(found)] = shaped.sizes
+        return found
 
-    with patch("pitcheck.check.prove._trial_error", bound):
+    def error(degrees: StageDegrees, *more: Any) -> Any:
+        one, rejected = bounded(degrees, *more)
+        return (one if holds(sizes[id(degrees)]) else one._replace(levels=tuple(0.0 for _ in one.levels))), rejected
+
+    with patch.object(StageDegrees, "of", of), patch.object(StageDegrees, "error", error):
         yield
 
 

@@ -102,6 +102,9 @@ class Interleaving:
         self.memory: dict[tuple[int, object], Array] = {}
         self.blocked: dict[int, list[Part]] = {}
         self.handles: dict[int, list[Part]] = defaultdict(list)
+        self.begun: dict[tuple[int, int], Part] = {}
+        """What has begun with the first of its batch, by rank and place."""
+        self.unfinished: dict[int, list[Part]] = defaultdict(list)
         self.meetings: dict[object, list[Meeting]] = defaultdict(list)
         self.turns: dict[tuple[int, object], int] = defaultdict(int)
         self.lies = {name: self._lies(name) for name in self.tensors}
@@ -191,24 +194,38 @@ class Interleaving:
             self._compute(rank, operator, microbatch)
             self.at[rank] += 1
             return
-        for operator, microbatch in self._batch(rank):
-            part = Part(rank, operator, microbatch, attributes_at(self.plan, operator, self.coordinates[rank], microbatch))
-            self._join(part)
-            self._made(operator, rank, microbatch)
-            (self.handles if part.attributes.get("async") else self.blocked)[rank].append(part)
-            self.at[rank] += 1
+        start = self.at[rank]
+        if (rank, start) not in self.begun:
+            for place in self._batch(rank):
+                self._begin(rank, place)
+        part = self.begun.pop((rank, start))
+        self.at[rank] += 1
+        (self.handles if part.attributes.get("async") else self.unfinished)[rank].append(part)
+        if not any(other == rank for other, _ in self.begun):
+            # The last of its batch: the rank goes on when all of them are done.
+            self.blocked[rank], self.unfinished[rank] = self.unfinished[rank], []
 
-    def _batch(self, rank: int) -> list[tuple[Operator, int]]:
+    def _begin(self, rank: int, place: int) -> None:
+        operator, microbatch = self.programs[rank][place]
+        part = Part(rank, operator, microbatch, attributes_at(self.plan, operator, self.coordinates[rank], microbatch))
+        self.begun[rank, place] = part
+        self._join(part)
+        self._made(operator, rank, microbatch)
+
+    def _batch(self, rank: int) -> list[int]:
+        """The places of what begins together with what a rank has come to; what is computed between them is no part of it."""
         program, start = self.programs[rank], self.at[rank]
-        found = [program[start]]
+        found, ids = [start], {program[start][0].id}
         batch = attributes_at(self.plan, *self._where(rank, start)).get("batch")
-        while batch is not None and start + len(found) < len(program):
-            operator, microbatch = program[start + len(found)]
-            is_event = operator.group is not None or operator.kind in ("send", "receive")
-            same = is_event and attributes_at(self.plan, operator, self.coordinates[rank], microbatch).get("batch") == batch
-            if not same or any(other.id == operator.id for other, _ in found):
+        for place in range(start + 1, len(program)) if batch is not None else ():
+            operator, microbatch = program[place]
+            if operator.group is None and operator.kind not in ("send", "receive", "wait"):
+                continue
+            same = attributes_at(self.plan, operator, self.coordinates[rank], microbatch).get("batch") == batch
+            if not same or operator.kind in ("wait", "barrier") or operator.id in ids:
                 break
-            found.append((operator, microbatch))
+            found.append(place)
+            ids.add(operator.id)
         return found
 
     def _where(self, rank: int, at: int) -> tuple[Operator, dict[str, int], int]:
