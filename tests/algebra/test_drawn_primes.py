@@ -41,7 +41,7 @@ def test_is_prime_agrees_with_galois() -> None:
 
 def test_squares_are_asked_for_as_far_as_roots_need_them() -> None:
     assert squares_for(()) == 1
-    assert (squares_for({36}), squares_for({8}), squares_for({20}), squares_for({3, 17})) == (1, 2, 3, 7)
+    assert (squares_for({9}), squares_for({36}), squares_for({8}), squares_for({20}), squares_for({3, 17})) == (1, 2, 2, 3, 7)
     assert squares_for({0}) == 4
 
 

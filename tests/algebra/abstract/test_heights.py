@@ -79,9 +79,9 @@ def test_sums_over_many_elements_and_means_have_the_height_of_their_number() -> 
 def test_a_root_of_a_number_doubles_heights_and_a_rational_root_does_not() -> None:
     algebra = DegreeAlgebra()
     assert algebra.sqrt(algebra.constant(Fraction(9, 4))).number == Fraction(3, 2)
-    assert not algebra.roots_of
+    assert (algebra.roots_of, algebra.irrational) == ({36}, 0)
     algebra.sqrt(algebra.constant(Fraction(2)))
-    assert (algebra.roots_of, algebra.irrational) == ({2}, 1)
+    assert (algebra.roots_of, algebra.irrational) == ({2, 36}, 1)
 
 
 def test_as_many_primes_are_bad_as_a_height_has_factors() -> None:
