@@ -513,7 +513,7 @@ class AxisAlgebra:
 
 
 def _whether_any(a: AxisValue, b: AxisValue) -> bool:
-    """Whether a number of occurrences is compared with 0: that asks for one place, and not how many there are."""
+    """Return True if a number of occurrences is compared with 0: that asks for one place, and not how many there are."""
     return (a.occurs and b.literal == 0) or (b.occurs and a.literal == 0)
 
 

@@ -74,7 +74,7 @@ class AxisSystem:
         self._extents: list[tuple[Dimension, ...]] = []
         self._mixing = True
         self.decides = False
-        """Whether a number counted along some dimension decides something."""
+        """Return True if a number counted along some dimension decides something."""
 
     # --- making dimensions
     def dimension(self, size: int, fixed: str = "", copies: bool = False) -> Dimension:

@@ -78,7 +78,7 @@ class AxisValue:
 
     @property
     def is_discrete(self) -> bool:
-        """Whether it is made of integers, booleans and sizes alone."""
+        """Return True if it is made of integers, booleans and sizes alone."""
         return self.kind != "field" or self.derived is not None
 
     @property

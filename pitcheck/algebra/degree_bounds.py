@@ -78,7 +78,7 @@ class Polynomial:
 
 
 def _capped(degree: int, terms_log2: float, powers: int, height_log2: float) -> Polynomial:
-    """What no prime in use tells from more: every bound of such a degree, height, or of so many terms, is vacuous."""
+    """Cap sizes that no prime in use tells from more: every bound of such a degree, height, or of so many terms, is vacuous."""
     most = float(MOST)
     return Polynomial(min(degree, MOST), min(terms_log2, most), min(powers, MOST), min(height_log2, most))
 

@@ -26,7 +26,7 @@ class Sign(Flag):
 
     @property
     def divides(self) -> bool:
-        """Whether a quotient by such a number is defined, or is seen not to be."""
+        """Return True if a quotient by such a number is defined, or is seen not to be."""
         return bool(self & (Sign.KNOWN | Sign.POSITIVE))
 
 
@@ -35,12 +35,12 @@ ABOVE_ZERO = Sign.NONNEGATIVE | Sign.POSITIVE | Sign.NEVER_ZERO
 
 
 def sign_of(number: Fraction) -> Sign:
-    """What is known of a constant."""
+    """Return the facts that are known of a constant."""
     return Sign.KNOWN | (ABOVE_ZERO if number > 0 else Sign(0) if number < 0 else Sign.NONNEGATIVE | Sign.POSITIVE)
 
 
 def sign_of_sum(a: Sign, b: Sign) -> Sign:
-    """What is known of a sum: with what is never 0 it is not, either, if nothing is negative."""
+    """Return the facts that are known of a sum: with a term that is never 0 it is not 0, if no term is negative."""
     lifted = a & b & Sign.NONNEGATIVE and (a | b) & Sign.NEVER_ZERO
     return (a & b) | (ABOVE_ZERO if lifted else Sign(0))
 

@@ -165,7 +165,7 @@ def _outputs(reference: Plan, parallel: Plan, first: Graph, second: Graph, read:
                 result.missing.append((wanted.tensor, f"the parallel plan has no tensor {output.tensor!r}"))
                 continue
             _expect(theirs[wanted.tensor], output, tensors[output.tensor], first, second, read, coverage, result)
-        given = [tensors[o.tensor] for o in offered[wanted.tensor] if o.tensor in tensors]
+        given = [(o, tensors[o.tensor]) for o in offered[wanted.tensor] if o.tensor in tensors]
         owner = _owner_of(theirs[wanted.tensor])
         if owner is not None and owner in first.number:
             _every_copy(wanted.tensor, owner, given, holding.get(first.number[owner], ()), second, read, result)
@@ -175,11 +175,11 @@ def _owner_of(tensor: Tensor) -> str | None:
     return tensor.gradient_of or tensor.updated
 
 
-def _every_copy(name: str, owner: str, given: list[Tensor], holding: Sequence[int], second: Graph, read: Readers, result: Specification) -> None:
+def _every_copy(name: str, owner: str, given: list[tuple[Output, Tensor]], holding: Sequence[int], second: Graph, read: Readers, result: Specification) -> None:
     """Each tensor of the parallel plan that holds a parameter or state, those in ``holding``, must have its own gradient or new value."""
-    served = {second.number.get(_owner_of(tensor) or "") for tensor in given}
-    if len(holding) == 1 and any(_owner_of(tensor) is None for tensor in given):
-        # What belongs to nothing by its own word belongs to the one that there is.
+    served = {second.number.get(_owner_of(tensor) or "") for _, tensor in given}
+    if len(holding) == 1 and any(_owner_of(tensor) is None and output.lineage is not None for output, tensor in given):
+        # An output that says how it is spread, and not what it belongs to, belongs to the only tensor that there is.
         return
     for value in holding:
         if value in read and value not in served:
