@@ -36,6 +36,9 @@ class Formal(Structure):
     def _zeroed(self, data: Any, where: Any) -> Any:
         raise NotImplementedError
 
+    def guard(self, what: str, operand: Value) -> Value:
+        raise NotImplementedError
+
     def multiply(self, a: Value, b: Value) -> Value:
         raise NotImplementedError
 
@@ -82,7 +85,7 @@ class Formal(Structure):
             raise ShapeError(f"log is defined for field values, not for {a.kind} values; cast first")
         if a.lowest + a.data.shape[0] < 2 or not self.chain.linked:
             raise BudgetError("the logarithm of a value at the lowest level of the chain alone has no level left; a longer chain is needed")
-        self.guarded.append((self.site, "log", a))
+        a = self.guard("log", a)
         zero = a.data == 0
         special = None
         base = Value("field", a.data, a.lowest)

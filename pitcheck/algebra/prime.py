@@ -195,7 +195,7 @@ class PrimeAlgebra(Roots, KeyedFunctions, Formal, Discrete):
         nonnegative = a.nonnegative and b.nonnegative
         if b.kind != "field":
             raise ShapeError(f"divide needs two field operands, not {a.kind} and {b.kind}; cast first")
-        self.guarded.append((self.site, "div", b))
+        b = self.guard("div", b)
         inverse, discrete_zero = self._inverse(b)
         data, low = self._ring("divide", self.arithmetic.multiply, a, inverse)
         if not discrete_zero and a.special is None and b.special is None:

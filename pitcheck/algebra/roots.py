@@ -11,11 +11,12 @@ Not everything that is true of roots follows: x / y / y divides by y^2 = q or -q
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pitcheck.algebra.discrete import Discrete
 from pitcheck.algebra.value import NAN, NEGATIVE_INFINITY, Value
@@ -33,6 +34,8 @@ class Roots(Discrete):
         super().__init__()
         self.guarded: list[tuple[str, str, Value]] = []
         """(site, "div", "log" or "sqrt", operand) of everything that is not defined for all real numbers."""
+        self.undefined: Mapping[int, NDArray[np.bool_]] = {}
+        """Elements that are taken to have no value, of operands by their number in ``guarded``; axes: draws (one), instances, those of the operand."""
         self._opened: dict[int, tuple[Value, Value]] = {}
         self.squared_roots = False
         """Whether a formal root was squared: whether it matters that there are any."""
@@ -56,10 +59,19 @@ class Roots(Discrete):
         wrong = next((p for p in self.chain.primes[a.lowest : a.lowest + a.data.shape[0]] if p % 4 != 3), None)
         if wrong is not None:
             raise UnsupportedError(f"square roots need primes that are 3 modulo 4, and {wrong} is not; choose another chain")
-        self.guarded.append((self.site, "sqrt", a))
+        a = self.guard("sqrt", a)
         special = None if a.special is None else self.xp.where(a.special == NEGATIVE_INFINITY, np.uint8(NAN), a.special)
         root = Value("field", self.arithmetic.root(a.data, a.lowest), a.lowest, special, (), True, a)
         return root if a.nonnegative and self.formal_roots else self.opened(root)
+
+    def guard(self, what: str, operand: Value) -> Value:
+        """Note the operand of a partial operation, and return it with NaN where it is taken to be ``undefined``."""
+        without = self.undefined.get(len(self.guarded))
+        self.guarded.append((self.site, what, operand))
+        if without is None:
+            return operand
+        codes = np.uint8(0) if operand.special is None else operand.special
+        return replace(operand, special=self.xp.where(self.xp.asarray(without)[None], np.uint8(NAN), codes))
 
     def opened(self, a: Value) -> Value:
         """``a`` as a residue, noted among ``roots`` if it is a formal root."""

@@ -11,6 +11,7 @@ from typing import Literal as OneOf
 import numpy as np
 
 from pitcheck.algebra.axis_templates import Templates
+from pitcheck.algebra.chains import Chain
 from pitcheck.algebra.degree_bounds import DrawError, log2_sum
 from pitcheck.algebra.drawn_primes import DrawnPrimes, Family, PrimeSource
 from pitcheck.algebra.residues import ResidueAlgebra
@@ -372,7 +373,10 @@ class _Attempt:
         self._primes.update(chain.primes)
         first = (self._variant + (FULL_SIZES + 1) * self._settings.attempt) * MOST_TRIALS
         numbers = range(first + self.trials, first + min(self._wanted, self.trials + self._at_once, self._settings.most_trials))
-        given = self._settings.xp, chain, self._settings.seed, list(numbers)
+        return self._algebra(chain, list(numbers))
+
+    def _algebra(self, chain: Chain, redraws: Sequence[int]) -> ResidueAlgebra:
+        given = self._settings.xp, chain, self._settings.seed, redraws
         if self._weights:
             return WeightedAlgebra(self._weights, *given, formal_roots=self._settings.formal_roots)
         return ResidueAlgebra(*given, formal_roots=self._settings.formal_roots)
@@ -404,11 +408,20 @@ class _Attempt:
             different = self._outcomes.try_reals(undefined.any) if self._variant == VARIANTS[0] and reals else None
             if different is not None:
                 return self._refuted("real numbers differ", different)
-            if undefined.quotient:
+            if undefined.quotient and self._depends(algebra, undefined.places, good):
                 return self._open("PIT202", undefined.quotient)
         self._redraws.add(good)
         self._lacking = self._left_open(algebra, evaluated, good, self._enough(one))
         return self._concluded(one)
+
+    def _depends(self, algebra: ResidueAlgebra, places: Mapping[int, Any], good: Any) -> bool:
+        """Evaluate the redraws of ``algebra`` again with operands that are undefined at ``places``: whether anything that is compared is so, too."""
+        again = self._algebra(algebra.chain, algebra.trials)
+        again.undefined = places
+        compared = _compared(self._shaped, again)
+        if compared is None:
+            return True
+        return any(np.broadcast_to(each.differs, (len(good), *each.differs.shape[1:]))[good].any() for each in compared[1])
 
     def _left_open(self, algebra: ResidueAlgebra, evaluated: Evaluated, good: Any, enough: int) -> str:
         """What the redraws so far leave open, or ""."""
