@@ -213,6 +213,8 @@ class _Cone:
         return result
 
     def _need(self, value: int, mask: Mask) -> None:
+        if not self.graph.values[value].lattice.microbatched:
+            mask = mask[..., :1]
         self.needed[value] = either(self.needed.get(value), mask)
         for writer in self.graph.values[value].writers:
             if writer not in self._queued:
@@ -260,7 +262,7 @@ def _add_step(batch: Batch, number: int, node: Node, run: Mask, outputs: tuple[i
     grids = [
         [(anywhere, 0)]
         if place in node.unread
-        else [(near(source.gather(batch.grids[source.value]), node.home), source.members) for source in sources_of(operand)]
+        else [(near(_seen(source, batch.grids[source.value], node), node.home), source.members) for source in sources_of(operand)]
         for place, operand in enumerate(node.inputs)
     ]
     flat = [(grid, members) for several in grids for grid, members in several]
@@ -279,6 +281,14 @@ def _add_step(batch: Batch, number: int, node: Node, run: Mask, outputs: tuple[i
             _write(batch, output, rows.reshape(shape), len(first), node)
             info = batch.graph.values[output]
             batch.held[output] = either(batch.held.get(output), run if info.home else far(run, node.home, info.lattice.shape, False))
+
+
+def _seen(source: Source, grid: Grid, node: Node) -> Grid:
+    """What a node reads of a grid. A node that runs once has one entry along micro-batches: the others of a read by code stand for no coordinate."""
+    found = source.gather(grid)
+    if node.lattice.microbatched:
+        return found
+    return found[..., :1, :] if source.members else found[..., :1]
 
 
 def _column(grid: Grid, members: int, shape: tuple[int, ...], chosen: Codes | None) -> Codes:

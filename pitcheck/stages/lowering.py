@@ -253,7 +253,8 @@ class Lowering:
             microbatches = np.full_like(microbatches, operand.microbatch)
         elif not self._microbatched[name]:
             microbatches = np.zeros_like(microbatches)
-        return Source(self.graph.number[name], self._shared(FromCodes(self._shape, ranks * self.microbatches + microbatches)))
+        codes = np.where(found[..., 1] >= 0, ranks * self.microbatches + microbatches, -1)
+        return Source(self.graph.number[name], self._shared(FromCodes(self._shape, codes)))
 
     def _along_one_axis(self, found: NDArray[np.int64], met: NDArray[np.bool_]) -> Read | None:
         """A read of the ranks at another place along one mesh axis, the same for all others, of the same micro-batch; None where it is something else."""
