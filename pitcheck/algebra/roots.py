@@ -36,6 +36,8 @@ class Roots(Discrete):
         """(site, "div", "log" or "sqrt", operand) of everything that is not defined for all real numbers."""
         self.undefined: Mapping[int, NDArray[np.bool_]] = {}
         """Elements that are taken to have no value, of operands by their number in ``guarded``; axes: draws (one), instances, those of the operand."""
+        self.left_behind = False
+        """Whether something that inputs decide may have left an ``undefined`` element behind: with other inputs it may be kept."""
         self._opened: dict[int, tuple[Value, Value]] = {}
         self.squared_roots = False
         """Whether a formal root was squared: whether it matters that there are any."""
@@ -72,6 +74,12 @@ class Roots(Discrete):
             return operand
         codes = np.uint8(0) if operand.special is None else operand.special
         return replace(operand, special=self.xp.where(self.xp.asarray(without)[None], np.uint8(NAN), codes))
+
+    def chooses(self, chooser: Any, *values: Value) -> None:
+        """Note that ``chooser``, an array over draws, decides what becomes of elements of ``values``."""
+        decides = bool(self.undefined) and (chooser.shape[1] > 1 or len(self.trials) == 1)
+        if decides and any(v.special is not None and bool((v.special == NAN).any()) for v in values):
+            self.left_behind = True
 
     def opened(self, a: Value) -> Value:
         """``a`` as a residue, noted among ``roots`` if it is a formal root."""

@@ -419,7 +419,7 @@ class _Attempt:
         again = self._algebra(algebra.chain, algebra.trials)
         again.undefined = places
         compared = _compared(self._shaped, again)
-        if compared is None:
+        if compared is None or again.left_behind:
             return True
         return any(np.broadcast_to(each.differs, (len(good), *each.differs.shape[1:]))[good].any() for each in compared[1])
 

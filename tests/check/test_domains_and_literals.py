@@ -39,6 +39,11 @@ def times(b: Builder, x: str, value: int) -> str:
     return b.op("mul", x, n(value))
 
 
+def part_of_quotients(b: Builder, x: str, z: str, start: int) -> str:
+    """Four rows of a buffer with x / z in the first four and z / x in the others."""
+    return b.op("slice", b.op("cat", b.op("div", x, z), b.op("div", z, x), axis=0), axis=0, start=start, stop=start + 4)
+
+
 WRONG: dict[str, tuple[Formula, Formula]] = {
     "product of a listed chain": (lambda b, x, z: x, lambda b, x, z: times(b, x, 1 + PRODUCT)),
     "small multiple of a product": (lambda b, x, z: x, lambda b, x, z: b.op("add", x, b.op("div", times(b, x, PRODUCT), n(10**40)))),
@@ -69,6 +74,15 @@ WRONG: dict[str, tuple[Formula, Formula]] = {
     ),
     "rsqrt(x)^2": (lambda b, x, z: b.op("div", n(1), x), lambda b, x, z: b.op("square", b.op("rsqrt", x))),
     "1 / (1 / x)": (lambda b, x, z: x, lambda b, x, z: b.op("div", n(1), b.op("div", n(1), x))),
+    "quotient that inputs choose": (
+        lambda b, x, z: z,
+        lambda b, x, z: b.op("where", b.op("gt", x, n(0)), z, b.op("mul", z, b.op("div", z, z))),
+    ),
+    "quotient behind a comparison": (
+        lambda b, x, z: z,
+        lambda b, x, z: b.op("where", b.op("lt", b.op("div", x, x), n(2)), z, n(0)),
+    ),
+    "quotient in a part of a buffer": (lambda b, x, z: z, lambda b, x, z: b.op("mul", x, part_of_quotients(b, x, z, 4))),
     "mask times a quotient": (
         lambda b, x, z: b.op("where", b.op("gt", x, n(0)), b.op("log", x), n(0)),
         lambda b, x, z: b.op("mul", b.op("log", x), b.op("where", b.op("gt", x, n(0)), n(1), n(0))),
@@ -84,6 +98,7 @@ RIGHT: dict[str, tuple[Formula, Formula]] = {
     ),
     "x / z": (lambda b, x, z: b.op("div", x, z), lambda b, x, z: b.op("mul", x, b.op("div", n(1), z))),
     "sqrt of the same": (lambda b, x, z: b.op("mul", b.op("sqrt", x), z), lambda b, x, z: b.op("mul", z, b.op("sqrt", x))),
+    "quotient in another part of a buffer": (lambda b, x, z: b.op("div", x, z), lambda b, x, z: part_of_quotients(b, x, z, 0)),
     "norm": (
         lambda b, x, z: b.op("div", z, b.op("add", b.op("sqrt", b.op("sum", b.op("square", x))), n(1e-6))),
         lambda b, x, z: b.op("div", z, b.op("add", b.op("sqrt", b.op("sum", b.op("sum", b.op("square", x), axes=[1]))), n(1e-6))),
