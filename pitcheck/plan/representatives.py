@@ -1,8 +1,8 @@
 """Representatives: a few coordinates of every mesh axis that stand for all those which no rule on order and communication can tell apart.
 
 Two coordinates of an axis are alike where exchanging them changes nothing that says what a rank runs, in which order, and whom it meets: no box, and no
-table of an operator that communicates, tells them apart, and no send, receive or rank list leads from one of them to another coordinate. Such an exchange
-is a symmetry of the plan. Two coordinates of a class are kept; ``docs/mathematics.md`` says why they decide for all.
+table of an operator that communicates, tells them apart, no send, receive or rank list leads from one of them to another coordinate, and neither is that of
+a root. Such an exchange is a symmetry of the plan. Two coordinates of a class are kept; ``docs/mathematics.md`` says why they decide for all.
 """
 
 from __future__ import annotations
