@@ -10,6 +10,9 @@ from pitcheck.ops.registry import declared
 from pitcheck.plan.coordinates import Coordinates
 from pitcheck.plan.model import Attribute, Group, Operator, Table
 
+_MOST = 2**31
+"""No group has so many members."""
+
 
 def reads_at_root(operator: Operator) -> bool:
     """Return True for a collective that reads the operand of its root alone."""
@@ -40,12 +43,15 @@ def places_in_group(coordinates: Coordinates, group: Group) -> NDArray[np.int64]
 
 
 def root_places(root: Attribute) -> tuple[int, ...]:
-    """Return the values of an attribute ``root``. Raises PlanError where one is no integer."""
+    """Return the values of an attribute ``root``. Raises PlanError where one is no integer, or none that a group could have."""
     values = root.values if isinstance(root, Table) else (root,)
     odd = next((value for value in values if isinstance(value, bool) or not isinstance(value, int)), None)
     if odd is not None or None in values:
         raise PlanError(f"root {odd!r} is no place in a group; it is an integer that counts from 0 in the group's order", "attributes.root")
-    return tuple(value for value in values if isinstance(value, int))
+    places = tuple(value for value in values if isinstance(value, int))
+    if any(not 0 <= place < _MOST for place in places):
+        raise PlanError("the root is no place in a group; it counts from 0 in the group's order", "attributes.root")
+    return places
 
 
 def at_root(coordinates: Coordinates, operator: Operator) -> NDArray[np.bool_]:

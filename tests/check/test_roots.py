@@ -198,7 +198,7 @@ def test_the_root_of_a_long_axis_is_seen(root: int) -> None:
     assert check(reference(12), replace(both, operators=(*both.operators[:2], last, SQUARE)), Options(seed=1)).verdict == "mismatch"
 
 
-@pytest.mark.parametrize("root", [True, 0.0, "0", None])
+@pytest.mark.parametrize("root", [True, 0.0, "0", None, -1, 2, 2**70])
 def test_a_root_is_an_integer(root: Any) -> None:
     report = check(reference(2, "0"), plan(2, collective("broadcast", "mine", "b", root=root), SQUARE), Options(seed=1))
     assert (report.verdict, report.findings[0].code) == ("invalid", "PIT004"), said(report)
