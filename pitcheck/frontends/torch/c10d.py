@@ -126,7 +126,8 @@ def _all_reduce(call: Call) -> Any:
 def _broadcast(call: Call) -> Any:
     group, root = call.group, call.named["root_rank"]
     tensors = [call.laid(tensor) for tensor in call.named["tensors"]]
-    return call.land([Landing(tensor, call.to.emit("broadcast", (Ref(call.to.read(tensor)), root), tensor.shape, tensor, group)) for tensor in tensors])
+    values = [call.to.emit("broadcast", (Ref(call.to.read_at_root(tensor, root, group)), root), tensor.shape, tensor, group) for tensor in tensors]
+    return call.land([Landing(tensor, value) for tensor, value in zip(tensors, values, strict=True)])
 
 
 def _reduce(call: Call) -> Any:

@@ -85,6 +85,12 @@ class Communication:
         """The value of an operand."""
         return self._storages.read(tensor)
 
+    def read_at_root(self, tensor: torch.Tensor, root: int, group: Members) -> int:
+        """The value of an operand that the member at place ``root`` alone reads. For any other it is a buffer, whose contents do not matter."""
+        if group.ranks[root] == dist.get_rank():
+            return self.read(tensor)
+        return self._storages.undefined(tuple(tensor.shape), tensor.dtype)
+
     def store(self, tensor: torch.Tensor, value: int) -> None:
         """New contents of a tensor, for which nobody has to wait."""
         self._storages.write(tensor, value)
