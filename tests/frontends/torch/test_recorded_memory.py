@@ -9,7 +9,7 @@ from functools import cache
 import pytest
 from frontends.torch.timing import judged
 from frontends.torch.written_drafts import right_program
-from frontends.torch.written_mistakes import mistakes
+from frontends.torch.written_mistakes import MISTAKES, mistakes
 from frontends.torch.written_programs import Task, Written, spec_of
 
 from pitcheck.commands.check import checked
@@ -73,12 +73,22 @@ def campaign(seeds: range, each: int) -> Counter[str]:
     return counts
 
 
+def test_the_judge_knows_right_and_wrong_programs() -> None:
+    """Every kind of mistake is one somewhere; to keep a buffer that was made anew never is."""
+    assert {judged(right_program(seed)) for seed in range(8)} == {SAME}
+    for kind, mistake in MISTAKES.items():
+        choose = random.Random(0)
+        changed = (mistake(right_program(seed), choose) for seed in range(8 if kind == "keep a buffer" else 60))
+        said = (judged(program) for program in changed if program is not None)
+        assert any(text != SAME for text in said) == (kind != "keep a buffer"), kind
+
+
 def test_unusual_programs_that_are_right_are_proven() -> None:
     right(range(3))
 
 
 def test_no_mistake_of_time_and_memory_is_proven() -> None:
-    counts = campaign(range(1000, 1002), 3)
+    counts = campaign(range(1000, 1003), 4)
     assert counts["wrong"] >= 3, counts
 
 

@@ -200,16 +200,9 @@ def _other_peer(program: Written, choose: random.Random, do: Do) -> Do:
     return replace(do, peer=choose.randrange(program.task.ranks), source=choose.randrange(program.task.ranks))
 
 
-def _another_tag(program: Written, choose: random.Random) -> Written | None:
-    """Two messages exchange their tags, on some ranks."""
-    found = _at(program, *POINTS)
-    if len(found) < 2:
-        return None
-    first, second = choose.sample(found, 2)
-    where = _some(program, choose)
-    one, two = _of(program, first).tag, _of(program, second).tag
-    changed = _changed(program, choose, first, lambda do: replace(do, tag=two), where)
-    return _changed(changed, choose, second, lambda do: replace(do, tag=one), where)
+def _another_tag(program: Written, choose: random.Random, do: Do) -> Do:
+    tags = {0} | {known.tag for row in program.rows for known in row if known is not None and known.what in POINTS}
+    return replace(do, tag=choose.choice(sorted(tags)))
 
 
 def _doubled(program: Written, choose: random.Random) -> Written:
@@ -260,7 +253,7 @@ MISTAKES: dict[str, Mistake] = {
     "another operand": _otherwise((*PLAIN, "output"), lambda p, choose, do: do if do.what == "output" else _other_operand(p, choose, do)),
     "another buffer": _otherwise(tuple(kind for kind in BLOCKS if kind != "barrier"), _other_operand),
     "another peer": _otherwise((*POINTS, "broadcast", "reduce"), _other_peer),
-    "another tag": _another_tag,
+    "another tag": _otherwise(POINTS, _another_tag),
     "another number": _otherwise(("add", "scale"), lambda _, choose, do: replace(do, number=do.number * choose.choice((0.5, 2.0, -1.0)))),
 }
 """By name, each from a program and chance to a changed program, or None where there is no place for it."""
