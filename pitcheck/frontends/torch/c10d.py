@@ -133,11 +133,7 @@ def _broadcast(call: Call) -> Any:
 def _reduce(call: Call) -> Any:
     """An all-reduce, of which the root alone has the result."""
     is_root = call.group.ranks[call.named["root_rank"]] == dist.get_rank()
-    landings = []
-    for tensor in map(call.laid, call.named["tensors"]):
-        value = call.reduced(tensor)
-        landings.append(Landing(tensor, value if is_root else None))
-    return call.land(landings)
+    return call.land([Landing(tensor, call.reduced(tensor), lost=not is_root) for tensor in map(call.laid, call.named["tensors"])])
 
 
 def _gathered(call: Call, tensor: torch.Tensor) -> int:
