@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import get_args
 
 from pitcheck.algebra.base import Kind
+from pitcheck.base.dtypes import DType
 from pitcheck.errors import UnsupportedError
 from pitcheck.ops.declaration import Attributes
 from pitcheck.ops.declare import Lazy, Local, declare
 from pitcheck.ops.term import Term, needed
-from pitcheck.plan.model import DType
 
 NARROW = ("int8", "int16", "uint8")
 

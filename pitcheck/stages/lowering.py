@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pitcheck.base.numbers import Literal, parse_number
 from pitcheck.errors import PlanError, UnsupportedError
 from pitcheck.ops.registry import check_attributes, operator_kind
 from pitcheck.plan.coordinates import Coordinates, places_of
 from pitcheck.plan.matching import Matching
 from pitcheck.plan.model import Box, Group, Number, Operator, Plan, Table, Use
-from pitcheck.plan.numbers import Literal, parse_number
 from pitcheck.plan.representatives import everyone
 from pitcheck.plan.schedule import COMMUNICATION, MATCHING_ONLY, runs_per_microbatch, where_key
 from pitcheck.stages.graph import Graph, GraphValue, Node, Operand, Source, Stacked, kind_of
