@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
+import sys
 from collections.abc import Callable, Collection, Hashable
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any, Generic, NamedTuple, TypeVar
 
 Key = TypeVar("Key", bound=Hashable)
+
+
+MOST_JOBS = 4
+"""Processes where nobody says how many: each needs memory of its own."""
 
 
 class Ended(NamedTuple, Generic[Key]):
@@ -22,6 +28,11 @@ class Ended(NamedTuple, Generic[Key]):
 def can_fork() -> bool:
     """Whether the system can fork processes."""
     return "fork" in multiprocessing.get_all_start_methods()
+
+
+def usable_jobs() -> int:
+    """As many processes as this one may use processors; one where forking a process that has run numerical libraries is not safe."""
+    return min(len(os.sched_getaffinity(0)), MOST_JOBS) if sys.platform == "linux" else 1
 
 
 class Forks(Generic[Key]):

@@ -23,27 +23,11 @@ from __future__ import annotations
 from typing import Any
 
 from pitcheck.check.options import Options
-from pitcheck.errors import UsageError
+from pitcheck.frontends.torch.capture import capture
 from pitcheck.frontends.torch.program import Input, Part, Program, Rank, Spec
-from pitcheck.plan.model import Plan
 from pitcheck.report.model import Report
 
 __all__ = ["Input", "Options", "Part", "Program", "Rank", "Spec", "assert_equivalent", "capture", "check"]
-
-
-def capture(spec: Spec, *, jobs: int | None = None) -> tuple[Plan, Plan]:
-    """The reference and the parallel plan of a pair of programs, recorded on fake tensors; ``jobs``: ranks recorded at once (one per processor, at most 4).
-
-    Raises UnsupportedError for an operator without a meaning and a tensor of which nothing tells what part a rank holds, PlanError for programs that
-    contradict themselves or raise, UsageError where PyTorch is not installed.
-    """
-    try:
-        from pitcheck.frontends.torch.capture import captured  # noqa: PLC0415  the classes above need no torch
-    except ModuleNotFoundError as error:
-        if error.name != "torch":
-            raise
-        raise UsageError("PyTorch programs need PyTorch; install pitcheck[torch]") from None
-    return captured(spec, jobs)
 
 
 def check(spec: Spec, options: Options | None = None) -> Report:

@@ -15,7 +15,6 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-from pitcheck.algebra.axis_attributes import reduce_attributes, symbolic_attributes
 from pitcheck.algebra.axis_classes import AxisSystem, Dimension
 from pitcheck.algebra.axis_values import AxisValue, Size
 from pitcheck.algebra.axis_views import view
@@ -23,7 +22,7 @@ from pitcheck.algebra.base import Comparison, Kind
 from pitcheck.algebra.size_choice import Sizes
 from pitcheck.errors import ShapeError
 
-__all__ = ["AxisAlgebra", "AxisSystem", "AxisValue", "Dimension", "Size", "Sizes", "reduce_attributes", "symbolic_attributes"]
+__all__ = ["AxisAlgebra", "AxisSystem", "AxisValue", "Dimension", "Size", "Sizes"]
 
 Index = NDArray[np.int64]
 

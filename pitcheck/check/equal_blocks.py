@@ -11,13 +11,13 @@ from math import prod
 
 import numpy as np
 
-from pitcheck.algebra.axis_templates import Templates
 from pitcheck.algebra.real import RealAlgebra
 from pitcheck.algebra.size_choice import Sizes
 from pitcheck.check.evaluate import check_memory, compare_target, evaluate_stage
 from pitcheck.check.specification import Specification
 from pitcheck.check.whole import WholeRun, largest_differences
 from pitcheck.errors import BudgetError, UnsupportedError
+from pitcheck.ops.axis_templates import Templates
 from pitcheck.stages.apart import taken_apart
 from pitcheck.stages.blocks import Batched, Blocks, BlockSizes, block_sizes, weighted
 from pitcheck.stages.cuts import Cut

@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pitcheck.check.derive import FEW, Derived, derive, derive_all, draw, scaled, take_box, untried
+from pitcheck.check.derive import FEW, derive, derive_all, draw, scaled, take_box, untried
 from pitcheck.errors import BudgetError
 from pitcheck.stages.cuts import FREE, Box, Cut, length
+from pitcheck.stages.inputs import Derived
 from pitcheck.stages.pair import ShapedStage, Target, compared_rows
 from pitcheck.stages.run import Observer, literal, run_batch
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from pitcheck.algebra.axis_templates import Templates
 from pitcheck.algebra.keyed import key_of
 from pitcheck.check.confirm import Told, confirmed, cost, replicas_differ
 from pitcheck.check.draws import unlike_draws
@@ -16,6 +15,7 @@ from pitcheck.check.shown import shown_by_noise
 from pitcheck.check.specification import Expected, Specification
 from pitcheck.check.whole import WholeRun, conjecture, run_whole
 from pitcheck.errors import PitcheckError
+from pitcheck.ops.axis_templates import Templates
 from pitcheck.ops.registry import operator_kind
 from pitcheck.report.model import Shown
 from pitcheck.stages.blocks import Blocks

@@ -10,7 +10,6 @@ from typing import Literal as OneOf
 
 import numpy as np
 
-from pitcheck.algebra.axis_templates import Templates
 from pitcheck.algebra.chains import Chain
 from pitcheck.algebra.degree_bounds import DrawError, log2_sum
 from pitcheck.algebra.drawn_primes import DrawnPrimes, Family, PrimeSource
@@ -26,6 +25,7 @@ from pitcheck.check.redraws import MOST_REJECTED, Redraws
 from pitcheck.check.routing import Coverage, joined
 from pitcheck.check.stage_degrees import StageDegrees
 from pitcheck.errors import BudgetError, PitcheckError, UnsupportedError
+from pitcheck.ops.axis_templates import Templates
 from pitcheck.stages.apart import taken_apart
 from pitcheck.stages.assignment import check_shapes
 from pitcheck.stages.grids import Codes

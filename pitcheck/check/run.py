@@ -14,7 +14,6 @@ from typing import Any
 
 import msgspec
 
-from pitcheck.algebra.axis_templates import Templates
 from pitcheck.algebra.backend import array_module
 from pitcheck.algebra.degree_bounds import log2_sum
 from pitcheck.check.equal_blocks import colourings, find_batch
@@ -28,11 +27,12 @@ from pitcheck.check.prove import Settings
 from pitcheck.check.specification import Specification, specify
 from pitcheck.check.uninitialised import CONTENTS, MOST_NAMED, Reached, blamed, filled, reached
 from pitcheck.check.whole import WholeRun, conjecture, run_whole
-from pitcheck.check.workers import usable_jobs
 from pitcheck.check.wrapping import wrapping
 from pitcheck.errors import BudgetError, PitcheckError, PlanError, ReductionError, ShapeError, UnsupportedError, UsageError
 from pitcheck.explain.difference import explain_difference, gap_finding
 from pitcheck.explain.refused import Refused, explain_refused, first_refused, suspected, unproven
+from pitcheck.forks import usable_jobs
+from pitcheck.ops.axis_templates import Templates
 from pitcheck.ops.registry import evaluate
 from pitcheck.plan.instances import count_instances
 from pitcheck.plan.model import Plan

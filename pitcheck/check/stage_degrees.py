@@ -11,9 +11,9 @@ from pitcheck.algebra.degree_bounds import Degree, DrawError, Heights, Polynomia
 from pitcheck.algebra.degree_values import log2_of
 from pitcheck.algebra.degrees import DegreeAlgebra, DegreeValue, rejected_share
 from pitcheck.algebra.drawn_primes import Family, squares_for
-from pitcheck.check.derive import Fresh
 from pitcheck.check.evaluate import Comparison, Evaluated, evaluate_stage
 from pitcheck.errors import UsageError
+from pitcheck.stages.inputs import Fresh
 from pitcheck.stages.pair import ShapedStage
 
 UNLINKED = 3

@@ -8,7 +8,6 @@ from fractions import Fraction
 
 import numpy as np
 
-from pitcheck.algebra.axis_templates import Templates
 from pitcheck.algebra.real import RealAlgebra
 from pitcheck.algebra.size_choice import LEAST, Sizes
 from pitcheck.check.conjecture import find_cuts, real_differences, telling_trials
@@ -18,6 +17,7 @@ from pitcheck.check.options import GIB
 from pitcheck.check.specification import Specification
 from pitcheck.check.trial_inputs import FIRST_ALIKE, TrialInputs, points_of
 from pitcheck.errors import BudgetError
+from pitcheck.ops.axis_templates import Templates
 from pitcheck.stages.blocks import Blocks
 from pitcheck.stages.cuts import Cut
 from pitcheck.stages.graph import Graph, Source

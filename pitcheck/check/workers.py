@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Mapping
 
 from pitcheck.check.prove import Proof, Settings, prove_stage
@@ -16,15 +14,7 @@ STEP = 20
 LARGE = 4000
 """Rows of stages (steps included) from which on a process of its own costs less than it saves: about 0.1 s."""
 
-MOST_JOBS = 4
-"""Processes where nobody says how many: each needs memory of its own."""
-
 Keys = dict[int, str]
-
-
-def usable_jobs() -> int:
-    """As many processes as this one may use processors; one where forking a process that has run numerical libraries is not safe."""
-    return min(len(os.sched_getaffinity(0)), MOST_JOBS) if sys.platform == "linux" else 1
 
 
 class Workers:

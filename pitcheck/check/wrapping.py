@@ -8,7 +8,7 @@ from typing import Any
 
 from pitcheck.ops.cast import NARROW
 from pitcheck.plan.model import Number, Operator, Output, Plan, Table
-from pitcheck.plan.numbers import parse_number
+from pitcheck.base.numbers import parse_number
 from pitcheck.plan.schedule import tensor_of
 from pitcheck.report.model import Finding
 

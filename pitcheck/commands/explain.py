@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pitcheck.explain.codes import find, listing
+from pitcheck.report.codes import find, listing
 from pitcheck.report.write import print_bytes
 
 

@@ -29,10 +29,10 @@ def is_program(source: str) -> bool:
 def read_program(source: str, jobs: int | None) -> list[Plan]:
     """Both plans of the programs that FILE.py:NAME names; the file is the user's own program, and runs.
 
-    Raises PlanError for a file that is not there or raises, UsageError for a name that is no specification, UnsupportedError as ``pitcheck.torch.capture``.
+    Raises PlanError for a file that is not there or raises, UsageError for a name that is no specification, UnsupportedError as ``capture``.
     """
+    from pitcheck.frontends.torch.capture import capture  # noqa: PLC0415
     from pitcheck.frontends.torch.load import load_spec  # noqa: PLC0415
-    from pitcheck.torch import capture  # noqa: PLC0415
 
     file, _, name = source.rpartition(":")
     return list(capture(load_spec(file, name), jobs=jobs))

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
+from pitcheck.base.numbers import Literal, parse_number
 from pitcheck.explain.evidence import Evidence
 from pitcheck.explain.hypotheses import constant_ratio, factor
 from pitcheck.explain.inserted import of_norm
 from pitcheck.explain.left_out import copied
 from pitcheck.explain.rerun import Override, Read, held_at
 from pitcheck.explain.sites import Repair, Site
-from pitcheck.plan.numbers import Literal, parse_number
 from pitcheck.stages.batch import Argument
 
 MOST_FITTING = 24

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 import numpy as np
 from msgspec.structs import replace
 
-from pitcheck.algebra.axis_templates import Templates
 from pitcheck.check.equal_blocks import run_stage_on_blocks, shape_on_blocks
 from pitcheck.check.obligations import Obligation
 from pitcheck.check.options import Options
@@ -28,6 +27,7 @@ from pitcheck.explain.siblings import first_sibling, odd_writers, sibling_cause
 from pitcheck.explain.standing import Standing, compared_wrong
 from pitcheck.explain.tried import MOST_CODES
 from pitcheck.explain.witness import save_witness
+from pitcheck.ops.axis_templates import Templates
 from pitcheck.report.model import Finding
 from pitcheck.stages.blocks import Blocks
 from pitcheck.stages.cuts import Cut

@@ -14,12 +14,12 @@ from typing import Any
 
 import numpy as np
 
+from pitcheck.base.numbers import Literal
 from pitcheck.explain.evidence import MOVES
 from pitcheck.explain.hypotheses import REDUCTIONS, SIZES, Cause, factor, repeated_reduction
 from pitcheck.explain.rerun import Draft, Override, Read, Redo
 from pitcheck.explain.sites import Repair, Site, by_code, reference_steps
 from pitcheck.ops.registry import BACKWARD, operator_kind
-from pitcheck.plan.numbers import Literal
 from pitcheck.stages.batch import Argument, StepOperand
 from pitcheck.stages.graph import Node, Source, sources_of
 from pitcheck.stages.grids import Codes

@@ -18,11 +18,12 @@ from pitcheck.algebra.galois_oracle import GaloisAlgebra
 from pitcheck.algebra.noisy import Noise
 from pitcheck.algebra.real import RealAlgebra
 from pitcheck.algebra.watched import WatchedAlgebra
-from pitcheck.check.derive import Derived, derive, scaled, take_box
+from pitcheck.base.numbers import parse_number
+from pitcheck.check.derive import derive, scaled, take_box
 from pitcheck.errors import PitcheckError, PlanError
 from pitcheck.explain.sound import BROKEN, check_witness
 from pitcheck.explain.witness import Filled, Held, Side, Witness, batch_of, read_witness, scale_of
-from pitcheck.plan.numbers import parse_number
+from pitcheck.stages.inputs import Derived
 from pitcheck.stages.run import literal, run_batch
 
 DIGITS = 60

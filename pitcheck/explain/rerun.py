@@ -15,13 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pitcheck.algebra.value import Value
+from pitcheck.base.numbers import Literal
 from pitcheck.check.conjecture import Floats, real_differences
 from pitcheck.check.derive import take_box
 from pitcheck.check.evaluate import expected_parts, judged_elements
 from pitcheck.errors import BudgetError, PitcheckError
 from pitcheck.explain.evidence import SAME, Evidence
 from pitcheck.ops.registry import evaluate
-from pitcheck.plan.numbers import Literal
 from pitcheck.stages.batch import distinct_columns
 from pitcheck.stages.graph import Node, Operand, Source, Stacked, sources_of
 from pitcheck.stages.grids import Codes

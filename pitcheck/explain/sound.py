@@ -12,9 +12,9 @@ from typing import Any
 
 from pitcheck.algebra.axes import AxisAlgebra, AxisSystem
 from pitcheck.algebra.base import Kind
+from pitcheck.base.numbers import parse_number
 from pitcheck.errors import PitcheckError, PlanError
 from pitcheck.explain.witness import Filled, Held, Side, Witness, batch_of, scale_of
-from pitcheck.plan.numbers import parse_number
 from pitcheck.stages.batch import Batch
 from pitcheck.stages.cuts import FREE, ZERO
 from pitcheck.stages.run import run_batch

@@ -8,13 +8,13 @@ from fractions import Fraction
 import numpy as np
 
 from pitcheck.algebra.value import Value
+from pitcheck.base.numbers import Literal
 from pitcheck.check.conjecture import Floats
 from pitcheck.explain.evidence import MOVES, SAME
 from pitcheck.explain.hypotheses import REDUCTIONS
 from pitcheck.explain.inserted import ROOTS, of_norm
 from pitcheck.explain.rerun import Draft, Override, Read
 from pitcheck.explain.sites import Repair, Site, by_code
-from pitcheck.plan.numbers import Literal
 from pitcheck.stages.batch import Argument, Step
 from pitcheck.stages.graph import Node, Source
 from pitcheck.stages.grids import Codes

@@ -14,10 +14,10 @@ import msgspec
 import numpy as np
 
 from pitcheck.algebra.base import Kind
+from pitcheck.base.numbers import Literal, Root, parse_number
 from pitcheck.errors import PlanError
 from pitcheck.plan.coordinates import Coordinates
 from pitcheck.plan.model import Axis, Tensor
-from pitcheck.plan.numbers import Literal, Root, parse_number
 from pitcheck.stages.batch import Argument, Batch, Step, StepOperand
 from pitcheck.stages.graph import Graph, GraphValue, Node
 from pitcheck.stages.grids import Lattice

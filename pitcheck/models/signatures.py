@@ -7,8 +7,9 @@ from typing import Any
 
 from pitcheck.algebra.axes import AxisAlgebra, AxisSystem
 from pitcheck.algebra.base import Kind
+from pitcheck.base.dtypes import DType
 from pitcheck.ops.registry import evaluate, operator_kind
-from pitcheck.plan.model import DType, Table
+from pitcheck.plan.model import Table
 from pitcheck.plan.schedule import MATCHING_ONLY
 
 Signature = tuple[tuple[int, ...], DType]

@@ -15,12 +15,13 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from pitcheck.base.dtypes import DType
 from pitcheck.errors import PlanError
 from pitcheck.models.autograd import Backward
 from pitcheck.models.records import Entry, Hook, Spread, Where, gradient_lineage, held
 from pitcheck.models.signatures import Signature, Signatures, kind_of
 from pitcheck.ops.registry import operator_kind
-from pitcheck.plan.model import MICROBATCH_AXIS, Axis, Box, DType, Group, Lineage, Number, Operand, Operator, Output, Plan, Program, Role, Step, Tensor, Use
+from pitcheck.plan.model import MICROBATCH_AXIS, Axis, Box, Group, Lineage, Number, Operand, Operator, Output, Plan, Program, Role, Step, Tensor, Use
 
 Literal = int | float | Fraction
 Hint = Lineage | Spread | None

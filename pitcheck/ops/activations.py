@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fractions import Fraction
 
+from pitcheck.base.numbers import Root
 from pitcheck.errors import UnsupportedError
 from pitcheck.ops.declaration import Attributes
 from pitcheck.ops.declare import Lazy, Local, declare, elementwise
 from pitcheck.ops.term import Term, exact
-from pitcheck.plan.numbers import Root
 
 _GELU_CUBIC = Fraction(44715, 10**6)
 

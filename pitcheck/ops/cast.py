@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import get_args
 
 from pitcheck.algebra.base import Kind
+from pitcheck.base.dtypes import DType
 from pitcheck.errors import UnsupportedError
 from pitcheck.ops.declaration import Attributes
 from pitcheck.ops.declare import Lazy, Local, declare
 from pitcheck.ops.term import Term, needed
-from pitcheck.plan.model import DType
 
 NARROW = {"int8": (-128, 127), "int16": (-(1 << 15), (1 << 15) - 1), "uint8": (0, 255)}
 """Integers that wrap around what does not fit: the least and the greatest of each dtype."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fractions import Fraction
 
+from pitcheck.base.numbers import parse_number
 from pitcheck.errors import PlanError, ShapeError, UnsupportedError
 from pitcheck.ops.declaration import AttributeRole, Attributes
 from pitcheck.ops.declare import Lazy, Local, declare
 from pitcheck.ops.term import Term, needed, sum_to
-from pitcheck.plan.numbers import parse_number
 
 
 def _places(like: Term, attributes: Attributes) -> Term:

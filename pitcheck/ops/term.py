@@ -16,8 +16,8 @@ from math import prod
 from typing import Any
 
 from pitcheck.algebra.base import Algebra, Comparison, Kind
+from pitcheck.base.numbers import Literal, Root, parse_number
 from pitcheck.errors import PlanError, ShapeError
-from pitcheck.plan.numbers import Literal, Root, parse_number
 
 Real = int | Fraction
 

@@ -10,10 +10,11 @@ from typing import Literal as OneOf
 
 import msgspec
 
+from pitcheck.base.dtypes import DType
+
 FORMAT = "pitcheck.plan/1"
 MICROBATCH_AXIS = "mb"
 
-DType = OneOf["float64", "float32", "bfloat16", "float16", "float8_e4m3", "float8_e5m2", "int64", "int32", "int16", "int8", "uint8", "bool"]
 Role = OneOf["input", "parameter", "constant", "activation", "gradient", "optimizer_state", "output"]
 Scalar = bool | int | float | str
 

@@ -11,11 +11,11 @@ import numpy as np
 
 from pitcheck.algebra.axes import AxisAlgebra, AxisSystem, AxisValue
 from pitcheck.algebra.base import Kind
+from pitcheck.base.numbers import parse_number
 from pitcheck.errors import PlanError, UnsupportedError
 from pitcheck.ops.registry import evaluate, operator_kind
 from pitcheck.plan.coordinates import Coordinates
 from pitcheck.plan.model import Number, Operator, Plan, Table, Tensor
-from pitcheck.plan.numbers import parse_number
 from pitcheck.plan.schedule import COMMUNICATION, MATCHING_ONLY, Mask, tensor_of
 from pitcheck.plan.ssa import ACCUMULATE
 from pitcheck.plan.structure import first_coordinates

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from pitcheck import __version__
-from pitcheck.explain.codes import CODES, Code
+from pitcheck.report.codes import CODES, Code
 from pitcheck.report.json import indented
 from pitcheck.report.model import Finding, FindingVerdict, Report
 from pitcheck.report.sources import Source, place_of, side_of, source_line

@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 
 from pitcheck.algebra.axes import AxisAlgebra
-from pitcheck.algebra.axis_attributes import reduce_attributes
 from pitcheck.algebra.axis_classes import AxisSystem, Dimension
-from pitcheck.algebra.axis_templates import Templates
 from pitcheck.algebra.axis_values import AxisValue
 from pitcheck.algebra.size_choice import Sizes
+from pitcheck.ops.axis_attributes import reduce_attributes
+from pitcheck.ops.axis_templates import Templates
 from pitcheck.ops.registry import BACKWARD, divided, evaluate, forward_attributes
 from pitcheck.stages.batch import Argument, Batch, Step, StepOperand, distinct_columns, values_of
 from pitcheck.stages.graph import GraphValue

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from pitcheck.plan.numbers import Literal
+from pitcheck.base.numbers import Literal
 from pitcheck.stages.distinct import distinct
 from pitcheck.stages.graph import Graph, Node, Source, Stacked, sources_of
 from pitcheck.stages.grids import Codes, Grid, Home, Mask, either, far, focus, near

@@ -20,11 +20,11 @@ import numpy as np
 
 from pitcheck.algebra.axes import AxisAlgebra
 from pitcheck.algebra.axis_classes import AxisSystem, Dimension
-from pitcheck.algebra.axis_templates import Templates
 from pitcheck.algebra.axis_values import AxisValue
 from pitcheck.algebra.base import Kind
 from pitcheck.algebra.size_choice import Sizes
 from pitcheck.errors import UnsupportedError
+from pitcheck.ops.axis_templates import Templates
 from pitcheck.ops.registry import BACKWARD, divided, forward_attributes
 from pitcheck.plan.model import Tensor
 from pitcheck.stages.batch import Argument, Batch, Step

@@ -12,9 +12,9 @@ from functools import cached_property
 from typing import Any
 
 from pitcheck.algebra.base import Kind
+from pitcheck.base.numbers import Literal
 from pitcheck.plan.coordinates import Coordinates
 from pitcheck.plan.model import Tensor
-from pitcheck.plan.numbers import Literal
 from pitcheck.stages.grids import Codes, Grid, Home, Lattice, Mask, Read, focus, near
 
 

@@ -7,9 +7,9 @@ from fractions import Fraction
 from itertools import combinations
 from typing import Any
 
+from pitcheck.base.numbers import Root, parse_number
 from pitcheck.errors import PlanError
 from pitcheck.ops.registry import operator_kind
-from pitcheck.plan.numbers import Root, parse_number
 from pitcheck.stages.batch import Argument, Batch, Step
 from pitcheck.stages.graph import Graph
 

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pitcheck.base.numbers import Literal, parse_number
 from pitcheck.errors import PlanError, UnsupportedError
 from pitcheck.ops.indexing import UNINITIALISED
 from pitcheck.ops.registry import check_attributes, declared, operator_kind
 from pitcheck.plan.coordinates import Coordinates, places_of
 from pitcheck.plan.matching import Matching
 from pitcheck.plan.model import Box, Group, Number, Operator, Plan, Table, Use
-from pitcheck.plan.numbers import Literal, parse_number
 from pitcheck.plan.representatives import everyone
 from pitcheck.plan.roots import gives_at_root, reads_at_root
 from pitcheck.plan.schedule import COMMUNICATION, MATCHING_ONLY, runs_per_microbatch, where_key

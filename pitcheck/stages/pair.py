@@ -17,15 +17,15 @@ from typing import Any
 import numpy as np
 
 from pitcheck.algebra.size_choice import Sizes
-from pitcheck.check.derive import STRUCTURAL, Derived, Fresh, Padding
+from pitcheck.base.numbers import parse_number
 from pitcheck.errors import ReductionError, UnsupportedError
-from pitcheck.plan.numbers import parse_number
 from pitcheck.stages.assignment import check_parts
 from pitcheck.stages.batch import Argument, Batch, Step, extract
 from pitcheck.stages.cuts import Box, Cut, present_parts
 from pitcheck.stages.distinct import distinct
 from pitcheck.stages.graph import Graph
 from pitcheck.stages.grids import Codes, Grid, Home, Mask, either, far, focus, near
+from pitcheck.stages.inputs import STRUCTURAL, Derived, Fresh, Padding
 from pitcheck.stages.literals import integers_at_issue
 from pitcheck.stages.narrow import narrowed
 from pitcheck.stages.sampling import Sampling

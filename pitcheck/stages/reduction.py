@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pitcheck.algebra.axis_classes import AxisSystem
-from pitcheck.algebra.axis_templates import Templates
 from pitcheck.algebra.size_choice import LEAST, Sizes
 from pitcheck.errors import UnsupportedError
+from pitcheck.ops.axis_templates import Templates
 from pitcheck.stages.cuts import Cut, present_parts
 from pitcheck.stages.grids import Codes
 from pitcheck.stages.pair import Stage, compared_rows

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 from pitcheck.algebra.axes import AxisAlgebra
 from pitcheck.algebra.axis_classes import AxisSystem, Dimension
-from pitcheck.algebra.axis_templates import Templates
 from pitcheck.algebra.axis_values import AxisValue
+from pitcheck.ops.axis_templates import Templates
 from pitcheck.ops.registry import evaluate
 from pitcheck.stages.batch import Batch
 from pitcheck.stages.run import run_batch

@@ -9,10 +9,10 @@ from typing import Any, Protocol
 import numpy as np
 
 from pitcheck.algebra.base import Algebra
+from pitcheck.base.numbers import Literal
 from pitcheck.errors import PitcheckError
 from pitcheck.ops.registry import evaluate
 from pitcheck.ops.term import exact
-from pitcheck.plan.numbers import Literal
 from pitcheck.stages.batch import Argument, Batch, Step
 from pitcheck.stages.grids import Codes
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from pitcheck.algebra.axis_templates import Templates
+from pitcheck.ops.axis_templates import Templates
 from pitcheck.stages.batch import Batch
 from pitcheck.stages.run import Evaluator
 

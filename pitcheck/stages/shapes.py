@@ -8,14 +8,14 @@ from math import prod
 from typing import Any, TypeVar
 
 from pitcheck.algebra.axes import AxisAlgebra
-from pitcheck.algebra.axis_attributes import reduce_attributes
 from pitcheck.algebra.axis_classes import AxisSystem, Dimension
-from pitcheck.algebra.axis_templates import Templates
 from pitcheck.algebra.axis_values import AxisValue
 from pitcheck.algebra.size_choice import Sizes
+from pitcheck.base.numbers import parse_number
 from pitcheck.errors import PlanError
+from pitcheck.ops.axis_attributes import reduce_attributes
+from pitcheck.ops.axis_templates import Templates
 from pitcheck.ops.registry import BACKWARD, divided, evaluate, forward_attributes
-from pitcheck.plan.numbers import parse_number
 from pitcheck.stages.batch import Batch, Step
 from pitcheck.stages.cuts import Box, Cut, Interval, length
 from pitcheck.stages.run import literal, run_batch

@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from pitcheck.algebra.axis_templates import Templates
 from pitcheck.algebra.axis_values import AxisValue
+from pitcheck.ops.axis_templates import Templates
 from pitcheck.ops.registry import divided
 from pitcheck.stages.batch import Argument, Batch, Step
 from pitcheck.stages.grids import Codes

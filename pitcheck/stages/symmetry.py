@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from pitcheck.algebra.axis_templates import Templates
+from pitcheck.ops.axis_templates import Templates
 from pitcheck.stages.batch import Argument, Step
 from pitcheck.stages.grids import Codes, Mask, near
 from pitcheck.stages.pair import Stage, Target, compared_rows

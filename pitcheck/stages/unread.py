@@ -6,10 +6,10 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from pitcheck.algebra.axes import AxisAlgebra, AxisSystem, AxisValue
+from pitcheck.base.numbers import Literal
 from pitcheck.errors import PitcheckError
 from pitcheck.ops.registry import BACKWARD, divided, evaluate, forward_attributes
 from pitcheck.ops.term import exact
-from pitcheck.plan.numbers import Literal
 from pitcheck.stages.graph import GraphValue, Operand, Source, Stacked
 
 BY_SHAPE = frozenset({"shape", "kind", "extent", "arange", "boundary"})

@@ -11,7 +11,7 @@ from bugs.table import BUGS, PAGE, first_of, is_named, named_today, page, said
 
 from pitcheck.check.options import Options
 from pitcheck.check.run import check
-from pitcheck.explain.codes import CODES
+from pitcheck.report.codes import CODES
 
 SLOW = [pytest.mark.slow]
 NIGHTLY = [pytest.mark.slow, pytest.mark.nightly]

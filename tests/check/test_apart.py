@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from zoo.builder import Builder, lineage, table
 
-from pitcheck.algebra.axis_templates import Templates
 from pitcheck.algebra.chains import chains_of
 from pitcheck.algebra.residues import ResidueAlgebra
 from pitcheck.check import prove
@@ -18,6 +17,7 @@ from pitcheck.check.prove import Settings, prove_stage
 from pitcheck.check.run import check
 from pitcheck.check.specification import specify
 from pitcheck.errors import UnsupportedError
+from pitcheck.ops.axis_templates import Templates
 from pitcheck.ops.registry import evaluate
 from pitcheck.plan.matching import match
 from pitcheck.plan.model import Number, Plan

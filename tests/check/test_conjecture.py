@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from zoo.training import masked_mean
 
-from pitcheck.algebra.axis_templates import Templates
 from pitcheck.check.options import Options
 from pitcheck.check.run import check
 from pitcheck.check.specification import specify
 from pitcheck.check.whole import WholeRun, conjecture, run_whole
+from pitcheck.ops.axis_templates import Templates
 from pitcheck.ops.registry import evaluate
 from pitcheck.plan.matching import match
 from pitcheck.plan.model import Plan

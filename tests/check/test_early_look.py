@@ -8,13 +8,13 @@ import pytest
 from verdicts import proven
 from zoo.builder import Builder, lineage
 
-from pitcheck.algebra.axis_templates import Templates
 from pitcheck.check.judge import SecondLook, early_look
 from pitcheck.check.obligations import Prover
 from pitcheck.check.options import Options
 from pitcheck.check.run import check
 from pitcheck.check.specification import specify
 from pitcheck.check.whole import run_whole
+from pitcheck.ops.axis_templates import Templates
 from pitcheck.ops.registry import evaluate
 from pitcheck.plan.matching import match
 from pitcheck.plan.model import Number, Plan

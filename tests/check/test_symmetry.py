@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from zoo.builder import Builder, intervals, lineage
 
-from pitcheck.algebra.axis_templates import Templates
 from pitcheck.algebra.size_choice import Sizes
 from pitcheck.check.options import Options
 from pitcheck.check.prove import Settings, prove_stage
 from pitcheck.check.run import check
 from pitcheck.check.specification import specify
 from pitcheck.errors import UnsupportedError
+from pitcheck.ops.axis_templates import Templates
 from pitcheck.ops.registry import evaluate
 from pitcheck.plan.matching import match
 from pitcheck.plan.model import Axis, Lineage, Number, Operator, Output, Plan, Shard, Tensor, Use

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from conftest import Call
 
-from pitcheck.explain.codes import CODES
+from pitcheck.report.codes import CODES
 
 PAGES = Path(__file__).parents[2] / "docs" / "causes"
 

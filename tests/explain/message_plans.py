@@ -7,10 +7,10 @@ from typing import Any
 
 import msgspec
 from check.mixtures import Mixture, first_two
-from explain_plans import Pair, linear_reference, row_parallel
+from explain.explain_plans import Pair, linear_reference, row_parallel
+from explain.test_causes import CASES
 from precision.mixed import NARROW
 from precision.narrow_plans import CASES as NARROW_PLANS
-from test_causes import CASES
 from zoo.builder import Builder
 
 from pitcheck.plan.model import Axis, Group, Lineage, Number, Operator, Output, Plan, Program, Shard, Step, Tensor

@@ -15,7 +15,7 @@ from pitcheck.check.options import Options
 from pitcheck.check.run import check
 from pitcheck.commands.check import checked
 from pitcheck.commands.reading import read
-from pitcheck.explain.codes import CODES
+from pitcheck.report.codes import CODES
 from pitcheck.report.model import Report
 from pitcheck.report.text import FINDING_LINES, render
 

@@ -10,12 +10,12 @@ from zero_plans import AFTERWARDS, KINDS, gradient, magnitudes, on_one_rank, plu
 from zoo.builder import Builder, lineage
 
 import pitcheck.check.confirm
-from pitcheck.algebra.axis_templates import Templates
 from pitcheck.check.judge import Judged, judge
 from pitcheck.check.specification import specify
 from pitcheck.check.whole import conjecture, run_whole
 from pitcheck.errors import PitcheckError
 from pitcheck.explain.replay import replay
+from pitcheck.ops.axis_templates import Templates
 from pitcheck.ops.registry import evaluate
 from pitcheck.plan.matching import match
 from pitcheck.plan.model import Plan

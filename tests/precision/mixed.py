@@ -8,8 +8,9 @@ from typing import Any, Literal
 import msgspec
 from zoo.builder import Builder, Spec
 
+from pitcheck.base.dtypes import DType
 from pitcheck.check.conjecture import VIEWS
-from pitcheck.plan.model import DType, Operand, Operator, Plan, Tensor, Use
+from pitcheck.plan.model import Operand, Operator, Plan, Tensor, Use
 from pitcheck.precision.side import BITS, MOVES
 
 WIDE: Literal["float32"] = "float32"

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from pitcheck.plan.model import DType, Number, Plan, Use
+from pitcheck.base.dtypes import DType
+from pitcheck.plan.model import Number, Plan, Use
 from precision.mixed import NARROW, WIDE, Mixed
 
 

@@ -17,8 +17,8 @@ from report_samples import MISSING, NOWHERE, ODD, SHOWN, samples
 from sarif_schema import LOG
 from syrupy.assertion import SnapshotAssertion
 
-from pitcheck.explain.codes import CODES
 from pitcheck.report import github, sarif
+from pitcheck.report.codes import CODES
 from pitcheck.report.model import Finding, Report, Seconds
 from pitcheck.report.sources import Source, source_line
 from pitcheck.report.write import Destination, Form, write_report

@@ -9,7 +9,6 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 
-from pitcheck.algebra.axis_templates import Templates
 from pitcheck.check.equal_blocks import colourings, find_batch, run_on_blocks
 from pitcheck.check.options import GIB
 from pitcheck.check.specification import Specification, specify
@@ -18,6 +17,7 @@ from pitcheck.errors import UnsupportedError
 from pitcheck.models.config import Batch
 from pitcheck.models.presets import preset
 from pitcheck.models.reference import reference_plan
+from pitcheck.ops.axis_templates import Templates
 from pitcheck.ops.registry import evaluate
 from pitcheck.plan.matching import match
 from pitcheck.plan.model import Axis, Group, Lineage, Operator, Output, Plan, Shard, Tensor

@@ -7,13 +7,13 @@ from typing import Any
 
 import torch
 
+from pitcheck.base.dtypes import DType
 from pitcheck.execution.executor import collective
 from pitcheck.execution.meanings import backward, forward
 from pitcheck.plan.model import (
     Attribute,
     Axis,
     Box,
-    DType,
     Group,
     Lineage,
     Number,

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from pitcheck.base.dtypes import DType
 from pitcheck.errors import PlanError, UnsupportedError
 from pitcheck.frontends.nnscaler.context import FLOATS, Context, Value
 from pitcheck.frontends.nnscaler.objects import SLICE, dtype_of, placed, shown
@@ -23,7 +24,7 @@ from pitcheck.frontends.nnscaler.primitives import (
 from pitcheck.frontends.nnscaler.program import Adapter, Primitive
 from pitcheck.frontends.nnscaler.tape import Communicated, Customized, Forward
 from pitcheck.frontends.nnscaler.tensors import SubTensor
-from pitcheck.plan.model import Attribute, DType, Number
+from pitcheck.plan.model import Attribute, Number
 
 
 def run_adapter(context: Context, adapter: Adapter, local: dict[int, Value], forward: Forward, *, alone: bool) -> None:

@@ -7,12 +7,13 @@ from math import prod
 
 import msgspec
 
+from pitcheck.base.dtypes import DType
 from pitcheck.errors import PlanError
 from pitcheck.frontends.nnscaler.families import GRADIENT, LOSS, Families, Family, base_of
 from pitcheck.frontends.nnscaler.layout import Layout
 from pitcheck.frontends.nnscaler.tensors import SubTensor
 from pitcheck.plan.fold import Instance
-from pitcheck.plan.model import Attribute, DType, Group, Number, Operand, Role, Use
+from pitcheck.plan.model import Attribute, Group, Number, Operand, Role, Use
 
 FLOATS = frozenset({"float64", "float32", "float16", "bfloat16"})
 """Dtypes of which there are gradients."""

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from pitcheck.base.dtypes import DType
 from pitcheck.frontends.nnscaler.tensors import SubTensor
-from pitcheck.plan.model import DType, Role
+from pitcheck.plan.model import Role
 
 LOSS = "loss"
 GRADIENT = "grad:"

@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Any, get_args
 
+from pitcheck.base.dtypes import DType
 from pitcheck.errors import PlanError
 from pitcheck.frontends.nnscaler.pickles import Stub
-from pitcheck.plan.model import DType
 
 LARGEST_INTEGER = 2**53
 SLICE = "<slice>"

@@ -10,10 +10,10 @@ from typing import Any
 
 import msgspec
 
+from pitcheck.base.dtypes import DType
 from pitcheck.errors import PlanError
 from pitcheck.frontends.nnscaler.objects import class_of, dtype_of, field, has, integer, integers, items, shown, text
 from pitcheck.frontends.nnscaler.pickles import Stub
-from pitcheck.plan.model import DType
 
 _FIELDS = ("_full_tensor", "_shape", "_indmap", "_valmap", "_dtype", "_is_attr", "_is_grad", "_requires_grad")
 _read_fields = itemgetter(*_FIELDS)

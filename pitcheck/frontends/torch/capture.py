@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
-from pitcheck.check.workers import usable_jobs
-from pitcheck.frontends.torch.build import parallel_plan, reference_plan
-from pitcheck.frontends.torch.matched import matched
+from pitcheck.errors import UsageError
+from pitcheck.forks import usable_jobs
 from pitcheck.frontends.torch.program import Spec
-from pitcheck.frontends.torch.record import record
 from pitcheck.plan.model import Plan
 
 
-def captured(spec: Spec, jobs: int | None) -> tuple[Plan, Plan]:
-    """The reference and the parallel plan; as :func:`pitcheck.torch.capture`."""
+def capture(spec: Spec, *, jobs: int | None = None) -> tuple[Plan, Plan]:
+    """The reference and the parallel plan of a pair of programs, recorded on fake tensors; ``jobs``: ranks recorded at once (one per processor, at most 4).
+
+    Raises UnsupportedError for an operator without a meaning and a tensor of which nothing tells what part a rank holds, PlanError for programs that
+    contradict themselves or raise, UsageError where PyTorch is not installed.
+    """
+    try:
+        from pitcheck.frontends.torch.build import parallel_plan, reference_plan  # noqa: PLC0415  a specification is written without torch
+        from pitcheck.frontends.torch.matched import matched  # noqa: PLC0415
+        from pitcheck.frontends.torch.record import record  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        raise UsageError("PyTorch programs need PyTorch; install pitcheck[torch]") from None
     jobs = usable_jobs() if jobs is None else jobs
     (single,) = record(spec, "reference", jobs)
     single, traces = matched(single, record(spec, "parallel", jobs), spec)

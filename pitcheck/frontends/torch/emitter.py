@@ -9,12 +9,13 @@ from typing import Any, NamedTuple, overload
 
 import msgspec
 
+from pitcheck.base.dtypes import DType
 from pitcheck.errors import PlanError, UnsupportedError
 from pitcheck.frontends.torch.trace import Argument, Complex, Event, Ref, Value
 from pitcheck.ops.cast import NARROW, kind_named
 from pitcheck.ops.indexing import UNINITIALISED
 from pitcheck.plan.fold import Instance
-from pitcheck.plan.model import Attribute, DType, Group, Number
+from pitcheck.plan.model import Attribute, Group, Number
 
 _PARTS: dict[str, DType] = {"complex64": "float32", "complex128": "float64"}
 _KINDS = ("bool", "int", "field", "complex")

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 
+from pitcheck.base.dtypes import DType
 from pitcheck.errors import PlanError, UnsupportedError
 from pitcheck.frontends.torch.emitter import kind_of, literal, stored
 from pitcheck.frontends.torch.trace import Event, Given, Result, Trace, Value
-from pitcheck.plan.model import DType, Role, Scalar, Tensor
+from pitcheck.plan.model import Role, Scalar, Tensor
 
 GRADIENT, UPDATED, OUTPUT = "grad:", "new:", "output:"
 _RENAME = "give one of them another name (Program.names, the key in Spec.batch, or the output's)"

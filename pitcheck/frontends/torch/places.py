@@ -12,11 +12,11 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
+from pitcheck.base.dtypes import DType
 from pitcheck.frontends.torch.emitter import Emitter, Tensor
 from pitcheck.frontends.torch.row import Row, row
 from pitcheck.frontends.torch.tape import operands
 from pitcheck.frontends.torch.trace import Argument, Event, Ref, Trace, Value
-from pitcheck.plan.model import DType
 
 BOUNDARY = "boundary"
 COMPARISONS = {f"{name}.Scalar": f"{name}.Tensor" for name in ("lt", "le", "gt", "ge")}

@@ -7,12 +7,12 @@ from typing import cast, get_args
 
 import msgspec
 
+from pitcheck.base.dtypes import DType
 from pitcheck.errors import UnsupportedError
 from pitcheck.frontends.torch.arguments import dtype_name
 from pitcheck.frontends.torch.pairs import in_real_numbers
 from pitcheck.frontends.torch.tape import Tape, operands
 from pitcheck.frontends.torch.trace import Argument, Event, Item, Ref, Result, Trace, Value
-from pitcheck.plan.model import DType
 
 DTYPES = frozenset(get_args(DType))
 

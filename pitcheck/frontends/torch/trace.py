@@ -9,7 +9,7 @@ from typing import Literal as OneOf
 
 import msgspec
 
-from pitcheck.plan.model import DType
+from pitcheck.base.dtypes import DType
 
 Role = OneOf["input", "parameter", "buffer", "optimizer_state", "gradient", "kept", "constant"]
 """A gradient that the call before left, and any other tensor that it left for this one, are given, too."""

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy_algebra_shapes import NumpyShapes
 
-from pitcheck.algebra.axes import AxisAlgebra, AxisSystem, AxisValue, reduce_attributes, symbolic_attributes
+from pitcheck.algebra.axes import AxisAlgebra, AxisSystem, AxisValue
+from pitcheck.ops.axis_attributes import reduce_attributes, symbolic_attributes
 from pitcheck.ops.registry import evaluate
 
 SIZES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 30, 48, 64)

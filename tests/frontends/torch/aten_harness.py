@@ -12,6 +12,7 @@ import torch
 
 from pitcheck.algebra.real import RealAlgebra
 from pitcheck.algebra.value import Value as Residues
+from pitcheck.base.numbers import parse_number
 from pitcheck.execution import meanings
 from pitcheck.frontends.torch.emitter import Translation, stored
 from pitcheck.frontends.torch.operators import translated
@@ -19,7 +20,6 @@ from pitcheck.frontends.torch.trace import Event, Ref, Value
 from pitcheck.ops.registry import evaluate
 from pitcheck.ops.term import exact
 from pitcheck.plan.model import Number, Operator, Plan, Tensor
-from pitcheck.plan.numbers import parse_number
 from pitcheck.plan.validate import validate
 
 Array = np.ndarray[Any, Any]

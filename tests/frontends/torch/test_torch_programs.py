@@ -30,7 +30,7 @@ def test_examples_are_proven(name: str) -> None:
 
 def test_programs_are_recorded_where_processors_cannot_be_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr("os.sched_getaffinity", raising=False)
-    monkeypatch.setattr("pitcheck.check.workers.sys", SimpleNamespace(platform="darwin"))
+    monkeypatch.setattr("pitcheck.forks.sys", SimpleNamespace(platform="darwin"))
     reference, parallel = capture(example("data_parallel")[0])
     assert (reference.name, parallel.name) == ("reference", "parallel")
 

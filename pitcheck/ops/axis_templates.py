@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from pitcheck.algebra.axes import AxisAlgebra
-from pitcheck.algebra.axis_attributes import symbolic_attributes
 from pitcheck.algebra.axis_classes import AxisSystem, Dimension
 from pitcheck.algebra.axis_values import AxisValue
 from pitcheck.algebra.axis_views import view
 from pitcheck.algebra.base import Kind
+from pitcheck.ops.axis_attributes import symbolic_attributes
 
 Evaluate = Callable[[Any, str, Sequence[Any], Mapping[str, Any], Sequence[bool] | None], list[Any]]
 

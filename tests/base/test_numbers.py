@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pitcheck.plan.numbers import Root, parse_number
+from pitcheck.base.numbers import Root, parse_number
 
 RECOGNISED = {
     0.1: Fraction(1, 10),
