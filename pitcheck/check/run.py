@@ -28,6 +28,7 @@ from pitcheck.check.specification import Specification, specify
 from pitcheck.check.uninitialised import CONTENTS, MOST_NAMED, Reached, blamed, filled, reached
 from pitcheck.check.whole import WholeRun, conjecture, run_whole
 from pitcheck.check.workers import usable_jobs
+from pitcheck.check.wrapping import wrapping
 from pitcheck.errors import BudgetError, PitcheckError, PlanError, ReductionError, ShapeError, UnsupportedError, UsageError
 from pitcheck.explain.difference import explain_difference, gap_finding
 from pitcheck.explain.refused import Refused, explain_refused, first_refused, suspected, unproven
@@ -156,6 +157,7 @@ def _decide(state: _Check, xp: object, progress: Progress | None) -> Report:
     specification = state.specification = specify(state.reference, state.parallel, first, second)
     state.clock.lap("lineage")
     _missing_outputs(state, specification)
+    state.findings += [*wrapping(state.reference, "reference"), *wrapping(state.parallel, "parallel")]
     if not specification.expected:
         code = "PIT500" if not specification.total else "PIT201"
         state.findings.append(Finding(code=code, verdict="nothing-checked", title="no output was compared"))

@@ -219,7 +219,33 @@ def _expect(wanted: Tensor, output: Output, tensor: Tensor, first: Graph, second
     if lost.any():
         ranks = sorted({int(c) // second.coordinates.microbatches for c in second.values[value].lattice.codes(lost)})
         result.missing.append((name, f"ranks {', '.join(map(str, ranks))} hold {owner!r} but compute no {tensor.name!r}"))
+    if output.lineage is not None and held is not None and tensor.updated is not None:
+        other = _first_held_otherwise(cut, held, read.get(held.value, nowhere))
+        if other is not None:
+            rank = other // second.coordinates.microbatches
+            why = f"on rank {rank} {owner!r} is another part of it than its new value {tensor.name!r}, so the next step would begin with something else"
+            result.missing.append((name, f"{why}; spread both alike"))
     result.expected.append(Expected(name, cut, where))
+
+
+def _first_held_otherwise(cut: Cut, held: Cut, read: Mask) -> int | None:
+    """The first coordinate code among those in ``read`` at which two cuts hold different parts, or at different scales; None if there is none."""
+    codes = np.asarray(held.lattice.codes(read), dtype=np.int64)
+    if cut.scale != held.scale:
+        return int(codes[0]) if len(codes) else None
+    if cut.parts is held.parts and cut.grid is held.grid:
+        return None
+    pairs, first = np.unique(np.stack([cut.part_of[codes], held.part_of[codes]], axis=1), axis=0, return_index=True)
+    apart = [int(codes[at]) for (new, old), at in zip(pairs.tolist(), first.tolist(), strict=True) if not _alike(cut, new, held, old)]
+    return min(apart, default=None)
+
+
+def _alike(cut: Cut, number: int, other: Cut, theirs: int) -> bool:
+    """Whether a part of each of two cuts is the same one, or neither is held; padding may be anybody's."""
+    if number < 0 or theirs < 0:
+        return number == theirs
+    mine, its = cut.parts[number], other.parts[theirs]
+    return (mine.box, mine.term, mine.terms) == (its.box, its.term, its.terms)
 
 
 def _held(owner: str | None, wanted: Tensor, first: Graph, second: Graph, result: Specification) -> Cut | None:

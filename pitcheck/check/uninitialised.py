@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from dataclasses import replace as replaced
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,7 @@ PLUS, MINUS, ZERO, NAN = "plus", "minus", "zero", "nan"
 CONTENTS = ((PLUS, MINUS), (MINUS, PLUS), (PLUS, ZERO), (ZERO, PLUS), (PLUS, NAN), (NAN, PLUS))
 """What lies in the memory of the reference and of the parallel plan while a difference is looked for; numbers first, which a witness can have."""
 REPAIR = "write to all of it before it is read, or use only the part that is written"
+REPAIR_OF_COLLECTIVE = "use the result on the root alone (let what reads it, and an 'identity' for an output, run there: 'where'), or give it to all ranks"
 MOST_NAMED = 8
 """So many outputs that depend on such memory are named."""
 
@@ -46,11 +48,15 @@ class Reached:
     used: str = ""
     ranks: tuple[int, ...] = ()
     microbatches: tuple[int, ...] = ()
+    of_collective: bool = False
+    """Whether it is what a reduce or gather leaves on ranks that are not its root."""
 
     @property
     def title(self) -> str:
         """What depends on what, in a sentence."""
         made = f"memory that {self.node.operator!r} made and nobody has written to"
+        if self.of_collective:
+            made = f"what {self.node.operator!r} leaves on ranks that are not its root, which is undefined"
         if self.used:
             return f"{self.side} plan: {made} is used as {self.used}: any number may lie there"
         return f"{self.side} plan: {self.output!r} depends on {made}: any value may lie there"
@@ -66,8 +72,13 @@ class Reached:
             source=self.node.source or None,
             ranks=self.ranks,
             microbatches=self.microbatches,
-            repair=REPAIR,
+            repair=self.repair,
         )
+
+    @property
+    def repair(self) -> str:
+        """What to do."""
+        return REPAIR_OF_COLLECTIVE if self.of_collective else REPAIR
 
 
 def reached(first: Graph, second: Graph, specification: Specification) -> list[Reached]:
@@ -114,6 +125,9 @@ class _Run:
             names = ", ".join(repr(graph.values[value].name) for value in self.batch.missing)
             raise UnsupportedError(f"{names} of the {side} plan is needed where nothing computes it")
         self.algebra = TaintAlgebra()
+        self.values: dict[int, Tainted] = {}
+        if not any(step.kind == UNINITIALISED for step in self.batch.steps):
+            return
         inputs = {value: self.algebra.clean(graph.values[value].kind, graph.values[value].shape) for value in self.batch.inputs}
         self.values = run_batch(self.batch, self.algebra, inputs, evaluator=self._evaluated, keep=targets.keys())
 
@@ -127,8 +141,8 @@ class _Run:
 
     def reaching(self, output: str, value: int, boxes: Mapping[int, Box]) -> Iterator[Reached]:
         """An output of which some element has a label, at the coordinates of ``boxes`` (none: at all); padding on which nothing may depend is left out."""
-        held: Tainted = self.values[value]
-        if held.labels is None:
+        held = self.values.get(value)
+        if held is None or held.labels is None:
             return
         rows = self.batch.rows[value]
         by_label: dict[int, list[int]] = {}
@@ -142,12 +156,18 @@ class _Run:
         for label, codes in by_label.items():
             places = [self.graph.place(code) for code in codes]
             ranks, microbatches = (tuple(sorted({place[i] for place in places})) for i in (0, 1))
-            yield Reached(self.side, self.graph.nodes[label - 1], output, "", ranks, microbatches)
+            yield replaced(self._reached(label), output=output, ranks=ranks, microbatches=microbatches)
 
     def misused(self) -> Iterator[Reached]:
         """Indices and divisors that have a label."""
         for label, what in dict.fromkeys((misuse.label, misuse.what) for misuse in self.algebra.misused):
-            yield Reached(self.side, self.graph.nodes[label - 1], used=what)
+            yield replaced(self._reached(label), used=what)
+
+    def _reached(self, label: int) -> Reached:
+        """The memory of a label."""
+        made = self.graph.nodes[label - 1]
+        of_collective = any(node.position == made.position and node.kind != UNINITIALISED for node in self.graph.nodes)
+        return Reached(self.side, made, of_collective=of_collective)
 
 
 def _label(labels: Labels, row: int, box: Box | None) -> int:
@@ -201,4 +221,4 @@ def blamed(findings: Sequence[Finding], found: Sequence[Reached]) -> list[Findin
 
 def _caused(finding: Finding, cause: Reached) -> Finding:
     said = "the values shown are those with something definite there; other contents give others"
-    return replace(finding, code="PIT118", title=cause.title, operator=cause.node.operator, source=cause.node.source or None, cause=said, repair=REPAIR)
+    return replace(finding, code="PIT118", title=cause.title, operator=cause.node.operator, source=cause.node.source or None, cause=said, repair=cause.repair)

@@ -21,6 +21,7 @@ from pitcheck.execution.places import (
     program_of,
     rank_coordinates,
     repeated,
+    tensor_name,
 )
 from pitcheck.plan.model import Group, Number, Operand, Operator, Plan, Use
 
@@ -182,19 +183,32 @@ class _Run:
                 self.programs[rank].popleft()
                 del self.waiting[rank]
             return True
-        inputs = [self._read(op, op.inputs[0], rank, m) for rank, (op, m) in zip(group, met, strict=True)]
-        if len({tuple(i.shape) for i in inputs}) > 1:
+        inputs = self._brought(group, met, attributes)
+        if len({self.tensors[name].shape for op, _ in met for name in map(tensor_name, op.inputs) if name} | {tuple(i.shape) for i in inputs}) > 1:
             raise ExecutionError(f"{met[0][0].id}: the members bring different shapes")
         for place, (rank, (operator, microbatch)) in enumerate(zip(group, met, strict=True)):
             try:
                 result = collective(operator.kind, inputs, attributes[place], place)
             except (RuntimeError, IndexError, ValueError) as error:
                 raise ExecutionError(f"{operator.id}: {error}") from error
-            if result is not None:
-                self._write(operator, rank, microbatch, [result])
+            if result is None and any(operator.outputs):
+                tensor = self.tensors[operator.outputs[0]]
+                seed = (self.memory, self.plan.operators.index(operator), rank, microbatch)
+                result = unwritten({"sizes": tensor.shape, "dtype": tensor.dtype}, seed)
+            self._write(operator, rank, microbatch, [result])
             self.programs[rank].popleft()
             del self.waiting[rank]
         return True
+
+    def _brought(self, group: tuple[int, ...], met: list[tuple[Operator, int]], attributes: list[dict[str, Any]]) -> list[torch.Tensor]:
+        """What the members bring. Of a broadcast or scatter that is what the root brings, in every place."""
+        members = [(op, op.inputs[0], rank, m) for rank, (op, m) in zip(group, met, strict=True)]
+        if met[0][0].kind not in READ_AT_ROOT:
+            return [self._read(*member) for member in members]
+        root = attributes[0].get("root")
+        if not isinstance(root, int) or not 0 <= root < len(group):
+            raise ExecutionError(f"root {root} is no place in a group of {len(group)}")
+        return [self._read(*members[root])] * len(group)
 
 
 def collective(kind: str, inputs: list[torch.Tensor], attributes: dict[str, Any], place: int) -> torch.Tensor | None:
@@ -249,6 +263,10 @@ COLLECTIVES: dict[str, Callable[[list[torch.Tensor], dict[str, Any], int], torch
     "gather_to": _gather_to,
     "scatter_from": _scatter_from,
 }
+
+
+READ_AT_ROOT = frozenset({"broadcast", "scatter_from"})
+"""Collectives that read the operand of their root alone."""
 
 
 def _part(x: torch.Tensor, axis: int, count: int, place: int) -> torch.Tensor:

@@ -12,7 +12,8 @@ from pitcheck.ops.declare import Lazy, Local, declare
 from pitcheck.ops.term import Term, needed
 from pitcheck.plan.model import DType
 
-NARROW = ("int8", "int16", "uint8")
+NARROW = {"int8": (-128, 127), "int16": (-(1 << 15), (1 << 15) - 1), "uint8": (0, 255)}
+"""Integers that wrap around what does not fit: the least and the greatest of each dtype."""
 
 
 def kind_named(dtype: str) -> Kind:

@@ -117,10 +117,27 @@ def _copy(inputs: list[Term], _: Attributes) -> list[Term]:
 
 
 def _collective(
-    name: str, formula: Formula, required: dict[str, AttributeRole], doc: str, optional: dict[str, AttributeRole] | None = None, *, in_place: bool = False
+    name: str,
+    formula: Formula,
+    required: dict[str, AttributeRole],
+    doc: str,
+    optional: dict[str, AttributeRole] | None = None,
+    *,
+    in_place: bool = False,
+    reads_root: bool = False,
+    gives_root: bool = False,
 ) -> OperatorKind:
-    must = tuple(a for a in required if a != "position")
-    return declare(name, formula, attributes={**required, **(optional or {}), **_EVENT}, required=must, collective=True, in_place=in_place, doc=doc)
+    return declare(
+        name,
+        formula,
+        attributes={**required, **(optional or {}), **_EVENT},
+        required=tuple(a for a in required if a != "position"),
+        collective=True,
+        in_place=in_place,
+        reads_root=reads_root,
+        gives_root=gives_root,
+        doc=doc,
+    )
 
 
 _REDUCTION: dict[str, AttributeRole] = {"reduction": "value"}
@@ -134,7 +151,15 @@ OPERATORS = (
         _REDUCTION,
         in_place=True,
     ),
-    _collective("reduce", _reduce, {"root": "value"}, "As all_reduce; only the member at place `root` has the result.", _REDUCTION, in_place=True),
+    _collective(
+        "reduce",
+        _reduce,
+        {"root": "value"},
+        "As all_reduce; only the member at place `root` has the result. What the others have then is memory that nobody has written to.",
+        _REDUCTION,
+        in_place=True,
+        gives_root=True,
+    ),
     _collective(
         "reduce_scatter",
         _reduce_scatter,
@@ -143,13 +168,27 @@ OPERATORS = (
         _REDUCTION,
     ),
     _collective("all_gather", _all_gather, {"axis": "axis"}, "The members' tensors joined along `axis` in the group's order."),
-    _collective("gather_to", _gather, {"axis": "axis", "root": "value"}, "As all_gather; only the member at place `root` has the result."),
-    _collective("broadcast", _broadcast, {"root": "value"}, "The tensor of the member at place `root`.", in_place=True),
+    _collective(
+        "gather_to",
+        _gather,
+        {"axis": "axis", "root": "value"},
+        "As all_gather; only the member at place `root` has the result. What the others have then is memory that nobody has written to.",
+        gives_root=True,
+    ),
+    _collective(
+        "broadcast",
+        _broadcast,
+        {"root": "value"},
+        "The tensor of the member at place `root`; those of the others are not read.",
+        in_place=True,
+        reads_root=True,
+    ),
     _collective(
         "scatter_from",
         _scatter,
         {"axis": "axis", "root": "value", "position": "value"},
-        "The tensor of the member at place `root`, cut along `axis` into equal parts; a member gets the part at its place.",
+        "The tensor of the member at place `root`, cut along `axis` into equal parts; a member gets the part at its place. Those of the others are not read.",
+        reads_root=True,
     ),
     _collective(
         "all_to_all",
@@ -164,13 +203,15 @@ OPERATORS = (
         collective=True,
         doc="The sum over micro-batches (those in `microbatches`; all by default), which arrive stacked.",
     ),
-    declare("send", _copy, attributes={"peer": "value", **_EVENT}, doc="x, on its way to rank `peer`."),
+    declare("send", _copy, attributes={"peer": "value", **_EVENT}, order_only=True, doc="x, on its way to rank `peer`."),
     declare("receive", _copy, attributes={"peer": "value", **_EVENT}, doc="What the matching send of rank `peer` reads."),
-    declare("barrier", _copy, inputs=(0, 0), attributes={"async": "value"}, doc="Nothing; no member goes on before all have come here."),
+    declare("barrier", _copy, inputs=(0, 0), attributes={"async": "value"}, order_only=True, doc="Nothing; no member goes on before all have come here."),
     declare(
         "wait",
         _copy,
         attributes={"of": "value"},
+        copies=True,
+        order_only=True,
         doc="x, once the asynchronous operator that makes it is complete. Without an output it waits for asynchronous sends of x (for those in `of`).",
     ),
 )

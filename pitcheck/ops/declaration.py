@@ -53,4 +53,12 @@ class OperatorKind:
     random: bool = False
     in_place: bool = False
     """Whether the result may take the place of an operand of its shape: an element of it is computed from elements in its own place alone."""
+    reads_root: bool = False
+    """Of a collective: whether it reads the operand of the member at place ``root`` alone; that of any other member is only a buffer."""
+    gives_root: bool = False
+    """Of a collective: whether the member at place ``root`` alone has the result; what any other member has then is not defined."""
+    copies: bool = False
+    """Whether its results are what its only operand is, on the same rank."""
+    order_only: bool = False
+    """Whether, without an output, it computes nothing and says only what waits for what."""
     doc: str = ""

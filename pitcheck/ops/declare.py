@@ -75,6 +75,10 @@ def declare(
     permutes: bool = False,
     random: bool = False,
     in_place: bool = False,
+    reads_root: bool = False,
+    gives_root: bool = False,
+    copies: bool = False,
+    order_only: bool = False,
     doc: str = "",
 ) -> OperatorKind:
     """An operator whose meaning is ``formula`` and whose derivative is ``backward``."""
@@ -89,6 +93,10 @@ def declare(
         permutes=permutes,
         random=random,
         in_place=in_place,
+        reads_root=reads_root,
+        gives_root=gives_root,
+        copies=copies,
+        order_only=order_only,
         doc=doc,
     )
 

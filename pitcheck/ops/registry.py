@@ -74,6 +74,11 @@ def operator_kind(name: str) -> OperatorKind:
     return kind
 
 
+def declared(name: str) -> OperatorKind | None:
+    """Return the operator called ``name``; None for an unknown one, and for a derivative, which has none of the traits of its operator."""
+    return _registry().get(name)
+
+
 def writes_in_place(name: str) -> bool:
     """Return True if the result of an operator, or of a derivative, may take the place of an operand of its shape; False for an unknown one."""
     try:

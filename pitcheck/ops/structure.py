@@ -315,14 +315,15 @@ OPERATORS = (
         required=("sizes",),
         doc="x broadcast to shape `sizes`; -1 keeps a size; dimensions may be added in front.",
     ),
-    *(declare(name, _identity, _identity_backward, doc="x itself.") for name in ("identity", "contiguous")),
-    declare("detach", _identity, _no_gradient, doc="x itself, without a gradient."),
+    *(declare(name, _identity, _identity_backward, copies=True, doc="x itself.") for name in ("identity", "contiguous")),
+    declare("detach", _identity, _no_gradient, copies=True, doc="x itself, without a gradient."),
     declare(
         "multiref",
         _multiref,
         _multiref_backward,
         attributes={"count": "value"},
         required=("count",),
+        copies=True,
         doc="x itself, `count` times; the gradient is the sum of the gradients of the copies.",
     ),
     declare(

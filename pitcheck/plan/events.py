@@ -124,6 +124,17 @@ class Events:
             self._peers[id(table)] = peers
         return peers
 
+    def tags(self, event: int) -> tuple[Ints, list[int | str]]:
+        """Return (index into values of shape (ranks, microbatches), values) of the tags of a send or receive. Raises PlanError for what is no tag."""
+        position = self.positions[event]
+        index, values = self.resolve(position, "tag", 0)
+        for value in values:
+            if isinstance(value, bool) or not isinstance(value, int | str):
+                operator = self.plan.operators[position]
+                message = f"{operator.kind} has tag {value!r}; a tag is an integer or a name"
+                raise PlanError(message, f"operators[{position}].attributes.tag")
+        return index, values
+
     @cached_property
     def classes(self) -> Ints:
         """Ranks that run the same events in the same order have one class, shape (ranks,): same program, same ``where`` of every event."""

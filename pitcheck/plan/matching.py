@@ -343,7 +343,7 @@ class _Channels:
                 message = f"the peer of rank {part.rank[at]} is {peers[at]}, not one of the {self.events.coordinates.ranks} ranks of the mesh"
                 self._add(number, message, (int(part.rank[at]),), (int(part.microbatch[at]),), ".attributes.peer")
                 continue
-            index, tags = self.events.resolve(self.events.positions[number], "tag", 0)
+            index, tags = self.events.tags(number)
             tag = np.array([self._tags.setdefault(repr(t), len(self._tags)) for t in tags], dtype=np.int64)[index[part.rank, part.microbatch]]
             source, destination = (part.rank, peers) if kind == "send" else (peers, part.rank)
             parts.append(part)

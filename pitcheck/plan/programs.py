@@ -29,7 +29,7 @@ class LocalOrder:
 
 
 class LocalOrders:
-    """The orders of all classes of ranks with the same program and the same operators. Iterating gives one class at a time."""
+    """The orders of all classes of ranks with the same program, operators and operands. Iterating gives one class at a time."""
 
     def __init__(self, schedule: Schedule) -> None:
         self.schedule = schedule
@@ -50,6 +50,9 @@ class LocalOrders:
         for mask in self.masks:
             if not mask.all():
                 classes = refined(classes, row_numbers(mask))
+        # Of the members of a broadcast the root alone reads its operand.
+        for mask in {id(mask): mask for mask in self.schedule.root_reads.values()}.values():
+            classes = refined(classes, row_numbers(mask))
         return classes
 
     def _local(self, ranks: Ints, codes: Ints) -> LocalOrder:
@@ -164,7 +167,9 @@ class LocalRules:
             yield self._violation(local, code, "is run twice {where}; each operator runs once per micro-batch")
         place = np.full(len(self.plan.operators) * self.microbatches, -1, dtype=np.int64)
         place[local.codes] = np.arange(len(local.codes))
-        read = place[self._readers]
+        reads = place.copy()
+        reads[self.schedule.not_read(int(local.ranks[0]))] = -1
+        read = reads[self._readers]
         early = np.flatnonzero((read >= 0) & (place[self._writers] >= read))
         for at in early[:64].tolist():
             writer = self.plan.operators[int(self._writers[at]) // self.microbatches].id

@@ -1,8 +1,8 @@
 """Representatives: a few coordinates of every mesh axis that stand for all those which no rule on order and communication can tell apart.
 
 Two coordinates of an axis are alike where exchanging them changes nothing that says what a rank runs, in which order, and whom it meets: no box, and no
-table of an operator that communicates, tells them apart, and no send, receive or rank list leads from one of them to another coordinate. Such an exchange
-is a symmetry of the plan. Two coordinates of a class are kept; ``docs/mathematics.md`` says why they decide for all.
+table of an operator that communicates, tells them apart, no send, receive or rank list leads from one of them to another coordinate, and neither is that of
+a root. Such an exchange is a symmetry of the plan. Two coordinates of a class are kept; ``docs/mathematics.md`` says why they decide for all.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from pitcheck.errors import PlanError
 from pitcheck.plan.coordinates import Coordinates, places_of
 from pitcheck.plan.events import refined, row_numbers
 from pitcheck.plan.model import MICROBATCH_AXIS, Attribute, Axis, Box, Group, Operator, Plan, Table
+from pitcheck.plan.roots import has_root, root_places
 from pitcheck.plan.schedule import Ints, Mask, is_event
 from pitcheck.plan.structure import table_error
 
@@ -164,11 +166,24 @@ class _Classes:
             if self._first_time("peer", key, id(operator.where)):
                 self._sent.setdefault(key, (peer, []))[1].append(self.coordinates.mask_grid(operator.where))
         group = operator.group
+        if group is not None and has_root(operator) and "root" in operator.attributes:
+            self._root(group, operator.attributes["root"])
         if group is not None and self._first_time("group", group.axes, id(group.ranks) if group.ranks else ()):
             if set(group.axes) - set(self.coordinates.sizes):
                 raise PlanError("a group over an unknown axis", "group")
             if group.ranks:
                 self._lists(group)
+
+    def _root(self, group: Group, root: Attribute) -> None:
+        """Coordinates of roots are alone: a root reads what the others do not read, or has what they have not. In a rank list every member is alone."""
+        if group.ranks or not self._first_time("root", group.axes, id(root) if isinstance(root, Table) else (type(root), root)):
+            return
+        axes, sizes = axes_of(self.plan.mesh, group)
+        roots = np.array(root_places(root), dtype=np.int64)
+        if ((roots < 0) | (roots >= prod(sizes))).any():
+            raise PlanError("a root is no place in its group", "attributes.root")
+        for axis, places in zip(axes, places_of(roots, sizes), strict=True):
+            self._alone(axis, np.unique(places))
 
     def _table(self, table: Table) -> None:
         known: dict[str, int] = {}
@@ -228,6 +243,12 @@ class _Classes:
             self._split(axis, row_numbers(_rows(said, axis)))
 
 
+def axes_of(mesh: Sequence[Axis], group: Group) -> tuple[list[int], list[int]]:
+    """(the numbers of the axes of a group, in the order of the mesh, their sizes)."""
+    numbers = [number for number, axis in enumerate(mesh) if axis.name in group.axes]
+    return numbers, [mesh[number].size for number in numbers]
+
+
 def _rows(grid: NDArray[Any], axis: int) -> NDArray[Any]:
     """An array with a row per coordinate along ``axis``."""
     return np.moveaxis(grid, axis, 0).reshape(grid.shape[axis], -1)
@@ -259,6 +280,8 @@ class _Restriction:
         attributes = operator.attributes
         if attributes and is_event(operator):
             attributes = {name: self._attribute(value, name == "peer" and operator.kind in ("send", "receive")) for name, value in attributes.items()}
+            if "root" in attributes and has_root(operator) and operator.group is not None and not operator.group.ranks:
+                attributes["root"] = self._root(operator.group, attributes["root"])
         group = self._group(operator.group) if operator.group is not None and operator.group.ranks else operator.group
         if where is operator.where and attributes is operator.attributes and group is operator.group:
             return operator
@@ -284,6 +307,14 @@ class _Restriction:
         if isinstance(value, Table):
             return self._table(value, of_ranks)
         return int(self._ranks(np.array(value))) if of_ranks else value
+
+    def _root(self, group: Group, root: Attribute) -> Attribute:
+        """A root by its place among the kept members of its group. A root is always kept."""
+        axes, sizes = axes_of(self.whole.mesh, group)
+        names = [self.whole.mesh[axis].name for axis in axes]
+        places = [self._place[name][own] for name, own in zip(names, places_of(np.array(root_places(root), dtype=np.int64), sizes), strict=True)]
+        found = np.ravel_multi_index(places, [len(self.kept[name]) for name in names]) if names else np.zeros(len(root_places(root)), dtype=np.int64)
+        return Table(root.over, tuple(found.tolist())) if isinstance(root, Table) else int(found[0])
 
     def _table(self, table: Table, of_ranks: bool) -> Table:
         key = id(table), of_ranks

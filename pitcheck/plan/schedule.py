@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pitcheck.plan.coordinates import Coordinates
-from pitcheck.plan.model import Box, Number, Operand, Operator, Plan, Use
+from pitcheck.plan.model import Box, Number, Operand, Operator, Plan, Table, Use
+from pitcheck.plan.roots import at_root, reads_at_root
 
 Mask = NDArray[np.bool_]
 Ints = NDArray[np.int64]
@@ -110,6 +111,31 @@ class Schedule:
     def mask_numbers(self) -> list[int]:
         """``mask_number`` of every operator."""
         return [self._numbered_mask(position)[0] for position in range(len(self.plan.operators))]
+
+    @cached_property
+    def root_reads(self) -> Mapping[int, Mask]:
+        """Where the collectives read their operand of which the root alone reads it: position -> mask, shape (ranks, microbatches).
+
+        All other operators read where they run. A root that is missing is for the rules on operators to tell.
+        """
+        found: dict[int, Mask] = {}
+        known: dict[object, Mask] = {}
+        for position, operator in enumerate(self.plan.operators):
+            if reads_at_root(operator) and "root" in operator.attributes:
+                root = operator.attributes["root"]
+                key = (operator.group, id(root) if isinstance(root, Table) else root, self.mask_number(position))
+                if key not in known:
+                    known[key] = self.mask(position) & at_root(self.coordinates, operator)
+                found[position] = known[key]
+        return found
+
+    def not_read(self, rank: int) -> list[int]:
+        """Return the codes, position * microbatches + micro-batch, of collectives that a rank runs without reading its operand."""
+        found: list[int] = []
+        for position, mask in self.root_reads.items():
+            here = self.mask(position)[rank] & ~mask[rank]
+            found.extend((position * self.microbatches + np.flatnonzero(here)).tolist())
+        return found
 
     @cached_property
     def program_of(self) -> Ints:

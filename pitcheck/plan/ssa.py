@@ -157,9 +157,10 @@ class SingleAssignment:
         reader = self.schedule.mask_number(position)
         if chosen is None and writers == (reader,):
             return None
-        key = (reader, writers, tensor.microbatched, chosen)
+        where = self.schedule.root_reads.get(position)
+        key = (reader if where is None else ("root", position), writers, tensor.microbatched, chosen)
         if key not in self._covered:
-            missing = self.schedule.mask(position) & ~self._at_reader(writers, tensor.microbatched, chosen, tensor.name)
+            missing = (self.schedule.mask(position) if where is None else where) & ~self._at_reader(writers, tensor.microbatched, chosen, tensor.name)
             self._covered[key] = missing if missing.any() else None
         return self._covered[key]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
+from copy import copy
 from functools import cached_property
 from itertools import chain, islice
 from math import prod
@@ -54,6 +55,14 @@ class StorageRules:
         self.launches = Launches(schedule)
         self.tensors = {tensor.name: tensor for tensor in self.plan.tensors}
         self._number = {tensor.name: number for number, tensor in enumerate(self.plan.tensors)}
+        self._not_read: frozenset[int] = frozenset()
+        """Codes of collectives whose operand nobody reads on the rank that is looked at."""
+
+    def of_rank(self, rank: int) -> StorageRules:
+        """Return the rules as they are on a rank, which may be the root of a collective or not."""
+        rules = copy(self)
+        rules._not_read = frozenset(self.schedule.not_read(rank))
+        return rules
 
     # --- where things lie
 
@@ -96,6 +105,8 @@ class StorageRules:
     # --- what reads and writes what
 
     def _reads(self, code: int) -> list[Version]:
+        if code in self._not_read:
+            return []
         position, microbatch = divmod(code, self.microbatches)
         operator = self.plan.operators[position]
         return [version for operand in operator.inputs if not isinstance(operand, Number) for version in self._versions(operator, operand, microbatch)]
@@ -215,8 +226,9 @@ class StorageRules:
         """Findings for the ranks of one class."""
         if not self._relevant.any() and all(len(names) < 2 for names in self.new_values.values()):
             return
+        rules = self.of_rank(int(local.ranks[0])) if self.schedule.root_reads else self
         for ranks, launches in self.launches.of(local):
-            yield from _Walk(self, ranks, local.codes, launches).run()
+            yield from _Walk(rules, ranks, local.codes, launches).run()
 
     def relevant(self, codes: Ints) -> Ints:
         """Return the places of an order at which an operator stands that some rule is about."""

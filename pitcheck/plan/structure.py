@@ -9,6 +9,7 @@ import numpy as np
 from pitcheck.errors import PlanError
 from pitcheck.plan.coordinates import Coordinates
 from pitcheck.plan.model import MICROBATCH_AXIS, Attribute, Box, Group, Operator, Plan, Table
+from pitcheck.plan.roots import has_root, root_places
 from pitcheck.plan.schedule import is_event, where_key
 from pitcheck.plan.violations import Violation
 
@@ -159,6 +160,12 @@ class _Groups:
             yield Violation("PIT004", f"{place}.outputs", "a barrier has no output; it only keeps its members together", operator=operator.id)
             return
         root = operator.attributes.get("root")
+        if has_root(operator) and "root" in operator.attributes:
+            try:
+                root_places(root)
+            except PlanError as error:
+                yield Violation("PIT004", f"{place}.attributes.root", error.message, operator=operator.id)
+                return
         for value in root.values if isinstance(root, Table) else (root,):
             if isinstance(value, int) and not 0 <= value < sizes[0]:
                 message = f"root {value} is no place in a group of {sizes[0]} members; it counts from 0 in the group's order"

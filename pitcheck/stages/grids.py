@@ -287,6 +287,50 @@ class OverGroup(Read):
 
 
 @dataclass(frozen=True, eq=False)
+class OverRoot(Read):
+    """A stack over the groups along mesh dimensions ``over`` in which every member stands for the root, at places ``root`` along them."""
+
+    over: tuple[int, ...]
+    root: tuple[int, ...]
+
+    @property
+    def axes(self) -> tuple[int, ...]:
+        """Those of the group."""
+        return self.over
+
+    @property
+    def members(self) -> int:
+        """Ranks of a group."""
+        return prod(self.shape[axis] for axis in self.over)
+
+    @property
+    def key(self) -> Hashable:
+        """The axes and the root."""
+        return "root", self.over, self.root
+
+    def gather(self, grid: NDArray[Any]) -> NDArray[Any]:
+        """The entry of the root, for every member."""
+        for axis, place in zip(self.over, self.root, strict=True):
+            grid = grid if grid.shape[axis] == 1 else np.take(grid, [place], axis=axis)
+        return np.broadcast_to(grid[..., None], (*grid.shape, self.members))
+
+    def at(self, codes: Codes) -> Codes:
+        """The code of the root, for every member."""
+        places = list(np.unravel_index(codes, self.shape))
+        for axis, place in zip(self.over, self.root, strict=True):
+            places[axis] = np.full_like(places[axis], place)
+        return np.repeat(np.ravel_multi_index(tuple(places), self.shape).astype(np.int64)[:, None], self.members, axis=1)
+
+    def reach(self, mask: Mask) -> Mask:
+        """The roots of the groups that a coordinate of the mask is in."""
+        anywhere = mask.any(axis=self.over, keepdims=True)
+        result = np.zeros([self.shape[d] if d in self.over else size for d, size in enumerate(anywhere.shape)], dtype=np.bool_)
+        places = dict(zip(self.over, self.root, strict=True))
+        result[tuple(slice(places[d], places[d] + 1) if d in places else slice(None) for d in range(result.ndim))] = anywhere
+        return result
+
+
+@dataclass(frozen=True, eq=False)
 class OverListed(Read):
     """A stack over the members of listed groups that leave a coordinate along dimensions ``over`` alone, and for all others are the same.
 

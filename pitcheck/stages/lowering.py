@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Mapping
 from math import prod
 from typing import Any
 
@@ -10,24 +10,35 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pitcheck.errors import PlanError, UnsupportedError
-from pitcheck.ops.registry import check_attributes, operator_kind
+from pitcheck.ops.indexing import UNINITIALISED
+from pitcheck.ops.registry import check_attributes, declared, operator_kind
 from pitcheck.plan.coordinates import Coordinates, places_of
 from pitcheck.plan.matching import Matching
 from pitcheck.plan.model import Box, Group, Number, Operator, Plan, Table, Use
 from pitcheck.plan.numbers import Literal, parse_number
 from pitcheck.plan.representatives import everyone
+from pitcheck.plan.roots import gives_at_root, reads_at_root
 from pitcheck.plan.schedule import COMMUNICATION, MATCHING_ONLY, runs_per_microbatch, where_key
 from pitcheck.stages.graph import Graph, GraphValue, Node, Operand, Source, Stacked, kind_of
-from pitcheck.stages.grids import FromCodes, FromPlaces, Grid, Lattice, Mask, OfMicrobatch, Once, OverGroup, OverListed, OverMicrobatches, Read, Through
+from pitcheck.stages.grids import (
+    FromCodes,
+    FromPlaces,
+    Grid,
+    Lattice,
+    Mask,
+    OfMicrobatch,
+    Once,
+    OverGroup,
+    OverListed,
+    OverMicrobatches,
+    OverRoot,
+    Read,
+    Through,
+)
 from pitcheck.stages.order import order_nodes
 from pitcheck.stages.unread import Unread
 
-COPIES = frozenset({"identity", "contiguous", "multiref", "wait", "detach"})
-ORDER_ONLY = frozenset({"send", "barrier", "wait"})
-"""Operators that, without an output, compute nothing."""
 ACCUMULATE = "accumulate"
-ROOT_ONLY = frozenset({"reduce", "gather_to"})
-"""Collectives whose result only the root has; what the other members hold afterwards is not defined."""
 
 
 class Lowering:
@@ -40,6 +51,7 @@ class Lowering:
         self.coordinates = Coordinates.of(plan)
         self.graph = Graph(self.coordinates)
         self.microbatches = plan.microbatches
+        self._tensors = {t.name: t for t in plan.tensors}
         self._microbatched = {t.name: t.microbatched for t in plan.tensors}
         self._shape = self.coordinates.shape
         self._lattices = {microbatched: Lattice(self._shape, microbatched) for microbatched in (False, True)}
@@ -48,7 +60,7 @@ class Lowering:
         self._shared_masks: dict[tuple[int, bool], Mask] = {}
         self._sources: dict[tuple[int, int], Source] = {}
         self._per_microbatch = {operator.id: runs_per_microbatch(operator, self._microbatched) for operator in plan.operators}
-        self._members: dict[Group, list[tuple[Read, Grid]]] = {}
+        self._members: dict[tuple[Group, int | None], list[tuple[Read, Grid]]] = {}
         self._reads: dict[Hashable, Read] = {}
         self._literals: dict[tuple[type, object], Literal] = {}
         self._copies = self._find_copies()
@@ -64,13 +76,13 @@ class Lowering:
             self.graph.number[name] = self.graph.number[self._original(name)]
         for position, operator in enumerate(self.plan.operators):
             self._check_said(operator)
-            if operator.outputs or operator.kind not in ORDER_ONLY:
+            if operator.outputs or not _only_orders(operator):
                 self._lower(position, operator)
         return self.graph
 
     def _check_said(self, operator: Operator) -> None:
         """Check what no evaluation looks at: attributes of what is only copied or ordered. Raises UnsupportedError for an unknown one."""
-        if operator.kind in COPIES or operator.kind in ORDER_ONLY:
+        if _only_copies(operator) or _only_orders(operator):
             check_attributes(operator_kind(operator.kind), operator.attributes)
         elif not operator.outputs:
             raise UnsupportedError(f"the operator {operator.id!r} ({operator.kind}) has no output: nothing says what it does; name what it computes")
@@ -86,10 +98,9 @@ class Lowering:
                 writers[name] = writers.get(name, 0) + 1
                 written[name] = operator.where
         copies: dict[str, str] = {}
-        undefined = {name for operator in self.plan.operators if operator.kind in ROOT_ONLY for name in operator.outputs}
         for operator in self.plan.operators:
             source = operator.inputs[0] if operator.inputs else None
-            if operator.kind not in COPIES or len(operator.inputs) != 1 or not isinstance(source, str) or source in undefined:
+            if not _only_copies(operator) or len(operator.inputs) != 1 or not isinstance(source, str):
                 continue
             for name in operator.outputs:
                 everywhere = not operator.where or (writers.get(source) == 1 and written[source] == operator.where)
@@ -105,20 +116,40 @@ class Lowering:
     # --- operators
 
     def _lower(self, position: int, operator: Operator) -> None:
-        if operator.outputs and (operator.kind in COPIES or not any(operator.outputs)) and all(name in self._copies for name in operator.outputs if name):
+        if operator.outputs and (_only_copies(operator) or not any(operator.outputs)) and all(name in self._copies for name in operator.outputs if name):
             return
         mask = self._mask(operator)
+        kind = "identity" if operator.kind == "receive" else operator.kind
         for attributes, part in self._resolve_attributes(operator, mask):
-            for inputs, more, where in self._operands(operator, part):
-                outputs = tuple(self.graph.number[name] if name else None for name in operator.outputs)
-                kind = "identity" if operator.kind == "receive" else operator.kind
-                lattice = self._lattices[self._runs_per_microbatch(operator)]
-                unread = frozenset() if operator.group is not None else self._unread.places(kind, inputs, outputs, attributes)
-                node = Node(kind, {**attributes, **more}, inputs, outputs, where, lattice, operator.id, position, unread, operator.source or operator.module)
-                for value in outputs:
-                    if value is not None:
-                        self.graph.values[value].writers.append(len(self.graph.nodes))
-                self.graph.nodes.append(node)
+            gives = part
+            if gives_at_root(operator):
+                place = self._place_in_group(operator)
+                gives = part & (place == attributes["root"])
+                self._leave_undefined(position, operator, part & (place >= 0) & ~gives)
+            for inputs, more, where in self._operands(operator, attributes, gives):
+                self._add(kind, {**attributes, **more}, inputs, where, position, operator)
+
+    def _add(self, kind: str, attributes: dict[str, Any], inputs: tuple[Operand, ...], where: Mask, position: int, operator: Operator) -> None:
+        """Add a node of an operator."""
+        outputs = tuple(self.graph.number[name] if name else None for name in operator.outputs)
+        lattice = self._lattices[self._runs_per_microbatch(operator)]
+        unread = frozenset() if operator.group is not None else self._unread.places(kind, inputs, outputs, attributes)
+        node = Node(kind, attributes, inputs, outputs, where, lattice, operator.id, position, unread, operator.source or operator.module)
+        for value in outputs:
+            if value is not None:
+                self.graph.values[value].writers.append(len(self.graph.nodes))
+        self.graph.nodes.append(node)
+
+    def _leave_undefined(self, position: int, operator: Operator, where: Mask) -> None:
+        """What members have that are not the root of a reduce or gather is memory that nobody has written to."""
+        result = self._tensors.get(operator.outputs[0])
+        if result is not None and where.any():
+            self._add(UNINITIALISED, {"sizes": result.shape, "dtype": result.dtype}, (), where, position, operator)
+
+    def _place_in_group(self, operator: Operator) -> Grid:
+        """Every coordinate's place in the group of an operator, -1 where it is in none."""
+        places = [place for _, place in self._groups_of(operator.group or Group())]
+        return places[0] if len(places) == 1 else np.asarray(np.maximum.reduce(places))
 
     def _runs_per_microbatch(self, operator: Operator) -> bool:
         return self._per_microbatch[operator.id]
@@ -171,14 +202,15 @@ class Lowering:
 
     # --- operands
 
-    def _operands(self, operator: Operator, mask: Mask) -> Iterator[tuple[tuple[Operand, ...], dict[str, Any], Mask]]:
+    def _operands(self, operator: Operator, attributes: Mapping[str, Any], mask: Mask) -> Iterator[tuple[tuple[Operand, ...], dict[str, Any], Mask]]:
         """(operands, further attributes, coordinates) of the nodes that an operator becomes."""
         if operator.kind == "receive":
             yield from self._received(operator, mask)
         elif operator.kind == ACCUMULATE:
             yield self._accumulated(operator), {}, mask
         elif operator.group is not None:
-            yield from self._collective(operator, mask)
+            root = int(attributes["root"]) if reads_at_root(operator) else None
+            yield from self._collective(operator, root, mask)
         else:
             per_microbatch = self._runs_per_microbatch(operator)
             yield tuple(self._operand(operator, o, per_microbatch) for o in operator.inputs), {}, mask
@@ -271,38 +303,45 @@ class Lowering:
             return None
         return FromPlaces(self._shape, axis, tuple(few.met_along(axis, places).tolist()))
 
-    def _collective(self, operator: Operator, mask: Mask) -> Iterator[tuple[tuple[Operand, ...], dict[str, Any], Mask]]:
+    def _collective(self, operator: Operator, root: int | None, mask: Mask) -> Iterator[tuple[tuple[Operand, ...], dict[str, Any], Mask]]:
         members = self.matching.members[operator.id]
         if members is not None:
-            yield from self._irregular(operator, mask, members.reshape(-1, *members.shape[2:]))
+            yield from self._irregular(operator, root, mask, members.reshape(-1, *members.shape[2:]))
             return
         source = self._operand(operator, operator.inputs[0], self._runs_per_microbatch(operator))
         if not isinstance(source, Source):
             raise UnsupportedError(f"operators[{operator.id}]: a literal cannot be communicated")
-        for read, place in self._groups_of(operator.group or Group()):
+        for read, place in self._groups_of(operator.group or Group(), root):
             stacked = Source(source.value, read if source.read is None else self._shared(Through(self._shape, read, source.read)))
             yield from self._by_position(operator, stacked, mask, place)
 
-    def _groups_of(self, group: Group) -> list[tuple[Read, Grid]]:
-        """For every size of groups: (the read of all members, every coordinate's place in its group or -1)."""
-        if group not in self._members:
-            self._members[group] = [self._over_axes(group)] if group.axes and not group.ranks else list(self._by_lists(group))
-        return self._members[group]
+    def _groups_of(self, group: Group, root: int | None = None) -> list[tuple[Read, Grid]]:
+        """For every size of groups: (the read of all members, every coordinate's place in its group or -1).
 
-    def _over_axes(self, group: Group) -> tuple[Read, Grid]:
+        With a ``root`` every member stands for the root: a stack of what the root holds, because nobody reads what the others do.
+        """
+        if (group, root) not in self._members:
+            self._members[group, root] = [self._over_axes(group, root)] if group.axes and not group.ranks else list(self._by_lists(group, root))
+        return self._members[group, root]
+
+    def _over_axes(self, group: Group, root: int | None) -> tuple[Read, Grid]:
         inside = tuple(axis.name for axis in self.plan.mesh if axis.name in group.axes)
         dimensions = tuple(self.coordinates.dimension(axis, "group.axes") for axis in inside)
-        return self._shared(OverGroup(self._shape, dimensions)), self.coordinates.row_major_grid(inside)
+        read: Read = OverGroup(self._shape, dimensions)
+        if root is not None:
+            read = OverRoot(self._shape, dimensions, tuple(int(place) for place in np.unravel_index(root, [self._shape[d] for d in dimensions])))
+        return self._shared(read), self.coordinates.row_major_grid(inside)
 
-    def _by_lists(self, group: Group) -> Iterator[tuple[Read, Grid]]:
+    def _by_lists(self, group: Group, root: int | None) -> Iterator[tuple[Read, Grid]]:
         groups = self.coordinates.groups(group)
         microbatches = np.arange(self.microbatches)
         for size in sorted({len(ranks) for ranks in groups}):
             table = np.full((self.graph.codes, size), -1, dtype=np.int64)
             place = np.full((self.coordinates.ranks, 1), -1, dtype=np.int64)
             for ranks in (ranks for ranks in groups if len(ranks) == size):
+                read = ranks if root is None else (ranks[root],) * size
                 for own, rank in enumerate(ranks):
-                    table[rank * self.microbatches + microbatches] = np.array(ranks)[None, :] * self.microbatches + microbatches[:, None]
+                    table[rank * self.microbatches + microbatches] = np.array(read)[None, :] * self.microbatches + microbatches[:, None]
                     place[rank] = own
             yield self._shared(self._listed(table)), place.reshape((*self._shape[:-1], 1))
 
@@ -322,8 +361,6 @@ class Lowering:
         return OverListed(self._shape, over, listed) if (listed[places] == members).all() else FromCodes(self._shape, table)
 
     def _by_position(self, operator: Operator, stacked: Operand, mask: Mask, place: Grid) -> Iterator[tuple[tuple[Operand, ...], dict[str, Any], Mask]]:
-        if operator.kind in ROOT_ONLY:
-            mask = mask & (place == operator.attributes.get("root", 0))
         if "position" not in operator_kind(operator.kind).attributes:
             part = mask if (place >= 0).all() else mask & (place >= 0)
             if part.any():
@@ -334,7 +371,9 @@ class Lowering:
             if own >= 0:
                 yield (stacked,), {"position": int(own)}, mask & (place == own)
 
-    def _irregular(self, operator: Operator, mask: Mask, members: NDArray[np.int64]) -> Iterator[tuple[tuple[Operand, ...], dict[str, Any], Mask]]:
+    def _irregular(
+        self, operator: Operator, root: int | None, mask: Mask, members: NDArray[np.int64]
+    ) -> Iterator[tuple[tuple[Operand, ...], dict[str, Any], Mask]]:
         """Members that run different operators or micro-batches: one node per pattern of operators."""
         lattice = self._lattices[self._runs_per_microbatch(operator)]
         flat = lattice.flat(mask, False)
@@ -343,11 +382,24 @@ class Lowering:
         for pattern in patterns:
             real = [i for i, sender in enumerate(pattern) if sender >= 0]
             part = flat & (members[:, :, 0] == pattern[None, :]).all(axis=1)
-            stacked = Stacked(tuple(self._event_source(int(pattern[i]), members[:, i]) for i in real))
+            read = real if root is None else [real[root]] * len(real)
+            stacked = Stacked(tuple(self._event_source(int(pattern[i]), members[:, i]) for i in read))
             place = np.full(self.graph.codes, -1, dtype=np.int64)
             for own, i in enumerate(real):
                 place[members[:, i, 1] == ranks] = own
             yield from self._by_position(operator, stacked, lattice.grid(part), lattice.grid(place))
+
+
+def _only_copies(operator: Operator) -> bool:
+    """Whether what an operator gives is its operand."""
+    kind = declared(operator.kind)
+    return kind is not None and kind.copies
+
+
+def _only_orders(operator: Operator) -> bool:
+    """Whether an operator, without an output, computes nothing."""
+    kind = declared(operator.kind)
+    return kind is not None and kind.order_only
 
 
 def operand_name(operand: str | Use | Number) -> str:

@@ -20,6 +20,8 @@ from pitcheck.execution.meanings import forward
 from pitcheck.execution.places import ExecutionError, attributes_at, group_of, number, program_of, rank_coordinates, repeated, tensor_name
 from pitcheck.plan.model import Number, Operator, Plan, Use
 
+READ_AT_ROOT = ("broadcast", "scatter_from")
+"""Collectives of which the other members read nothing."""
 Policy = Callable[[list["Step"], np.random.Generator], "Step"]
 LASTING = ("parameter", "optimizer_state", "constant")
 
@@ -292,6 +294,9 @@ class Interleaving:
         line[turn].parts[part.rank] = part
         if line[turn].complete:
             self._agree(line[turn])
+            for place, rank in enumerate(members):
+                other = line[turn].parts[rank]
+                other.read = other.operator.kind in READ_AT_ROOT and place != other.attributes["root"]
 
     def _agree(self, meeting: Meeting) -> None:
         parts = [meeting.parts[rank] for rank in meeting.members]
@@ -343,10 +348,14 @@ class Interleaving:
         if operator.group is None:
             value: Any = stack[0]
         else:
+            if operator.kind in READ_AT_ROOT:
+                stack = [stack[part.attributes["root"]]] * len(stack)
             tensors = [torch.from_numpy(each) for each in stack if each is not None]
             value = COLLECTIVES[operator.kind](tensors, part.attributes, meeting.members.index(part.rank))
-        if value is not None:
-            self._store(operator.outputs[0], part.rank, self._version(operator.outputs[0], part.microbatch), np.asarray(value))
+        if value is None:
+            # What is not the root of a reduce has something; it is the same under every timing, for this is not about its value.
+            value = np.full(self.tensors[operator.outputs[0]].shape, 1000.0 + part.rank)
+        self._store(operator.outputs[0], part.rank, self._version(operator.outputs[0], part.microbatch), np.asarray(value))
 
 
 def single_assignment(plan: Plan, initial: dict[Instance, Array]) -> dict[Instance, Array]:

@@ -35,6 +35,8 @@ class _Draft:
     usable: list[str] = field(default_factory=list)
     in_place: dict[str, str] = field(default_factory=dict)
     waited: set[str] = field(default_factory=set)
+    over: dict[str, str] = field(default_factory=dict)
+    """Results that may take the place of an operand, if nothing needs it any more."""
     count: int = 0
 
     def name(self, stem: str) -> str:
@@ -63,6 +65,7 @@ def draft(seed: int) -> _Draft:
         d.until[name] = -1
         d.usable.append(name)
     actions: list[Callable[[_Draft], None]] = [_compute, _compute, _compute, _collective, _launch, _launch, _ring, _async_ring, _wait, _wait, _view, _barrier]
+    actions += [_from_root, _to_root]
     for _ in range(choose.randint(6, 14)):
         choose.choice(actions)(d)
     while d.pending:
@@ -89,6 +92,40 @@ def _reduction(d: _Draft) -> dict[str, Any]:
 def _collective(d: _Draft) -> None:
     output = d.name("c")
     d.add("all_reduce", (_operand(d),), output, attributes=_reduction(d), group=d.choose.choice(GROUPS))
+    d.usable.append(output)
+
+
+def _root(d: _Draft) -> tuple[Group, int, tuple[dict[str, tuple[int, ...]], ...]]:
+    """A group, a root in it, and where the roots are."""
+    group = d.choose.choice(GROUPS)
+    if len(group.axes) == 1:
+        root = d.choose.randrange(2)
+        return group, root, ({group.axes[0]: (root,)},)
+    root = d.choose.randrange(4)
+    return group, root, ({"a": (root // 2,), "b": (root % 2,)},)
+
+
+def _from_root(d: _Draft) -> None:
+    """Broadcast what the roots alone hold; in place, elsewhere, or asynchronously."""
+    group, root, where = _root(d)
+    held, output = d.name("h"), d.name("c")
+    d.add("neg", (_operand(d),), held, where=where)
+    launched = d.choose.random() < 0.3
+    operator = d.add("broadcast", (held,), output, attributes={"root": root, **({"async": True} if launched else {})}, group=group)
+    if launched:
+        d.pending.append((operator.id, held, output))
+    else:
+        d.over[output] = held
+        d.usable.append(output)
+
+
+def _to_root(d: _Draft) -> None:
+    """Reduce to a root, and broadcast from there."""
+    group, root, _ = _root(d)
+    read, reduced, output = _operand(d), d.name("h"), d.name("c")
+    d.add("reduce", (read,), reduced, attributes={**_reduction(d), "root": root}, group=group)
+    d.add("broadcast", (reduced,), output, attributes={"root": root}, group=group)
+    d.over |= {reduced: read, output: reduced}
     d.usable.append(output)
 
 
@@ -198,11 +235,16 @@ def _placed(d: _Draft, update: str) -> dict[str, tuple[str, int]]:
             continue
         if d.choose.random() < 0.25:
             continue
-        free = [place for place in places if busy.get(place, -1) < d.made[name]]
+        free = [place for place in places if busy.get(place, -1) < d.made[name] or (_gives_way(d, found, name, place) and busy[place] == d.made[name])]
         if free:
             found[name] = d.choose.choice(free)
             busy[found[name]] = until[name]
     return found
+
+
+def _gives_way(d: _Draft, found: dict[str, tuple[str, int]], name: str, place: tuple[str, int]) -> bool:
+    """Whether an operand lies in a place, of which the result may take it."""
+    return name in d.over and found.get(d.over[name]) == place
 
 
 # --- mistakes
@@ -312,7 +354,9 @@ def _exchange_handles(plan: Plan, choose: random.Random) -> Plan | None:
 
 def _asynchronous(plan: Plan, choose: random.Random) -> Plan | None:
     """Launch what blocked; nothing waits for it."""
-    found = [n for kind in ("all_reduce", "send", "receive") for n in _operators(plan, kind) if not plan.operators[n].attributes.get("async")]
+    found = [
+        n for kind in ("all_reduce", "broadcast", "reduce", "send", "receive") for n in _operators(plan, kind) if not plan.operators[n].attributes.get("async")
+    ]
     if not found:
         return None
     place = choose.choice(found)
@@ -332,7 +376,7 @@ def _blocking(plan: Plan, choose: random.Random) -> Plan | None:
 
 def _one_batch(plan: Plan, choose: random.Random) -> Plan | None:
     """Put two neighbouring operations into one batch, or take one out of its own."""
-    events = [n for n, o in enumerate(plan.operators) if o.kind in ("send", "receive", "all_reduce")]
+    events = [n for n, o in enumerate(plan.operators) if o.kind in ("send", "receive", "all_reduce", "broadcast", "reduce")]
     pairs = [n for n in events if n + 1 in events]
     if not pairs:
         return None
@@ -376,6 +420,16 @@ def _table_of_reductions(plan: Plan, choose: random.Random) -> Plan | None:
     return _with(plan, place, replace(operator, attributes={**operator.attributes, "reduction": said}))
 
 
+def _another_root(plan: Plan, choose: random.Random) -> Plan | None:
+    found = [n for n, o in enumerate(plan.operators) if "root" in o.attributes]
+    if not found:
+        return None
+    place = choose.choice(found)
+    operator = plan.operators[place]
+    root = choose.choice((1 - int(operator.attributes["root"]) % 2, Table(("a",), (0, 1)), Table(("b",), (1, 0))))  # type: ignore[call-overload]
+    return _with(plan, place, replace(operator, attributes={**operator.attributes, "root": root}))
+
+
 def _read_another_version(plan: Plan, choose: random.Random) -> Plan | None:
     """Let an operator read another tensor that lies in the same storage."""
     place = choose.randrange(len(plan.operators))
@@ -403,5 +457,6 @@ _MISTAKES: dict[str, Callable[[Plan, random.Random], Plan | None]] = {
     "no batch": _no_batch,
     "collectives crossed": _another_communicator,
     "a table of reductions": _table_of_reductions,
+    "another root": _another_root,
     "another version": _read_another_version,
 }

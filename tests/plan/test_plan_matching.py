@@ -85,6 +85,12 @@ def test_a_peer_that_is_no_integer_is_malformed() -> None:
         assert only_code(with_operator(pipeline(), 1, attributes={"peer": peer}))[0] == "PIT001"
 
 
+def test_a_tag_that_is_no_integer_or_name_is_malformed() -> None:
+    """1 and true would be two channels here, and are one to the library."""
+    for tag in (True, 1.0, None, (1,)):
+        assert only_code(with_operator(pipeline(), 1, attributes={"peer": 1, "tag": tag}))[0] == "PIT001"
+
+
 def test_a_regular_collective_has_no_table_of_members() -> None:
     assert matched(linear_parallel()).members == {"sum": None}
 

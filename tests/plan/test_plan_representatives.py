@@ -267,6 +267,25 @@ def test_different_groups_stay_different() -> None:
     assert at_ranks(plan) == whole(plan)
 
 
+@pytest.mark.parametrize("root", [0, 3, Table(("dp",), (0, 1, 2, 3, 1))])
+def test_the_root_of_a_group_is_always_among_the_representatives(root: int | Table) -> None:
+    """What is broadcast is made on the roots alone, or on one rank alone that is none."""
+    plan = edited(training(), "f1:sum", kind="broadcast", attributes={"root": root})
+    made = next(operator for operator in plan.operators if operator.outputs == plan_inputs(plan, "f1:sum"))
+    places = root.values if isinstance(root, Table) else (root,) * 5
+    for off in (0, 1):
+        boxes = tuple({"pp": (1,), "dp": (row,), "tp": ((int(place) + off * (row == 4)) % 4,)} for row, place in enumerate(places))  # type: ignore[call-overload]
+        few = edited(plan, made.id, where=boxes)
+        found = at_ranks(few)
+        assert any("[PIT002]" in text and "'f1:sum'" in text for text in found) == bool(off), found
+        assert found == whole(few)
+
+
+def plan_inputs(plan: Plan, identity: str) -> tuple[object, ...]:
+    """What an operator reads."""
+    return next(operator.inputs for operator in plan.operators if operator.id == identity)
+
+
 @st.composite
 def plans(draw: st.DrawFn) -> Plan:
     """The training plan with a few random changes, most of which break something."""
@@ -295,7 +314,9 @@ def plans(draw: st.DrawFn) -> Plan:
             plan = edited(plan, operator.id, group=draw(st.sampled_from((Group(axes=("dp", "tp")), Group(), lists))))
         elif change_of == "root" and operator.group is not None:
             values = tuple(draw(st.lists(st.integers(0, 1), min_size=5, max_size=5)))
-            plan = edited(plan, operator.id, attributes={**operator.attributes, "root": Table(("dp",), values)})
+            root = draw(st.sampled_from((Table(("dp",), values), 0, 3)))
+            kind = draw(st.sampled_from((operator.kind, "broadcast", "reduce")))
+            plan = edited(plan, operator.id, kind=kind, attributes={**operator.attributes, "root": root})
         elif change_of == "order":
             name = draw(st.sampled_from(sorted(plan.blocks)))
             plan = change(plan, blocks={**plan.blocks, name: tuple(draw(st.permutations(plan.blocks[name])))})

@@ -210,6 +210,45 @@ def test_a_collective_in_place_has_its_result_where_its_operand_was(kind: str) -
     assert codes(plan(NEG, one, a=IN_S["a"], b=Tensor("b", (4,), storage="S", offset=4))) == []
 
 
+def test_the_operand_of_a_broadcast_is_used_at_its_root_alone() -> None:
+    """The buffer is overwritten, before the broadcast or while it is in flight, where it is not read, and where it is."""
+    cast = Operator("cast", "broadcast", ("a",), ("b",), {"root": 1}, ALL)
+    for here, expected in ((FIRST, []), (SECOND, ["PIT010"])):
+        over = replace(OVER, where=here)
+        assert codes(plan(NEG, over, cast, outputs=("b",), **shared("a", "c"))) == expected
+        launched = replace(cast, attributes={"root": 1, "async": True})
+        done = Operator("done", "wait", ("b",), ("d",))
+        assert codes(plan(NEG, launched, over, done, outputs=("d",), **shared("a", "c"))) == expected
+        # In place the root sends what lies there, and all others write there.
+        assert codes(plan(NEG, launched, over, done, outputs=("d",), a=IN_S["a"], b=IN_S["b"], c=IN_S["c"], d=Tensor("d", (4,)))) == ["PIT010"]
+    # The result lies over the operand, but not in its place.
+    beside = Tensor("b", (4,), storage="S", offset=2)
+    assert codes(plan(replace(NEG, where=FIRST), replace(cast, attributes={"root": 0}), a=IN_S["a"], b=beside)) == ["PIT010"]
+
+
+def test_the_operand_of_a_broadcast_is_written_before_at_its_root_alone() -> None:
+    cast = Operator("cast", "broadcast", ("a",), ("b",), {"root": 1}, ALL)
+    before, after = ("neg", "cast"), ("cast", "neg")
+    assert codes(plan(NEG, cast, orders=(after, before))) == []
+    assert codes(plan(NEG, cast, orders=(before, after))) == ["PIT009"]
+    assert codes(plan(replace(NEG, where=SECOND), cast)) == []
+    assert codes(plan(replace(NEG, where=FIRST), cast)) == ["PIT002"]
+    scatter = replace(cast, kind="scatter_from", attributes={"root": 1, "axis": 0})
+    assert codes(plan(replace(NEG, where=SECOND), scatter, b=Tensor("b", (2,)))) == []
+    assert codes(plan(replace(NEG, where=FIRST), scatter, b=Tensor("b", (2,)))) == ["PIT002"]
+    # A reduce reads what all members have.
+    assert codes(plan(replace(NEG, where=SECOND), replace(cast, kind="reduce"))) == ["PIT002"]
+
+
+def test_what_a_reduce_leaves_in_place_is_not_its_operand_on_any_rank() -> None:
+    """Who is not the root has something else there afterwards, too."""
+    reduce = Operator("reduce", "reduce", ("a",), ("b",), {"root": 0}, ALL)
+    use = Operator("use", "square", ("a",), ("d",), where=SECOND)
+    assert codes(plan(NEG, reduce, use, outputs=("d",))) == []
+    assert codes(plan(NEG, reduce, use, outputs=("d",), **shared("a", "b"))) == ["PIT010"]
+    assert codes(plan(NEG, use, reduce, outputs=("d",), **shared("a", "b"))) == []
+
+
 def test_a_collective_that_rearranges_is_not_run_in_place() -> None:
     one = Operator("one", "all_to_all", ("a",), ("b",), {"split_axis": 0, "concat_axis": 0}, ALL)
     assert codes(plan(NEG, one)) == []

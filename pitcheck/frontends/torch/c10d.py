@@ -126,17 +126,14 @@ def _all_reduce(call: Call) -> Any:
 def _broadcast(call: Call) -> Any:
     group, root = call.group, call.named["root_rank"]
     tensors = [call.laid(tensor) for tensor in call.named["tensors"]]
-    return call.land([Landing(tensor, call.to.emit("broadcast", (Ref(call.to.read(tensor)), root), tensor.shape, tensor, group)) for tensor in tensors])
+    values = [call.to.emit("broadcast", (Ref(call.to.read_at_root(tensor, root, group)), root), tensor.shape, tensor, group) for tensor in tensors]
+    return call.land([Landing(tensor, value) for tensor, value in zip(tensors, values, strict=True)])
 
 
 def _reduce(call: Call) -> Any:
     """An all-reduce, of which the root alone has the result."""
     is_root = call.group.ranks[call.named["root_rank"]] == dist.get_rank()
-    landings = []
-    for tensor in map(call.laid, call.named["tensors"]):
-        value = call.reduced(tensor)
-        landings.append(Landing(tensor, value if is_root else None))
-    return call.land(landings)
+    return call.land([Landing(tensor, call.reduced(tensor), lost=not is_root) for tensor in map(call.laid, call.named["tensors"])])
 
 
 def _gathered(call: Call, tensor: torch.Tensor) -> int:

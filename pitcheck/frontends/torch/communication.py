@@ -36,12 +36,13 @@ Tensors = Sequence[torch.Tensor]
 
 
 class Landing(NamedTuple):
-    """A tensor that an operator writes to. ``raw``: the value that the operator gives, None where nobody may read what is written."""
+    """A tensor that an operator writes to. ``raw``: the value that the operator gives; ``lost``: what is written is not that, and nobody may read it."""
 
     target: torch.Tensor
-    raw: int | None
+    raw: int
     made: Callable[[int], int] = lambda raw: raw
     """From the raw value, when that may be read, to that of the tensor."""
+    lost: bool = False
 
 
 @dataclass(eq=False)
@@ -84,6 +85,12 @@ class Communication:
     def read(self, tensor: torch.Tensor) -> int:
         """The value of an operand."""
         return self._storages.read(tensor)
+
+    def read_at_root(self, tensor: torch.Tensor, root: int, group: Members) -> int:
+        """The value of an operand that the member at place ``root`` alone reads. For any other it is a buffer, whose contents do not matter."""
+        if group.ranks[root] == dist.get_rank():
+            return self.read(tensor)
+        return self._storages.undefined(tuple(tensor.shape), tensor.dtype)
 
     def store(self, tensor: torch.Tensor, value: int) -> None:
         """New contents of a tensor, for which nobody has to wait."""
@@ -212,7 +219,7 @@ class Communication:
 
     def _finish(self, handle: int, flight: Flight) -> None:
         self.flights.finish(handle)
-        self._land(flight.landings, {landing.raw: self._waited(landing.raw) for landing in flight.landings if landing.raw is not None})
+        self._land(flight.landings, {landing.raw: self._waited(landing.raw) for landing in flight.landings})
         for number, value in flight.sends:
             if number < self._last():
                 self._tape.events[number] = msgspec.structs.replace(self._tape.events[number], launched=True)
@@ -225,7 +232,7 @@ class Communication:
 
     def _land(self, landings: Sequence[Landing], values: Mapping[int, int]) -> None:
         for landing in landings:
-            if landing.raw is None:
+            if landing.lost:
                 self._storages.write(landing.target, self._storages.undefined(tuple(landing.target.shape), landing.target.dtype))
             else:
                 self._storages.write(landing.target, landing.made(values.get(landing.raw, landing.raw)))

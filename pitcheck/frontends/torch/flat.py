@@ -54,11 +54,15 @@ class Flat:
         return self.rows == 1 or shape in ((self.rows, row), (self.rows * row,))
 
 
-def taken_apart(traces: Sequence[Trace]) -> list[Trace]:
-    """The traces of all ranks, which compute what they did, without the buffers."""
+def taken_apart(traces: Sequence[Trace], through: bool = False) -> list[Trace]:
+    """The traces of all ranks, which compute what they did, without the buffers.
+
+    ``through``: cut also the pieces of a buffer where something is cut out that begins or ends inside them. That tells which places are read, but gives many
+    small tensors.
+    """
     whole: set[Key] = set()
     while True:
-        ranks = [_Rank(trace, whole) for trace in traces]
+        ranks = [_Rank(trace, whole, through) for trace in traces]
         changed = [rank.run() for rank in ranks]
         layouts = {rank.trace.rank: rank.layouts for rank in ranks}
         keys = {key for rank in ranks for key in rank.layouts}
@@ -69,10 +73,11 @@ def taken_apart(traces: Sequence[Trace]) -> list[Trace]:
 
 
 class _Rank:
-    """One trace, event by event. Collectives in ``whole`` stay as they are."""
+    """One trace, event by event. Collectives in ``whole`` stay as they are; ``through``: pieces may be cut."""
 
-    def __init__(self, trace: Trace, whole: set[Key]) -> None:
+    def __init__(self, trace: Trace, whole: set[Key], through: bool) -> None:
         self.trace = trace
+        self._through = through
         self.layouts: dict[Key, Layout] = {}
         self._whole = whole
         self._values = list(trace.values)
@@ -132,7 +137,14 @@ class _Rank:
             sizes = tuple(self._values[value].shape[-1] for value in values)
             # A join of several dtypes casts, which is more than moving elements.
             if all(sizes) and {self._values[value].dtype for value in values} == {self._values[out].dtype}:
-                self._flats[out] = Flat(shape[0] if len(shape) == 2 else 1, tuple(values), sizes)
+                flat = Flat(shape[0] if len(shape) == 2 else 1, tuple(values), sizes)
+                self._flats[out] = self._spread(flat) if self._through and flat.rows == 1 else flat
+
+    def _spread(self, flat: Flat) -> Flat:
+        """The buffer with the pieces of those buffers that it is joined from."""
+        inner = [self._flats.get(piece, Flat(1, (piece,), (size,))) for piece, size in zip(flat.pieces, flat.sizes, strict=True)]
+        inner = [own if own.rows == 1 else Flat(1, (piece,), (size,)) for own, piece, size in zip(inner, flat.pieces, flat.sizes, strict=True)]
+        return Flat(1, tuple(piece for own in inner for piece in own.pieces), tuple(size for own in inner for size in own.sizes))
 
     def _follow(self, event: Event, value: int, flat: Flat, key: Key) -> bool:
         """Do to the pieces what an event does to a buffer; False where that is not known."""
@@ -211,6 +223,8 @@ class _Rank:
 
     def _cut(self, event: Event, flat: Flat, cuts: Sequence[tuple[int, int]]) -> bool:
         """The pieces that lie between these places; False where a cut goes through one of several."""
+        if self._through and flat.rows == 1:
+            flat = self._finer(event, flat, cuts)
         chosen = [self._between(flat, *cut) for cut in cuts]
         if any(found is None for found in chosen) or len(chosen) != len(event.outputs):
             return False
@@ -224,6 +238,18 @@ class _Rank:
                 self._cutouts.add(out)
                 self._emit(replace(event, operator="view.default", arguments=(Ref(found.pieces[0]), self._values[out].shape), outputs=(out,)))
         return True
+
+    def _finer(self, event: Event, flat: Flat, cuts: Sequence[tuple[int, int]]) -> Flat:
+        """The buffer in pieces that end wherever something is cut out."""
+        ends = sorted({*flat.ends, *(end for cut in cuts for end in cut)})
+        pieces = []
+        for piece, (start, stop) in zip(flat.pieces, pairwise(flat.ends), strict=True):
+            inner = [(low - start, high - start) for low, high in pairwise(ends) if start <= low and high <= stop]
+            pieces += [piece] if len(inner) == 1 else [self._sliced(event, self._shaped(piece, (stop - start,), event), *cut) for cut in inner]
+        return Flat(1, tuple(pieces), tuple(high - low for low, high in pairwise(ends)))
+
+    def _sliced(self, event: Event, piece: int, start: int, stop: int) -> int:
+        return self._local(event, "slice.Tensor", (Ref(piece), 0, start, stop, 1), Value((stop - start,), self._values[piece].dtype))
 
     @staticmethod
     def _between(flat: Flat, start: int, stop: int) -> Flat | None:

@@ -42,7 +42,8 @@ def _all_to_all(to: Communication, tensor: torch.Tensor, named: Named) -> int:
 
 
 def _broadcast(to: Communication, tensor: torch.Tensor, named: Named) -> int:
-    return to.emit("broadcast", (Ref(to.read(tensor)), named["src"]), tensor.shape, tensor, members_of(named["group_name"]))
+    group, root = members_of(named["group_name"]), named["src"]
+    return to.emit("broadcast", (Ref(to.read_at_root(tensor, root, group)), root), tensor.shape, tensor, group)
 
 
 def _run(collective: Collective) -> Handler:

@@ -8,13 +8,12 @@ from math import prod
 
 from msgspec.structs import replace
 
-from pitcheck.frontends.torch.flat import VIEWS, taken_apart
+from pitcheck.frontends.torch.flat import VIEWS, Key, taken_apart
+from pitcheck.frontends.torch.groups import with_communicators
 from pitcheck.frontends.torch.tape import operands
 from pitcheck.frontends.torch.trace import Event, Given, Trace
 
 POINT_TO_POINT = ("send", "receive")
-Key = tuple[tuple[int, ...], int]
-"""A collective: its group, and how many the group ran before it."""
 
 
 def without_padding(traces: Sequence[Trace], known: Collection[str]) -> list[Trace]:
@@ -26,7 +25,7 @@ def without_padding(traces: Sequence[Trace], known: Collection[str]) -> list[Tra
     if not names:
         return list(traces)
     bare = [replace(trace, results=tuple(result for result in trace.results if result.name not in names)) for trace in traces]
-    apart = taken_apart(bare)
+    apart = taken_apart(with_communicators(bare), through=True)
     needed = _needed(apart)
     names -= {given.name for trace in apart for given in trace.given if given.role == "kept" and given.value in needed[trace.rank]}
     return [_zeroed(trace, names) for trace in traces]
@@ -59,12 +58,13 @@ def _needed(traces: Sequence[Trace]) -> dict[int, set[int]]:
 
 
 def _keys(trace: Trace) -> list[Key | None]:
-    counts: dict[tuple[int, ...], int] = defaultdict(int)
+    counts: dict[tuple[tuple[int, ...], str], int] = defaultdict(int)
     found: list[Key | None] = []
     for event in trace.events:
+        group = event.group, event.communicator
         collective = bool(event.group) and event.operator not in POINT_TO_POINT
-        found.append((event.group, counts[event.group]) if collective else None)
-        counts[event.group] += collective
+        found.append((*group, counts[group]) if collective else None)
+        counts[group] += collective
     return found
 
 

@@ -68,8 +68,11 @@ class Event(msgspec.Struct, frozen=True):
 
     @property
     def meets(self) -> bool:
-        """Whether other ranks have to do with it, so that it matters even where nobody reads a result."""
-        return bool(self.group) or (self.operator == "wait" and not self.outputs)
+        """Whether other ranks have to do with it, so that it matters even where nobody reads a result.
+
+        What nobody waits for would be taken to block.
+        """
+        return bool(self.group) or self.operator == "wait"
 
 
 class Given(msgspec.Struct, frozen=True):

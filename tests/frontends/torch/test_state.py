@@ -364,6 +364,68 @@ def test_padding_that_is_communicated_is_no_state() -> None:
     refused(packed, "shifted", "'step.flat'")
 
 
+def pooled(ranks: int, mistake: str) -> Program:
+    """A bucket lies at the end of a kept pool, is longer than the gradient, and is scaled as a whole; the rest of the pool is written to as well."""
+    model = linear()
+    size = IN * OUT
+    pool = torch.empty(3 * size)
+
+    def step(batch: dict[str, torch.Tensor]) -> torch.Tensor:
+        model.zero_grad()
+        loss = backward(model, batch)
+        if ranks > 1:
+            bucket = pool[size : 2 * size + 3]
+            pool[: size - 1].fill_(1.0)
+            filled = size - 1 if mistake == "part" else size
+            bucket[:filled].copy_(model.weight.grad.flatten()[:filled])
+            dist.all_reduce(bucket, async_op=True).wait()
+            bucket.div_(ranks)
+            model.weight.grad.copy_(bucket[:size].view(OUT, IN))
+        with torch.no_grad():
+            model.weight.sub_(model.weight.grad)
+        return loss
+
+    return Program(model, step)
+
+
+def test_padding_inside_a_pool_is_no_state() -> None:
+    assert right(pooled) == "1 parameter, 1 gradient"
+    refused(pooled, "part", "'step.pool'")
+
+
+def crossed(ranks: int, mistake: str) -> Program:
+    """Two groups of the same ranks are used in another order on each. What rank 0 gets there is what rank 1 has kept, or nothing."""
+    model = linear()
+    kept = torch.zeros(2 * IN)
+    rank = dist.get_rank() if ranks > 1 else 0
+    first, second = [dist.new_group([0, 1]) for _ in range(2)] if ranks > 1 else (None, None)
+
+    def step(batch: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        model.zero_grad()
+        loss = backward(model, batch)
+        mean(model.weight.grad, ranks)
+        total = mean(loss.detach().clone(), ranks)
+        if ranks > 1:
+            old = kept[:IN].clone() if rank and mistake == "stale" else torch.zeros(IN)
+            if rank == 0:
+                dist.all_reduce(old, group=second)
+            work = dist.reduce(torch.zeros(3), 0, group=first, async_op=True)
+            if rank == 1:
+                dist.all_reduce(old, group=second)
+            work.wait()
+            kept[:IN].copy_(batch["x"][0])
+            total = total + old.sum()
+        return {"loss": loss} if rank else {"loss": loss, "total": total}
+
+    return Program(model, step)
+
+
+def test_what_another_rank_has_kept_is_needed_in_its_own_group() -> None:
+    """Neither do groups that are used in another order look as one, nor do operations block of which nobody reads what they gave."""
+    assert right(crossed) == "1 gradient"
+    refused(crossed, "stale", "'step.kept'")
+
+
 # --- state that the user names
 
 

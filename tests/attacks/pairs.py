@@ -1,0 +1,62 @@
+"""Short plans over two ranks and their references, for attacks by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from pitcheck.check.options import Options
+from pitcheck.commands.check import checked
+from pitcheck.plan.model import Axis, Group, Lineage, Operator, Output, Plan, Shard, Table, Tensor
+
+RANKS = (Axis("r", 2),)
+ALL = Group(axes=("r",))
+FIRST, SECOND = ({"r": (0,)},), ({"r": (1,)},)
+OTHER = Table(("r",), (1, 0))
+NEG = Operator("neg", "neg", ("x",), ("a",))
+
+
+def tensor(name: str, *shape: int, **more: Any) -> Tensor:
+    return Tensor(name, shape or (4,), **more)
+
+
+def given(name: str, *shape: int, role: Any = "input", **more: Any) -> Tensor:
+    return Tensor(name, shape or (4,), role=role, **more)
+
+
+def evenly(reference: str, *by: str) -> Lineage:
+    """Rows over axes."""
+    return Lineage(reference, (Shard(0, by=by or ("r",)),))
+
+
+def rows(reference: str, *intervals: Any, **more: Any) -> Lineage:
+    """The intervals of rows of each rank."""
+    return Lineage(reference, (Shard(0, intervals=Table(("r",), intervals)),), **more)
+
+
+def alone(tensors: Sequence[Tensor], operators: Sequence[Operator], *outputs: str) -> Plan:
+    """A reference on one device."""
+    return Plan((), tuple(tensors), tuple(operators), tuple(Output(name) for name in outputs or ("y",)))
+
+
+def spread(tensors: Sequence[Tensor], operators: Sequence[Operator], *outputs: Output, mesh: tuple[Axis, ...] = RANKS, **more: Any) -> Plan:
+    """A parallel plan; its output is y if none is given."""
+    return Plan(mesh, tuple(tensors), tuple(operators), outputs or (Output("y", "y"),), **more)
+
+
+def found(reference: Plan, parallel: Plan) -> tuple[str, str]:
+    """The verdict, and the code of the first finding."""
+    report = checked([lambda: [reference], lambda: [parallel]], Options(seed=1, jobs=1))
+    codes = [finding.code for finding in report.findings]
+    assert "PIT900" not in codes, report.findings
+    return report.verdict, codes[0] if codes else ""
+
+
+NEGATED = alone([given("x"), tensor("y")], [Operator("u", "neg", ("x",), ("y",))])
+"""The reference of most plans about time: y is -x."""
+
+
+def against(tensors: Sequence[Tensor], operators: Sequence[Operator], **more: Any) -> tuple[str, str]:
+    """What is found of a plan that should negate x; x and y need not be named."""
+    known = {each.name for each in tensors}
+    return found(NEGATED, spread([*(each for each in (given("x"), tensor("y")) if each.name not in known), *tensors], operators, **more))
