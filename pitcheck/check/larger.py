@@ -42,7 +42,7 @@ def retried(prover: Prover, ledger: Ledger) -> Retried:
         found = prover.at_other_sizes(replace(sizes, attempt=number, allowance=Allowance(MOST_ELEMENTS), most_trials=MOST_TRIALS))
         if found is None:
             break
-        ledger.attempted = found.attempted
+        ledger.budget = found.budget
         if len(_open(found)) < len(left):
             ledger = found
         elif all(o.proof.code != "PIT203" or "--shapes full" not in o.proof.reason for o in _open(found)):

@@ -7,12 +7,11 @@ follow the parallel plan's own order and cannot be circular; the reference side 
 from __future__ import annotations
 
 import heapq
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from pitcheck.algebra.degree_bounds import log2_sum
+from pitcheck.check.error_budget import EARLIER, HINTS, ErrorBudget
 from pitcheck.check.prove import Proof, Settings, prove_stage
 from pitcheck.check.specification import Specification
 from pitcheck.check.workers import LARGE, Workers, cost
@@ -26,14 +25,8 @@ from pitcheck.stages.sample import Sample, sample_of
 
 Progress = Callable[[str, int, int], None]
 WIDENINGS = 6
-HINTS = "hints"
-EARLIER = "earlier"
-"""What stands for the errors of all attempts at smaller sizes."""
-"""What stands for the error of an attempt to prove everything over hints that was given up."""
 DEFERRED = Proof("proven")
 """What stands for the proof of a stage that another process proves."""
-MOST_SPENT = 5 / 8
-"""Share of the accepted error that earlier attempts may have used, so that enough is left for one more."""
 MOST_UNCUT = 2_000
 """Nodes of both plans together up to which outputs are tried as one stage each, where nothing says where to cut."""
 LEAST_STEPS = 40_000
@@ -59,8 +52,8 @@ class Ledger:
 
     obligations: list[Obligation] = field(default_factory=list)
     proofs: dict[str, Proof] = field(default_factory=dict)
-    attempted: dict[str, float] = field(default_factory=dict)
-    """log2 error of every distinct stage that was asked for, by its canonical form."""
+    budget: ErrorBudget = field(default_factory=lambda: ErrorBudget(0.0))
+    """What the attempts at all distinct stages that were asked for spent, by their canonical forms."""
     covered: set[int] = field(default_factory=set)
     """Parallel nodes that lie in some stage."""
 
@@ -71,7 +64,7 @@ class Ledger:
 
 
 class Prover:
-    """Raises and proves the obligations of one pair of graphs. ``accepted_log2`` is what the errors of all obligations attempted may add up to.
+    """Raises and proves the obligations of one pair of graphs. ``accepted_log2`` is what the errors of all attempts may add up to.
 
     With several ``jobs`` large stages are proven by as many processes. With ``patience`` an attempt to prove everything over
     hints goes on although some stages do not hold, while these are at most so many different ones; ``refused`` has them then. ``failed`` says
@@ -95,7 +88,7 @@ class Prover:
         self.specification = specification
         self.settings = settings
         self.progress = progress
-        self.accepted_log2 = accepted_log2
+        self.budget = ErrorBudget(accepted_log2)
         self.jobs = jobs
         self.patience = patience
         self.refused: list[Obligation] = []
@@ -106,7 +99,6 @@ class Prover:
         self._workers: Workers | None = None
         self._hoping = False
         self.proofs: dict[str, Proof] = {}
-        self.attempted: dict[str, float] = {}
         self._steps = 0
         self._sample: Sample | None = None
 
@@ -118,46 +110,40 @@ class Prover:
         """
         if not cuts and len(self.first.nodes) + len(self.second.nodes) > MOST_UNCUT:
             return None
-        accepted, self._hoping = self.accepted_log2, True
-        self.accepted_log2 = accepted - 1
+        accepted, self._hoping = self.budget.accepted_log2, True
+        self.budget.accepted_log2 = accepted - 1
         if not (self.settings.full_coordinates or self.settings.full_shapes):
             self._sample = sample_of(self.second, [*self.specification.initial.values(), *cuts.values()])
         ledger = self.run(cuts)
-        self.accepted_log2, self._hoping, self._sample = accepted, False, None
+        self.budget.accepted_log2, self._hoping, self._sample = accepted, False, None
         if ledger.holds:
             return ledger
         refused = _refused(ledger)
         self.failed = any(o.proof.outcome == "failed" for o in refused)
         self.refused = refused if _bearable(refused, self.patience) else []
-        self.attempted = {HINTS: accepted - 1}
+        self.budget.set_aside(HINTS, max(accepted - 1, self.budget.spent_log2))
         return None
 
     def run(self, cuts: dict[int, Cut]) -> Ledger:
-        """Prove all outputs, so that the errors of all obligations attempted add up to at most the accepted one, or leave an output unproven.
+        """Prove all outputs, so that the errors of all attempts add up to at most the accepted one, or leave an output unproven.
 
-        Where so many obligations were needed that their sum is larger, all are proven again to a share of it. Trials are numbered as before, so a false
-        obligation is only then proven again when it agrees in the earlier draws and in more: the last round's errors are those that count.
+        Where so many attempts were needed that their sum is larger, all are proven again to a share of it.
         """
         while True:
             ledger = self._settled(cuts)
-            small = log2_sum(list(self.attempted.values())) <= self.accepted_log2
-            if small or any((o.output or self._hoping) and o.proof.outcome != "proven" for o in ledger.obligations):
+            if self.budget.holds or any((o.output or self._hoping) and o.proof.outcome != "proven" for o in ledger.obligations):
                 return ledger
-            # Each counts at two sets of sizes.
-            share = 2 + (EARLIER in self.attempted)
-            self.settings = replace(self.settings, target_log2=self.accepted_log2 - math.ceil(math.log2(len(self.attempted))) - share)
+            self.settings = replace(self.settings, target_log2=self.budget.again())
             self.proofs = {}
-            self.attempted = {key: error for key, error in self.attempted.items() if key in (HINTS, EARLIER)}
 
     def at_other_sizes(self, settings: Settings) -> Ledger | None:
         """Prove the outputs over the cuts that were proven, where something was left open with these settings; None where earlier attempts have used up too
         much of the accepted error. All that was attempted before counts, too.
         """
-        spent = log2_sum(list(self.attempted.values()))
-        if spent > self.accepted_log2 + math.log2(MOST_SPENT):
+        if not self.budget.allows_more:
             return None
         jobs, self.jobs, self.settings = self.jobs, 1, settings
-        self.attempted = {EARLIER: spent}
+        self.budget.set_aside(EARLIER, self.budget.spent_log2)
         self.proofs = {key: proof for key, proof in self.proofs.items() if proof.outcome == "proven"}
         ledger = self.run(self.usable)
         self.jobs = jobs
@@ -177,9 +163,10 @@ class Prover:
         given = {key for key, proof in self.proofs.items() if proof is DEFERRED}
         for key in given & found.keys():
             self.proofs[key] = found[key]
-            self.attempted[key] = found[key].error_log2
+            self.budget.enter(key, found[key].error_log2, found[key].attempts)
         for key in given - found.keys():
-            del self.proofs[key], self.attempted[key]
+            del self.proofs[key]
+            self.budget.withdraw(key)
         ledger.obligations = [replace(o, proof=found[o.key]) if o.proof is DEFERRED and o.key in found else o for o in ledger.obligations]
         # What does not hold whatever becomes of the others is not tried again.
         return None if given - found.keys() and (not self._hoping or _bearable(_refused(ledger), self.patience)) else ledger
@@ -201,7 +188,7 @@ class Prover:
 
     def _round(self, usable: dict[int, Cut]) -> Ledger:
         self._steps = 0
-        ledger = Ledger(proofs=self.proofs, attempted=self.attempted)
+        ledger = Ledger(proofs=self.proofs, budget=self.budget)
         pending: dict[int, Mask] = {}
         queue: list[tuple[int, int]] = []
         waiting: set[int] = set()
@@ -294,9 +281,8 @@ class Prover:
             # What has a part per member has another size among fewer members: that is no fault of the plan.
             return None
         if obligation.proof.outcome != "proven":
-            # It is proven, or refuted, at all coordinates instead; nothing was concluded from this.
+            # It is proven, or refuted, at all coordinates instead. It was attempted, all the same.
             self.proofs.pop(obligation.key, None)
-            self.attempted.pop(obligation.key, None)
             return None
         obligation.demands = tuple((value, mask) for value, mask in demands.items() if mask is not None)
         self._fingerprints.remember(key, walk, stage, obligation.key, obligation.demands)
@@ -310,7 +296,7 @@ class Prover:
         proof = self.proofs.get(known.form)
         if proof is None or proof.outcome != "proven":
             return None
-        self.attempted[known.form] = proof.error_log2
+        self.budget.enter(known.form, proof.error_log2, proof.attempts)
         values, nodes = places(walk)
         demands = tuple((values[place], mask) for place, mask in known.demands)
         return Obligation(target, proof, known.form, output, 0, demands, tuple(nodes[place] for place in known.nodes))
@@ -337,12 +323,12 @@ class Prover:
                 return Obligation(target, Proof("inconclusive", code="PIT203", reason="hints are too far apart"), "", output, widened)
             self.proofs[key] = self._proof(key, stage, keys)
         proof = self.proofs[key]
-        self.attempted[key] = proof.error_log2 if proof.outcome == "proven" else self.settings.target_log2
+        self.budget.enter(key, proof.error_log2, proof.attempts)
         return Obligation(target, proof, key, output, widened, demands, nodes)
 
     def _proof(self, key: str, stage: Stage, keys: dict[int, str]) -> Proof:
         if self._workers is None or cost(stage) < LARGE:
-            return prove_stage(stage, keys, self.settings)
+            return prove_stage(stage, keys, self.settings, key)
         self._workers.give(key, stage, keys)
         return DEFERRED
 

@@ -11,12 +11,13 @@ from typing import Literal as OneOf
 import numpy as np
 
 from pitcheck.algebra.chains import Chain
-from pitcheck.algebra.degree_bounds import DrawError, log2_sum
+from pitcheck.algebra.degree_bounds import DrawError
 from pitcheck.algebra.drawn_primes import DrawnPrimes, Family, PrimeSource
 from pitcheck.algebra.residues import ResidueAlgebra
 from pitcheck.algebra.size_choice import LEAST, Sizes
 from pitcheck.algebra.weights import Pattern, UnweighedError, WeightedAlgebra, patterns
 from pitcheck.check.characters import Characters
+from pitcheck.check.error_budget import Attempts
 from pitcheck.check.evaluate import Comparison, Evaluated, check_memory, compare_target, evaluate_stage, untested
 from pitcheck.check.freed import undecided, with_free
 from pitcheck.check.guards import unguarded
@@ -134,15 +135,36 @@ class Proof:
     """The node of a parallel step of which an outcome was not seen, and whose result may be drawn."""
 
 
-def prove_stage(stage: Stage, keys: dict[int, str], settings: Settings) -> Proof:
-    """Prove a stage or say why not. Errors of operators become an inconclusive proof; nothing but a program error is raised."""
+def prove_stage(stage: Stage, keys: dict[int, str], settings: Settings, statement: str = "") -> Proof:
+    """Prove a stage or say why not. Errors of operators become an inconclusive proof; nothing but a program error is raised.
+
+    ``statement`` names what is to be proven: attempts at different ones draw different numbers. The error of the proof is that of all attempts made.
+    """
+    attempts = Attempts(statement, settings.target_log2)
+    proof = _apart_or_whole(stage, keys, settings, attempts)
+    return replace(proof, error_log2=attempts.spent_log2, attempts=attempts.count)
+
+
+def _apart_or_whole(stage: Stage, keys: dict[int, str], settings: Settings, attempts: Attempts) -> Proof:
     apart = stage if settings.full_coordinates else _apart(stage, settings.templates)
-    first = None if apart is stage else _proof_of(apart, keys, settings)
+    first = None if apart is stage else _proof_of(_Statement(apart, keys, settings, attempts, "parts apart, "))
     if first is not None and first.outcome == "proven":
         return first
     # What is wrong, or could not be decided, is looked at as the plan has it, unless that is too large where parts apart have already failed.
-    proof = _proof_of(stage, keys, settings)
+    proof = _proof_of(_Statement(stage, keys, settings, attempts))
     return first if first is not None and first.outcome == "failed" and proof.code == BUDGET else proof
+
+
+@dataclass(frozen=True)
+class _Statement:
+    """A stage, how it is looked at, and the attempts at it. ``kind`` begins the names of those; ``free``: nodes that give any numbers."""
+
+    stage: Stage
+    keys: dict[int, str]
+    settings: Settings
+    attempts: Attempts
+    kind: str = ""
+    free: tuple[int, ...] = ()
 
 
 def _apart(stage: Stage, templates: Templates | None) -> Stage:
@@ -153,10 +175,10 @@ def _apart(stage: Stage, templates: Templates | None) -> Stage:
         return stage
 
 
-def _proof_of(stage: Stage, keys: dict[int, str], settings: Settings) -> Proof:
+def _proof_of(statement: _Statement) -> Proof:
     """What becomes of a stage, errors included."""
     try:
-        return _whatever_is_decided(stage, keys, settings)
+        return _whatever_is_decided(statement)
     except StepError as error:
         return _refused(error.cause, str(error))
     except (UnsupportedError, BudgetError) as error:
@@ -165,30 +187,27 @@ def _proof_of(stage: Stage, keys: dict[int, str], settings: Settings) -> Proof:
         return _refused(BudgetError("memory"), f"a stage does not fit into memory: {error}")
 
 
-def _whatever_is_decided(stage: Stage, keys: dict[int, str], settings: Settings) -> Proof:
+def _whatever_is_decided(statement: _Statement) -> Proof:
     """The stage as it is, or, where steps do not decide both ways, with any numbers for what they give. That others differ then refutes nothing."""
-    proof = last = _either_way(stage, keys, settings)
+    proof = last = _either_way(statement)
     free: list[int] = []
     while last.undecided is not None and last.undecided not in free and len(free) < MOST_FREE:
         free.append(last.undecided)
         try:
-            last = _either_way(stage, keys, settings, free)
+            last = _either_way(replace(statement, free=tuple(free), kind=f"{statement.kind}{len(free)} free, "))
         except (PitcheckError, MemoryError):
             return proof
-    if last.outcome != "proven" or not free:
-        return proof
-    return replace(last, error_log2=log2_sum((*(settings.target_log2 for _ in free), last.error_log2)), attempts=last.attempts + len(free))
+    return proof if last.outcome != "proven" else last
 
 
-def _either_way(stage: Stage, keys: dict[int, str], settings: Settings, free: Sequence[int] = ()) -> Proof:
+def _either_way(statement: _Statement) -> Proof:
     """With formal roots, or, where these are squared and nothing is proven with them, without: each is a proof for itself."""
-    proof = _prove_variants(stage, keys, settings, free)
+    proof = _prove_variants(statement)
     if proof.outcome == "proven" or not proof.squared_roots:
         return proof
-    plain = _prove_variants(stage, keys, replace(settings, formal_roots=False), free)
-    if plain.outcome != "proven":
-        return proof
-    return replace(plain, error_log2=log2_sum((settings.target_log2, plain.error_log2)), attempts=plain.attempts + 1)
+    settings = replace(statement.settings, formal_roots=False)
+    plain = _prove_variants(replace(statement, settings=settings, kind=f"{statement.kind}roots as residues, "))
+    return proof if plain.outcome != "proven" else plain
 
 
 def _refused(error: PitcheckError, text: str) -> Proof:
@@ -196,40 +215,35 @@ def _refused(error: PitcheckError, text: str) -> Proof:
     return Proof("inconclusive", code=code, reason=text)
 
 
-def _prove_variants(stage: Stage, keys: dict[int, str], settings: Settings, free: Sequence[int]) -> Proof:
+def _prove_variants(statement: _Statement) -> Proof:
+    stage, settings = statement.stage, statement.settings
     symbolic = symbolic_pair(stage.reference, stage.parallel, stage.all_cuts(), settings.templates)
     proofs: list[Proof] = []
-    spent: list[float] = []
-    """What attempts that failed, and refute nothing, could have proven falsely."""
     seen: set[tuple[int, ...]] = set()
     for variant in VARIANTS:
         chosen, symbols, sizes = _sized(stage, symbolic, variant, settings)
-        shaped = with_free(shape_stage(chosen, symbols, sizes, keys), symbols, free)
+        shaped = with_free(shape_stage(chosen, symbols, sizes, statement.keys), symbols, statement.free)
         signature = tuple(n for fresh in shaped.fresh.values() for n in fresh.shape)
         if proofs and signature in seen:
             continue
         seen.add(signature)
         at_once = _at_once(symbols, sizes, settings)
-        weighted, weighed = _prove_weighted(shaped, symbols, settings, at_once) if variant == WEIGHTED else (None, frozenset[int]())
+        weighted, weighed = _prove_weighted(statement, shaped, symbols, at_once) if variant == WEIGHTED else (None, frozenset[int]())
         proven = weighted is not None and weighted.outcome == "proven"
-        if weighted is not None and not proven:
-            spent.append(settings.target_log2)
-        proof = weighted if weighted is not None and proven else _prove_shaped(shaped, variant, settings, at_once)
+        proof = weighted if weighted is not None and proven else _prove_shaped(statement, shaped, variant, at_once)
         proof.reductions = _described(sizes, settings)
         if proof.outcome != "proven":
             return proof
         proofs.append(proof)
         if variant == WEIGHTED and not settings.full_shapes and _few_places(symbols, sizes, weighed):
-            larger = _prove_larger(stage, symbolic, keys, settings, free, weighted)
+            larger = _prove_larger(statement, symbolic, weighted)
             if larger[-1].outcome != "proven":
                 return larger[-1]
             proofs += larger
         if settings.full_shapes:
             break
     last = proofs[-1]
-    last.error_log2 = log2_sum([*spent, *(p.error_log2 for p in proofs)])
     last.trials = max(p.trials for p in proofs)
-    last.attempts = len(proofs) + len(spent)
     last.heuristic = any(p.heuristic for p in proofs)
     last.reductions = proofs[0].reductions
     last.routing = joined([p.routing for p in proofs])
@@ -277,7 +291,7 @@ def _few_places(symbolic: SymbolicPair, sizes: Sizes, weighed: Collection[int]) 
     return any(own.mixed and number not in weighed and sizes.unit(number) is not None for number, own in symbolic.system.classes())
 
 
-def _prove_larger(stage: Stage, symbolic: SymbolicPair, keys: dict[int, str], settings: Settings, free: Sequence[int], weighted: Proof | None) -> list[Proof]:
+def _prove_larger(statement: _Statement, symbolic: SymbolicPair, weighted: Proof | None) -> list[Proof]:
     """Proofs at full sizes where they are small, and else at more reduced ones; the last is none where a proof is lacking.
 
     What both sides give for ``weighted`` places differs where that failed: then reduced sizes, however many, are no proof.
@@ -288,15 +302,15 @@ def _prove_larger(stage: Stage, symbolic: SymbolicPair, keys: dict[int, str], se
         return [replace(weighted, reason="both plans agree at some sizes, but not where every place along an axis that is reduced has a weight")]
     proofs: list[Proof] = []
     for variant in (FULL_SIZES,) if small else LARGER:
-        chosen, symbols, sizes = (stage, symbolic, full) if small else _sized(stage, symbolic, variant, settings)
-        shaped = with_free(shape_stage(chosen, symbols, sizes, keys), symbols, free)
-        proofs.append(_prove_shaped(shaped, variant, settings, _at_once(symbols, sizes, settings)))
+        chosen, symbols, sizes = (statement.stage, symbolic, full) if small else _sized(statement.stage, symbolic, variant, statement.settings)
+        shaped = with_free(shape_stage(chosen, symbols, sizes, statement.keys), symbols, statement.free)
+        proofs.append(_prove_shaped(statement, shaped, variant, _at_once(symbols, sizes, statement.settings)))
         if proofs[-1].outcome != "proven":
             break
     return proofs
 
 
-def _prove_weighted(shaped: ShapedStage, symbolic: SymbolicPair, settings: Settings, at_once: int) -> tuple[Proof | None, frozenset[int]]:
+def _prove_weighted(statement: _Statement, shaped: ShapedStage, symbolic: SymbolicPair, at_once: int) -> tuple[Proof | None, frozenset[int]]:
     """(what becomes of the stage with a weight for every place of its reduced axes, the classes that have weights, where it is proven).
 
     None where it cannot be tried. A failure refutes nothing: the real places have all the weight 1.
@@ -305,7 +319,7 @@ def _prove_weighted(shaped: ShapedStage, symbolic: SymbolicPair, settings: Setti
     plain |= {int(target.cut.parts.terms.max(initial=1)) for target in shaped.stage.targets}
     while weights := patterns(symbolic.system, shaped.sizes, plain):
         try:
-            proof = _prove_shaped(shaped, VARIANTS[1], settings, at_once, weights)
+            proof = _prove_shaped(statement, shaped, VARIANTS[1], at_once, weights)
         except StepError as error:
             if not isinstance(error.cause, UnweighedError):
                 break
@@ -318,40 +332,57 @@ def _prove_weighted(shaped: ShapedStage, symbolic: SymbolicPair, settings: Setti
     return None, frozenset()
 
 
-def _prove_shaped(shaped: ShapedStage, variant: int, settings: Settings, at_once: int, weights: Weights = NO_WEIGHTS) -> Proof:
+def _prove_shaped(statement: _Statement, shaped: ShapedStage, variant: int, at_once: int, weights: Weights = NO_WEIGHTS) -> Proof:
     """Try primes without exponentials, or chains with more and more levels, until both sides of every target have one in common."""
+    settings = statement.settings
     check_memory(shaped, 16, settings.max_memory)
     degrees = StageDegrees.of(shaped, weights)
+    sizes = f"{statement.kind}sizes {settings.attempt}.{variant}{', weighted' if weights else ''}"
+    attempt = statement.attempts.reserve(sizes)
+    settings = replace(settings, seed=attempt.seed(settings.seed))
     for family in degrees.families(LENGTHS):
-        proof = _prove_over(shaped, variant, family, degrees, settings, at_once, weights)
+        trials = _Trials(shaped, family, degrees, settings, at_once, weights, refutes=variant == VARIANTS[0])
+        try:
+            proof = _judged(trials)
+        except StepError:
+            if not trials.number:
+                statement.attempts.settle(attempt, -math.inf)
+            raise
         if proof is not None:
+            if proof.outcome == "proven":
+                statement.attempts.settle(attempt, proof.error_log2)
             return proof
     return Proof("inconclusive", code="PIT205", reason="exponentials of exponentials go deeper than exact arithmetic follows them")
 
 
-def _prove_over(shaped: ShapedStage, variant: int, family: Family, degrees: StageDegrees, settings: Settings, at_once: int, weights: Weights) -> Proof | None:
-    """None where the chains of the family are too short."""
-    attempt = _Attempt(shaped, variant, family, degrees, settings, at_once, weights)
-    while attempt.trials < settings.most_trials:
-        algebra = attempt.redrawn()
-        compared = _compared(shaped, algebra)
+def _judged(trials: _Trials) -> Proof | None:
+    """What redraws of a stage show; None where the chains of the family are too short."""
+    while trials.number < trials.most:
+        algebra = trials.redrawn()
+        compared = _compared(trials.shaped, algebra)
         if compared is None:
             return None
-        proof = attempt.judged(algebra, *compared)
+        proof = trials.judged(algebra, *compared)
         if proof is not None:
             return proof
-    return attempt.given_up()
+    return trials.given_up()
 
 
-class _Attempt:
-    """Redraws of a stage over primes of one family, and what they have shown so far."""
+class _Trials:
+    """Redraws of a stage over primes of one family, and what they have shown so far: ``number`` of them, at ``most`` so many.
 
-    def __init__(self, shaped: ShapedStage, variant: int, family: Family, degrees: StageDegrees, settings: Settings, at_once: int, weights: Weights) -> None:
-        self.trials = 0
+    ``refutes``: whether real numbers are tried as well.
+    """
+
+    def __init__(
+        self, shaped: ShapedStage, family: Family, degrees: StageDegrees, settings: Settings, at_once: int, weights: Weights, *, refutes: bool
+    ) -> None:
+        self.number = 0
+        self.most = settings.most_trials
+        self.shaped = shaped
+        self._refutes = refutes
         self._weights = weights
         self._at_once = at_once
-        self._shaped = shaped
-        self._variant = variant
         self._family = family
         self._degrees = degrees
         self._settings = settings
@@ -371,8 +402,7 @@ class _Attempt:
         """The algebra of the next redraws, which have primes of their own."""
         chain = self._settings.primes.chain(self._family, len(self._redraws.agreed))
         self._primes.update(chain.primes)
-        first = (self._variant + (FULL_SIZES + 1) * self._settings.attempt) * MOST_TRIALS
-        numbers = range(first + self.trials, first + min(self._wanted, self.trials + self._at_once, self._settings.most_trials))
+        numbers = range(self.number, min(self._wanted, self.number + self._at_once, self.most))
         return self._algebra(chain, list(numbers))
 
     def _algebra(self, chain: Chain, redraws: Sequence[int]) -> ResidueAlgebra:
@@ -385,7 +415,7 @@ class _Attempt:
         """Take in an evaluation: a proof, a refutation, or None where more redraws are needed."""
         good = ~np.asarray(algebra.void)
         self._squared_roots = algebra.squared_roots
-        self.trials += len(algebra.trials)
+        self.number += len(algebra.trials)
         for comparison in comparisons:
             if np.broadcast_to(comparison.differs, (len(good), *comparison.differs.shape[1:]))[good].any():
                 return self._refuted("over numbers modulo a prime both plans differ", comparison)
@@ -403,9 +433,9 @@ class _Attempt:
                 return self._open(BUDGET, "the numbers of the stage are so large that too many primes below 2^31 may divide them")
             self._one = one
             undefined = unguarded(algebra, self._degrees.algebra.guards)
-            discrete = any(fresh.kind != "field" for fresh in self._shaped.fresh.values())
+            discrete = any(fresh.kind != "field" for fresh in self.shaped.fresh.values())
             reals = self._degrees.decides or discrete or bool(algebra.decisions) or undefined.any
-            different = self._outcomes.try_reals(undefined.any) if self._variant == VARIANTS[0] and reals else None
+            different = self._outcomes.try_reals(undefined.any) if self._refutes and reals else None
             if different is not None:
                 return self._refuted("real numbers differ", different)
             if undefined.quotient and self._depends(algebra, undefined.places, good):
@@ -418,7 +448,7 @@ class _Attempt:
         """Evaluate the redraws of ``algebra`` again with operands that are undefined at ``places``: whether anything that is compared is so, too."""
         again = self._algebra(algebra.chain, algebra.trials)
         again.undefined = places
-        compared = _compared(self._shaped, again)
+        compared = _compared(self.shaped, again)
         if compared is None or again.left_behind:
             return True
         return any(np.broadcast_to(each.differs, (len(good), *each.differs.shape[1:]))[good].any() for each in compared[1])
@@ -429,8 +459,8 @@ class _Attempt:
         unseen = self._outcomes.observe(algebra, good, enough)
         self._characters.observe(algebra, [evaluated.drawn[value] for value in self._squares], good)
         square = self._characters.unproven(enough)
-        case = untested(self._shaped, self._settings.seed, range(last - self.trials, last))
-        self._undecided = undecided(self._shaped, unseen)
+        case = untested(self.shaped, self._settings.seed, range(last - self.number, last))
+        self._undecided = undecided(self.shaped, unseen)
         if unseen:
             return f"an outcome was not seen often enough: {unseen}"
         if case:
@@ -439,22 +469,22 @@ class _Attempt:
 
     def _concluded(self, one: DrawError) -> Proof | None:
         target, error = self._settings.target_log2, self._error(one)
-        if error <= target and self.trials >= self._settings.least_trials and not self._lacking:
+        if error <= target and self.number >= self._settings.least_trials and not self._lacking:
             self._lacking, different = self._outcomes.unseen()
             if different is not None:
                 return self._refuted("real numbers differ", different)
             if not self._lacking:
-                said = _discrete(self._shaped, self._outcomes)
+                said = _discrete(self.shaped, self._outcomes)
                 seen = self._outcomes.coverage
-                return Proof("proven", error, self.trials, 1, tuple(sorted(self._primes)), one.heuristic, discrete=said, routing=seen)
-        self._wanted = self.trials + self._missing(one, error)
+                return Proof("proven", error, self.number, 1, tuple(sorted(self._primes)), one.heuristic, discrete=said, routing=seen)
+        self._wanted = self.number + self._missing(one, error)
         return None
 
     def _missing(self, one: DrawError, error: float) -> int:
         """How many redraws are made next."""
         target, most = self._settings.target_log2, self._settings.most_trials
         if error <= target:
-            return max(2, self.trials // 2)
+            return max(2, self.number // 2)
         useful = self._redraws.at_once(one)
         if useful:
             target = max(target, one.log2 * useful)
@@ -475,15 +505,15 @@ class _Attempt:
     def given_up(self) -> Proof:
         """What is said after the most redraws."""
         if self._one is not None and self._error(self._one) <= self._settings.target_log2:
-            return replace(self._open("PIT204", f"after {self.trials} draws {self._lacking}"), undecided=self._undecided)
-        return self._open(BUDGET, f"the error bound was not reached after {self.trials} draws")
+            return replace(self._open("PIT204", f"after {self.number} draws {self._lacking}"), undecided=self._undecided)
+        return self._open(BUDGET, f"the error bound was not reached after {self.number} draws")
 
     def _open(self, code: str, reason: str) -> Proof:
         return Proof("inconclusive", code=code, reason=reason, squared_roots=self._squared_roots)
 
     def _refuted(self, reason: str, comparison: Comparison) -> Proof:
         squared = self._squared_roots
-        return Proof("failed", primes=tuple(sorted(self._primes)), trials=self.trials, reason=reason, squared_roots=squared, differing=comparison.differing())
+        return Proof("failed", primes=tuple(sorted(self._primes)), trials=self.number, reason=reason, squared_roots=squared, differing=comparison.differing())
 
 
 def _compared(shaped: ShapedStage, algebra: ResidueAlgebra) -> tuple[Evaluated, list[Comparison]] | None:

@@ -15,7 +15,6 @@ from typing import Any
 import msgspec
 
 from pitcheck.algebra.backend import array_module
-from pitcheck.algebra.degree_bounds import log2_sum
 from pitcheck.check.equal_blocks import colourings, find_batch
 from pitcheck.check.hints import hinted_cuts
 from pitcheck.check.judge import SecondLook, early_look, judge, look_on_blocks, second_look
@@ -425,7 +424,7 @@ def _report(state: _Check, verdict: Verdict, xp: object, shown: Shown | None = N
     ledger = state.ledger or Ledger()
     used = {o.key: o.proof for o in ledger.obligations if o.key}
     proven = [o for o in ledger.obligations if o.output and o.proof.outcome == "proven"]
-    error = min(0.0, max(LEAST_LOG2, log2_sum(list(ledger.attempted.values())))) if verdict == "equivalent" else 0.0
+    error = min(0.0, max(LEAST_LOG2, ledger.budget.spent_log2)) if verdict == "equivalent" else 0.0
     primes = tuple(sorted({p for proof in used.values() for p in proof.primes}))
     return Report(
         verdict=verdict,

@@ -60,7 +60,7 @@ class Workers:
     def _start(self, most: int) -> None:
         while self._waiting and len(self._forks.running) < most:
             key = max(self._waiting, key=lambda name: cost(self._waiting[name][0]))
-            self._forks.start(key, _proven, *self._waiting.pop(key), self._settings)
+            self._forks.start(key, _proven, key, *self._waiting.pop(key), self._settings)
 
     def _receive(self, timeout: float | None) -> None:
         for ended in self._forks.ended(timeout):
@@ -75,6 +75,6 @@ def cost(stage: Stage) -> int:
     return sum(step.count + STEP for batch in (stage.parallel, stage.reference) for step in batch.steps)
 
 
-def _proven(stage: Stage, keys: Keys, settings: Settings) -> Proof | None:
-    proof = prove_stage(stage, keys, settings)
+def _proven(statement: str, stage: Stage, keys: Keys, settings: Settings) -> Proof | None:
+    proof = prove_stage(stage, keys, settings, statement)
     return proof if proof.outcome == "proven" else None

@@ -12,7 +12,7 @@ import numpy as np
 from zoo.builder import Builder
 
 from pitcheck.algebra.chains import Chain
-from pitcheck.algebra.degree_bounds import Heights, log2_sum
+from pitcheck.algebra.degree_bounds import Heights
 from pitcheck.algebra.drawn_primes import Family
 from pitcheck.check.obligations import Prover
 from pitcheck.check.prove import Settings, prove_stage
@@ -130,7 +130,7 @@ def _through_cut(case: Case, first: Graph, second: Graph, specification: Specifi
     ledger = Prover(first, second, specification, _settings(case, seed)).run(cuts)
     proofs = [o.proof for o in ledger.obligations if o.output]
     proven = all(proof.outcome == "proven" for proof in proofs)
-    return "proven" if proven else proofs[0].outcome, log2_sum(list(ledger.attempted.values())), any(proof.heuristic for proof in proofs)
+    return "proven" if proven else proofs[0].outcome, ledger.budget.spent_log2, any(proof.heuristic for proof in proofs)
 
 
 # --- formulas
