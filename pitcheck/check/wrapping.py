@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from typing import Any
 
+from pitcheck.base.numbers import parse_number
 from pitcheck.ops.cast import NARROW
 from pitcheck.plan.model import Number, Operator, Output, Plan, Table
-from pitcheck.base.numbers import parse_number
 from pitcheck.plan.schedule import tensor_of
 from pitcheck.report.model import Finding
 
