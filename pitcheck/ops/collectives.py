@@ -11,6 +11,7 @@ from pitcheck.errors import ShapeError, UnsupportedError
 from pitcheck.ops.declaration import AttributeRole, Attributes, OperatorKind
 from pitcheck.ops.declare import Formula, declare
 from pitcheck.ops.term import Term, needed, normalise
+from pitcheck.ops.traits import Communication, Condition, Trait
 
 _EVENT: dict[str, AttributeRole] = {"async": "value", "tag": "value", "batch": "value", "protocol": "value"}
 """How a communication is matched and ordered; it does not change what is computed."""
@@ -116,14 +117,52 @@ def _copy(inputs: list[Term], _: Attributes) -> list[Term]:
     return inputs
 
 
-def _collective(
-    name: str, formula: Formula, required: dict[str, AttributeRole], doc: str, optional: dict[str, AttributeRole] | None = None, *, in_place: bool = False
-) -> OperatorKind:
-    must = tuple(a for a in required if a != "position")
-    return declare(name, formula, attributes={**required, **(optional or {}), **_EVENT}, required=must, collective=True, in_place=in_place, doc=doc)
+def _is_sum(attributes: Attributes) -> bool:
+    return bool(attributes.get("reduction", "sum") == "sum")
 
 
+def _is_linear(attributes: Attributes) -> bool:
+    return attributes.get("reduction", "sum") in ("sum", "avg")
+
+
+def _is_extreme(attributes: Attributes) -> bool:
+    return attributes.get("reduction", "sum") in ("max", "min")
+
+
+_SUM: dict[Trait, Condition] = {Trait.ADDS_TERMS: _is_linear, Trait.ROUNDS_NOTHING: _is_extreme}
+"""Of every reduction, by what it reduces with."""
+_FOR_ALL: dict[Trait, Condition] = {**_SUM, Trait.TOTAL: _is_linear, Trait.ADDS_MEMBERS: _is_sum}
+"""Of those whose result more members than one have."""
+_MOVED = (Trait.CARRIES, Trait.ROUNDS_NOTHING)
 _REDUCTION: dict[str, AttributeRole] = {"reduction": "value"}
+
+
+def _collective(
+    name: str,
+    formula: Formula,
+    required: dict[str, AttributeRole],
+    doc: str,
+    *,
+    traits: tuple[Trait, ...],
+    reductions: dict[Trait, Condition] | None = None,
+    in_place: bool = False,
+    divided_axis: str = "",
+) -> OperatorKind:
+    """Return a collective; ``reductions``: the traits that it has by its attribute ``reduction``, if it has one."""
+    return declare(
+        name,
+        formula,
+        attributes={**required, **({} if reductions is None else _REDUCTION), **_EVENT},
+        required=tuple(a for a in required if a != "position"),
+        collective=True,
+        in_place=in_place,
+        traits=traits,
+        conditional=reductions,
+        communication=Communication.COLLECTIVE,
+        divided_axis=divided_axis,
+        doc=doc,
+    )
+
 
 OPERATORS = (
     _collective(
@@ -131,46 +170,90 @@ OPERATORS = (
         _all_reduce,
         {},
         "The sum (`reduction`: sum, avg, max, min, product) of the members' tensors; avg divides by the number of members. Of truths max is or, min is and.",
-        _REDUCTION,
+        traits=(Trait.KEEPS_SIZES, Trait.LEAVES_OTHER_AXES, Trait.KEEPS_POSITIVE),
+        reductions={**_FOR_ALL, Trait.ADDS_PLAINLY: _is_sum},
         in_place=True,
     ),
-    _collective("reduce", _reduce, {"root": "value"}, "As all_reduce; only the member at place `root` has the result.", _REDUCTION, in_place=True),
+    _collective(
+        "reduce",
+        _reduce,
+        {"root": "value"},
+        "As all_reduce; only the member at place `root` has the result.",
+        traits=(Trait.KEEPS_SIZES,),
+        reductions=_SUM,
+        in_place=True,
+    ),
     _collective(
         "reduce_scatter",
         _reduce_scatter,
         {"axis": "axis", "position": "value"},
         "As all_reduce, cut along `axis` into as many equal parts as there are members; a member gets the part at its place.",
-        _REDUCTION,
+        traits=(Trait.LEAVES_OTHER_AXES, Trait.KEEPS_POSITIVE),
+        reductions=_FOR_ALL,
+        divided_axis="axis",
     ),
-    _collective("all_gather", _all_gather, {"axis": "axis"}, "The members' tensors joined along `axis` in the group's order."),
-    _collective("gather_to", _gather, {"axis": "axis", "root": "value"}, "As all_gather; only the member at place `root` has the result."),
-    _collective("broadcast", _broadcast, {"root": "value"}, "The tensor of the member at place `root`.", in_place=True),
+    _collective(
+        "all_gather",
+        _all_gather,
+        {"axis": "axis"},
+        "The members' tensors joined along `axis` in the group's order.",
+        traits=(*_MOVED, Trait.LEAVES_OTHER_AXES, Trait.TOTAL, Trait.KEEPS_POSITIVE),
+    ),
+    _collective(
+        "gather_to",
+        _gather,
+        {"axis": "axis", "root": "value"},
+        "As all_gather; only the member at place `root` has the result.",
+        traits=_MOVED,
+    ),
+    _collective(
+        "broadcast",
+        _broadcast,
+        {"root": "value"},
+        "The tensor of the member at place `root`.",
+        traits=(*_MOVED, Trait.KEEPS_SIZES),
+        in_place=True,
+    ),
     _collective(
         "scatter_from",
         _scatter,
         {"axis": "axis", "root": "value", "position": "value"},
         "The tensor of the member at place `root`, cut along `axis` into equal parts; a member gets the part at its place.",
+        traits=_MOVED,
+        divided_axis="axis",
     ),
     _collective(
         "all_to_all",
         _all_to_all,
         {"split_axis": "axis", "concat_axis": "axis", "position": "value"},
         "Every member's tensor is cut along `split_axis` into equal parts; a member gets the parts at its place, joined along `concat_axis`.",
+        traits=_MOVED,
+        divided_axis="split_axis",
     ),
     declare(
         "accumulate",
         _accumulate,
         attributes={"microbatches": "value"},
         collective=True,
+        traits=(Trait.KEEPS_SIZES, Trait.ADDS_TERMS, Trait.ADDS_MEMBERS, Trait.ADDS_PLAINLY, Trait.TOTAL, Trait.KEEPS_POSITIVE),
         doc="The sum over micro-batches (those in `microbatches`; all by default), which arrive stacked.",
     ),
-    declare("send", _copy, attributes={"peer": "value", **_EVENT}, doc="x, on its way to rank `peer`."),
-    declare("receive", _copy, attributes={"peer": "value", **_EVENT}, doc="What the matching send of rank `peer` reads."),
-    declare("barrier", _copy, inputs=(0, 0), attributes={"async": "value"}, doc="Nothing; no member goes on before all have come here."),
+    declare("send", _copy, attributes={"peer": "value", **_EVENT}, communication=Communication.SEND, doc="x, on its way to rank `peer`."),
+    declare("receive", _copy, attributes={"peer": "value", **_EVENT}, communication=Communication.RECEIVE, doc="What the matching send of rank `peer` reads."),
+    declare(
+        "barrier",
+        _copy,
+        inputs=(0, 0),
+        attributes={"async": "value"},
+        communication=Communication.BARRIER,
+        doc="Nothing; no member goes on before all have come here.",
+    ),
     declare(
         "wait",
         _copy,
         attributes={"of": "value"},
+        traits=(Trait.KEEPS_ORDER, Trait.ROUNDS_NOTHING),
+        communication=Communication.WAIT,
         doc="x, once the asynchronous operator that makes it is complete. Without an output it waits for asynchronous sends of x (for those in `of`).",
     ),
 )

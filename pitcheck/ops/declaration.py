@@ -13,6 +13,7 @@ from typing import Any
 from typing import Literal as OneOf
 
 from pitcheck.algebra.base import Algebra
+from pitcheck.ops.traits import Communication, Condition, Trait
 
 Attributes = Mapping[str, Any]
 """Attribute values with every table already resolved to the value at one coordinate."""
@@ -39,7 +40,7 @@ class OperatorKind:
     ``inputs``: (least, most) number of inputs. ``attributes``: role of every attribute; an attribute that is not declared is ``UnsupportedError``, one that
     is ``required`` and absent is ``PlanError``. ``collective``: the single input arrives stacked, with the group's members as an extra leading dimension;
     attribute ``position`` is then the member's own place in the group. ``permutes``: elements along an axis may change places (roll, flip, views that
-    permute).
+    permute). ``traits``: what holds for all attributes; ``conditional``: traits that the operator has with some attributes.
     """
 
     name: str
@@ -53,4 +54,11 @@ class OperatorKind:
     random: bool = False
     in_place: bool = False
     """Whether the result may take the place of an operand of its shape: an element of it is computed from elements in its own place alone."""
+    traits: frozenset[Trait] = frozenset()
+    conditional: Mapping[Trait, Condition] = field(default_factory=dict)
+    conditions: tuple[int, ...] = ()
+    """Operands of which only the truth of every element matters."""
+    communication: Communication = Communication.NONE
+    divided_axis: str = ""
+    """The attribute that names the dimension which a collective cuts into one part per member."""
     doc: str = ""

@@ -28,6 +28,7 @@ from pitcheck.ops import (
 from pitcheck.ops.declaration import Attributes, OperatorKind
 from pitcheck.ops.declare import WANTED
 from pitcheck.ops.term import Term
+from pitcheck.ops.traits import ALSO_OF_DERIVATIVES, Communication, Condition, Trait
 
 BACKWARD = ".backward"
 BACKWARD_ATTRIBUTES = ("forward_inputs", "forward_outputs", "gradients", WANTED)
@@ -80,6 +81,46 @@ def writes_in_place(name: str) -> bool:
         return operator_kind(name.removesuffix(".backward")).in_place
     except UnsupportedError:
         return False
+
+
+@cache
+def kinds_with(*traits: Trait) -> frozenset[str]:
+    """Return the names of the operators that have one of ``traits`` with all attributes, and of the derivatives that have one.
+
+    Operators that have a trait with some attributes only are left out; ask :func:`has_trait` where there are attributes.
+    """
+    found = {kind.name for kind in _registry().values() if not kind.traits.isdisjoint(traits)}
+    derived = ALSO_OF_DERIVATIVES.intersection(traits)
+    return frozenset(found | {kind.name + BACKWARD for kind in _registry().values() if not kind.traits.isdisjoint(derived)})
+
+
+@cache
+def _conditional(trait: Trait) -> Mapping[str, Condition]:
+    return MappingProxyType({kind.name: kind.conditional[trait] for kind in _registry().values() if trait in kind.conditional})
+
+
+def has_trait(kind_name: str, trait: Trait, attributes: Attributes) -> bool:
+    """Return True if an operator has a trait with these attributes. A derivative has the traits in ``ALSO_OF_DERIVATIVES`` alone, an unknown operator none.
+
+    Raises PlanError for an attribute that a trait depends on and that is no number where it must be one.
+    """
+    if kind_name in kinds_with(trait):
+        return True
+    condition = _conditional(trait).get(kind_name)
+    return condition is not None and condition(attributes)
+
+
+@cache
+def communication_of(kind_name: str) -> Communication:
+    """Return who meets in an operator; nobody in a derivative or in an unknown one."""
+    kind = _registry().get(kind_name)
+    return Communication.NONE if kind is None else kind.communication
+
+
+@cache
+def collective_kinds() -> frozenset[str]:
+    """Return the names of the operators whose input arrives stacked: collectives, and the sum over micro-batches."""
+    return frozenset(kind.name for kind in _registry().values() if kind.collective)
 
 
 def check_attributes(kind: OperatorKind, attributes: Attributes, backward: bool = False) -> None:

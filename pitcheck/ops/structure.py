@@ -9,6 +9,7 @@ from pitcheck.errors import PlanError, ShapeError
 from pitcheck.ops.declaration import Attributes
 from pitcheck.ops.declare import MANY, Backward, Formula, Lazy, Local, declare
 from pitcheck.ops.term import Term, concatenate, needed, normalise, number, sum_to
+from pitcheck.ops.traits import Trait
 
 # --- views
 
@@ -276,6 +277,17 @@ def _triangular_backward(upper: bool) -> Backward:
     return lambda local: [lambda: _triangle(local.dy, local.attributes, upper)]
 
 
+_SHOWN = (Trait.SHOWS_ALL, Trait.TOTAL, Trait.KEEPS_POSITIVE, Trait.ROUNDS_NOTHING)
+"""Of every operator that shows all of its operand and nothing else, in whatever places."""
+_ARRANGED = (*_SHOWN, Trait.REARRANGES)
+_ORDERED = (*_ARRANGED, Trait.KEEPS_ORDER)
+_HANDED_ON = (Trait.KEEPS_ORDER, Trait.TOTAL, Trait.KEEPS_POSITIVE, Trait.ROUNDS_NOTHING)
+_CUT = (Trait.CUTS, Trait.TOTAL, Trait.ROUNDS_NOTHING)
+_SELECTED = (Trait.SELECTS, Trait.TOTAL, Trait.ROUNDS_NOTHING)
+_JOINED = (Trait.JOINS, Trait.TOTAL, Trait.ROUNDS_NOTHING)
+_PLACED = (Trait.ROUNDS_NOTHING,)
+
+
 OPERATORS = (
     *(
         declare(
@@ -285,6 +297,7 @@ OPERATORS = (
             attributes={"sizes": "sizes"},
             required=("sizes",),
             permutes=True,
+            traits=_ORDERED,
             doc="The same elements, row-major, in shape `sizes`; one size may be -1.",
         )
         for name in ("view", "reshape")
@@ -295,6 +308,7 @@ OPERATORS = (
         _transpose_backward,
         attributes={"dim0": "axis", "dim1": "axis"},
         required=("dim0", "dim1"),
+        traits=_ARRANGED,
         doc="Dimensions `dim0` and `dim1` exchanged.",
     ),
     declare(
@@ -303,26 +317,37 @@ OPERATORS = (
         _permute_backward,
         attributes={"permutation": "value"},
         required=("permutation",),
+        traits=_ARRANGED,
         doc="Dimension i of the result is dimension `permutation`[i] of x.",
     ),
-    declare("unsqueeze", _unsqueeze, _view_backward, attributes={"axis": "axis"}, required=("axis",), doc="A dimension of size 1 inserted at `axis`."),
-    declare("squeeze", _squeeze, _view_backward, attributes={"axis": "axis"}, required=("axis",), doc="Dimension `axis`, of size 1, removed."),
+    declare(
+        "unsqueeze",
+        _unsqueeze,
+        _view_backward,
+        attributes={"axis": "axis"},
+        required=("axis",),
+        traits=_ORDERED,
+        doc="A dimension of size 1 inserted at `axis`.",
+    ),
+    declare("squeeze", _squeeze, _view_backward, attributes={"axis": "axis"}, required=("axis",), traits=_ORDERED, doc="Dimension `axis`, of size 1, removed."),
     declare(
         "expand",
         _expand,
         _expand_backward,
         attributes={"sizes": "sizes"},
         required=("sizes",),
+        traits=_SHOWN,
         doc="x broadcast to shape `sizes`; -1 keeps a size; dimensions may be added in front.",
     ),
-    *(declare(name, _identity, _identity_backward, doc="x itself.") for name in ("identity", "contiguous")),
-    declare("detach", _identity, _no_gradient, doc="x itself, without a gradient."),
+    *(declare(name, _identity, _identity_backward, traits=_ORDERED, doc="x itself.") for name in ("identity", "contiguous")),
+    declare("detach", _identity, _no_gradient, traits=_HANDED_ON, doc="x itself, without a gradient."),
     declare(
         "multiref",
         _multiref,
         _multiref_backward,
         attributes={"count": "value"},
         required=("count",),
+        traits=_HANDED_ON,
         doc="x itself, `count` times; the gradient is the sum of the gradients of the copies.",
     ),
     declare(
@@ -331,6 +356,7 @@ OPERATORS = (
         _repeat_interleave_backward,
         attributes={"count": "literal", "axis": "axis"},
         required=("count", "axis"),
+        traits=_PLACED,
         doc="Every element along `axis` `count` times, one after the other.",
     ),
     declare(
@@ -339,6 +365,7 @@ OPERATORS = (
         _chunk_backward,
         attributes={"axis": "axis", "count": "value", "position": "value"},
         required=("axis", "count", "position"),
+        traits=_CUT,
         doc="Part number `position` of `count` equal parts of dimension `axis`.",
     ),
     declare(
@@ -347,6 +374,7 @@ OPERATORS = (
         _slice_backward,
         attributes={"axis": "axis", "start": "position", "stop": "position", "step": "literal"},
         required=("axis",),
+        traits=_CUT,
         doc="Elements `start` (default 0), `start` + `step` (default 1), ... below `stop` (default: the size) along `axis`; both offsets lie within 0 .. size.",
     ),
     declare(
@@ -355,6 +383,7 @@ OPERATORS = (
         _select_backward,
         attributes={"axis": "axis", "index": "position"},
         required=("axis", "index"),
+        traits=_SELECTED,
         doc="The elements at `index` of `axis`, which disappears.",
     ),
     declare(
@@ -363,10 +392,28 @@ OPERATORS = (
         _split_backward,
         attributes={"axis": "axis", "sizes": "position"},
         required=("axis", "sizes"),
+        traits=_CUT,
         doc="Dimension `axis` cut into parts of `sizes`, one output each.",
     ),
-    declare("unbind", _unbind, _unbind_backward, attributes={"axis": "axis"}, required=("axis",), doc="One output per element of `axis`, which disappears."),
-    declare("cat", _cat, _cat_backward, inputs=(1, MANY), attributes={"axis": "axis"}, required=("axis",), doc="The inputs joined along `axis`."),
+    declare(
+        "unbind",
+        _unbind,
+        _unbind_backward,
+        attributes={"axis": "axis"},
+        required=("axis",),
+        traits=_SELECTED,
+        doc="One output per element of `axis`, which disappears.",
+    ),
+    declare(
+        "cat",
+        _cat,
+        _cat_backward,
+        inputs=(1, MANY),
+        attributes={"axis": "axis"},
+        required=("axis",),
+        traits=(*_JOINED, Trait.EXTENDS),
+        doc="The inputs joined along `axis`.",
+    ),
     declare(
         "stack",
         _stack,
@@ -374,6 +421,7 @@ OPERATORS = (
         inputs=(1, MANY),
         attributes={"axis": "axis"},
         required=("axis",),
+        traits=_JOINED,
         doc="The inputs joined along a new dimension at `axis`.",
     ),
     declare(
@@ -382,6 +430,7 @@ OPERATORS = (
         _pad_backward,
         attributes={"axis": "axis", "before": "position", "after": "position", "value": "literal"},
         required=("axis",),
+        traits=(Trait.EXTENDS, Trait.ROUNDS_NOTHING),
         doc="`before` and `after` (default 0) elements with `value` (default 0) added along `axis`.",
     ),
     declare(
@@ -391,6 +440,7 @@ OPERATORS = (
         attributes={"axes": "axes"},
         required=("axes",),
         permutes=True,
+        traits=_PLACED,
         doc="The order along each of `axes` reversed.",
     ),
     declare(
@@ -400,6 +450,7 @@ OPERATORS = (
         attributes={"axis": "axis", "shift": "literal"},
         required=("axis", "shift"),
         permutes=True,
+        traits=_PLACED,
         doc="The element at i moves to i + `shift`, modulo the size, along `axis`.",
     ),
     *(
@@ -408,6 +459,7 @@ OPERATORS = (
             _triangular(upper),
             _triangular_backward(upper),
             attributes={"diagonal": "literal"},
+            traits=_PLACED,
             doc=f"Zeros where column - row {sign} `diagonal` (default 0), in the last two dimensions.",
         )
         for name, upper, sign in (("tril", False, ">"), ("triu", True, "<"))
