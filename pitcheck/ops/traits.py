@@ -93,7 +93,7 @@ class Trait(StrEnum):
     TOTAL = auto()
     """There is a value for all real operands; nothing is compared, and no quotient, logarithm, root or named function of them is taken on the way."""
     DEFINED_FOR_POSITIVE = auto()
-    """There is a value where all elements are positive, and none where one is 0."""
+    """There is a value where all elements are positive, but not for all numbers."""
     GIVES_POSITIVE = auto()
     """The result is positive whatever the operands are."""
     KEEPS_POSITIVE = auto()
