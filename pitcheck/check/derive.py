@@ -27,8 +27,6 @@ CASES = 4
 LAYOUTS = 3
 """Ways in which the elements that hold one integer are spread."""
 
-STRUCTURAL = frozenset({"view", "reshape", "transpose", "permute", "slice", "chunk", "expand", "squeeze", "unsqueeze", "identity", "contiguous", "split"})
-
 
 @dataclass(frozen=True)
 class Fresh:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
+from pitcheck.ops.registry import kinds_with
+from pitcheck.ops.traits import Trait
 from pitcheck.plan.model import Attribute, Operator
-
-WHOLE = frozenset({"identity", "wait", "detach", "multiref", "contiguous", "reshape", "view", "unsqueeze", "squeeze"})
-"""Operators whose outputs are all elements of their input, in the same order."""
 
 Shape = tuple[int, ...]
 Shapes = Sequence[Shape | None]
@@ -20,7 +19,7 @@ def displacement(operator: Operator, inputs: Shapes, outputs: Shapes, source: in
 
     Negative for an output that begins before the input. None if the elements do not lie in one stretch, or are not those of the input.
     """
-    if operator.kind in WHOLE:
+    if operator.kind in kinds_with(Trait.KEEPS_ORDER):
         return 0 if len(inputs) == 1 else None
     axis = operator.attributes.get("axis")
     shape = inputs[source]

@@ -11,14 +11,14 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 
+from pitcheck.ops.registry import has_trait
+from pitcheck.ops.traits import Trait
 from pitcheck.stages.batch import Argument, Batch, Step
 from pitcheck.stages.prune import pruned
 
 Ends = tuple[int, ...]
 """Where parts of a dimension begin, and where the last one ends."""
 
-MOVES = frozenset({"all_gather", "reduce_scatter"})
-"""Collectives that have an axis of their own, and treat every other dimension element by element. So does all_reduce with every dimension."""
 OUTSIDE = -1
 """What writes inputs and reads targets, beside the steps."""
 
@@ -92,9 +92,10 @@ class _Uses:
 
 
 def _leaves_alone(step: Step, axis: int, rank: int) -> bool:
-    """Whether a step treats dimension ``axis`` of ``rank`` element by element."""
+    """Return True if a step treats dimension ``axis`` of ``rank`` element by element."""
     own = step.attributes.get("axis")
-    return step.kind == "all_reduce" or (step.kind in MOVES and isinstance(own, int) and own % rank != axis)
+    others = own is None or (isinstance(own, int) and own % rank != axis)
+    return others and has_trait(step.kind, Trait.LEAVES_OTHER_AXES, step.attributes)
 
 
 def _narrow(batch: Batch, buffer: _Buffer, steps: list[Step], shapes: dict[int, tuple[int, ...]]) -> None:

@@ -16,7 +16,8 @@ from dataclasses import dataclass, replace
 
 from pitcheck.algebra.axis_templates import Templates
 from pitcheck.algebra.axis_values import AxisValue
-from pitcheck.ops.registry import divided
+from pitcheck.ops.registry import divided, has_trait
+from pitcheck.ops.traits import Trait
 from pitcheck.stages.batch import Argument, Batch, Step
 from pitcheck.stages.grids import Codes
 from pitcheck.stages.pair import Stage
@@ -138,7 +139,7 @@ def _contractions(batch: Batch, target: int) -> frozenset[int] | None:
         step = batch.steps[writers[0]]
         found.add(writers[0])
         arguments = [argument.value for argument in step.looked_into]
-        if is_linear(step) or (step.kind == "add" and len(arguments) == 2 and step.attributes.get("alpha", 1) == 1):
+        if is_linear(step) or (len(arguments) == 2 and has_trait(step.kind, Trait.ADDS_PLAINLY, step.attributes)):
             waiting.extend(arguments)
         elif step.kind not in CONTRACTIONS or step.outputs.index(value) not in CONTRACTIONS[step.kind]:
             return None
