@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from pitcheck.mutation.edits import MARK, Edit, followed, with_attribute
 from pitcheck.mutation.facts import Facts
 from pitcheck.plan.model import Group, Operator, Table
+from pitcheck.plan.schedule import PAIRED
 
 Found = Iterator[tuple[str, Edit]]
 REDUCING = ("all_reduce", "reduce_scatter")
@@ -56,7 +57,7 @@ def _summed_before(operator: Operator) -> tuple[Operator, ...]:
 
 def inserted_reductions(facts: Facts, operator: Operator) -> Found:
     """A reduction where none belongs."""
-    if operator.group is not None or operator.kind in ("send", "receive", "boundary") or not facts.one_real_result(operator):
+    if operator.group is not None or operator.kind in PAIRED or operator.kind == "boundary" or not facts.one_real_result(operator):
         return
     for axis in facts.spread(operator):
         for reduction in ("sum", "avg"):

@@ -117,6 +117,18 @@ def communication_of(kind_name: str) -> Communication:
     return Communication.NONE if kind is None else kind.communication
 
 
+def divided_axis(kind_name: str) -> str:
+    """Return the attribute that names the dimension which a collective cuts into one part per member; "" for any other operator."""
+    kind = _registry().get(kind_name)
+    return "" if kind is None else kind.divided_axis
+
+
+@cache
+def kinds_meeting(*ways: Communication) -> frozenset[str]:
+    """Return the names of the operators in which ranks meet in one of these ways."""
+    return frozenset(kind.name for kind in _registry().values() if kind.communication in ways)
+
+
 @cache
 def collective_kinds() -> frozenset[str]:
     """Return the names of the operators whose input arrives stacked: collectives, and the sum over micro-batches."""

@@ -14,6 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pitcheck.errors import PlanError
+from pitcheck.ops.registry import communication_of
+from pitcheck.ops.traits import Communication
 from pitcheck.plan.coordinates import Coordinates
 from pitcheck.plan.events import Events
 from pitcheck.plan.lifted import OnDemand, lifted_members, lifted_received
@@ -418,7 +420,7 @@ class _Channels:
         met = np.full((len(receives.rank), 3), -1, dtype=np.int64)
         met[receiver] = np.stack([positions[sends.event[sender]], sends.rank[sender], sends.microbatch[sender]], axis=1)
         for number, position in enumerate(self.events.positions):
-            if self.plan.operators[position].kind == "receive":
+            if communication_of(self.plan.operators[position].kind) is Communication.RECEIVE:
                 table = np.full(shape, -1, dtype=np.int64)
                 here = np.flatnonzero(receives.event == number)
                 table[receives.rank[here], receives.microbatch[here]] = met[here]

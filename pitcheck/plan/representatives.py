@@ -20,7 +20,7 @@ from pitcheck.errors import PlanError
 from pitcheck.plan.coordinates import Coordinates, places_of
 from pitcheck.plan.events import refined, row_numbers
 from pitcheck.plan.model import MICROBATCH_AXIS, Attribute, Axis, Box, Group, Operator, Plan, Table
-from pitcheck.plan.schedule import Ints, Mask, is_event
+from pitcheck.plan.schedule import PAIRED, Ints, Mask, is_event
 from pitcheck.plan.structure import table_error
 
 KEPT = 2
@@ -158,7 +158,7 @@ class _Classes:
         for name, value in operator.attributes.items():
             if isinstance(value, Table) and name != "peer" and self._first_time("table", id(value)):
                 self._table(value)
-        if operator.kind in ("send", "receive"):
+        if operator.kind in PAIRED:
             peer = operator.attributes.get("peer")
             key = peer if type(peer) is int else (id(peer),)
             if self._first_time("peer", key, id(operator.where)):
@@ -258,7 +258,7 @@ class _Restriction:
         where = self._where(operator.where) if operator.where else operator.where
         attributes = operator.attributes
         if attributes and is_event(operator):
-            attributes = {name: self._attribute(value, name == "peer" and operator.kind in ("send", "receive")) for name, value in attributes.items()}
+            attributes = {name: self._attribute(value, name == "peer" and operator.kind in PAIRED) for name, value in attributes.items()}
         group = self._group(operator.group) if operator.group is not None and operator.group.ranks else operator.group
         if where is operator.where and attributes is operator.attributes and group is operator.group:
             return operator
