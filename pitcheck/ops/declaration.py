@@ -58,6 +58,10 @@ class OperatorKind:
     conditional: Mapping[Trait, Condition] = field(default_factory=dict)
     conditions: tuple[int, ...] = ()
     """Operands of which only the truth of every element matters."""
+    shared: tuple[int, ...] = ()
+    """Operands that all leading places of operand 0 share: in the derivative their gradients are sums over each dimension of these places."""
+    inner: int | str = 1
+    """How many of the last dimensions of operand 0 are not leading ones; or the attribute that says so, 1 by default."""
     communication: Communication = Communication.NONE
     divided_axis: str = ""
     """The attribute that names the dimension which a collective cuts into one part per member."""

@@ -230,6 +230,8 @@ OPERATORS = (
         _embedding_backward,
         inputs=(2, 2),
         attributes={"padding_idx": "literal"},
+        shared=(1,),
+        inner=0,
         traits=_TAKEN,
         doc="Int indices (...), weight (n, d) -> (..., d), the rows of weight; row `padding_idx` gets no gradient.",
     ),

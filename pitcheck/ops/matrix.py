@@ -92,6 +92,7 @@ OPERATORS = (
         _linear_backward,
         inputs=(2, 3),
         traits=(Trait.CONTRACTS, Trait.MULTIPLIES_MATRICES, Trait.TOTAL),
+        shared=(1, 2),
         doc="x (..., k), w (n, k), optional bias (n,) -> x w^T + bias, (..., n).",
     ),
     declare(
@@ -100,6 +101,7 @@ OPERATORS = (
         _matmul_backward,
         inputs=(2, 2),
         traits=_PRODUCT,
+        shared=(1,),
         doc="a (..., m, k), b (..., k, n) -> (..., m, n); batch dimensions broadcast; a vector is a row on the left, a column on the right.",
     ),
     declare("bmm", _bmm, _matmul_backward, inputs=(2, 2), traits=_PRODUCT, doc="a (b, m, k), b (b, k, n) -> (b, m, n)."),

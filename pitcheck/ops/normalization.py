@@ -182,6 +182,8 @@ OPERATORS = (
         attributes=_LAYER,
         required=("eps",),
         traits=(Trait.NORMALIZES,),
+        shared=(1, 2),
+        inner="dims",
         doc="(x - mean) / sqrt(mean (x - mean)^2 + `eps`) * weight + bias over the last `dims` (default 1) dimensions; weight and bias are optional.",
     ),
     declare(
@@ -192,6 +194,8 @@ OPERATORS = (
         attributes=_LAYER,
         required=("eps",),
         traits=(Trait.NORMALIZES,),
+        shared=(1, 2),
+        inner="dims",
         doc="x / sqrt(mean x^2 + `eps`) * weight + bias over the last `dims` (default 1) dimensions; weight and bias are optional.",
     ),
 )

@@ -117,6 +117,17 @@ def communication_of(kind_name: str) -> Communication:
     return Communication.NONE if kind is None else kind.communication
 
 
+def shared_operands(kind_name: str) -> tuple[int, ...]:
+    """Return the operands whose gradients are sums over leading places of operand 0, if ``kind_name`` is a derivative; else none."""
+    kind = _registry().get(kind_name.removesuffix(BACKWARD)) if kind_name.endswith(BACKWARD) else None
+    return () if kind is None else kind.shared
+
+
+def inner_dimensions(kind: OperatorKind, attributes: Attributes) -> int:
+    """Return how many of the last dimensions of operand 0 are not leading ones."""
+    return int(attributes.get(kind.inner, 1)) if isinstance(kind.inner, str) else kind.inner
+
+
 def divided_axis(kind_name: str) -> str:
     """Return the attribute that names the dimension which a collective cuts into one part per member; "" for any other operator."""
     kind = _registry().get(kind_name)

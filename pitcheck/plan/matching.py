@@ -319,8 +319,8 @@ class _Channels:
         self._tags: dict[str, int] = {}
 
     def run(self) -> list[Violation]:
-        sends, send_keys = self._sorted("send")
-        receives, receive_keys = self._sorted("receive")
+        sends, send_keys = self._sorted(Communication.SEND)
+        receives, receive_keys = self._sorted(Communication.RECEIVE)
         if len(self.violations):
             return self.violations
         if np.array_equal(send_keys, receive_keys):
@@ -332,9 +332,9 @@ class _Channels:
             self._fill(sends, sender, receives, receiver)
         return self.violations
 
-    def _sorted(self, kind: str) -> tuple[Instances, Ints]:
+    def _sorted(self, way: Communication) -> tuple[Instances, Ints]:
         """All sends or receives by channel and order, with the number of their channel."""
-        numbers = [n for n, position in enumerate(self.events.positions) if self.plan.operators[position].kind == kind]
+        numbers = [n for n, position in enumerate(self.events.positions) if communication_of(self.plan.operators[position].kind) is way]
         parts, keys = [], []
         for number in numbers:
             part = instances_of(self.events, number)
@@ -347,7 +347,7 @@ class _Channels:
                 continue
             index, tags = self.events.resolve(self.events.positions[number], "tag", 0)
             tag = np.array([self._tags.setdefault(repr(t), len(self._tags)) for t in tags], dtype=np.int64)[index[part.rank, part.microbatch]]
-            source, destination = (part.rank, peers) if kind == "send" else (peers, part.rank)
+            source, destination = (part.rank, peers) if way is Communication.SEND else (peers, part.rank)
             parts.append(part)
             keys.append((source * self.events.coordinates.ranks + destination) * (1 << 20) + tag)
         rows = joined(parts)

@@ -20,7 +20,7 @@ from ops_torch_rows import ROWS
 
 from pitcheck.errors import PitcheckError
 from pitcheck.ops.declaration import OperatorKind
-from pitcheck.ops.registry import evaluate, operator_kind
+from pitcheck.ops.registry import evaluate, inner_dimensions, operator_kind
 from pitcheck.ops.traits import Communication, Trait
 
 Array = np.ndarray[Any, Any]
@@ -550,6 +550,41 @@ def _reads_shape(case: Case) -> bool | None:
         return None
     first, second = (replace(case, inputs=tuple(np.full_like(x, number) for x in case.inputs)) for number in (0, 1))
     return len(case.inputs) == 1 and is_same(first.run(), second.run()) and is_same(case.run(), second.run())
+
+
+def gradients_are_sums(case: Case) -> bool | None:
+    """Whether the gradient of every shared operand is the sum of those of two parts of a leading dimension, one that the other operands lack."""
+    x, *others = case.inputs
+    leading = x.ndim - inner_dimensions(case.operator, case.attributes)
+    if case.operator.derivative is None or not others or max(case.operator.shared) > len(others) or not case.real_outputs():
+        return None
+    given = case.of(positive)
+    (y,) = given.run()
+    dy, found = whole(4)(y.shape, 0), []
+    for axis in [a for a in range(leading) if x.shape[a] > 1 and a < y.ndim and y.shape[a] == x.shape[a]]:
+        places = [np.arange(1), np.arange(1, x.shape[axis])]
+        parts = [replace(given, inputs=(given.inputs[0].take(p, axis), *given.inputs[1:])) for p in places]
+        if [_size(part, axis) for part in parts] != [1, x.shape[axis] - 1]:
+            continue  # another operand has this dimension, too
+        of_parts = [_gradients(part, dy.take(p, axis)) for part, p in zip(parts, places, strict=True)]
+        of_all = _gradients(given, dy)
+        pairs = [(of_all[i], of_parts[0][i], of_parts[1][i]) for i in case.operator.shared if i < len(case.inputs)]
+        found.append(all(a.shape == b.shape == c.shape and np.allclose(a, b + c) for a, b, c in pairs))
+    return all(found) if found else None
+
+
+def _size(case: Case, axis: int) -> int:
+    """The size of the result along ``axis``; 0 where there is none."""
+    try:
+        (y,) = case.run()
+    except (PitcheckError, ValueError):
+        return 0
+    return int(y.shape[axis])
+
+
+def _gradients(case: Case, dy: Array) -> list[Any]:
+    (y,) = case.run()
+    return evaluate(NumpyAlgebra(), f"{case.operator.name}.backward", (*case.inputs, y, dy), case.attributes)
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from functools import cache
 
 import numpy as np
 import pytest
-from ops_laws import LAWS, Case, Watching, broken_by, cases_of, claims
+from ops_laws import LAWS, Case, Watching, broken_by, cases_of, claims, gradients_are_sums
 
 from pitcheck.errors import PlanError, ShapeError
 from pitcheck.ops.declaration import OperatorKind
@@ -16,9 +16,11 @@ from pitcheck.ops.registry import (
     collective_kinds,
     communication_of,
     has_trait,
+    inner_dimensions,
     kinds_with,
     operator_kind,
     operator_names,
+    shared_operands,
 )
 from pitcheck.ops.traits import ALSO_OF_DERIVATIVES, Communication, Trait
 
@@ -239,6 +241,28 @@ def test_numbers_that_are_read_as_truths_are_named(name: str) -> None:
             replace(case, inputs=tuple(x.astype(float) if i == place else x for i, x in enumerate(case.inputs))).run(algebra)
             found |= {place for what, _ in algebra.calls if what == "cast"}
     assert found == set(operator_kind(name).conditions)
+
+
+SHARING = [name for name in operator_names() if operator_kind(name).shared]
+
+
+@pytest.mark.parametrize("name", SHARING)
+def test_gradients_of_shared_operands_are_sums(name: str) -> None:
+    found = {gradients_are_sums(case) for case in _rows(name)}
+    assert found <= {True, None} and True in found
+
+
+@pytest.mark.parametrize("name", [name for name in SHARING if name != "embedding"])
+def test_gradients_that_are_no_sums(name: str) -> None:
+    """That of the first operand has the leading places itself."""
+    operator = replace(operator_kind(name), shared=(0,))
+    assert False in {gradients_are_sums(replace(case, operator=operator)) for case in _rows(name)}
+
+
+def test_which_gradients_are_sums() -> None:
+    assert shared_operands("linear.backward") == (1, 2)
+    assert shared_operands("linear") == shared_operands("mul.backward") == shared_operands("flash_attention.backward") == ()
+    assert [inner_dimensions(operator_kind("rms_norm"), a) for a in ({}, {"dims": 2})] == [1, 2]
 
 
 def test_traits_of_an_operator_are_frozen() -> None:
