@@ -24,6 +24,25 @@ Meaning = Callable[[Algebra[Any], Sequence[Any], Attributes], list[Any]]
 Derivative = Callable[[Algebra[Any], Sequence[Any], Sequence[Any], Sequence[Any], Attributes], list[Any]]
 """(algebra, inputs, outputs, gradients of outputs, attributes) -> gradient per input, None where it has none."""
 
+Shapes = Sequence[tuple[int, ...] | None]
+"""Shapes of operands or results, None for a result that is not wanted."""
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Input number ``source`` and output number ``result`` of an operator, and the dimension ``axis`` along which one is a part of the other."""
+
+    attributes: Attributes
+    inputs: Shapes
+    outputs: Shapes
+    source: int
+    result: int
+    axis: int
+
+
+Offset = Callable[[Pair], object]
+"""At which place of the input the output begins along the axis, negative if before it; no int if it is no single stretch, or attributes are not plain."""
+
 AttributeRole = OneOf["value", "axis", "axes", "sizes", "position", "literal"]
 """What an attribute is to shape reduction.
 
@@ -62,6 +81,8 @@ class OperatorKind:
     """Operands that all leading places of operand 0 share: in the derivative their gradients are sums over each dimension of these places."""
     inner: int | str = 1
     """How many of the last dimensions of operand 0 are not leading ones; or the attribute that says so, 1 by default."""
+    offset: Offset | None = None
+    """Where along attribute ``axis`` an output and an input lie in each other, if one is a part of the other."""
     communication: Communication = Communication.NONE
     divided_axis: str = ""
     """The attribute that names the dimension which a collective cuts into one part per member."""

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from pitcheck.algebra.base import Algebra
-from pitcheck.ops.declaration import AttributeRole, Attributes, Derivative, Meaning, OperatorKind
+from pitcheck.ops.declaration import AttributeRole, Attributes, Derivative, Meaning, Offset, OperatorKind
 from pitcheck.ops.term import Term, promote, sum_to
 from pitcheck.ops.traits import Communication, Condition, Trait
 
@@ -81,6 +81,7 @@ def declare(
     conditions: tuple[int, ...] = (),
     shared: tuple[int, ...] = (),
     inner: int | str = 1,
+    offset: Offset | None = None,
     communication: Communication = Communication.NONE,
     divided_axis: str = "",
     doc: str = "",
@@ -102,6 +103,7 @@ def declare(
         conditions=conditions,
         shared=shared,
         inner=inner,
+        offset=offset,
         communication=communication,
         divided_axis=divided_axis,
         doc=doc,

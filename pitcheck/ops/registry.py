@@ -25,7 +25,7 @@ from pitcheck.ops import (
     reductions,
     structure,
 )
-from pitcheck.ops.declaration import Attributes, OperatorKind
+from pitcheck.ops.declaration import Attributes, Offset, OperatorKind
 from pitcheck.ops.declare import WANTED
 from pitcheck.ops.term import Term
 from pitcheck.ops.traits import ALSO_OF_DERIVATIVES, Communication, Condition, Trait
@@ -126,6 +126,12 @@ def shared_operands(kind_name: str) -> tuple[int, ...]:
 def inner_dimensions(kind: OperatorKind, attributes: Attributes) -> int:
     """Return how many of the last dimensions of operand 0 are not leading ones."""
     return int(attributes.get(kind.inner, 1)) if isinstance(kind.inner, str) else kind.inner
+
+
+def offset_of(kind_name: str) -> Offset | None:
+    """Return where the outputs of an operator lie in its inputs, or the inputs in the output; None if they are computed, or of an unknown one."""
+    kind = _registry().get(kind_name)
+    return None if kind is None else kind.offset
 
 
 def divided_axis(kind_name: str) -> str:

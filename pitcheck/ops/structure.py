@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from pitcheck.errors import PlanError, ShapeError
-from pitcheck.ops.declaration import Attributes
+from pitcheck.ops.declaration import Attributes, Pair
 from pitcheck.ops.declare import MANY, Backward, Formula, Lazy, Local, declare
 from pitcheck.ops.term import Term, concatenate, needed, normalise, number, sum_to
 from pitcheck.ops.traits import Trait
@@ -277,6 +277,33 @@ def _triangular_backward(upper: bool) -> Backward:
     return lambda local: [lambda: _triangle(local.dy, local.attributes, upper)]
 
 
+# --- where parts begin
+
+
+def _part_begins(pair: Pair) -> object:
+    part, position = pair.outputs[pair.result], pair.attributes.get("position")
+    return position * part[pair.axis] if part is not None and isinstance(position, int) else None
+
+
+def _slice_begins(pair: Pair) -> object:
+    return pair.attributes.get("start", 0) if pair.attributes.get("step", 1) == 1 else None
+
+
+def _select_begins(pair: Pair) -> object:
+    whole, index = pair.inputs[pair.source], pair.attributes.get("index")
+    return index % whole[pair.axis] if whole is not None and whole[pair.axis] and isinstance(index, int) else None
+
+
+def _split_begins(pair: Pair) -> object:
+    sizes = pair.attributes.get("sizes")
+    return sum(size for size in sizes[: pair.result] if isinstance(size, int)) if isinstance(sizes, tuple) else None
+
+
+def _joined_begins(pair: Pair) -> object:
+    """Return where the whole begins, seen from one of its parts."""
+    return -sum(shape[pair.axis] for shape in pair.inputs[: pair.source] if shape is not None)
+
+
 _SHOWN = (Trait.SHOWS_ALL, Trait.TOTAL, Trait.KEEPS_POSITIVE, Trait.ROUNDS_NOTHING)
 """Of every operator that shows all of its operand and nothing else, in whatever places."""
 _ARRANGED = (*_SHOWN, Trait.REARRANGES)
@@ -366,6 +393,7 @@ OPERATORS = (
         attributes={"axis": "axis", "count": "value", "position": "value"},
         required=("axis", "count", "position"),
         traits=_CUT,
+        offset=_part_begins,
         doc="Part number `position` of `count` equal parts of dimension `axis`.",
     ),
     declare(
@@ -375,6 +403,7 @@ OPERATORS = (
         attributes={"axis": "axis", "start": "position", "stop": "position", "step": "literal"},
         required=("axis",),
         traits=_CUT,
+        offset=_slice_begins,
         doc="Elements `start` (default 0), `start` + `step` (default 1), ... below `stop` (default: the size) along `axis`; both offsets lie within 0 .. size.",
     ),
     declare(
@@ -384,6 +413,7 @@ OPERATORS = (
         attributes={"axis": "axis", "index": "position"},
         required=("axis", "index"),
         traits=_SELECTED,
+        offset=_select_begins,
         doc="The elements at `index` of `axis`, which disappears.",
     ),
     declare(
@@ -393,6 +423,7 @@ OPERATORS = (
         attributes={"axis": "axis", "sizes": "position"},
         required=("axis", "sizes"),
         traits=_CUT,
+        offset=_split_begins,
         doc="Dimension `axis` cut into parts of `sizes`, one output each.",
     ),
     declare(
@@ -412,6 +443,7 @@ OPERATORS = (
         attributes={"axis": "axis"},
         required=("axis",),
         traits=(*_JOINED, Trait.EXTENDS),
+        offset=_joined_begins,
         doc="The inputs joined along `axis`.",
     ),
     declare(

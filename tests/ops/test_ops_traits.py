@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
 
 import numpy as np
 import pytest
-from ops_laws import LAWS, Case, Watching, broken_by, cases_of, claims, gradients_are_sums
+from ops_laws import LAWS, Case, Watching, broken_by, cases_of, claims, distinct, gradients_are_sums
 
 from pitcheck.errors import PlanError, ShapeError
-from pitcheck.ops.declaration import OperatorKind
+from pitcheck.ops.declaration import OperatorKind, Pair
 from pitcheck.ops.registry import (
     collective_kinds,
     communication_of,
@@ -263,6 +264,27 @@ def test_which_gradients_are_sums() -> None:
     assert shared_operands("linear.backward") == (1, 2)
     assert shared_operands("linear") == shared_operands("mul.backward") == shared_operands("flash_attention.backward") == ()
     assert [inner_dimensions(operator_kind("rms_norm"), a) for a in ({}, {"dims": 2})] == [1, 2]
+
+
+@pytest.mark.parametrize("name", operator_names())
+def test_where_parts_begin(name: str) -> None:
+    """The shorter one of an input and an output is the stretch of the longer one that begins there."""
+    offset, found = operator_kind(name).offset, []
+    for case in _rows(name) if offset is not None else ():
+        given = case.of(distinct)
+        outputs, axis = given.run(), case.attributes["axis"] % case.inputs[0].ndim
+        shapes = [x.shape for x in case.inputs], [y.shape for y in outputs]
+        for source, result in itertools.product(range(len(case.inputs)), range(len(outputs))):
+            begin = offset(Pair(case.attributes, *shapes, source, result, axis)) if offset is not None else None
+            x, y = given.inputs[source], outputs[result]
+            y = y if x.ndim == y.ndim else np.expand_dims(y, axis)
+            if not isinstance(begin, int):
+                assert case.attributes.get("step", 1) != 1
+            elif begin > 0 or y.shape[axis] <= x.shape[axis]:
+                found.append(np.array_equal(y, x.take(range(begin, begin + y.shape[axis]), axis)))
+            else:
+                found.append(np.array_equal(x, y.take(range(-begin, -begin + x.shape[axis]), axis)))
+    assert all(found) and bool(found) == (offset is not None)
 
 
 def test_traits_of_an_operator_are_frozen() -> None:
