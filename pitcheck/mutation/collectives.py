@@ -8,12 +8,14 @@ from msgspec.structs import replace
 
 from pitcheck.mutation.edits import MARK, Edit, followed, with_attribute
 from pitcheck.mutation.facts import Facts
+from pitcheck.ops.registry import collective_kinds, kinds_with
+from pitcheck.ops.traits import Trait
 from pitcheck.plan.model import Group, Operator, Table
 from pitcheck.plan.schedule import PAIRED
 
 Found = Iterator[tuple[str, Edit]]
 REDUCING = ("all_reduce", "reduce_scatter")
-PLACED = ("all_gather", "reduce_scatter", "all_to_all", "scatter_from", "gather_to")
+PLACED = collective_kinds() - kinds_with(Trait.KEEPS_SIZES)
 """Of these the order of the members matters."""
 REDUCTIONS = ("sum", "max", "min")
 

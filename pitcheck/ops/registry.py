@@ -147,6 +147,12 @@ def kinds_meeting(*ways: Communication) -> frozenset[str]:
 
 
 @cache
+def random_kinds() -> frozenset[str]:
+    """Return the names of the operators that draw random numbers."""
+    return frozenset(kind.name for kind in _registry().values() if kind.random)
+
+
+@cache
 def collective_kinds() -> frozenset[str]:
     """Return the names of the operators whose input arrives stacked: collectives, and the sum over micro-batches."""
     return frozenset(kind.name for kind in _registry().values() if kind.collective)
