@@ -6,11 +6,14 @@ import itertools
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
+from typing import Any
 
 import numpy as np
 import pytest
 from ops_laws import LAWS, Case, Watching, broken_by, cases_of, claims, distinct, gradients_are_sums
 
+from pitcheck.algebra.chains import chains_of
+from pitcheck.algebra.residues import ResidueAlgebra
 from pitcheck.errors import PlanError, ShapeError
 from pitcheck.ops.declaration import OperatorKind, Pair
 from pitcheck.ops.registry import (
@@ -25,6 +28,7 @@ from pitcheck.ops.registry import (
 )
 from pitcheck.ops.traits import ALSO_OF_DERIVATIVES, Communication, Trait
 
+CHAIN = chains_of(3)[0]
 POSTAL = "send and receive are lowered to copies, and no rule asks them"
 DRAWN = "a draw is no function of operands; the rules know draws by their streams"
 ROOTED = "one member alone has the result, or gives the data, and the rule is about all of them"
@@ -242,6 +246,47 @@ def test_numbers_that_are_read_as_truths_are_named(name: str) -> None:
             replace(case, inputs=tuple(x.astype(float) if i == place else x for i, x in enumerate(case.inputs))).run(algebra)
             found |= {place for what, _ in algebra.calls if what == "cast"}
     assert found == set(operator_kind(name).conditions)
+
+
+LINEAR_IN = {
+    Trait.ADDS_TERMS: "together",
+    Trait.ADDS_WITHIN: "together",
+    Trait.ADDS_MEMBERS: "together",
+    Trait.ADDS_ALONG: "together",
+    Trait.REARRANGES: "together",
+    Trait.MULTILINEAR: "each",
+    Trait.SCALES: "first",
+}
+
+
+@pytest.mark.parametrize("trait", LINEAR_IN)
+def test_what_is_linear_is_linear_on_residues(trait: Trait) -> None:
+    """f(x + y) = f(x) + f(y) for residues that are drawn."""
+    asked = 0
+    for name in operator_names():
+        for case in [c for c in _claimed(name, trait)[0] if c.fields and (LINEAR_IN[trait] != "first" or 0 in c.fields)]:
+            together = {"together": [case.fields], "each": [[place] for place in case.fields], "first": [[0]]}[LINEAR_IN[trait]]
+            assert all(_is_additive_on_residues(case, places) for places in together), (name, dict(case.attributes))
+            asked += 1
+    assert asked > 0
+
+
+@pytest.mark.parametrize("name", ["square", "div", "mul", "reciprocal"])
+def test_what_is_not_linear_is_not_linear_on_residues(name: str) -> None:
+    assert not all(_is_additive_on_residues(case, case.fields) for case in _rows(name) if case.fields)
+
+
+def _is_additive_on_residues(case: Case, places: list[int]) -> bool:
+    algebra = ResidueAlgebra(np, CHAIN, 5, (0, 1))
+
+    def drawn(place: int, key: str) -> Any:
+        x = case.inputs[place]
+        return algebra.fresh(f"{place} {key if place in places else ''}", x.shape) if place in case.fields else algebra.integers(x[None, None])
+
+    first, second = ([drawn(place, key) for place in range(len(case.inputs))] for key in ("x", "y"))
+    both = [algebra.add(a, b) if place in places else a for place, (a, b) in enumerate(zip(first, second, strict=True))]
+    of_first, of_second, of_both = (case.operator.meaning(algebra, operands, case.attributes) for operands in (first, second, both))
+    return all(np.array_equal(algebra.add(a, b).data, c.data) for a, b, c in zip(of_first, of_second, of_both, strict=True))
 
 
 SHARING = [name for name in operator_names() if operator_kind(name).shared]
