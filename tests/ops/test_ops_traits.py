@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from ops_laws import LAWS, Case, Watching, broken_by, cases_of, claims, distinct, gradients_are_sums
+from ops_law_cases import Case, Watching, cases_of, distinct
+from ops_laws import LAWS, broken_by, claims, gradients_are_sums
 
 from pitcheck.algebra.chains import chains_of
 from pitcheck.algebra.residues import ResidueAlgebra
