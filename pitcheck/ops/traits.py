@@ -1,8 +1,8 @@
 """Facts about operators that proofs and rules rest on.
 
 An operator claims its traits where it is declared. Every trait has a law, in ``tests/ops/ops_laws.py``: it is run for every operator that claims the
-trait, and for every other one a counterexample is found or a reason stands there. An operator without a trait is always treated more carefully than one
-with it, so nothing has to be done for a new operator but to declare it.
+trait, and for every other one a counterexample is found or a reason stands there. So nothing has to be done for a new operator but to declare it and to
+write a row of operands. A trait that is missing costs proofs; one of *decisions* makes proofs ask for more, and must not be missing.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class Trait(StrEnum):
     KEEPS_POSITIVE = auto()
     """The result is positive where all elements of all operands are, if it is of real numbers."""
 
-    # --- decisions
+    # --- decisions: what has these is tried more often, so that every operator of which the law holds has them, or a reason
     PICKS_PLACES = auto()
     """The last output says at which places along ``axis`` the chosen elements of the operand stand: what routes tokens."""
     CHANGES_BELOW = auto()
