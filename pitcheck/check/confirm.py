@@ -30,6 +30,8 @@ from pitcheck.check.noise import disturbed_reference, largest_input
 from pitcheck.check.shown import shown_by_digits
 from pitcheck.check.whole import WholeRun
 from pitcheck.errors import PitcheckError
+from pitcheck.ops.registry import BACKWARD, kinds_with
+from pitcheck.ops.traits import Trait
 from pitcheck.report.model import Shown
 from pitcheck.stages.batch import Batch, Step
 from pitcheck.stages.cuts import Cut
@@ -51,7 +53,6 @@ STAYS = 0.01
 """The share of itself by which a difference may change at most."""
 MOST_WORK = 1_000_000
 """Multiplications of many digits, about a microsecond and a half each, that one confirmation may cost."""
-PRODUCTS = frozenset({"linear", "matmul", "bmm", "einsum", "scaled_dot_product_attention"})
 
 
 class Told(Enum):
@@ -136,7 +137,7 @@ def _work(step: Step, values: Mapping[int, Any]) -> float:
     """About how many multiplications a step is, per trial: of a product of matrices (m, k) and (k, n), of sizes a, b and c, there are sqrt(a b c) = m k n."""
     read = [len(a.rows.reshape(-1)) * prod(values[a.value].data.shape[3:]) for a in step.arguments]
     written = [step.count * prod(values[o].data.shape[3:]) for o in step.outputs if o is not None]
-    if step.kind.removesuffix(".backward") in PRODUCTS and len(read) > 1:
+    if step.kind.removesuffix(BACKWARD) in kinds_with(Trait.MULTIPLIES_MATRICES) and len(read) > 1:
         largest = sorted([*read, *written])[-3:]
         return float(np.sqrt(float(prod(n // step.count for n in largest))) * step.count * (len(written) + 1))
     return float(sum(read) + sum(written))

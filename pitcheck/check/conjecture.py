@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 from pitcheck.algebra.axis_classes import Dimension
 from pitcheck.check.evaluate import Evaluated
 from pitcheck.errors import UnsupportedError
-from pitcheck.ops.registry import BACKWARD
+from pitcheck.ops.registry import BACKWARD, kinds_with
+from pitcheck.ops.traits import Trait
 from pitcheck.stages.batch import Batch
 from pitcheck.stages.cuts import Cut, Part, cut_by_code
 from pitcheck.stages.pair import ShapedStage
@@ -34,7 +35,7 @@ CANCELLED = 1e-13
 """What is below this share of a value's largest element may be what rounding leaves of zero, and that is not the same in both plans."""
 CANDIDATES = 6
 MOST_OWNERS = 256
-VIEWS = frozenset({"view", "reshape", "transpose", "permute", "expand", "squeeze", "unsqueeze", "contiguous", "identity"})
+VIEWS = kinds_with(Trait.SHOWS_ALL)
 MOST_PLACES = 32
 
 

@@ -14,26 +14,14 @@ from dataclasses import replace
 from typing import Any
 
 from pitcheck.errors import UnsupportedError
+from pitcheck.ops.registry import has_trait, operator_kind
+from pitcheck.ops.traits import Trait
 from pitcheck.stages.batch import Argument, Step, StepOperand
 from pitcheck.stages.pair import ShapedStage
 from pitcheck.stages.run import step_at
 from pitcheck.stages.shapes import SymbolicPair
 
 PARALLEL = "parallel "
-TOTAL = frozenset(
-    {"add", "sub", "mul", "neg", "square", "exp", "sum", "mean", "all_reduce", "accumulate", "reduce_scatter", "all_gather", "linear", "matmul", "bmm"}
-) | {
-    *("identity", "contiguous", "detach", "multiref", "cast", "view", "reshape", "transpose", "permute", "unsqueeze", "squeeze", "expand", "slice", "select"),
-    *("split", "chunk", "unbind", "cat", "stack", "masked_fill", "gather", "index_select", "embedding", "full_like"),
-    *("scatter_add", "index_add", "where"),
-}
-"""Operators that have a value for all numbers that they read, and decide nothing by them: conditions and places that they read are no such numbers."""
-OF_POSITIVE = frozenset({"log", "sqrt", "rsqrt", "reciprocal"})
-"""Operators that have one where they read what is positive."""
-KEEPS_POSITIVE = frozenset({"sum", "mean", "all_reduce", "accumulate", "reduce_scatter", "all_gather", "mul", "add", "div"}) | (
-    TOTAL & {"identity", "contiguous", "detach", "multiref", "cast", "view", "reshape", "transpose", "permute", "unsqueeze", "squeeze", "expand"}
-)
-"""Operators of which the result is positive where all that they read is."""
 
 
 def undecided(shaped: ShapedStage, site: str) -> int | None:
@@ -72,16 +60,26 @@ def _defined_for_all(shaped: ShapedStage, freed: Sequence[bool]) -> bool:
         if not reached.intersection(read):
             continue
         all_positive = len(read) == len(step.inputs) and positive.issuperset(read)
-        divides = step.kind == "div" and isinstance(step.inputs[1], Argument) and (step.inputs[1].value in positive or step.inputs[1].value not in reached)
-        total = step.kind in TOTAL and attributes.get("reduction", "sum") in ("sum", "avg")
         floats = all(values[output].kind == "field" for output in outputs)
-        if not floats or not (total or divides or (step.kind in OF_POSITIVE and all_positive)):
+        if not floats or not _has_value(step, attributes, reached, positive, all_positive):
             return False
         reached |= outputs
         # What several steps write, on several ranks, may be positive on some of them only.
-        if all(writers[output] == 1 for output in outputs) and (step.kind == "exp" or (step.kind in KEEPS_POSITIVE and all_positive)):
+        keeps = all_positive and has_trait(step.kind, Trait.KEEPS_POSITIVE, attributes)
+        if all(writers[output] == 1 for output in outputs) and (keeps or has_trait(step.kind, Trait.GIVES_POSITIVE, attributes)):
             positive |= outputs
     return True
+
+
+def _has_value(step: Step, attributes: Mapping[str, Any], reached: Collection[int], positive: Collection[int], all_positive: bool) -> bool:
+    """Return True if a step has a value whatever numbers the ``reached`` operands are, of which ``positive`` ones are, and decides nothing by them."""
+    if has_trait(step.kind, Trait.TOTAL, attributes):
+        conditions = (step.inputs[place] for place in operator_kind(step.kind).conditions)
+        return not any(isinstance(operand, Argument) and operand.value in reached for operand in conditions)
+    if has_trait(step.kind, Trait.DEFINED_FOR_POSITIVE, attributes):
+        return all_positive
+    divisor = step.inputs[1] if has_trait(step.kind, Trait.DIVIDES, attributes) else None
+    return isinstance(divisor, Argument) and (divisor.value in positive or divisor.value not in reached)
 
 
 def _can_be_free(shaped: ShapedStage, step: Step) -> bool:

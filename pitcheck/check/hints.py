@@ -14,12 +14,10 @@ import numpy as np
 from pitcheck.check.conjecture import VIEWS
 from pitcheck.check.specification import Specification
 from pitcheck.errors import PlanError, UnsupportedError
-from pitcheck.ops.registry import BACKWARD
+from pitcheck.ops.registry import BACKWARD, collective_kinds, has_trait
+from pitcheck.ops.traits import Trait
 from pitcheck.stages.cuts import Cut, resolve
 from pitcheck.stages.graph import Graph, Node, Operand, sources_of
-
-BUFFERS = frozenset({"cat", "pad", "reduce_scatter"})
-"""Operators that put terms of sums into a buffer to be reduced together, or in even parts, or reduce them so."""
 
 
 def hinted_cuts(first: Graph, second: Graph, specification: Specification) -> dict[int, Cut]:
@@ -51,9 +49,15 @@ def _joined(graph: Graph) -> frozenset[int]:
     found: set[int] = set()
     for number in reversed(graph.order):
         node = graph.nodes[number]
-        if node.kind in BUFFERS or (node.kind in VIEWS and any(output in found for output in node.outputs)):
+        if _fills_buffer(node) or (node.kind in VIEWS and any(output in found for output in node.outputs)):
             found.update(source.value for operand in node.inputs for source in sources_of(operand))
     return frozenset(found)
+
+
+def _fills_buffer(node: Node) -> bool:
+    """Return True for what puts terms of sums into a buffer to be reduced together, or in even parts, or reduces them so."""
+    adds = has_trait(node.kind, Trait.ADDS_TERMS, node.attributes) and node.kind in collective_kinds()
+    return has_trait(node.kind, Trait.EXTENDS, node.attributes) or (adds and not has_trait(node.kind, Trait.KEEPS_SIZES, node.attributes))
 
 
 def _apart(cut: Cut) -> Cut:

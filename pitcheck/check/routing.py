@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from pitcheck.algebra.backend import to_host
 from pitcheck.algebra.value import LEADING, Value
 from pitcheck.check.evaluate import Evaluated
-from pitcheck.ops.registry import BACKWARD
+from pitcheck.ops.registry import BACKWARD, kinds_with
+from pitcheck.ops.traits import Trait
 from pitcheck.stages.apart import MOVE
 from pitcheck.stages.batch import Argument, Batch, Step, values_of
 from pitcheck.stages.graph import Graph, Node, sources_of
@@ -28,9 +29,9 @@ from pitcheck.stages.prune import begins
 Bools = NDArray[np.bool_]
 Counts = NDArray[np.int64]
 
-CHOSEN_AT = {"topk": 1, "argmax": 0, "max": 1}
-"""Operators that choose places by the order of numbers, with the number of the output that says which."""
-CONTRACTIONS = frozenset({"linear", "matmul", "bmm", "einsum"})
+CHOOSING = kinds_with(Trait.PICKS_PLACES)
+"""Operators that choose places by the order of numbers; the last output says which."""
+CONTRACTIONS = kinds_with(Trait.CONTRACTS)
 CUT_OUT = "slice"
 """What is left of an all-to-all whose parts are rows."""
 LEAST_TOKENS = 8
@@ -114,7 +115,7 @@ class Router:
     @property
     def each(self) -> int:
         """How many places a token chooses."""
-        return int(self.step.attributes["k"]) if self.step.kind == "topk" else 1
+        return int(self.step.attributes.get("k", 1))
 
     def take(self, evaluated: Evaluated, good: Bools) -> None:
         """Count the ``good`` draws of an evaluation."""
@@ -307,10 +308,10 @@ class Routing:
 def routing_of(shaped: ShapedStage) -> Routing | None:
     """The routing of the parallel side of a stage; None where nothing there is chosen by an order and used."""
     batch = shaped.stage.parallel
-    choosing = [number for number, step in enumerate(batch.steps) if step.kind in CHOSEN_AT and step.outputs[CHOSEN_AT[step.kind]] is not None]
+    choosing = [number for number, step in enumerate(batch.steps) if step.kind in CHOOSING and step.outputs[-1] is not None]
     used = {argument.value for step in batch.steps if not step.kind.endswith(BACKWARD) for argument in step.arguments} if choosing else set()
     first = begins(batch) if choosing else []
-    routers = [_router(batch, number, first[number]) for number in choosing if batch.steps[number].outputs[CHOSEN_AT[batch.steps[number].kind]] in used]
+    routers = [_router(batch, number, first[number]) for number in choosing if batch.steps[number].outputs[-1] in used]
     found = [router for router in routers if router is not None]
     return Routing(shaped, found, _moves(batch, {router.output for router in found})) if found else None
 
@@ -318,13 +319,13 @@ def routing_of(shaped: ShapedStage) -> Routing | None:
 def _router(batch: Batch, number: int, first: dict[int, int]) -> Router | None:
     """The router at step ``number``; None where integers are ordered, or all of a tensor."""
     step = batch.steps[number]
-    output, operand = step.outputs[CHOSEN_AT[step.kind]], step.inputs[0]
+    output, operand = step.outputs[-1], step.inputs[0]
     if output is None or not isinstance(operand, Argument) or operand.rows.ndim != 1 or batch.graph.values[operand.value].kind != "field":
         return None
-    axis = step.attributes.get("axis", -1 if step.kind == "topk" else None)
+    axis = step.attributes.get("axis", -1 if "k" in step.attributes else None)
     if axis is None:
         return None
-    others = {a.value for other in batch.steps if other.kind in CHOSEN_AT and other is not step for a in other.arguments}
+    others = {a.value for other in batch.steps if other.kind in CHOOSING and other is not step for a in other.arguments}
     narrows = bool(others) and not others.isdisjoint(_reached(batch, [output], CONTRACTIONS))
     return Router(step, output, first[output], int(axis) % len(batch.shape(operand.value)), narrows)
 

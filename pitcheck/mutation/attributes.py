@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from pitcheck.mutation.edits import Edit, with_attribute, with_operand
 from pitcheck.mutation.facts import Facts
+from pitcheck.ops.registry import random_kinds
 from pitcheck.plan.model import Number, Operator, Table
 
 Found = Iterator[tuple[str, Edit]]
@@ -99,7 +100,7 @@ def offsets(facts: Facts, operator: Operator) -> Found:
     """Places counted from elsewhere."""
     del facts
     offset = operator.attributes.get("offset")
-    if operator.kind in RANDOM or offset is None:
+    if operator.kind in random_kinds() or offset is None:
         return
     yield from _moved(offset)
 
@@ -114,13 +115,10 @@ def _moved(offset: Any) -> Found:
         yield "offset one more", _set("offset", offset + 1)
 
 
-RANDOM = ("uniform", "normal", "dropout_mask")
-
-
 def random_state(facts: Facts, operator: Operator) -> Found:
     """Other draws."""
     del facts
-    if operator.kind in RANDOM:
+    if operator.kind in random_kinds():
         stream = operator.attributes.get("stream")
         yield "another stream", _set("stream", f"{stream}'")
         yield from _moved(operator.attributes.get("offset", 0))

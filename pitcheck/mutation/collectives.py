@@ -8,11 +8,14 @@ from msgspec.structs import replace
 
 from pitcheck.mutation.edits import MARK, Edit, followed, with_attribute
 from pitcheck.mutation.facts import Facts
+from pitcheck.ops.registry import collective_kinds, kinds_with
+from pitcheck.ops.traits import Trait
 from pitcheck.plan.model import Group, Operator, Table
+from pitcheck.plan.schedule import PAIRED
 
 Found = Iterator[tuple[str, Edit]]
 REDUCING = ("all_reduce", "reduce_scatter")
-PLACED = ("all_gather", "reduce_scatter", "all_to_all", "scatter_from", "gather_to")
+PLACED = collective_kinds() - kinds_with(Trait.KEEPS_SIZES)
 """Of these the order of the members matters."""
 REDUCTIONS = ("sum", "max", "min")
 
@@ -56,7 +59,7 @@ def _summed_before(operator: Operator) -> tuple[Operator, ...]:
 
 def inserted_reductions(facts: Facts, operator: Operator) -> Found:
     """A reduction where none belongs."""
-    if operator.group is not None or operator.kind in ("send", "receive", "boundary") or not facts.one_real_result(operator):
+    if operator.group is not None or operator.kind in PAIRED or operator.kind == "boundary" or not facts.one_real_result(operator):
         return
     for axis in facts.spread(operator):
         for reduction in ("sum", "avg"):

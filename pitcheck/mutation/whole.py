@@ -11,6 +11,8 @@ from msgspec.structs import replace
 
 from pitcheck.mutation.edits import MARK, split
 from pitcheck.mutation.facts import Facts
+from pitcheck.ops.registry import communication_of
+from pitcheck.ops.traits import Communication
 from pitcheck.plan.model import Box, Lineage, Number, Operator, Plan, Program, Shard, Step, Table, Tensor, Use
 
 Changed = Iterator[tuple[str, str, Callable[[], Plan]]]
@@ -126,10 +128,10 @@ def peers(facts: Facts) -> Changed:
     """Two ranks get what was meant for the other."""
     plan = facts.plan
     order = tuple(axis.name for axis in plan.mesh)
-    receives = {str(o.attributes.get("tag")): o for o in plan.operators if o.kind == "receive"}
+    receives = {str(o.attributes.get("tag")): o for o in plan.operators if communication_of(o.kind) is Communication.RECEIVE}
     for send in plan.operators:
         receive = receives.get(str(send.attributes.get("tag")))
-        if send.kind != "send" or receive is None or not (_per_rank(send, order) and _per_rank(receive, order)):
+        if communication_of(send.kind) is not Communication.SEND or receive is None or not (_per_rank(send, order) and _per_rank(receive, order)):
             continue
         takers = facts.ranks(receive)
         for first, second in zip(takers[::2], takers[1::2], strict=False):

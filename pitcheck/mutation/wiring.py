@@ -8,7 +8,10 @@ from msgspec.structs import replace
 
 from pitcheck.mutation.edits import Edit, followed, with_attribute, with_operand
 from pitcheck.mutation.facts import Facts
+from pitcheck.ops.registry import communication_of
+from pitcheck.ops.traits import Communication
 from pitcheck.plan.model import Number, Operand, Operator, Use
+from pitcheck.plan.schedule import PAIRED
 
 Found = Iterator[tuple[str, Edit]]
 BACKWARD = ".backward"
@@ -70,7 +73,7 @@ def microbatches(facts: Facts, operator: Operator) -> Found:
             yield "without the last micro-batch", lambda o: (with_attribute(o, "microbatches", mine[:-1]),)
             yield "without the first micro-batch", lambda o: (with_attribute(o, "microbatches", mine[1:]),)
         return
-    if operator.group is not None or operator.kind == "send":
+    if operator.group is not None or communication_of(operator.kind) is Communication.SEND:
         return
     for place, operand in enumerate(operator.inputs):
         if not _changeable(operator, place):
@@ -103,7 +106,7 @@ def _only(operand: str) -> Edit:
 
 def factors(facts: Facts, operator: Operator) -> Found:
     """A factor too much."""
-    if operator.kind in ("send", "receive") or not facts.one_real_result(operator):
+    if operator.kind in PAIRED or not facts.one_real_result(operator):
         return
     sizes = sorted({facts.sizes[axis] for axis in facts.sizes if facts.sizes[axis] > 1} | {2})
     for size in sizes:

@@ -10,6 +10,7 @@ from pitcheck.errors import UnsupportedError
 from pitcheck.ops.declaration import Attributes
 from pitcheck.ops.declare import Lazy, Local, declare, elementwise
 from pitcheck.ops.term import Term, exact
+from pitcheck.ops.traits import Trait
 
 _GELU_CUBIC = Fraction(44715, 10**6)
 
@@ -79,7 +80,7 @@ OPERATORS = (
     elementwise("silu", lambda x: x * x.sigmoid(), _silu_slope, doc="x * sigmoid(x)."),
     elementwise("tanh", lambda x: x.tanh(), lambda d: 1 - d.y * d.y, doc="2 sigmoid(2x) - 1."),
     elementwise("softplus", lambda x: (1 + x.exp()).log(), lambda d: d.x.sigmoid(), doc="log(1 + exp(x))."),
-    elementwise("relu", _relu, lambda d: _step(d.x), doc="max(x, 0); the derivative is 1 where x > 0, else 0."),
+    elementwise("relu", _relu, lambda d: _step(d.x), traits=(Trait.ROUNDS_NOTHING,), doc="max(x, 0); the derivative is 1 where x > 0, else 0."),
     elementwise("erf", lambda x: x.function("erf"), _erf_slope, doc="The error function; its derivative is 2 / sqrt(pi) exp(-x^2)."),
     elementwise("sin", lambda x: x.function("sin"), lambda d: d.x.function("cos"), doc="The sine."),
     elementwise("cos", lambda x: x.function("cos"), lambda d: -d.x.function("sin"), doc="The cosine."),

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fractions import Fraction
 
-from pitcheck.base.numbers import parse_number
+from pitcheck.base.numbers import Root, parse_number
 from pitcheck.errors import PlanError, UnsupportedError
 from pitcheck.ops.declaration import Attributes
 from pitcheck.ops.declare import Lazy, Local, declare, elementwise
 from pitcheck.ops.term import Term, needed, number, promote, sum_to
+from pitcheck.ops.traits import Trait
 
 
 def _scaled(b: Term, attributes: Attributes) -> Term:
@@ -38,6 +39,15 @@ def _sub_backward(local: Local) -> Sequence[Lazy | None]:
     return [lambda: sum_to(local.dy, a.shape), lambda: -sum_to(_scaled(local.dy, local.attributes), b.shape)]
 
 
+def _adds_plainly(attributes: Attributes) -> bool:
+    return parse_number(attributes.get("alpha", 1), "attributes.alpha") == 1
+
+
+def _adds_positive(attributes: Attributes) -> bool:
+    alpha = parse_number(attributes.get("alpha", 1), "attributes.alpha")
+    return alpha.sign > 0 if isinstance(alpha, Root) else isinstance(alpha, Fraction) and alpha > 0
+
+
 def _power(x: Term, exponent: Fraction) -> Term:
     if exponent.denominator == 1:
         return x**exponent.numerator
@@ -51,6 +61,10 @@ def _exponent(attributes: Attributes) -> Fraction:
     if not isinstance(exponent, Fraction):
         raise UnsupportedError(f"the power {attributes['exponent']!r} has no meaning here: exponents are multiples of 1/2")
     return exponent
+
+
+def _takes_root(attributes: Attributes) -> bool:
+    return _exponent(attributes).denominator == 2
 
 
 def _pow(inputs: list[Term], attributes: Attributes) -> list[Term]:
@@ -109,15 +123,48 @@ def _clamp_backward(local: Local) -> Sequence[Lazy | None]:
 
 
 OPERATORS = (
-    declare("add", _add, _add_backward, inputs=(2, 2), attributes={"alpha": "literal"}, in_place=True, doc="a + alpha * b; alpha is 1 by default."),
-    declare("sub", _sub, _sub_backward, inputs=(2, 2), attributes={"alpha": "literal"}, in_place=True, doc="a - alpha * b; alpha is 1 by default."),
-    elementwise("mul", lambda a, b: a * b, lambda d: d.b, lambda d: d.a, doc="a * b."),
-    elementwise("div", lambda a, b: a / b, lambda d: 1 / d.b, lambda d: -(d.y / d.b), doc="a / b, a field division."),
+    declare(
+        "add",
+        _add,
+        _add_backward,
+        inputs=(2, 2),
+        attributes={"alpha": "literal"},
+        in_place=True,
+        traits=(Trait.ADDS_TERMS, Trait.TOTAL),
+        conditional={Trait.ADDS_PLAINLY: _adds_plainly, Trait.KEEPS_POSITIVE: _adds_positive},
+        doc="a + alpha * b; alpha is 1 by default.",
+    ),
+    declare(
+        "sub",
+        _sub,
+        _sub_backward,
+        inputs=(2, 2),
+        attributes={"alpha": "literal"},
+        in_place=True,
+        traits=(Trait.ADDS_TERMS, Trait.TOTAL),
+        doc="a - alpha * b; alpha is 1 by default.",
+    ),
+    elementwise(
+        "mul",
+        lambda a, b: a * b,
+        lambda d: d.b,
+        lambda d: d.a,
+        traits=(Trait.MULTILINEAR, Trait.SCALES, Trait.TOTAL, Trait.KEEPS_POSITIVE),
+        doc="a * b.",
+    ),
+    elementwise(
+        "div",
+        lambda a, b: a / b,
+        lambda d: 1 / d.b,
+        lambda d: -(d.y / d.b),
+        traits=(Trait.DIVIDES, Trait.SCALES, Trait.KEEPS_POSITIVE),
+        doc="a / b, a field division.",
+    ),
     elementwise(
         "floor_divide", lambda a, b: Term(a.algebra, a.algebra.floor_divide(a.value, b.value)), doc="The greatest integer at most a / b, for integers."
     ),
     elementwise("remainder", lambda a, b: Term(a.algebra, a.algebra.remainder(a.value, b.value)), doc="a - b * floor(a / b), for integers; has the sign of b."),
-    elementwise("neg", lambda x: -x, lambda d: d.x.constant(Fraction(-1)), doc="-x."),
+    elementwise("neg", lambda x: -x, lambda d: d.x.constant(Fraction(-1)), traits=(Trait.SCALES, Trait.TOTAL, Trait.ROUNDS_NOTHING), doc="-x."),
     declare(
         "pow",
         _pow,
@@ -125,6 +172,7 @@ OPERATORS = (
         attributes={"exponent": "literal"},
         required=("exponent",),
         in_place=True,
+        conditional={Trait.TAKES_ROOT: _takes_root},
         doc="x to the power `exponent`, a multiple of 1/2: an integer power of x or of sqrt(x).",
     ),
     declare(
@@ -134,22 +182,32 @@ OPERATORS = (
         attributes={"axis": "axis", "exponent": "value"},
         required=("axis", "exponent"),
         in_place=True,
+        traits=(Trait.SCALES,),
         doc="x times n to the power `exponent`, a multiple of 1/2; n is the number of elements along `axis`, at any size of it.",
     ),
-    elementwise("square", lambda x: x * x, lambda d: 2 * d.x, doc="x * x."),
-    elementwise("reciprocal", lambda x: 1 / x, lambda d: -(d.y * d.y), doc="1 / x."),
-    elementwise("sqrt", lambda x: x.sqrt(), lambda d: 1 / (2 * d.y), doc="The square root."),
-    elementwise("rsqrt", lambda x: 1 / x.sqrt(), lambda d: -(d.y**3) / 2, doc="1 / sqrt(x)."),
-    elementwise("exp", lambda x: x.exp(), lambda d: d.y, doc="e to the power x."),
-    elementwise("log", lambda x: x.log(), lambda d: 1 / d.x, doc="The natural logarithm."),
-    elementwise("abs", lambda x: x.compare("lt", 0).where(-x, x), lambda d: _sign(d.x), doc="x or, where x < 0, -x; the derivative at 0 is 0."),
-    elementwise("sign", _sign, lambda d: d.x.constant(Fraction(0)), doc="1 where x > 0, -1 where x < 0, else 0; the derivative is 0."),
+    elementwise("square", lambda x: x * x, lambda d: 2 * d.x, traits=(Trait.TOTAL,), doc="x * x."),
+    elementwise("reciprocal", lambda x: 1 / x, lambda d: -(d.y * d.y), traits=(Trait.DEFINED_FOR_POSITIVE,), doc="1 / x."),
+    elementwise("sqrt", lambda x: x.sqrt(), lambda d: 1 / (2 * d.y), traits=(Trait.TAKES_ROOT, Trait.DEFINED_FOR_POSITIVE), doc="The square root."),
+    elementwise("rsqrt", lambda x: 1 / x.sqrt(), lambda d: -(d.y**3) / 2, traits=(Trait.TAKES_ROOT, Trait.DEFINED_FOR_POSITIVE), doc="1 / sqrt(x)."),
+    elementwise("exp", lambda x: x.exp(), lambda d: d.y, traits=(Trait.TOTAL, Trait.GIVES_POSITIVE), doc="e to the power x."),
+    elementwise("log", lambda x: x.log(), lambda d: 1 / d.x, traits=(Trait.DEFINED_FOR_POSITIVE,), doc="The natural logarithm."),
+    elementwise(
+        "abs",
+        lambda x: x.compare("lt", 0).where(-x, x),
+        lambda d: _sign(d.x),
+        traits=(Trait.ROUNDS_NOTHING,),
+        doc="x or, where x < 0, -x; the derivative at 0 is 0.",
+    ),
+    elementwise(
+        "sign", _sign, lambda d: d.x.constant(Fraction(0)), traits=(Trait.ROUNDS_NOTHING,), doc="1 where x > 0, -1 where x < 0, else 0; the derivative is 0."
+    ),
     declare(
         "clamp",
         _clamp,
         _clamp_backward,
         attributes={"min": "literal", "max": "literal"},
         in_place=True,
+        traits=(Trait.ROUNDS_NOTHING,),
         doc="min(max(x, `min`), `max`); at least one bound. The derivative is 1 where `min` <= x <= `max`, else 0.",
     ),
 )

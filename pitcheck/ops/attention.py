@@ -12,6 +12,7 @@ from pitcheck.ops.indexing import causal
 from pitcheck.ops.normalization import nothing_left, softmax_gradient, softmax_of
 from pitcheck.ops.structure import repeated, unrepeated
 from pitcheck.ops.term import Term, concatenate, needed, number, sum_to
+from pitcheck.ops.traits import Trait
 
 _HEADS = -3
 
@@ -160,6 +161,7 @@ OPERATORS = (
         _attention_backward,
         inputs=(3, 4),
         attributes={"is_causal": "value", "scale": "literal", "enable_gqa": "value"},
+        traits=(Trait.MULTIPLIES_MATRICES,),
         doc="q (..., l, e), k (..., s, e), v (..., s, f), optional mask: softmax(`scale` q k^T + mask) v, (..., l, f). A bool mask says what is visible, "
         "any other is added; `is_causal` hides columns beyond the row's number; rows hidden wholly by a mask give 0. `scale` is 1 / sqrt(e) by default; "
         "with `enable_gqa` k and v are repeated to the heads (dimension -3) of q.",

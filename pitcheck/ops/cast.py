@@ -11,6 +11,7 @@ from pitcheck.errors import UnsupportedError
 from pitcheck.ops.declaration import Attributes
 from pitcheck.ops.declare import Lazy, Local, declare
 from pitcheck.ops.term import Term, needed
+from pitcheck.ops.traits import Trait
 
 NARROW = {"int8": (-128, 127), "int16": (-(1 << 15), (1 << 15) - 1), "uint8": (0, 255)}
 """Integers that wrap around what does not fit: the least and the greatest of each dtype."""
@@ -38,6 +39,10 @@ def _cast_backward(local: Local) -> Sequence[Lazy | None]:
     return [(lambda: local.dy) if local.y.kind == "field" else None]
 
 
+def _to_real(attributes: Attributes) -> bool:
+    return kind_named(needed(attributes, "dtype")) == "field"
+
+
 OPERATORS = (
     declare(
         "cast",
@@ -46,6 +51,7 @@ OPERATORS = (
         attributes={"dtype": "value"},
         required=("dtype",),
         in_place=True,
+        conditional={Trait.TOTAL: _to_real, Trait.KEEPS_POSITIVE: _to_real},
         doc="x as `dtype`: floating to integer truncates toward 0, anything to bool is x != 0; between floating dtypes, and to int32 and int64 "
         "(whose values must fit), x itself; numbers to narrower integers have no meaning here.",
     ),

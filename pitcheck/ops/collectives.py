@@ -11,6 +11,7 @@ from pitcheck.errors import ShapeError, UnsupportedError
 from pitcheck.ops.declaration import AttributeRole, Attributes, OperatorKind
 from pitcheck.ops.declare import Formula, declare
 from pitcheck.ops.term import Term, needed, normalise
+from pitcheck.ops.traits import Communication, Condition, Trait
 
 _EVENT: dict[str, AttributeRole] = {"async": "value", "tag": "value", "batch": "value", "protocol": "value"}
 """How a communication is matched and ordered; it does not change what is computed."""
@@ -116,31 +117,56 @@ def _copy(inputs: list[Term], _: Attributes) -> list[Term]:
     return inputs
 
 
+def _is_sum(attributes: Attributes) -> bool:
+    return bool(attributes.get("reduction", "sum") == "sum")
+
+
+def _is_linear(attributes: Attributes) -> bool:
+    return attributes.get("reduction", "sum") in ("sum", "avg")
+
+
+def _is_extreme(attributes: Attributes) -> bool:
+    return attributes.get("reduction", "sum") in ("max", "min")
+
+
+_SUM: dict[Trait, Condition] = {Trait.ADDS_TERMS: _is_linear, Trait.ROUNDS_NOTHING: _is_extreme}
+"""Of every reduction, by what it reduces with."""
+_FOR_ALL: dict[Trait, Condition] = {**_SUM, Trait.TOTAL: _is_linear, Trait.ADDS_MEMBERS: _is_sum}
+"""Of those whose result more members than one have."""
+_MOVED = (Trait.CARRIES, Trait.ROUNDS_NOTHING)
+_REDUCTION: dict[str, AttributeRole] = {"reduction": "value"}
+
+
 def _collective(
     name: str,
     formula: Formula,
     required: dict[str, AttributeRole],
     doc: str,
-    optional: dict[str, AttributeRole] | None = None,
     *,
+    traits: tuple[Trait, ...],
+    reductions: dict[Trait, Condition] | None = None,
     in_place: bool = False,
     reads_root: bool = False,
     gives_root: bool = False,
+    divided_axis: str = "",
 ) -> OperatorKind:
+    """Return a collective; ``reductions``: the traits that it has by its attribute ``reduction``, if it has one."""
     return declare(
         name,
         formula,
-        attributes={**required, **(optional or {}), **_EVENT},
+        attributes={**required, **({} if reductions is None else _REDUCTION), **_EVENT},
         required=tuple(a for a in required if a != "position"),
         collective=True,
         in_place=in_place,
         reads_root=reads_root,
         gives_root=gives_root,
+        traits=traits,
+        conditional=reductions,
+        communication=Communication.COLLECTIVE,
+        divided_axis=divided_axis,
         doc=doc,
     )
 
-
-_REDUCTION: dict[str, AttributeRole] = {"reduction": "value"}
 
 OPERATORS = (
     _collective(
@@ -148,7 +174,8 @@ OPERATORS = (
         _all_reduce,
         {},
         "The sum (`reduction`: sum, avg, max, min, product) of the members' tensors; avg divides by the number of members. Of truths max is or, min is and.",
-        _REDUCTION,
+        traits=(Trait.KEEPS_SIZES, Trait.LEAVES_OTHER_AXES, Trait.KEEPS_POSITIVE),
+        reductions={**_FOR_ALL, Trait.ADDS_PLAINLY: _is_sum},
         in_place=True,
     ),
     _collective(
@@ -156,7 +183,8 @@ OPERATORS = (
         _reduce,
         {"root": "value"},
         "As all_reduce; only the member at place `root` has the result. What the others have then is memory that nobody has written to.",
-        _REDUCTION,
+        traits=(Trait.KEEPS_SIZES,),
+        reductions=_SUM,
         in_place=True,
         gives_root=True,
     ),
@@ -165,14 +193,23 @@ OPERATORS = (
         _reduce_scatter,
         {"axis": "axis", "position": "value"},
         "As all_reduce, cut along `axis` into as many equal parts as there are members; a member gets the part at its place.",
-        _REDUCTION,
+        traits=(Trait.LEAVES_OTHER_AXES, Trait.KEEPS_POSITIVE),
+        reductions=_FOR_ALL,
+        divided_axis="axis",
     ),
-    _collective("all_gather", _all_gather, {"axis": "axis"}, "The members' tensors joined along `axis` in the group's order."),
+    _collective(
+        "all_gather",
+        _all_gather,
+        {"axis": "axis"},
+        "The members' tensors joined along `axis` in the group's order.",
+        traits=(*_MOVED, Trait.LEAVES_OTHER_AXES, Trait.TOTAL, Trait.KEEPS_POSITIVE),
+    ),
     _collective(
         "gather_to",
         _gather,
         {"axis": "axis", "root": "value"},
         "As all_gather; only the member at place `root` has the result. What the others have then is memory that nobody has written to.",
+        traits=_MOVED,
         gives_root=True,
     ),
     _collective(
@@ -180,6 +217,7 @@ OPERATORS = (
         _broadcast,
         {"root": "value"},
         "The tensor of the member at place `root`; those of the others are not read.",
+        traits=(*_MOVED, Trait.KEEPS_SIZES),
         in_place=True,
         reads_root=True,
     ),
@@ -188,6 +226,8 @@ OPERATORS = (
         _scatter,
         {"axis": "axis", "root": "value", "position": "value"},
         "The tensor of the member at place `root`, cut along `axis` into equal parts; a member gets the part at its place. Those of the others are not read.",
+        traits=_MOVED,
+        divided_axis="axis",
         reads_root=True,
     ),
     _collective(
@@ -195,23 +235,36 @@ OPERATORS = (
         _all_to_all,
         {"split_axis": "axis", "concat_axis": "axis", "position": "value"},
         "Every member's tensor is cut along `split_axis` into equal parts; a member gets the parts at its place, joined along `concat_axis`.",
+        traits=_MOVED,
+        divided_axis="split_axis",
     ),
     declare(
         "accumulate",
         _accumulate,
         attributes={"microbatches": "value"},
         collective=True,
+        traits=(Trait.KEEPS_SIZES, Trait.ADDS_TERMS, Trait.ADDS_MEMBERS, Trait.ADDS_PLAINLY, Trait.TOTAL, Trait.KEEPS_POSITIVE),
         doc="The sum over micro-batches (those in `microbatches`; all by default), which arrive stacked.",
     ),
-    declare("send", _copy, attributes={"peer": "value", **_EVENT}, order_only=True, doc="x, on its way to rank `peer`."),
-    declare("receive", _copy, attributes={"peer": "value", **_EVENT}, doc="What the matching send of rank `peer` reads."),
-    declare("barrier", _copy, inputs=(0, 0), attributes={"async": "value"}, order_only=True, doc="Nothing; no member goes on before all have come here."),
+    declare("send", _copy, attributes={"peer": "value", **_EVENT}, order_only=True, communication=Communication.SEND, doc="x, on its way to rank `peer`."),
+    declare("receive", _copy, attributes={"peer": "value", **_EVENT}, communication=Communication.RECEIVE, doc="What the matching send of rank `peer` reads."),
+    declare(
+        "barrier",
+        _copy,
+        inputs=(0, 0),
+        attributes={"async": "value"},
+        order_only=True,
+        communication=Communication.BARRIER,
+        doc="Nothing; no member goes on before all have come here.",
+    ),
     declare(
         "wait",
         _copy,
         attributes={"of": "value"},
         copies=True,
         order_only=True,
+        traits=(Trait.KEEPS_ORDER, Trait.ROUNDS_NOTHING),
+        communication=Communication.WAIT,
         doc="x, once the asynchronous operator that makes it is complete. Without an output it waits for asynchronous sends of x (for those in `of`).",
     ),
 )

@@ -8,15 +8,23 @@ from pitcheck.algebra.base import Comparison
 from pitcheck.ops.declaration import OperatorKind
 from pitcheck.ops.declare import Local, Slope, elementwise
 from pitcheck.ops.term import Term
+from pitcheck.ops.traits import Trait
 
-_SIGNS: tuple[tuple[Comparison, str], ...] = (("eq", "="), ("ne", "!="), ("lt", "<"), ("le", "<="), ("gt", ">"), ("ge", ">="))
+_SIGNS: tuple[tuple[Comparison, str, tuple[Trait, ...]], ...] = (
+    ("eq", "=", ()),
+    ("ne", "!=", ()),
+    ("lt", "<", (Trait.CHANGES_BELOW,)),
+    ("le", "<=", (Trait.CHANGES_ABOVE,)),
+    ("gt", ">", (Trait.CHANGES_ABOVE,)),
+    ("ge", ">=", (Trait.CHANGES_BELOW,)),
+)
 
 
-def _compare(name: Comparison, sign: str) -> OperatorKind:
+def _compare(name: Comparison, sign: str, traits: tuple[Trait, ...]) -> OperatorKind:
     def comparison(a: Term, b: Term) -> Term:
         return a.compare(name, b)
 
-    return elementwise(name, comparison, doc=f"Whether a {sign} b.")
+    return elementwise(name, comparison, traits=traits, doc=f"Whether a {sign} b.")
 
 
 def _logical(name: str, function: Callable[[Term, Term], Term], doc: str) -> OperatorKind:
@@ -37,7 +45,7 @@ def _share(strictly: Comparison, or_equal: Comparison, *, first: bool) -> Slope:
 
 
 OPERATORS = (
-    *(_compare(name, sign) for name, sign in _SIGNS),
+    *(_compare(name, sign, traits) for name, sign, traits in _SIGNS),
     _logical("logical_and", lambda a, b: a & b, "Whether both are true (not 0)."),
     _logical("logical_or", lambda a, b: a | b, "Whether one or both are true (not 0)."),
     _logical("logical_xor", lambda a, b: (a | b) & ~(a & b), "Whether exactly one is true (not 0)."),
@@ -47,6 +55,7 @@ OPERATORS = (
         lambda a, b: a.maximum(b),
         _share("gt", "ge", first=True),
         _share("gt", "ge", first=False),
+        traits=(Trait.ROUNDS_NOTHING,),
         doc="The greater; equal operands share the gradient.",
     ),
     elementwise(
@@ -54,6 +63,7 @@ OPERATORS = (
         lambda a, b: a.minimum(b),
         _share("lt", "le", first=True),
         _share("lt", "le", first=False),
+        traits=(Trait.ROUNDS_NOTHING,),
         doc="The less; equal operands share the gradient.",
     ),
 )

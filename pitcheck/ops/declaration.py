@@ -13,6 +13,7 @@ from typing import Any
 from typing import Literal as OneOf
 
 from pitcheck.algebra.base import Algebra
+from pitcheck.ops.traits import Communication, Condition, Trait
 
 Attributes = Mapping[str, Any]
 """Attribute values with every table already resolved to the value at one coordinate."""
@@ -22,6 +23,25 @@ Meaning = Callable[[Algebra[Any], Sequence[Any], Attributes], list[Any]]
 
 Derivative = Callable[[Algebra[Any], Sequence[Any], Sequence[Any], Sequence[Any], Attributes], list[Any]]
 """(algebra, inputs, outputs, gradients of outputs, attributes) -> gradient per input, None where it has none."""
+
+Shapes = Sequence[tuple[int, ...] | None]
+"""Shapes of operands or results, None for a result that is not wanted."""
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Input number ``source`` and output number ``result`` of an operator, and the dimension ``axis`` along which one is a part of the other."""
+
+    attributes: Attributes
+    inputs: Shapes
+    outputs: Shapes
+    source: int
+    result: int
+    axis: int
+
+
+Offset = Callable[[Pair], object]
+"""At which place of the input the output begins along the axis, negative if before it; no int if it is no single stretch, or attributes are not plain."""
 
 AttributeRole = OneOf["value", "axis", "axes", "sizes", "position", "literal"]
 """What an attribute is to shape reduction.
@@ -39,7 +59,7 @@ class OperatorKind:
     ``inputs``: (least, most) number of inputs. ``attributes``: role of every attribute; an attribute that is not declared is ``UnsupportedError``, one that
     is ``required`` and absent is ``PlanError``. ``collective``: the single input arrives stacked, with the group's members as an extra leading dimension;
     attribute ``position`` is then the member's own place in the group. ``permutes``: elements along an axis may change places (roll, flip, views that
-    permute).
+    permute). ``traits``: what holds for all attributes; ``conditional``: traits that the operator has with some attributes.
     """
 
     name: str
@@ -61,4 +81,17 @@ class OperatorKind:
     """Whether its results are what its only operand is, on the same rank."""
     order_only: bool = False
     """Whether, without an output, it computes nothing and says only what waits for what."""
+    traits: frozenset[Trait] = frozenset()
+    conditional: Mapping[Trait, Condition] = field(default_factory=dict)
+    conditions: tuple[int, ...] = ()
+    """Operands of which only the truth of every element matters."""
+    shared: tuple[int, ...] = ()
+    """Operands that all leading places of operand 0 share: in the derivative their gradients are sums over each dimension of these places."""
+    inner: int | str = 1
+    """How many of the last dimensions of operand 0 are not leading ones; or the attribute that says so, 1 by default."""
+    offset: Offset | None = None
+    """Where along attribute ``axis`` an output and an input lie in each other, if one is a part of the other."""
+    communication: Communication = Communication.NONE
+    divided_axis: str = ""
+    """The attribute that names the dimension which a collective cuts into one part per member."""
     doc: str = ""

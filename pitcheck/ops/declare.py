@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
 from pitcheck.algebra.base import Algebra
-from pitcheck.ops.declaration import AttributeRole, Attributes, Derivative, Meaning, OperatorKind
+from pitcheck.ops.declaration import AttributeRole, Attributes, Derivative, Meaning, Offset, OperatorKind
 from pitcheck.ops.term import Term, promote, sum_to
+from pitcheck.ops.traits import Communication, Condition, Trait
 
 Formula = Callable[[list[Term], Attributes], list[Term]]
 """(inputs, attributes) -> outputs."""
@@ -79,9 +80,17 @@ def declare(
     gives_root: bool = False,
     copies: bool = False,
     order_only: bool = False,
+    traits: Iterable[Trait] = (),
+    conditional: Mapping[Trait, Condition] | None = None,
+    conditions: tuple[int, ...] = (),
+    shared: tuple[int, ...] = (),
+    inner: int | str = 1,
+    offset: Offset | None = None,
+    communication: Communication = Communication.NONE,
+    divided_axis: str = "",
     doc: str = "",
 ) -> OperatorKind:
-    """An operator whose meaning is ``formula`` and whose derivative is ``backward``."""
+    """Return the operator whose meaning is ``formula`` and whose derivative is ``backward``."""
     return OperatorKind(
         name=name,
         meaning=_meaning(formula),
@@ -97,6 +106,14 @@ def declare(
         gives_root=gives_root,
         copies=copies,
         order_only=order_only,
+        traits=frozenset(traits),
+        conditional=MappingProxyType(dict(conditional or {})),
+        conditions=conditions,
+        shared=shared,
+        inner=inner,
+        offset=offset,
+        communication=communication,
+        divided_axis=divided_axis,
         doc=doc,
     )
 
@@ -119,8 +136,8 @@ def _derivative(backward: Backward) -> Derivative:
     return derivative
 
 
-def elementwise(name: str, function: Callable[..., Term], *slopes: Slope, doc: str = "") -> OperatorKind:
-    """An operator of one or more operands that broadcast, ``function(*operands)``.
+def elementwise(name: str, function: Callable[..., Term], *slopes: Slope, traits: Iterable[Trait] = (), doc: str = "") -> OperatorKind:
+    """Return an operator of one or more operands that broadcast, ``function(*operands)``.
 
     ``slopes[i]`` is the partial derivative by operand i; its product with the gradient of the result is summed back to the operand's shape. Without slopes
     there is no derivative.
@@ -134,7 +151,7 @@ def elementwise(name: str, function: Callable[..., Term], *slopes: Slope, doc: s
         promoted = replace(local, inputs=promote(local.inputs))
         return [_product(promoted, slope, operand.shape) for slope, operand in zip(slopes, local.inputs, strict=True)]
 
-    return declare(name, formula, backward if slopes else None, inputs=(count, count), in_place=True, doc=doc)
+    return declare(name, formula, backward if slopes else None, inputs=(count, count), in_place=True, traits=traits, doc=doc)
 
 
 def _product(local: Local, slope: Slope, shape: tuple[int, ...]) -> Lazy:

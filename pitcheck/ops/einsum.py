@@ -13,6 +13,7 @@ from pitcheck.errors import ShapeError, UnsupportedError
 from pitcheck.ops.declaration import Attributes
 from pitcheck.ops.declare import MANY, Lazy, Local, declare
 from pitcheck.ops.term import Term, needed
+from pitcheck.ops.traits import Trait
 
 
 def _parse(equation: str, count: int) -> tuple[list[str], str]:
@@ -106,6 +107,7 @@ OPERATORS = (
         inputs=(1, MANY),
         attributes={"equation": "value"},
         required=("equation",),
+        traits=(Trait.MULTILINEAR, Trait.CONTRACTS, Trait.MULTIPLIES_MATRICES),
         doc='The sum of products that `equation` names, e.g. "bsh,oh->bso": indices are letters, once per operand; those not in the result are summed.',
     ),
 )

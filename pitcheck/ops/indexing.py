@@ -13,6 +13,7 @@ from pitcheck.ops.cast import kind_named
 from pitcheck.ops.declaration import Attributes, OperatorKind
 from pitcheck.ops.declare import Lazy, Local, declare
 from pitcheck.ops.term import Term, concatenate, needed, number, promote, sum_to
+from pitcheck.ops.traits import Trait
 
 
 def _axis(x: Term, attributes: Attributes) -> int:
@@ -219,6 +220,9 @@ def _kind(x: Term, attributes: Attributes) -> Kind:
 UNINITIALISED = "uninitialised"
 """The kind of memory that nobody has written to."""
 
+_TAKEN = (Trait.TOTAL, Trait.ROUNDS_NOTHING)
+_ADDED = (Trait.ADDS_WITHIN, Trait.TOTAL)
+
 OPERATORS = (
     declare(
         "embedding",
@@ -226,6 +230,9 @@ OPERATORS = (
         _embedding_backward,
         inputs=(2, 2),
         attributes={"padding_idx": "literal"},
+        shared=(1,),
+        inner=0,
+        traits=_TAKEN,
         doc="Int indices (...), weight (n, d) -> (..., d), the rows of weight; row `padding_idx` gets no gradient.",
     ),
     declare(
@@ -235,6 +242,7 @@ OPERATORS = (
         inputs=(2, 2),
         attributes={"axis": "axis"},
         required=("axis",),
+        traits=_TAKEN,
         doc="x at int indices along `axis`, which the dimensions of the indices replace.",
     ),
     declare(
@@ -244,6 +252,7 @@ OPERATORS = (
         inputs=(3, 3),
         attributes={"axis": "axis"},
         required=("axis",),
+        traits=_ADDED,
         doc="Base, int indices, source: base with slice i of source added at position indices[i] of `axis`; repeats add up.",
     ),
     declare(
@@ -253,6 +262,7 @@ OPERATORS = (
         inputs=(2, 2),
         attributes={"axis": "axis"},
         required=("axis",),
+        traits=_TAKEN,
         doc="x and int indices, of x's sizes or less but for `axis`: the element of x at the index along `axis`.",
     ),
     declare(
@@ -262,6 +272,7 @@ OPERATORS = (
         inputs=(3, 3),
         attributes={"axis": "axis"},
         required=("axis",),
+        traits=_ADDED,
         doc="Base, int indices, source: base with each element of source added at its index along `axis`; repeats add up.",
     ),
     declare(
@@ -271,15 +282,27 @@ OPERATORS = (
         inputs=(3, 3),
         attributes={"axis": "axis"},
         required=("axis",),
+        traits=(Trait.ROUNDS_NOTHING,),
         doc="Base, int indices, a 0-dimensional value: base with the value written at each index along `axis`.",
     ),
-    declare("where", _where, _where_backward, inputs=(3, 3), in_place=True, doc="Condition, a, b, which broadcast: a where the condition holds, else b."),
+    declare(
+        "where",
+        _where,
+        _where_backward,
+        inputs=(3, 3),
+        in_place=True,
+        traits=_TAKEN,
+        conditions=(0,),
+        doc="Condition, a, b, which broadcast: a where the condition holds, else b.",
+    ),
     declare(
         "masked_fill",
         _masked_fill,
         _masked_fill_backward,
         inputs=(3, 3),
         in_place=True,
+        traits=_TAKEN,
+        conditions=(1,),
         doc="x, mask, a 0-dimensional value: the value where the mask holds, else x.",
     ),
     declare(
@@ -294,6 +317,7 @@ OPERATORS = (
         _positions,
         attributes={"axis": "axis", "offset": "position"},
         required=("axis",),
+        traits=(Trait.READS_SHAPE,),
         doc="`offset` (default 0), `offset` + 1, ... along `axis` of x, 1-dimensional int; the values of x do not matter.",
     ),
     declare(
@@ -301,11 +325,13 @@ OPERATORS = (
         _boundary,
         attributes={"axis": "axis", "offset": "position"},
         required=("axis", "offset"),
+        traits=(Trait.READS_SHAPE,),
         doc="The number `offset`, 0-dimensional int: the place between two shards of what x is a part of along `axis`; the values of x do not matter.",
     ),
     declare(
         "causal_mask",
         _causal_mask,
+        traits=(Trait.READS_SHAPE,),
         doc="x (..., queries, keys) -> bool (queries, keys): column <= row; the values of x do not matter. Compare `positions` where rows do not begin at 0.",
     ),
     OperatorKind(
@@ -314,6 +340,7 @@ OPERATORS = (
         inputs=(0, 0),
         attributes=MappingProxyType({"sizes": "sizes", "value": "literal", "dtype": "value"}),
         required=("sizes", "value"),
+        traits=frozenset({Trait.ROUNDS_NOTHING}),
         doc="A tensor of shape `sizes` filled with `value`, of `dtype` (default float32).",
     ),
     OperatorKind(
@@ -322,6 +349,7 @@ OPERATORS = (
         inputs=(0, 0),
         attributes=MappingProxyType({"sizes": "sizes", "dtype": "value"}),
         required=("sizes",),
+        traits=frozenset({Trait.ROUNDS_NOTHING}),
         doc="Memory of shape `sizes` and `dtype` (default float32) that nobody has written to: every element is any value, on every coordinate and side, "
         "NaN and infinity too. An output that depends on it is never equivalent.",
     ),
@@ -330,6 +358,7 @@ OPERATORS = (
         _full_like,
         attributes={"value": "literal", "dtype": "value"},
         required=("value",),
+        traits=(Trait.READS_SHAPE, Trait.TOTAL, Trait.ROUNDS_NOTHING),
         doc="A tensor of the shape of x filled with `value`, of `dtype` (default: the kind of x).",
     ),
 )

@@ -9,6 +9,7 @@ from pitcheck.ops.declaration import AttributeRole, Attributes
 from pitcheck.ops.declare import Lazy, Local, declare
 from pitcheck.ops.normalization import log_sum_exp_of, softmax_of
 from pitcheck.ops.term import Term, sum_to
+from pitcheck.ops.traits import Trait
 
 REDUCTIONS = ("none", "sum", "mean")
 
@@ -122,6 +123,7 @@ OPERATORS = (
         _cross_entropy_backward,
         inputs=(2, 2),
         attributes=_OVER_CLASSES,
+        traits=(Trait.NORMALIZES,),
         doc=f"Scores x (n, classes, ...) or (classes,), int target t (n, ...) or (): log sum exp(x) - x[t] at every place. {_IGNORED}",
     ),
     declare(
@@ -130,7 +132,16 @@ OPERATORS = (
         _nll_backward,
         inputs=(2, 2),
         attributes=_OVER_CLASSES,
+        traits=(Trait.NORMALIZES,),
         doc=f"Log probabilities x (n, classes, ...) or (classes,), int target t (n, ...) or (): -x[t] at every place. {_IGNORED}",
     ),
-    declare("mse_loss", _mse, _mse_backward, inputs=(2, 2), attributes={"reduction": "value"}, doc="(a - b)^2; `reduction` is none, sum or mean (default)."),
+    declare(
+        "mse_loss",
+        _mse,
+        _mse_backward,
+        inputs=(2, 2),
+        attributes={"reduction": "value"},
+        traits=(Trait.NORMALIZES,),
+        doc="(a - b)^2; `reduction` is none, sum or mean (default).",
+    ),
 )

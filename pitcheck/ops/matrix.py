@@ -8,6 +8,7 @@ from pitcheck.errors import ShapeError
 from pitcheck.ops.declaration import Attributes
 from pitcheck.ops.declare import Lazy, Local, declare
 from pitcheck.ops.term import Term, sum_to
+from pitcheck.ops.traits import Trait
 
 
 def _flat(x: Term) -> Term:
@@ -82,12 +83,16 @@ def _bmm(inputs: list[Term], attributes: Attributes) -> list[Term]:
     return _matmul(inputs, attributes)
 
 
+_PRODUCT = (Trait.MULTILINEAR, Trait.CONTRACTS, Trait.MULTIPLIES_MATRICES, Trait.TOTAL)
+
 OPERATORS = (
     declare(
         "linear",
         _linear,
         _linear_backward,
         inputs=(2, 3),
+        traits=(Trait.CONTRACTS, Trait.MULTIPLIES_MATRICES, Trait.TOTAL),
+        shared=(1, 2),
         doc="x (..., k), w (n, k), optional bias (n,) -> x w^T + bias, (..., n).",
     ),
     declare(
@@ -95,7 +100,9 @@ OPERATORS = (
         _matmul,
         _matmul_backward,
         inputs=(2, 2),
+        traits=_PRODUCT,
+        shared=(1,),
         doc="a (..., m, k), b (..., k, n) -> (..., m, n); batch dimensions broadcast; a vector is a row on the left, a column on the right.",
     ),
-    declare("bmm", _bmm, _matmul_backward, inputs=(2, 2), doc="a (b, m, k), b (b, k, n) -> (b, m, n)."),
+    declare("bmm", _bmm, _matmul_backward, inputs=(2, 2), traits=_PRODUCT, doc="a (b, m, k), b (b, k, n) -> (b, m, n)."),
 )

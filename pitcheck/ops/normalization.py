@@ -9,6 +9,7 @@ from pitcheck.errors import ShapeError
 from pitcheck.ops.declaration import AttributeRole, Attributes
 from pitcheck.ops.declare import Lazy, Local, declare
 from pitcheck.ops.term import Term, needed, number, sum_to
+from pitcheck.ops.traits import Trait
 
 _NEGATIVE_INFINITY = float("-inf")
 
@@ -152,6 +153,7 @@ OPERATORS = (
         _softmax_backward,
         attributes={"axis": "axis"},
         required=("axis",),
+        traits=(Trait.NORMALIZES,),
         doc="exp(x) / sum exp(x) along `axis`; NaN where all of x is -inf.",
     ),
     declare(
@@ -160,6 +162,7 @@ OPERATORS = (
         _log_softmax_backward,
         attributes={"axis": "axis"},
         required=("axis",),
+        traits=(Trait.NORMALIZES,),
         doc="x - log sum exp(x) along `axis`; NaN where all of x is -inf.",
     ),
     declare(
@@ -168,6 +171,7 @@ OPERATORS = (
         _logsumexp_backward,
         attributes={"axis": "axis", "keepdim": "value"},
         required=("axis",),
+        traits=(Trait.NORMALIZES,),
         doc="log sum exp(x) along `axis`; -inf, with gradient NaN, where all of x is -inf.",
     ),
     declare(
@@ -177,6 +181,9 @@ OPERATORS = (
         inputs=(1, 3),
         attributes=_LAYER,
         required=("eps",),
+        traits=(Trait.NORMALIZES,),
+        shared=(1, 2),
+        inner="dims",
         doc="(x - mean) / sqrt(mean (x - mean)^2 + `eps`) * weight + bias over the last `dims` (default 1) dimensions; weight and bias are optional.",
     ),
     declare(
@@ -186,6 +193,9 @@ OPERATORS = (
         inputs=(1, 3),
         attributes=_LAYER,
         required=("eps",),
+        traits=(Trait.NORMALIZES,),
+        shared=(1, 2),
+        inner="dims",
         doc="x / sqrt(mean x^2 + `eps`) * weight + bias over the last `dims` (default 1) dimensions; weight and bias are optional.",
     ),
 )

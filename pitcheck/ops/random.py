@@ -10,6 +10,7 @@ from pitcheck.errors import PlanError, ShapeError, UnsupportedError
 from pitcheck.ops.declaration import AttributeRole, Attributes
 from pitcheck.ops.declare import Lazy, Local, declare
 from pitcheck.ops.term import Term, needed, sum_to
+from pitcheck.ops.traits import Trait
 
 
 def _places(like: Term, attributes: Attributes) -> Term:
@@ -101,6 +102,7 @@ OPERATORS = (
         attributes={**_DRAW, "probability": "literal"},
         required=("stream", "probability"),
         random=True,
+        traits=(Trait.READS_SHAPE,),
         doc="Whether an element is kept: the draw of `uniform` is at least `probability`, the probability of dropping.",
     ),
     declare(

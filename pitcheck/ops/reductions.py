@@ -10,6 +10,7 @@ from pitcheck.errors import ShapeError, UnsupportedError
 from pitcheck.ops.declaration import AttributeRole, Attributes
 from pitcheck.ops.declare import Formula, Lazy, Local, declare
 from pitcheck.ops.term import Term, needed, number
+from pitcheck.ops.traits import Trait
 
 _OVER: dict[str, AttributeRole] = {"axes": "axes", "keepdim": "value"}
 _ALONG: dict[str, AttributeRole] = {"axis": "axis", "keepdim": "value"}
@@ -189,24 +190,50 @@ def _all(inputs: list[Term], attributes: Attributes) -> list[Term]:
     return [~_some(~inputs[0].cast("bool"), attributes)]
 
 
+_PICKED = (Trait.ROUNDS_NOTHING,)
+_ADDS = (Trait.ADDS_TERMS, Trait.ADDS_ALONG, Trait.TOTAL, Trait.KEEPS_POSITIVE)
+
 OPERATORS = (
-    declare("sum", _sum, _sum_backward, attributes=_OVER, doc="The sum over `axes`."),
-    declare("mean", _mean, _mean_backward, attributes=_OVER, doc="The sum over `axes` divided by the number of elements along them."),
+    declare("sum", _sum, _sum_backward, attributes=_OVER, traits=_ADDS, doc="The sum over `axes`."),
+    declare(
+        "mean",
+        _mean,
+        _mean_backward,
+        attributes=_OVER,
+        traits=(*_ADDS, Trait.AVERAGES),
+        doc="The sum over `axes` divided by the number of elements along them.",
+    ),
     declare(
         "var",
         _var,
         _var_backward,
         attributes={**_OVER, "correction": "literal"},
+        traits=(Trait.NORMALIZES,),
         doc="sum (x - mean)^2 / (n - `correction`) over `axes`, n the number of elements along them; `correction` is 1 by default.",
     ),
-    declare("amax", _extreme_value(False), _extreme_value_backward, attributes=_OVER, doc="The maximum over `axes`; equal maxima share the gradient evenly."),
-    declare("amin", _extreme_value(True), _extreme_value_backward, attributes=_OVER, doc="The minimum over `axes`; equal minima share the gradient evenly."),
+    declare(
+        "amax",
+        _extreme_value(False),
+        _extreme_value_backward,
+        attributes=_OVER,
+        traits=_PICKED,
+        doc="The maximum over `axes`; equal maxima share the gradient evenly.",
+    ),
+    declare(
+        "amin",
+        _extreme_value(True),
+        _extreme_value_backward,
+        attributes=_OVER,
+        traits=_PICKED,
+        doc="The minimum over `axes`; equal minima share the gradient evenly.",
+    ),
     declare(
         "max",
         _extreme(False),
         _chosen_backward,
         attributes=_ALONG,
         required=("axis",),
+        traits=(Trait.ROUNDS_NOTHING, Trait.PICKS_PLACES),
         doc="Values and int positions of the maximum along `axis`; of equal maxima the first, which gets the whole gradient.",
     ),
     declare(
@@ -215,9 +242,16 @@ OPERATORS = (
         _chosen_backward,
         attributes=_ALONG,
         required=("axis",),
+        traits=_PICKED,
         doc="Values and int positions of the minimum along `axis`; of equal minima the first, which gets the whole gradient.",
     ),
-    declare("argmax", _place(False), attributes=_ALONG, doc="The int position of the first maximum along `axis`, or without `axis` in row-major order."),
+    declare(
+        "argmax",
+        _place(False),
+        attributes=_ALONG,
+        traits=(Trait.PICKS_PLACES,),
+        doc="The int position of the first maximum along `axis`, or without `axis` in row-major order.",
+    ),
     declare("argmin", _place(True), attributes=_ALONG, doc="The int position of the first minimum along `axis`, or without `axis` in row-major order."),
     declare(
         "topk",
@@ -225,6 +259,7 @@ OPERATORS = (
         _chosen_backward,
         attributes={"k": "literal", "axis": "axis", "largest": "value"},
         required=("k",),
+        traits=(Trait.ROUNDS_NOTHING, Trait.PICKS_PLACES),
         doc="Values and int positions of the `k` greatest (`largest` false: least) elements along `axis` (default -1), in order; of equal ones the first.",
     ),
     declare(
@@ -232,10 +267,19 @@ OPERATORS = (
         _sort,
         _chosen_backward,
         attributes={"axis": "axis", "descending": "value"},
+        traits=_PICKED,
         permutes=True,
         doc="Values and int positions of the elements in order along `axis` (default -1); equal ones keep their order.",
     ),
-    declare("cumsum", _cumsum, _cumsum_backward, attributes={"axis": "axis"}, required=("axis",), doc="The sum of all elements up to each, along `axis`."),
+    declare(
+        "cumsum",
+        _cumsum,
+        _cumsum_backward,
+        attributes={"axis": "axis"},
+        required=("axis",),
+        traits=(Trait.ADDS_WITHIN,),
+        doc="The sum of all elements up to each, along `axis`.",
+    ),
     declare("any", _any, attributes=_OVER, doc="Whether an element along `axes` is not 0 or false."),
     declare("all", _all, attributes=_OVER, doc="Whether no element along `axes` is 0 or false."),
 )

@@ -25,9 +25,10 @@ from pitcheck.ops import (
     reductions,
     structure,
 )
-from pitcheck.ops.declaration import Attributes, OperatorKind
+from pitcheck.ops.declaration import Attributes, Offset, OperatorKind
 from pitcheck.ops.declare import WANTED
 from pitcheck.ops.term import Term
+from pitcheck.ops.traits import ALSO_OF_DERIVATIVES, Communication, Condition, Trait
 
 BACKWARD = ".backward"
 BACKWARD_ATTRIBUTES = ("forward_inputs", "forward_outputs", "gradients", WANTED)
@@ -85,6 +86,81 @@ def writes_in_place(name: str) -> bool:
         return operator_kind(name.removesuffix(".backward")).in_place
     except UnsupportedError:
         return False
+
+
+@cache
+def kinds_with(*traits: Trait) -> frozenset[str]:
+    """Return the names of the operators that have one of ``traits`` with all attributes, and of the derivatives that have one.
+
+    Operators that have a trait with some attributes only are left out; ask :func:`has_trait` where there are attributes.
+    """
+    found = {kind.name for kind in _registry().values() if not kind.traits.isdisjoint(traits)}
+    derived = ALSO_OF_DERIVATIVES.intersection(traits)
+    return frozenset(found | {kind.name + BACKWARD for kind in _registry().values() if not kind.traits.isdisjoint(derived)})
+
+
+@cache
+def _conditional(trait: Trait) -> Mapping[str, Condition]:
+    return MappingProxyType({kind.name: kind.conditional[trait] for kind in _registry().values() if trait in kind.conditional})
+
+
+def has_trait(kind_name: str, trait: Trait, attributes: Attributes) -> bool:
+    """Return True if an operator has a trait with these attributes. A derivative has the traits in ``ALSO_OF_DERIVATIVES`` alone, an unknown operator none.
+
+    Raises PlanError for an attribute that a trait depends on and that is no number where it must be one.
+    """
+    if kind_name in kinds_with(trait):
+        return True
+    condition = _conditional(trait).get(kind_name)
+    return condition is not None and condition(attributes)
+
+
+@cache
+def communication_of(kind_name: str) -> Communication:
+    """Return who meets in an operator; nobody in a derivative or in an unknown one."""
+    kind = _registry().get(kind_name)
+    return Communication.NONE if kind is None else kind.communication
+
+
+def shared_operands(kind_name: str) -> tuple[int, ...]:
+    """Return the operands whose gradients are sums over leading places of operand 0, if ``kind_name`` is a derivative; else none."""
+    kind = _registry().get(kind_name.removesuffix(BACKWARD)) if kind_name.endswith(BACKWARD) else None
+    return () if kind is None else kind.shared
+
+
+def inner_dimensions(kind: OperatorKind, attributes: Attributes) -> int:
+    """Return how many of the last dimensions of operand 0 are not leading ones."""
+    return int(attributes.get(kind.inner, 1)) if isinstance(kind.inner, str) else kind.inner
+
+
+def offset_of(kind_name: str) -> Offset | None:
+    """Return where the outputs of an operator lie in its inputs, or the inputs in the output; None if they are computed, or of an unknown one."""
+    kind = _registry().get(kind_name)
+    return None if kind is None else kind.offset
+
+
+def divided_axis(kind_name: str) -> str:
+    """Return the attribute that names the dimension which a collective cuts into one part per member; "" for any other operator."""
+    kind = _registry().get(kind_name)
+    return "" if kind is None else kind.divided_axis
+
+
+@cache
+def kinds_meeting(*ways: Communication) -> frozenset[str]:
+    """Return the names of the operators in which ranks meet in one of these ways."""
+    return frozenset(kind.name for kind in _registry().values() if kind.communication in ways)
+
+
+@cache
+def random_kinds() -> frozenset[str]:
+    """Return the names of the operators that draw random numbers."""
+    return frozenset(kind.name for kind in _registry().values() if kind.random)
+
+
+@cache
+def collective_kinds() -> frozenset[str]:
+    """Return the names of the operators whose input arrives stacked: collectives, and the sum over micro-batches."""
+    return frozenset(kind.name for kind in _registry().values() if kind.collective)
 
 
 def check_attributes(kind: OperatorKind, attributes: Attributes, backward: bool = False) -> None:

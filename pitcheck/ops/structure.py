@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from pitcheck.errors import PlanError, ShapeError
-from pitcheck.ops.declaration import Attributes
+from pitcheck.ops.declaration import Attributes, Pair
 from pitcheck.ops.declare import MANY, Backward, Formula, Lazy, Local, declare
 from pitcheck.ops.term import Term, concatenate, needed, normalise, number, sum_to
+from pitcheck.ops.traits import Trait
 
 # --- views
 
@@ -276,6 +277,44 @@ def _triangular_backward(upper: bool) -> Backward:
     return lambda local: [lambda: _triangle(local.dy, local.attributes, upper)]
 
 
+# --- where parts begin
+
+
+def _part_begins(pair: Pair) -> object:
+    part, position = pair.outputs[pair.result], pair.attributes.get("position")
+    return position * part[pair.axis] if part is not None and isinstance(position, int) else None
+
+
+def _slice_begins(pair: Pair) -> object:
+    return pair.attributes.get("start", 0) if pair.attributes.get("step", 1) == 1 else None
+
+
+def _select_begins(pair: Pair) -> object:
+    whole, index = pair.inputs[pair.source], pair.attributes.get("index")
+    return index % whole[pair.axis] if whole is not None and whole[pair.axis] and isinstance(index, int) else None
+
+
+def _split_begins(pair: Pair) -> object:
+    sizes = pair.attributes.get("sizes")
+    return sum(size for size in sizes[: pair.result] if isinstance(size, int)) if isinstance(sizes, tuple) else None
+
+
+def _joined_begins(pair: Pair) -> object:
+    """Return where the whole begins, seen from one of its parts."""
+    return -sum(shape[pair.axis] for shape in pair.inputs[: pair.source] if shape is not None)
+
+
+_SHOWN = (Trait.SHOWS_ALL, Trait.TOTAL, Trait.KEEPS_POSITIVE, Trait.ROUNDS_NOTHING)
+"""Of every operator that shows all of its operand and nothing else, in whatever places."""
+_ARRANGED = (*_SHOWN, Trait.REARRANGES)
+_ORDERED = (*_ARRANGED, Trait.KEEPS_ORDER)
+_HANDED_ON = (Trait.KEEPS_ORDER, Trait.TOTAL, Trait.KEEPS_POSITIVE, Trait.ROUNDS_NOTHING)
+_CUT = (Trait.CUTS, Trait.TOTAL, Trait.ROUNDS_NOTHING)
+_SELECTED = (Trait.SELECTS, Trait.TOTAL, Trait.ROUNDS_NOTHING)
+_JOINED = (Trait.JOINS, Trait.TOTAL, Trait.ROUNDS_NOTHING)
+_PLACED = (Trait.ROUNDS_NOTHING,)
+
+
 OPERATORS = (
     *(
         declare(
@@ -285,6 +324,7 @@ OPERATORS = (
             attributes={"sizes": "sizes"},
             required=("sizes",),
             permutes=True,
+            traits=_ORDERED,
             doc="The same elements, row-major, in shape `sizes`; one size may be -1.",
         )
         for name in ("view", "reshape")
@@ -295,6 +335,7 @@ OPERATORS = (
         _transpose_backward,
         attributes={"dim0": "axis", "dim1": "axis"},
         required=("dim0", "dim1"),
+        traits=_ARRANGED,
         doc="Dimensions `dim0` and `dim1` exchanged.",
     ),
     declare(
@@ -303,20 +344,30 @@ OPERATORS = (
         _permute_backward,
         attributes={"permutation": "value"},
         required=("permutation",),
+        traits=_ARRANGED,
         doc="Dimension i of the result is dimension `permutation`[i] of x.",
     ),
-    declare("unsqueeze", _unsqueeze, _view_backward, attributes={"axis": "axis"}, required=("axis",), doc="A dimension of size 1 inserted at `axis`."),
-    declare("squeeze", _squeeze, _view_backward, attributes={"axis": "axis"}, required=("axis",), doc="Dimension `axis`, of size 1, removed."),
+    declare(
+        "unsqueeze",
+        _unsqueeze,
+        _view_backward,
+        attributes={"axis": "axis"},
+        required=("axis",),
+        traits=_ORDERED,
+        doc="A dimension of size 1 inserted at `axis`.",
+    ),
+    declare("squeeze", _squeeze, _view_backward, attributes={"axis": "axis"}, required=("axis",), traits=_ORDERED, doc="Dimension `axis`, of size 1, removed."),
     declare(
         "expand",
         _expand,
         _expand_backward,
         attributes={"sizes": "sizes"},
         required=("sizes",),
+        traits=_SHOWN,
         doc="x broadcast to shape `sizes`; -1 keeps a size; dimensions may be added in front.",
     ),
-    *(declare(name, _identity, _identity_backward, copies=True, doc="x itself.") for name in ("identity", "contiguous")),
-    declare("detach", _identity, _no_gradient, copies=True, doc="x itself, without a gradient."),
+    *(declare(name, _identity, _identity_backward, traits=_ORDERED, copies=True, doc="x itself.") for name in ("identity", "contiguous")),
+    declare("detach", _identity, _no_gradient, traits=_HANDED_ON, copies=True, doc="x itself, without a gradient."),
     declare(
         "multiref",
         _multiref,
@@ -324,6 +375,7 @@ OPERATORS = (
         attributes={"count": "value"},
         required=("count",),
         copies=True,
+        traits=_HANDED_ON,
         doc="x itself, `count` times; the gradient is the sum of the gradients of the copies.",
     ),
     declare(
@@ -332,6 +384,7 @@ OPERATORS = (
         _repeat_interleave_backward,
         attributes={"count": "literal", "axis": "axis"},
         required=("count", "axis"),
+        traits=_PLACED,
         doc="Every element along `axis` `count` times, one after the other.",
     ),
     declare(
@@ -340,6 +393,8 @@ OPERATORS = (
         _chunk_backward,
         attributes={"axis": "axis", "count": "value", "position": "value"},
         required=("axis", "count", "position"),
+        traits=_CUT,
+        offset=_part_begins,
         doc="Part number `position` of `count` equal parts of dimension `axis`.",
     ),
     declare(
@@ -348,6 +403,8 @@ OPERATORS = (
         _slice_backward,
         attributes={"axis": "axis", "start": "position", "stop": "position", "step": "literal"},
         required=("axis",),
+        traits=_CUT,
+        offset=_slice_begins,
         doc="Elements `start` (default 0), `start` + `step` (default 1), ... below `stop` (default: the size) along `axis`; both offsets lie within 0 .. size.",
     ),
     declare(
@@ -356,6 +413,8 @@ OPERATORS = (
         _select_backward,
         attributes={"axis": "axis", "index": "position"},
         required=("axis", "index"),
+        traits=_SELECTED,
+        offset=_select_begins,
         doc="The elements at `index` of `axis`, which disappears.",
     ),
     declare(
@@ -364,10 +423,30 @@ OPERATORS = (
         _split_backward,
         attributes={"axis": "axis", "sizes": "position"},
         required=("axis", "sizes"),
+        traits=_CUT,
+        offset=_split_begins,
         doc="Dimension `axis` cut into parts of `sizes`, one output each.",
     ),
-    declare("unbind", _unbind, _unbind_backward, attributes={"axis": "axis"}, required=("axis",), doc="One output per element of `axis`, which disappears."),
-    declare("cat", _cat, _cat_backward, inputs=(1, MANY), attributes={"axis": "axis"}, required=("axis",), doc="The inputs joined along `axis`."),
+    declare(
+        "unbind",
+        _unbind,
+        _unbind_backward,
+        attributes={"axis": "axis"},
+        required=("axis",),
+        traits=_SELECTED,
+        doc="One output per element of `axis`, which disappears.",
+    ),
+    declare(
+        "cat",
+        _cat,
+        _cat_backward,
+        inputs=(1, MANY),
+        attributes={"axis": "axis"},
+        required=("axis",),
+        traits=(*_JOINED, Trait.EXTENDS),
+        offset=_joined_begins,
+        doc="The inputs joined along `axis`.",
+    ),
     declare(
         "stack",
         _stack,
@@ -375,6 +454,7 @@ OPERATORS = (
         inputs=(1, MANY),
         attributes={"axis": "axis"},
         required=("axis",),
+        traits=_JOINED,
         doc="The inputs joined along a new dimension at `axis`.",
     ),
     declare(
@@ -383,6 +463,7 @@ OPERATORS = (
         _pad_backward,
         attributes={"axis": "axis", "before": "position", "after": "position", "value": "literal"},
         required=("axis",),
+        traits=(Trait.EXTENDS, Trait.ROUNDS_NOTHING),
         doc="`before` and `after` (default 0) elements with `value` (default 0) added along `axis`.",
     ),
     declare(
@@ -392,6 +473,7 @@ OPERATORS = (
         attributes={"axes": "axes"},
         required=("axes",),
         permutes=True,
+        traits=_PLACED,
         doc="The order along each of `axes` reversed.",
     ),
     declare(
@@ -401,6 +483,7 @@ OPERATORS = (
         attributes={"axis": "axis", "shift": "literal"},
         required=("axis", "shift"),
         permutes=True,
+        traits=_PLACED,
         doc="The element at i moves to i + `shift`, modulo the size, along `axis`.",
     ),
     *(
@@ -409,6 +492,7 @@ OPERATORS = (
             _triangular(upper),
             _triangular_backward(upper),
             attributes={"diagonal": "literal"},
+            traits=_PLACED,
             doc=f"Zeros where column - row {sign} `diagonal` (default 0), in the last two dimensions.",
         )
         for name, upper, sign in (("tril", False, ">"), ("triu", True, "<"))

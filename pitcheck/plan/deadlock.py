@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from pitcheck.ops.registry import communication_of
+from pitcheck.ops.traits import Communication
 from pitcheck.plan.events import Events
 from pitcheck.plan.launches import Launches, joins_batches, joint
 from pitcheck.plan.matching import Matching
@@ -80,7 +82,9 @@ class _Search:
 
     def has_undeclared_sends(self) -> bool:
         """Whether some send leaves it open if it, or a wait for it, waits."""
-        return any(operator.kind == "send" and None in _values(operator.attributes.get("protocol")) for operator in self._operators)
+        return any(
+            communication_of(operator.kind) is Communication.SEND and None in _values(operator.attributes.get("protocol")) for operator in self._operators
+        )
 
     # --- programs of the classes
 
@@ -131,7 +135,7 @@ class _Search:
     def _waits_for(self, rank: int, event: int, microbatch: int, strict: bool) -> list[Place]:
         """What must have been reached before the program goes on."""
         operator = self._operator(event)
-        if operator.kind == "wait":
+        if communication_of(operator.kind) is Communication.WAIT:
             return self._awaited(rank, event, microbatch, strict)
         if self._attribute(event, "async", rank, microbatch):
             return []
@@ -139,7 +143,7 @@ class _Search:
 
     def _met(self, rank: int, event: int, microbatch: int, strict: bool) -> list[Place]:
         """Whom an event meets, nobody if it is a send that is buffered."""
-        if self._operator(event).kind == "send":
+        if communication_of(self._operator(event).kind) is Communication.SEND:
             protocol = self._attribute(event, "protocol", rank, microbatch)
             if protocol == "buffered" or (protocol is None and not strict):
                 return []
@@ -170,7 +174,12 @@ class _Search:
     def _meets_its_class_alone(self, rank: int, event: int) -> bool:
         """Whether an event is a collective among ranks of one class, in every micro-batch. Then all are there as soon as one is."""
         operator = self._operator(event)
-        if operator.group is None or operator.kind == "wait" or event in self.meetings.partner or event in self.meetings.irregular:
+        if (
+            operator.group is None
+            or communication_of(operator.kind) is Communication.WAIT
+            or event in self.meetings.partner
+            or event in self.meetings.irregular
+        ):
             return False
         return self._partners(rank, event, 0) == [(rank, event, 0)]
 

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from pitcheck.ops.registry import communication_of
+from pitcheck.ops.traits import Communication
 from pitcheck.plan.model import Operator, Table, Use
 from pitcheck.plan.programs import LocalOrder
 from pitcheck.plan.schedule import Ints, Schedule, is_event, tensor_of
@@ -52,7 +54,7 @@ def joint(sequence: Sequence[tuple[Hashable, object]]) -> Iterator[list[int]]:
 
 def joins_batches(operator: Operator) -> bool:
     """Return True if an event may run together with others of its batch: one that moves data. A wait and a barrier stop the program."""
-    return operator.kind not in ("wait", "barrier")
+    return communication_of(operator.kind) not in (Communication.WAIT, Communication.BARRIER)
 
 
 class Launches:
@@ -157,7 +159,7 @@ class Launches:
             for place in (int(events[n]) for n in places):
                 operator = self.plan.operators[positions[place]]
                 code = int(codes[place])
-                if operator.kind != "wait" and self._attribute(operator, "async", rank, code % self.microbatches):
+                if communication_of(operator.kind) is not Communication.WAIT and self._attribute(operator, "async", rank, code % self.microbatches):
                     found.append(Launch(code, place, first, next((w for w in waits.get(code, ()) if w > place), None)))
                 elif len(places) > 1:
                     found.append(Launch(code, place, first, last=last))
@@ -171,7 +173,7 @@ class Launches:
         found: dict[int, list[int]] = {}
         for place in events.tolist():
             position, microbatch = divmod(int(codes[place]), self.microbatches)
-            if self.plan.operators[position].kind == "wait":
+            if communication_of(self.plan.operators[position].kind) is Communication.WAIT:
                 for launched, at in self.awaited(position, microbatch):
                     found.setdefault(launched * self.microbatches + at, []).append(place)
         return found

@@ -14,6 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pitcheck.errors import PlanError
+from pitcheck.ops.registry import communication_of
+from pitcheck.ops.traits import Communication
 from pitcheck.plan.coordinates import Coordinates
 from pitcheck.plan.events import Events
 from pitcheck.plan.lifted import OnDemand, lifted_members, lifted_received
@@ -317,8 +319,8 @@ class _Channels:
         self._tags: dict[str, int] = {}
 
     def run(self) -> list[Violation]:
-        sends, send_keys = self._sorted("send")
-        receives, receive_keys = self._sorted("receive")
+        sends, send_keys = self._sorted(Communication.SEND)
+        receives, receive_keys = self._sorted(Communication.RECEIVE)
         if len(self.violations):
             return self.violations
         if np.array_equal(send_keys, receive_keys):
@@ -330,9 +332,9 @@ class _Channels:
             self._fill(sends, sender, receives, receiver)
         return self.violations
 
-    def _sorted(self, kind: str) -> tuple[Instances, Ints]:
+    def _sorted(self, way: Communication) -> tuple[Instances, Ints]:
         """All sends or receives by channel and order, with the number of their channel."""
-        numbers = [n for n, position in enumerate(self.events.positions) if self.plan.operators[position].kind == kind]
+        numbers = [n for n, position in enumerate(self.events.positions) if communication_of(self.plan.operators[position].kind) is way]
         parts, keys = [], []
         for number in numbers:
             part = instances_of(self.events, number)
@@ -345,7 +347,7 @@ class _Channels:
                 continue
             index, tags = self.events.tags(number)
             tag = np.array([self._tags.setdefault(repr(t), len(self._tags)) for t in tags], dtype=np.int64)[index[part.rank, part.microbatch]]
-            source, destination = (part.rank, peers) if kind == "send" else (peers, part.rank)
+            source, destination = (part.rank, peers) if way is Communication.SEND else (peers, part.rank)
             parts.append(part)
             keys.append((source * self.events.coordinates.ranks + destination) * (1 << 20) + tag)
         rows = joined(parts)
@@ -418,7 +420,7 @@ class _Channels:
         met = np.full((len(receives.rank), 3), -1, dtype=np.int64)
         met[receiver] = np.stack([positions[sends.event[sender]], sends.rank[sender], sends.microbatch[sender]], axis=1)
         for number, position in enumerate(self.events.positions):
-            if self.plan.operators[position].kind == "receive":
+            if communication_of(self.plan.operators[position].kind) is Communication.RECEIVE:
                 table = np.full(shape, -1, dtype=np.int64)
                 here = np.flatnonzero(receives.event == number)
                 table[receives.rank[here], receives.microbatch[here]] = met[here]

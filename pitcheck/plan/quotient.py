@@ -11,9 +11,11 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
+from pitcheck.ops.registry import communication_of
+from pitcheck.ops.traits import Communication
 from pitcheck.plan.events import Events, refined, row_numbers
 from pitcheck.plan.matching import Matching
-from pitcheck.plan.schedule import Ints
+from pitcheck.plan.schedule import PAIRED, Ints
 
 
 class Meetings:
@@ -33,14 +35,14 @@ class Meetings:
         shape = (self.events.coordinates.ranks, self.events.schedule.microbatches, 3)
         for number, position in enumerate(self.events.positions):
             operator = self.plan.operators[position]
-            if operator.kind in ("send", "receive"):
+            if operator.kind in PAIRED:
                 self.partner[number] = np.full(shape, -1, dtype=np.int64)
             members = self.matching.members.get(operator.id)
             if members is not None:
                 self.irregular[number] = self._as_events(members)
         for number in self.partner:
             operator = self.plan.operators[self.events.positions[number]]
-            if operator.kind == "receive":
+            if communication_of(operator.kind) is Communication.RECEIVE:
                 found = self._as_events(self.matching.received[operator.id])
                 self.partner[number] = found
                 rank, microbatch = np.nonzero(found[..., 0] >= 0)

@@ -22,7 +22,7 @@ from pitcheck.plan.coordinates import Coordinates, places_of
 from pitcheck.plan.events import refined, row_numbers
 from pitcheck.plan.model import MICROBATCH_AXIS, Attribute, Axis, Box, Group, Operator, Plan, Table
 from pitcheck.plan.roots import has_root, root_places
-from pitcheck.plan.schedule import Ints, Mask, is_event
+from pitcheck.plan.schedule import PAIRED, Ints, Mask, is_event
 from pitcheck.plan.structure import table_error
 
 KEPT = 2
@@ -160,7 +160,7 @@ class _Classes:
         for name, value in operator.attributes.items():
             if isinstance(value, Table) and name != "peer" and self._first_time("table", id(value)):
                 self._table(value)
-        if operator.kind in ("send", "receive"):
+        if operator.kind in PAIRED:
             peer = operator.attributes.get("peer")
             key = peer if type(peer) is int else (id(peer),)
             if self._first_time("peer", key, id(operator.where)):
@@ -279,7 +279,7 @@ class _Restriction:
         where = self._where(operator.where) if operator.where else operator.where
         attributes = operator.attributes
         if attributes and is_event(operator):
-            attributes = {name: self._attribute(value, name == "peer" and operator.kind in ("send", "receive")) for name, value in attributes.items()}
+            attributes = {name: self._attribute(value, name == "peer" and operator.kind in PAIRED) for name, value in attributes.items()}
             if "root" in attributes and has_root(operator) and operator.group is not None and not operator.group.ranks:
                 attributes["root"] = self._root(operator.group, attributes["root"])
         group = self._group(operator.group) if operator.group is not None and operator.group.ranks else operator.group

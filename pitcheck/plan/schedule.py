@@ -9,6 +9,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from pitcheck.ops.registry import kinds_meeting
+from pitcheck.ops.traits import Communication
 from pitcheck.plan.coordinates import Coordinates
 from pitcheck.plan.model import Box, Number, Operand, Operator, Plan, Table, Use
 from pitcheck.plan.roots import at_root, reads_at_root
@@ -16,7 +18,9 @@ from pitcheck.plan.roots import at_root, reads_at_root
 Mask = NDArray[np.bool_]
 Ints = NDArray[np.int64]
 
-COMMUNICATION = frozenset({"send", "receive", "wait", "barrier"})
+COMMUNICATION = kinds_meeting(Communication.SEND, Communication.RECEIVE, Communication.WAIT, Communication.BARRIER)
+PAIRED = kinds_meeting(Communication.SEND, Communication.RECEIVE)
+"""Operators that name the rank which they meet."""
 MATCHING_ONLY = frozenset({"peer", "protocol", "batch", "tag", "async", "of", "microbatches"})
 """Attributes that say who meets whom and when, not what is computed."""
 EXTERNAL_ROLES = frozenset({"input", "parameter", "constant", "optimizer_state"})

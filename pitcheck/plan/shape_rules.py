@@ -13,7 +13,8 @@ from pitcheck.algebra.axes import AxisAlgebra, AxisSystem, AxisValue
 from pitcheck.algebra.base import Kind
 from pitcheck.base.numbers import parse_number
 from pitcheck.errors import PlanError, UnsupportedError
-from pitcheck.ops.registry import evaluate, operator_kind
+from pitcheck.ops.registry import communication_of, evaluate, operator_kind
+from pitcheck.ops.traits import Communication
 from pitcheck.plan.coordinates import Coordinates
 from pitcheck.plan.model import Number, Operator, Plan, Table, Tensor
 from pitcheck.plan.schedule import COMMUNICATION, MATCHING_ONLY, Mask, tensor_of
@@ -60,7 +61,7 @@ class ShapeRules:
     def run(self) -> Iterator[Violation]:
         """All findings, of operators whose tensors are known."""
         for position, operator in enumerate(self.plan.operators):
-            if operator.kind in COMMUNICATION and not (operator.kind == "wait" and operator.outputs):
+            if operator.kind in COMMUNICATION and not (communication_of(operator.kind) is Communication.WAIT and operator.outputs):
                 continue
             try:
                 inputs = tuple(

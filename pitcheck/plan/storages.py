@@ -12,7 +12,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pitcheck.ops.registry import writes_in_place
+from pitcheck.ops.registry import communication_of, writes_in_place
+from pitcheck.ops.traits import Communication
 from pitcheck.plan.contents import Contents, Stretch
 from pitcheck.plan.launches import Launch, Launches
 from pitcheck.plan.memory import Access, Conflict, InFlight
@@ -86,7 +87,7 @@ class StorageRules:
         """What is waited for, by the output of the waits."""
         found: dict[str, list[str]] = {}
         for operator in self.plan.operators:
-            if operator.kind == "wait" and len(operator.inputs) == len(operator.outputs) == 1:
+            if communication_of(operator.kind) is Communication.WAIT and len(operator.inputs) == len(operator.outputs) == 1:
                 found.setdefault(operator.outputs[0], []).append(tensor_of(operator.inputs[0]) or "")
         return found
 
@@ -146,7 +147,7 @@ class StorageRules:
         """Positions of the operators that some rule is about, as a mask."""
         relevant = np.zeros(len(self.plan.operators), dtype=np.bool_)
         relevant[[position for positions in self._touching.values() for position in positions]] = True
-        relevant[[n for n, operator in enumerate(self.plan.operators) if operator.kind == "wait"]] = True
+        relevant[[n for n, operator in enumerate(self.plan.operators) if communication_of(operator.kind) is Communication.WAIT]] = True
         relevant[self.launches.timed] = True
         return relevant
 
@@ -161,9 +162,9 @@ class StorageRules:
                 yield from self._check_beginning(tensor, first.setdefault(tensor.storage, []))
                 first[tensor.storage].append(tensor)
         for position, operator in enumerate(self.plan.operators):
-            if operator.kind == "wait":
+            if communication_of(operator.kind) is Communication.WAIT:
                 yield from self._check_wait(position, operator)
-            elif operator.kind == "barrier" and operator.attributes.get("async"):
+            elif communication_of(operator.kind) is Communication.BARRIER and operator.attributes.get("async"):
                 yield self._of_plan(position, "is a barrier that is asynchronous: nothing could wait for it; leave out 'async'")
 
     def _check_offset(self, tensor: Tensor) -> Iterator[Violation]:
@@ -378,7 +379,7 @@ class _Walk:
         self._store(launch.code)
 
     def _run(self, code: int) -> Iterator[Violation]:
-        if self._operator(code).kind == "wait" and not self._operator(code).outputs:
+        if communication_of(self._operator(code).kind) is Communication.WAIT and not self._operator(code).outputs:
             return
         for access in self.rules.accesses(code):
             for conflict in self.flights.touch(access):

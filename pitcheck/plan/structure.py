@@ -7,15 +7,15 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 
 from pitcheck.errors import PlanError
+from pitcheck.ops.registry import communication_of, divided_axis
+from pitcheck.ops.traits import Communication
 from pitcheck.plan.coordinates import Coordinates
 from pitcheck.plan.model import MICROBATCH_AXIS, Attribute, Box, Group, Operator, Plan, Table
 from pitcheck.plan.roots import has_root, root_places
 from pitcheck.plan.schedule import is_event, where_key
 from pitcheck.plan.violations import Violation
 
-_DIVIDED_AXIS = {"reduce_scatter": "axis", "scatter_from": "axis", "all_to_all": "split_axis"}
-"""The attribute that names the dimension which a collective cuts into one part per member."""
-_GROUPED = frozenset({"barrier", "all_reduce", "reduce", "reduce_scatter", "all_gather", "gather_to", "broadcast", "scatter_from", "all_to_all"})
+_GROUPED = (Communication.COLLECTIVE, Communication.BARRIER)
 
 
 def check_structure(plan: Plan, coordinates: Coordinates) -> Iterator[Violation]:
@@ -120,7 +120,7 @@ class _Groups:
     def run(self) -> Iterator[Violation]:
         for number, operator in enumerate(self.plan.operators):
             if operator.group is None:
-                if operator.kind in _GROUPED:
+                if communication_of(operator.kind) in _GROUPED:
                     place = f"operators[{number}]"
                     yield Violation("PIT004", f"{place}.group", f"{operator.kind} {operator.id!r} has no group; name the axes or ranks", operator=operator.id)
                 continue
@@ -146,17 +146,17 @@ class _Groups:
         return self._known[group]
 
     def _check_alone(self, operator: Operator, place: str) -> Iterator[Violation]:
-        if operator.kind in ("send", "receive", "wait"):
+        if communication_of(operator.kind) in (Communication.SEND, Communication.RECEIVE, Communication.WAIT):
             message = f"{operator.kind} {operator.id!r} has a group, though no group meets in it; leave it out ('tag' makes channels of their own)"
             yield Violation("PIT004", f"{place}.group", message, operator=operator.id)
 
     def _check_collective(self, operator: Operator, place: str, sizes: list[int]) -> Iterator[Violation]:
-        expected = 0 if operator.kind == "barrier" else 1
-        if operator.kind in _GROUPED and len(operator.inputs) != expected:
+        expected = 0 if communication_of(operator.kind) is Communication.BARRIER else 1
+        if communication_of(operator.kind) in _GROUPED and len(operator.inputs) != expected:
             message = f"{operator.kind} takes {expected or 'no'} input, not {len(operator.inputs)}"
             yield Violation("PIT004", f"{place}.inputs", message, operator=operator.id)
             return
-        if operator.kind == "barrier" and operator.outputs:
+        if communication_of(operator.kind) is Communication.BARRIER and operator.outputs:
             yield Violation("PIT004", f"{place}.outputs", "a barrier has no output; it only keeps its members together", operator=operator.id)
             return
         root = operator.attributes.get("root")
@@ -174,7 +174,7 @@ class _Groups:
         yield from self._check_divisible(operator, place, sizes)
 
     def _check_divisible(self, operator: Operator, place: str, sizes: list[int]) -> Iterator[Violation]:
-        name = _DIVIDED_AXIS.get(operator.kind, "")
+        name = divided_axis(operator.kind)
         axis: Attribute = operator.attributes.get(name)
         tensor = operator.inputs[0] if operator.inputs else None
         shape = self.shapes.get(tensor, ()) if isinstance(tensor, str) else ()

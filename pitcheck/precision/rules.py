@@ -6,13 +6,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import combinations
 
+from pitcheck.ops.registry import communication_of, has_trait
+from pitcheck.ops.traits import Communication, Trait
 from pitcheck.plan.model import Plan
 from pitcheck.precision.side import BITS, Side, is_reduction
 from pitcheck.precision.walks import Sum, Way, sum_of, way_to
 from pitcheck.stages.cuts import Cut
-from pitcheck.stages.graph import Graph
-
-ACCUMULATING = frozenset({"add", "accumulate"})
+from pitcheck.stages.graph import Graph, Node
 
 
 @dataclass(frozen=True)
@@ -160,13 +160,18 @@ def _nowhere(_: int) -> bool:
 
 def _different_buffers(side: Side, total: Sum) -> tuple[int, int] | None:
     """Two values of different dtype in which different terms of a sum are accumulated."""
-    buffers = [part for part in total.parts if any(node.kind in ACCUMULATING for node in side.writers(part))]
+    buffers = [part for part in total.parts if any(_accumulates(node) for node in side.writers(part))]
     if len({side.dtype(buffer) for buffer in buffers}) < 2:
         return None
     for one, other in combinations(sorted(buffers, key=side.graph.depth), 2):
         if side.dtype(one) != side.dtype(other) and one not in total.under(other) and other not in total.under(one):
             return one, other
     return None
+
+
+def _accumulates(node: Node) -> bool:
+    """Return True if a node adds to what its own rank has: an operand, or a micro-batch."""
+    return has_trait(node.kind, Trait.ADDS_PLAINLY, node.attributes) and communication_of(node.kind) is Communication.NONE
 
 
 # --- everything else

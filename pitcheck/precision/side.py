@@ -8,26 +8,14 @@ from math import inf
 
 from pitcheck.algebra.base import Kind
 from pitcheck.check.conjecture import VIEWS
-from pitcheck.ops.registry import BACKWARD
+from pitcheck.ops.registry import BACKWARD, has_trait, kinds_with
+from pitcheck.ops.traits import Trait
 from pitcheck.stages.graph import Graph, Node, sources_of
 
 BITS: Mapping[str, int] = {"float64": 53, "float32": 24, "float16": 11, "bfloat16": 8, "float8_e4m3": 4, "float8_e5m2": 3}
 """Binary digits of the significand: what decides how much a sum rounds."""
 
 CAST = "cast"
-ADDITIONS = frozenset({"add", "sub", "accumulate", "sum", "mean", "all_reduce", "reduce", "reduce_scatter"})
-"""What adds terms up; behind it stand the terms."""
-SCATTERED = frozenset({"index_add", "scatter_add", "cumsum"})
-NORMS = frozenset({"var", "softmax", "log_softmax", "logsumexp", "layer_norm", "rms_norm", "cross_entropy", "nll_loss", "mse_loss"})
-"""Operators, and derivatives of them, that add up within themselves."""
-MOVES = frozenset({"cat", "stack", "pad", "slice", "split", "chunk", "select", "unbind", "all_gather", "gather_to", "broadcast", "scatter_from", "all_to_all"})
-EXACT = MOVES | frozenset(
-    {"amax", "amin", "max", "min", "maximum", "minimum", "relu", "abs", "neg", "sign", "clamp", "where", "masked_fill", "sort", "topk", "gather"}
-    | {"index_select", "embedding", "scatter_value", "one_hot", "full", "full_like", "uninitialised", "tril", "triu", "flip", "roll", "repeat_interleave"}
-    | {"multiref", "detach", "wait"}
-)
-"""What rounds nothing: results are operands, or their opposites."""
-SCALES = frozenset({"mul", "div", "neg", "scale_by_size"})
 FIELD: Kind = "field"
 
 
@@ -131,19 +119,30 @@ def _handed_on(node: Node) -> int | None:
 
 def is_exact(node: Node) -> bool:
     """Whether a node rounds nothing, but for the dtype of its result."""
-    return _handed_on(node) is not None or node.kind in EXACT or (node.kind in ADDITIONS and node.attributes.get("reduction", "sum") not in ("sum", "avg"))
+    return _handed_on(node) is not None or has_trait(node.kind, Trait.ROUNDS_NOTHING, node.attributes)
 
 
 def is_addition(node: Node) -> bool:
     """Whether a node adds terms up."""
-    return node.kind in ADDITIONS and node.attributes.get("reduction", "sum") in ("sum", "avg")
+    return has_trait(node.kind, Trait.ADDS_TERMS, node.attributes)
+
+
+def is_scattered(node: Node) -> bool:
+    """Return True if a node adds terms up at places that their sizes do not tell."""
+    return has_trait(node.kind, Trait.ADDS_WITHIN, node.attributes)
+
+
+def is_arranged(node: Node) -> bool:
+    """Return True if a node's results consist of pieces of its operands, and perhaps of fixed numbers."""
+    return node.kind in kinds_with(Trait.CUTS, Trait.SELECTS, Trait.JOINS, Trait.EXTENDS, Trait.CARRIES)
 
 
 def is_reduction(node: Node) -> bool:
     """Whether a node adds up, its operands or within itself."""
-    return (is_addition(node) and node.kind != "sub") or node.kind in SCATTERED or node.kind.removesuffix(BACKWARD) in NORMS
+    normalizes = node.kind.removesuffix(BACKWARD) in kinds_with(Trait.NORMALIZES)
+    return (is_addition(node) and node.kind != "sub") or is_scattered(node) or normalizes
 
 
 def is_scaling(node: Node) -> bool:
     """Whether a node multiplies its only tensor by a number."""
-    return node.kind in SCALES and sum(len(sources_of(operand)) for operand in node.inputs) == 1
+    return has_trait(node.kind, Trait.SCALES, node.attributes) and sum(len(sources_of(operand)) for operand in node.inputs) == 1

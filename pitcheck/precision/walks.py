@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from math import inf
 
-from pitcheck.precision.side import MOVES, SCATTERED, Side, is_addition, is_scaling
+from pitcheck.precision.side import Side, is_addition, is_arranged, is_scaling, is_scattered
 
 
 @dataclass
@@ -72,10 +72,10 @@ def sum_of(side: Side, target: int, stops: Callable[[int], bool]) -> Sum:
         if (value != target and stops(value)) or not writers:
             found.terms.append(value)
             continue
-        if any(is_addition(node) or node.kind in SCATTERED for node in writers):
+        if any(is_addition(node) or is_scattered(node) for node in writers):
             found.parts.append(value)
         for node in writers:
-            if not (is_addition(node) or is_scaling(node) or node.kind in MOVES):
+            if not (is_addition(node) or is_scaling(node) or is_arranged(node)):
                 found.terms.append(value)
                 continue
             roots = [side.root(operand) for operand in side.operands(node)]

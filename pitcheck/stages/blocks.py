@@ -25,7 +25,8 @@ from pitcheck.algebra.base import Kind
 from pitcheck.algebra.size_choice import Sizes
 from pitcheck.errors import UnsupportedError
 from pitcheck.ops.axis_templates import Templates
-from pitcheck.ops.registry import BACKWARD, divided, forward_attributes
+from pitcheck.ops.registry import BACKWARD, divided, forward_attributes, has_trait, kinds_with
+from pitcheck.ops.traits import Trait
 from pitcheck.plan.model import Tensor
 from pitcheck.stages.batch import Argument, Batch, Step
 from pitcheck.stages.cuts import Cut
@@ -309,11 +310,11 @@ class _Weighting:
             weigh = self._gradients_to_weigh(step, place)
             if weigh:
                 return _Effect(None, weigh)
-            if step.kind == "mean.backward" and self._over_batch(step):
+            if step.kind.removesuffix(BACKWARD) in kinds_with(Trait.AVERAGES) and self._over_batch(step):
                 # A derivative of a mean divides what it is given, which no place has to itself, by the number of elements.
                 return _Effect(self.dims[step.arguments[0].value], (len(step.inputs) - 1,), mean=True)
-        elif step.kind in ("sum", "mean") and self._gone(step):
-            return _Effect(None, (0,), step.kind == "mean")
+        elif has_trait(step.kind, Trait.ADDS_ALONG, step.attributes) and self._gone(step):
+            return _Effect(None, (0,), has_trait(step.kind, Trait.AVERAGES, step.attributes))
         raise UnsupportedError(
             f"the reference's operator {self.batch.graph.nodes[step.node].operator!r} ({step.kind}) combines what belongs to different ranks"
         )

@@ -9,14 +9,11 @@ from typing import Any
 
 from pitcheck.base.numbers import Root, parse_number
 from pitcheck.errors import PlanError
-from pitcheck.ops.registry import operator_kind
+from pitcheck.ops.registry import kinds_with, operator_kind
+from pitcheck.ops.traits import Trait
 from pitcheck.stages.batch import Argument, Batch, Step
 from pitcheck.stages.graph import Graph
 
-BELOW = frozenset({"lt", "ge"})
-"""Comparisons with a number n that change between n - 1 and n."""
-ABOVE = frozenset({"le", "gt"})
-"""Comparisons with a number n that change between n and n + 1."""
 FEW = 4
 _LARGEST = 1 << 1000
 """Above it numbers have no float64, or their products have none."""
@@ -39,13 +36,14 @@ def integers_at_issue(batch: Batch) -> set[int]:
 
     Of up to ``FEW`` numbers also their sums and differences: an integer may be moved by one before it is compared with another.
     """
+    below, above = kinds_with(Trait.CHANGES_BELOW), kinds_with(Trait.CHANGES_ABOVE)
     found = {int(n) for n in _constants(batch) if n.denominator == 1}
     for step in batch.steps:
         found.update(int(n) for name, n in _attributes(step) if name in MARKING and n.denominator == 1)
         for place, n in _operands(step):
             if n.denominator == 1:
                 found.add(int(n))
-                kinds = (BELOW, ABOVE) if place else (ABOVE, BELOW)
+                kinds = (below, above) if place else (above, below)
                 found.update([int(n) - 1] * (step.kind in kinds[0]) + [int(n) + 1] * (step.kind in kinds[1]))
     if len(found) <= FEW:
         found |= {m for a, b in combinations(found, 2) for m in (a + b, a - b, b - a)}

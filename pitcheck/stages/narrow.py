@@ -11,14 +11,14 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 
+from pitcheck.ops.registry import has_trait
+from pitcheck.ops.traits import Trait
 from pitcheck.stages.batch import Argument, Batch, Step
 from pitcheck.stages.prune import pruned
 
 Ends = tuple[int, ...]
 """Where parts of a dimension begin, and where the last one ends."""
 
-MOVES = frozenset({"all_gather", "reduce_scatter"})
-"""Collectives that have an axis of their own, and treat every other dimension element by element. So does all_reduce with every dimension."""
 OUTSIDE = -1
 """What writes inputs and reads targets, beside the steps."""
 
@@ -37,12 +37,22 @@ class _Buffer:
 
 def narrowed(batch: Batch, targets: Collection[int]) -> Batch:
     """``batch`` with buffers that hold no more than the tensors that overlap with parts which something reads. ``targets`` stay as they are."""
-    if not any(step.kind == "split" and None in step.outputs for step in batch.steps):
+    if not any(_leaves_out_parts(step) for step in batch.steps):
         return batch
     steps, shapes = list(batch.steps), dict(batch.shapes)
     for buffer in _Uses(batch, frozenset(targets)).buffers():
         _narrow(batch, buffer, steps, shapes)
     return pruned(replace(batch, steps=steps, shapes=shapes), *targets) if shapes != batch.shapes else batch
+
+
+def _leaves_out_parts(step: Step) -> bool:
+    """Return True if a step cuts its operand into parts of certain sizes, of which nothing reads some."""
+    return "sizes" in step.attributes and None in step.outputs and has_trait(step.kind, Trait.CUTS, step.attributes)
+
+
+def _joins_along(step: Step) -> bool:
+    """Return True if a step puts its operands side by side along one of their dimensions."""
+    return all(has_trait(step.kind, trait, step.attributes) for trait in (Trait.JOINS, Trait.EXTENDS))
 
 
 class _Uses:
@@ -62,7 +72,7 @@ class _Uses:
     def buffers(self) -> Iterator[_Buffer]:
         """Buffers that go one way from being joined to being taken apart, but for parts that nothing reads."""
         for number, split in enumerate(self._batch.steps):
-            if split.kind != "split" or None not in split.outputs:
+            if not _leaves_out_parts(split):
                 continue
             moves = self._writers((number,))
             joins = self._writers(moves) if OUTSIDE not in moves else ()
@@ -82,7 +92,7 @@ class _Uses:
         joining, splitting = self._batch.steps[join], self._batch.steps[split]
         values = [operand.value for operand in joining.inputs if isinstance(operand, Argument)]
         sizes, axes = splitting.attributes.get("sizes"), (joining.attributes.get("axis"), splitting.attributes.get("axis"))
-        if joining.kind != "cat" or len(values) != len(joining.inputs) or not isinstance(sizes, tuple) or not isinstance(axes[0], int):
+        if not _joins_along(joining) or len(values) != len(joining.inputs) or not isinstance(sizes, tuple) or not isinstance(axes[0], int):
             return None
         shapes = [self._batch.shape(value) for value in values]
         axis = axes[0] % len(shapes[0])
@@ -92,9 +102,10 @@ class _Uses:
 
 
 def _leaves_alone(step: Step, axis: int, rank: int) -> bool:
-    """Whether a step treats dimension ``axis`` of ``rank`` element by element."""
+    """Return True if a step treats dimension ``axis`` of ``rank`` element by element."""
     own = step.attributes.get("axis")
-    return step.kind == "all_reduce" or (step.kind in MOVES and isinstance(own, int) and own % rank != axis)
+    others = own is None or (isinstance(own, int) and own % rank != axis)
+    return others and has_trait(step.kind, Trait.LEAVES_OTHER_AXES, step.attributes)
 
 
 def _narrow(batch: Batch, buffer: _Buffer, steps: list[Step], shapes: dict[int, tuple[int, ...]]) -> None:

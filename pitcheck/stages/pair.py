@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from fractions import Fraction
 from functools import cached_property
 from itertools import product
 from math import prod
@@ -19,20 +18,21 @@ import numpy as np
 from pitcheck.algebra.size_choice import Sizes
 from pitcheck.base.numbers import parse_number
 from pitcheck.errors import ReductionError, UnsupportedError
+from pitcheck.ops.registry import has_trait, kinds_with
+from pitcheck.ops.traits import Trait
 from pitcheck.stages.assignment import check_parts
-from pitcheck.stages.batch import Argument, Batch, Step, extract
+from pitcheck.stages.batch import Argument, Batch, extract
 from pitcheck.stages.cuts import Box, Cut, present_parts
 from pitcheck.stages.distinct import distinct
 from pitcheck.stages.graph import Graph
 from pitcheck.stages.grids import Codes, Grid, Home, Mask, either, far, focus, near
-from pitcheck.stages.inputs import STRUCTURAL, Derived, Fresh, Padding
+from pitcheck.stages.inputs import Derived, Fresh, Padding
 from pitcheck.stages.literals import integers_at_issue
 from pitcheck.stages.narrow import narrowed
 from pitcheck.stages.sampling import Sampling
 from pitcheck.stages.shapes import SymbolicBatch, SymbolicPair
 
 CutOf = Callable[[int], Cut | None]
-ROOTS = frozenset({"sqrt", "rsqrt"})
 MOST_LOADED = 8
 """Integers of which many elements hold one at a time."""
 MOST_LOADS, LEAST_LOADS, LOADED_CELLS = 32, 8, 1 << 12
@@ -293,22 +293,17 @@ def _square_inputs(stage: Stage) -> set[int]:
     A root of the parallel plan alone narrows nothing: its argument may be any number in the reference.
     """
     marked: set[int] = set()
+    parts = kinds_with(Trait.SHOWS_ALL, Trait.CUTS)
     origin: dict[int, int] = {value: value for value in stage.reference.inputs}
     for step in stage.reference.steps:
         source = step.inputs[0] if step.inputs else None
         if not isinstance(source, Argument) or source.value not in origin:
             continue
-        if step.kind in STRUCTURAL:
+        if step.kind in parts:
             origin.update({output: origin[source.value] for output in step.outputs if output is not None})
-        elif step.kind in ROOTS or (step.kind == "pow" and _is_half(step)):
+        elif has_trait(step.kind, Trait.TAKES_ROOT, step.attributes):
             marked.add(origin[source.value])
     return marked
-
-
-def _is_half(step: Step) -> bool:
-    """Whether a power has a fractional exponent: it is made of roots."""
-    exponent = step.inputs[1] if len(step.inputs) > 1 else step.attributes.get("exponent")
-    return isinstance(exponent, (Fraction, float)) and Fraction(exponent).denominator != 1
 
 
 def _range(stage: Stage, symbolic: SymbolicPair, value: int, sizes: Sizes) -> tuple[tuple[int, int] | None, tuple[int, ...]]:

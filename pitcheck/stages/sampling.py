@@ -8,12 +8,11 @@ from math import prod
 
 import numpy as np
 
+from pitcheck.ops.registry import collective_kinds, kinds_with
+from pitcheck.ops.traits import Trait
 from pitcheck.stages.batch import Batch
 from pitcheck.stages.graph import sources_of
 from pitcheck.stages.grids import Codes, Grid, Lattice, Once, Read, Through
-
-RESIZING = frozenset({"all_gather", "gather", "reduce_scatter", "scatter", "all_to_all"})
-"""Collectives of which a result has other sizes where there are fewer members."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +38,8 @@ class Sampling:
 
     def resized(self, batch: Batch) -> bool:
         """Whether the size of what a step gives says how many members it joins, or cuts for, along one of the axes."""
-        nodes = [batch.graph.nodes[step.node] for step in batch.steps if step.kind in RESIZING]
+        resizing = collective_kinds() - kinds_with(Trait.KEEPS_SIZES)
+        nodes = [batch.graph.nodes[step.node] for step in batch.steps if step.kind in resizing]
         reads = (source.read for node in nodes for operand in node.inputs for source in sources_of(operand))
         return any(axis in self.axes for read in reads if read is not None for axis in _left(read))
 

@@ -16,7 +16,8 @@ from dataclasses import dataclass, replace
 
 from pitcheck.algebra.axis_values import AxisValue
 from pitcheck.ops.axis_templates import Templates
-from pitcheck.ops.registry import divided
+from pitcheck.ops.registry import divided, has_trait, inner_dimensions, operator_kind, shared_operands
+from pitcheck.ops.traits import Trait
 from pitcheck.stages.batch import Argument, Batch, Step
 from pitcheck.stages.grids import Codes
 from pitcheck.stages.pair import Stage
@@ -110,7 +111,7 @@ class _Summed:
         tail = _contractions(batch, target)
         if tail is None:
             return None
-        return cls([batch.steps[n] for n in tail if batch.steps[n].kind in CONTRACTIONS], ReferenceAlone.of(batch, templates, {target}, tail))
+        return cls([batch.steps[n] for n in tail if _contracted(batch.steps[n])], ReferenceAlone.of(batch, templates, {target}, tail))
 
     def over(self, carriers: Sequence[tuple[int, int]]) -> bool:
         """Whether the target is a sum over the dimension of what is computed for each place along it alone."""
@@ -138,9 +139,9 @@ def _contractions(batch: Batch, target: int) -> frozenset[int] | None:
         step = batch.steps[writers[0]]
         found.add(writers[0])
         arguments = [argument.value for argument in step.looked_into]
-        if is_linear(step) or (step.kind == "add" and len(arguments) == 2 and step.attributes.get("alpha", 1) == 1):
+        if is_linear(step) or (len(arguments) == 2 and has_trait(step.kind, Trait.ADDS_PLAINLY, step.attributes)):
             waiting.extend(arguments)
-        elif step.kind not in CONTRACTIONS or step.outputs.index(value) not in CONTRACTIONS[step.kind]:
+        elif step.outputs.index(value) not in _contracted(step):
             return None
     # What is summed must not be read by anything but the way to the target.
     inside = {output for n in found for output in batch.steps[n].outputs if output is not None}
@@ -148,17 +149,16 @@ def _contractions(batch: Batch, target: int) -> frozenset[int] | None:
     return None if any(a.value in inside for step in others for a in step.arguments) else frozenset(found)
 
 
-CONTRACTIONS: Mapping[str, frozenset[int]] = {
-    "sum": frozenset({0}),
-    "linear.backward": frozenset({1, 2}),
-    "embedding.backward": frozenset({1}),
-    "rms_norm.backward": frozenset({1, 2}),
-    "layer_norm.backward": frozenset({1, 2}),
-    "matmul.backward": frozenset({1}),
-}
-"""Sums, and derivatives whose gradients of these operands (weight, bias) are sums over the leading dimensions of the first operand: of all but the last
-``dims`` (default 1), of an embedding over all, of a product of matrices over the rows, and over those but the last two that the second operand lacks."""
-LAST = {"embedding.backward": 0, "matmul.backward": 1}
+def _contracted(step: Step) -> Collection[int]:
+    """Return the outputs of a step that are sums over dimensions of its operands.
+
+    These are sums, and gradients of weights and biases: a weight's is a sum over the leading dimensions of the first operand that the weight lacks.
+    """
+    return (0,) if _is_sum(step) else shared_operands(step.kind)
+
+
+def _is_sum(step: Step) -> bool:
+    return has_trait(step.kind, Trait.ADDS_ALONG, step.attributes) and not has_trait(step.kind, Trait.AVERAGES, step.attributes)
 
 
 def _contracts(step: Step, values: Mapping[int, AxisValue], places: Callable[[int], list[int]]) -> bool:
@@ -170,10 +170,10 @@ def _contracts(step: Step, values: Mapping[int, AxisValue], places: Callable[[in
     given = arguments[-1].value
     first = arguments[0].value
     where = places(first)
-    if step.kind == "sum":
+    if _is_sum(step):
         axes = step.attributes.get("axes")
         return len(where) == 1 and (axes is None or where[0] in {int(axis) % len(values[first].dims) for axis in axes})
-    last = LAST.get(step.kind, int(step.attributes.get("dims", 1)))
+    last = inner_dimensions(operator_kind(step.kind), step.attributes)
     inputs, outputs, gradients = divided(step.attributes, len(arguments))
     if len(where) != 1 or places(given) != where or where[0] >= len(values[first].dims) - last or gradients != (0,) or outputs not in (0, 1):
         return False

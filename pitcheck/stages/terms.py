@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from pitcheck.ops.registry import has_trait
+from pitcheck.ops.traits import Trait
 from pitcheck.stages.batch import Argument, Batch, Step
 from pitcheck.stages.grids import Codes
 from pitcheck.stages.pair import Stage
@@ -16,12 +18,6 @@ from pitcheck.stages.shapes import SymbolicPair
 from pitcheck.stages.spans import NOWHERE, spans
 from pitcheck.stages.symmetry import Words, mixed, signatures, spread
 
-SUMS = frozenset({"accumulate", "all_reduce", "reduce_scatter"})
-WITHOUT_PARTS = frozenset({"accumulate", "all_reduce"})
-"""Those of which the result does not depend on the number of members but for the sum."""
-MOVES = frozenset({"view", "reshape", "transpose", "permute", "identity", "contiguous", "squeeze", "unsqueeze"})
-TAIL = MOVES | {f"{kind}.backward" for kind in MOVES}
-"""Operators behind a contraction that leave a sum a sum."""
 WORD = 64
 MOST_BITS = 1 << 24
 """Words of sets of segments over all steps: more would cost more than evaluating all terms."""
@@ -50,13 +46,14 @@ def _added(step: Step) -> int | None:
 
 
 def is_linear(step: Step) -> bool:
-    """Whether a step moves elements, or multiplies them by a number."""
-    return step.kind in TAIL or (step.kind == "mul" and len(step.inputs) == len(step.arguments) + 1 == 2)
+    """Return True if a step moves elements, or multiplies them by a number: a sum stays a sum."""
+    by_number = len(step.inputs) == len(step.arguments) + 1 == 2
+    return has_trait(step.kind, Trait.REARRANGES, step.attributes) or (by_number and has_trait(step.kind, Trait.MULTILINEAR, step.attributes))
 
 
 def _adds(step: Step) -> bool:
     stacked = len(step.inputs) == 1 and isinstance(step.inputs[0], Argument) and step.inputs[0].rows.ndim == 2
-    return step.kind in SUMS and stacked and step.attributes.get("reduction", "sum") == "sum"
+    return stacked and has_trait(step.kind, Trait.ADDS_MEMBERS, step.attributes)
 
 
 @dataclass(frozen=True)
@@ -207,7 +204,8 @@ def _terms(batch: Batch, steps: frozenset[int], target: int, term: int, tables: 
 def _some_members(step: Step, low: Mapping[int, Codes], keep: int) -> Codes | None:
     """The rows of the members that belong to ``keep`` of the blocks over which a step goes; None where blocks have unequally many members."""
     operand = step.inputs[0]
-    if not isinstance(operand, Argument) or step.kind not in WITHOUT_PARTS:
+    # Of a sum that is also cut into parts the sizes depend on how many members there are.
+    if not isinstance(operand, Argument) or not has_trait(step.kind, Trait.ADDS_PLAINLY, step.attributes):
         return None
     lines = []
     for line in operand.rows:

@@ -8,14 +8,13 @@ from typing import Any
 from pitcheck.algebra.axes import AxisAlgebra, AxisSystem, AxisValue
 from pitcheck.base.numbers import Literal
 from pitcheck.errors import PitcheckError
-from pitcheck.ops.registry import BACKWARD, divided, evaluate, forward_attributes
+from pitcheck.ops.registry import BACKWARD, divided, evaluate, forward_attributes, kinds_with
 from pitcheck.ops.term import exact
+from pitcheck.ops.traits import Trait
 from pitcheck.stages.graph import GraphValue, Operand, Source, Stacked
 
 BY_SHAPE = frozenset({"shape", "kind", "extent", "arange", "boundary"})
 """What an algebra says of a value without looking at its elements."""
-MADE_BY_SHAPE = frozenset({"positions", "boundary", "causal_mask", "full_like", "dropout_mask"})
-"""Operators, beside derivatives, that look at the shape of an operand alone."""
 
 
 class Unread:
@@ -27,7 +26,7 @@ class Unread:
 
     def places(self, kind: str, inputs: Sequence[Operand], outputs: Sequence[int | None], attributes: Mapping[str, Any]) -> frozenset[int]:
         """The places of the operands whose shape alone matters, of an operator of which something may read ``outputs`` (None: nothing does)."""
-        if not kind.endswith(BACKWARD) and kind not in MADE_BY_SHAPE:
+        if not kind.endswith(BACKWARD) and kind not in kinds_with(Trait.READS_SHAPE):
             return frozenset()
         shapes = tuple(self._look(operand) for operand in inputs)
         named = frozenset(place for place, output in enumerate(outputs) if output is not None)

@@ -168,3 +168,38 @@ def test_the_largest_of_no_elements_is_no_number(kind: str) -> None:
         return b.plan()
 
     never_equivalent(plan(False), plan(True))
+
+
+def _cancels(alpha: int, least: int) -> Plan:
+    """A quotient of x z by z, z = exp(top) + alpha exp(0): positive for ``alpha`` 1, and 0 for -1 where all of a row is below ``least``."""
+    b = Builder("cancels")
+    x = b.input("x", (4, WIDE))
+    above = b.op("sub", b.op("clamp", b.op("amax", x, axes=(1,), keepdim=True), min=least), Number(least))
+    z = b.op("add", b.op("exp", above), b.op("exp", b.op("mul", above, Number(0))), alpha=alpha)
+    b.output(b.op("div", b.op("mul", x, z), z, out="y"))
+    return b.plan()
+
+
+def _given() -> Plan:
+    b = Builder("reference")
+    b.output(b.op("mul", b.input("x", (4, WIDE)), Number(1), out="y"))
+    return b.plan()
+
+
+def test_a_sum_of_exponentials_is_positive() -> None:
+    proven(_given(), _cancels(1, 0))
+
+
+@pytest.mark.parametrize("least", [0, FAR])
+def test_a_difference_of_exponentials_is_not_positive(least: int) -> None:
+    never_equivalent(_given(), _cancels(-1, least))
+
+
+@pytest.mark.parametrize("least", [0, FAR])
+def test_a_number_that_is_read_as_a_truth_decides(least: int) -> None:
+    """What is drawn in its place is never 0, and the step gives 0 where all of a row is below ``least``."""
+    b = Builder("kept")
+    x = b.input("x", (4, WIDE))
+    above = b.op("sub", b.op("clamp", b.op("amax", x, axes=(1,), keepdim=True), min=least), Number(least))
+    b.output(b.op("where", above, x, Number(0), out="y"))
+    never_equivalent(_given(), b.plan())

@@ -9,12 +9,14 @@ import msgspec
 from zoo.builder import Builder, Spec
 
 from pitcheck.base.dtypes import DType
-from pitcheck.check.conjecture import VIEWS
+from pitcheck.ops.registry import kinds_with
+from pitcheck.ops.traits import Trait
 from pitcheck.plan.model import Operand, Operator, Plan, Tensor, Use
-from pitcheck.precision.side import BITS, MOVES
+from pitcheck.precision.side import BITS
 
 WIDE: Literal["float32"] = "float32"
 NARROW: Literal["bfloat16"] = "bfloat16"
+ARRANGED = kinds_with(Trait.SHOWS_ALL, Trait.CUTS, Trait.SELECTS, Trait.JOINS, Trait.EXTENDS, Trait.CARRIES)
 MATRIX = ("linear", "matmul", "bmm", "einsum", "scaled_dot_product_attention")
 
 
@@ -59,7 +61,7 @@ def narrow_products(plan: Plan) -> Plan:
 
 def _label(operator: Operator, tensors: dict[str, Tensor], sent: dict[tuple[int, ...], DType]) -> None:
     kind = operator.kind.removesuffix(".backward")
-    handed_on = kind in MOVES or kind in VIEWS or operator.group is not None or kind in ("accumulate", "multiref", "detach", "wait")
+    handed_on = kind in ARRANGED or operator.group is not None or kind in ("accumulate", "multiref", "detach", "wait")
     dtype = NARROW if kind in MATRIX else promoted([tensors[name] for name in names(operator.inputs)]) if handed_on else WIDE
     for name in operator.outputs:
         wanted = sent.get(tensors[name].shape) if name and operator.kind == "receive" else dtype
