@@ -69,9 +69,16 @@ def read(file: str) -> Plan:
 
 
 def _plans(frontend: Frontend, request: Request) -> list[Plan]:
-    """Return the plans that a frontend makes. Raises PitcheckError for one that does not give what it says, which is a bug of the frontend."""
+    """Return the plans that a frontend makes; those of other packages must hold what a plan file may hold.
+
+    Raises PitcheckError for a frontend that does not give what it says, which is a bug of it, and PlanError for values that no plan file holds.
+    """
     plans = list(frontend.read(request))
     due = 2 if frontend.gives_pair else 1
     if len(plans) != due or not all(isinstance(plan, Plan) for plan in plans):
         raise PitcheckError(f"the frontend {frontend.name!r} gave {[type(plan).__name__ for plan in plans]} for {request.source}; it must give {due} Plan")
-    return plans
+    if frontend in FRONTENDS:
+        return plans
+    from pitcheck.plan.files import well_formed  # noqa: PLC0415  heavy
+
+    return [well_formed(plan, request.source) for plan in plans]

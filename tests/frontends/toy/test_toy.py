@@ -82,6 +82,8 @@ def test_a_wrong_pair_is_a_mismatch_at_its_line(check: Check, capfd: pytest.Capt
     ("old", "new", "code", "finding"),
     [
         ("ranks 2", "ranks two", 2, "PIT001"),
+        ("ranks 2", "ranks 0", 2, "PIT001"),
+        ("ranks 2", "ranks 999999999", 2, "PIT001"),
         ("weight w 3x8 cut 0", "weight w 3x8 cut", 2, "PIT001"),
         ("z 4x8 = relu y", "z 4x8 relu y", 2, "PIT001"),
         ("z 4x8 = relu y", "z 4x\udcff8 = relu y", 2, "PIT001"),
@@ -151,6 +153,30 @@ def test_a_frontend_that_gives_another_number_of_plans_is_a_bug(monkeypatch: pyt
     with pytest.raises(PitcheckError, match="it must give 1 Plan"):
         reading.read(str(tmp_path / "a.none"))
     assert main(["check", str(tmp_path / "a.none"), str(tmp_path / "a.none")]) == 2
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "code"),
+    [
+        ("tuple(self.tensors)", "self.tensors", 0),
+        ("Tensor(name, shape))", 'Tensor(name, shape, dtype="float33"))', 2),
+        ("Tensor(name, shape))", "Tensor(name, [*shape[:-1], float(shape[-1]) + 0.5]))", 2),
+        ("Axis(RANK, self.ranks)", "(RANK, self.ranks)", 2),
+        ("outputs=(name,)", "outputs=name", 2),
+        ("if summed else {}", 'if summed else {"speed": float("nan")}', 2),
+    ],
+)
+def test_a_plan_of_another_package_holds_what_a_plan_file_may_hold(
+    followed: Path, check: Check, capfd: pytest.CaptureFixture[str], old: str, new: str, code: int
+) -> None:
+    """Lists become tuples as in a file; values of wrong types are refused by name, and do not reach the check."""
+    source = (followed / "toy_frontend.py").read_text()
+    assert old in source
+    (followed / "toy_frontend.py").write_text(source.replace(old, new))
+    assert check("reference.toy", "parallel.toy") == code
+    told = capfd.readouterr()
+    assert "Traceback" not in told.err
+    assert ("[PIT001]" in told.out) == (code == 2)
 
 
 def test_one_source_may_stand_for_both_plans(followed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
