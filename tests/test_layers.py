@@ -44,7 +44,7 @@ USERS: dict[str, tuple[str, ...]] = {
     "models": ("programs",),
     "programs": ("commands",),
     "mutation": ("commands",),
-    "frontends": ("commands", "torch"),
+    "frontends": ("programs", "commands", "torch"),
     "precision": ("check.run",),
     "explain": ("check.run", "commands"),
     "check.run": ("commands",),

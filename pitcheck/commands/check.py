@@ -11,8 +11,9 @@ from traceback import print_exc
 
 from pitcheck.check.options import Options
 from pitcheck.commands.numbers import parse_probability_log2, parse_size
-from pitcheck.commands.reading import is_configuration, is_program, read, read_pair, read_program
+from pitcheck.commands.reading import frontend_of, pairs, read, read_pair
 from pitcheck.errors import BudgetError, PlanError, ShapeError, UnsupportedError, UsageError
+from pitcheck.frontends.builtin import PROGRAMS
 from pitcheck.plan.model import Plan
 from pitcheck.report.model import Finding, FindingVerdict, Report, Seconds
 from pitcheck.report.write import Form, check_destinations, parse_destination, write_report
@@ -76,15 +77,14 @@ def run(
 
 
 def sources(reference: str, parallel: str | None, assignments: Sequence[str], jobs: int | None = None) -> list[Callable[[], list[Plan]]]:
-    """What gives the two plans: a file each, or one configuration, or one specification of programs. Raises UsageError for anything else."""
-    if is_configuration(reference) and parallel is None:
-        return [lambda: read_pair(reference, assignments)]
-    if assignments:
+    """Return what gives the two plans: a file each, or one source that stands for both. Raises UsageError for anything else."""
+    both = frontend_of(reference) if parallel is None else None
+    if assignments and (both is None or not both.takes_settings):
         raise UsageError("--set changes a configuration; give one .toml file and no second plan")
-    if is_program(reference) and parallel is None:
-        return [lambda: read_program(reference, jobs)]
+    if both is not None and both.gives_pair:
+        return [lambda: read_pair(reference, assignments, jobs)]
     if parallel is None:
-        raise UsageError(f"PARALLEL is missing beside {reference}; only a configuration (.toml) or a specification (FILE.py:NAME) stands for both plans")
+        raise UsageError(f"PARALLEL is missing beside {reference}; only {pairs()} stands for both plans")
     return [lambda: [read(reference)], lambda: [read(parallel)]]
 
 
@@ -92,7 +92,7 @@ def _named(reference: str, parallel: str | None) -> tuple[str, ...]:
     """The files of the command line, the reference first; of a program its file alone."""
     if parallel is not None:
         return reference, parallel
-    return (reference.rpartition(":")[0] if is_program(reference) else reference,)
+    return (reference.rpartition(":")[0] if PROGRAMS.recognises(reference) else reference,)
 
 
 def checked(files: Sequence[Callable[[], list[Plan]]], options: Options, progress: Progress | None = None) -> Report:

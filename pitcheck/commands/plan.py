@@ -7,12 +7,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import prod
 from pathlib import Path
 
-from pitcheck.commands.reading import CONFIGURATION_SUFFIX, PLAN_SUFFIXES, is_configuration, read, read_pair
+from pitcheck.commands.reading import read, read_pair
 from pitcheck.commands.writing import write_pair
 from pitcheck.errors import UsageError
+from pitcheck.frontends.builtin import PLAN_SUFFIXES
 from pitcheck.plan.files import write_plan
 from pitcheck.plan.model import Plan, Tensor
 from pitcheck.plan.violations import Violation
+from pitcheck.programs.frontend import CONFIGURATION_SUFFIX, CONFIGURATIONS
 from pitcheck.report.places import describe_ranks
 from pitcheck.report.text import printable
 from pitcheck.report.write import print_bytes
@@ -60,7 +62,7 @@ def convert(source: str, target: str) -> int:
 
 def make(file: str, directory: str, assignments: Sequence[str]) -> int:
     """Write both plans of a configuration into ``directory``. Raises PlanError for a configuration that cannot run, UsageError for a wrong argument."""
-    if not is_configuration(file):
+    if not CONFIGURATIONS.recognises(file):
         raise UsageError(f"{file}: plans are made from a configuration, a .toml file")
     write_pair(lambda: read_pair(file, assignments), directory, Path(file).name.removesuffix(CONFIGURATION_SUFFIX))
     return 0

@@ -1,74 +1,84 @@
-"""Reading a plan from a file of any format that pitcheck knows."""
+"""Plans of sources of any format that a frontend reads."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from pitcheck.errors import PlanError, UsageError
+from pitcheck.errors import PitcheckError, PlanError, UsageError
+from pitcheck.frontends.builtin import PLAN_FILES, PLANNER_FILES, PROGRAMS
+from pitcheck.frontends.protocol import Frontend, Request, installed
 from pitcheck.plan.model import Plan
+from pitcheck.programs.frontend import CONFIGURATIONS
 
-PLAN_SUFFIXES = (".plan.json", ".plan.zst")
-CONFIGURATION_SUFFIX = ".toml"
-
-
-def is_configuration(file: str) -> bool:
-    """Whether a file, by its suffix, is a configuration that both plans are built from."""
-    return file.endswith(CONFIGURATION_SUFFIX)
+FRONTENDS = (PLAN_FILES, PLANNER_FILES, CONFIGURATIONS, PROGRAMS)
+"""Those of this package, which no other package's can replace."""
 
 
-PROGRAM = re.compile(r".+\.py:[A-Za-z_]\w*", re.ASCII)
+def frontend_of(source: str) -> Frontend | None:
+    """Return the frontend that recognises a source, or None.
 
-
-def is_program(source: str) -> bool:
-    """Whether a source names a specification in a Python file, FILE.py:NAME."""
-    return PROGRAM.fullmatch(source) is not None
-
-
-def read_program(source: str, jobs: int | None) -> list[Plan]:
-    """Both plans of the programs that FILE.py:NAME names; the file is the user's own program, and runs.
-
-    Raises PlanError for a file that is not there or raises, UsageError for a name that is no specification, UnsupportedError as ``capture``.
+    Raises UsageError for a source that two frontends of other packages recognise, and for one of these that cannot be loaded.
     """
-    from pitcheck.frontends.torch.capture import capture  # noqa: PLC0415
-    from pitcheck.frontends.torch.load import load_spec  # noqa: PLC0415
+    known = next((frontend for frontend in FRONTENDS if frontend.recognises(source)), None)
+    if known is not None:
+        return known
+    others = [frontend for frontend in installed() if frontend.recognises(source)]
+    if len(others) > 1:
+        raise UsageError(f"{source} is recognised by the frontends {' and '.join(frontend.name for frontend in others)}; uninstall one of their packages")
+    return others[0] if others else None
 
-    file, _, name = source.rpartition(":")
-    return list(capture(load_spec(file, name), jobs=jobs))
+
+def read_pair(source: str, assignments: Sequence[str] = (), jobs: int | None = None) -> list[Plan]:
+    """Return the reference and the parallel plan of a source that stands for both.
+
+    Raises UsageError for a source that does not and for wrong assignments, and what its frontend raises.
+    """
+    frontend = frontend_of(source)
+    if frontend is None or not frontend.gives_pair:
+        raise UsageError(f"{source} does not stand for two plans; only {pairs()} does")
+    return _plans(frontend, Request(source, tuple(assignments), jobs))
 
 
-def read_pair(file: str, assignments: Sequence[str]) -> list[Plan]:
-    """The reference and the parallel plan of a configuration. Raises PlanError for one that cannot run, UsageError for a wrong assignment."""
-    from pitcheck.programs.configuration import read_configuration  # noqa: PLC0415  most plans come from files
-
-    configuration = read_configuration(Path(file), assignments)
-    return [configuration.reference(), configuration.parallel()]
+def pairs() -> str:
+    """Return how sources that stand for two plans are called, for messages."""
+    return " or ".join(frontend.accepts for frontend in FRONTENDS if frontend.gives_pair)
 
 
 def read(file: str) -> Plan:
-    """The plan in ``file``; its suffix says its format. Nothing in the file is executed.
+    """Return the plan in a file; its name says its format.
 
-    Raises PlanError for a file that is not there, is of no known format or cannot be read, and UnsupportedError for an operator without a meaning.
+    Raises PlanError for a file that is not there, is of no known format or cannot be read, and what its frontend raises.
     """
     path = Path(file)
     if not path.exists():
         raise PlanError("no such file", file)
     if path.is_dir():
         raise PlanError("this is a directory; name a plan file", file)
+    frontend = frontend_of(file)
+    if frontend is None:
+        raise PlanError(f"unknown format; name {', '.join(known.accepts for known in FRONTENDS)}, or install a frontend for it", file)
+    if frontend.gives_pair:
+        raise PlanError(f"this is {frontend.accepts}, which stands for two plans; `pitcheck plan make` or `pitcheck capture` writes them to files", file)
     try:
-        if file.endswith(PLAN_SUFFIXES):
-            from pitcheck.plan.files import read_plan  # noqa: PLC0415
-
-            return read_plan(path)
-        if file.endswith(".pkl"):
-            from pitcheck.frontends.nnscaler import read_nnscaler  # noqa: PLC0415
-
-            return read_nnscaler(path)
+        return _plans(frontend, Request(file))[0]
     except UsageError as error:
         raise PlanError(str(error)) from None
     except OSError as error:
         raise PlanError(f"cannot read it: {error.strerror or error}", file) from None
-    if is_configuration(file):
-        raise PlanError("this configuration stands for two plans; `pitcheck plan make` writes them to files", file)
-    raise PlanError(f"unknown format; plan files end in {', '.join(PLAN_SUFFIXES)}, nnScaler execution plans in .pkl", file)
+
+
+def _plans(frontend: Frontend, request: Request) -> list[Plan]:
+    """Return the plans that a frontend makes; those of other packages must hold what a plan file may hold.
+
+    Raises PitcheckError for a frontend that does not give what it says, which is a bug of it, and PlanError for values that no plan file holds.
+    """
+    plans = list(frontend.read(request))
+    due = 2 if frontend.gives_pair else 1
+    if len(plans) != due or not all(isinstance(plan, Plan) for plan in plans):
+        raise PitcheckError(f"the frontend {frontend.name!r} gave {[type(plan).__name__ for plan in plans]} for {request.source}; it must give {due} Plan")
+    if frontend in FRONTENDS:
+        return plans
+    from pitcheck.plan.files import well_formed  # noqa: PLC0415  heavy
+
+    return [well_formed(plan, request.source) for plan in plans]

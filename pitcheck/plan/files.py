@@ -88,6 +88,18 @@ def write_plan(plan: Plan, path: str | os.PathLike[str]) -> None:
     _replace(file, data)
 
 
+def well_formed(plan: Plan, origin: str) -> Plan:
+    """Return the plan as it would be read from a file of it, which is what the types of its fields promise.
+
+    ``origin`` names it in messages. Raises PlanError for a value that no plan file holds, as :func:`read_plan` and :func:`write_plan` do.
+    """
+    with _writable(Path(origin)):
+        packed = msgspec.msgpack.encode(plan)
+    read = decode_plan(packed, origin, "msgpack")
+    _refuse_special_floats(read)
+    return read
+
+
 def encode_json(plan: Plan) -> bytes:
     """The plan as JSON, one tensor, operator, ... a line, with a final newline. Raises PlanError for a NaN or infinite attribute."""
     _refuse_special_floats(plan)

@@ -1,0 +1,43 @@
+"""The frontends of this package. What reads a format is imported when a source of it is read."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from pitcheck.frontends.protocol import Frontend, Request
+from pitcheck.plan.model import Plan
+
+PLAN_SUFFIXES = (".plan.json", ".plan.zst")
+_PROGRAM = re.compile(r".+\.py:[A-Za-z_]\w*", re.ASCII)
+
+
+def _read_plan_file(request: Request) -> list[Plan]:
+    from pitcheck.plan.files import read_plan  # noqa: PLC0415
+
+    return [read_plan(Path(request.source))]
+
+
+def _read_planner_file(request: Request) -> list[Plan]:
+    """Nothing in the file is executed."""
+    from pitcheck.frontends.nnscaler import read_nnscaler  # noqa: PLC0415
+
+    return [read_nnscaler(Path(request.source))]
+
+
+def _read_programs(request: Request) -> tuple[Plan, Plan]:
+    """Record both programs of a specification. The file is the user's own program, and runs."""
+    from pitcheck.frontends.torch.capture import capture  # noqa: PLC0415
+    from pitcheck.frontends.torch.load import load_spec  # noqa: PLC0415
+
+    file, _, name = request.source.rpartition(":")
+    return capture(load_spec(file, name), jobs=request.jobs)
+
+
+def _is_program(source: str) -> bool:
+    return _PROGRAM.fullmatch(source) is not None
+
+
+PLAN_FILES = Frontend("plan", f"a plan file ({', '.join(PLAN_SUFFIXES)})", lambda source: source.endswith(PLAN_SUFFIXES), _read_plan_file)
+PLANNER_FILES = Frontend("nnscaler", "an nnScaler execution plan (.pkl)", lambda source: source.endswith(".pkl"), _read_planner_file)
+PROGRAMS = Frontend("torch", "a specification (FILE.py:NAME)", _is_program, _read_programs, gives_pair=True)
