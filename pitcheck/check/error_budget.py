@@ -84,9 +84,9 @@ class ErrorBudget:
         self._spent.pop(statement, None)
 
     def set_aside(self, name: str, spent_log2: float) -> None:
-        """Count what was attempted so far, and is looked at no more, as one sum."""
+        """Count all that was attempted so far, and is looked at no more, as one sum."""
         self._spent = {}
-        self._aside[name] = spent_log2
+        self._aside = {name: spent_log2}
 
     def again(self) -> float:
         """Begin anew with a smaller allowance for each attempt, whose log2 is returned; what was set aside stays.
