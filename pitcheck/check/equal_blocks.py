@@ -18,7 +18,7 @@ from pitcheck.check.specification import Specification
 from pitcheck.check.whole import WholeRun, largest_differences
 from pitcheck.errors import BudgetError, UnsupportedError
 from pitcheck.ops.axis_templates import Templates
-from pitcheck.stages.apart import taken_apart
+from pitcheck.stages.reductions.split_all_to_all import taken_apart
 from pitcheck.stages.blocks import Batched, Blocks, BlockSizes, block_sizes, weighted
 from pitcheck.stages.cuts import Cut
 from pitcheck.stages.graph import Graph

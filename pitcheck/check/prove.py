@@ -19,7 +19,7 @@ from pitcheck.algebra.weights import Pattern, UnweighedError, WeightedAlgebra, p
 from pitcheck.check.characters import Characters
 from pitcheck.check.error_budget import Attempts
 from pitcheck.check.evaluate import Comparison, Evaluated, check_memory, compare_target, evaluate_stage, untested
-from pitcheck.check.freed import undecided, with_free
+from pitcheck.stages.reductions.free_variables import undecided, with_free
 from pitcheck.check.guards import unguarded
 from pitcheck.check.outcomes import Outcomes
 from pitcheck.check.redraws import MOST_REJECTED, Redraws
@@ -27,14 +27,14 @@ from pitcheck.check.routing import Coverage, joined
 from pitcheck.check.stage_degrees import StageDegrees
 from pitcheck.errors import BudgetError, PitcheckError, UnsupportedError
 from pitcheck.ops.axis_templates import Templates
-from pitcheck.stages.apart import taken_apart
+from pitcheck.stages.reductions.split_all_to_all import taken_apart
 from pitcheck.stages.assignment import check_shapes
 from pitcheck.stages.grids import Codes
 from pitcheck.stages.pair import ShapedStage, Stage, shape_stage
-from pitcheck.stages.reduction import reduced
+from pitcheck.stages.reductions.sizes import reduced
 from pitcheck.stages.run import StepError
 from pitcheck.stages.shapes import SymbolicPair, symbolic_pair
-from pitcheck.stages.target_sum import with_summed_target
+from pitcheck.stages.reductions.sum_target_terms import with_summed_target
 
 Outcome = OneOf["proven", "failed", "inconclusive"]
 Weights = Mapping[int, Pattern]

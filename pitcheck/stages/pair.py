@@ -27,7 +27,7 @@ from pitcheck.stages.graph import Graph
 from pitcheck.stages.grids import Codes, Grid, Home, Mask, either, far, focus, near
 from pitcheck.stages.inputs import STRUCTURAL, Derived, Fresh, Padding
 from pitcheck.stages.literals import integers_at_issue
-from pitcheck.stages.narrow import narrowed
+from pitcheck.stages.reductions.drop_unused_buffer_parts import narrowed
 from pitcheck.stages.sampling import Sampling
 from pitcheck.stages.shapes import SymbolicBatch, SymbolicPair
 

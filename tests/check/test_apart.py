@@ -21,11 +21,11 @@ from pitcheck.ops.axis_templates import Templates
 from pitcheck.ops.registry import evaluate
 from pitcheck.plan.matching import match
 from pitcheck.plan.model import Number, Plan
-from pitcheck.stages.apart import taken_apart
+from pitcheck.stages.reductions.split_all_to_all import taken_apart
 from pitcheck.stages.batch import Batch
 from pitcheck.stages.lowering import lower
 from pitcheck.stages.pair import Stage, Target, build_stage, canonical_form, shape_stage
-from pitcheck.stages.reduction import reduced
+from pitcheck.stages.reductions.sizes import reduced
 from pitcheck.stages.shapes import symbolic_pair
 
 EP, SEQUENCES, LENGTH, HIDDEN, EXPERTS, WIDTH = 8, 2, 6, 5, 2, 7

@@ -21,7 +21,7 @@ from pitcheck.plan.model import Axis, Lineage, Number, Operator, Output, Plan, S
 from pitcheck.stages.lowering import lower
 from pitcheck.stages.pair import Target, build_stage, canonical_form, shape_stage
 from pitcheck.stages.shapes import symbolic_pair
-from pitcheck.stages.symmetry import find_symmetry
+from pitcheck.stages.reductions.symmetry import find_symmetry
 
 DP, MB = 8, 4
 BATCH = Lineage("", shards=(Shard(0, by=("dp", "mb")),))

@@ -18,8 +18,8 @@ from pitcheck.stages.grids import Codes
 from pitcheck.stages.pair import Stage, compared_rows
 from pitcheck.stages.prune import pruned_to
 from pitcheck.stages.shapes import SymbolicPair, symbolic_pair
-from pitcheck.stages.sums import find_sum, with_fewer_terms
-from pitcheck.stages.symmetry import Symmetry, find_symmetry
+from pitcheck.stages.reductions.sums import find_sum, with_fewer_terms
+from pitcheck.stages.reductions.symmetry import Symmetry, find_symmetry
 
 
 def reduced(stage: Stage, symbolic: SymbolicPair, templates: Templates | None, variant: int, least: int = LEAST) -> tuple[Stage, SymbolicPair, Sizes]:

@@ -13,8 +13,8 @@ from pitcheck.stages.grids import Codes
 from pitcheck.stages.pair import Stage
 from pitcheck.stages.prune import pruned
 from pitcheck.stages.shapes import SymbolicPair
-from pitcheck.stages.spans import NOWHERE, spans
-from pitcheck.stages.symmetry import Words, mixed, signatures, spread
+from pitcheck.stages.reductions.spans import NOWHERE, spans
+from pitcheck.stages.reductions.symmetry import Words, mixed, signatures, spread
 
 SUMS = frozenset({"accumulate", "all_reduce", "reduce_scatter"})
 WITHOUT_PARTS = frozenset({"accumulate", "all_reduce"})
