@@ -16,11 +16,12 @@ from pitcheck.check.prove import Proof, Settings, prove_stage
 from pitcheck.check.specification import Specification
 from pitcheck.check.workers import LARGE, Workers, cost
 from pitcheck.errors import PlanError, UnsupportedError
+from pitcheck.stages.building import build_stage
 from pitcheck.stages.cuts import Cut
 from pitcheck.stages.fingerprint import Fingerprints, Key, Walk, places
 from pitcheck.stages.graph import Graph
 from pitcheck.stages.grids import Mask, either
-from pitcheck.stages.pair import Stage, Target, build_stage, canonical_form
+from pitcheck.stages.pair import Stage, Target, canonical_form
 from pitcheck.stages.sample import Sample, sample_of
 
 Progress = Callable[[str, int, int], None]

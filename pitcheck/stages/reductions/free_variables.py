@@ -16,8 +16,8 @@ from typing import Any
 from pitcheck.errors import UnsupportedError
 from pitcheck.stages.batch import Argument, Step, StepOperand
 from pitcheck.stages.pair import ShapedStage
+from pitcheck.stages.reductions.protocol import Context, Phase
 from pitcheck.stages.run import step_at
-from pitcheck.stages.shapes import SymbolicPair
 
 PARALLEL = "parallel "
 TOTAL = frozenset(
@@ -36,13 +36,29 @@ KEEPS_POSITIVE = frozenset({"sum", "mean", "all_reduce", "accumulate", "reduce_s
 """Operators of which the result is positive where all that they read is."""
 
 
+class FreeVariables:
+    """Draw any numbers in the place of what the steps of the nodes ``free`` give.
+
+    Why a proof decides: what holds whatever a step gives holds for what it gives. A failure refutes nothing: the step may never give those numbers.
+    Assumes that everything computed from the step has a value for all numbers, which is looked up.
+    """
+
+    name = "free variables"
+    phase = Phase.STEPS
+    refutes = False
+
+    def apply(self, subject: ShapedStage, context: Context) -> ShapedStage | None:
+        """Return the stage with drawn results; None if no step is to be freed. Raises UnsupportedError where the claim would have no value."""
+        return with_free(subject, context.free) if context.free else None
+
+
 def undecided(shaped: ShapedStage, site: str) -> int | None:
     """The node of the parallel step at which something is decided, if its only result is a floating-point tensor; else None."""
     number = step_at(site, PARALLEL)
     return shaped.stage.parallel.steps[number].node if number is not None and _can_be_free(shaped, shaped.stage.parallel.steps[number]) else None
 
 
-def with_free(shaped: ShapedStage, symbolic: SymbolicPair, nodes: Collection[int]) -> ShapedStage:
+def with_free(shaped: ShapedStage, nodes: Collection[int]) -> ShapedStage:
     """The stage with numbers drawn in the place of what the steps of these nodes give, and all steps that compute the same: these give the same numbers."""
     steps = shaped.stage.parallel.steps
     forms = [_form(step, attributes) for step, attributes in zip(steps, shaped.attributes[1], strict=True)]
@@ -52,7 +68,7 @@ def with_free(shaped: ShapedStage, symbolic: SymbolicPair, nodes: Collection[int
     free = {}
     for number, (step, form) in enumerate(zip(steps, forms, strict=True)):
         if form in wanted and _can_be_free(shaped, step):
-            free[number] = (f"free/{forms.index(form)}", symbolic.parallel.shape(_result(step), shaped.sizes))
+            free[number] = (f"free/{forms.index(form)}", shaped.shapes[1][_result(step)])
     return replace(shaped, free=free)
 
 

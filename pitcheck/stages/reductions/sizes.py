@@ -1,69 +1,72 @@
-"""A stage with the coordinates alone that must be evaluated: along one dimension after the other, alike segments are represented by a few."""
+"""The sizes of a stage's dimensions: reduced ones, and of a batch dimension the segments alone that the kept coordinates use."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pitcheck.algebra.axis_classes import AxisSystem
-from pitcheck.algebra.size_choice import LEAST, Sizes
-from pitcheck.errors import UnsupportedError
+from pitcheck.algebra.size_choice import Sizes
 from pitcheck.ops.axis_templates import Templates
 from pitcheck.stages.cuts import Cut, present_parts
 from pitcheck.stages.grids import Codes
-from pitcheck.stages.pair import Stage, compared_rows
-from pitcheck.stages.prune import pruned_to
+from pitcheck.stages.pair import Stage
+from pitcheck.stages.reductions.protocol import Context, Phase
+from pitcheck.stages.reductions.symmetry import Symmetry
 from pitcheck.stages.shapes import SymbolicPair, symbolic_pair
-from pitcheck.stages.reductions.sums import find_sum, with_fewer_terms
-from pitcheck.stages.reductions.symmetry import Symmetry, find_symmetry
 
 
-def reduced(stage: Stage, symbolic: SymbolicPair, templates: Templates | None, variant: int, least: int = LEAST) -> tuple[Stage, SymbolicPair, Sizes]:
-    """The stage with one coordinate, along one dimension 1 + ``variant``, of every class of alike ones, and its sizes, of at least ``least`` elements a unit.
+@dataclass(frozen=True)
+class Measured:
+    """A stage whose dimensions are known. ``kept``: along which of them it has a few coordinates or terms; ``base``: their sizes but for that."""
 
-    Raises UnsupportedError where a stage that shows a few coordinates does not stand for all.
+    stage: Stage
+    symbolic: SymbolicPair
+    kept: tuple[Symmetry, ...] = ()
+    base: Sizes | None = None
+    """None: full ones."""
+
+    @cached_property
+    def sizes(self) -> Sizes:
+        """The size of every dimension."""
+        sizes = self.symbolic.system.full() if self.base is None else self.base
+        for symmetry in self.kept:
+            sizes = RestrictedSizes(sizes, self.symbolic.system, symmetry, self.stage, self.symbolic)
+        return sizes
+
+    def done(self) -> set[int]:
+        """The classes of dimensions of which a few coordinates are left."""
+        nodes = (self.symbolic.reference.values[value].dims[dim] for value, dim in (symmetry.carrier for symmetry in self.kept))
+        return {self.symbolic.system.number_of(node) for node in nodes}
+
+    def left(self, stage: Stage, symmetry: Symmetry, templates: Templates | None) -> Measured:
+        """What a reduction leaves: ``stage``, with fewer coordinates as ``symmetry`` says."""
+        return Measured(stage, symbolic_pair(stage.reference, stage.parallel, stage.all_cuts(), templates), (*self.kept, symmetry))
+
+
+class ReduceSizes:
+    """Give every dimension that no operator measures a few elements for each of its segments.
+
+    Why it decides: operators are functions of the dimensions that they mix, and of no number of elements but those that keep their size, so both sides are the
+    same expressions at every size. That a sum has few places is dealt with by weights, and by larger sizes (:mod:`pitcheck.algebra.weights`).
+    Assumes that no coordinate is left out after it: the segments of its dimensions would be others.
     """
-    found: list[Symmetry] = []
-    while True:
-        # More than one are kept along one dimension alone: what is kept along several would be multiplied.
-        fewer, symmetry = _once(stage, symbolic, templates, 1 if found else 1 + variant, [own.carrier for own in found])
-        if symmetry is None:
-            break
-        stage, symbolic = fewer, symbolic_pair(fewer.reference, fewer.parallel, fewer.all_cuts(), templates)
-        found.append(symmetry)
-    sampling = stage.sampling
-    if sampling is not None and (sampling.differing(cut.grid for cut in stage.all_cuts()) or sampling.crossed(stage.parallel)):
-        raise UnsupportedError("a few coordinates do not stand for all")
-    # Where places within a segment meet, as tokens do that are counted, few of them leave decisions one-sided for many draws.
-    carriers = [symbolic.reference.values[value].dims[dim] for value, dim in (symmetry.carrier for symmetry in found)]
-    sizes = symbolic.system.solve(variant, [node for node in carriers if not symbolic.system.is_batch(node)], least)
-    for symmetry in found:
-        sizes = RestrictedSizes(sizes, symbolic.system, symmetry, stage, symbolic)
-    return stage, symbolic, sizes
 
+    name = "reduce sizes"
+    phase = Phase.SIZES
+    refutes = True
 
-def _once(stage: Stage, symbolic: SymbolicPair, templates: Templates | None, keep: int, before: Sequence[tuple[int, int]]) -> tuple[Stage, Symmetry | None]:
-    """The stage with fewer coordinates along one dimension, other than those of ``before``; (the stage itself, None) where there is none left that is
-    worthwhile.
-    """
-    done = {symbolic.system.number_of(symbolic.reference.values[value].dims[dim]) for value, dim in before}
-    symmetry = find_symmetry(stage, symbolic, keep, templates, done)
-    if symmetry is not None:
-        return _restricted(stage, symmetry), symmetry
-    added = find_sum(stage, symbolic, templates, keep, done)
-    return (stage, None) if added is None else (with_fewer_terms(stage, added), added.symmetry)
-
-
-def _restricted(stage: Stage, symmetry: Symmetry) -> Stage:
-    """The stage for the kept coordinates alone. What is proven of them holds for those that a stage of a few coordinates does not show, too."""
-    target = replace(stage.targets[0], where=symmetry.where)
-    rows = compared_rows(target, stage.parallel)[0][0]
-    parallel = pruned_to(stage.parallel, {target.cut.value: rows})
-    return replace(stage, parallel=parallel, cuts={own: cut for own, cut in stage.cuts.items() if own in parallel.inputs}, targets=(target,), sampling=None)
+    def apply(self, subject: Measured, context: Context) -> Measured:
+        """Return the stage at the ``variant``-th set of reduced sizes."""
+        symbolic = subject.symbolic
+        # Where places within a segment meet, as tokens do that are counted, few of them leave decisions one-sided for many draws.
+        carriers = [symbolic.reference.values[value].dims[dim] for value, dim in (symmetry.carrier for symmetry in subject.kept)]
+        permuted = [node for node in carriers if not symbolic.system.is_batch(node)]
+        return replace(subject, base=symbolic.system.solve(context.variant, permuted, context.least))
 
 
 class RestrictedSizes(Sizes):

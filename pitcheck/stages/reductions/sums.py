@@ -21,10 +21,10 @@ from pitcheck.stages.batch import Argument, Batch, Step
 from pitcheck.stages.grids import Codes
 from pitcheck.stages.pair import Stage
 from pitcheck.stages.reductions.reference_alone import ReferenceAlone
-from pitcheck.stages.shapes import SymbolicPair
 from pitcheck.stages.reductions.spans import carriers
 from pitcheck.stages.reductions.symmetry import WORTHWHILE, Symmetry, common_segment
 from pitcheck.stages.reductions.terms import is_linear, sum_steps, terms_of, with_members
+from pitcheck.stages.shapes import SymbolicPair
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,9 @@ from pitcheck.stages.batch import Argument, Batch, Step
 from pitcheck.stages.grids import Codes
 from pitcheck.stages.pair import Stage
 from pitcheck.stages.prune import pruned
-from pitcheck.stages.shapes import SymbolicPair
 from pitcheck.stages.reductions.spans import NOWHERE, spans
 from pitcheck.stages.reductions.symmetry import Words, mixed, signatures, spread
+from pitcheck.stages.shapes import SymbolicPair
 
 SUMS = frozenset({"accumulate", "all_reduce", "reduce_scatter"})
 WITHOUT_PARTS = frozenset({"accumulate", "all_reduce"})
