@@ -12,7 +12,7 @@ from pitcheck.stages.batch import Batch
 from pitcheck.stages.graph import sources_of
 from pitcheck.stages.grids import Codes, Grid, Lattice, Once, Read, Through
 
-RESIZING = frozenset({"all_gather", "gather", "reduce_scatter", "scatter", "all_to_all"})
+RESIZING = frozenset({"all_gather", "gather_to", "reduce_scatter", "scatter_from", "all_to_all"})
 """Collectives of which a result has other sizes where there are fewer members."""
 
 
