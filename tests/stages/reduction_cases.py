@@ -31,6 +31,7 @@ from pitcheck.stages.reductions.sizes import ReduceSizes
 from pitcheck.stages.shapes import symbolic_pair
 
 RANKS = 6
+DRAWS = 10
 TEMPLATES = Templates(evaluate)
 MOST_STEPS = 90
 """Steps of a stage at its full coordinates and sizes, at most: larger ones are for other tests."""
@@ -61,11 +62,15 @@ class Case:
             return None
         return self.stage, (ReduceSizes(), reduction)
 
-    def outcome(self, stage: Stage, reductions: Reductions) -> str:
+    def stays(self, stage: Stage, reductions: Reductions, outcome: str) -> bool:
+        """Return True if other draws decide a stage in the same way. One that float64 can represent for some numbers only may fail in a few of them."""
+        return all(self.outcome(stage, reductions, draw) == outcome for draw in range(1, DRAWS))
+
+    def outcome(self, stage: Stage, reductions: Reductions, draw: int = 0) -> str:
         """Return what becomes of the stage, or of another one in its place, with these reductions; "invalid" if its shapes do not fit."""
         settings = Settings(np, 5, -40.0, 1, False, 1 << 28, templates=TEMPLATES, most_trials=64, reductions=reductions)
         try:
-            return prove_stage(stage, canonical_form(self.stage)[1], settings, self.name).outcome
+            return prove_stage(stage, canonical_form(self.stage)[1], settings, f"{self.name}, {draw}").outcome
         except PlanError:
             return "invalid"
 
