@@ -43,6 +43,11 @@ class Sizes:
         self._scales = dict(scales)
 
     @property
+    def system(self) -> AxisSystem:
+        """The dimensions that have these sizes."""
+        return self._system
+
+    @property
     def identity(self) -> bool:
         """Whether every dimension has its full size."""
         return not self._scales

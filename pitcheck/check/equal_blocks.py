@@ -18,12 +18,13 @@ from pitcheck.check.specification import Specification
 from pitcheck.check.whole import WholeRun, largest_differences
 from pitcheck.errors import BudgetError, UnsupportedError
 from pitcheck.ops.axis_templates import Templates
-from pitcheck.stages.apart import taken_apart
 from pitcheck.stages.blocks import Batched, Blocks, BlockSizes, block_sizes, weighted
+from pitcheck.stages.building import build_stage
 from pitcheck.stages.cuts import Cut
 from pitcheck.stages.graph import Graph
 from pitcheck.stages.grids import Codes
-from pitcheck.stages.pair import CutOf, ShapedStage, Target, build_stage, shape_stage
+from pitcheck.stages.pair import CutOf, ShapedStage, Target, shape_stage
+from pitcheck.stages.reductions.split_all_to_all import taken_apart
 from pitcheck.stages.shapes import SymbolicPair, symbolic_pair
 
 COLOURS = 3

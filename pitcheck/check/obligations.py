@@ -15,12 +15,13 @@ from pitcheck.check.error_budget import EARLIER, HINTS, ErrorBudget
 from pitcheck.check.prove import Proof, Settings, prove_stage
 from pitcheck.check.specification import Specification
 from pitcheck.check.workers import LARGE, Workers, cost
-from pitcheck.errors import PlanError, UnsupportedError
+from pitcheck.errors import UnsupportedError
+from pitcheck.stages.building import build_stage
 from pitcheck.stages.cuts import Cut
 from pitcheck.stages.fingerprint import Fingerprints, Key, Walk, places
 from pitcheck.stages.graph import Graph
 from pitcheck.stages.grids import Mask, either
-from pitcheck.stages.pair import Stage, Target, build_stage, canonical_form
+from pitcheck.stages.pair import Stage, Target, canonical_form
 from pitcheck.stages.sample import Sample, sample_of
 
 Progress = Callable[[str, int, int], None]
@@ -275,11 +276,7 @@ class Prover:
         if sample.sampling.resized(stage.parallel) or any(mask is None for mask in demands.values()):
             return None
         stage = replace(stage, sampling=sample.sampling)
-        try:
-            obligation = self._prove_stage(stage, target, output, 0)
-        except PlanError:
-            # What has a part per member has another size among fewer members: that is no fault of the plan.
-            return None
+        obligation = self._prove_stage(stage, target, output, 0)
         if obligation.proof.outcome != "proven":
             # It is proven, or refuted, at all coordinates instead. It was attempted, all the same.
             self.proofs.pop(obligation.key, None)

@@ -15,11 +15,10 @@ from pitcheck.algebra.degree_bounds import DrawError
 from pitcheck.algebra.drawn_primes import DrawnPrimes, Family, PrimeSource
 from pitcheck.algebra.residues import ResidueAlgebra
 from pitcheck.algebra.size_choice import LEAST, Sizes
-from pitcheck.algebra.weights import Pattern, UnweighedError, WeightedAlgebra, patterns
+from pitcheck.algebra.weights import UnweighedError, WeightedAlgebra
 from pitcheck.check.characters import Characters
 from pitcheck.check.error_budget import Attempts
 from pitcheck.check.evaluate import Comparison, Evaluated, check_memory, compare_target, evaluate_stage, untested
-from pitcheck.check.freed import undecided, with_free
 from pitcheck.check.guards import unguarded
 from pitcheck.check.outcomes import Outcomes
 from pitcheck.check.redraws import MOST_REJECTED, Redraws
@@ -27,18 +26,17 @@ from pitcheck.check.routing import Coverage, joined
 from pitcheck.check.stage_degrees import StageDegrees
 from pitcheck.errors import BudgetError, PitcheckError, UnsupportedError
 from pitcheck.ops.axis_templates import Templates
-from pitcheck.stages.apart import taken_apart
 from pitcheck.stages.assignment import check_shapes
 from pitcheck.stages.grids import Codes
 from pitcheck.stages.pair import ShapedStage, Stage, shape_stage
-from pitcheck.stages.reduction import reduced
+from pitcheck.stages.reductions.free_variables import undecided
+from pitcheck.stages.reductions.pipeline import STAGE_REDUCTIONS, Reductions, measured, reduced
+from pitcheck.stages.reductions.protocol import Context, Phase
+from pitcheck.stages.reductions.sizes import Measured
 from pitcheck.stages.run import StepError
 from pitcheck.stages.shapes import SymbolicPair, symbolic_pair
-from pitcheck.stages.target_sum import with_summed_target
 
 Outcome = OneOf["proven", "failed", "inconclusive"]
-Weights = Mapping[int, Pattern]
-NO_WEIGHTS: Weights = {}
 MOST_TRIALS = 256
 MOST_ELEMENTS = 1 << 19
 """Elements of the largest value, over trials that are evaluated together: more do not fit caches, and fewer calls save little then."""
@@ -103,12 +101,19 @@ class Settings:
     """How often stages were tried at other sizes before: every attempt draws other numbers."""
     allowance: Allowance | None = None
     """What an attempt may cost that nobody asked for."""
+    reductions: Reductions = STAGE_REDUCTIONS
+    """What makes stages smaller, in this order."""
 
     def __post_init__(self) -> None:
         # Kept over changes of other settings, and by all stages: the primes of a draw are found once.
         given = self.given_primes or DrawnPrimes(self.seed)
         object.__setattr__(self, "given_primes", given)
         object.__setattr__(self, "primes", given)
+
+    def phases(self) -> frozenset[Phase]:
+        """Return the phases whose reductions may act on every stage."""
+        of_coordinates = set() if self.full_coordinates else {Phase.ROWS} if self.full_shapes else {Phase.ROWS, Phase.COORDINATES}
+        return frozenset(of_coordinates | (set() if self.full_shapes else {Phase.SIZES}))
 
 
 @dataclass
@@ -146,7 +151,7 @@ def prove_stage(stage: Stage, keys: dict[int, str], settings: Settings, statemen
 
 
 def _apart_or_whole(stage: Stage, keys: dict[int, str], settings: Settings, attempts: Attempts) -> Proof:
-    apart = stage if settings.full_coordinates else _apart(stage, settings.templates)
+    apart = _apart(stage, settings) if Phase.ROWS in settings.phases() else stage
     first = None if apart is stage else _proof_of(_Statement(apart, keys, settings, attempts, "parts apart, "))
     if first is not None and first.outcome == "proven":
         return first
@@ -167,10 +172,10 @@ class _Statement:
     free: tuple[int, ...] = ()
 
 
-def _apart(stage: Stage, templates: Templates | None) -> Stage:
-    """The stage with its target's terms added up and its all-to-alls taken apart; the stage itself where that cannot be done."""
+def _apart(stage: Stage, settings: Settings) -> Stage:
+    """The stage with more rows, of less each; the stage itself where that cannot be done."""
     try:
-        return taken_apart(with_summed_target(stage), templates)
+        return reduced(stage, Phase.ROWS, Context(settings.templates), settings.reductions)
     except (PitcheckError, MemoryError):
         return stage
 
@@ -221,14 +226,13 @@ def _prove_variants(statement: _Statement) -> Proof:
     proofs: list[Proof] = []
     seen: set[tuple[int, ...]] = set()
     for variant in VARIANTS:
-        chosen, symbols, sizes = _sized(stage, symbolic, variant, settings)
-        shaped = with_free(shape_stage(chosen, symbols, sizes, statement.keys), symbols, statement.free)
+        shaped, symbols, sizes = _shaped(statement, _measured(stage, symbolic, variant, settings))
         signature = tuple(n for fresh in shaped.fresh.values() for n in fresh.shape)
         if proofs and signature in seen:
             continue
         seen.add(signature)
         at_once = _at_once(symbols, sizes, settings)
-        weighted, weighed = _prove_weighted(statement, shaped, symbols, at_once) if variant == WEIGHTED else (None, frozenset[int]())
+        weighted, weighed = _prove_weighted(statement, shaped, at_once) if variant == WEIGHTED else (None, frozenset[int]())
         proven = weighted is not None and weighted.outcome == "proven"
         proof = weighted if weighted is not None and proven else _prove_shaped(statement, shaped, variant, at_once)
         proof.reductions = _described(sizes, settings)
@@ -259,16 +263,21 @@ def _described(sizes: Sizes, settings: Settings) -> tuple[str, ...]:
     return tuple(f"{line}, where smaller sizes left a stage open" for line in sizes.describe())
 
 
-def _sized(stage: Stage, symbolic: SymbolicPair, variant: int, settings: Settings) -> tuple[Stage, SymbolicPair, Sizes]:
+def _measured(stage: Stage, symbolic: SymbolicPair, variant: int, settings: Settings) -> Measured:
     """The stage at full or reduced shapes; at reduced ones with one (then two) coordinates of every symmetric class.
 
     Raises UnsupportedError where a stage that shows a few coordinates does not stand for all.
     """
-    if settings.full_shapes:
-        return stage, symbolic, symbolic.system.full()
-    if settings.full_coordinates:
-        return stage, symbolic, symbolic.system.solve(variant, least=settings.least)
-    return reduced(stage, symbolic, settings.templates, variant, settings.least)
+    return measured(stage, symbolic, settings.phases(), Context(settings.templates, variant, settings.least), settings.reductions)
+
+
+def _shaped(statement: _Statement, found: Measured) -> tuple[ShapedStage, SymbolicPair, Sizes]:
+    """(the stage at definite sizes, with any numbers for what the free steps give; its dimensions; the sizes)."""
+    shaped = shape_stage(found.stage, found.symbolic, found.sizes, statement.keys)
+    shaped = reduced(shaped, Phase.STEPS, Context(free=statement.free), statement.settings.reductions)
+    if statement.free and not shaped.free:
+        raise UnsupportedError("no step is freed of those that are not decided")
+    return shaped, found.symbolic, found.sizes
 
 
 def _at_once(symbolic: SymbolicPair, sizes: Sizes, settings: Settings) -> int:
@@ -302,46 +311,45 @@ def _prove_larger(statement: _Statement, symbolic: SymbolicPair, weighted: Proof
         return [replace(weighted, reason="both plans agree at some sizes, but not where every place along an axis that is reduced has a weight")]
     proofs: list[Proof] = []
     for variant in (FULL_SIZES,) if small else LARGER:
-        chosen, symbols, sizes = (statement.stage, symbolic, full) if small else _sized(statement.stage, symbolic, variant, statement.settings)
-        shaped = with_free(shape_stage(chosen, symbols, sizes, statement.keys), symbols, statement.free)
+        found = Measured(statement.stage, symbolic) if small else _measured(statement.stage, symbolic, variant, statement.settings)
+        shaped, symbols, sizes = _shaped(statement, found)
         proofs.append(_prove_shaped(statement, shaped, variant, _at_once(symbols, sizes, statement.settings)))
         if proofs[-1].outcome != "proven":
             break
     return proofs
 
 
-def _prove_weighted(statement: _Statement, shaped: ShapedStage, symbolic: SymbolicPair, at_once: int) -> tuple[Proof | None, frozenset[int]]:
+def _prove_weighted(statement: _Statement, shaped: ShapedStage, at_once: int) -> tuple[Proof | None, frozenset[int]]:
     """(what becomes of the stage with a weight for every place of its reduced axes, the classes that have weights, where it is proven).
 
     None where it cannot be tried. A failure refutes nothing: the real places have all the weight 1.
     """
-    plain = {term[2] for derived in shaped.derived.values() for term in derived.terms}
-    plain |= {int(target.cut.parts.terms.max(initial=1)) for target in shaped.stage.targets}
-    while weights := patterns(symbolic.system, shaped.sizes, plain):
+    context = Context()
+    while (weighted := reduced(shaped, Phase.WEIGHTS, context, statement.settings.reductions)).weights:
         try:
-            proof = _prove_shaped(statement, shaped, VARIANTS[1], at_once, weights)
+            proof = _prove_shaped(statement, weighted, VARIANTS[1], at_once)
         except StepError as error:
             if not isinstance(error.cause, UnweighedError):
                 break
-            plain.add(error.cause.size)
+            context = replace(context, unweighed=context.unweighed | {error.cause.size})
         except PitcheckError:
             break
         else:
-            classes = (number for pattern in weights.values() for number, _, _ in pattern)
+            classes = (number for pattern in weighted.weights.values() for number, _, _ in pattern)
             return proof, frozenset(classes if proof.outcome == "proven" else ())
     return None, frozenset()
 
 
-def _prove_shaped(statement: _Statement, shaped: ShapedStage, variant: int, at_once: int, weights: Weights = NO_WEIGHTS) -> Proof:
+def _prove_shaped(statement: _Statement, shaped: ShapedStage, variant: int, at_once: int) -> Proof:
     """Try primes without exponentials, or chains with more and more levels, until both sides of every target have one in common."""
     settings = statement.settings
     check_memory(shaped, 16, settings.max_memory)
-    degrees = StageDegrees.of(shaped, weights)
-    sizes = f"{statement.kind}sizes {settings.attempt}.{variant}{', weighted' if weights else ''}"
+    degrees = StageDegrees.of(shaped)
+    sizes = f"{statement.kind}sizes {settings.attempt}.{variant}{', weighted' if shaped.weights else ''}"
     attempt = statement.attempts.reserve(sizes)
     settings = replace(settings, seed=attempt.seed(settings.seed))
     for family in degrees.families(LENGTHS):
-        trials = _Trials(shaped, family, degrees, settings, at_once, weights, refutes=variant == VARIANTS[0])
+        trials = _Trials(shaped, family, degrees, settings, at_once, refutes=variant == VARIANTS[0])
         try:
             proof = _judged(trials)
         except StepError:
@@ -374,14 +382,11 @@ class _Trials:
     ``refutes``: whether real numbers are tried as well.
     """
 
-    def __init__(
-        self, shaped: ShapedStage, family: Family, degrees: StageDegrees, settings: Settings, at_once: int, weights: Weights, *, refutes: bool
-    ) -> None:
+    def __init__(self, shaped: ShapedStage, family: Family, degrees: StageDegrees, settings: Settings, at_once: int, *, refutes: bool) -> None:
         self.number = 0
         self.most = settings.most_trials
         self.shaped = shaped
         self._refutes = refutes
-        self._weights = weights
         self._at_once = at_once
         self._family = family
         self._degrees = degrees
@@ -407,8 +412,8 @@ class _Trials:
 
     def _algebra(self, chain: Chain, redraws: Sequence[int]) -> ResidueAlgebra:
         given = self._settings.xp, chain, self._settings.seed, redraws
-        if self._weights:
-            return WeightedAlgebra(self._weights, *given, formal_roots=self._settings.formal_roots)
+        if self.shaped.weights:
+            return WeightedAlgebra(self.shaped.weights, *given, formal_roots=self._settings.formal_roots)
         return ResidueAlgebra(*given, formal_roots=self._settings.formal_roots)
 
     def judged(self, algebra: ResidueAlgebra, evaluated: Evaluated, comparisons: Sequence[Comparison]) -> Proof | None:

@@ -20,11 +20,11 @@ from pitcheck.algebra.value import LEADING, Value
 from pitcheck.check.evaluate import Evaluated
 from pitcheck.ops.registry import BACKWARD, kinds_with
 from pitcheck.ops.traits import Trait
-from pitcheck.stages.apart import MOVE
 from pitcheck.stages.batch import Argument, Batch, Step, values_of
 from pitcheck.stages.graph import Graph, Node, sources_of
 from pitcheck.stages.pair import ShapedStage
 from pitcheck.stages.prune import begins
+from pitcheck.stages.reductions.split_all_to_all import MOVE
 
 Bools = NDArray[np.bool_]
 Counts = NDArray[np.int64]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from pitcheck.algebra.chains import Chain
@@ -28,9 +28,9 @@ class StageDegrees:
     targets: tuple[tuple[Degree, Degree], ...]
 
     @classmethod
-    def of(cls, shaped: ShapedStage, weighted: Collection[int] = ()) -> StageDegrees:
-        """Those of a stage at its sizes. ``weighted``: the sizes of axes with a weight for every place. Raises StepError."""
-        algebra = DegreeAlgebra(weighted)
+    def of(cls, shaped: ShapedStage) -> StageDegrees:
+        """Those of a stage at its sizes. Raises StepError."""
+        algebra = DegreeAlgebra(shaped.weights)
         drawn = {value: _drawn(algebra, fresh) for value, fresh in shaped.fresh.items()}
         values = evaluate_stage(shaped, algebra, drawn)
         cuts = [target.cut for target in shaped.stage.targets]

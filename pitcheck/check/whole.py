@@ -19,9 +19,10 @@ from pitcheck.check.trial_inputs import FIRST_ALIKE, TrialInputs, points_of
 from pitcheck.errors import BudgetError
 from pitcheck.ops.axis_templates import Templates
 from pitcheck.stages.blocks import Blocks
+from pitcheck.stages.building import build_stage
 from pitcheck.stages.cuts import Cut
 from pitcheck.stages.graph import Graph, Source
-from pitcheck.stages.pair import CutOf, ShapedStage, Stage, Target, build_stage, shape_stage
+from pitcheck.stages.pair import CutOf, ShapedStage, Stage, Target, shape_stage
 from pitcheck.stages.shapes import SymbolicPair, symbolic_pair
 
 MOST_TRIALS = 24

@@ -18,9 +18,10 @@ from pitcheck.explain.replay import DIGITS, FLOAT64, Replayed, in_float64, repla
 from pitcheck.explain.sound import check_witness
 from pitcheck.explain.witness import Compared, Filled, Held, Witness, side_of
 from pitcheck.report.model import Finding
+from pitcheck.stages.building import build_stage
 from pitcheck.stages.cuts import Cut
 from pitcheck.stages.graph import Graph
-from pitcheck.stages.pair import ShapedStage, Stage, Target, build_stage, canonical_form, compared_rows, shape_stage
+from pitcheck.stages.pair import ShapedStage, Stage, Target, canonical_form, compared_rows, shape_stage
 from pitcheck.stages.shapes import symbolic_pair
 
 Inputs = dict[int, NDArray[np.int64]]

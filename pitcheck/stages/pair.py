@@ -16,19 +16,19 @@ from typing import Any
 import numpy as np
 
 from pitcheck.algebra.size_choice import Sizes
+from pitcheck.algebra.weights import Pattern
 from pitcheck.base.numbers import parse_number
 from pitcheck.errors import ReductionError, UnsupportedError
 from pitcheck.ops.registry import has_trait, kinds_with
 from pitcheck.ops.traits import Trait
 from pitcheck.stages.assignment import check_parts
-from pitcheck.stages.batch import Argument, Batch, extract
+from pitcheck.stages.batch import Argument, Batch
 from pitcheck.stages.cuts import Box, Cut, present_parts
 from pitcheck.stages.distinct import distinct
 from pitcheck.stages.graph import Graph
-from pitcheck.stages.grids import Codes, Grid, Home, Mask, either, far, focus, near
+from pitcheck.stages.grids import Codes, Grid, Home, Mask, far, focus, near
 from pitcheck.stages.inputs import Derived, Fresh, Padding
 from pitcheck.stages.literals import integers_at_issue
-from pitcheck.stages.narrow import narrowed
 from pitcheck.stages.sampling import Sampling
 from pitcheck.stages.shapes import SymbolicBatch, SymbolicPair
 
@@ -90,50 +90,6 @@ def constant_mask(graph: Graph, value: int) -> Grid | None:
     return np.zeros(graph.anywhere, dtype=np.int64)
 
 
-def build_stage(first: Graph, second: Graph, cut_of: CutOf, targets: Sequence[Target]) -> Stage:
-    """Cut out the cone of ``targets``: the parallel side back to cut tensors, the reference side back to the same tensors.
-
-    ``cut_of`` gives the cut at which a parallel value may be taken as given (it must be proven elsewhere, or be initial). A target itself is never
-    taken as given. Raises UnsupportedError where something is needed that nothing computes.
-    """
-    own = {target.cut.value for target in targets}
-
-    def parallel_boundary(value: int) -> Grid | None:
-        constant = constant_mask(second, value)
-        cut = None if constant is not None or (value in own and second.values[value].writers) else cut_of(value)
-        return constant if cut is None else cut.grid
-
-    masks: dict[int, Mask] = {}
-    for target in targets:
-        masks[target.cut.value] = either(masks.get(target.cut.value), target.where)
-    parallel = extract(second, masks, parallel_boundary)
-    _no_missing(parallel, "parallel")
-    met = {value: cut for value in parallel.inputs if (cut := cut_of(value)) is not None and constant_mask(second, value) is None}
-    parallel = narrowed(parallel, masks)
-    cuts = {value: cut for value, cut in met.items() if value in parallel.inputs}
-    given = {cut.reference for cut in met.values()}
-
-    everywhere = np.zeros(first.anywhere, dtype=np.int64)
-
-    def reference_boundary(value: int) -> Grid | None:
-        return everywhere if value in given or not first.values[value].writers else None
-
-    wanted = {target.cut.reference: everywhere == 0 for target in targets}
-    reference = extract(first, wanted, reference_boundary)
-    _no_missing(reference, "reference")
-    for value in {cut.reference for cut in cuts.values()} - reference.inputs.keys():
-        # The parallel side reads a tensor that this part of the reference does not: an input all the same, from which it is derived.
-        if value not in reference.grids:
-            reference.add_input(value, everywhere, np.zeros(1, dtype=np.int64), everywhere == 0)
-    return Stage(reference, parallel, cuts, tuple(targets), met)
-
-
-def _no_missing(batch: Batch, side: str) -> None:
-    for value, mask in batch.missing.items():
-        rank, microbatch = batch.graph.place(batch.graph.values[value].lattice.first(mask))
-        raise UnsupportedError(f"{side} plan: {batch.graph.values[value].name!r} is read on rank {rank}, micro-batch {microbatch}, where nothing computes it")
-
-
 @dataclass
 class ShapedStage:
     """A stage at definite sizes, ready to be evaluated in any algebra."""
@@ -150,6 +106,8 @@ class ShapedStage:
     """Of every value of the reference and of the parallel side the shape that its dimensions say."""
     free: Mapping[int, tuple[str, tuple[int, ...]]] = field(default_factory=dict)
     """Parallel steps for whose result any numbers are drawn: by number of the step under which key, and the shape."""
+    weights: Mapping[int, Pattern] = field(default_factory=dict)
+    """The weights of the places of an axis, by its size."""
 
 
 def shape_stage(stage: Stage, symbolic: SymbolicPair, sizes: Sizes, keys: Mapping[int, str]) -> ShapedStage:

@@ -19,10 +19,11 @@ from pitcheck.check.prove import Settings, prove_stage
 from pitcheck.check.specification import Specification, specify
 from pitcheck.plan.matching import match
 from pitcheck.plan.model import Lineage, Plan
+from pitcheck.stages.building import build_stage
 from pitcheck.stages.cuts import Cut, resolve
 from pitcheck.stages.graph import Graph
 from pitcheck.stages.lowering import lower
-from pitcheck.stages.pair import Target, build_stage, canonical_form
+from pitcheck.stages.pair import Target, canonical_form
 
 ACCEPTED = 0.5
 Formula = Callable[..., str]

@@ -21,11 +21,13 @@ from pitcheck.ops.axis_templates import Templates
 from pitcheck.ops.registry import evaluate
 from pitcheck.plan.matching import match
 from pitcheck.plan.model import Number, Plan
-from pitcheck.stages.apart import taken_apart
 from pitcheck.stages.batch import Batch
+from pitcheck.stages.building import build_stage
 from pitcheck.stages.lowering import lower
-from pitcheck.stages.pair import Stage, Target, build_stage, canonical_form, shape_stage
-from pitcheck.stages.reduction import reduced
+from pitcheck.stages.pair import Stage, Target, canonical_form, shape_stage
+from pitcheck.stages.reductions.pipeline import measured
+from pitcheck.stages.reductions.protocol import Context, Phase
+from pitcheck.stages.reductions.split_all_to_all import SplitAllToAll, taken_apart
 from pitcheck.stages.shapes import symbolic_pair
 
 EP, SEQUENCES, LENGTH, HIDDEN, EXPERTS, WIDTH = 8, 2, 6, 5, 2, 7
@@ -172,7 +174,8 @@ def test_one_sender_is_left_of_eight() -> None:
         apart = taken_apart(stage)
         for variant in (0, 1):
             symbolic = symbolic_pair(apart.reference, apart.parallel, apart.all_cuts())
-            fewer, _, sizes = reduced(apart, symbolic, None, variant)
+            found = measured(apart, symbolic, {Phase.COORDINATES, Phase.SIZES}, Context(variant=variant))
+            fewer, sizes = found.stage, found.sizes
             (target,) = fewer.targets
             assert len(np.unique(fewer.parallel.rows[target.cut.value][fewer.parallel.rows[target.cut.value] >= 0])) == max(receivers, 1 + variant)
             matmuls = [step.count for step in fewer.parallel.steps if step.kind == "matmul"]
@@ -218,7 +221,10 @@ def test_what_cannot_be_taken_apart_is_proven_as_it_is(fails: str, monkeypatch: 
         moves = any(step.kind == "all_to_all" for step in parallel.steps)
         return symbolic_pair(reference, parallel, *more) if moves else refused()
 
-    monkeypatch.setattr(prove, *(("taken_apart", refused) if fails == "to take apart" else ("symbolic_pair", refused_without_moves)))
+    if fails == "to take apart":
+        monkeypatch.setattr(SplitAllToAll, "apply", refused)
+    else:
+        monkeypatch.setattr(prove, "symbolic_pair", refused_without_moves)
     settings = Settings(np, 3, -70.0, 1, False, 1 << 32, templates=Templates(evaluate))
     for stage in _stages(parallel()):
         assert prove_stage(stage, canonical_form(stage)[1], settings).outcome == "proven"

@@ -18,8 +18,9 @@ from pitcheck.check.prove import Proof, Settings, prove_stage
 from pitcheck.check.run import check
 from pitcheck.check.specification import specify
 from pitcheck.plan.matching import match
+from pitcheck.stages.building import build_stage
 from pitcheck.stages.lowering import lower
-from pitcheck.stages.pair import Target, build_stage, canonical_form
+from pitcheck.stages.pair import Target, canonical_form
 
 
 def test_an_attempt_counts_in_full_until_it_is_settled() -> None:

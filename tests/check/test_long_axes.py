@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 from check.verdicts import said
 from msgspec.structs import replace
 from zoo.builder import Builder, lineage
 
+from pitcheck.algebra.axes import AxisAlgebra
+from pitcheck.algebra.axis_classes import AxisSystem
 from pitcheck.check.options import Options
 from pitcheck.check.run import check
 from pitcheck.execution.judge import judge_often
+from pitcheck.ops.registry import evaluate, operator_kind, operator_names
 from pitcheck.plan.model import Plan
 from pitcheck.report.model import Report
 from pitcheck.stages.sample import KEPT, KEPT_ALONE
+from pitcheck.stages.sampling import RESIZING
 
 Pair = tuple[Plan, Plan]
 LENGTHS = (9, 16, 24, 64)
@@ -115,3 +120,19 @@ def test_joined_along_the_wrong_dimension() -> None:
 def test_a_part_along_another_dimension_than_said() -> None:
     report = verdict(scattered(9, 0, held=1))
     assert report.verdict == "invalid", said(report)
+
+
+ATTRIBUTES = {"axis": 0, "split_axis": 0, "concat_axis": 1, "position": 0, "root": 0}
+COLLECTIVES = [name for name in operator_names() if operator_kind(name).collective]
+
+
+@pytest.mark.parametrize("kind", COLLECTIVES)
+def test_every_result_that_has_a_part_per_member_is_named(kind: str) -> None:
+    """A stage of such a collective must not be looked at with fewer members: there its results have other sizes."""
+    shapes = []
+    for members in (2, 4):
+        algebra = AxisAlgebra(AxisSystem())
+        stack = algebra.stack(algebra.tensor((8, 12), "field"), np.zeros((1, members), dtype=np.int64))
+        attributes = {name: place for name, place in ATTRIBUTES.items() if name in operator_kind(kind).attributes}
+        shapes.append([algebra.shape(result) for result in evaluate(algebra, kind, [stack], attributes)])
+    assert (kind in RESIZING) == (shapes[0] != shapes[1]), shapes

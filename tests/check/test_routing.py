@@ -26,8 +26,9 @@ from pitcheck.plan.matching import match
 from pitcheck.plan.model import Number
 from pitcheck.report.model import VOLATILE, Report
 from pitcheck.report.text import render
+from pitcheck.stages.building import build_stage
 from pitcheck.stages.lowering import lower
-from pitcheck.stages.pair import Target, build_stage, canonical_form
+from pitcheck.stages.pair import Target, canonical_form
 
 RIGHT = Mixture()
 

@@ -18,10 +18,11 @@ from pitcheck.ops.axis_templates import Templates
 from pitcheck.ops.registry import evaluate
 from pitcheck.plan.matching import match
 from pitcheck.plan.model import Axis, Lineage, Number, Operator, Output, Plan, Shard, Tensor, Use
+from pitcheck.stages.building import build_stage
 from pitcheck.stages.lowering import lower
-from pitcheck.stages.pair import Target, build_stage, canonical_form, shape_stage
+from pitcheck.stages.pair import Target, canonical_form, shape_stage
+from pitcheck.stages.reductions.symmetry import find_symmetry
 from pitcheck.stages.shapes import symbolic_pair
-from pitcheck.stages.symmetry import find_symmetry
 
 DP, MB = 8, 4
 BATCH = Lineage("", shards=(Shard(0, by=("dp", "mb")),))

@@ -14,9 +14,10 @@ from pitcheck.check.run import check
 from pitcheck.check.specification import specify
 from pitcheck.plan.matching import match
 from pitcheck.plan.model import Plan
+from pitcheck.stages.building import build_stage
 from pitcheck.stages.graph import Graph
 from pitcheck.stages.lowering import lower
-from pitcheck.stages.pair import Stage, Target, build_stage
+from pitcheck.stages.pair import Stage, Target
 
 RANKS = 2
 SHAPES = {"all_reduce": (4,), "reduce_scatter": (4, 2), "all_gather": (2,)}

@@ -9,9 +9,10 @@ from pitcheck.check.run import check
 from pitcheck.check.specification import specify
 from pitcheck.plan.matching import match
 from pitcheck.plan.model import MICROBATCH_AXIS, Plan
+from pitcheck.stages.building import build_stage
 from pitcheck.stages.graph import Graph
 from pitcheck.stages.lowering import lower
-from pitcheck.stages.pair import Target, build_stage
+from pitcheck.stages.pair import Target
 
 
 def reference() -> Plan:

@@ -16,8 +16,24 @@ from pitcheck.stages.cuts import Cut
 from pitcheck.stages.grids import near
 from pitcheck.stages.pair import Stage, by_group
 from pitcheck.stages.parts import Parts, distinct_rows
+from pitcheck.stages.reductions.protocol import Context, Phase
 
 SUM = "accumulate"
+
+
+class SumTargetTerms:
+    """Add up the terms of a partial target by a step of the stage.
+
+    Why it decides both ways: the terms are added up when they are compared otherwise, by the same groups. Assumes one target, of which no group lacks a term.
+    """
+
+    name = "sum target terms"
+    phase = Phase.ROWS
+    refutes = True
+
+    def apply(self, subject: Stage, _: Context) -> Stage:
+        """Return the stage with a target of sums. Raises UnsupportedError where a group lacks a term."""
+        return with_summed_target(subject)
 
 
 def with_summed_target(stage: Stage) -> Stage:

@@ -14,9 +14,9 @@ from pitcheck.stages.batch import Argument, Batch, Step
 from pitcheck.stages.grids import Codes
 from pitcheck.stages.pair import Stage
 from pitcheck.stages.prune import pruned
+from pitcheck.stages.reductions.spans import NOWHERE, spans
+from pitcheck.stages.reductions.symmetry import Words, mixed, signatures, spread
 from pitcheck.stages.shapes import SymbolicPair
-from pitcheck.stages.spans import NOWHERE, spans
-from pitcheck.stages.symmetry import Words, mixed, signatures, spread
 
 WORD = 64
 MOST_BITS = 1 << 24

@@ -27,6 +27,7 @@ from pitcheck.stages.graph import GraphValue
 from pitcheck.stages.grids import Codes
 from pitcheck.stages.pair import Stage
 from pitcheck.stages.prune import begins, pruned
+from pitcheck.stages.reductions.protocol import Context, Phase
 from pitcheck.stages.run import literal_operand, wanted_of
 from pitcheck.stages.shapes import tie_derivative
 
@@ -56,6 +57,23 @@ class _Passed:
 
     attributes: Mapping[str, Any]
     dims: Mapping[int, int]
+
+
+class SplitAllToAll:
+    """Make a row of every part that an all-to-all moves.
+
+    Why it decides both ways: operators that treat the dimension of the parts as a batch dimension compute every part for itself, and all others get the tensor
+    joined together again. What fails is looked at once more as the plan has it all the same, so that a finding names the plan's own rows.
+    Assumes that a partial target is a sum already.
+    """
+
+    name = "split all-to-all"
+    phase = Phase.ROWS
+    refutes = True
+
+    def apply(self, subject: Stage, context: Context) -> Stage:
+        """Return the stage with parts as rows."""
+        return taken_apart(subject, context.templates)
 
 
 def taken_apart(stage: Stage, templates: Templates | None = None) -> Stage:

@@ -14,7 +14,9 @@ from itertools import accumulate, pairwise
 from pitcheck.ops.registry import has_trait
 from pitcheck.ops.traits import Trait
 from pitcheck.stages.batch import Argument, Batch, Step
+from pitcheck.stages.pair import Stage
 from pitcheck.stages.prune import pruned
+from pitcheck.stages.reductions.protocol import Context, Phase
 
 Ends = tuple[int, ...]
 """Where parts of a dimension begin, and where the last one ends."""
@@ -33,6 +35,25 @@ class _Buffer:
     axis: int
     joined: Ends
     parts: Ends
+
+
+class DropUnusedBufferParts:
+    """Leave out of flat buffers the tensors of which the stage reads no part.
+
+    Why it decides both ways: along the dimension of the join every element is moved, or added up over ranks, for itself, so that what is read of a buffer does
+    not depend on what else lies in it. Assumes that nothing but the one split reads the buffer, which is looked up.
+    """
+
+    name = "drop unused buffer parts"
+    phase = Phase.CUT_OUT
+    refutes = True
+
+    def apply(self, subject: Stage, _: Context) -> Stage | None:
+        """Return the stage with smaller buffers; None if all of every buffer is read."""
+        parallel = narrowed(subject.parallel, dict.fromkeys(target.cut.value for target in subject.targets))
+        if parallel is subject.parallel:
+            return None
+        return replace(subject, parallel=parallel, cuts={value: cut for value, cut in subject.cuts.items() if value in parallel.inputs})
 
 
 def narrowed(batch: Batch, targets: Collection[int]) -> Batch:

@@ -21,11 +21,11 @@ from pitcheck.ops.traits import Trait
 from pitcheck.stages.batch import Argument, Batch, Step
 from pitcheck.stages.grids import Codes
 from pitcheck.stages.pair import Stage
-from pitcheck.stages.reference_alone import ReferenceAlone
+from pitcheck.stages.reductions.reference_alone import ReferenceAlone
+from pitcheck.stages.reductions.spans import carriers
+from pitcheck.stages.reductions.symmetry import WORTHWHILE, Symmetry, common_segment
+from pitcheck.stages.reductions.terms import is_linear, sum_steps, terms_of, with_members
 from pitcheck.stages.shapes import SymbolicPair
-from pitcheck.stages.spans import carriers
-from pitcheck.stages.symmetry import WORTHWHILE, Symmetry, common_segment
-from pitcheck.stages.terms import is_linear, sum_steps, terms_of, with_members
 
 
 @dataclass(frozen=True)

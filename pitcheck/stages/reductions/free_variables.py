@@ -18,10 +18,26 @@ from pitcheck.ops.registry import has_trait, operator_kind
 from pitcheck.ops.traits import Trait
 from pitcheck.stages.batch import Argument, Step, StepOperand
 from pitcheck.stages.pair import ShapedStage
+from pitcheck.stages.reductions.protocol import Context, Phase
 from pitcheck.stages.run import step_at
-from pitcheck.stages.shapes import SymbolicPair
 
 PARALLEL = "parallel "
+
+
+class FreeVariables:
+    """Draw any numbers in the place of what the steps of the nodes ``free`` give.
+
+    Why a proof decides: what holds whatever a step gives holds for what it gives. A failure refutes nothing: the step may never give those numbers.
+    Assumes that everything computed from the step has a value for all numbers, which is looked up.
+    """
+
+    name = "free variables"
+    phase = Phase.STEPS
+    refutes = False
+
+    def apply(self, subject: ShapedStage, context: Context) -> ShapedStage | None:
+        """Return the stage with drawn results; None if no step is to be freed. Raises UnsupportedError where the claim would have no value."""
+        return with_free(subject, context.free) if context.free else None
 
 
 def undecided(shaped: ShapedStage, site: str) -> int | None:
@@ -30,7 +46,7 @@ def undecided(shaped: ShapedStage, site: str) -> int | None:
     return shaped.stage.parallel.steps[number].node if number is not None and _can_be_free(shaped, shaped.stage.parallel.steps[number]) else None
 
 
-def with_free(shaped: ShapedStage, symbolic: SymbolicPair, nodes: Collection[int]) -> ShapedStage:
+def with_free(shaped: ShapedStage, nodes: Collection[int]) -> ShapedStage:
     """The stage with numbers drawn in the place of what the steps of these nodes give, and all steps that compute the same: these give the same numbers."""
     steps = shaped.stage.parallel.steps
     forms = [_form(step, attributes) for step, attributes in zip(steps, shaped.attributes[1], strict=True)]
@@ -40,7 +56,7 @@ def with_free(shaped: ShapedStage, symbolic: SymbolicPair, nodes: Collection[int
     free = {}
     for number, (step, form) in enumerate(zip(steps, forms, strict=True)):
         if form in wanted and _can_be_free(shaped, step):
-            free[number] = (f"free/{forms.index(form)}", symbolic.parallel.shape(_result(step), shaped.sizes))
+            free[number] = (f"free/{forms.index(form)}", shaped.shapes[1][_result(step)])
     return replace(shaped, free=free)
 
 

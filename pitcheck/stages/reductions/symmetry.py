@@ -18,9 +18,9 @@ from pitcheck.ops.axis_templates import Templates
 from pitcheck.stages.batch import Argument, Step
 from pitcheck.stages.grids import Codes, Mask, near
 from pitcheck.stages.pair import Stage, Target, compared_rows
-from pitcheck.stages.reference_alone import ReferenceAlone
+from pitcheck.stages.reductions.reference_alone import ReferenceAlone
+from pitcheck.stages.reductions.spans import carriers, spans
 from pitcheck.stages.shapes import SymbolicPair
-from pitcheck.stages.spans import carriers, spans
 
 WORTHWHILE = 3
 """Classes up to this size are left whole: to reduce them costs more than it saves."""
