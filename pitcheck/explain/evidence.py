@@ -53,9 +53,9 @@ class Grouping:
         return "sum" if self.times == 1 else "mean"
 
     @property
-    def repair(self) -> str:
-        """The collective that adds up what belongs together."""
-        return f"all-reduce({'sum' if self.times == 1 else 'avg'}) over {self.name}"
+    def reduction(self) -> str:
+        """The reduction that makes the whole of its terms."""
+        return "sum" if self.times == 1 else "avg"
 
 
 class Evidence:

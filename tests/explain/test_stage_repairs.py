@@ -17,9 +17,9 @@ from pitcheck.programs.configuration import read_configuration
 PLANS = Path(__file__).parents[2] / "plans"
 SETTINGS = "layers=1 pp=1 tp=1 sequence_parallel=false dp=2 sequences=4 length=4"
 OTHERWISE: dict[str, tuple[dict[str, object], str, str]] = {
-    "new:norm.weight": ({"kind": "add"}, "PIT102", "is 'add' where 'sub' is due"),
+    "new:norm.weight": ({"kind": "add"}, "PIT102", "is 'add' where it should be 'sub'"),
     "new:head.weight": ({"inputs": ("mul~332", "mul~320")}, "PIT103", "exchanged"),
-    "grad:norm.weight": ({"attributes": {"reduction": "min"}}, "PIT111", "reduces with 'min' where a sum is due"),
+    "grad:norm.weight": ({"attributes": {"reduction": "min"}}, "PIT111", "reduces with 'min' where it should take the sum"),
     "loss": ({"kind": "identity", "group": None}, "PIT104", "a term of a sum over dp"),
     "corrected_rate": ({"inputs": ("learning_rate", Number("1/2"))}, "PIT102", "the literal 1/2 where the reference has 271/1000"),
 }
