@@ -51,6 +51,8 @@ class Located:
     number: int
     diagnosis: Diagnosis
     value: int
+    others: tuple[Located, ...] = ()
+    """The further places where the same mistake was made."""
 
     def operator(self, evidence: Evidence) -> str | None:
         """Return the plan's operator at fault; None if nothing computes what is wrong."""
@@ -250,6 +252,9 @@ def _cause_inside(evidence: Evidence, run: WholeRun, value: int) -> Diagnosis | 
 
 def _at_output(evidence: Evidence, run: WholeRun, number: int, differing: list[int]) -> Located:
     """No cause on the way: test what the outputs themselves say; the first cause found wins."""
+    given = _left_as_given(evidence, run, differing)
+    if given is not None:
+        return given
     origin = _first_wrong(evidence, run, number)
     if origin is not None:
         return origin
@@ -266,6 +271,20 @@ def _at_output(evidence: Evidence, run: WholeRun, number: int, differing: list[i
         if cause is not None:
             return at(evidence, number, step, where, cause)
     return at(evidence, number, step, where, Diagnosis(messages.NOT_FOUND))
+
+
+def _left_as_given(evidence: Evidence, run: WholeRun, differing: list[int]) -> Located | None:
+    """Return outputs that should be computed and are what was given, as one mistake; None if some of those that differ are computed."""
+    found = []
+    for n in differing:
+        target, first = run.comparisons[n].target, evidence.first
+        step = next((step for step in run.stage.reference.steps if target.cut.reference in step.outputs), None)
+        if target.cut.value in evidence.writers or step is None:
+            return None
+        node = first.nodes[step.node]
+        facts = {"output": target.name, "result": evidence.name(target.cut.value), "left_out": node.operator, "function": node.kind}
+        found.append(at(evidence, n, None, target.cut.value, Diagnosis(messages.LEFT_AS_GIVEN, facts)))
+    return dataclasses.replace(found[0], others=tuple(found[1:]))
 
 
 def _origin(evidence: Evidence, run: WholeRun, number: int) -> tuple[Step | None, int]:
@@ -334,7 +353,7 @@ def at(evidence: Evidence, number: int, step: Step | None, value: int, found: Di
 
 def finding_of(evidence: Evidence, run: WholeRun, found: Located, others: Iterable[Located] = ()) -> Finding:
     """Return the finding of a mistake. ``others``: the further places where it was made."""
-    diagnosis, several = found.diagnosis, [found, *others]
+    diagnosis, several = found.diagnosis, [found, *found.others, *others]
     output, element, values = shown(run, found.number)
     operator = found.operator(evidence)
     record = evidence.second.nodes[diagnosis.step.node] if diagnosis.step is not None else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -27,7 +27,17 @@ COPIES = MOVES | {"cat", "full", "identity"}
 
 
 def missing_reduction(site: Site) -> Iterator[Candidate]:
-    """A reduction over a group of what is a term of it. What holds parts of a reference's tensor is no term."""
+    """Insert a reduction over each group whose members hold addends of one sum, or what the largest or smallest is taken of."""
+    yield from _reduced(site, ("sum", "max", "min"))
+
+
+def missing_mean(site: Site) -> Iterator[Candidate]:
+    """Insert a mean over each group whose members hold addends of one mean."""
+    yield from _reduced(site, ("avg",))
+
+
+def _reduced(site: Site, kinds: Sequence[str]) -> Iterator[Candidate]:
+    """Reductions over groups of what is an addend; a value that holds parts of a reference tensor is none."""
     if site.evidence.is_true(site.value) and not site.is_output:
         return
     for grouping in site.evidence.groupings:
@@ -36,9 +46,9 @@ def missing_reduction(site: Site) -> Iterator[Candidate]:
             continue
         groups = by_code(np.sort(table, axis=1), site.rerun.graph.codes)
         codes = site.evidence.codes(site.value)
-        if _replicas(site, site.value, table):
+        if _replicas(site, site.value, table) or _reduced_anyway(site.evidence, site.value, table):
             continue
-        for kind in ("sum", "avg", "max", "min"):
+        for kind in kinds:
             result = site.rerun.one("all_reduce", {"reduction": kind}, [Read(site.value, groups[codes])], len(codes))
             overrides = [] if result is None else [Override(site.value, codes, result)]
             if result is None or not site.changes(overrides):
@@ -59,6 +69,19 @@ def _replicas(site: Site, value: int, table: Codes) -> bool:
     pair = table[:, :1].repeat(table.shape[1], 1), table
     first, others = (site.rerun.numbers(site.rerun.algebra.gather(held.value, held.rows[codes.reshape(-1)])) for codes in pair)
     return np.array_equal(first, others, equal_nan=True)
+
+
+def _reduced_anyway(evidence: Evidence, value: int, table: Codes) -> bool:
+    """Return True if a value is reduced over these groups already, or part of them: one reduction more would count terms several times."""
+    group_of = {code: number for number, row in enumerate(table.tolist()) for code in row}
+    for step in evidence.reductions_of(value):
+        node = evidence.second.nodes[step.node]
+        source = node.inputs[0]
+        if step.kind in REDUCTIONS and isinstance(source, Source):
+            rows = np.unique(source.at(np.flatnonzero(node.mask)).reshape(-1, max(source.members, 1)), axis=0).tolist()
+            if any(len({group_of.get(code, -1) for code in row}) == 1 for row in rows if len(row) > 1):
+                return True
+    return False
 
 
 def _of_one_member(site: Site, table: Codes, result: Value) -> bool:
@@ -213,7 +236,16 @@ def _collected(site: Site, kind: str, attributes: dict[str, Any], value: int, gr
 
 
 def unreduced_part(site: Site) -> Iterator[Candidate]:
-    """A copy of what a rank has, or a part of it, where a copy or a part of the sum is due."""
+    """Copy the sum, or a part of it, and not what the rank has."""
+    yield from _copied(site, "sum")
+
+
+def unaveraged_part(site: Site) -> Iterator[Candidate]:
+    """Copy the mean, or a part of it, and not what the rank has."""
+    yield from _copied(site, "avg")
+
+
+def _copied(site: Site, kind: str) -> Iterator[Candidate]:
     source = site.nodes[0].inputs[0] if site.nodes[0].inputs else None
     if site.kind not in COPIES or len(site.nodes[0].inputs) != 1 or not isinstance(source, Source) or source.members:
         return
@@ -221,12 +253,11 @@ def unreduced_part(site: Site) -> Iterator[Candidate]:
         return
     for grouping in site.evidence.groupings:
         table = groups_present(site.evidence, source.value, grouping)
-        if table is None or _replicas(site, source.value, table):
+        if table is None or _replicas(site, source.value, table) or _reduced_anyway(site.evidence, source.value, table):
             continue
         groups, codes = by_code(np.sort(table, axis=1), site.rerun.graph.codes), site.evidence.codes(source.value)
-        for kind in ("sum", "avg"):
-            total = site.rerun.one("all_reduce", {"reduction": kind}, [Read(source.value, groups[codes])], len(codes))
-            overrides = None if total is None else site.redone(site.as_given, known={source.value: held_at(total, codes, site.rerun.graph.codes)})
-            if overrides is not None:
-                facts = {"called": site.evidence.called(source.value), "what": "sum" if kind == "sum" else "mean", "over": grouping.name, "reduction": kind}
-                yield site.diagnosis(messages.COPIED_TERM, **facts), overrides
+        total = site.rerun.one("all_reduce", {"reduction": kind}, [Read(source.value, groups[codes])], len(codes))
+        overrides = None if total is None else site.redone(site.as_given, known={source.value: held_at(total, codes, site.rerun.graph.codes)})
+        if overrides is not None:
+            facts = {"called": site.evidence.called(source.value), "what": "sum" if kind == "sum" else "mean", "over": grouping.name, "reduction": kind}
+            yield site.diagnosis(messages.COPIED_TERM, **facts), overrides

@@ -135,13 +135,23 @@ def _fits(shape: Sequence[int], whole: Sequence[int]) -> bool:
     return len(shape) <= len(whole) and all(a in (1, b) for a, b in zip(reversed(shape), reversed(whole), strict=False))
 
 
+def mesh_factor(site: Site) -> Iterator[Candidate]:
+    """A factor by which every element is off that is the size of a mesh axis or the number of micro-batches."""
+    sizes = [*site.rerun.graph.coordinates.sizes.values(), site.rerun.graph.coordinates.microbatches]
+    yield from _divided(site, {ratio for size in sizes if size > 1 for ratio in (Fraction(size), Fraction(1, size))})
+
+
 def missing_factor(site: Site) -> Iterator[Candidate]:
     """A factor by which every element is off: that of a known cut, or of the outputs."""
+    yield from _divided(site, None)
+
+
+def _divided(site: Site, among: set[Fraction] | None) -> Iterator[Candidate]:
     # In a chain of linear operators a factor anywhere makes up for one behind it: it is named where it is seen.
     cut = site.evidence.cuts.get(site.value)
     seen = site.is_output or (cut is not None and cut.scale != 1)
     ratios = dict.fromkeys(_ratios(site)) if seen else {}
-    for ratio in ratios:
+    for ratio in (each for each in ratios if among is None or each in among):
         result = site.rerun.one("mul", {}, [Read(site.value, site.codes), 1 / ratio], len(site.codes))
         overrides = [] if result is None else [Override(site.value, site.codes, result)]
         if overrides and site.changes(overrides):

@@ -38,10 +38,11 @@ LITERAL_FACTOR = Kind(
 )
 FACTOR_OF_REDUCTION = Kind(
     "PIT101",
-    "the sum that operator {operator!r} takes over {over} is {meaning} times what it should be",
-    "divide by {ratio} once, before or after operator {operator!r}",
+    "operator {operator!r} takes the sum over {over} where it should take the mean: it is {meaning} times what it should be",
+    "divide by {ratio} once, or reduce with 'avg'",
     ("over", "ratio"),
 )
+MEANS_FOR_SUMS = Kind("PIT111", "operator {operator!r} takes the mean over {over} where it should take the sum", "reduce with 'sum'", ("over",))
 
 # --- attributes, literals, functions
 
@@ -54,6 +55,11 @@ DRAW_ATTRIBUTE = Kind("PIT114", "operator {operator!r} has {different}", "use {r
 FUNCTION = Kind("PIT102", "operator {operator!r} is {kind!r} where it should be {right!r}", "let {operator!r} be {right!r}")
 OPERATOR_TOO_MUCH = Kind("PIT102", "operator {operator!r} ({kind}) is applied to {kept}, which should be used as it is", "drop {operator!r}")
 FUNCTION_LEFT_OUT = Kind("PIT102", "{called} is passed on where {function} of it should be", "run {function} on {called}", ("function",))
+OTHER_MASK = Kind(
+    "PIT102",
+    "operator {operator!r} ({kind}) reads {called}, which is not {box} of {right!r}, what the reference reads for these elements",
+    "read {box} of {right!r} there",
+)
 OTHER_DRAW = Kind("PIT114", "operator {operator!r} ({kind}) draws {drawn}; they are not those that the reference draws for these elements", "draw {right}")
 
 # --- operands
@@ -304,6 +310,11 @@ OPERATOR_LEFT_OUT = Kind(
     ("function",),
 )
 NOT_UPDATED = Kind("PIT108", "{output!r} is {result!r} as it was given, without the term {term!r}", "add {term!r} once")
+LEFT_AS_GIVEN = Kind(
+    "PIT108",
+    "{output!r} is {result!r} as it was given: no rank does what {left_out!r} ({function}) of the reference does",
+    "run {function} on {result!r}: does its gradient reach the operator that updates it?",
+)
 NOT_UPDATED_NEGATED = Kind("PIT108", NOT_UPDATED.said, "take away {term!r} once")
 
 # --- replicas

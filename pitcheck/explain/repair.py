@@ -21,19 +21,29 @@ class Scope(Enum):
     """One result of an operator."""
 
 
+class Chain(Enum):
+    """What operators one behind the other may satisfy, as what is linear may be summed before or after: the first of them is meant."""
+
+    SUMS = "sums"
+    """The first value that is known to hold addends of a sum."""
+    MEANS = "means"
+    """The first value that is seen to hold addends of a mean."""
+
+
 @dataclass(frozen=True)
 class Repair:
     """One hypothesis. ``candidates`` yields changes of one operator, cheapest first, and none if the operator is of no concern to it.
 
     ``along`` and ``search`` are the phases in which it is tried, along the program and from an output backwards; None: not at all. Within a phase the order
-    is that of the table. ``chain``: several operators one behind the other may satisfy it, as what is linear may be summed before or after; the first of
-    them is meant.
+    is that of the table. ``chain``: which of several operators one behind the other is meant; None: the nearest. ``chance``: many other mistakes look like
+    it; it is believed after what explains as much and is no such.
     """
 
     name: str
     candidates: Callable[[Site], Iterator[Candidate]]
     scope: Scope = Scope.OPERATOR
-    chain: bool = False
+    chain: Chain | None = None
+    chance: bool = False
     along: int | None = None
     search: int | None = None
 

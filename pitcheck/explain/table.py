@@ -6,13 +6,14 @@ from pitcheck.explain.axis_order import exchanged_axes
 from pitcheck.explain.calls import crossed_calls
 from pitcheck.explain.functions import exchanged_operands, other_function
 from pitcheck.explain.fused import interleaved
-from pitcheck.explain.inserted import missing_exchange, missing_gather, missing_reduction, unreduced_part
-from pitcheck.explain.joined import due_term, missing_factor, missing_number, missing_term, missing_term_of_operand
+from pitcheck.explain.inserted import missing_exchange, missing_gather, missing_mean, missing_reduction, unaveraged_part, unreduced_part
+from pitcheck.explain.joined import due_term, mesh_factor, missing_factor, missing_number, missing_term, missing_term_of_operand
 from pitcheck.explain.left_out import function_left_out, operator_left_out, operator_left_out_of_operand, operator_of_others
+from pitcheck.explain.masks import mask_of_reference
 from pitcheck.explain.operands import due_operand, near_operand
 from pitcheck.explain.order import exchanged_parts, reordered, side_by_side
 from pitcheck.explain.part_order import parts_in_order
-from pitcheck.explain.repair import Placement, Repair, Scope
+from pitcheck.explain.repair import Chain, Placement, Repair, Scope
 from pitcheck.explain.repairs import (
     all_microbatches,
     dropped_factor,
@@ -68,31 +69,36 @@ REPAIRS = (
     Repair("other attribute", other_attribute, along=1, search=1),
     Repair("other place", other_places, along=1, search=1),
     # Sums of ranks, of micro-batches and of squares.
-    Repair("added on every rank", added_on_every_rank, along=3, search=5),
-    Repair("side by side", side_by_side, along=3, search=5),
-    Repair("weighted micro-batches", weighted_microbatches, along=3, search=5),
-    Repair("norm of all", norm_of_all, along=3, search=5),
+    Repair("added on every rank", added_on_every_rank, along=3, search=6),
+    Repair("side by side", side_by_side, along=3, search=6),
+    Repair("weighted micro-batches", weighted_microbatches, along=3, search=6),
+    Repair("norm of all", norm_of_all, along=3, search=6),
     # What is missing where something is but passed on.
-    Repair("unreduced part", unreduced_part, chain=True, along=4, search=5),
-    Repair("operator of others", operator_of_others, along=2, search=5),
-    Repair("operator left out", operator_left_out, along=2, search=5),
-    Repair("operator left out of an operand", operator_left_out_of_operand, along=2, search=5),
-    Repair("missing number", missing_number, along=2, search=5),
-    Repair("function left out", function_left_out, along=2, search=5),
-    Repair("missing term", missing_term, Scope.RESULT, along=5, search=5),
+    Repair("unreduced part", unreduced_part, chain=Chain.SUMS, along=4, search=6),
+    Repair("operator of others", operator_of_others, along=2, search=6),
+    Repair("operator left out", operator_left_out, along=2, search=6),
+    Repair("operator left out of an operand", operator_left_out_of_operand, along=2, search=6),
+    Repair("missing number", missing_number, chance=True, along=2, search=6),
+    Repair("function left out", function_left_out, chance=True, along=2, search=6),
+    Repair("missing term", missing_term, Scope.RESULT, chance=True, along=7, search=6),
+    Repair("unaveraged part", unaveraged_part, chain=Chain.MEANS, along=5, search=6),
+    Repair("mask of the reference", mask_of_reference, along=1, search=1),
+    # A factor of the mesh, before what agrees by chance.
+    Repair("factor of the mesh", mesh_factor, Scope.RESULT, along=6, search=2),
     # What the reference has there.
-    Repair("operand of the reference", due_operand, along=5, search=2),
-    Repair("term of the reference", due_term, Scope.RESULT, along=5, search=2),
-    Repair("dropped operator", dropped_operator, along=6, search=3),
-    Repair("missing reduction", missing_reduction, Scope.RESULT, chain=True, along=4, search=4),
-    Repair("missing gather", missing_gather, Scope.RESULT, chain=True, along=4, search=4),
-    Repair("missing exchange", missing_exchange, Scope.RESULT, chain=True, along=4, search=4),
-    Repair("larger group", larger_group, along=7, search=4),
-    Repair("other function", other_function, along=8, search=6),
+    Repair("operand of the reference", due_operand, chance=True, along=7, search=3),
+    Repair("term of the reference", due_term, Scope.RESULT, chance=True, along=7, search=3),
+    Repair("dropped operator", dropped_operator, along=8, search=4),
+    Repair("missing reduction", missing_reduction, Scope.RESULT, chain=Chain.SUMS, along=4, search=5),
+    Repair("missing mean", missing_mean, Scope.RESULT, chain=Chain.MEANS, along=5, search=5),
+    Repair("missing gather", missing_gather, Scope.RESULT, chain=Chain.SUMS, along=4, search=5),
+    Repair("missing exchange", missing_exchange, Scope.RESULT, chain=Chain.SUMS, along=4, search=5),
+    Repair("larger group", larger_group, along=9, search=5),
+    Repair("other function", other_function, chance=True, along=10, search=7),
     # What makes much right by accident.
-    Repair("other extremum", other_extremum, along=9, search=7),
-    Repair("missing term of an operand", missing_term_of_operand, along=9, search=7),
-    Repair("near operand", near_operand, along=9, search=7),
-    Repair("missing factor", missing_factor, Scope.RESULT, along=9, search=7),
-    Repair("reordered", reordered, Scope.RESULT, along=10),
+    Repair("other extremum", other_extremum, chance=True, along=11, search=8),
+    Repair("missing term of an operand", missing_term_of_operand, chance=True, along=11, search=8),
+    Repair("near operand", near_operand, chance=True, along=11, search=8),
+    Repair("missing factor", missing_factor, Scope.RESULT, chance=True, along=11, search=8),
+    Repair("reordered", reordered, Scope.RESULT, along=12),
 )

@@ -17,6 +17,7 @@ from pitcheck.explain.evidence import Evidence
 from pitcheck.explain.given import not_changed
 from pitcheck.explain.repair import Repair, along_program, from_outputs
 from pitcheck.explain.rerun import Change, Rerun
+from pitcheck.explain.scaled import scaled_reductions
 from pitcheck.explain.site import Candidate, Site, sites_of, where_it_changes
 from pitcheck.explain.standing import Standing
 from pitcheck.explain.table import FACTOR, MOST_CODES, MOST_FUSED, MOST_REPAIRS, MOST_STARTS, MOST_WALKED, PLACEMENTS, REPAIRS
@@ -150,6 +151,10 @@ def _walked(evidence: Evidence, standing: Standing, left: Sequence[int]) -> list
     """Repairs along the program, one per kind of mistake. Where there are several, one factor or one that the outputs alone show may explain them all."""
     steps = _steps(Walk(Rerun(evidence, most=MOST_WALKED), standing, left))
     found = _by_kind(steps, left)
+    if not _all(found, left) or any(step.by[0].chance for step in steps):
+        scaled = _scaled(Rerun(evidence, most=MOST_FUSED), left)
+        if scaled is not None:
+            return [scaled]
     one = _one_factor(Rerun(evidence, most=MOST_FUSED), left) if len(steps) > 1 else None
     if one is not None:
         return [one]
@@ -157,6 +162,18 @@ def _walked(evidence: Evidence, standing: Standing, left: Sequence[int]) -> list
         return found
     coarse = _by_kind(_steps(Walk(Rerun(evidence, most=MOST_WALKED), standing, left, outputs_only=True)), left)
     return coarse if _all(coarse, left) and (len(coarse) < len(found) or not _all(found, left)) else found
+
+
+def _scaled(rerun: Rerun, left: Sequence[int]) -> Tried | None:
+    """All sums over one group, which should be means, or the other way round."""
+    try:
+        found = scaled_reductions(rerun, left)
+    except PitcheckError:  # too much was tried
+        return None
+    if found is None:
+        return None
+    (first, *others), changes = found
+    return Tried(first, tuple(left), ((0, changes),), tuple(others))
 
 
 def _one_factor(rerun: Rerun, left: Sequence[int]) -> Tried | None:

@@ -15,7 +15,7 @@ import numpy as np
 
 from pitcheck.errors import BudgetError
 from pitcheck.explain.diagnosis import Diagnosis, Family
-from pitcheck.explain.repair import Phases, Repair
+from pitcheck.explain.repair import Chain, Phases, Repair
 from pitcheck.explain.rerun import Change, Due, Held, Rerun
 from pitcheck.explain.site import Candidate, Site, sites_of, where_it_changes
 from pitcheck.explain.standing import Standing, far
@@ -78,6 +78,7 @@ class Walk:
 
     def __init__(self, rerun: Rerun, standing: Standing, differing: Sequence[int], outputs_only: bool = False) -> None:
         self.rerun = rerun
+        self.standing = standing
         self.differing = list(differing)
         evidence = rerun.evidence
         behind = frozenset().union(*(rerun.behind(n) for n in differing))
@@ -164,9 +165,8 @@ class Walk:
         for repair, place in before:
             for site in (site for site in sites if around[site] == place):
                 yield from (((repair, place), candidate) for candidate in repair.of(site))
-        early = sorted(sites, key=self._summed_first)
         for phase in phases:
-            for site in early if all(repair.chain for repair in phase) else sites:
+            for site in self._in_order(sites, phase):
                 for repair in phase:
                     for candidate in self._within(repair.of(site), inf if phase is phases[-1] else most):
                         yield (repair, around[site]), candidate
@@ -176,12 +176,28 @@ class Walk:
         while self.rerun.spent <= most and (candidate := next(candidates, None)) is not None:
             yield candidate
 
-    def _summed_first(self, site: Site) -> tuple[int, int]:
-        """What is known to be a term comes first, in the order of the program; but what micro-batches have is added up before ranks are asked for theirs."""
-        evidence, due = self.rerun.evidence, self.watched.get(site.value)
-        if due is None or due.sums is None or any(step.kind == "accumulate" for step in evidence.readers.get(site.value, [])):
+    def _in_order(self, sites: Sequence[Site], phase: Sequence[Repair]) -> Sequence[Site]:
+        """Return the sites in the order in which the repairs of a phase try them: the nearest first, or the first of a chain."""
+        chains = {repair.chain for repair in phase}
+        if chains == {Chain.SUMS}:
+            return sorted(sites, key=partial(self._place, known=self._known_term))
+        return sorted(sites, key=partial(self._place, known=self._seen_term)) if chains == {Chain.MEANS} else sites
+
+    def _place(self, site: Site, known: Callable[[int], bool]) -> tuple[int, int]:
+        """Terms come first, in the order of the program; but what micro-batches have is added up before ranks are asked for theirs."""
+        evidence = self.rerun.evidence
+        if not known(site.value) or any(step.kind == "accumulate" for step in evidence.readers.get(site.value, [])):
             return 1, 0
         return 0, min(evidence.second.rank[number] for number in site.numbers)
+
+    def _known_term(self, value: int) -> bool:
+        """Return True if it is known which sum a value is a term of."""
+        due = self.watched.get(value)
+        return due is not None and due.sums is not None
+
+    def _seen_term(self, value: int) -> bool:
+        """Return True if a value is seen to be a term of a mean."""
+        return value not in self.watched and (grouping := self.standing.grouping(value)) is not None and grouping.times > 1
 
     def _seen_from(self, site: Site) -> Around:
         return site.kind, tuple(sorted(step.kind for step in self.rerun.evidence.readers.get(site.value, [])))
