@@ -23,6 +23,7 @@ from pitcheck.explain.hypotheses import (
     otherwise_reduced,
     possible_times,
     ratio_cause,
+    reduced_anyway,
     repeated_reduction,
     same_operator,
     spell,
@@ -132,7 +133,7 @@ def _term_for_sum(standing: Standing, root: Root, in_rounds: bool) -> Diagnosis 
         if sums is None or read.ndim != 1 or source in evidence.unused(root.step) or _still_terms(sums[read], result, root.codes):
             continue
         rounds = _in_rounds(standing, source)
-        if (rounds is not None) != in_rounds:
+        if (rounds is not None) != in_rounds or _summed_behind(evidence, root, sums[read]):
             continue
         term, found = _uncast(evidence, source), standing.grouping(source)
         what = "sum" if found is None else found.what
@@ -151,6 +152,14 @@ def _term_for_sum(standing: Standing, root: Root, in_rounds: bool) -> Diagnosis 
         }
         return Diagnosis(of, facts, np.unique(read), evidence.writers[term][-1] if term in evidence.writers else None, term)
     return None
+
+
+def _summed_behind(evidence: Evidence, root: Root, sums: Codes) -> bool:
+    """Return True if the results at a root are added up over the groups whose terms it reads (``sums``: the group of each): what it reads is summed, too."""
+    _, which = np.unique(sums, return_inverse=True)
+    groups = [root.codes[which.reshape(-1) == number] for number in range(int(which.max(initial=-1)) + 1)]
+    sizes = {len(group) for group in groups}
+    return len(sizes) == 1 and min(sizes) > 1 and reduced_anyway(evidence, root.value, np.stack(groups))
 
 
 def _uncast(evidence: Evidence, value: int) -> int:

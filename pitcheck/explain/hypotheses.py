@@ -19,6 +19,7 @@ from pitcheck.stages.cuts import Box, Cut, uncovered
 from pitcheck.stages.graph import Graph, Source
 from pitcheck.stages.grids import Codes
 
+ADDITIONS = frozenset({"add", "sub"})
 REDUCTIONS = frozenset({"all_reduce", "reduce_scatter", "reduce"})
 RATIO_TOLERANCE = 1e-9
 RATIO_DENOMINATOR = 4096
@@ -70,7 +71,7 @@ def forgotten_sum(evidence: Evidence, value: int, expected: tuple[Floats, Codes]
         return None
     for grouping in evidence.groupings:
         table = groups_present(evidence, value, grouping)
-        if table is None:
+        if table is None or (not reductions and reduced_anyway(evidence, value, table)):
             continue
         terms = evidence.array(value)[:, evidence.batch.rows[value][table]]
         total = terms.sum(axis=2)
@@ -132,6 +133,23 @@ def _joined(groups: set[tuple[int, ...]], table: Codes) -> set[tuple[int, ...]]:
     group_of = {code: group for group in groups for code in group}
     found = {tuple(sorted({c for code in row for c in group_of.get(code, (code,))})) for row in table.tolist()}
     return found if sum(map(len, found)) == len({c for group in found for c in group}) else set()
+
+
+def reduced_anyway(evidence: Evidence, value: int, table: Codes) -> bool:
+    """Return True if a value, or what it is added to, is reduced over these groups already, or part of them.
+
+    One reduction more would count terms several times.
+    """
+    group_of = {code: number for number, row in enumerate(table.tolist()) for code in row}
+    sums = {o for step in evidence.readers.get(value, []) if step.kind in ADDITIONS for o in evidence.outputs(step)}
+    for step in (step for each in (value, *sorted(sums)) for step in evidence.reductions_of(each)):
+        node = evidence.second.nodes[step.node]
+        source = node.inputs[0]
+        if step.kind in REDUCTIONS and isinstance(source, Source):
+            rows = np.unique(source.at(np.flatnonzero(node.mask)).reshape(-1, max(source.members, 1)), axis=0).tolist()
+            if any(len({group_of.get(code, -1) for code in row}) == 1 for row in rows if len(row) > 1):
+                return True
+    return False
 
 
 def otherwise_reduced(evidence: Evidence, value: int, grouping: Grouping, step: Step, codes: Codes | None = None) -> Diagnosis:

@@ -13,7 +13,7 @@ from pitcheck.algebra.value import Value
 from pitcheck.explain import messages
 from pitcheck.explain.diagnosis import Diagnosis
 from pitcheck.explain.evidence import MOVES, Evidence
-from pitcheck.explain.hypotheses import REDUCTIONS, groups_present, too_narrow
+from pitcheck.explain.hypotheses import REDUCTIONS, groups_present, reduced_anyway, too_narrow
 from pitcheck.explain.left_out import copied
 from pitcheck.explain.rerun import Override, Read, held_at
 from pitcheck.explain.site import Candidate, Site, by_code
@@ -46,7 +46,7 @@ def _reduced(site: Site, kinds: Sequence[str]) -> Iterator[Candidate]:
             continue
         groups = by_code(np.sort(table, axis=1), site.rerun.graph.codes)
         codes = site.evidence.codes(site.value)
-        if _replicas(site, site.value, table) or _reduced_anyway(site.evidence, site.value, table):
+        if _replicas(site, site.value, table) or reduced_anyway(site.evidence, site.value, table):
             continue
         for kind in kinds:
             result = site.rerun.one("all_reduce", {"reduction": kind}, [Read(site.value, groups[codes])], len(codes))
@@ -69,19 +69,6 @@ def _replicas(site: Site, value: int, table: Codes) -> bool:
     pair = table[:, :1].repeat(table.shape[1], 1), table
     first, others = (site.rerun.numbers(site.rerun.algebra.gather(held.value, held.rows[codes.reshape(-1)])) for codes in pair)
     return np.array_equal(first, others, equal_nan=True)
-
-
-def _reduced_anyway(evidence: Evidence, value: int, table: Codes) -> bool:
-    """Return True if a value is reduced over these groups already, or part of them: one reduction more would count terms several times."""
-    group_of = {code: number for number, row in enumerate(table.tolist()) for code in row}
-    for step in evidence.reductions_of(value):
-        node = evidence.second.nodes[step.node]
-        source = node.inputs[0]
-        if step.kind in REDUCTIONS and isinstance(source, Source):
-            rows = np.unique(source.at(np.flatnonzero(node.mask)).reshape(-1, max(source.members, 1)), axis=0).tolist()
-            if any(len({group_of.get(code, -1) for code in row}) == 1 for row in rows if len(row) > 1):
-                return True
-    return False
 
 
 def _of_one_member(site: Site, table: Codes, result: Value) -> bool:
@@ -253,7 +240,7 @@ def _copied(site: Site, kind: str) -> Iterator[Candidate]:
         return
     for grouping in site.evidence.groupings:
         table = groups_present(site.evidence, source.value, grouping)
-        if table is None or _replicas(site, source.value, table) or _reduced_anyway(site.evidence, source.value, table):
+        if table is None or _replicas(site, source.value, table) or reduced_anyway(site.evidence, source.value, table):
             continue
         groups, codes = by_code(np.sort(table, axis=1), site.rerun.graph.codes), site.evidence.codes(source.value)
         total = site.rerun.one("all_reduce", {"reduction": kind}, [Read(source.value, groups[codes])], len(codes))

@@ -10,7 +10,7 @@ import numpy as np
 
 from pitcheck.explain import messages
 from pitcheck.explain.evidence import Evidence
-from pitcheck.explain.hypotheses import constant_ratio, factor
+from pitcheck.explain.hypotheses import REDUCTIONS, constant_ratio, factor
 from pitcheck.explain.inserted import of_norm
 from pitcheck.explain.left_out import copied
 from pitcheck.explain.rerun import Override, Read, held_at
@@ -136,7 +136,9 @@ def _fits(shape: Sequence[int], whole: Sequence[int]) -> bool:
 
 
 def mesh_factor(site: Site) -> Iterator[Candidate]:
-    """A factor by which every element is off that is the size of a mesh axis or the number of micro-batches."""
+    """A factor by which what a reduction gives is off: the size of a mesh axis, or the number of micro-batches."""
+    if site.kind not in (*REDUCTIONS, "accumulate"):  # elsewhere a function or another operand explains it as well
+        return
     sizes = [*site.rerun.graph.coordinates.sizes.values(), site.rerun.graph.coordinates.microbatches]
     yield from _divided(site, {ratio for size in sizes if size > 1 for ratio in (Fraction(size), Fraction(1, size))})
 

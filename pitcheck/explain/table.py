@@ -73,6 +73,7 @@ REPAIRS = (
     Repair("side by side", side_by_side, along=3, search=6),
     Repair("weighted micro-batches", weighted_microbatches, along=3, search=6),
     Repair("norm of all", norm_of_all, along=3, search=6),
+    Repair("mask of the reference", mask_of_reference, along=3, search=6),
     # What is missing where something is but passed on.
     Repair("unreduced part", unreduced_part, chain=Chain.SUMS, along=4, search=6),
     Repair("operator of others", operator_of_others, along=2, search=6),
@@ -82,9 +83,8 @@ REPAIRS = (
     Repair("function left out", function_left_out, chance=True, along=2, search=6),
     Repair("missing term", missing_term, Scope.RESULT, chance=True, along=7, search=6),
     Repair("unaveraged part", unaveraged_part, chain=Chain.MEANS, along=5, search=6),
-    Repair("mask of the reference", mask_of_reference, along=1, search=1),
     # A factor of the mesh, before what agrees by chance.
-    Repair("factor of the mesh", mesh_factor, Scope.RESULT, along=6, search=2),
+    Repair("factor of the mesh", mesh_factor, Scope.RESULT, chance=True, along=6, search=2),
     # What the reference has there.
     Repair("operand of the reference", due_operand, chance=True, along=7, search=3),
     Repair("term of the reference", due_term, Scope.RESULT, chance=True, along=7, search=3),
