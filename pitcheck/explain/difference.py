@@ -61,11 +61,13 @@ class Located:
 
 @dataclass(frozen=True)
 class Explained:
-    """A finding, the operator that it blames, and the numbers of the outputs that it explains."""
+    """A finding, the operator and the tensor that it names, the numbers of the outputs that it explains, and the mistake itself."""
 
     finding: Finding
     operator: str | None
+    tensor: str
     outputs: list[int]
+    diagnosis: Diagnosis
 
 
 def gap_finding(gap: Gap, verdict: str) -> Finding:
@@ -105,7 +107,7 @@ def explained(evidence: Evidence, run: WholeRun, differing: list[int], *, of_sta
     operator = seen.operator(evidence)
     tried = tried_repairs(evidence, run, differing, operator)
     if not tried:
-        return [Explained(finding_of(evidence, run, seen), operator, differing)]
+        return [explained_by(evidence, run, seen, differing)]
     effect = effect_of(evidence, run, tried, differing)
     return [_tried(evidence, run, each, differing, _said(run, each, effect, len(tried) > 1), seen, of_stage=of_stage) for each in tried]
 
@@ -119,8 +121,14 @@ def _tried(evidence: Evidence, run: WholeRun, tried: Tried, differing: list[int]
     others = [at(evidence, own.number, None, own.value if each.value is None else each.value, each) for each in tried.others]
     everything = max(evidence.specification.total, len({c.target.name for c in run.comparisons}))
     words = messages.tried(effect, mended=not of_stage and len(tried.outputs) == len(differing), everything=everything)
-    finding = finding_of(evidence, run, told, others)
-    return Explained(replace(finding, repair=f"{finding.repair} {words}", tried=effect), operator, list(tried.outputs))
+    found = explained_by(evidence, run, told, list(tried.outputs), others)
+    return dataclasses.replace(found, finding=replace(found.finding, repair=f"{found.finding.repair} {words}", tried=effect))
+
+
+def explained_by(evidence: Evidence, run: WholeRun, found: Located, outputs: list[int], others: Iterable[Located] = ()) -> Explained:
+    """Return the finding of a mistake that was located, with the mistake itself."""
+    finding = finding_of(evidence, run, found, others)
+    return Explained(finding, found.operator(evidence), evidence.name(found.value), outputs, found.diagnosis)
 
 
 def _said(run: WholeRun, tried: Tried, effect: Effect, together: bool) -> TriedRepair:

@@ -23,14 +23,14 @@ from pitcheck.errors import PitcheckError
 from pitcheck.explain import messages
 from pitcheck.explain.at_root import cause_at
 from pitcheck.explain.diagnosis import Diagnosis
-from pitcheck.explain.difference import Explained, Located, at, explained, finding_of, gap_finding, is_tried, located, shown
+from pitcheck.explain.difference import Explained, at, explained, explained_by, gap_finding, is_tried, located, shown
 from pitcheck.explain.evidence import Evidence
 from pitcheck.explain.shrink import witness_of
 from pitcheck.explain.siblings import first_sibling, odd_writers, sibling_cause
 from pitcheck.explain.standing import Standing, compared_wrong
 from pitcheck.explain.table import MOST_CODES
 from pitcheck.explain.witness import save_witness
-from pitcheck.report.model import Finding
+from pitcheck.report.model import Finding, TriedRepair
 from pitcheck.stages.blocks import Blocks
 from pitcheck.stages.cuts import Cut
 from pitcheck.stages.graph import Graph
@@ -38,6 +38,8 @@ from pitcheck.stages.grids import Codes, near
 from pitcheck.stages.pair import CutOf, Target
 
 MOST_EXPLAINED = 5
+MOST_STAGES = 12
+"""Stages that are explained: those of one mistake are one finding."""
 REDUCED = frozenset({"PIT104", "PIT105", "PIT106"})
 """Causes of which the values of an operator tell more than what others run in its place."""
 MOST_ROWS = 4096
@@ -64,18 +66,40 @@ def explain_refused(
     """
     trying = second.codes <= MOST_CODES
     gaps = [gap_finding(gap, "mismatch") for gap in specification.gaps if not gap.output]
-    findings: dict[object, Explained] = {}
-    for obligation in sorted(found.failed, key=lambda o: second.depth(o.target.cut.value)):
-        if len(findings) + len(gaps) < MOST_EXPLAINED:
-            blamed = {known.operator for known in findings.values()}
+    families: dict[object, dict[str | None, Explained]] = {}
+    for stages, obligation in enumerate(sorted(found.failed, key=lambda o: second.depth(o.target.cut.value))):
+        if len(families) + len(gaps) < MOST_EXPLAINED and stages < MOST_STAGES:
+            blamed = {operator for places in families.values() for operator in places}
             if not blamed & {second.nodes[node].operator for node in obligation.nodes}:
                 of_stage = _explained(first, second, specification, found, obligation, options, seed, templates, trying=trying)
                 trying = any(is_tried(each.finding) for each in of_stage)
                 for each in of_stage:
-                    finding, more = each.finding, _affected(found, len({e.name for e in specification.expected})) if not findings else ""
-                    told = dataclasses.replace(each, finding=replace(finding, cause=f"{finding.cause}{more}"))
-                    findings.setdefault((finding.code, finding.operator, finding.cause), told)
-    return [*(each.finding for each in findings.values()), *gaps]
+                    # What is only concluded, and not tried, is told place by place.
+                    family = each.diagnosis.family if is_tried(each.finding) else (each.operator, each.finding.cause)
+                    families.setdefault(family, {}).setdefault(each.operator, each)
+    affected = _affected(found, len({e.name for e in specification.expected}))
+    findings = [_together(list(places.values()), "" if number else affected) for number, places in enumerate(families.values())]
+    return [*findings, *gaps]
+
+
+def _together(places: Sequence[Explained], more: str) -> Finding:
+    """Return one finding of one mistake that was made at several places. ``more`` is said of it at the end."""
+    first, *others = places
+    finding = first.finding
+    cause = f"{finding.cause}{messages.places([(each.operator or '', each.tensor) for each in others])}{more}"
+    effects = [each.finding.tried for each in places if each.finding.tried is not None]
+    if not others or not effects:
+        return replace(finding, cause=cause)
+    right = tuple(dict.fromkeys(name for effect in effects for name in effect.right))
+    effect = TriedRepair(right=right, compared=len(right))
+    return replace(
+        finding,
+        cause=cause,
+        repair=f"{messages.repair(first.diagnosis)} {messages.tried(effect, mended=False, everything=0)}",
+        tried=effect,
+        ranks=tuple(sorted({rank for each in places for rank in each.finding.ranks})),
+        microbatches=tuple(sorted({batch for each in places for batch in each.finding.microbatches})),
+    )
 
 
 def _affected(found: Refused, total: int) -> str:
@@ -174,20 +198,16 @@ def _located(second: Graph, run: WholeRun) -> Explained:
     wrong = np.flatnonzero(compared_wrong(evidence, value))
     sibling = first_sibling(evidence, value, wrong, np.setdiff1d(run.comparisons[0].target.codes, wrong))
     if sibling is not None and not sibling.reduces:
-        return _explained_by(evidence, run, at(evidence, 0, sibling.step, sibling.value, sibling_cause(evidence, sibling)))
+        return explained_by(evidence, run, at(evidence, 0, sibling.step, sibling.value, sibling_cause(evidence, sibling)), [0])
     evidence = Evidence(run.stage.reference.graph, second, given, run, conjecture(run, second, given))
     standing = Standing(evidence)
     root = next(iter(standing.roots([value])), None)
     cause = cause_at(standing, root) if root is not None else None
     if sibling is not None and not (cause is not None and cause.code in REDUCED and root is not None and root.step is sibling.step):
-        return _explained_by(evidence, run, at(evidence, 0, sibling.step, sibling.value, sibling_cause(evidence, sibling)))
+        return explained_by(evidence, run, at(evidence, 0, sibling.step, sibling.value, sibling_cause(evidence, sibling)), [0])
     if root is None or cause is None or not cause.explains:
-        return _explained_by(evidence, run, located(evidence, run, [0]))
-    return _explained_by(evidence, run, at(evidence, 0, root.step, root.value, cause))
-
-
-def _explained_by(evidence: Evidence, run: WholeRun, found: Located) -> Explained:
-    return Explained(finding_of(evidence, run, found), found.operator(evidence), [0])
+        return explained_by(evidence, run, located(evidence, run, [0]), [0])
+    return explained_by(evidence, run, at(evidence, 0, root.step, root.value, cause), [0])
 
 
 def _distance(second: Graph, output: int, value: int) -> tuple[bool, int]:
@@ -212,7 +232,7 @@ def _unexplained(second: Graph, obligation: Obligation) -> Explained:
         microbatches=tuple(sorted({int(c) % count for c in codes})) if second.values[value].tensor.microbatched else (),
         cause=messages.said(diagnosis),
     )
-    return Explained(finding, writers[-1].operator if writers else None, [])
+    return Explained(finding, writers[-1].operator if writers else None, name, [], diagnosis)
 
 
 def _witness(

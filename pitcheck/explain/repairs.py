@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from pitcheck.errors import PlanError
 from pitcheck.explain import messages
 from pitcheck.explain.diagnosis import Diagnosis
 from pitcheck.explain.evidence import MOVES
@@ -21,7 +22,7 @@ from pitcheck.explain.hypotheses import REDUCTIONS, SIZES, factor, repeated_redu
 from pitcheck.explain.rerun import Draft, Override, Read, Redo
 from pitcheck.explain.site import Candidate, Site, by_code, reference_steps
 from pitcheck.ops.registry import BACKWARD, operator_kind
-from pitcheck.plan.numbers import Literal
+from pitcheck.plan.numbers import Literal, parse_number
 from pitcheck.stages.batch import Argument, StepOperand
 from pitcheck.stages.graph import Node, Source, sources_of
 from pitcheck.stages.grids import Codes
@@ -245,12 +246,18 @@ def _several_write(site: Site) -> bool:
 
 def _factor_too_much(site: Site, number: Literal | str) -> Diagnosis:
     """A factor with everything of the plan that has its size."""
-    try:
-        ratio = Fraction(str(number))
-        meaning = factor(site.evidence, ratio if site.kind == "mul" else 1 / ratio)
-    except (ValueError, ZeroDivisionError):  # a root, or a named number
-        meaning = str(number)
+    ratio = _ratio(number)
+    meaning = str(number) if ratio is None else factor(site.evidence, ratio if site.kind == "mul" else 1 / ratio)
     return site.diagnosis(messages.FACTOR_TOO_MUCH, meaning=meaning, number=number)
+
+
+def _ratio(number: Literal | str) -> Fraction | None:
+    """Return a number as a ratio; None if it is a root, zero, infinite or a word."""
+    try:
+        exact = parse_number(number) if isinstance(number, (int, float, str)) else number
+    except PlanError:
+        return None
+    return exact if isinstance(exact, Fraction) and exact else None
 
 
 def foreign_literal(site: Site) -> Iterator[Candidate]:

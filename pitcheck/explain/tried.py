@@ -22,6 +22,7 @@ from pitcheck.explain.site import Candidate, Site, sites_of, where_it_changes
 from pitcheck.explain.standing import Standing
 from pitcheck.explain.table import FACTOR, MOST_CODES, MOST_FUSED, MOST_REPAIRS, MOST_STARTS, MOST_WALKED, PLACEMENTS, REPAIRS
 from pitcheck.explain.walk import Made, Walk
+from pitcheck.ops.registry import BACKWARD
 
 
 @dataclass(frozen=True)
@@ -100,7 +101,32 @@ def _not_changed(evidence: Evidence, left: Sequence[int]) -> list[Tried]:
 
 
 def _computed(evidence: Evidence, left: list[int], first: str | None) -> list[Tried]:
-    """Repairs of outputs that are computed."""
+    """Repairs of outputs that are computed. If what a forward pass gives is wrong, it is searched first: what follows is wrong with it."""
+    forward = [n for n in left if not _needs_backward(evidence, n)]
+    if 0 < len(forward) < len(left):
+        found = _of_outputs(evidence, forward, first)
+        if found and _make_right(evidence, found, left):
+            return [replace(found[0], outputs=(*found[0].outputs, *(n for n in left if n not in forward))), *found[1:]]
+    return _of_outputs(evidence, left, first)
+
+
+def _needs_backward(evidence: Evidence, number: int) -> bool:
+    """Return True if an output is computed by a derivative."""
+    return any(evidence.second.nodes[node].kind.endswith(BACKWARD) for node in Rerun(evidence).behind(number))
+
+
+def _make_right(evidence: Evidence, found: Sequence[Tried], numbers: Sequence[int]) -> bool:
+    """Return True if outputs are right with all repairs together."""
+    rerun = Rerun(evidence, most=MOST_WALKED)
+    try:
+        for _, changes in sorted((made for each in found for made in each.made), key=lambda made: made[0]):
+            rerun.changes.update(rerun.after(changes, numbers) or {})
+        return len(rerun.right([], numbers)) == len(numbers)
+    except PitcheckError:  # too much to be compared
+        return False
+
+
+def _of_outputs(evidence: Evidence, left: list[int], first: str | None) -> list[Tried]:
     try:
         rerun, standing = Rerun(evidence), Standing(evidence)
     except PitcheckError:

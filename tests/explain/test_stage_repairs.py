@@ -77,3 +77,19 @@ def test_where_the_plan_has_too_many_coordinates_nothing_is_tried(monkeypatch: p
     report = check(reference, wrong(parallel, "grad:norm.weight"), Options(seed=1))
     assert report.verdict == "mismatch"
     assert "(tried: " not in (report.findings[0].repair or ""), said(report)
+
+
+def test_one_mistake_in_several_stages_is_one_finding_with_all_its_places() -> None:
+    reference, parallel = plans()
+    names = [operator.id for operator in parallel.operators if operator.id in ("grad:norm.weight", "grad:head.weight")]
+    assert len(names) == 2
+
+    def changed(operator: Operator) -> Operator:
+        return replace(operator, attributes={"reduction": "min"}) if operator.id in names else operator
+
+    report = check(reference, replace(parallel, operators=tuple(map(changed, parallel.operators))), Options(seed=1))
+    (found,) = report.findings
+    assert found.code == "PIT111", said(report)
+    assert all(f"'{name}'" in (found.cause or "") for name in names), said(report)
+    assert found.tried is not None and len(found.tried.right) == 2
+    assert "and 1 more are right then" in (found.repair or ""), said(report)
