@@ -15,6 +15,7 @@ from pitcheck.check.options import Options
 from pitcheck.check.shown import global_place
 from pitcheck.check.specification import Gap, Specification
 from pitcheck.check.whole import WholeRun, further_conjecture
+from pitcheck.errors import PitcheckError
 from pitcheck.explain import messages
 from pitcheck.explain.at_root import cause_at
 from pitcheck.explain.counterfactual import mended_by_a_reduction
@@ -162,7 +163,15 @@ def _witnessed(evidence: Evidence, run: WholeRun, differing: list[int], finding:
 
 
 def located(evidence: Evidence, run: WholeRun, differing: list[int]) -> Located:
-    """One finding: the first value, in the order of computation, from which an output goes wrong."""
+    """One finding: the first value, in the order of computation, from which an output goes wrong; if the values cannot be looked at, only that it does."""
+    try:
+        return _located(evidence, run, differing)
+    except PitcheckError as error:
+        number = min(differing, key=lambda n: evidence.second.depth(run.comparisons[n].target.cut.value))
+        return at(evidence, number, None, run.comparisons[number].target.cut.value, Diagnosis(messages.NOT_LOOKED_AT, {"error": error}))
+
+
+def _located(evidence: Evidence, run: WholeRun, differing: list[int]) -> Located:
     standing = Standing(evidence)
     rooted, sure = _rooted(standing, run, differing)
     if rooted is not None and (sure or standing.hinted):

@@ -136,3 +136,18 @@ def left_as_it_was(right: bool) -> Pair:
         return b.plan()
 
     return plan("reference", None, True), plan("dp", {"dp": 2}, right)
+
+
+def long_chain(count: int, kind: str) -> Pair:
+    """A layer and ``count`` operators one behind the other that only move its elements; ``kind``: what is run instead of tanh before them."""
+
+    def plan(name: str, mesh: dict[str, int] | None, kind: str) -> Plan:
+        b = Builder(name, mesh)
+        given = () if mesh is None else ({},)
+        y = b.op(kind, b.op("linear", b.input("x", (4, 6), *given), b.parameter("w", (6, 6), *given)))
+        for n in range(count):
+            y = b.op("cat", y, y, axis=0) if n == count // 2 else b.op("slice", y, axis=0, start=0, stop=4)
+        b.output(b.op("sum", b.op("square", y), out="loss"))
+        return b.plan()
+
+    return plan("reference", None, "tanh"), plan("tp", {"tp": 2}, kind)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pytest
 from explain_plans import Pair, run, said
-from mesh_plans import biased_terms, gathered_hidden, left_as_it_was, many_gradients, masked_rows, squared_loss
+from mesh_plans import biased_terms, gathered_hidden, left_as_it_was, long_chain, many_gradients, masked_rows, squared_loss
 
 from pitcheck.algebra.value import Value
 from pitcheck.explain import messages, tried
@@ -95,6 +95,12 @@ def test_parameters_that_nothing_updates_are_told_as_one_mistake() -> None:
     report = run(left_as_it_was(False))
     (found,) = report.findings
     assert found.code == "PIT108" and "as it was given" in (found.cause or ""), said(report)
+
+
+def test_a_long_program_is_explained_or_left_unexplained_but_never_too_deep() -> None:
+    report = run(long_chain(240, "sigmoid"))
+    assert report.verdict == "mismatch", said(report)
+    assert all(found.code.startswith("PIT1") for found in report.findings), said(report)
 
 
 def test_a_repair_that_is_right_in_one_draw_alone_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
