@@ -129,12 +129,6 @@ COPIED_TERM = Kind(
     "a reduction({reduction}) over {over} in its place makes it right",
     ("reduction", "over"),
 )
-BACKWARD_NOT_REDUCED = Kind(
-    "PIT104",
-    "operator {operator!r} takes the rank's part of {called}, a term of a sum over {over}, where it should take that part of the sum",
-    "a reduce-scatter(sum) over {over} in its place makes it right",
-    ("over",),
-)
 TOO_NARROW = Kind(
     "PIT106", "{result!r} is a term of a {what} over {over}, but {operator!r} reduces it over part of that group", "let {operator!r} run over {over}", ("over",)
 )

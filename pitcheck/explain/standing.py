@@ -24,9 +24,9 @@ from pitcheck.stages.grids import Codes
 
 Mask = NDArray[np.bool_]
 FEW = 3
-MOST_DEEP = 700
+MOST_DEEP = 600
 """Calls within one another, of the 1000 that Python allows, in which it is asked whether something is wrong."""
-OF_MOVED, OF_ADDED = 5, 4
+OF_MOVED, OF_ADDED = 8, 6
 """Calls that each operator costs which only moves, or adds up, what is asked about."""
 MOST_HOLDERS = 3
 SHARE = 0.1
@@ -100,9 +100,24 @@ class Standing:
             self._enter(OF_MOVED)
             # Ranks may hand a tensor round: what is asked about itself is not wrong by that.
             self._wrong[value] = np.zeros(self.evidence.second.codes, dtype=np.bool_)
+            for source in reversed(self._moved_from(value)):
+                self.wrong(source)
             self._wrong[value] = self._find_wrong(value)
             self._depth -= OF_MOVED
         return self._wrong[value]
+
+    def _moved_from(self, value: int) -> list[int]:
+        """Return the values, the nearest first, that this one only moves and that are not judged yet: judged in order, long chains need no deep calls."""
+        found = {value: None}
+        stack = [value]
+        while stack:
+            held = stack.pop(0)
+            steps = self.evidence.writers.get(held, []) if self.due(held) is None else []
+            if all(step.kind in MOVES for step in steps):
+                new = [v for step in steps for v in self.evidence.inputs(step) if v not in found and v not in self._wrong]
+                found.update(dict.fromkeys(new))
+                stack.extend(dict.fromkeys(new))
+        return list(found)[1:]
 
     def _enter(self, calls: int) -> None:
         """Count calls within one another. Raises BudgetError before they are too many."""
