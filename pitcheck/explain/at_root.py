@@ -8,10 +8,11 @@ from fractions import Fraction
 import numpy as np
 
 from pitcheck.check.conjecture import VIEWS, Floats, lookup, varies
+from pitcheck.explain import messages
+from pitcheck.explain.diagnosis import Diagnosis
 from pitcheck.explain.evidence import Evidence, Grouping
 from pitcheck.explain.hypotheses import (
     REDUCTIONS,
-    Cause,
     constant_ratio,
     distinct_groups,
     factor,
@@ -22,6 +23,7 @@ from pitcheck.explain.hypotheses import (
     otherwise_reduced,
     possible_times,
     ratio_cause,
+    reduced_anyway,
     repeated_reduction,
     same_operator,
     spell,
@@ -37,7 +39,7 @@ ACCUMULATE = "accumulate"
 _COPIES = VIEWS | {"cast"}
 
 
-def cause_at(standing: Standing, root: Root) -> Cause:
+def cause_at(standing: Standing, root: Root) -> Diagnosis:
     """The cause of a wrong result at the operator that it begins at; PIT100 where none is seen."""
     evidence = standing.evidence
     cause = _other_microbatches(evidence, root) or other_operator(evidence, root.step, standing.held_reference, root.due)
@@ -50,14 +52,12 @@ def cause_at(standing: Standing, root: Root) -> Cause:
     if cause is None:
         cause = _term_for_sum(standing, root, True) or _missing_extremum(evidence, root)
     if cause is None:
-        name = evidence.operator(root.step)
-        right = standing.compares(root.step, root.codes)
-        reads = f"what operator {name!r} reads is right and" if right else f"nothing says that what operator {name!r} reads is wrong, but"
-        cause = Cause("PIT100", f"{reads} its result {evidence.called(root.value)} is not what it should be; no known cause explains it", "")
+        of = messages.READS_RIGHT if standing.compares(root.step, root.codes) else messages.READS_UNKNOWN
+        cause = Diagnosis(of, {"operator": evidence.operator(root.step), "called": evidence.called(root.value)})
     return cause if cause.codes is not None else replace(cause, codes=root.codes)
 
 
-def _of_values(standing: Standing, root: Root, actual: Floats, wanted: Floats) -> Cause | None:
+def _of_values(standing: Standing, root: Root, actual: Floats, wanted: Floats) -> Diagnosis | None:
     evidence, due = standing.evidence, root.due
     if due is None:
         return None
@@ -70,7 +70,7 @@ def _of_values(standing: Standing, root: Root, actual: Floats, wanted: Floats) -
         return _reduced_again(evidence, root, ratio[0]) or ratio_cause(evidence, root.value, ratio[1], root.codes)
     if root.step.attributes.get("reduction", "sum") != "sum" and root.step.kind in REDUCTIONS:
         reduction = root.step.attributes["reduction"]
-        return Cause("PIT111", f"operator {evidence.operator(root.step)!r} reduces with {reduction!r} where a sum is due", "reduce with 'sum'")
+        return Diagnosis(messages.REDUCES_NOT_BY_SUM, {"operator": evidence.operator(root.step), "reduction": reduction})
     return (
         _missing_sum(standing, root)
         or _other_tensor(standing, root, due, actual)
@@ -85,7 +85,7 @@ def _averaged(evidence: Evidence, root: Root, ratio: Fraction) -> bool:
     return root.step.attributes.get("reduction") == "avg" and ratio * members_of(evidence, root.step) == 1
 
 
-def _reduced_again(evidence: Evidence, root: Root, ratio: Fraction) -> Cause | None:
+def _reduced_again(evidence: Evidence, root: Root, ratio: Fraction) -> Diagnosis | None:
     """Whether what is reduced already is summed again, which brings a factor: before it shows or behind, among values that no right output is computed from."""
     for towards in (evidence.inputs, evidence.outputs):
         stack, seen = [root.value], {root.value}
@@ -101,7 +101,7 @@ def _reduced_again(evidence: Evidence, root: Root, ratio: Fraction) -> Cause | N
     return None
 
 
-def _other_microbatches(evidence: Evidence, root: Root) -> Cause | None:
+def _other_microbatches(evidence: Evidence, root: Root) -> Diagnosis | None:
     """Whether the operator reads another micro-batch than its own, or sums over some of them only."""
     node = evidence.second.nodes[root.step.node]
     count = evidence.second.coordinates.microbatches
@@ -114,16 +114,15 @@ def _other_microbatches(evidence: Evidence, root: Root) -> Cause | None:
         if root.step.kind == ACCUMULATE:
             absent = sorted(set(range(count)) - set(read.reshape(-1).tolist()))
             if absent:
-                said = f"operator {name!r} leaves out micro-batch {', '.join(map(str, absent))} of {evidence.called(source.value)}"
-                return Cause("PIT108", said, "add up all micro-batches")
+                facts = {"operator": name, "batches": ", ".join(map(str, absent)), "called": evidence.called(source.value)}
+                return Diagnosis(messages.MICROBATCH_LEFT_OUT, facts)
         elif read.ndim == 1 and values[root.value].tensor.microbatched and (read != root.codes % count).any():
             other = int(read[read != root.codes % count][0])
-            said = f"operator {name!r} reads {evidence.called(source.value)} of micro-batch {other} in other micro-batches too"
-            return Cause("PIT108", said, "let each micro-batch read its own")
+            return Diagnosis(messages.READS_ONE_MICROBATCH, {"operator": name, "called": evidence.called(source.value), "batch": other})
     return None
 
 
-def _term_for_sum(standing: Standing, root: Root, in_rounds: bool) -> Cause | None:
+def _term_for_sum(standing: Standing, root: Root, in_rounds: bool) -> Diagnosis | None:
     """Whether an operand is a term of a sum, over ranks alone or over the rounds of a loop as well, and the operator uses it as if it were the sum."""
     evidence = standing.evidence
     if root.step.kind in (*REDUCTIONS, ACCUMULATE):
@@ -134,24 +133,33 @@ def _term_for_sum(standing: Standing, root: Root, in_rounds: bool) -> Cause | No
         if sums is None or read.ndim != 1 or source in evidence.unused(root.step) or _still_terms(sums[read], result, root.codes):
             continue
         rounds = _in_rounds(standing, source)
-        if (rounds is not None) != in_rounds:
+        if (rounds is not None) != in_rounds or _summed_behind(evidence, root, sums[read]):
             continue
         term, found = _uncast(evidence, source), standing.grouping(source)
         what = "sum" if found is None else found.what
         if rounds is not None:
-            over, repair = rounds.name, f"let {evidence.operator(root.step)!r} do what is right for a term of a {what} over all of these, or use the {what}"
+            of, over = messages.TERM_OF_ROUNDS_USED, rounds.name
         else:
+            of = messages.TERM_USED
             over = next((g.name for g in evidence.groupings if _same_groups(g, sums, evidence.codes(source))), "other ranks")
-            repair = f"an all-reduce({'sum' if what == 'sum' else 'avg'}) over {over} of {evidence.name(term)!r} before it is used makes it right"
-        return Cause(
-            "PIT104",
-            f"{evidence.called(term)} is a term of a {what} over {over}, and operator {evidence.operator(root.step)!r} uses it as if it were the {what}",
-            repair,
-            np.unique(read),
-            evidence.writers[term][-1] if term in evidence.writers else None,
-            term,
-        )
+        facts = {
+            "called": evidence.called(term),
+            "result": evidence.name(term),
+            "what": what,
+            "over": over,
+            "reader": evidence.operator(root.step),
+            "reduction": "sum" if what == "sum" else "avg",
+        }
+        return Diagnosis(of, facts, np.unique(read), evidence.writers[term][-1] if term in evidence.writers else None, term)
     return None
+
+
+def _summed_behind(evidence: Evidence, root: Root, sums: Codes) -> bool:
+    """Return True if the results at a root are added up over the groups whose terms it reads (``sums``: the group of each): what it reads is summed, too."""
+    _, which = np.unique(sums, return_inverse=True)
+    groups = [root.codes[which.reshape(-1) == number] for number in range(int(which.max(initial=-1)) + 1)]
+    sizes = {len(group) for group in groups}
+    return len(sizes) == 1 and min(sizes) > 1 and reduced_anyway(evidence, root.value, np.stack(groups))
 
 
 def _uncast(evidence: Evidence, value: int) -> int:
@@ -192,7 +200,7 @@ def _same_groups(grouping: Grouping, sums: Codes, codes: Codes) -> bool:
     return len(pairs) == len({a for a, _ in pairs}) == len({b for _, b in pairs})
 
 
-def _otherwise_reduced(standing: Standing, root: Root) -> Cause | None:
+def _otherwise_reduced(standing: Standing, root: Root) -> Diagnosis | None:
     """Whether a reduction, of which it is not known what is due, adds up over another group than the one that gives a part of a reference tensor."""
     evidence = standing.evidence
     if root.step.kind not in (*REDUCTIONS, ACCUMULATE):
@@ -201,7 +209,7 @@ def _otherwise_reduced(standing: Standing, root: Root) -> Cause | None:
     return _other_group(evidence, root, grouping) if grouping is not None and not grouping.beside else None
 
 
-def _missing_sum(standing: Standing, root: Root) -> Cause | None:
+def _missing_sum(standing: Standing, root: Root) -> Diagnosis | None:
     """Whether the sum of the results over a group is what is due."""
     evidence = standing.evidence
     grouping = _group_of(evidence, root.value, standing, root.codes, summed=_summed_already(evidence, root))
@@ -210,7 +218,7 @@ def _missing_sum(standing: Standing, root: Root) -> Cause | None:
     return replace(unreduced(evidence, root.value, grouping), codes=None)
 
 
-def _missing_extremum(evidence: Evidence, root: Root) -> Cause | None:
+def _missing_extremum(evidence: Evidence, root: Root) -> Diagnosis | None:
     """Whether the largest, or the smallest, of the results over a group is a part of a reference tensor, which the result itself is not."""
     name = evidence.name(root.value)
     tables = ((grouping, groups_present(evidence, root.value, grouping)) for grouping in evidence.groupings) if root.step.kind not in REDUCTIONS else ()
@@ -218,12 +226,12 @@ def _missing_extremum(evidence: Evidence, root: Root) -> Cause | None:
         values = None if table is None else evidence.array(root.value)[:, distinct_groups(evidence, root.value, table)]
         for kind, word, combined in () if values is None else (("max", "largest", values.max(axis=2)), ("min", "smallest", values.min(axis=2))):
             if varies(combined) and evidence.part_of(combined) is not None:
-                said = f"{name!r} is the {word} of one rank's elements, and is used as if it were the {word} over {grouping.name}"
-                return Cause("PIT104", said, f"an all-reduce({kind}) over {grouping.name} of {name!r} before it is used makes it right")
+                facts = {"result": name, "what": f"the {word} of one rank's elements", "whole": f"the {word}", "over": grouping.name, "reduction": kind}
+                return Diagnosis(messages.NOT_REDUCED, facts)
     return None
 
 
-def _scaled(evidence: Evidence, root: Root) -> Cause | None:
+def _scaled(evidence: Evidence, root: Root) -> Diagnosis | None:
     """Whether the result, of which it is not known what is due, is a multiple of a part of a reference tensor."""
     cut = evidence.cuts.get(root.value)
     return ratio_cause(evidence, root.value, factor(evidence, cut.scale), root.codes) if cut is not None and cut.scale != 1 else None
@@ -282,11 +290,11 @@ def _group_of(evidence: Evidence, value: int, standing: Standing, codes: Codes, 
     return None
 
 
-def _other_group(evidence: Evidence, root: Root, grouping: Grouping) -> Cause:
+def _other_group(evidence: Evidence, root: Root, grouping: Grouping) -> Diagnosis:
     return otherwise_reduced(evidence, evidence.inputs(root.step)[0], grouping, root.step)
 
 
-def _other_tensor(standing: Standing, root: Root, due: Cut, actual: Floats) -> Cause | None:
+def _other_tensor(standing: Standing, root: Root, due: Cut, actual: Floats) -> Diagnosis | None:
     """Whether the result holds another part of the tensor that is due, or a part of another tensor."""
     evidence = standing.evidence
     wanted = evidence.first.values[due.reference].name
@@ -296,28 +304,25 @@ def _other_tensor(standing: Standing, root: Root, due: Cut, actual: Floats) -> C
     held = found.reference if found is not None and found.scale == 1 else lookup(actual, evidence.index) if varies(actual) else None
     reads = " and ".join(evidence.called(value) for value in evidence.inputs(root.step)[:2])
     holders = standing.holders(root)
-    repair = f"read {' or '.join(repr(h) for h in holders)}" if holders else f"read what holds {wanted!r}"
+    facts = {
+        "operator": name,
+        "result": evidence.name(root.value),
+        "reads": reads,
+        "right": wanted,
+        "box": box,
+        "holders": " or ".join(map(repr, holders)) if holders else f"what holds {wanted!r}",
+    }
     if held is None:
         if root.step.kind not in VIEWS:
             return None
-        return Cause("PIT103", f"operator {name!r} makes {evidence.name(root.value)!r} a copy of {reads}, where {box} of {wanted!r} is due", repair)
+        return Diagnosis(messages.COPY_OF_OTHER, facts)
     if evidence.alike(held) == evidence.alike(due.reference):
-        if found is None or found.scale != 1:
-            said = f"other elements of {wanted!r} than {box}"
-        else:
-            said = f"{spell(found.parts[int(found.part_of[root.codes[0]])].box)} of {wanted!r} where {box} is due"
-        return Cause(
-            "PIT107", f"the result {evidence.name(root.value)!r} of operator {name!r} holds {said}; it reads {parts_read(standing, root)}", f"take {box} there"
-        )
-    other = evidence.first.values[held].name
-    return Cause(
-        "PIT103",
-        f"operator {name!r}, which reads {reads}, makes {evidence.name(root.value)!r} a part of {other!r} where {box} of {wanted!r} is due",
-        repair,
-    )
+        said = "other elements" if found is None or found.scale != 1 else spell(found.parts[int(found.part_of[root.codes[0]])].box)
+        return Diagnosis(messages.RESULT_HOLDS_OTHER_PART, {**facts, "held": said, "parts": parts_read(standing, root)})
+    return Diagnosis(messages.PART_OF_OTHER, {**facts, "held": evidence.first.values[held].name})
 
 
-def _joined_twice(standing: Standing, root: Root) -> Cause | None:
+def _joined_twice(standing: Standing, root: Root) -> Diagnosis | None:
     """Whether what joins parts of one reference tensor has one of them more than once: those of other ranks were never fetched."""
     evidence, code = standing.evidence, root.codes[:1]
     if root.step.kind != "cat":
@@ -331,20 +336,16 @@ def _joined_twice(standing: Standing, root: Root) -> Cause | None:
     twice = [part for part in parts if parts.count(part) > 1]
     if not twice or len({reference for reference, _ in parts}) > 1:
         return None
-    said = f"{' and '.join(box for _, box in parts)} of {evidence.first.values[twice[0][0]].name!r}"
-    return Cause(
-        "PIT107",
-        f"operator {evidence.operator(root.step)!r} joins {said} on rank {evidence.ranks_of(code)[0]}: one part more than once",
-        "gather the parts of all ranks, and join each of them once",
-    )
+    boxes, right = " and ".join(box for _, box in parts), evidence.first.values[twice[0][0]].name
+    facts = {"operator": evidence.operator(root.step), "boxes": boxes, "right": right, "rank": evidence.ranks_of(code)[0]}
+    return Diagnosis(messages.JOINED_TWICE, facts)
 
 
-def _parts_apart(standing: Standing, root: Root, due: Cut) -> Cause | None:
+def _parts_apart(standing: Standing, root: Root, due: Cut) -> Diagnosis | None:
     """Whether the reference runs the same operator on the same tensors, so that what does not fit are the parts that are read of them."""
     if not same_operator(standing.evidence, root.step, standing.held_reference, due):
         return None
-    said = f"operator {standing.evidence.operator(root.step)!r} reads parts that do not belong together: {parts_read(standing, root)}"
-    return Cause("PIT107", said, "let all of them hold the parts that belong together: one's slice or shard is another's")
+    return Diagnosis(messages.PARTS_APART, {"operator": standing.evidence.operator(root.step), "parts": parts_read(standing, root)})
 
 
 def parts_read(standing: Standing, root: Root) -> str:
@@ -360,7 +361,7 @@ def parts_read(standing: Standing, root: Root) -> str:
     return f"on rank {evidence.ranks_of(code)[0]} {' and '.join(dict.fromkeys(said))}"
 
 
-def _on_some(standing: Standing, root: Root, due: Cut) -> Cause | None:
+def _on_some(standing: Standing, root: Root, due: Cut) -> Diagnosis | None:
     """Whether the value is right where the same part is due on other ranks."""
     evidence = standing.evidence
     present = np.flatnonzero((evidence.batch.rows[root.value] >= 0) & (due.part_of >= 0))
@@ -368,4 +369,4 @@ def _on_some(standing: Standing, root: Root, due: Cut) -> Cause | None:
     right = present[~wrong[present]]
     if due.group_of is not None or not np.isin(due.part_of[root.codes], due.part_of[right]).all():
         return None
-    return Cause("PIT109", f"{evidence.name(root.value)!r} is right on some ranks and wrong on others", "let all replicas run the same operators")
+    return Diagnosis(messages.REPLICAS_DIFFER, {"result": evidence.name(root.value)})

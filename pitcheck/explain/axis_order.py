@@ -9,15 +9,16 @@ from itertools import permutations
 import numpy as np
 
 from pitcheck.algebra.value import Value
+from pitcheck.explain import messages
+from pitcheck.explain.diagnosis import Diagnosis
 from pitcheck.explain.fused import behind_what_is_right, right_where_it_lies
-from pitcheck.explain.hypotheses import Cause
 from pitcheck.explain.rerun import Override, Rerun
 from pitcheck.stages.cuts import Cut
 from pitcheck.stages.grids import Codes
 from pitcheck.stages.pair import Target
 
 
-def exchanged_axes(rerun: Rerun, left: Sequence[int]) -> tuple[Cause, list[Override], list[int]] | None:
+def exchanged_axes(rerun: Rerun, left: Sequence[int]) -> tuple[Diagnosis, list[Override], list[int]] | None:
     """(the cause, the repair, the outputs that it makes right) of what is given cut over two axes. Outputs that are cut so are compared as they then lie."""
     evidence = rerun.evidence
     for outer, inner in permutations((name for name, size in evidence.second.coordinates.extents.items() if size > 1), 2):
@@ -68,12 +69,10 @@ def _in_other_order(rerun: Rerun, outer: str, inner: str, cut: Cut, codes: Codes
     return Value(whole.kind, np.concatenate(rows, axis=2))
 
 
-def _cause(rerun: Rerun, values: Sequence[int], outer: str, inner: str) -> Cause:
+def _cause(rerun: Rerun, values: Sequence[int], outer: str, inner: str) -> Diagnosis:
     evidence = rerun.evidence
     value = evidence.read_first(values)
     name, more = evidence.name(value), f" and {len(values) - 1} more" if len(values) > 1 else ""
     verb = "are" if more else "is"
-    said = f"{name!r}{more} {verb} cut over {outer} first, and each part over {inner}; the program puts them together as if they were cut over {inner} first"
-    return Cause(
-        "PIT107", said, f"cut {name!r}{more} over {inner} first, and each part over {outer}", evidence.codes(value), evidence.first_reader(value), value
-    )
+    facts = {"names": f"{name!r}{more} {verb}", "cut": f"{name!r}{more}", "outer": outer, "inner": inner}
+    return Diagnosis(messages.AXES_EXCHANGED, facts, evidence.codes(value), evidence.first_reader(value), value)

@@ -6,13 +6,14 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from pitcheck.explain import messages
 from pitcheck.explain.rerun import Draft, Read, Redo
-from pitcheck.explain.sites import Repair, Site
+from pitcheck.explain.site import Candidate, Site
 from pitcheck.stages.graph import Node, Source, Stacked
 from pitcheck.stages.grids import Codes
 
 
-def crossed_calls(site: Site) -> Iterator[Repair]:
+def crossed_calls(site: Site) -> Iterator[Candidate]:
     """Every collective on the tensor of its own record at all its members, where members that run other records meet here."""
     if not site.collective or not any(_stacked(node) for node in site.nodes):
         return
@@ -21,9 +22,8 @@ def crossed_calls(site: Site) -> Iterator[Repair]:
     crossed = [n for n in site.rerun.steps if graph.nodes[n].kind == site.kind and met & {source.value for source in _stacked(graph.nodes[n])}]
     names = list(dict.fromkeys(graph.nodes[n].operator for n in crossed))
     if len(names) > 1:
-        called = " and ".join(map(repr, names))
-        said = f"{called} ({site.kind}) are called in another order on some ranks than on others: tensors of one meet the other's"
-        yield site.cause("PIT116", said, "call them in one order on all ranks"), [Redo(number, _on_its_own) for number in crossed]
+        diagnosis = site.diagnosis(messages.CROSSED_CALLS, operators=" and ".join(map(repr, names)))
+        yield diagnosis, [Redo(number, _on_its_own) for number in crossed]
 
 
 def _stacked(node: Node) -> tuple[Source, ...]:

@@ -13,14 +13,16 @@ from pitcheck.check.conjecture import real_differences
 from pitcheck.check.evaluate import compare_target
 from pitcheck.check.whole import WholeRun
 from pitcheck.errors import PitcheckError
+from pitcheck.explain import messages
+from pitcheck.explain.diagnosis import Diagnosis
 from pitcheck.explain.evidence import SAME, Evidence
-from pitcheck.explain.hypotheses import REDUCTIONS, Cause, factor, members_of, repeated_reduction
+from pitcheck.explain.hypotheses import REDUCTIONS, factor, members_of, repeated_reduction
 from pitcheck.stages.run import run_batch
 
 MOST_RUNS = 12
 
 
-def mended_by_a_reduction(evidence: Evidence, run: WholeRun, differing: Sequence[int]) -> Cause | None:
+def mended_by_a_reduction(evidence: Evidence, run: WholeRun, differing: Sequence[int]) -> Diagnosis | None:
     """A reduction that adds up what is whole already, or takes a mean where a sum is due: where that alone makes every output right."""
     if run.blocks is not None or run.targets_only:
         return None
@@ -28,13 +30,9 @@ def mended_by_a_reduction(evidence: Evidence, run: WholeRun, differing: Sequence
         if _right(run, number, reduction, differing):
             step = run.stage.parallel.steps[number]
             (value,) = evidence.outputs(step)
-            name = evidence.operator(step)
-            if reduction == "avg":
-                times = factor(evidence, Fraction(members_of(evidence, step)))
-                said = f"operator {name!r} adds up what is the same on all members already: {times} times what it should be; every output is right without that"
-                return Cause("PIT105", said, "drop one of the reductions", evidence.codes(value), step, value)
-            said = f"operator {name!r} takes the mean of terms; every output is right with their sum"
-            return Cause("PIT111", said, "reduce with 'sum'", evidence.codes(value), step, value)
+            of = messages.SUM_OF_EQUALS_TIMES if reduction == "avg" else messages.MEAN_FOR_SUM
+            facts = {"operator": evidence.operator(step), "meaning": factor(evidence, Fraction(members_of(evidence, step)))}
+            return Diagnosis(of, facts, evidence.codes(value), step, value)
     return None
 
 

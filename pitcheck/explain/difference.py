@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import dataclasses
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 import numpy as np
 from msgspec.structs import replace
@@ -13,11 +15,13 @@ from pitcheck.check.options import Options
 from pitcheck.check.shown import global_place
 from pitcheck.check.specification import Gap, Specification
 from pitcheck.check.whole import WholeRun, further_conjecture
+from pitcheck.errors import PitcheckError
+from pitcheck.explain import messages
 from pitcheck.explain.at_root import cause_at
 from pitcheck.explain.counterfactual import mended_by_a_reduction
+from pitcheck.explain.diagnosis import Diagnosis
 from pitcheck.explain.evidence import Evidence
 from pitcheck.explain.hypotheses import (
-    Cause,
     constant_ratio,
     duplicated_part,
     factor,
@@ -39,7 +43,32 @@ from pitcheck.stages.graph import Graph
 from pitcheck.stages.grids import Codes
 
 MOST_FINDINGS = 5
-TRIED = "(tried"
+
+
+@dataclass(frozen=True)
+class Located:
+    """A diagnosis of which step (None: nothing computes it), value and coordinates are known, at output ``number``, which shows it."""
+
+    number: int
+    diagnosis: Diagnosis
+    value: int
+    others: tuple[Located, ...] = ()
+    """The further places where the same mistake was made."""
+
+    def operator(self, evidence: Evidence) -> str | None:
+        """Return the plan's operator at fault; None if nothing computes what is wrong."""
+        return None if self.diagnosis.step is None else evidence.operator(self.diagnosis.step)
+
+
+@dataclass(frozen=True)
+class Explained:
+    """A finding, the operator and the tensor that it names, the numbers of the outputs that it explains, and the mistake itself."""
+
+    finding: Finding
+    operator: str | None
+    tensor: str
+    outputs: list[int]
+    diagnosis: Diagnosis
 
 
 def gap_finding(gap: Gap, verdict: str) -> Finding:
@@ -61,7 +90,7 @@ def explain_difference(
     """Findings for the outputs ``differing`` that differ on the reals, first cause first."""
     evidence = Evidence(first, second, specification, run, {**further_conjecture(run, second, specification, cuts), **cuts})
     gaps = [gap_finding(gap, "mismatch") for gap in specification.gaps if not gap.output]
-    findings = [_witnessed(evidence, run, outputs, finding, options, seed) for finding, outputs in explained(evidence, run, differing)]
+    findings = [_witnessed(evidence, run, each.outputs, each.finding, options, seed) for each in explained(evidence, run, differing)]
     parameters = {t.name for t in (v.tensor for v in second.values) if t.role == "parameter"}
     # What a gap brings about is only named before it where a repair of something else was tried.
     tried = any(map(is_tried, findings))
@@ -73,35 +102,34 @@ def is_tried(finding: Finding) -> bool:
     return finding.tried is not None
 
 
-def explained(evidence: Evidence, run: WholeRun, differing: list[int], *, of_stage: bool = False) -> list[tuple[Finding, list[int]]]:
-    """Findings, each with the outputs that it explains: what was tried and makes all of them right, else what the values show. ``of_stage``: of one of many."""
-    seen = _seen(evidence, run, differing)
-    tried = tried_repairs(evidence, run, differing, str(seen.operator).rpartition(" ")[0])
+def explained(evidence: Evidence, run: WholeRun, differing: list[int], *, of_stage: bool = False) -> list[Explained]:
+    """Findings: what was tried and makes all outputs right, else what the values show. ``of_stage``: of one of many."""
+    seen = located(evidence, run, differing)
+    operator = seen.operator(evidence)
+    tried = tried_repairs(evidence, run, differing, operator)
     if not tried:
-        return [(seen, differing)]
+        return [explained_by(evidence, run, seen, differing)]
     effect = effect_of(evidence, run, tried, differing)
-    return [(_tried(evidence, run, each, differing, _said(run, each, effect, len(tried) > 1), seen, of_stage), list(each.outputs)) for each in tried]
+    return [_tried(evidence, run, each, differing, _said(run, each, effect, len(tried) > 1), seen, of_stage=of_stage) for each in tried]
 
 
-def _seen(evidence: Evidence, run: WholeRun, differing: list[int]) -> Finding:
-    """What the values show; where looking at them goes wrong, that outputs differ all the same."""
-    try:
-        return located(evidence, run, differing)
-    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
-        number = min(differing, key=lambda n: evidence.second.depth(run.comparisons[n].target.cut.value))
-        said = f"cause not found: the values could not be looked at ({type(error).__name__}: {error})"
-        return finding_of(evidence, run, number, None, run.comparisons[number].target.cut.value, Cause("PIT100", said, ""))
-
-
-def _tried(evidence: Evidence, run: WholeRun, tried: Tried, differing: list[int], said: TriedRepair, seen: Finding, of_stage: bool) -> Finding:
+def _tried(evidence: Evidence, run: WholeRun, tried: Tried, differing: list[int], effect: TriedRepair, seen: Located, *, of_stage: bool) -> Explained:
     """The finding of a repair that was tried. Where the values show the same cause at the same operator, they tell more of it, but for where."""
-    cause = tried.cause
-    finding = finding_of(evidence, run, tried.outputs[0], cause.step, 0 if cause.value is None else cause.value, cause)
-    if finding.operator and (seen.code, seen.operator) == (finding.code, finding.operator):
-        finding = replace(seen, ranks=finding.ranks, microbatches=finding.microbatches)
+    own = at(evidence, tried.outputs[0], None, 0 if tried.diagnosis.value is None else tried.diagnosis.value, tried.diagnosis)
+    told, operator = own, own.operator(evidence)
+    if operator is not None and (seen.diagnosis.code, seen.operator(evidence)) == (own.diagnosis.code, operator):
+        told = dataclasses.replace(seen, diagnosis=dataclasses.replace(seen.diagnosis, codes=own.diagnosis.codes))
+    others = [at(evidence, own.number, None, own.value if each.value is None else each.value, each) for each in tried.others]
     everything = max(evidence.specification.total, len({c.target.name for c in run.comparisons}))
-    right = _right(said, mended=not of_stage and len(tried.outputs) == len(differing), everything=everything)
-    return replace(finding, repair=f"{finding.repair} {TRIED}{', all repairs together' if said.together else ''}: {right})", tried=said)
+    words = messages.tried(effect, mended=not of_stage and len(tried.outputs) == len(differing), everything=everything)
+    found = explained_by(evidence, run, told, list(tried.outputs), others)
+    return dataclasses.replace(found, finding=replace(found.finding, repair=f"{found.finding.repair} {words}", tried=effect))
+
+
+def explained_by(evidence: Evidence, run: WholeRun, found: Located, outputs: list[int], others: Iterable[Located] = ()) -> Explained:
+    """Return the finding of a mistake that was located, with the mistake itself."""
+    finding = finding_of(evidence, run, found, others)
+    return Explained(finding, found.operator(evidence), evidence.name(found.value), outputs, found.diagnosis)
 
 
 def _said(run: WholeRun, tried: Tried, effect: Effect, together: bool) -> TriedRepair:
@@ -109,18 +137,6 @@ def _said(run: WholeRun, tried: Tried, effect: Effect, together: bool) -> TriedR
         return tuple(dict.fromkeys(run.comparisons[n].target.name for n in numbers))
 
     return TriedRepair(right=names(tried.outputs), wrong=names(sorted(effect.wrong)), compared=len(names(effect.compared)), together=together)
-
-
-def _right(said: TriedRepair, *, mended: bool, everything: int) -> str:
-    """What a repair makes right, as text. "every output" stands where every output was computed anew and compared."""
-    some = _some(said.right)
-    if mended and not said.wrong:
-        return f"every output {'' if said.compared == everything else 'that differs '}is right then"
-    return f"{some} right then" + (f", {_some(said.wrong)} not" if said.wrong else "")
-
-
-def _some(names: Sequence[str]) -> str:
-    return f"{names[0]!r} is" if len(names) == 1 else f"{names[0]!r} and {len(names) - 1} more are"
 
 
 def _witnessed(evidence: Evidence, run: WholeRun, differing: list[int], finding: Finding, options: Options, seed: int) -> Finding:
@@ -146,8 +162,16 @@ def _witnessed(evidence: Evidence, run: WholeRun, differing: list[int], finding:
     )
 
 
-def located(evidence: Evidence, run: WholeRun, differing: list[int]) -> Finding:
-    """One finding: the first value, in the order of computation, from which an output goes wrong."""
+def located(evidence: Evidence, run: WholeRun, differing: list[int]) -> Located:
+    """One finding: the first value, in the order of computation, from which an output goes wrong; if the values cannot be looked at, only that it does."""
+    try:
+        return _located(evidence, run, differing)
+    except PitcheckError as error:
+        number = min(differing, key=lambda n: evidence.second.depth(run.comparisons[n].target.cut.value))
+        return at(evidence, number, None, run.comparisons[number].target.cut.value, Diagnosis(messages.NOT_LOOKED_AT, {"error": error}))
+
+
+def _located(evidence: Evidence, run: WholeRun, differing: list[int]) -> Located:
     standing = Standing(evidence)
     rooted, sure = _rooted(standing, run, differing)
     if rooted is not None and (sure or standing.hinted):
@@ -156,16 +180,16 @@ def located(evidence: Evidence, run: WholeRun, differing: list[int]) -> Finding:
         cause = mended_by_a_reduction(evidence, run, differing)
         if cause is not None and cause.step is not None and cause.value is not None:
             first = min(differing, key=lambda n: evidence.second.depth(run.comparisons[n].target.cut.value))
-            return finding_of(evidence, run, first, cause.step, cause.value, cause)
+            return at(evidence, first, cause.step, cause.value, cause)
         # Every factor may be one that should not be there.
         again, sure = _rooted(Standing(evidence, unscaled=True), run, differing)
         if again is not None and sure:
             return again
     found = _along(evidence, run, differing)
-    return rooted if rooted is not None and found.code == "PIT100" else found
+    return rooted if rooted is not None and not found.diagnosis.explains else found
 
 
-def _rooted(standing: Standing, run: WholeRun, differing: list[int]) -> tuple[Finding | None, bool]:
+def _rooted(standing: Standing, run: WholeRun, differing: list[int]) -> tuple[Located | None, bool]:
     """The finding at the first wrong operator, and whether it is a cause that is seen before the outputs."""
     evidence = standing.evidence
     for n in sorted(differing, key=lambda n: evidence.second.depth(run.comparisons[n].target.cut.value)):
@@ -173,12 +197,12 @@ def _rooted(standing: Standing, run: WholeRun, differing: list[int]) -> tuple[Fi
         if root is not None:
             cause = cause_at(standing, root)
             value = root.value if cause.value is None else cause.value
-            sure = cause.code != "PIT100" and value not in {c.target.cut.value for c in run.comparisons}
-            return finding_of(evidence, run, n, root.step, root.value, cause), sure
+            sure = cause.explains and value not in {c.target.cut.value for c in run.comparisons}
+            return at(evidence, n, root.step, root.value, cause), sure
     return None, False
 
 
-def _along(evidence: Evidence, run: WholeRun, differing: list[int]) -> Finding:
+def _along(evidence: Evidence, run: WholeRun, differing: list[int]) -> Located:
     """One finding from what the values on the way to the outputs show, and then the outputs themselves."""
     number = min(differing, key=lambda n: evidence.second.depth(run.comparisons[n].target.cut.value))
     chains = [_chain(evidence, run.comparisons[n].target.cut.value) for n in differing]
@@ -187,7 +211,7 @@ def _along(evidence: Evidence, run: WholeRun, differing: list[int]) -> Finding:
     for step, value in sorted(suspects, key=lambda s: bool(evidence.reductions_of(s[1]))):
         cause = _cause_inside(evidence, run, value)
         if cause is not None and (not cause.reduced or not _explained(evidence, run, differing)):
-            return finding_of(evidence, run, number, step, value, cause)
+            return at(evidence, number, step, value, cause)
     return _at_output(evidence, run, number, differing)
 
 
@@ -229,7 +253,7 @@ def _suspects(evidence: Evidence, run: WholeRun, chains: list[set[int]]) -> list
     return ordered
 
 
-def _cause_inside(evidence: Evidence, run: WholeRun, value: int) -> Cause | None:
+def _cause_inside(evidence: Evidence, run: WholeRun, value: int) -> Diagnosis | None:
     outputs = {c.target.cut.value: c for c in run.comparisons}
     if value in evidence.cuts:
         cut = evidence.cuts[value]
@@ -243,8 +267,11 @@ def _cause_inside(evidence: Evidence, run: WholeRun, value: int) -> Cause | None
     return forgotten_sum(evidence, value, None)
 
 
-def _at_output(evidence: Evidence, run: WholeRun, number: int, differing: list[int]) -> Finding:
+def _at_output(evidence: Evidence, run: WholeRun, number: int, differing: list[int]) -> Located:
     """No cause on the way: test what the outputs themselves say; the first cause found wins."""
+    given = _left_as_given(evidence, run, differing)
+    if given is not None:
+        return given
     origin = _first_wrong(evidence, run, number)
     if origin is not None:
         return origin
@@ -253,14 +280,28 @@ def _at_output(evidence: Evidence, run: WholeRun, number: int, differing: list[i
         if cause is not None:
             value = run.comparisons[candidate].target.cut.value
             step = evidence.writers[value][-1] if value in evidence.writers else None
-            return finding_of(evidence, run, candidate, step, value, cause)
+            return at(evidence, candidate, step, value, cause)
     step, where = _origin(evidence, run, number)
     if step is None and where in evidence.writers:
         step = evidence.writers[where][-1]
         cause = other_operator(evidence, step, evidence.holds)
         if cause is not None:
-            return finding_of(evidence, run, number, step, where, cause)
-    return finding_of(evidence, run, number, step, where, Cause("PIT100", "cause not found: none of the known causes explains the values", ""))
+            return at(evidence, number, step, where, cause)
+    return at(evidence, number, step, where, Diagnosis(messages.NOT_FOUND))
+
+
+def _left_as_given(evidence: Evidence, run: WholeRun, differing: list[int]) -> Located | None:
+    """Return outputs that should be computed and are what was given, as one mistake; None if some of those that differ are computed."""
+    found = []
+    for n in differing:
+        target, first = run.comparisons[n].target, evidence.first
+        step = next((step for step in run.stage.reference.steps if target.cut.reference in step.outputs), None)
+        if target.cut.value in evidence.writers or step is None:
+            return None
+        node = first.nodes[step.node]
+        facts = {"output": target.name, "result": evidence.name(target.cut.value), "left_out": node.operator, "function": node.kind}
+        found.append(at(evidence, n, None, target.cut.value, Diagnosis(messages.LEFT_AS_GIVEN, facts)))
+    return dataclasses.replace(found[0], others=tuple(found[1:]))
 
 
 def _origin(evidence: Evidence, run: WholeRun, number: int) -> tuple[Step | None, int]:
@@ -270,17 +311,17 @@ def _origin(evidence: Evidence, run: WholeRun, number: int) -> tuple[Step | None
     return wrong[0] if wrong else (None, value)
 
 
-def _first_wrong(evidence: Evidence, run: WholeRun, number: int) -> Finding | None:
+def _first_wrong(evidence: Evidence, run: WholeRun, number: int) -> Located | None:
     """The finding that the first wrong operator is another than the reference's, if that can be seen."""
     step, value = _origin(evidence, run, number)
     cause = other_operator(evidence, step, evidence.holds) if step is not None else None
     cut = evidence.cuts.get(value)
     if cause is None and step is not None and cut is not None and cut.scale != 1 and value != run.comparisons[number].target.cut.value:
         cause = ratio_cause(evidence, value, factor(evidence, cut.scale), evidence.codes(value))
-    return None if cause is None else finding_of(evidence, run, number, step, value, cause)
+    return None if cause is None else at(evidence, number, step, value, cause)
 
 
-def _cause_of_output(evidence: Evidence, run: WholeRun, number: int) -> Cause | None:
+def _cause_of_output(evidence: Evidence, run: WholeRun, number: int) -> Diagnosis | None:
     comparison = run.comparisons[number]
     value = comparison.target.cut.value
     actual, wanted = _real(comparison.actual), _real(comparison.expected)
@@ -304,12 +345,7 @@ def _cause_of_output(evidence: Evidence, run: WholeRun, number: int) -> Cause | 
         partial = constant_ratio(evidence, actual[:, wrong], wanted[:, wrong])
         if partial is not None:
             return ratio_cause(evidence, value, partial[1], _all_codes(evidence, comparison, comparison.codes[wrong]))
-        return Cause(
-            "PIT109",
-            f"{evidence.name(value)!r} is right on some ranks and wrong on others",
-            "let all replicas run the same operators",
-            _all_codes(evidence, comparison, comparison.codes[wrong]),
-        )
+        return Diagnosis(messages.REPLICAS_DIFFER, {"result": evidence.name(value)}, _all_codes(evidence, comparison, comparison.codes[wrong]))
     return missing_term(evidence, actual, wanted)
 
 
@@ -325,27 +361,36 @@ def _real(value: object) -> Floats:
     return data
 
 
-def finding_of(evidence: Evidence, run: WholeRun, number: int, step: Step | None, value: int, cause: Cause) -> Finding:
-    step = cause.step or step
-    value = value if cause.value is None else cause.value
-    codes = cause.codes if cause.codes is not None else evidence.codes(value)
-    output, element, values = shown(run, number)
-    operator = evidence.operator(step) if step is not None else None
-    record = evidence.second.nodes[step.node] if step is not None else None
+def at(evidence: Evidence, number: int, step: Step | None, value: int, found: Diagnosis) -> Located:
+    """Return a diagnosis with all that it leaves open: the step and the value that were asked about, and the coordinates of that."""
+    value = value if found.value is None else found.value
+    codes = found.codes if found.codes is not None else evidence.codes(value)
+    return Located(number, dataclasses.replace(found, codes=codes, step=found.step or step), value)
+
+
+def finding_of(evidence: Evidence, run: WholeRun, found: Located, others: Iterable[Located] = ()) -> Finding:
+    """Return the finding of a mistake. ``others``: the further places where it was made."""
+    diagnosis, several = found.diagnosis, [found, *found.others, *others]
+    output, element, values = shown(run, found.number)
+    operator = found.operator(evidence)
+    record = evidence.second.nodes[diagnosis.step.node] if diagnosis.step is not None else None
+    further = dict.fromkeys((each.operator(evidence) or "", evidence.name(each.value)) for each in several[1:])
+    further.pop((operator or "", evidence.name(found.value)), None)
+    codes = np.unique(np.concatenate([evidence.codes(each.value) if (of := each.diagnosis.codes) is None else of for each in several]))
     return Finding(
-        code=cause.code,
+        code=diagnosis.code,
         verdict="mismatch",
-        title=_title(evidence, output, value, cause),
+        title=messages.title(diagnosis.code, output, evidence.name(found.value)),
         output=output,
         operator=f"{operator} ({record.kind})" if record is not None else None,
         source=(record.source or None) if record is not None else None,
         ranks=evidence.ranks_of(codes),
-        microbatches=evidence.microbatches_of(value, codes),
+        microbatches=evidence.microbatches_of(found.value, codes),
         element=element,
         reference_value=values[0],
         parallel_value=values[1],
-        cause=cause.cause,
-        repair=cause.repair or None,
+        cause=messages.said(diagnosis) + messages.places(list(further)),
+        repair=messages.repair(diagnosis) or None,
     )
 
 
@@ -372,25 +417,3 @@ def _shown_apart(comparison: Comparison, place: tuple[np.intp, ...]) -> tuple[st
 def _element(value: object, place: tuple[np.intp, ...]) -> float:
     data = _real(value)
     return float(data[tuple(min(int(i), n - 1) for i, n in zip(place, data.shape, strict=True))])
-
-
-def _title(evidence: Evidence, output: str, value: int, cause: Cause) -> str:
-    titles = {
-        "PIT102": f"an operator computes {evidence.name(value)!r} otherwise than the reference",
-        "PIT103": f"{evidence.name(value)!r} is computed from another tensor than in the reference",
-        "PIT104": f"{evidence.name(value)!r} is not summed where it must be",
-        "PIT105": f"{evidence.name(value)!r} is reduced more than once",
-        "PIT101": f"{evidence.name(value)!r} is off by a constant factor",
-        "PIT106": f"{evidence.name(value)!r} is reduced over another group than it must be",
-        "PIT107": f"{evidence.name(value)!r} holds another part than it should",
-        "PIT108": f"a term or micro-batch is missing or doubled in {evidence.name(value)!r}",
-        "PIT109": f"replicas of {output!r} differ",
-        "PIT111": f"{evidence.name(value)!r} is reduced in another way than it must be",
-        "PIT112": f"{output!r} is a mean of means of unequal counts",
-        "PIT113": f"the norm in {evidence.name(value)!r} leaves out some of the parameters",
-        "PIT114": f"{evidence.name(value)!r} is drawn from other random numbers than it must be",
-        "PIT115": f"a layer is lost before {evidence.name(value)!r}",
-        "PIT116": f"{evidence.name(value)!r} is computed from another version of a buffer, or out of order",
-        "PIT117": f"the parts of a fused tensor are interleaved otherwise in {evidence.name(value)!r}",
-    }
-    return titles.get(cause.code, f"{output!r} differs from the reference")

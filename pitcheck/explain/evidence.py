@@ -53,9 +53,9 @@ class Grouping:
         return "sum" if self.times == 1 else "mean"
 
     @property
-    def repair(self) -> str:
-        """The collective that adds up what belongs together."""
-        return f"all-reduce({'sum' if self.times == 1 else 'avg'}) over {self.name}"
+    def reduction(self) -> str:
+        """The reduction that makes the whole of its terms."""
+        return "sum" if self.times == 1 else "avg"
 
 
 class Evidence:
@@ -208,16 +208,25 @@ class Evidence:
     def is_true(self, value: int) -> bool:
         """Whether a value is a constant, holds unscaled parts of one reference value as far as this run shows, or only views such a value."""
         if value not in self._true:
-            self._true[value] = True  # of what ranks hand round, while it is asked
-            cut = self.cuts.get(value)
-            if cut is not None:
-                self._true[value] = cut.scale == 1
-            elif value in self.batch.inputs:
-                self._true[value] = True
-            else:
-                steps = self.writers.get(value, [])
-                self._true[value] = all(not self.inputs(s) or (s.kind in VIEWS and all(map(self.is_true, self.inputs(s)))) for s in steps)
+            stack, seen = [value], {value}
+            while stack:
+                held = stack.pop()
+                viewed = self._viewed(held)
+                if viewed is None or any(not self._true.get(v, True) for v in viewed):
+                    self._true[value] = False
+                    return False
+                stack.extend(v for v in viewed if v not in seen and v not in self._true)
+                seen.update(viewed)
+            self._true.update(dict.fromkeys(seen, True))
         return self._true[value]
+
+    def _viewed(self, value: int) -> list[int] | None:
+        """Return what a value only views (nothing, if it is known to be true by itself); None if it is computed, or off by a factor."""
+        cut = self.cuts.get(value)
+        if cut is not None:
+            return [] if cut.scale == 1 else None
+        steps = [] if value in self.batch.inputs else [step for step in self.writers.get(value, []) if self.inputs(step)]
+        return None if any(step.kind not in VIEWS for step in steps) else [v for step in steps for v in self.inputs(step)]
 
     def reductions_of(self, value: int) -> list[Step]:
         """The collectives that read a value, or what has its elements in another form: its terms are summed there, rightly or not."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
+from pitcheck.explain import messages
 from pitcheck.explain.rerun import Draft
-from pitcheck.explain.sites import Repair, Site
+from pitcheck.explain.site import Candidate, Site
 from pitcheck.ops.declaration import OperatorKind
 from pitcheck.ops.registry import BACKWARD, operator_kind, operator_themes
 from pitcheck.stages.batch import Argument
@@ -19,7 +20,7 @@ SIGNS = ("sign", "any", "all", "argmax", "argmin")
 """Functions that say so little of their operand that they make much right by accident."""
 
 
-def exchanged_operands(site: Site) -> Iterator[Repair]:
+def exchanged_operands(site: Site) -> Iterator[Candidate]:
     """The first two operands the other way round."""
     if site.kind.removesuffix(BACKWARD) not in ORDERED or len(site.step.inputs) < 2:
         return
@@ -30,8 +31,7 @@ def exchanged_operands(site: Site) -> Iterator[Repair]:
 
     overrides = site.redone(exchanged)
     if overrides is not None:
-        said = f"operator {site.name!r} ({site.kind}) has its operands exchanged: {called(site, 0)} stands where {called(site, 1)} is due"
-        yield site.cause("PIT103", said, f"exchange the first two operands of {site.name!r}"), overrides
+        yield site.diagnosis(messages.EXCHANGED, first=called(site, 0), second=called(site, 1)), overrides
 
 
 def called(site: Site, place: int) -> str:
@@ -40,7 +40,7 @@ def called(site: Site, place: int) -> str:
     return site.evidence.called(operand.value) if isinstance(operand, Argument) else str(operand)
 
 
-def other_function(site: Site) -> Iterator[Repair]:
+def other_function(site: Site) -> Iterator[Candidate]:
     """Another function of the same operands: first of the kinds that the reference has, then any that is about the same."""
     plain = site.kind.removesuffix(BACKWARD)
     suffix = site.kind[len(plain) :]
@@ -50,8 +50,7 @@ def other_function(site: Site) -> Iterator[Repair]:
     for other in _others(site, plain):
         overrides = site.redone(partial(_of_kind, site, other.name + suffix))
         if overrides is not None:
-            said = f"operator {site.name!r} is {site.kind!r} where {other.name + suffix!r} is due"
-            yield site.cause("PIT102", said, f"let {site.name!r} be {other.name + suffix!r}"), overrides
+            yield site.diagnosis(messages.FUNCTION, right=other.name + suffix), overrides
 
 
 def _others(site: Site, plain: str) -> list[OperatorKind]:

@@ -8,8 +8,9 @@ from functools import partial
 import numpy as np
 
 from pitcheck.algebra.value import Value
+from pitcheck.explain import messages
+from pitcheck.explain.diagnosis import Diagnosis
 from pitcheck.explain.evidence import SAME, Evidence
-from pitcheck.explain.hypotheses import Cause
 from pitcheck.explain.rerun import Override, Rerun
 from pitcheck.stages.cuts import Cut
 from pitcheck.stages.grids import Codes
@@ -19,7 +20,7 @@ PIECES = (2, 3, 4)
 SPLITS = frozenset({"split", "chunk"})
 
 
-def interleaved(rerun: Rerun, left: Sequence[int]) -> tuple[Cause, list[Override], list[int]] | None:
+def interleaved(rerun: Rerun, left: Sequence[int]) -> tuple[Diagnosis, list[Override], list[int]] | None:
     """(the cause, the repair, the outputs that it makes right) of a fused parameter's shards. Outputs that have its form are compared as they then lie."""
     evidence = rerun.evidence
     for value, cut in evidence.specification.initial.items():
@@ -140,15 +141,6 @@ def right_where_it_lies(rerun: Rerun, number: int, overrides: Sequence[Override]
     return actual.shape == wanted.shape and np.allclose(actual, wanted, rtol=0.0, atol=SAME * max(scale, 1e-300), equal_nan=True)
 
 
-def _cause(evidence: Evidence, value: int, cut: Cut, pieces: int) -> Cause:
-    name = evidence.name(value)
-    shards = len({part.box for part in cut.parts})
-    said = f"{name!r} is {pieces} fused tensors, cut in {shards} shards as one stretch; the program takes each shard apart as if it had a part of all {pieces}"
-    return Cause(
-        "PIT117",
-        said,
-        f"give each rank its part of every one of the {pieces}, or split the whole before it is cut",
-        evidence.codes(value),
-        evidence.first_reader(value),
-        value,
-    )
+def _cause(evidence: Evidence, value: int, cut: Cut, pieces: int) -> Diagnosis:
+    facts = {"result": evidence.name(value), "pieces": pieces, "shards": len({part.box for part in cut.parts})}
+    return Diagnosis(messages.INTERLEAVED, facts, evidence.codes(value), evidence.first_reader(value), value)

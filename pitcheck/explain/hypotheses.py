@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from itertools import combinations
 
 import numpy as np
 
 from pitcheck.check.conjecture import Floats, lookup, varies
+from pitcheck.explain import messages
+from pitcheck.explain.diagnosis import Diagnosis
 from pitcheck.explain.evidence import Evidence, Grouping
 from pitcheck.ops.registry import operator_kind
 from pitcheck.stages.batch import Argument, Step, StepOperand
@@ -17,26 +19,10 @@ from pitcheck.stages.cuts import Box, Cut, uncovered
 from pitcheck.stages.graph import Graph, Source
 from pitcheck.stages.grids import Codes
 
+ADDITIONS = frozenset({"add", "sub"})
 REDUCTIONS = frozenset({"all_reduce", "reduce_scatter", "reduce"})
 RATIO_TOLERANCE = 1e-9
 RATIO_DENOMINATOR = 4096
-
-
-@dataclass(frozen=True)
-class Cause:
-    """A cause with its code, what it says and what would mend it.
-
-    ``codes``: where it shows; ``step``: the operator at fault, else the value's writer; ``value``: what is wrong, else what was asked about.
-    """
-
-    code: str
-    cause: str
-    repair: str
-    codes: Codes | None = None
-    step: Step | None = None
-    value: int | None = None
-    reduced: bool = False
-    """Whether it is how terms are reduced: that goes after what the outputs themselves show."""
 
 
 def groups_present(evidence: Evidence, value: int, grouping: Grouping) -> Codes | None:
@@ -75,7 +61,7 @@ def distinct_groups(evidence: Evidence, value: int, table: Codes) -> Codes:
     return np.unique(np.sort(evidence.batch.rows[value][table], axis=1), axis=0)
 
 
-def forgotten_sum(evidence: Evidence, value: int, expected: tuple[Floats, Codes] | None) -> Cause | None:
+def forgotten_sum(evidence: Evidence, value: int, expected: tuple[Floats, Codes] | None) -> Diagnosis | None:
     """Whether the value becomes right when it is summed over some group: a reduction is missing, or runs over another group.
 
     ``expected`` is what it should be at codes; without it the sum only has to be a part of some reference value.
@@ -85,7 +71,7 @@ def forgotten_sum(evidence: Evidence, value: int, expected: tuple[Floats, Codes]
         return None
     for grouping in evidence.groupings:
         table = groups_present(evidence, value, grouping)
-        if table is None:
+        if table is None or (not reductions and reduced_anyway(evidence, value, table)):
             continue
         terms = evidence.array(value)[:, evidence.batch.rows[value][table]]
         total = terms.sum(axis=2)
@@ -105,21 +91,17 @@ def forgotten_sum(evidence: Evidence, value: int, expected: tuple[Floats, Codes]
     return None
 
 
-def unreduced(evidence: Evidence, value: int, grouping: Grouping) -> Cause:
+def unreduced(evidence: Evidence, value: int, grouping: Grouping) -> Diagnosis:
     """The term of a sum or of a mean that should have been reduced, or reduced further than it is."""
     narrow = too_narrow(evidence, value, grouping)
     if narrow is not None:
         return narrow
-    what, name = grouping.what, evidence.name(value)
-    return Cause(
-        "PIT104",
-        f"{name!r} is a term of a {what} over {grouping.name}, and is used as if it were the {what}",
-        f"an {grouping.repair} of {name!r} before it is used makes it right",
-        grouping.table.reshape(-1),
-    )
+    what = grouping.what
+    facts = {"result": evidence.name(value), "what": f"a term of a {what}", "whole": f"the {what}", "over": grouping.name, "reduction": grouping.reduction}
+    return Diagnosis(messages.NOT_REDUCED, facts, grouping.table.reshape(-1))
 
 
-def too_narrow(evidence: Evidence, value: int, grouping: Grouping) -> Cause | None:
+def too_narrow(evidence: Evidence, value: int, grouping: Grouping) -> Diagnosis | None:
     """Whether the result of a reduction is a term of a sum over ``grouping`` because that reduction runs over part of the group that is due.
 
     That is said where its own group is none that the mesh has, or no fewer reductions of the plan run over the whole one (of values with as many
@@ -141,8 +123,8 @@ def too_narrow(evidence: Evidence, value: int, grouping: Grouping) -> Cause | No
             name = evidence.operator(step)
             ranks = str([code // evidence.second.coordinates.microbatches for code in min(whole)])
             over = next((g.name for groups, g in groups_of if whole <= groups), f"ranks {ranks}")
-            said = f"{evidence.name(value)!r} is a term of a {grouping.what} over {over}, but {name!r} reduces it over part of that group"
-            return Cause("PIT106", said, f"let {name!r} run over {over}", grouping.table.reshape(-1), step, value, reduced=True)
+            facts = {"result": evidence.name(value), "what": grouping.what, "over": over, "operator": name}
+            return Diagnosis(messages.TOO_NARROW, facts, grouping.table.reshape(-1), step, value, reduced=True)
     return None
 
 
@@ -153,13 +135,30 @@ def _joined(groups: set[tuple[int, ...]], table: Codes) -> set[tuple[int, ...]]:
     return found if sum(map(len, found)) == len({c for group in found for c in group}) else set()
 
 
-def otherwise_reduced(evidence: Evidence, value: int, grouping: Grouping, step: Step, codes: Codes | None = None) -> Cause:
+def reduced_anyway(evidence: Evidence, value: int, table: Codes) -> bool:
+    """Return True if a value, or what it is added to, is reduced over these groups already, or part of them.
+
+    One reduction more would count terms several times.
+    """
+    group_of = {code: number for number, row in enumerate(table.tolist()) for code in row}
+    sums = {o for step in evidence.readers.get(value, []) if step.kind in ADDITIONS for o in evidence.outputs(step)}
+    for step in (step for each in (value, *sorted(sums)) for step in evidence.reductions_of(each)):
+        node = evidence.second.nodes[step.node]
+        source = node.inputs[0]
+        if step.kind in REDUCTIONS and isinstance(source, Source):
+            rows = np.unique(source.at(np.flatnonzero(node.mask)).reshape(-1, max(source.members, 1)), axis=0).tolist()
+            if any(len({group_of.get(code, -1) for code in row}) == 1 for row in rows if len(row) > 1):
+                return True
+    return False
+
+
+def otherwise_reduced(evidence: Evidence, value: int, grouping: Grouping, step: Step, codes: Codes | None = None) -> Diagnosis:
     """What a reduction of terms does that should add them up over a group: it runs over another one, or does something else over this one."""
-    name, term = evidence.operator(step), f"{evidence.name(value)!r} is a term of a sum over {grouping.name}"
     kind = step.attributes.get("reduction", "sum")
+    facts = {"term": evidence.name(value), "over": grouping.name, "operator": evidence.operator(step)}
     if kind != "sum" and _groups_of(evidence, step, value) == {tuple(sorted(row)) for row in grouping.table.tolist()}:
-        return Cause("PIT111", f"{term}, but {name!r} takes their {kind}", f"let the reduction of {name!r} be 'sum'", codes, step, reduced=True)
-    return Cause("PIT106", f"{term}, but {name!r} reduces it otherwise", f"let {name!r} run over {grouping.name}", codes, step, reduced=True)
+        return Diagnosis(messages.REDUCED_BY_OTHER_MEANS, {**facts, "reduction": kind}, codes, step, reduced=True)
+    return Diagnosis(messages.REDUCED_OVER_OTHERS, facts, codes, step, reduced=True)
 
 
 def _groups_of(evidence: Evidence, step: Step, value: int) -> set[tuple[int, ...]]:
@@ -217,16 +216,14 @@ def repeated_reduction(evidence: Evidence, value: int) -> bool:
     return False
 
 
-def ratio_cause(evidence: Evidence, value: int, meaning: str, codes: Codes) -> Cause:
+def ratio_cause(evidence: Evidence, value: int, meaning: str, codes: Codes) -> Diagnosis:
     """A constant factor, which a reduction more or something else has brought."""
     if repeated_reduction(evidence, value):
-        return Cause(
-            "PIT105", f"it is {meaning} times what it should be, and was already reduced before its last reduction", "drop one of the reductions", codes
-        )
-    return Cause("PIT101", f"every element is {meaning} times what it should be", "divide by that factor once, or drop the reduction that brought it", codes)
+        return Diagnosis(messages.REDUCED_AGAIN, {"meaning": meaning}, codes)
+    return Diagnosis(messages.FACTOR, {"meaning": meaning}, codes)
 
 
-def other_part(evidence: Evidence, value: int, cut: Cut, found: Cut) -> Cause | None:
+def other_part(evidence: Evidence, value: int, cut: Cut, found: Cut) -> Diagnosis | None:
     """Whether the value holds other parts of the same reference value than it should."""
     if found.reference != cut.reference or found.scale != 1:
         return None
@@ -236,17 +233,16 @@ def other_part(evidence: Evidence, value: int, cut: Cut, found: Cut) -> Cause | 
     held = found.parts[int(found.part_of[wrong[0]])].box
     due = cut.parts[int(cut.part_of[wrong[0]])].box
     name = evidence.first.values[cut.reference].name
-    return Cause(
-        "PIT107",
-        f"{evidence.name(value)!r} holds {spell(held)} of {name!r} where {spell(due)} is due",
-        f"take {spell(due)} there",
-        np.array(wrong, dtype=np.int64),
-    )
+    facts = {"result": evidence.name(value), "held": spell(held), "right": name, "box": spell(due)}
+    return Diagnosis(messages.HOLDS_OTHER_PART, facts, np.array(wrong, dtype=np.int64))
 
 
-def missing_term(evidence: Evidence, actual: Floats, wanted: Floats) -> Cause | None:
+def missing_term(evidence: Evidence, actual: Floats, wanted: Floats) -> Diagnosis | None:
     """Whether the difference to what is due is itself a known tensor: a term that is missing, or stands twice."""
-    for sign, word, repair in ((1.0, "misses", "add"), (-1.0, "has too much of", "drop")):
+    for sign, of, of_reference in (
+        (1.0, messages.MISSES_TERM, messages.MISSES_REFERENCE_TERM),
+        (-1.0, messages.HAS_TERM_TOO_MUCH, messages.HAS_REFERENCE_TERM_TOO_MUCH),
+    ):
         difference = sign * (wanted - actual)
         for value, step in ((o, s) for s in evidence.batch.steps for o in s.outputs if o is not None):
             data = evidence.array(value)
@@ -254,14 +250,14 @@ def missing_term(evidence: Evidence, actual: Floats, wanted: Floats) -> Cause | 
                 continue
             for row in range(data.shape[1]):
                 if all(close(difference[:, i], data[:, row]) for i in range(difference.shape[1])):
-                    return Cause("PIT108", f"it {word} the term {evidence.name(value)!r} (of operator {evidence.operator(step)!r})", f"{repair} that term once")
+                    return Diagnosis(of, {"term": evidence.name(value), "writer": evidence.operator(step)})
         known = lookup(difference, evidence.index) if varies(difference) else None
         if known is not None:
-            return Cause("PIT108", f"it {word} the reference's term {evidence.first.values[known].name!r}", f"{repair} that term once")
+            return Diagnosis(of_reference, {"term": evidence.first.values[known].name})
     return None
 
 
-def duplicated_part(evidence: Evidence, value: int) -> Cause | None:
+def duplicated_part(evidence: Evidence, value: int) -> Diagnosis | None:
     """Whether parts of a reference value are held nowhere although each coordinate holds some part: one coordinate computes another's part."""
     cut = evidence.cuts[value]
     shape = evidence.first.values[cut.reference].shape
@@ -275,16 +271,12 @@ def duplicated_part(evidence: Evidence, value: int) -> Cause | None:
     doubled = _doubled(held)
     name = evidence.first.values[cut.reference].name
     batches = evidence.microbatches_of(value, np.array(doubled))
-    code = "PIT108" if len(batches) > 1 and evidence.second.values[value].tensor.microbatched else "PIT107"
+    of = messages.BATCH_DOUBLED if len(batches) > 1 and evidence.second.values[value].tensor.microbatched else messages.PART_DOUBLED
     parts = list(dict.fromkeys(int(cut.part_of[c]) for c in doubled))
     said = " and ".join(f"{_places(evidence, value, [c for c in doubled if cut.part_of[c] == p])} {spell(cut.parts[p].box)}" for p in parts[:2])
-    used = "computed nowhere" if not _elsewhere(evidence, value) else "used nowhere"
-    return Cause(
-        code,
-        f"{spell(box)} of {name!r} is {used}, while {said}{' and others more' if len(parts) > 2 else ''}",
-        f"let one of them take {spell(box)}: its slice, weight shard or micro-batch is another's",
-        np.array(doubled, dtype=np.int64),
-    )
+    used = "used" if _elsewhere(evidence, value) else "computed"
+    facts = {"box": spell(box), "right": name, "used": used, "doubled": f"{said}{' and others more' if len(parts) > 2 else ''}"}
+    return Diagnosis(of, facts, np.array(doubled, dtype=np.int64))
 
 
 def _held_by_others(evidence: Evidence, value: int, box: Box) -> bool:
@@ -335,13 +327,13 @@ Held = Callable[[int], int | None]
 """The reference value that a parallel value holds parts of, None where that is not known."""
 
 
-def other_operator(evidence: Evidence, step: Step, held: Held, due: Cut | None = None) -> Cause | None:
+def other_operator(evidence: Evidence, step: Step, held: Held, due: Cut | None = None) -> Diagnosis | None:
     """Whether the reference runs the same operator on the same tensors with another attribute or literal, or with one other tensor.
 
     Where it is known what is ``due``, the reference's operator has to compute that. What the reference runs just so somewhere is no other operator.
     """
     name = evidence.operator(step)
-    others: list[tuple[bool, Cause]] = []
+    others: list[tuple[bool, Diagnosis]] = []
     alike = list(_alike(evidence, step, held, due))
     if any(not different and not attributes for _, different, attributes in alike):
         return None
@@ -350,7 +342,7 @@ def other_operator(evidence: Evidence, step: Step, held: Held, due: Cut | None =
             return _other_draw(evidence, step, name)
         if not different and attributes:
             said = ", ".join(f"{k} = {step.attributes.get(k)} where the reference has {other.attributes.get(k)}" for k in attributes)
-            return Cause("PIT102", f"operator {name!r} has {said}", "use the reference's attribute")
+            return Diagnosis(messages.REFERENCE_ATTRIBUTE, {"operator": name, "different": said})
         if len(different) == 1 and not attributes and len(step.inputs) > 1:
             # What is computed is rather the wrong tensor than a parameter.
             operand = step.inputs[different[0]]
@@ -359,7 +351,7 @@ def other_operator(evidence: Evidence, step: Step, held: Held, due: Cut | None =
     return min(others, key=lambda o: o[0])[1] if others else None
 
 
-def _other_draw(evidence: Evidence, step: Step, name: str) -> Cause:
+def _other_draw(evidence: Evidence, step: Step, name: str) -> Diagnosis:
     """Random numbers that are others than the reference's: over which axes ranks draw the same ones, and over which others."""
     (value, *_) = evidence.outputs(step)
     drawn = np.full(evidence.second.codes, -1, dtype=np.int64)
@@ -372,11 +364,8 @@ def _other_draw(evidence: Evidence, step: Step, name: str) -> Cause:
     said = [f"{how} numbers on the ranks over {' and '.join(names)}" for how, names in (("the same", alike), ("other", other)) if names]
     mend = [f"other numbers over {' and '.join(alike)}"] if alike else []
     mend += [f"the same numbers over {' and '.join(other)}"] if other else []
-    return Cause(
-        "PIT114",
-        f"operator {name!r} ({step.kind}) draws {', '.join(said) or 'numbers'}; they are not those that the reference draws for these elements",
-        f"draw {', '.join(mend) or 'the numbers that the reference draws'}" + ", so that every element has the reference's" * bool(mend),
-    )
+    right = ", ".join(mend) + ", so that every element has the reference's" if mend else "the numbers that the reference draws"
+    return Diagnosis(messages.OTHER_DRAW, {"operator": name, "kind": step.kind, "drawn": ", ".join(said) or "numbers", "right": right})
 
 
 def same_operator(evidence: Evidence, step: Step, held: Held, due: Cut) -> bool:
@@ -415,21 +404,19 @@ def _same_results(evidence: Evidence, step: Step, other: Step) -> bool:
     return True
 
 
-def _other_operand(evidence: Evidence, step: Step, other: Step, place: int, name: str) -> Cause:
+def _other_operand(evidence: Evidence, step: Step, other: Step, place: int, name: str) -> Diagnosis:
     mine, theirs = step.inputs[place], other.inputs[place]
     if not isinstance(mine, Argument) and not isinstance(theirs, Argument):
-        return Cause("PIT102", f"operator {name!r} has the literal {mine} where the reference has {theirs}", f"use {theirs}")
+        return Diagnosis(messages.REFERENCE_LITERAL, {"operator": name, "literal": mine, "right": theirs})
     if not isinstance(mine, Argument) or not isinstance(theirs, Argument):
         read = _spelt(evidence.second, mine), _spelt(evidence.first, theirs)
-        return Cause("PIT102", f"operator {name!r} reads {read[0]} where the reference reads {read[1]}", f"use {read[1]}")
+        return Diagnosis(messages.REFERENCE_READS, {"operator": name, "read": read[0], "right": read[1]})
     right = evidence.first.values[theirs.value].name
-    said = f"operator {name!r} reads {evidence.called(mine.value)}{evidence.origin(mine.value)} where the reference reads {right!r}"
+    facts = {"operator": name, "read": evidence.called(mine.value), "origin": evidence.origin(mine.value), "right": right}
     lost = _passed_over(evidence, mine.value, theirs.value)
     if lost:
-        return Cause(
-            "PIT115", f"{said}, which no rank computes: {', '.join(map(repr, lost[:3]))} of the reference are passed over", f"run what computes {right!r}"
-        )
-    return Cause("PIT103", said, f"read {right!r}")
+        return Diagnosis(messages.LAYERS_NOT_RUN, {**facts, "lost": ", ".join(map(repr, lost[:3]))})
+    return Diagnosis(messages.READS_OTHER_THAN_REFERENCE, facts)
 
 
 def _passed_over(evidence: Evidence, read: int, due: int) -> list[str]:

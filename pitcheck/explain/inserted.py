@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -10,11 +10,13 @@ from typing import Any
 import numpy as np
 
 from pitcheck.algebra.value import Value
+from pitcheck.explain import messages
+from pitcheck.explain.diagnosis import Diagnosis
 from pitcheck.explain.evidence import MOVES, Evidence
-from pitcheck.explain.hypotheses import REDUCTIONS, Cause, groups_present, too_narrow
+from pitcheck.explain.hypotheses import REDUCTIONS, groups_present, reduced_anyway, too_narrow
 from pitcheck.explain.left_out import copied
 from pitcheck.explain.rerun import Override, Read, held_at
-from pitcheck.explain.sites import Repair, Site, by_code
+from pitcheck.explain.site import Candidate, Site, by_code
 from pitcheck.stages.batch import Argument, Step
 from pitcheck.stages.graph import Source
 from pitcheck.stages.grids import Codes
@@ -24,8 +26,18 @@ ROOTS = frozenset({"sqrt", "rsqrt"})
 COPIES = MOVES | {"cat", "full", "identity"}
 
 
-def missing_reduction(site: Site) -> Iterator[Repair]:
-    """A reduction over a group of what is a term of it. What holds parts of a reference's tensor is no term."""
+def missing_reduction(site: Site) -> Iterator[Candidate]:
+    """Insert a reduction over each group whose members hold addends of one sum, or what the largest or smallest is taken of."""
+    yield from _reduced(site, ("sum", "max", "min"))
+
+
+def missing_mean(site: Site) -> Iterator[Candidate]:
+    """Insert a mean over each group whose members hold addends of one mean."""
+    yield from _reduced(site, ("avg",))
+
+
+def _reduced(site: Site, kinds: Sequence[str]) -> Iterator[Candidate]:
+    """Reductions over groups of what is an addend; a value that holds parts of a reference tensor is none."""
     if site.evidence.is_true(site.value) and not site.is_output:
         return
     for grouping in site.evidence.groupings:
@@ -34,9 +46,9 @@ def missing_reduction(site: Site) -> Iterator[Repair]:
             continue
         groups = by_code(np.sort(table, axis=1), site.rerun.graph.codes)
         codes = site.evidence.codes(site.value)
-        if _replicas(site, site.value, table):
+        if _replicas(site, site.value, table) or reduced_anyway(site.evidence, site.value, table):
             continue
-        for kind in ("sum", "avg", "max", "min"):
+        for kind in kinds:
             result = site.rerun.one("all_reduce", {"reduction": kind}, [Read(site.value, groups[codes])], len(codes))
             overrides = [] if result is None else [Override(site.value, codes, result)]
             if result is None or not site.changes(overrides):
@@ -70,24 +82,26 @@ def _of_one_member(site: Site, table: Codes, result: Value) -> bool:
     return any(np.array_equal(due[:, row[0]], own[:, member], equal_nan=True) for row in place for member in row)
 
 
-def _unreduced(site: Site, kind: str, over: str) -> Cause:
-    name = site.called
-    mend = f"an all-reduce({kind}) over {over} of {name!r} before it is used makes it right"
+def _unreduced(site: Site, kind: str, over: str) -> Diagnosis:
+    facts = {"over": over, "reduction": kind}
     if kind == "avg" and _divides(site.evidence, site.value):
-        said = f"{name!r} is the count of one rank or micro-batch, by which its own sum is divided; the mean of such means over {over} is not the mean of all"
-        return site.cause("PIT112", said, f"divide the sum of all by the count of all: {mend}")
+        return site.diagnosis(messages.MEAN_OF_MEANS, **facts)
     averaged = _averaged_root(site.evidence, site.value) if kind == "sum" else None
     if averaged is not None:
-        operator = site.evidence.operator(averaged)
-        said = f"operator {operator!r} takes the mean of the ranks' norms, where the norm over {over} is the root of the sum of their squares"
-        return replace(site.cause("PIT111", said, f"sum {name!r}, the squares, over {over}, and take the root of that"), step=averaged)
+        return replace(site.diagnosis(messages.MEAN_OF_NORMS, over=over, operator=site.evidence.operator(averaged)), step=averaged)
     if kind == "sum" and of_norm(site.evidence, site.value):
-        return site.cause("PIT113", f"the norm is taken over part of the parameters: {name!r} has the squares of one rank, not of all over {over}", mend)
-    what = {"sum": "a term of a sum", "avg": "a term of a mean", "max": "the largest of one rank's elements", "min": "the smallest of one rank's elements"}[
-        kind
-    ]
-    whole = {"sum": "sum", "avg": "mean", "max": "largest", "min": "smallest"}[kind]
-    return site.cause("PIT104", f"{name!r} is {what} over {over}, and is used as if it were the {whole}", mend)
+        return site.diagnosis(messages.NORM_OF_RANK, **facts)
+    what, whole = WHOLE[kind]
+    return site.diagnosis(messages.NOT_REDUCED, what=what, whole=whole, **facts)
+
+
+WHOLE = {
+    "sum": ("a term of a sum", "the sum"),
+    "avg": ("a term of a mean", "the mean"),
+    "max": ("the largest of one rank's elements", "the largest"),
+    "min": ("the smallest of one rank's elements", "the smallest"),
+}
+"""By reduction what is not reduced yet, and what it is used for."""
 
 
 def _averaged_root(evidence: Evidence, value: int) -> Step | None:
@@ -157,7 +171,7 @@ def of_norm(evidence: Evidence, value: int) -> bool:
     return False
 
 
-def missing_gather(site: Site) -> Iterator[Repair]:
+def missing_gather(site: Site) -> Iterator[Candidate]:
     """What a rank has of its own, where the parts of all ranks are due."""
     source = site.nodes[0].inputs[0] if site.nodes[0].inputs else None
     if site.kind not in COPIES or not isinstance(source, Source) or source.members or source.value not in site.evidence.run.evaluated.parallel:
@@ -177,12 +191,11 @@ def missing_gather(site: Site) -> Iterator[Repair]:
         for kind, attributes, what in drafts:
             overrides = _collected(site, kind, attributes, source.value, groups)
             if overrides is not None:
-                given = site.evidence.called(source.value)
-                said = f"operator {site.name!r} takes what the rank has of {given}, where parts of all ranks over {grouping.name} are due"
-                yield site.cause("PIT107", said, f"an {what} over {grouping.name} in its place makes it right"), overrides
+                facts = {"called": site.evidence.called(source.value), "over": grouping.name, "collective": what}
+                yield site.diagnosis(messages.NOT_GATHERED, **facts), overrides
 
 
-def missing_exchange(site: Site) -> Iterator[Repair]:
+def missing_exchange(site: Site) -> Iterator[Candidate]:
     """An all-to-all of a result that is but passed on."""
     shape = site.rerun.shape(site.value)
     if shape is None or not copied(site, site.value):
@@ -192,8 +205,8 @@ def missing_exchange(site: Site) -> Iterator[Repair]:
         for axis in (axis for axis, size in enumerate(shape) if members > 1 and size % members == 0 and not (groups[site.codes] < 0).any()):
             overrides = _collected(site, "all_to_all", {"split_axis": axis, "concat_axis": axis}, site.value, groups)
             if overrides is not None:
-                said = f"{site.evidence.called(site.value)} is passed on as every rank has it, where parts of all ranks over {grouping.name} are due"
-                yield site.cause("PIT107", said, f"an all-to-all from dimension {axis} to {axis} over {grouping.name} of it makes it right"), overrides
+                facts = {"called": site.evidence.called(site.value), "over": grouping.name, "axis": axis}
+                yield site.diagnosis(messages.NOT_EXCHANGED, **facts), overrides
 
 
 def _collected(site: Site, kind: str, attributes: dict[str, Any], value: int, groups: Codes) -> list[Override] | None:
@@ -209,8 +222,17 @@ def _collected(site: Site, kind: str, attributes: dict[str, Any], value: int, gr
     return found if site.changes(found) else None
 
 
-def unreduced_part(site: Site) -> Iterator[Repair]:
-    """A copy of what a rank has, or a part of it, where a copy or a part of the sum is due."""
+def unreduced_part(site: Site) -> Iterator[Candidate]:
+    """Copy the sum, or a part of it, and not what the rank has."""
+    yield from _copied(site, "sum")
+
+
+def unaveraged_part(site: Site) -> Iterator[Candidate]:
+    """Copy the mean, or a part of it, and not what the rank has."""
+    yield from _copied(site, "avg")
+
+
+def _copied(site: Site, kind: str) -> Iterator[Candidate]:
     source = site.nodes[0].inputs[0] if site.nodes[0].inputs else None
     if site.kind not in COPIES or len(site.nodes[0].inputs) != 1 or not isinstance(source, Source) or source.members:
         return
@@ -218,13 +240,11 @@ def unreduced_part(site: Site) -> Iterator[Repair]:
         return
     for grouping in site.evidence.groupings:
         table = groups_present(site.evidence, source.value, grouping)
-        if table is None or _replicas(site, source.value, table):
+        if table is None or _replicas(site, source.value, table) or reduced_anyway(site.evidence, source.value, table):
             continue
         groups, codes = by_code(np.sort(table, axis=1), site.rerun.graph.codes), site.evidence.codes(source.value)
-        for kind in ("sum", "avg"):
-            total = site.rerun.one("all_reduce", {"reduction": kind}, [Read(source.value, groups[codes])], len(codes))
-            overrides = None if total is None else site.redone(site.as_given, known={source.value: held_at(total, codes, site.rerun.graph.codes)})
-            if overrides is not None:
-                name, what = site.evidence.called(source.value), "sum" if kind == "sum" else "mean"
-                said = f"operator {site.name!r} copies what a rank has of {name}, a term of a {what} over {grouping.name}, where that {what} is due"
-                yield site.cause("PIT104", said, f"a reduction({kind}) over {grouping.name} in its place makes it right"), overrides
+        total = site.rerun.one("all_reduce", {"reduction": kind}, [Read(source.value, groups[codes])], len(codes))
+        overrides = None if total is None else site.redone(site.as_given, known={source.value: held_at(total, codes, site.rerun.graph.codes)})
+        if overrides is not None:
+            facts = {"called": site.evidence.called(source.value), "what": "sum" if kind == "sum" else "mean", "over": grouping.name, "reduction": kind}
+            yield site.diagnosis(messages.COPIED_TERM, **facts), overrides

@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 
 from pitcheck.base.numbers import Literal, parse_number
+from pitcheck.explain import messages
 from pitcheck.explain.evidence import Evidence
-from pitcheck.explain.hypotheses import constant_ratio, factor
+from pitcheck.explain.hypotheses import REDUCTIONS, constant_ratio, factor
 from pitcheck.explain.inserted import of_norm
 from pitcheck.explain.left_out import copied
 from pitcheck.explain.rerun import Override, Read, held_at
-from pitcheck.explain.sites import Repair, Site
+from pitcheck.explain.site import Candidate, Site
 from pitcheck.stages.batch import Argument
 
 MOST_FITTING = 24
@@ -23,7 +24,7 @@ MOST_GIVEN = 8
 """Given tensors and numbers of the reference that are tried beside them."""
 
 
-def due_term(site: Site) -> Iterator[Repair]:
+def due_term(site: Site) -> Iterator[Candidate]:
     """What the reference adds to a result, takes away from it or multiplies it with, where nothing in the plan does."""
     evidence = site.evidence
     held = evidence.holds(site.value)
@@ -43,14 +44,15 @@ def due_term(site: Site) -> Iterator[Repair]:
 
 
 JOINED = {
-    "add": ("PIT108", "the term", "add"),
-    "sub": ("PIT108", "the term (with a minus)", "take away"),
-    "mul": ("PIT102", "the factor", "multiply by"),
-    "div": ("PIT102", "the divisor", "divide by"),
+    "add": (messages.USED_WITHOUT_TERM, messages.READ_WITHOUT_TERM),
+    "sub": (messages.USED_WITHOUT_NEGATED_TERM, messages.READ_WITHOUT_NEGATED_TERM),
+    "mul": (messages.USED_WITHOUT_FACTOR, messages.READ_WITHOUT_FACTOR),
+    "div": (messages.USED_WITHOUT_DIVISOR, messages.READ_WITHOUT_DIVISOR),
 }
+"""By kind of operator what it is to be without its second operand: for all that read a result, and for one operator alone."""
 
 
-def _with_term(site: Site, other: Any, kind: str, turned: bool) -> Iterator[Repair]:
+def _with_term(site: Site, other: Any, kind: str, turned: bool) -> Iterator[Candidate]:
     """Its result joined with one tensor more, or a number."""
     codes = site.codes
     if isinstance(other, int) and (other in site.evidence.downstream(site.value) or other == site.value):
@@ -59,14 +61,14 @@ def _with_term(site: Site, other: Any, kind: str, turned: bool) -> Iterator[Repa
     result = site.rerun.one(kind, {}, given[::-1] if turned else given, len(codes))
     overrides = [] if result is None else [Override(site.value, codes, result)]
     if overrides and site.changes(overrides):
-        code, what, verb = JOINED[kind]
-        name = site.evidence.called(other) if isinstance(other, int) else str(other)
-        if kind == "add" and of_norm(site.evidence, site.value):
-            code = "PIT113"
-        yield site.cause(code, f"{site.evidence.called(site.value)} is used without {what} {name}", f"{verb} {name} once"), overrides
+        of = messages.NORM_WITHOUT_TERM if kind == "add" and of_norm(site.evidence, site.value) else JOINED[kind][0]
+        tensor = site.evidence.called(other) if isinstance(other, int) else None
+        number = None if isinstance(other, int) else other
+        facts = {"called": site.evidence.called(site.value), "term": tensor or str(other), "number": number}
+        yield site.diagnosis(of, **facts), overrides
 
 
-def missing_term(site: Site) -> Iterator[Repair]:
+def missing_term(site: Site) -> Iterator[Candidate]:
     """A tensor that is to be added, taken away or multiplied with what is but passed on."""
     if site.kind != "identity" and not copied(site, site.value):
         return
@@ -78,7 +80,7 @@ def missing_term(site: Site) -> Iterator[Repair]:
 JOINING = (("add", False), ("sub", False), ("sub", True), ("mul", False), ("div", False))
 
 
-def missing_number(site: Site) -> Iterator[Repair]:
+def missing_number(site: Site) -> Iterator[Candidate]:
     """A number that is to be added to, or multiplied with, what is but passed on."""
     if site.kind == "identity" or copied(site, site.value):
         for kind, literal in _literals_of(site.evidence):
@@ -109,7 +111,7 @@ def _literals_of(evidence: Evidence) -> list[tuple[str, Literal]]:
     return list(dict.fromkeys([*(("add", number) for number in added), *found]))[:MOST_GIVEN]
 
 
-def missing_term_of_operand(site: Site) -> Iterator[Repair]:
+def missing_term_of_operand(site: Site) -> Iterator[Candidate]:
     """An operand that is but a copy, to which something is to be added, taken away or multiplied with, for this operator alone."""
     graph, tried = site.rerun.graph, set[int]()
     held_names = list(graph.number.values())
@@ -121,13 +123,11 @@ def missing_term_of_operand(site: Site) -> Iterator[Repair]:
         codes = site.evidence.codes(value)
         later = site.evidence.downstream(site.value)
         for other in (v for v in fitting(site, value) if v not in later):
-            for kind, (code, what, verb) in JOINED.items():
+            for kind, (_, of) in JOINED.items():
                 joined = site.rerun.one(kind, {}, [Read(value, codes), Read(other, codes)], len(codes))
                 overrides = None if joined is None else site.redone(site.as_given, known={value: held_at(joined, codes, graph.codes)})
                 if overrides is not None:
-                    name = site.evidence.called(other)
-                    said = f"operator {site.name!r} reads {site.evidence.called(value)} without {what} {name}"
-                    yield site.cause(code, said, f"{verb} {name} once"), overrides
+                    yield site.diagnosis(of, called=site.evidence.called(value), term=site.evidence.called(other)), overrides
 
 
 def _fits(shape: Sequence[int], whole: Sequence[int]) -> bool:
@@ -135,23 +135,30 @@ def _fits(shape: Sequence[int], whole: Sequence[int]) -> bool:
     return len(shape) <= len(whole) and all(a in (1, b) for a, b in zip(reversed(shape), reversed(whole), strict=False))
 
 
-def missing_factor(site: Site) -> Iterator[Repair]:
+def mesh_factor(site: Site) -> Iterator[Candidate]:
+    """A factor by which what a reduction gives is off: the size of a mesh axis, or the number of micro-batches."""
+    if site.kind not in (*REDUCTIONS, "accumulate"):  # elsewhere a function or another operand explains it as well
+        return
+    sizes = [*site.rerun.graph.coordinates.sizes.values(), site.rerun.graph.coordinates.microbatches]
+    yield from _divided(site, {ratio for size in sizes if size > 1 for ratio in (Fraction(size), Fraction(1, size))})
+
+
+def missing_factor(site: Site) -> Iterator[Candidate]:
     """A factor by which every element is off: that of a known cut, or of the outputs."""
+    yield from _divided(site, None)
+
+
+def _divided(site: Site, among: set[Fraction] | None) -> Iterator[Candidate]:
     # In a chain of linear operators a factor anywhere makes up for one behind it: it is named where it is seen.
     cut = site.evidence.cuts.get(site.value)
     seen = site.is_output or (cut is not None and cut.scale != 1)
     ratios = dict.fromkeys(_ratios(site)) if seen else {}
-    for ratio in ratios:
+    for ratio in (each for each in ratios if among is None or each in among):
         result = site.rerun.one("mul", {}, [Read(site.value, site.codes), 1 / ratio], len(site.codes))
         overrides = [] if result is None else [Override(site.value, site.codes, result)]
         if overrides and site.changes(overrides):
-            meaning = factor(site.evidence, ratio)
-            said = (
-                f"every element is {meaning} times what it should be"
-                if site.value in site.evidence.cuts or site.is_output
-                else f"{site.called!r} is {meaning} times what it should be"
-            )
-            yield site.cause("PIT101", said, f"divide by {ratio} once, or drop what brought that factor"), overrides
+            of = messages.FACTOR if site.value in site.evidence.cuts or site.is_output else messages.FACTOR_OF
+            yield site.diagnosis(of, meaning=factor(site.evidence, ratio), ratio=ratio), overrides
 
 
 def _ratios(site: Site) -> Iterator[Fraction]:

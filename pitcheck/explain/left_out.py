@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pitcheck.algebra.value import Value
+from pitcheck.explain import messages
+from pitcheck.explain.diagnosis import Kind
 from pitcheck.explain.evidence import Evidence
 from pitcheck.explain.functions import SIGNS
 from pitcheck.explain.hypotheses import REDUCTIONS
 from pitcheck.explain.rerun import Draft, Given, Override, Read, Redo, Rerun, held_at
-from pitcheck.explain.sites import Repair, Site
+from pitcheck.explain.site import Candidate, Site
 from pitcheck.ops.registry import BACKWARD, operator_kind, operator_themes
 from pitcheck.stages.batch import Argument, Step, StepOperand
 from pitcheck.stages.graph import Node, Source
@@ -22,7 +24,7 @@ MOST_APPLIED = 12
 """Operators of the reference that are tried on one value."""
 
 
-def operator_of_others(site: Site) -> Iterator[Repair]:
+def operator_of_others(site: Site) -> Iterator[Candidate]:
     """What writes the same tensor on other ranks or in other micro-batches, run here, too."""
     graph = site.rerun.graph
     for number in graph.values[site.value].writers:
@@ -36,21 +38,21 @@ def operator_of_others(site: Site) -> Iterator[Repair]:
 
         overrides = site.redone(as_there)
         if overrides is not None:
-            said = f"operator {site.name!r} ({site.kind}) stands in the place of {other.operator!r} ({other.kind}), which other ranks or micro-batches run"
-            code, more = in_the_place_of(site.evidence, site.nodes[0], other)
-            yield site.cause(code, said + more, f"run {other.operator!r} everywhere"), overrides
+            code, term = in_the_place_of(site.evidence, site.nodes[0], other)
+            facts = {"other": other.operator, "other_kind": other.kind, "term": term}
+            yield site.diagnosis(messages.IN_PLACE_OF[code], **facts), overrides
 
 
-def in_the_place_of(evidence: Evidence, node: Node, other: Node) -> tuple[str, str]:
-    """(code, what more there is to say) of an operator that stands in the place of one of another kind, which other ranks run."""
+def in_the_place_of(evidence: Evidence, node: Node, other: Node) -> tuple[str, str | None]:
+    """Return (code, missing term) of an operator that stands in the place of one of another kind, which other ranks run."""
     term = lost_term(evidence, node, other)
     if other.kind in REDUCTIONS and node.kind not in REDUCTIONS:
-        return "PIT104", ": what it gives is not reduced"
+        return "PIT104", None
     if node.kind in REDUCTIONS and not operator_kind(other.kind).collective:
-        return "PIT105", ": what it gives is reduced once more"
+        return "PIT105", None
     if operator_kind(other.kind).collective and not operator_kind(node.kind).collective:
-        return "PIT107", ": it has the rank's own part alone"
-    return ("PIT102", "") if term is None else ("PIT108", f": the term {term} is missing")
+        return "PIT107", None
+    return ("PIT102" if term is None else "PIT108"), term
 
 
 def lost_term(evidence: Evidence, node: Node, other: Node) -> str | None:
@@ -62,43 +64,45 @@ def lost_term(evidence: Evidence, node: Node, other: Node) -> str | None:
     return None if lost is None else evidence.called(lost.value) if isinstance(lost, Source) else str(lost)
 
 
-def operator_left_out(site: Site) -> Iterator[Repair]:
+def operator_left_out(site: Site) -> Iterator[Candidate]:
     """What the reference computes of a result, for all operators that read it."""
     for step, changed in _applied_to_copy(site, site.value):
         overrides = [Override(site.value, site.codes, changed)] if len(site.codes) == len(site.evidence.codes(site.value)) else []
         if overrides and site.changes(overrides):
-            yield site.cause(*said_left_out(site.evidence, site.value, step)), overrides
+            of, facts = left_out(site.evidence, site.value, step)
+            yield site.diagnosis(of, **facts), overrides
 
 
-def operator_left_out_of_operand(site: Site) -> Iterator[Repair]:
+def operator_left_out_of_operand(site: Site) -> Iterator[Candidate]:
     """What the reference computes of an operand: for this operator alone, and for all that read it but the derivative of what is left out."""
     for value in dict.fromkeys(o.value for o in site.step.inputs if isinstance(o, Argument)):
         codes = site.evidence.codes(value)
         for step, changed in _applied_to_copy(site, value):
             known = {value: held_at(changed, codes, site.rerun.graph.codes)}
             overrides = site.redone(site.as_given, known=known)
+            of, facts = left_out(site.evidence, value, step)
             if overrides is not None:
-                yield site.cause(*said_left_out(site.evidence, value, step)), overrides
+                yield site.diagnosis(of, **facts), overrides
             readers = [reader for reader in site.evidence.readers.get(value, []) if reader.kind != step.kind + BACKWARD]
             if len(readers) > 1 and site.step in readers:
-                yield site.cause(*said_left_out(site.evidence, value, step)), [Redo(reader.node, site.as_given, known) for reader in readers]
+                yield site.diagnosis(of, **facts), [Redo(reader.node, site.as_given, known) for reader in readers]
 
 
-def function_left_out(site: Site) -> Iterator[Repair]:
+def function_left_out(site: Site) -> Iterator[Candidate]:
     """A function of one operand, element by element, of a result or an operand that is but passed on, where the reference has it within another operator."""
     if site.kind == "identity" or copied(site, site.value):
         for kind in _functions():
             result = site.rerun.one(kind, {}, [Read(site.value, site.codes)], len(site.codes))
             overrides = [] if result is None else [Override(site.value, site.codes, result)]
             if overrides and site.changes(overrides):
-                yield site.cause("PIT102", *_passed_on(site, site.value, kind)), overrides
+                yield site.diagnosis(messages.FUNCTION_LEFT_OUT, called=site.evidence.called(site.value), function=kind), overrides
     for value in dict.fromkeys(o.value for o in site.step.inputs if isinstance(o, Argument) and copied(site, o.value)):
         codes = site.evidence.codes(value)
         for kind in _functions():
             result = site.rerun.one(kind, {}, [Read(value, codes)], len(codes))
             changed = None if result is None else site.redone(site.as_given, known={value: held_at(result, codes, site.rerun.graph.codes)})
             if changed is not None:
-                yield site.cause("PIT102", *_passed_on(site, value, kind)), changed
+                yield site.diagnosis(messages.FUNCTION_LEFT_OUT, called=site.evidence.called(value), function=kind), changed
 
 
 def _functions() -> list[str]:
@@ -106,22 +110,15 @@ def _functions() -> list[str]:
     return [k.name for k in known if k.inputs == (1, 1) and not k.required and k.name not in SIGNS]
 
 
-def _passed_on(site: Site, value: int, kind: str) -> tuple[str, str]:
-    called = site.evidence.called(value)
-    return f"{called} is passed on where {kind} of it is due", f"run {kind} on {called}"
-
-
-def said_left_out(evidence: Evidence, value: int, step: Step) -> tuple[str, str, str]:
-    """(code, cause, repair) where the plan lacks what a step of the reference makes of a value."""
-    operator, called = evidence.first.nodes[step.node].operator, evidence.called(value)
+def left_out(evidence: Evidence, value: int, step: Step) -> tuple[Kind, dict[str, object]]:
+    """Return (kind of mistake, facts) where the plan lacks what a step of the reference makes of a value."""
+    facts: dict[str, object] = {"left_out": evidence.first.nodes[step.node].operator, "called": evidence.called(value), "function": step.kind}
     own = evidence.alike(evidence.cuts[value].reference)
     others = [o for o in step.inputs if not (isinstance(o, Argument) and evidence.alike(o.value) == own)]
     if step.kind in TERMS and len(others) == 1 and not isinstance(others[0], tuple):
         term = repr(evidence.first.values[others[0].value].name) if isinstance(others[0], Argument) else str(others[0])
-        said = f"{called} is used without the term {term}, which {operator!r} ({step.kind}) of the reference joins to it"
-        return "PIT108", said, f"run {step.kind} on {called} and {term}"
-    said = f"{called} is used where the reference uses what {operator!r} ({step.kind}) makes of it, which no rank computes"
-    return "PIT115", said, f"run {step.kind} on {called}"
+        return messages.TERM_LEFT_OUT, {**facts, "term": term}
+    return messages.OPERATOR_LEFT_OUT, facts
 
 
 def copied(site: Site, value: int) -> bool:

@@ -6,11 +6,13 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from pitcheck.explain import messages
+from pitcheck.explain.diagnosis import Diagnosis
 from pitcheck.explain.evidence import MOVES, SAME, Evidence
-from pitcheck.explain.hypotheses import REDUCTIONS, Cause, groups_present
+from pitcheck.explain.hypotheses import REDUCTIONS, groups_present
 from pitcheck.explain.inserted import COPIES, SUMS
 from pitcheck.explain.rerun import Draft, Read, Rerun
-from pitcheck.explain.sites import Repair, Site, by_code, reference_steps
+from pitcheck.explain.site import Candidate, Site, by_code, reference_steps
 from pitcheck.ops.registry import BACKWARD
 from pitcheck.stages.batch import Argument
 from pitcheck.stages.graph import Node, Source, sources_of
@@ -22,7 +24,7 @@ MOST_BETWEEN = 2000
 """Values among which what lies between two of them is looked for."""
 
 
-def due_operand(site: Site) -> Iterator[Repair]:
+def due_operand(site: Site) -> Iterator[Candidate]:
     """The tensor that the reference's operator of that kind reads in an operand's place, where its other operands are those of the plan's."""
     evidence = site.evidence
     if site.kind in MOVES:  # the reference views and moves much, which says little
@@ -40,7 +42,7 @@ def due_operand(site: Site) -> Iterator[Repair]:
                     yield from _reading(site, place, value)
 
 
-def near_operand(site: Site) -> Iterator[Repair]:
+def near_operand(site: Site) -> Iterator[Candidate]:
     """Any other tensor of the operand's form: first those that are computed for nothing, of these and of others the nearest in the program."""
     rank = site.rerun.graph.rank
     for place, operand in enumerate(site.step.inputs):
@@ -67,7 +69,7 @@ def _reference_of(evidence: Evidence, operand: object) -> object:
     return None if held is None else evidence.alike(held)
 
 
-def _reading(site: Site, place: int, value: int) -> Iterator[Repair]:
+def _reading(site: Site, place: int, value: int) -> Iterator[Candidate]:
     """The operator with another operand."""
     if value in site.evidence.downstream(site.value):
         return
@@ -85,37 +87,34 @@ def _reading(site: Site, place: int, value: int) -> Iterator[Repair]:
         yield other_tensor(site, operand.value, value), overrides
 
 
-def other_tensor(site: Site, read: int, due: int) -> Cause:
+def other_tensor(site: Site, read: int, due: int) -> Diagnosis:
     """What it is to read one tensor where another is due: its version before, what a layer was to be applied to, or just another tensor."""
     return next(_other_tensor(site, read, due))
 
 
-def _other_tensor(site: Site, read: int, due: int) -> Iterator[Cause]:
+def _other_tensor(site: Site, read: int, due: int) -> Iterator[Diagnosis]:
     """What it is, the most telling first."""
     evidence = site.evidence
-    mine, right = evidence.called(read), evidence.called(due)
+    facts = {"read": evidence.called(read), "right": evidence.called(due)}
     between = _between(site.rerun, read, due) or []
     kinds = [kind for kind, _ in between]
-    said, repair = f"operator {site.name!r} reads {mine} where {right} is due", f"read {right}"
-    after = f"{repair}, after {between[-1][1]!r}" if between else repair
+    after = f", after {between[-1][1]!r}" if between else ""
     if site.kind in ("add", "sub") and sum(isinstance(o, Argument) and o.value == read for o in site.step.inputs) > 1:
-        yield site.cause("PIT108", f"operator {site.name!r} has the term {mine} twice, where {right} is due once", repair)
+        yield site.diagnosis(messages.TERM_TWICE, **facts)
     if all(kind in COPIES or kind in REDUCTIONS for kind in kinds) and any(kind in REDUCTIONS for kind in kinds):
-        yield site.cause("PIT104", f"{said}: it is a term that is not reduced yet", after)
+        yield site.diagnosis(messages.READS_TERM, after=after, **facts)
     over = _summed_over(site.rerun, read, due)
     if over:
-        yield site.cause(
-            "PIT104", f"{said}: it is a term of that, of a sum over {over}", f"an all-reduce(sum) over {over} of {mine} before it is used makes it right"
-        )
+        yield site.diagnosis(messages.READS_TERM_OVER, over=over, **facts)
     if _partly_reduced(site.rerun, read, due):
-        yield site.cause("PIT104", f"{said}: parts of it are terms that are not reduced yet", repair)
+        yield site.diagnosis(messages.READS_TERMS_IN_PART, **facts)
     if between and all(kind in SUMS for kind in kinds) and _of_gradients(site.rerun, read):
-        yield site.cause("PIT116", f"{said}, a later version of it: it is read too early", after)
+        yield site.diagnosis(messages.READ_TOO_EARLY, after=after, **facts)
     if _versions(evidence, read, due):
-        yield site.cause("PIT116", f"{said}, another version of the same buffer", repair)
+        yield site.diagnosis(messages.OTHER_VERSION, **facts)
     if any(_has_parameter(site.rerun, operator) for _, operator in between):
-        yield site.cause("PIT115", f"{said}: {', '.join(repr(o) for _, o in between[:3])} are passed over", repair)
-    yield site.cause("PIT103", said, repair)
+        yield site.diagnosis(messages.PASSED_OVER, lost=", ".join(repr(o) for _, o in between[:3]), **facts)
+    yield site.diagnosis(messages.READS_OTHER, **facts)
 
 
 def _summed_over(rerun: Rerun, read: int, due: int) -> str:

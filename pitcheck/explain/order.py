@@ -10,10 +10,11 @@ import numpy as np
 
 from pitcheck.algebra.value import Value
 from pitcheck.check.conjecture import Floats
+from pitcheck.explain import messages
 from pitcheck.explain.evidence import SAME
 from pitcheck.explain.functions import called
 from pitcheck.explain.rerun import Draft, Override, Read
-from pitcheck.explain.sites import Repair, Site
+from pitcheck.explain.site import Candidate, Site
 from pitcheck.stages.graph import Node, Source
 from pitcheck.stages.grids import Codes
 
@@ -22,20 +23,20 @@ FEW_PARTS = 4
 """Of so many parts any two may be exchanged."""
 
 
-def side_by_side(site: Site) -> Iterator[Repair]:
+def side_by_side(site: Site) -> Iterator[Candidate]:
     """What ranks have, put side by side where it is reduced."""
-    source = site.nodes[0].inputs[0]
-    shape = site.rerun.shape(site.value)
-    if site.kind != "all_reduce" or shape is None or len(site.nodes) != 1 or not isinstance(source, Source):
+    if site.kind != "all_reduce":
+        return
+    source, shape = site.nodes[0].inputs[0], site.rerun.shape(site.value)
+    if shape is None or len(site.nodes) != 1 or not isinstance(source, Source):
         return
     for axis in range(len(shape)):
         result = site.rerun.one("all_gather", {"axis": axis}, [Read(source.value, source.at(site.codes))], len(site.codes))
         if result is not None:
-            said = f"operator {site.name!r} reduces what its ranks have, element by element, where all of it side by side is due"
-            yield site.cause("PIT111", said, f"an all-gather along dimension {axis} in its place"), [Override(site.value, site.codes, result)]
+            yield site.diagnosis(messages.ADDED_SIDE_BY_SIDE, axis=axis), [Override(site.value, site.codes, result)]
 
 
-def exchanged_parts(site: Site) -> Iterator[Repair]:
+def exchanged_parts(site: Site) -> Iterator[Candidate]:
     """Two parts of what is joined, the other way round: any two of few, else neighbours."""
     count = len(site.step.inputs)
     if site.kind not in JOINED:
@@ -44,8 +45,7 @@ def exchanged_parts(site: Site) -> Iterator[Repair]:
         overrides = site.redone(partial(_exchanged, site, first, second))
         if overrides is not None:
             parts = " and ".join(called(site, place) for place in (first, second))
-            said = f"operator {site.name!r} ({site.kind}) joins its parts in another order: {parts} are exchanged"
-            yield site.cause("PIT107", said, f"exchange parts {first} and {second} of {site.name!r}"), overrides
+            yield site.diagnosis(messages.PARTS_EXCHANGED, parts=parts, first=first, second=second), overrides
 
 
 def _exchanged(site: Site, first: int, second: int, node: Node, codes: Codes) -> Draft | None:
@@ -56,7 +56,7 @@ def _exchanged(site: Site, first: int, second: int, node: Node, codes: Codes) ->
     return node.kind, site.rerun.attributes_of(node), given
 
 
-def reordered(site: Site) -> Iterator[Repair]:
+def reordered(site: Site) -> Iterator[Candidate]:
     """The elements that are due, in another order: on each rank, or among the ranks of a group."""
     known = site.rerun.due.get(site.value)
     actual = site.rerun.data(site.value)
@@ -67,10 +67,9 @@ def reordered(site: Site) -> Iterator[Repair]:
         return
     data = Value("field", known.data[None])
     element = _first_elsewhere(known.data, actual)
-    said = f"{site.called!r}, of operator {site.name!r}, has the elements that are due in another order{over}{element}"
     overrides = [Override(site.value, known.codes, data)]
     if site.changes(overrides):
-        yield site.cause("PIT107", said, f"put the elements of {site.called!r} in the order that is due"), overrides
+        yield site.diagnosis(messages.REORDERED, over=over, element=element), overrides
 
 
 def _moved(site: Site, codes: Codes, actual: Floats, due: Floats) -> str | None:
@@ -103,5 +102,5 @@ def _first_elsewhere(due: Floats, actual: Floats) -> str:
         wanted = due[:, code].reshape(len(due), -1)[:, np.ravel_multi_index(element, due.shape[2:])] if element else due[:, code]
         there = np.argwhere(np.isclose(actual[:, code], wanted.reshape(-1, *[1] * (due.ndim - 2)), rtol=SAME).all(axis=0))
         if len(there) == 1:
-            return f": what is due at {list(element)} is at {there[0].tolist()}"
+            return f": what should be at {list(element)} is at {there[0].tolist()}"
     return ""

@@ -10,9 +10,11 @@ from math import prod
 import numpy as np
 
 from pitcheck.algebra.value import Value
+from pitcheck.explain import messages
+from pitcheck.explain.diagnosis import Diagnosis
 from pitcheck.explain.evidence import Evidence
 from pitcheck.explain.fused import right_where_it_lies
-from pitcheck.explain.hypotheses import Cause, spell
+from pitcheck.explain.hypotheses import spell
 from pitcheck.explain.rerun import Override, Rerun
 from pitcheck.stages.cuts import Cut
 from pitcheck.stages.grids import Codes
@@ -24,7 +26,7 @@ MOST_ORDERS = 2
 """Orders of the axes that are tried, that of the mesh first."""
 
 
-def parts_in_order(rerun: Rerun, left: Sequence[int]) -> tuple[Cause, list[Override], list[int]] | None:
+def parts_in_order(rerun: Rerun, left: Sequence[int]) -> tuple[Diagnosis, list[Override], list[int]] | None:
     """(the cause, the repair, the outputs that it makes right) of what is given in another order: all of it in order, else one tensor.
 
     Outputs that lie so are compared as they then lie. Plans may well give parts in any order and mean it: it is shown only where the outputs are right then.
@@ -94,7 +96,7 @@ def _depends(index: Codes, others: Sequence[Codes]) -> bool:
     return any(seen.setdefault(tuple(row), number) != number for row, number in zip(rows, index.tolist(), strict=True))
 
 
-def _cause(evidence: Evidence, order: int, values: Sequence[int]) -> Cause:
+def _cause(evidence: Evidence, order: int, values: Sequence[int]) -> Diagnosis:
     """What lies otherwise, at the operator that reads it first."""
     value = evidence.read_first(values)
     cut, codes = evidence.specification.initial[value], evidence.codes(value)
@@ -102,8 +104,6 @@ def _cause(evidence: Evidence, order: int, values: Sequence[int]) -> Cause:
     due = _boxes(evidence, order, cut, codes) or held
     first = next((n for n, (own, other) in enumerate(zip(held, due, strict=True)) if own != other), 0)
     name, more = evidence.name(value), f" and {len(values) - 1} more" if len(values) > 1 else ""
-    where = f"rank {int(codes[first]) // evidence.second.coordinates.microbatches} holds {spell(held[first])} where {spell(due[first])} is due"
-    said = f"{name!r}{more}: parts lie in another order than the program takes them in: {where}"
-    return Cause(
-        "PIT107", said, f"give ranks and micro-batches the parts of {name!r}{more} in the order of the mesh", codes, evidence.first_reader(value), value
-    )
+    rank = int(codes[first]) // evidence.second.coordinates.microbatches
+    facts = {"names": f"{name!r}{more}", "rank": rank, "held": spell(held[first]), "box": spell(due[first])}
+    return Diagnosis(messages.PARTS_ORDERED, facts, codes, evidence.first_reader(value), value)

@@ -19,16 +19,18 @@ from pitcheck.check.options import Options
 from pitcheck.check.specification import Specification
 from pitcheck.check.whole import SAME, WholeRun, conjecture, run_stage
 from pitcheck.errors import PitcheckError
+from pitcheck.explain import messages
 from pitcheck.explain.at_root import cause_at
-from pitcheck.explain.difference import explained, finding_of, gap_finding, is_tried, located, shown
+from pitcheck.explain.diagnosis import Diagnosis
+from pitcheck.explain.difference import Explained, at, explained, explained_by, gap_finding, is_tried, located, shown
 from pitcheck.explain.evidence import Evidence
 from pitcheck.explain.shrink import witness_of
 from pitcheck.explain.siblings import first_sibling, odd_writers, sibling_cause
 from pitcheck.explain.standing import Standing, compared_wrong
-from pitcheck.explain.tried import MOST_CODES
+from pitcheck.explain.table import MOST_CODES
 from pitcheck.explain.witness import save_witness
 from pitcheck.ops.axis_templates import Templates
-from pitcheck.report.model import Finding
+from pitcheck.report.model import Finding, TriedRepair
 from pitcheck.stages.blocks import Blocks
 from pitcheck.stages.cuts import Cut
 from pitcheck.stages.graph import Graph
@@ -36,6 +38,8 @@ from pitcheck.stages.grids import Codes, near
 from pitcheck.stages.pair import CutOf, Target
 
 MOST_EXPLAINED = 5
+MOST_STAGES = 12
+"""Stages that are explained: those of one mistake are one finding."""
 REDUCED = frozenset({"PIT104", "PIT105", "PIT106"})
 """Causes of which the values of an operator tell more than what others run in its place."""
 MOST_ROWS = 4096
@@ -62,17 +66,40 @@ def explain_refused(
     """
     trying = second.codes <= MOST_CODES
     gaps = [gap_finding(gap, "mismatch") for gap in specification.gaps if not gap.output]
-    findings: dict[object, Finding] = {}
-    for obligation in sorted(found.failed, key=lambda o: second.depth(o.target.cut.value)):
-        if len(findings) + len(gaps) < MOST_EXPLAINED:
-            blamed = {str(known.operator).rpartition(" ")[0] for known in findings.values()}
+    families: dict[object, dict[str | None, Explained]] = {}
+    for stages, obligation in enumerate(sorted(found.failed, key=lambda o: second.depth(o.target.cut.value))):
+        if len(families) + len(gaps) < MOST_EXPLAINED and stages < MOST_STAGES:
+            blamed = {operator for places in families.values() for operator in places}
             if not blamed & {second.nodes[node].operator for node in obligation.nodes}:
                 of_stage = _explained(first, second, specification, found, obligation, options, seed, templates, trying=trying)
-                trying = any(map(is_tried, of_stage))
-                for finding in of_stage:
-                    more = _affected(found, len({e.name for e in specification.expected})) if not findings else ""
-                    findings.setdefault((finding.code, finding.operator, finding.cause), replace(finding, cause=f"{finding.cause}{more}"))
-    return [*findings.values(), *gaps]
+                trying = any(is_tried(each.finding) for each in of_stage)
+                for each in of_stage:
+                    # What is only concluded, and not tried, is told place by place.
+                    family = each.diagnosis.family if is_tried(each.finding) else (each.operator, each.finding.cause)
+                    families.setdefault(family, {}).setdefault(each.operator, each)
+    affected = _affected(found, len({e.name for e in specification.expected}))
+    findings = [_together(list(places.values()), "" if number else affected) for number, places in enumerate(families.values())]
+    return [*findings, *gaps]
+
+
+def _together(places: Sequence[Explained], more: str) -> Finding:
+    """Return one finding of one mistake that was made at several places. ``more`` is said of it at the end."""
+    first, *others = places
+    finding = first.finding
+    cause = f"{finding.cause}{messages.places([(each.operator or '', each.tensor) for each in others])}{more}"
+    effects = [each.finding.tried for each in places if each.finding.tried is not None]
+    if not others or not effects:
+        return replace(finding, cause=cause)
+    right = tuple(dict.fromkeys(name for effect in effects for name in effect.right))
+    effect = TriedRepair(right=right, compared=len(right))
+    return replace(
+        finding,
+        cause=cause,
+        repair=f"{messages.repair(first.diagnosis)} {messages.tried(effect, mended=False, everything=0)}",
+        tried=effect,
+        ranks=tuple(sorted({rank for each in places for rank in each.finding.ranks})),
+        microbatches=tuple(sorted({batch for each in places for batch in each.finding.microbatches})),
+    )
 
 
 def _affected(found: Refused, total: int) -> str:
@@ -106,7 +133,7 @@ def _differing(obligation: Obligation) -> Codes:
 
 def unproven(second: Graph, obligation: Obligation, why: str) -> Finding:
     """The finding that a stage over hints does not hold, although no input of both plans shows a difference."""
-    found = _unexplained(second, obligation)
+    found = _unexplained(second, obligation).finding
     name = second.values[obligation.target.cut.value].name
     title = f"{name!r} is not proven to hold what the plan says ({obligation.proof.reason}), and {why}"
     return replace(found, code=obligation.proof.code or "PIT202", verdict="inconclusive", title=title, stage=obligation.key[:12], cause=None)
@@ -123,11 +150,11 @@ def _explained(
     templates: Templates,
     *,
     trying: bool,
-) -> list[Finding]:
+) -> list[Explained]:
     """The findings of a stage, and what they have in common: an output of the whole pair that differs, and a small input of the stage."""
     blocks = found.run.blocks
     target = obligation.target
-    finding = _unexplained(second, obligation)
+    found_here = _unexplained(second, obligation)
 
     def cut_of(value: int) -> Cut | None:
         return specification.initial.get(value) or found.cuts.get(value)
@@ -137,19 +164,20 @@ def _explained(
         try:
             run = run_stage_on_blocks(first, second, cut_of, target, blocks, seed, templates, options.max_memory)
             if run.largest[0] > SAME:
-                finding = _located(second, run)
+                found_here = _located(second, run)
         except (PitcheckError, MemoryError):  # the values of the stage cannot be had: it is named all the same
             pass
-    findings = findings or [finding]
+    findings = findings or [found_here]
     if blocks is not None:
-        path, unsaved = _witness(first, second, cut_of, target, _differing(obligation), findings[0], blocks, options, seed, templates)
-        findings = [replace(each, witness=path, unsaved=unsaved) for each in findings]
+        path, unsaved = _witness(first, second, cut_of, target, _differing(obligation), findings[0].finding, blocks, options, seed, templates)
+        findings = [dataclasses.replace(each, finding=replace(each.finding, witness=path, unsaved=unsaved)) for each in findings]
     number = min(found.real, key=lambda n: _distance(second, found.run.comparisons[n].target.cut.value, target.cut.value))
     output, element, values = shown(found.run, number)
-    return [replace(each, output=output, element=element, reference_value=values[0], parallel_value=values[1]) for each in findings]
+    facts = {"output": output, "element": element, "reference_value": values[0], "parallel_value": values[1]}
+    return [dataclasses.replace(each, finding=replace(each.finding, **facts)) for each in findings]
 
 
-def _repaired(first: Graph, second: Graph, cut_of: CutOf, target: Target, options: Options, seed: int, templates: Templates) -> list[Finding]:
+def _repaired(first: Graph, second: Graph, cut_of: CutOf, target: Target, options: Options, seed: int, templates: Templates) -> list[Explained]:
     """Repairs that make a stage right, tried with other data at every coordinate; none where nothing is found."""
     try:
         run = run_stage(first, second, cut_of, target, seed, templates, max_memory=options.max_memory)
@@ -157,12 +185,12 @@ def _repaired(first: Graph, second: Graph, cut_of: CutOf, target: Target, option
             return []
         given = Specification(initial=dict(run.stage.cuts))
         evidence = Evidence(first, second, given, run, conjecture(run, second, given))
-        return [each for each, _ in explained(evidence, run, [0], of_stage=True) if is_tried(each)]
+        return [each for each in explained(evidence, run, [0], of_stage=True) if is_tried(each.finding)]
     except (PitcheckError, MemoryError):  # the stage cannot be run by itself
         return []
 
 
-def _located(second: Graph, run: WholeRun) -> Finding:
+def _located(second: Graph, run: WholeRun) -> Explained:
     """What is wrong at the first operator of a stage that reads what it should and gives something else."""
     given = Specification(initial=dict(run.stage.cuts))
     evidence = Evidence(run.stage.reference.graph, second, given, run, {})
@@ -170,16 +198,16 @@ def _located(second: Graph, run: WholeRun) -> Finding:
     wrong = np.flatnonzero(compared_wrong(evidence, value))
     sibling = first_sibling(evidence, value, wrong, np.setdiff1d(run.comparisons[0].target.codes, wrong))
     if sibling is not None and not sibling.reduces:
-        return finding_of(evidence, run, 0, sibling.step, sibling.value, sibling_cause(evidence, sibling))
+        return explained_by(evidence, run, at(evidence, 0, sibling.step, sibling.value, sibling_cause(evidence, sibling)), [0])
     evidence = Evidence(run.stage.reference.graph, second, given, run, conjecture(run, second, given))
     standing = Standing(evidence)
     root = next(iter(standing.roots([value])), None)
     cause = cause_at(standing, root) if root is not None else None
     if sibling is not None and not (cause is not None and cause.code in REDUCED and root is not None and root.step is sibling.step):
-        return finding_of(evidence, run, 0, sibling.step, sibling.value, sibling_cause(evidence, sibling))
-    if root is None or cause is None or cause.code == "PIT100":
-        return located(evidence, run, [0])
-    return finding_of(evidence, run, 0, root.step, root.value, cause)
+        return explained_by(evidence, run, at(evidence, 0, sibling.step, sibling.value, sibling_cause(evidence, sibling)), [0])
+    if root is None or cause is None or not cause.explains:
+        return explained_by(evidence, run, located(evidence, run, [0]), [0])
+    return explained_by(evidence, run, at(evidence, 0, root.step, root.value, cause), [0])
 
 
 def _distance(second: Graph, output: int, value: int) -> tuple[bool, int]:
@@ -188,21 +216,23 @@ def _distance(second: Graph, output: int, value: int) -> tuple[bool, int]:
     return own < other, abs(own - other)
 
 
-def _unexplained(second: Graph, obligation: Obligation) -> Finding:
+def _unexplained(second: Graph, obligation: Obligation) -> Explained:
     value = obligation.target.cut.value
     name = second.values[value].name
     codes = _differing(obligation)
     count = second.coordinates.microbatches
     writers = [second.nodes[w] for w in second.values[value].writers]
-    return Finding(
-        code="PIT100",
+    diagnosis = Diagnosis(messages.STAGE_DIFFERS, {"result": name})
+    finding = Finding(
+        code=diagnosis.code,
         verdict="mismatch",
         title=f"{name!r} is not what it should be",
         operator=f"{writers[-1].operator} ({writers[-1].kind})" if writers else None,
         ranks=tuple(sorted({int(c) // count for c in codes})),
         microbatches=tuple(sorted({int(c) % count for c in codes})) if second.values[value].tensor.microbatched else (),
-        cause=f"given all that is proven before it, {name!r} differs from what the plan says that it holds; no known cause explains it",
+        cause=messages.said(diagnosis),
     )
+    return Explained(finding, writers[-1].operator if writers else None, name, [], diagnosis)
 
 
 def _witness(

@@ -14,11 +14,14 @@ from typing import Any
 
 import numpy as np
 
-from pitcheck.base.numbers import Literal
+from pitcheck.base.numbers import Literal, parse_number
+from pitcheck.errors import PlanError
+from pitcheck.explain import messages
+from pitcheck.explain.diagnosis import Diagnosis
 from pitcheck.explain.evidence import MOVES
-from pitcheck.explain.hypotheses import REDUCTIONS, SIZES, Cause, factor, repeated_reduction
+from pitcheck.explain.hypotheses import REDUCTIONS, SIZES, factor, repeated_reduction
 from pitcheck.explain.rerun import Draft, Override, Read, Redo
-from pitcheck.explain.sites import Repair, Site, by_code, reference_steps
+from pitcheck.explain.site import Candidate, Site, by_code, reference_steps
 from pitcheck.ops.registry import BACKWARD, operator_kind
 from pitcheck.stages.batch import Argument, StepOperand
 from pitcheck.stages.graph import Node, Source, sources_of
@@ -37,7 +40,7 @@ def _as_given(site: Site, attributes: Mapping[str, Any], node: Node, codes: Code
 # --- what collectives do
 
 
-def dropped_reduction(site: Site) -> Iterator[Repair]:
+def dropped_reduction(site: Site) -> Iterator[Candidate]:
     """A reduction of what was reduced already, left out."""
     if site.kind != "all_reduce":
         return
@@ -48,21 +51,20 @@ def dropped_reduction(site: Site) -> Iterator[Repair]:
 
     overrides = site.redone(own)
     if overrides is not None:
-        said = f"operator {site.name!r} reduces {site.called!r} once more than is due"
-        yield site.cause("PIT105", said, "drop this reduction"), overrides
+        yield site.diagnosis(messages.REDUCED_ONCE_MORE), overrides
 
 
-def other_reduction(site: Site) -> Iterator[Repair]:
+def other_reduction(site: Site) -> Iterator[Candidate]:
     """A sum for a mean, a mean for a sum, or one of them for something else."""
     yield from _reduced(site, ("sum", "avg"))
 
 
-def other_extremum(site: Site) -> Iterator[Repair]:
+def other_extremum(site: Site) -> Iterator[Candidate]:
     """The largest or the smallest of terms."""
     yield from _reduced(site, ("max", "min"))
 
 
-def _reduced(site: Site, kinds: Sequence[str]) -> Iterator[Repair]:
+def _reduced(site: Site, kinds: Sequence[str]) -> Iterator[Candidate]:
     if site.kind not in REDUCTIONS:
         return
     own = site.attributes.get("reduction", "sum")
@@ -70,11 +72,10 @@ def _reduced(site: Site, kinds: Sequence[str]) -> Iterator[Repair]:
         overrides = site.redone(partial(_as_given, site, {"reduction": kind})) if kind != own else None
         if overrides is not None:
             if kind == "avg" and own == "sum" and repeated_reduction(site.evidence, site.value):
-                said = f"operator {site.name!r} adds up{_over_what(site)} what is the same on all members already"
-                yield site.cause("PIT105", said, "drop one of the reductions, or reduce with 'avg'"), overrides
+                yield site.diagnosis(messages.SUM_OF_EQUALS, over=_over_what(site)), overrides
                 continue
-            said = f"operator {site.name!r} takes the {COMBINED.get(own, own)} of terms{_over_what(site)} where their {COMBINED[kind]} is due"
-            yield site.cause("PIT111", said, f"reduce with {kind!r}"), overrides
+            facts = {"own": COMBINED.get(own, own), "right": COMBINED[kind], "reduction": kind}
+            yield site.diagnosis(messages.OTHER_REDUCTION, over=_over_what(site), **facts), overrides
 
 
 def _over_what(site: Site) -> str:
@@ -86,22 +87,22 @@ def _over_what(site: Site) -> str:
     return ""
 
 
-def other_group(site: Site) -> Iterator[Repair]:
+def other_group(site: Site) -> Iterator[Candidate]:
     """Another group of as many members, or another order of its members."""
     yield from _grouped(site, lambda members, own: len(members) == len(own))
 
 
-def smaller_group(site: Site) -> Iterator[Repair]:
+def smaller_group(site: Site) -> Iterator[Candidate]:
     """A group of another size that does not have all the members of its own: one more reduction over those that are missing says as much of a larger one."""
     yield from _grouped(site, lambda members, own: len(members) != len(own) and not own < members)
 
 
-def larger_group(site: Site) -> Iterator[Repair]:
+def larger_group(site: Site) -> Iterator[Candidate]:
     """A group that has its own members and more."""
     yield from _grouped(site, lambda members, own: own < members)
 
 
-def _grouped(site: Site, chosen: Callable[[set[int], set[int]], bool]) -> Iterator[Repair]:
+def _grouped(site: Site, chosen: Callable[[set[int], set[int]], bool]) -> Iterator[Candidate]:
     if not site.collective:
         return
     own = _own_members(site)
@@ -121,15 +122,11 @@ def _grouped(site: Site, chosen: Callable[[set[int], set[int]], bool]) -> Iterat
                 continue
             overrides = _over(site, groups, positions)
             if overrides is not None:
-                same = _same_members(site, groups)
-                code = "PIT107" if same else "PIT106"
-                what = (
-                    f"joins its members in the order {_order(site)}, where {_listed(groups[site.codes[0]], site)} is due"
-                    if same
-                    else "runs over another group than is due"
-                )
-                repair = f"let {site.name!r} run over {grouping.name}{how}" if not same else f"let the members of {site.name!r} stand in that order"
-                yield site.cause(code, f"operator {site.name!r} ({site.kind}) {what}", repair), overrides
+                if _same_members(site, groups):
+                    right = _listed(groups[site.codes[0]], site)
+                    yield site.diagnosis(messages.OTHER_ORDER_OF_MEMBERS, order=_order(site), right=right), overrides
+                else:
+                    yield site.diagnosis(messages.OTHER_GROUP, over=f"{grouping.name}{how}"), overrides
 
 
 def _over(site: Site, groups: Codes, positions: bool) -> list[Override] | None:
@@ -169,7 +166,7 @@ def _listed(codes: Codes, site: Site) -> str:
     return str([int(code) // site.rerun.graph.coordinates.microbatches for code in codes.tolist()])
 
 
-def all_microbatches(site: Site) -> Iterator[Repair]:
+def all_microbatches(site: Site) -> Iterator[Candidate]:
     """A sum over all micro-batches in the place of one over some."""
     count = site.rerun.graph.coordinates.microbatches
     if site.kind != "accumulate" or count < 2:
@@ -184,19 +181,19 @@ def all_microbatches(site: Site) -> Iterator[Repair]:
 
     overrides = site.redone(all_of)
     if overrides is not None:
-        yield site.cause("PIT108", f"operator {site.name!r} does not add up every micro-batch once", "add up all micro-batches"), overrides
+        yield site.diagnosis(messages.NOT_EVERY_MICROBATCH), overrides
 
 
 # --- what other operators do
 
 
-def dropped_factor(site: Site) -> Iterator[Repair]:
+def dropped_factor(site: Site) -> Iterator[Candidate]:
     """No factor."""
     if site.kind in ("mul", "div") and any(_number(site, operand) is not None for operand in site.step.inputs):
-        for cause, changes in dropped_operator(site):
+        for diagnosis, changes in dropped_operator(site):
             if site.derivatives:
-                yield cause, [*changes, *(Redo(number, _gradient_as_it_is) for number in site.derivatives)]
-            yield cause, changes
+                yield diagnosis, [*changes, *(Redo(number, _gradient_as_it_is) for number in site.derivatives)]
+            yield diagnosis, changes
 
 
 def _gradient_as_it_is(node: Node, codes: Codes) -> Draft | None:
@@ -213,7 +210,7 @@ def _number(site: Site, operand: StepOperand) -> Literal | str | None:
     return None if value is None or value.writers else value.tensor.value
 
 
-def dropped_operator(site: Site) -> Iterator[Repair]:
+def dropped_operator(site: Site) -> Iterator[Candidate]:
     """One operand passed on as it is."""
     if site.collective or site.kind in MOVES or site.kind.endswith(BACKWARD) or len(site.step.outputs) != 1:
         return
@@ -234,13 +231,11 @@ def dropped_operator(site: Site) -> Iterator[Repair]:
             yield _factor_too_much(site, number), overrides
         elif site.kind in ("add", "sub"):
             term = next((site.evidence.name(o.value) for o in others if isinstance(o, Argument)), "a term")
-            yield site.cause("PIT108", f"operator {site.name!r} has the term {term!r} too much", "drop that term"), overrides
+            yield site.diagnosis(messages.TERM_TOO_MUCH, term=term), overrides
         elif _several_write(site):
-            said = f"operator {site.name!r} ({site.kind}) computes {site.called!r} otherwise than on other ranks or micro-batches"
-            yield site.cause("PIT109", said, f"drop {site.name!r}: let all replicas run the same operators"), overrides
+            yield site.diagnosis(messages.COMPUTED_OTHERWISE), overrides
         else:
-            kept = site.evidence.called(operand.value)
-            yield site.cause("PIT102", f"operator {site.name!r} ({site.kind}) is applied to {kept}, which is due as it is", f"drop {site.name!r}"), overrides
+            yield site.diagnosis(messages.OPERATOR_TOO_MUCH, kept=site.evidence.called(operand.value)), overrides
 
 
 def _several_write(site: Site) -> bool:
@@ -249,25 +244,30 @@ def _several_write(site: Site) -> bool:
     return len({graph.nodes[writer].operator for writer in graph.values[site.value].writers}) > 1
 
 
-def _factor_too_much(site: Site, number: Literal | str) -> Cause:
+def _factor_too_much(site: Site, number: Literal | str) -> Diagnosis:
     """A factor with everything of the plan that has its size."""
+    ratio = _ratio(number)
+    meaning = str(number) if ratio is None else factor(site.evidence, ratio if site.kind == "mul" else 1 / ratio)
+    return site.diagnosis(messages.FACTOR_TOO_MUCH, meaning=meaning, number=number)
+
+
+def _ratio(number: Literal | str) -> Fraction | None:
+    """Return a number as a ratio; None if it is a root, zero, infinite or a word."""
     try:
-        ratio = Fraction(str(number))
-        meaning = factor(site.evidence, ratio if site.kind == "mul" else 1 / ratio)
-    except (ValueError, ZeroDivisionError):  # a root, or a named number
-        meaning = str(number)
-    said = f"operator {site.name!r} makes every element of {site.called!r} {meaning} times what it should be"
-    return site.cause("PIT101", said, f"drop that factor ({site.kind} by {number})")
+        exact = parse_number(number) if isinstance(number, (int, float, str)) else number
+    except PlanError:
+        return None
+    return exact if isinstance(exact, Fraction) and exact else None
 
 
-def foreign_literal(site: Site) -> Iterator[Repair]:
+def foreign_literal(site: Site) -> Iterator[Candidate]:
     """A number that the reference's operators of that kind have, where theirs never is the operator's."""
     for place, operand, theirs in _literals(site):
         if theirs and operand not in theirs:
-            yield from ((replace(cause, code="PIT102"), changes) for cause, changes in _with_literals(site, place, operand, theirs))
+            yield from ((replace(found, kind=messages.LITERAL), changes) for found, changes in _with_literals(site, place, operand, theirs))
 
 
-def other_literal(site: Site) -> Iterator[Repair]:
+def other_literal(site: Site) -> Iterator[Candidate]:
     """A number that other operators of that kind have, or a usual one."""
     for place, operand, theirs in _literals(site):
         own = [s.inputs[place] for s in site.rerun.steps.values() if s.kind == site.kind and len(s.inputs) == len(site.step.inputs)]
@@ -283,7 +283,7 @@ def _literals(site: Site) -> Iterator[tuple[int, Literal, list[Literal]]]:
             yield place, operand, [o for step in steps if not isinstance(o := step.inputs[place], (Argument, tuple))]
 
 
-def _with_literals(site: Site, place: int, operand: Literal, others: Sequence[Literal]) -> Iterator[Repair]:
+def _with_literals(site: Site, place: int, operand: Literal, others: Sequence[Literal]) -> Iterator[Candidate]:
     for literal in islice((other for other in dict.fromkeys(others) if other != operand), MOST_LITERALS):
 
         def with_it(node: Node, codes: Codes, literal: Literal = literal) -> Draft:
@@ -292,7 +292,6 @@ def _with_literals(site: Site, place: int, operand: Literal, others: Sequence[Li
 
         overrides = site.redone(with_it)
         if overrides is not None:
-            said = f"operator {site.name!r} has the literal {operand} where {literal} is due"
             ratio = (
                 Fraction(operand) / Fraction(literal)
                 if isinstance(operand, (int, Fraction)) and isinstance(literal, (int, Fraction)) and literal
@@ -304,12 +303,12 @@ def _with_literals(site: Site, place: int, operand: Literal, others: Sequence[Li
                 else ""
             )
             if " = " in meaning:
-                yield site.cause("PIT101", f"{said}: its result is {meaning} times what it should be", f"use {literal}"), overrides
+                yield site.diagnosis(messages.LITERAL_FACTOR, literal=operand, right=literal, meaning=meaning), overrides
             else:
-                yield site.cause("PIT102", said, f"use {literal}"), overrides
+                yield site.diagnosis(messages.LITERAL, literal=operand, right=literal), overrides
 
 
-def other_attribute(site: Site) -> Iterator[Repair]:
+def other_attribute(site: Site) -> Iterator[Candidate]:
     """Attributes that the reference's operators of that kind have, and other dimensions."""
     run = site.evidence.run
     own = site.attributes
@@ -325,15 +324,16 @@ def other_attribute(site: Site) -> Iterator[Repair]:
     for different in tried:
         overrides = site.redone(partial(_as_given, site, different))
         if overrides is not None:
-            said = ", ".join(f"{k} = {own.get(k)} where {v} is due" for k, v in different.items())
-            code = "PIT114" if operator_kind(site.kind).random else "PIT102"
-            yield site.cause(code, f"operator {site.name!r} has {said}", "use " + ", ".join(f"{k} = {v}" for k, v in different.items())), overrides
+            said = ", ".join(f"{k} = {own.get(k)} where it should be {v}" for k, v in different.items())
+            right = ", ".join(f"{k} = {v}" for k, v in different.items())
+            of = messages.DRAW_ATTRIBUTE if operator_kind(site.kind).random else messages.ATTRIBUTE
+            yield site.diagnosis(of, different=said, right=right), overrides
 
 
 AXES = frozenset({"axis", "dim0", "dim1", "split_axis", "concat_axis"})
 
 
-def own_microbatch(site: Site) -> Iterator[Repair]:
+def own_microbatch(site: Site) -> Iterator[Candidate]:
     """An operand of another micro-batch: its own, or another given one."""
     count = site.rerun.graph.coordinates.microbatches
     if count < 2 or site.collective or site.kind == "accumulate":
@@ -357,12 +357,12 @@ def own_microbatch(site: Site) -> Iterator[Repair]:
 
             overrides = site.redone(of_it)
             if overrides is not None:
-                due = "their own" if other is None else f"micro-batch {other}"
-                said = f"operator {site.name!r} reads {site.evidence.called(operand.value)} of micro-batch {int(read[0])} where {due} is due"
-                yield site.cause("PIT108", said, "let each micro-batch be read where it is due"), overrides
+                right = "that of the same micro-batch" if other is None else f"micro-batch {other}"
+                facts = {"called": site.evidence.called(operand.value), "batch": int(read[0]), "right": right}
+                yield site.diagnosis(messages.READS_OTHER_MICROBATCH, **facts), overrides
 
 
-def other_places(site: Site) -> Iterator[Repair]:
+def other_places(site: Site) -> Iterator[Candidate]:
     """Of attributes that say where a part begins: those of the ranks in order, and those one element earlier or later."""
     for name in ("position", "offset", "index", "start"):
         if not all(isinstance(site.rerun.attributes_of(node).get(name), int) for node in site.nodes) or site.collective:
@@ -384,10 +384,8 @@ def other_places(site: Site) -> Iterator[Repair]:
                     first = next((c for c in site.codes if _place_of(site, name, int(c)) != table[c]), first)
                     was, due = _place_of(site, name, int(first)), int(table[first])
                 rank = int(first) // site.rerun.graph.coordinates.microbatches
-                yield (
-                    site.cause("PIT107", f"operator {site.name!r} has {name} = {was} on rank {rank} where {due} is due ({said})", f"use {name} = {due} there"),
-                    overrides,
-                )
+                facts = {"attribute": name, "place": was, "rank": rank, "right": due, "why": said}
+                yield site.diagnosis(messages.OTHER_PLACE, **facts), overrides
 
 
 def _place_of(site: Site, name: str, code: int) -> int:
@@ -413,19 +411,3 @@ def _place_tables(site: Site, name: str) -> Iterator[tuple[Codes, str]]:
     for more in (-1, 1):
         yield np.where(own >= 0, own + more, -1), "one element off"
         yield np.where(own > 0, own + more, own), "one element off"
-
-
-OTHERWISE: tuple[Callable[[Site], Iterator[Repair]], ...] = (
-    dropped_reduction,
-    other_reduction,
-    other_group,
-    smaller_group,
-    all_microbatches,
-    own_microbatch,
-    other_literal,
-    other_attribute,
-    other_places,
-)
-"""What an operator does, done otherwise."""
-LEFT_OUT: tuple[Callable[[Site], Iterator[Repair]], ...] = (dropped_operator,)
-"""Less than an operator does."""

@@ -14,14 +14,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pitcheck.algebra.axes import AxisAlgebra, AxisSystem
 from pitcheck.algebra.value import Value
 from pitcheck.base.numbers import Literal
 from pitcheck.check.conjecture import Floats, real_differences
 from pitcheck.check.derive import take_box
 from pitcheck.check.evaluate import expected_parts, judged_elements
-from pitcheck.errors import BudgetError, PitcheckError
+from pitcheck.errors import BudgetError, PitcheckError, PlanError, UnsupportedError
 from pitcheck.explain.evidence import SAME, Evidence
-from pitcheck.ops.registry import evaluate
+from pitcheck.ops.registry import BACKWARD, divided, evaluate, forward_attributes
 from pitcheck.stages.batch import distinct_columns
 from pitcheck.stages.graph import Node, Operand, Source, Stacked, sources_of
 from pitcheck.stages.grids import Codes
@@ -129,6 +130,7 @@ class Rerun:
         self.attributes: dict[int, Mapping[str, Any]] = {step.node: own for step, own in zip(run.stage.parallel.steps, run.shaped.attributes[1], strict=True)}
         self.steps = {step.node: step for step in run.stage.parallel.steps}
         self._held: dict[int, Held] = {}
+        self._fitting: dict[str, bool] = {}
         self._filling = 0
         self._wanted: dict[int, _Wanted] = {}
         self._readers: dict[int, list[int]] = {}
@@ -232,7 +234,7 @@ class Rerun:
             for box in boxes:
                 reduced = tuple(tuple((sizes.position(node, a), sizes.position(node, b)) for a, b in i) for i, node in zip(box, nodes, strict=True))
                 rows.append(take_box(self.algebra, whole, reduced, "free"))
-        except (PitcheckError, LookupError):
+        except PitcheckError:
             return None
         return rows[0] if len(rows) == 1 else self.algebra.join(rows)  # type: ignore[no-any-return]
 
@@ -296,11 +298,42 @@ class Rerun:
                 operands = [self._operand(operand, values, first) if isinstance(operand, (Read, tuple)) else None for operand in given]
                 discrete = bool(operands) and "field" not in {self.algebra.kind(o) for o in operands if o is not None}
                 filled = [literal_operand(self.algebra, g, discrete) if o is None else o for o, g in zip(operands, given, strict=True)]  # type: ignore[arg-type]
-                wanted = tuple(output is not None for output in outputs) if kind.endswith(".backward") else None
+                wanted = tuple(output is not None for output in outputs) if kind.endswith(BACKWARD) else None
+                if not self._fit(kind, attributes, filled, given, discrete, wanted):
+                    return None
                 results: list[Value | None] = evaluate(self.algebra, kind, filled, attributes, wanted)
                 return [result if result is None else self.algebra.gather(self._dense(result, len(first)), which) for result in results]
-        except (PitcheckError, ValueError, IndexError, TypeError):  # another operand or attribute may not fit at all: then it is no repair
+        except PitcheckError:  # another operand or attribute may have no meaning: then it is no repair
             return None
+
+    def _fit(
+        self, kind: str, attributes: Mapping[str, Any], operands: Sequence[Value], given: Sequence[Given], discrete: bool, wanted: Sequence[bool] | None
+    ) -> bool:
+        """Return True if operands and attributes have the shapes and kinds that an operator takes, as a run on dimensions alone shows."""
+        shapes = [(self.algebra.shape(o), self.algebra.kind(o)) if isinstance(g, (Read, tuple)) else None for o, g in zip(operands, given, strict=True)]
+        literals = [repr(g) for g in given if not isinstance(g, (Read, tuple))]
+        key = repr((kind, sorted(attributes.items()), shapes, literals, wanted))
+        if key not in self._fitting:
+            self._fitting[key] = self._runs(kind, attributes, shapes, given, discrete, wanted)
+        return self._fitting[key]
+
+    def _runs(
+        self, kind: str, attributes: Mapping[str, Any], shapes: Sequence[Any], given: Sequence[Given], discrete: bool, wanted: Sequence[bool] | None
+    ) -> bool:
+        axes = AxisAlgebra(AxisSystem())
+        operands = [axes.tensor(*s) if s is not None else literal_operand(axes, g, discrete) for s, g in zip(shapes, given, strict=True)]  # type: ignore[arg-type]
+        try:
+            if kind.endswith(BACKWARD):
+                count, results, _ = divided(attributes, len(operands))
+                forward = evaluate(axes, kind.removesuffix(BACKWARD), operands[:count], forward_attributes(attributes))
+                if results and [o.shape for o in forward] != [o.shape for o in operands[count : count + results]]:
+                    return False
+            evaluate(axes, kind, operands, attributes, wanted)
+        except PlanError:
+            return False
+        except UnsupportedError:  # dimensions alone do not show it
+            return True
+        return True
 
     def one(self, kind: str, attributes: Mapping[str, Any], given: Sequence[Given], count: int) -> Value | None:
         """The only result of an operator."""

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from pitcheck.explain import messages
+from pitcheck.explain.diagnosis import Diagnosis, Kind
 from pitcheck.explain.evidence import Evidence
-from pitcheck.explain.hypotheses import Cause
 from pitcheck.explain.left_out import TERMS, in_the_place_of
 from pitcheck.stages.batch import Step
 from pitcheck.stages.graph import Graph, Node, Operand, Source, sources_of
@@ -143,30 +144,30 @@ def _operands(graph: Graph, mine: int, other: int, a: int, b: int) -> Iterator[t
                 yield from ((first.value, int(x), int(y)) for x, y in zip(*read, strict=False) if x >= 0 and y >= 0)
 
 
-def sibling_cause(evidence: Evidence, found: Sibling) -> Cause:
+def sibling_cause(evidence: Evidence, found: Sibling) -> Diagnosis:
     """What the operator does otherwise than the one that writes the same tensor on other ranks."""
     node, other = found.node, found.other
-    said = f"operator {node.operator!r} ({node.kind}) writes {evidence.name(found.value)!r}"
+    own = {"operator": node.operator, "kind": node.kind, "result": evidence.name(found.value), "other": other.operator, "other_kind": other.kind}
 
-    def cause(code: str, how: str, repair: str) -> Cause:
-        return Cause(code, f"{said} {how}", repair, found.codes, found.step, found.value)
+    def diagnosis(of: Kind, **facts: object) -> Diagnosis:
+        return Diagnosis(of, {**own, **facts}, found.codes, found.step, found.value)
 
     if node.kind != other.kind:
-        code, more = in_the_place_of(evidence, node, other)
-        return cause(code, f"where on other ranks {other.operator!r} ({other.kind}) does{more}", f"let all ranks run {other.operator!r}")
+        code, term = in_the_place_of(evidence, node, other)
+        return diagnosis(messages.WRITES_IN_PLACE_OF[code], term=term)
     for place, (mine, theirs) in enumerate(zip(node.inputs, other.inputs, strict=False)):
         different = _other_operand(evidence, found, mine, theirs)
         if different is not None and node.kind in TERMS and _twice(node) and different[0] == "PIT103":
-            return cause("PIT108", f"and has the term {different[1]} twice, as operand {place}, too", different[2])
+            return diagnosis(messages.SIBLING_TERM_TWICE, read=different[1], place=place, right=different[2])
         if different is not None:
-            return cause(different[0], f"and reads {different[1]} as operand {place}", different[2])
+            return diagnosis(messages.SIBLING_READS[different[0]], read=different[1], place=place, right=different[2])
     attributes = sorted(k for k in {*node.attributes, *other.attributes} if node.attributes.get(k) != other.attributes.get(k))
     if attributes:
         attributes = [k for k in attributes if k != "position"] or attributes
         told = ", ".join(f"{k} = {node.attributes.get(k)} where {other.operator!r} has {other.attributes.get(k)} on other ranks" for k in attributes)
         code = "PIT107" if PLACES.issuperset(attributes) else "PIT111" if attributes == ["reduction"] else "PIT102"
-        return cause(code, f"with {told}", f"do as {other.operator!r} does")
-    return cause("PIT106" if _members(node) else "PIT109", f"otherwise than {other.operator!r} on other ranks", f"do as {other.operator!r} does")
+        return diagnosis(messages.SIBLING_ATTRIBUTES[code], different=told)
+    return diagnosis(messages.SIBLING_OTHERWISE["PIT106" if _members(node) else "PIT109"])
 
 
 def _twice(node: Node) -> bool:
@@ -216,7 +217,7 @@ def _other_place(evidence: Evidence, found: Sibling, mine: Source) -> Told:
     called = evidence.called(mine.value)
     read, own = np.unique(mine.at(found.codes) % count).tolist(), np.unique(found.codes % count).tolist()
     if read != own:
-        return "PIT108", f"{called} of micro-batch {_listed(read)} in micro-batch {_listed(own)}", "let each micro-batch read its own"
+        return "PIT108", f"{called} of micro-batch {_listed(read)} in micro-batch {_listed(own)}", "let each micro-batch read what belongs to it"
     return "PIT103", f"{called} of another rank than on other ranks", f"read what {found.other.operator!r} reads"
 
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from pitcheck.check.conjecture import VIEWS, Floats, of_numbers, real_differences
 from pitcheck.check.derive import take_box
-from pitcheck.errors import PitcheckError
+from pitcheck.errors import BudgetError, PitcheckError
 from pitcheck.explain.evidence import MOVES, SAME, Evidence, Grouping
 from pitcheck.explain.inference import inferred, summed_in_rounds, summed_over
 from pitcheck.stages.batch import Step
@@ -24,6 +24,10 @@ from pitcheck.stages.grids import Codes
 
 Mask = NDArray[np.bool_]
 FEW = 3
+MOST_DEEP = 600
+"""Calls within one another, of the 1000 that Python allows, in which it is asked whether something is wrong."""
+OF_MOVED, OF_ADDED = 8, 6
+"""Calls that each operator costs which only moves, or adds up, what is asked about."""
 MOST_HOLDERS = 3
 SHARE = 0.1
 """Hints are followed where they fail at no more than ``FEW`` operators, or at this share of them."""
@@ -45,6 +49,7 @@ class Standing:
     def __init__(self, evidence: Evidence, unscaled: bool = False) -> None:
         self.evidence = evidence
         self._wrong: dict[int, Mask] = {}
+        self._depth = 0
         self._from_wrong: dict[int, Mask] = {}
         self._outputs = {c.target.cut.value: c.target for c in evidence.run.comparisons}
         self._sums: dict[int, Grouping | None] = {}
@@ -60,7 +65,7 @@ class Standing:
     def _follow(self, hints: dict[int, Cut]) -> bool:
         """Take hints for what is due; False where they fail at many operators that read what they should."""
         self._hints = hints
-        self._wrong, self._from_wrong = {}, {}
+        self._wrong, self._from_wrong, self._depth = {}, {}, 0
         return bool(hints) and self._trusted()
 
     def due(self, value: int) -> Cut | None:
@@ -92,10 +97,33 @@ class Standing:
     def wrong(self, value: int) -> Mask:
         """The codes at which a value is there and does not hold what it should, shape (codes,)."""
         if value not in self._wrong:
+            self._enter(OF_MOVED)
             # Ranks may hand a tensor round: what is asked about itself is not wrong by that.
             self._wrong[value] = np.zeros(self.evidence.second.codes, dtype=np.bool_)
+            for source in reversed(self._moved_from(value)):
+                self.wrong(source)
             self._wrong[value] = self._find_wrong(value)
+            self._depth -= OF_MOVED
         return self._wrong[value]
+
+    def _moved_from(self, value: int) -> list[int]:
+        """Return the values, the nearest first, that this one only moves and that are not judged yet: judged in order, long chains need no deep calls."""
+        found = {value: None}
+        stack = [value]
+        while stack:
+            held = stack.pop(0)
+            steps = self.evidence.writers.get(held, []) if self.due(held) is None else []
+            if all(step.kind in MOVES for step in steps):
+                new = [v for step in steps for v in self.evidence.inputs(step) if v not in found and v not in self._wrong]
+                found.update(dict.fromkeys(new))
+                stack.extend(dict.fromkeys(new))
+        return list(found)[1:]
+
+    def _enter(self, calls: int) -> None:
+        """Count calls within one another. Raises BudgetError before they are too many."""
+        self._depth += calls
+        if self._depth > MOST_DEEP:
+            raise BudgetError(f"more than {MOST_DEEP // OF_MOVED} operators one behind the other only move or add up what is asked about")
 
     def roots(self, outputs: Iterable[int]) -> list[Root]:
         """The operators at which the wrong ``outputs`` begin to be wrong, in the order of the program."""
@@ -201,9 +229,11 @@ class Standing:
     def _added(self, step: Step) -> tuple[frozenset[int], frozenset[int]]:
         """(the values of a loop that a step adds up, those of all its rounds); empty where it does not."""
         if id(step) not in self._terms:
+            self._enter(OF_ADDED)
             parts = [self._terms_of(source, step) for source in self.evidence.inputs(step)] if step.kind == "add" else []
             alike = len({rounds for _, rounds in parts}) == 1
             self._terms[id(step)] = (frozenset().union(*(terms for terms, _ in parts)), parts[0][1]) if alike else (frozenset(), frozenset())
+            self._depth -= OF_ADDED
         return self._terms[id(step)]
 
     def _terms_of(self, value: int, reader: Step) -> tuple[frozenset[int], frozenset[int]]:

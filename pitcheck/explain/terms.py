@@ -10,11 +10,12 @@ import numpy as np
 from pitcheck.algebra.value import Value
 from pitcheck.base.numbers import Literal
 from pitcheck.check.conjecture import Floats
+from pitcheck.explain import messages
 from pitcheck.explain.evidence import MOVES, SAME
 from pitcheck.explain.hypotheses import REDUCTIONS
 from pitcheck.explain.inserted import ROOTS, of_norm
 from pitcheck.explain.rerun import Draft, Override, Read
-from pitcheck.explain.sites import Repair, Site, by_code
+from pitcheck.explain.site import Candidate, Site, by_code
 from pitcheck.stages.batch import Argument, Step
 from pitcheck.stages.graph import Node, Source
 from pitcheck.stages.grids import Codes
@@ -28,7 +29,7 @@ NEAR = 4
 # --- a term of every rank
 
 
-def added_on_every_rank(site: Site) -> Iterator[Repair]:
+def added_on_every_rank(site: Site) -> Iterator[Candidate]:
     """What is the same on all ranks and is added to their terms before these are summed: it is due on one of them."""
     for place in _added(site):
         operand = site.step.inputs[place]
@@ -36,9 +37,8 @@ def added_on_every_rank(site: Site) -> Iterator[Repair]:
             if _alike_in(site, place, groups):
                 overrides = site.redone(_without(site, place, groups), (groups.min(axis=1) != np.arange(len(groups))).astype(np.int64))
                 if overrides is not None and isinstance(operand, Argument):
-                    name, count = site.evidence.called(operand.value), groups.shape[1]
-                    said = f"operator {site.name!r} adds {name} on every rank over {over}, and the results are summed then: it counts {count} times"
-                    yield site.cause("PIT108", said, f"add {name} to the sum, or on one of the {count} ranks"), overrides
+                    facts = {"called": site.evidence.called(operand.value), "over": over, "count": groups.shape[1]}
+                    yield site.diagnosis(messages.ADDED_ON_EVERY_RANK, **facts), overrides
 
 
 def _added(site: Site) -> tuple[int, ...]:
@@ -99,7 +99,7 @@ def _without(site: Site, place: int, groups: Codes) -> Callable[[Node, Codes], D
 # --- micro-batches
 
 
-def weighted_microbatches(site: Site) -> Iterator[Repair]:
+def weighted_microbatches(site: Site) -> Iterator[Candidate]:
     """A sum over micro-batches in which they count otherwise than once each."""
     graph = site.rerun.graph
     count = graph.coordinates.microbatches
@@ -122,11 +122,8 @@ def weighted_microbatches(site: Site) -> Iterator[Repair]:
         overrides = [Override(site.value, site.codes, result)]
         if site.changes(overrides):
             shown = ", ".join(str(weight) for weight in counted[:count])
-            name = site.evidence.called(value)
-            said = (
-                f"{site.called!r} has {name} of micro-batches 0 to {count - 1} times {shown}, where each is due {'once' if factor == 1 else f'times {factor}'}"
-            )
-            yield site.cause("PIT108", said, "add up all micro-batches, each once"), overrides
+            facts = {"called": site.evidence.called(value), "last": count - 1, "weights": shown, "right": "once" if factor == 1 else f"{factor} times"}
+            yield site.diagnosis(messages.MICROBATCHES_WEIGHTED, **facts), overrides
 
 
 LINEAR = frozenset({"add", "sub", "mul", "div", "identity", "accumulate"})
@@ -173,7 +170,7 @@ def _terms(node: Node, code: int) -> list[tuple[int, int, Fraction]] | None:
 # --- norms
 
 
-def norm_of_all(site: Site) -> Iterator[Repair]:
+def norm_of_all(site: Site) -> Iterator[Candidate]:
     """A sum of squares, or its root, that leaves out tensors of which the reference's sum has the squares."""
     if not (site.kind in ROOTS or of_norm(site.evidence, site.value)):
         return
@@ -187,9 +184,9 @@ def norm_of_all(site: Site) -> Iterator[Repair]:
         for names, total in _left_out(site):
             told = np.isfinite(total) & np.isfinite(missing).all(axis=1)  # a draw in which no token counts is NaN
             if told.any() and np.allclose(missing[told], total[told, None], rtol=SAME, atol=0.0):
-                said = f"the norm in {site.called!r} is taken over part of the parameters: without {', '.join(map(repr, names[:3]))}"
                 more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-                yield site.cause("PIT113", said + more, "add their squares to it"), [Override(site.value, codes, Value(held.value.kind, due[None]))]
+                diagnosis = site.diagnosis(messages.NORM_WITHOUT, names=", ".join(map(repr, names[:3])) + more)
+                yield diagnosis, [Override(site.value, codes, Value(held.value.kind, due[None]))]
 
 
 def _norms(site: Site, actual: Floats) -> Iterator[Floats]:
@@ -213,7 +210,7 @@ def _left_out(site: Site) -> Iterator[tuple[list[str], Floats]]:
     held = {evidence.alike(cut.reference) for value in squared if (cut := evidence.cuts.get(value)) is not None}
     steps, found = evidence.run.stage.reference.steps, dict[str, Floats]()
     for square in (step for step in steps if _squares(step) and evidence.alike(step.arguments[0].value) not in held):
-        for total in (s for s in steps if s.kind == "sum" and s.arguments[0].value in square.outputs):
+        for total in (s for s in steps if s.kind == "sum" and s.arguments and s.arguments[0].value in square.outputs):
             data = None if total.outputs[0] is None else np.asarray(evidence.run.evaluated.reference[total.outputs[0]].data, dtype=np.float64)[0]
             if data is not None and data[0].size == 1:
                 found[evidence.first.values[square.arguments[0].value].name] = data.reshape(len(data))
@@ -223,4 +220,5 @@ def _left_out(site: Site) -> Iterator[tuple[list[str], Floats]]:
 
 
 def _squares(step: Step) -> bool:
-    return step.kind == "square" or (step.kind == "mul" and len(step.inputs) == 2 and step.inputs[0] == step.inputs[1])
+    alike = step.kind == "mul" and len(step.inputs) == 2 and step.inputs[0] == step.inputs[1]
+    return (step.kind == "square" or alike) and isinstance(step.inputs[0], Argument)

@@ -11,68 +11,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from pitcheck.check.whole import SAME, WholeRun
-from pitcheck.explain.axis_order import exchanged_axes
-from pitcheck.explain.calls import crossed_calls
+from pitcheck.errors import PitcheckError
+from pitcheck.explain.diagnosis import Diagnosis, Family
 from pitcheck.explain.evidence import Evidence
-from pitcheck.explain.functions import exchanged_operands, other_function
-from pitcheck.explain.fused import interleaved
 from pitcheck.explain.given import not_changed
-from pitcheck.explain.hypotheses import Cause
-from pitcheck.explain.inserted import missing_exchange, missing_gather, missing_reduction, unreduced_part
-from pitcheck.explain.joined import due_term, missing_factor, missing_number, missing_term, missing_term_of_operand
-from pitcheck.explain.left_out import function_left_out, operator_left_out, operator_left_out_of_operand, operator_of_others
-from pitcheck.explain.operands import due_operand, near_operand
-from pitcheck.explain.order import exchanged_parts, reordered, side_by_side
-from pitcheck.explain.part_order import parts_in_order
-from pitcheck.explain.repairs import LEFT_OUT, OTHERWISE, dropped_factor, foreign_literal, larger_group, other_extremum
+from pitcheck.explain.repair import Repair, along_program, from_outputs
 from pitcheck.explain.rerun import Change, Rerun
-from pitcheck.explain.sites import WENT_WRONG, Repair, Site, repairs_of, sites_of, where_it_changes
+from pitcheck.explain.scaled import scaled_reductions
+from pitcheck.explain.site import Candidate, Site, sites_of, where_it_changes
 from pitcheck.explain.standing import Standing
-from pitcheck.explain.terms import added_on_every_rank, norm_of_all, weighted_microbatches
+from pitcheck.explain.table import FACTOR, MOST_CODES, MOST_FUSED, MOST_REPAIRS, MOST_STARTS, MOST_WALKED, PLACEMENTS, REPAIRS
 from pitcheck.explain.walk import Made, Walk
-
-MOST_REPAIRS = 3
-"""Independent mistakes that are told apart."""
-MOST_STARTS = 3
-"""Outputs from which a mistake is looked for where no repair makes all of them right."""
-MOST_FUSED = 3000
-"""Operators that are evaluated at most to find what lies otherwise than the program takes it, or one factor."""
-MOST_WALKED = 8_000
-"""Operators that are evaluated at most to find repairs along the program."""
-MOST_CODES = 512
-"""Coordinates of a plan up to which repairs are tried coordinate by coordinate."""
-
-
-PLAIN = ((crossed_calls, exchanged_operands, exchanged_parts, foreign_literal, dropped_factor), OTHERWISE)
-"""What is tried first: an operator as it is, with another number, attribute, place or kind of reduction."""
-OF_SUMS = (added_on_every_rank, side_by_side, weighted_microbatches, norm_of_all)
-LACKING = (operator_of_others, operator_left_out, operator_left_out_of_operand, missing_number, function_left_out)
-"""What is missing where something is but passed on."""
-ELSEWHERE = (other_extremum, missing_term_of_operand, near_operand, missing_factor)
-"""What is tried where nothing else makes the outputs right."""
-ALONG = (
-    *PLAIN,
-    LACKING,
-    OF_SUMS,
-    (unreduced_part, missing_reduction, missing_gather, missing_exchange),
-    (missing_term, due_operand, due_term),
-    LEFT_OUT,
-    (larger_group,),
-    (other_function,),
-    ELSEWHERE,
-    (reordered,),
-)
-"""Hypotheses in the order in which they are tried along the program, where what is wrong is near."""
-BY_OUTPUT = (
-    *PLAIN,
-    (due_operand, due_term),
-    LEFT_OUT,
-    (missing_reduction, missing_gather, missing_exchange, larger_group),
-    (*OF_SUMS, unreduced_part, *LACKING, missing_term),
-    (other_function,),
-    ELSEWHERE,
-)
-"""Hypotheses in the order in which they are tried at everything that an output is computed by: what makes much right by accident comes last."""
+from pitcheck.ops.registry import BACKWARD
 
 
 @dataclass(frozen=True)
@@ -82,9 +32,11 @@ class Tried:
     ``made``: what was done, with its place among all that was done for the repairs that are shown together; empty where no run of the plan had it.
     """
 
-    cause: Cause
+    diagnosis: Diagnosis
     outputs: tuple[int, ...]
     made: tuple[tuple[int, Sequence[Change]], ...] = ()
+    others: tuple[Diagnosis, ...] = ()
+    """The further places where the same mistake was made."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +59,7 @@ def effect_of(evidence: Evidence, run: WholeRun, found: Sequence[Tried], differi
             changed = rerun.after(changes, numbers)
             rerun.changes.update(changed or {})
         right = frozenset(rerun.right([], numbers)) if all(each.made for each in found) else frozenset()
-    except WENT_WRONG:  # too much to be compared
+    except PitcheckError:  # too much to be compared
         right = frozenset()
     known = frozenset(n for each in found for n in each.outputs)
     if not known <= right:
@@ -115,7 +67,7 @@ def effect_of(evidence: Evidence, run: WholeRun, found: Sequence[Tried], differi
     return Effect(frozenset(numbers), frozenset(numbers) - right)
 
 
-def tried_repairs(evidence: Evidence, run: WholeRun, differing: Sequence[int], first: str = "") -> list[Tried]:
+def tried_repairs(evidence: Evidence, run: WholeRun, differing: Sequence[int], first: str | None = None) -> list[Tried]:
     """Repairs that together make all outputs right, else those found along the program that make some right; none where none were found.
 
     ``first``: the operator where the search begins.
@@ -128,7 +80,7 @@ def tried_repairs(evidence: Evidence, run: WholeRun, differing: Sequence[int], f
         if rerun.right([], differing):
             return []
         left = sorted(differing, key=lambda n: (len(rerun.behind(n)), n))
-    except WENT_WRONG:  # what the values show is said all the same
+    except PitcheckError:  # what the values show is said all the same
         return []
     otherwise = _lying_otherwise(evidence, left)
     if otherwise is not None:
@@ -143,16 +95,41 @@ def _not_changed(evidence: Evidence, left: Sequence[int]) -> list[Tried]:
     try:
         rerun = Rerun(evidence)
         found = [(cause, n) for n in left if (cause := not_changed(rerun, n)) is not None]
-    except WENT_WRONG:
+    except PitcheckError:
         return []
     return [Tried(found[0][0], tuple(n for _, n in found))] if found else []
 
 
-def _computed(evidence: Evidence, left: list[int], first: str) -> list[Tried]:
-    """Repairs of outputs that are computed."""
+def _computed(evidence: Evidence, left: list[int], first: str | None) -> list[Tried]:
+    """Repairs of outputs that are computed. If what a forward pass gives is wrong, it is searched first: what follows is wrong with it."""
+    forward = [n for n in left if not _needs_backward(evidence, n)]
+    if 0 < len(forward) < len(left):
+        found = _of_outputs(evidence, forward, first)
+        if found and _make_right(evidence, found, left):
+            return [replace(found[0], outputs=(*found[0].outputs, *(n for n in left if n not in forward))), *found[1:]]
+    return _of_outputs(evidence, left, first)
+
+
+def _needs_backward(evidence: Evidence, number: int) -> bool:
+    """Return True if an output is computed by a derivative."""
+    return any(evidence.second.nodes[node].kind.endswith(BACKWARD) for node in Rerun(evidence).behind(number))
+
+
+def _make_right(evidence: Evidence, found: Sequence[Tried], numbers: Sequence[int]) -> bool:
+    """Return True if outputs are right with all repairs together."""
+    rerun = Rerun(evidence, most=MOST_WALKED)
+    try:
+        for _, changes in sorted((made for each in found for made in each.made), key=lambda made: made[0]):
+            rerun.changes.update(rerun.after(changes, numbers) or {})
+        return len(rerun.right([], numbers)) == len(numbers)
+    except PitcheckError:  # too much to be compared
+        return False
+
+
+def _of_outputs(evidence: Evidence, left: list[int], first: str | None) -> list[Tried]:
     try:
         rerun, standing = Rerun(evidence), Standing(evidence)
-    except WENT_WRONG:
+    except PitcheckError:
         return []
     walked = _walked(evidence, standing, left)
     if _all(walked, left):
@@ -164,7 +141,7 @@ def _all(found: Sequence[Tried], left: Sequence[int]) -> bool:
     return set(left) == {output for each in found for output in each.outputs}
 
 
-def _searched(rerun: Rerun, standing: Standing, left: list[int], first: str) -> list[Tried]:
+def _searched(rerun: Rerun, standing: Standing, left: list[int], first: str | None) -> list[Tried]:
     """Repairs of few mistakes, each looked for from an output; none where they do not make all outputs right."""
     found: list[Tried] = []
     differing = left
@@ -173,23 +150,23 @@ def _searched(rerun: Rerun, standing: Standing, left: list[int], first: str) -> 
             chosen = _best(rerun, standing, left, first)
             if chosen is None:
                 return []
-            repair, right = chosen
-            found.append(Tried(where_it_changes(rerun, repair), tuple(right), ((len(found), repair[1]),)))
+            candidate, right = chosen
+            found.append(Tried(where_it_changes(rerun, candidate), tuple(right), ((len(found), candidate[1]),)))
             left = [n for n in left if n not in right]
             if left:
-                changes = rerun.after(repair[1], differing)
+                changes = rerun.after(candidate[1], differing)
                 rerun.changes.update(changes or {})
-    except WENT_WRONG:  # too much was tried, or trying went wrong
+    except PitcheckError:  # too much was tried, or trying went wrong
         return []
     return [] if left else found
 
 
 def _lying_otherwise(evidence: Evidence, left: Sequence[int]) -> Tried | None:
     """What is given lies otherwise than it is taken apart or put together: parts in another order, a fused parameter, what two axes cut."""
-    for hypothesis, most in ((parts_in_order, MOST_FUSED), (interleaved, MOST_FUSED), (exchanged_axes, MOST_WALKED)):
+    for placement in PLACEMENTS:
         try:
-            found = hypothesis(Rerun(evidence, most=most), left)
-        except WENT_WRONG:
+            found = placement.find(Rerun(evidence, most=placement.most), left)
+        except PitcheckError:
             continue
         if found is not None:
             return Tried(found[0], tuple(found[2]))
@@ -200,6 +177,10 @@ def _walked(evidence: Evidence, standing: Standing, left: Sequence[int]) -> list
     """Repairs along the program, one per kind of mistake. Where there are several, one factor or one that the outputs alone show may explain them all."""
     steps = _steps(Walk(Rerun(evidence, most=MOST_WALKED), standing, left))
     found = _by_kind(steps, left)
+    if not _all(found, left) or any(step.by[0].chance for step in steps):
+        scaled = _scaled(Rerun(evidence, most=MOST_FUSED), left)
+        if scaled is not None:
+            return [scaled]
     one = _one_factor(Rerun(evidence, most=MOST_FUSED), left) if len(steps) > 1 else None
     if one is not None:
         return [one]
@@ -209,29 +190,41 @@ def _walked(evidence: Evidence, standing: Standing, left: Sequence[int]) -> list
     return coarse if _all(coarse, left) and (len(coarse) < len(found) or not _all(found, left)) else found
 
 
+def _scaled(rerun: Rerun, left: Sequence[int]) -> Tried | None:
+    """All sums over one group, which should be means, or the other way round."""
+    try:
+        found = scaled_reductions(rerun, left)
+    except PitcheckError:  # too much was tried
+        return None
+    if found is None:
+        return None
+    (first, *others), changes = found
+    return Tried(first, tuple(left), ((0, changes),), tuple(others))
+
+
 def _one_factor(rerun: Rerun, left: Sequence[int]) -> Tried | None:
     """One factor without which every output is right."""
     try:
         for site in sites_of(rerun, rerun.behind(left[0]).intersection(*(rerun.behind(n) for n in left))):
-            for cause, changes in repairs_of(dropped_factor, site):
-                if rerun.right(changes, left[:1]) and len(rerun.right(changes, left)) == len(left):
-                    return Tried(where_it_changes(rerun, (cause, changes)), tuple(left), ((0, changes),))
-    except WENT_WRONG:
+            for candidate in FACTOR.of(site):
+                if rerun.right(candidate[1], left[:1]) and len(rerun.right(candidate[1], left)) == len(left):
+                    return Tried(where_it_changes(rerun, candidate), tuple(left), ((0, candidate[1]),))
+    except PitcheckError:
         return None
     return None
 
 
 def _steps(walk: Walk) -> list[Made]:
     try:
-        return walk.steps(ALONG)
-    except WENT_WRONG:
+        return walk.steps(along_program(REPAIRS))
+    except PitcheckError:
         return []
 
 
 def _by_kind(steps: Sequence[Made], left: Sequence[int]) -> list[Tried]:
-    found: dict[tuple[str, str], list[tuple[int, Made]]] = {}
+    found: dict[Family, list[tuple[int, Made]]] = {}
     for place, step in enumerate(steps):
-        found.setdefault(step.alike, []).append((place, step))
+        found.setdefault(step.family, []).append((place, step))
     tried = [_of_kind(several, left) for several in found.values()]
     # What makes no output right by itself stands with what is right in the end.
     return [each if each.outputs else replace(each, outputs=tuple(left)) for each in tried] if _all(tried, left) else tried
@@ -239,42 +232,45 @@ def _by_kind(steps: Sequence[Made], left: Sequence[int]) -> list[Tried]:
 
 def _of_kind(several: Sequence[tuple[int, Made]], left: Sequence[int]) -> Tried:
     outputs = tuple(n for n in left if any(n in step.right for _, step in several))
-    return Tried(several[0][1].cause, outputs, tuple((place, step.changes) for place, step in several))
+    diagnoses = [step.diagnosis for _, step in several]
+    return Tried(diagnoses[0], outputs, tuple((place, step.changes) for place, step in several), tuple(diagnoses[1:]))
 
 
-def _best(rerun: Rerun, standing: Standing, left: Sequence[int], first: str) -> tuple[Repair, list[int]] | None:
+def _best(rerun: Rerun, standing: Standing, left: Sequence[int], first: str | None) -> tuple[Candidate, list[int]] | None:
     """The first repair that makes all outputs right, else the one that makes most of them right."""
-    best: tuple[Repair, list[int]] | None = None
+    best: tuple[Candidate, list[int]] | None = None
     for start in left[:MOST_STARTS]:
-        for repair in _repairs(rerun, standing, start, left, first):
-            if not rerun.right(repair[1], [start]):
+        for candidate in _candidates(rerun, standing, start, left, first):
+            if not rerun.right(candidate[1], [start]):
                 continue
-            right = rerun.right(repair[1], left)
+            right = rerun.right(candidate[1], left)
             if len(right) == len(left):
-                return repair, right
+                return candidate, right
             if best is None or len(right) > len(best[1]):
-                best = repair, right
+                best = candidate, right
     return best
 
 
-def _repairs(rerun: Rerun, standing: Standing, start: int, left: Sequence[int], first: str) -> Iterator[Repair]:
+def _candidates(rerun: Rerun, standing: Standing, start: int, left: Sequence[int], first: str | None) -> Iterator[Candidate]:
     """Repairs of what an output is computed by: first of the operators that look wrong, and of those what they do rather than what they lack."""
     shared = rerun.behind(start).intersection(*(rerun.behind(n) for n in left))
-    sites = sites_of(rerun, rerun.behind(start))
-    for hypotheses in BY_OUTPUT[:-1]:
-        for site in (site for site in sites if site.name == first):
-            for hypothesis in hypotheses:
-                yield from repairs_of(hypothesis, site)
+    sites, phases = sites_of(rerun, rerun.behind(start)), from_outputs(REPAIRS)
+    for phase in phases[:-1]:
+        yield from _of_phase(phase, [site for site in sites if site.name == first])
     ranked: dict[int, list[Site]] = {}
     for site in sites:
         # What a right output depends on is hardly wrong.
         ranked.setdefault(2 * _behind_right(rerun.evidence, site) + (not _suspected(standing, site, first)), []).append(site)
     for _, several in sorted(ranked.items()):
         ordered = sorted(several, key=lambda site: (site.name != first, not shared.issuperset(site.numbers)))
-        for hypotheses in BY_OUTPUT:
-            for site in ordered:
-                for hypothesis in hypotheses:
-                    yield from repairs_of(hypothesis, site)
+        for phase in phases:
+            yield from _of_phase(phase, ordered)
+
+
+def _of_phase(phase: Sequence[Repair], sites: Sequence[Site]) -> Iterator[Candidate]:
+    for site in sites:
+        for repair in phase:
+            yield from repair.of(site)
 
 
 def _behind_right(evidence: Evidence, site: Site) -> bool:
@@ -282,7 +278,7 @@ def _behind_right(evidence: Evidence, site: Site) -> bool:
     return behind is not None and bool(behind[site.codes].all())
 
 
-def _suspected(standing: Standing, site: Site, first: str) -> bool:
+def _suspected(standing: Standing, site: Site, first: str | None) -> bool:
     if site.name == first:
         return True
     return not standing.evidence.is_true(site.value) or bool(standing.wrong(site.value)[site.codes].any())

@@ -6,7 +6,6 @@ must be right then, or right at more coordinates. What is kept is judged by the 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -15,9 +14,10 @@ from math import inf
 import numpy as np
 
 from pitcheck.errors import BudgetError
-from pitcheck.explain.hypotheses import Cause
+from pitcheck.explain.diagnosis import Diagnosis, Family
+from pitcheck.explain.repair import Chain, Phases, Repair
 from pitcheck.explain.rerun import Change, Due, Held, Rerun
-from pitcheck.explain.sites import FROM_THE_FIRST, Hypothesis, Repair, Site, repairs_of, sites_of, where_it_changes
+from pitcheck.explain.site import Candidate, Site, sites_of, where_it_changes
 from pitcheck.explain.standing import Standing, far
 from pitcheck.stages.batch import Step
 
@@ -31,14 +31,6 @@ MOST_SITES = 24
 """Operators around a wrong value that are looked at, the nearest ones."""
 AHEAD = 3
 """So many operators behind a wrong value are looked at, too: what it should hold may be said wrongly, and be mended by what reads it."""
-_NAMES = re.compile(r"'[^']*'")
-
-
-def kind_of(cause: Cause) -> tuple[str, str]:
-    """Equal for repairs of one kind of mistake."""
-    return cause.code, _NAMES.sub("", cause.repair)
-
-
 Around = tuple[str, tuple[str, ...]]
 """The kind of an operator, and those of the operators that read its result."""
 
@@ -47,15 +39,15 @@ Around = tuple[str, tuple[str, ...]]
 class Made:
     """A repair that was made, and the outputs that became right by it."""
 
-    cause: Cause
+    diagnosis: Diagnosis
     changes: Sequence[Change]
-    by: tuple[Hypothesis, Around]
+    by: tuple[Repair, Around]
     right: frozenset[int]
 
     @property
-    def alike(self) -> tuple[str, str]:
+    def family(self) -> Family:
         """Equal for repairs of one kind of mistake."""
-        return kind_of(self.cause)
+        return self.diagnosis.family
 
 
 def wrong_at(rerun: Rerun, due: Due, held: Held) -> int:
@@ -86,6 +78,7 @@ class Walk:
 
     def __init__(self, rerun: Rerun, standing: Standing, differing: Sequence[int], outputs_only: bool = False) -> None:
         self.rerun = rerun
+        self.standing = standing
         self.differing = list(differing)
         evidence = rerun.evidence
         behind = frozenset().union(*(rerun.behind(n) for n in differing))
@@ -111,25 +104,25 @@ class Walk:
                 if before == 0 and now:
                     self._leave(value)
 
-    def steps(self, hypotheses: Sequence[Sequence[Hypothesis]]) -> list[Made]:
+    def steps(self, phases: Phases) -> list[Made]:
         """Repairs after which outputs are right; not always all of them."""
         found: list[Made] = []
         right: frozenset[int] = frozenset()
         try:
             while len(right) < len(self.differing) and len(found) < MOST_STEPS and self._first() is not None:
                 left = [n for n in self.differing if n not in right]
-                best = self._best(hypotheses, left, found)
+                best = self._best(phases, left, found)
                 changed = None if best is None else self.rerun.after(best[1][1], self.differing)
                 if best is None or changed is None:
                     self._leave(self._first())
                     continue
-                cause = where_it_changes(self.rerun, best[1])
+                diagnosis = where_it_changes(self.rerun, best[1])
                 self.rerun.changes.update(changed)
                 self._look(changed)
                 now = frozenset(self.rerun.right([], self.differing))
                 if not right <= now:  # what was right is wrong again: these are no repairs
                     return []
-                found.append(Made(cause, best[1][1], best[0], now - right))
+                found.append(Made(diagnosis, best[1][1], best[0], now - right))
                 right = now
         except BudgetError:  # what was found so far stands
             return found
@@ -144,54 +137,67 @@ class Walk:
         if value is not None:
             del self.watched[value], self.wrong[value]
 
-    def _best(self, hypotheses: Sequence[Sequence[Hypothesis]], left: Sequence[int], made: Sequence[Made]) -> tuple[tuple[Hypothesis, Around], Repair] | None:
+    def _best(self, phases: Phases, left: Sequence[int], made: Sequence[Made]) -> tuple[tuple[Repair, Around], Candidate] | None:
         """The first change that makes all outputs right, or is one as was made before; else the one that helps farthest."""
         first = self._first()
-        best: tuple[int, tuple[Hypothesis, Around], Repair] | None = None
+        best: tuple[int, tuple[Repair, Around], Candidate] | None = None
         followed = 0
-        before = {(each.alike, each.by[1]) for each in made}
-        for by, repair in self._repairs(hypotheses, [] if first is None else self._around(first), dict.fromkeys(each.by for each in made)):
+        before = {(each.family, each.by[1]) for each in made}
+        for by, candidate in self._repairs(phases, [] if first is None else self._around(first), dict.fromkeys(each.by for each in made)):
             judged = Judged()
-            changed = self.rerun.after(repair[1], left, partial(self._goes_on, judged))
+            changed = self.rerun.after(candidate[1], left, partial(self._goes_on, judged))
             if judged.reach:
-                if changed is not None and len(self.rerun.right(repair[1], left)) == len(left):
-                    return by, repair
-                if (kind_of(repair[0]), by[1]) in before:
-                    return by, repair
+                if changed is not None and len(self.rerun.right(candidate[1], left)) == len(left):
+                    return by, candidate
+                if (candidate[0].family, by[1]) in before:
+                    return by, candidate
                 followed += 1
                 if best is None or judged.reach > best[0]:
-                    best = judged.reach, by, repair
+                    best = judged.reach, by, candidate
             if followed >= MOST_FOLLOWED:
                 break
         return None if best is None else best[1:]
 
-    def _repairs(
-        self, hypotheses: Sequence[Sequence[Hypothesis]], sites: Sequence[Site], before: Iterable[tuple[Hypothesis, Around]]
-    ) -> Iterator[tuple[tuple[Hypothesis, Around], Repair]]:
-        """What was done before where it looks alike, then every hypothesis; where too much is tried, the last ones, which ask for little, come at once."""
+    def _repairs(self, phases: Phases, sites: Sequence[Site], before: Iterable[tuple[Repair, Around]]) -> Iterator[tuple[tuple[Repair, Around], Candidate]]:
+        """What was done before where it looks alike, then every repair; where too much is tried, the last ones, which ask for little, come at once."""
         most = self.rerun.spent + MOST_HERE
         around = {site: self._seen_from(site) for site in sites}
-        for hypothesis, place in before:
+        for repair, place in before:
             for site in (site for site in sites if around[site] == place):
-                yield from (((hypothesis, place), repair) for repair in repairs_of(hypothesis, site))
-        early = sorted(sites, key=self._summed_first)
-        for group in hypotheses:
-            for site in early if all(hypothesis.__name__ in FROM_THE_FIRST for hypothesis in group) else sites:
-                for hypothesis in group:
-                    for repair in self._within(repairs_of(hypothesis, site), inf if group is hypotheses[-1] else most):
-                        yield (hypothesis, around[site]), repair
+                yield from (((repair, place), candidate) for candidate in repair.of(site))
+        for phase in phases:
+            for site in self._in_order(sites, phase):
+                for repair in phase:
+                    for candidate in self._within(repair.of(site), inf if phase is phases[-1] else most):
+                        yield (repair, around[site]), candidate
 
-    def _within(self, repairs: Iterator[Repair], most: float) -> Iterator[Repair]:
-        """Repairs, until so many operators were evaluated."""
-        while self.rerun.spent <= most and (repair := next(repairs, None)) is not None:
-            yield repair
+    def _within(self, candidates: Iterator[Candidate], most: float) -> Iterator[Candidate]:
+        """Candidates, until so many operators were evaluated."""
+        while self.rerun.spent <= most and (candidate := next(candidates, None)) is not None:
+            yield candidate
 
-    def _summed_first(self, site: Site) -> tuple[int, int]:
-        """What is known to be a term comes first, in the order of the program; but what micro-batches have is added up before ranks are asked for theirs."""
-        evidence, due = self.rerun.evidence, self.watched.get(site.value)
-        if due is None or due.sums is None or any(step.kind == "accumulate" for step in evidence.readers.get(site.value, [])):
+    def _in_order(self, sites: Sequence[Site], phase: Sequence[Repair]) -> Sequence[Site]:
+        """Return the sites in the order in which the repairs of a phase try them: the nearest first, or the first of a chain."""
+        chains = {repair.chain for repair in phase}
+        if chains == {Chain.SUMS}:
+            return sorted(sites, key=partial(self._place, known=self._known_term))
+        return sorted(sites, key=partial(self._place, known=self._seen_term)) if chains == {Chain.MEANS} else sites
+
+    def _place(self, site: Site, known: Callable[[int], bool]) -> tuple[int, int]:
+        """Terms come first, in the order of the program; but what micro-batches have is added up before ranks are asked for theirs."""
+        evidence = self.rerun.evidence
+        if not known(site.value) or any(step.kind == "accumulate" for step in evidence.readers.get(site.value, [])):
             return 1, 0
         return 0, min(evidence.second.rank[number] for number in site.numbers)
+
+    def _known_term(self, value: int) -> bool:
+        """Return True if it is known which sum a value is a term of."""
+        due = self.watched.get(value)
+        return due is not None and due.sums is not None
+
+    def _seen_term(self, value: int) -> bool:
+        """Return True if a value is seen to be a term of a mean."""
+        return value not in self.watched and (grouping := self.standing.grouping(value)) is not None and grouping.times > 1
 
     def _seen_from(self, site: Site) -> Around:
         return site.kind, tuple(sorted(step.kind for step in self.rerun.evidence.readers.get(site.value, [])))

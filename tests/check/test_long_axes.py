@@ -15,11 +15,11 @@ from pitcheck.algebra.axis_classes import AxisSystem
 from pitcheck.check.options import Options
 from pitcheck.check.run import check
 from pitcheck.execution.judge import judge_often
-from pitcheck.ops.registry import evaluate, operator_kind, operator_names
+from pitcheck.ops.registry import evaluate, kinds_with, operator_kind, operator_names
+from pitcheck.ops.traits import Trait
 from pitcheck.plan.model import Plan
 from pitcheck.report.model import Report
 from pitcheck.stages.sample import KEPT, KEPT_ALONE
-from pitcheck.stages.sampling import RESIZING
 
 Pair = tuple[Plan, Plan]
 LENGTHS = (9, 16, 24, 64)
@@ -135,4 +135,4 @@ def test_every_result_that_has_a_part_per_member_is_named(kind: str) -> None:
         stack = algebra.stack(algebra.tensor((8, 12), "field"), np.zeros((1, members), dtype=np.int64))
         attributes = {name: place for name, place in ATTRIBUTES.items() if name in operator_kind(kind).attributes}
         shapes.append([algebra.shape(result) for result in evaluate(algebra, kind, [stack], attributes)])
-    assert (kind in RESIZING) == (shapes[0] != shapes[1]), shapes
+    assert (kind not in kinds_with(Trait.KEEPS_SIZES)) == (shapes[0] != shapes[1]), shapes

@@ -26,7 +26,7 @@ NAMED = {
     "n30_weight_slice_off_by_one_rank0": ("PIT110", "[0:1, 0:128] of 'layers.0.weight'"),
     "p01_div_scale": ("PIT102", "div:truediv' has the literal 8 where the reference has 4"),
     "p03_softmax_dim": ("PIT102", "softmax:softmax' has axis = -2 where the reference has -1"),
-    "mlp-L8-d64.dp2-pp2-tp4-mb2.hybrid": ("PIT107", "[0:24, 16:32] of 'linear_4' where [0:24, 32:48] is due"),
+    "mlp-L8-d64.dp2-pp2-tp4-mb2.hybrid": ("PIT107", "[0:24, 16:32] of 'linear_4' where it should hold [0:24, 32:48]"),
 }
 """Of every wrong plan: the code of a finding, and what it must say."""
 

@@ -26,11 +26,11 @@ RIGHT: dict[str, Change] = {
 NAMED: dict[str, tuple[Change, str, str, str]] = {
     "a bias on every rank": (lambda: biased(True, 1), "PIT108", "linear", "'b0' on every rank over tp"),
     "a bias on every rank, in two layers": (lambda: biased(True), "PIT108", "linear", "'b0' on every rank over tp"),
-    "a buffer added to itself": (lambda: buffered(True), "PIT108", "add", "times 8, 4, 2, where each is due once"),
+    "a buffer added to itself": (lambda: buffered(True), "PIT108", "add", "times 8, 4, 2, where each should count once"),
     "two tensors left out of a norm": (lambda: norms((1, 2)), "PIT113", "sqrt", "without 'g1', 'g2'"),
     "one tensor left out of a norm": (lambda: norms((1,)), "PIT113", "sqrt", "without 'g1'"),
     "added up instead of side by side": (lambda: scores(True), "PIT111", "all_reduce", "side by side"),
-    "another function": (lambda: one_operator("function"), "PIT102", "sigmoid", "'sigmoid' where 'gelu' is due"),
+    "another function": (lambda: one_operator("function"), "PIT102", "sigmoid", "'sigmoid' where it should be 'gelu'"),
     "operands exchanged": (lambda: one_operator("exchanged"), "PIT103", "sub", "exchanged"),
     "rows of both ranks in turn": (lambda: reshaped(True), "PIT107", "", "another order"),
     "an update that is lost": (lambda: updated(True), "PIT108", "", "without the term 'step'"),

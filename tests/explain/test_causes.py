@@ -179,7 +179,7 @@ CASES: dict[str, Case] = {
     "other group": Case(lambda right: gradients(right, wrong="group"), "PIT106", "all_reduce", ("over dp",), (0, 1, 2, 3)),
     "other slice": Case(sliced, "PIT107", "slice", ("rank 0 holds [0:4", "rank 1 holds [3:7", "[7:8, 0:3] of 'x'"), (1,)),
     "micro-batch missing": Case(
-        lambda right: batches(right, "missing"), "PIT108", "add", ("'part' of micro-batch 1 where micro-batch 2 is due", "tried"), (0,)
+        lambda right: batches(right, "missing"), "PIT108", "add", ("'part' of micro-batch 1 where it should read micro-batch 2", "tried"), (0,)
     ),
     "residual missing": Case(residual, "PIT108", "linear", ("'n'",)),
     "replicas differ": Case(replicas, "PIT109", "square", ("'y'",), (1,)),

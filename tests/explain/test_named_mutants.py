@@ -26,13 +26,13 @@ NAMED: dict[tuple[str, str], tuple[str, str]] = {
     ("pipeline", "term: 4:sub: only operand 0"): ("PIT108", "without the term 't'"),
     ("rms_norm_hidden", "term: 4:add: only operand 0"): ("PIT108", "without the term 1/1000"),
     # An operator that is left out: whose derivative stays, that the reference has within another one, after which nothing else comes.
-    ("transposed_weights", "skip: 10:square: left out"): ("PIT102", "where square of it is due"),
-    ("literal_sizes", "skip: 5:rsqrt: left out"): ("PIT102", "where rsqrt of it is due"),
+    ("transposed_weights", "skip: 10:square: left out"): ("PIT102", "where square of it should be"),
+    ("literal_sizes", "skip: 5:rsqrt: left out"): ("PIT102", "where rsqrt of it should be"),
     ("different_ranks", "skip: 0:mul: left out"): ("PIT115", "which no rank computes"),
     ("zigzag", "skip: 0:rms_norm: left out"): ("PIT115", "(rms_norm) makes of it"),
     ("rms_norm_hidden", "skip: 7:mul: left out (tp=0)"): ("PIT102", "which other ranks or micro-batches run"),
     # What is the same on all ranks is no term of a sum; the smallest of what ranks have is no extremum where it is always that of one of them.
-    ("views_of_heads", "function: 4:sum: mean instead of sum"): ("PIT102", "'mean' where 'sum' is due"),
+    ("views_of_heads", "function: 4:sum: mean instead of sum"): ("PIT102", "'mean' where it should be 'sum'"),
     ("cross_entropy_ranges", "skip: 19:log: left out (tp=1)"): ("PIT102", "stands in the place of '19:log'"),
     # The parts of what is joined, on all ranks and on one.
     ("rotary_half", "exchange: 3:cat: the first two parts exchanged"): ("PIT107", "joins its parts in another order: 'slice_0' and 'neg_2' are exchanged"),
@@ -41,7 +41,7 @@ NAMED: dict[tuple[str, str], tuple[str, str]] = {
     ("zero_adamw", "skip: 15:div: left out"): ("PIT102", "operator '16:mul' reads 'm_new' (copied as 'div_15') without the divisor 'add_13'"),
     ("cross_entropy_vocabulary_parallel", "skip: 17:div: left out"): ("PIT102", "without the divisor 'all_reduce_6'"),
     ("ring_attention_2", "skip: 27:div: left out"): ("PIT102", "without the divisor 'add_23'"),
-    ("zero_adamw", "term: 11:add: operand 0 twice (dp=1)"): ("PIT108", "has the term 'mul_8' twice, where 'mul_10' is due once"),
+    ("zero_adamw", "term: 11:add: operand 0 twice (dp=1)"): ("PIT108", "has the term 'mul_8' twice, where 'mul_10' should be one of them"),
     # What is given in another order than the program takes it in, over ranks and over micro-batches.
     ("data_parallel_avg", "given: x: parts of dimension 0 in reverse"): ("PIT107", "'x': parts lie in another order than the program takes them in"),
     ("microbatches", "given: t: parts of dimension 0 in reverse"): ("PIT107", "'t': parts lie in another order"),

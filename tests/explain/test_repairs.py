@@ -29,7 +29,7 @@ RIGHT: dict[str, Change] = {
 }
 NAMED: dict[str, tuple[Change, str, str, str]] = {
     "a mean of means": (lambda: masked_mean("means"), "PIT112", "sum", "mean of such means over dp"),
-    "a mean of sums": (lambda: masked_mean("kind"), "PIT111", "all_reduce", "where a sum is due"),
+    "a mean of sums": (lambda: masked_mean("kind"), "PIT111", "all_reduce", "where it should take the sum"),
     "squares of one rank": (lambda: norm("part"), "PIT113", "sum", "part of the parameters"),
     "the largest square": (lambda: norm("kind"), "PIT111", "all_reduce", "takes their max"),
     "a layer is passed over": (lambda: stacked("lost"), "PIT115", "square", "passed over"),

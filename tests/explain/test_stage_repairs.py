@@ -17,9 +17,9 @@ from pitcheck.programs.configuration import read_configuration
 PLANS = Path(__file__).parents[2] / "plans"
 SETTINGS = "layers=1 pp=1 tp=1 sequence_parallel=false dp=2 sequences=4 length=4"
 OTHERWISE: dict[str, tuple[dict[str, object], str, str]] = {
-    "new:norm.weight": ({"kind": "add"}, "PIT102", "is 'add' where 'sub' is due"),
+    "new:norm.weight": ({"kind": "add"}, "PIT102", "is 'add' where it should be 'sub'"),
     "new:head.weight": ({"inputs": ("mul~332", "mul~320")}, "PIT103", "exchanged"),
-    "grad:norm.weight": ({"attributes": {"reduction": "min"}}, "PIT111", "reduces with 'min' where a sum is due"),
+    "grad:norm.weight": ({"attributes": {"reduction": "min"}}, "PIT111", "reduces with 'min' where it should take the sum"),
     "loss": ({"kind": "identity", "group": None}, "PIT104", "a term of a sum over dp"),
     "corrected_rate": ({"inputs": ("learning_rate", Number("1/2"))}, "PIT102", "the literal 1/2 where the reference has 271/1000"),
 }
@@ -77,3 +77,19 @@ def test_where_the_plan_has_too_many_coordinates_nothing_is_tried(monkeypatch: p
     report = check(reference, wrong(parallel, "grad:norm.weight"), Options(seed=1))
     assert report.verdict == "mismatch"
     assert "(tried: " not in (report.findings[0].repair or ""), said(report)
+
+
+def test_one_mistake_in_several_stages_is_one_finding_with_all_its_places() -> None:
+    reference, parallel = plans()
+    names = [operator.id for operator in parallel.operators if operator.id in ("grad:norm.weight", "grad:head.weight")]
+    assert len(names) == 2
+
+    def changed(operator: Operator) -> Operator:
+        return replace(operator, attributes={"reduction": "min"}) if operator.id in names else operator
+
+    report = check(reference, replace(parallel, operators=tuple(map(changed, parallel.operators))), Options(seed=1))
+    (found,) = report.findings
+    assert found.code == "PIT111", said(report)
+    assert all(f"'{name}'" in (found.cause or "") for name in names), said(report)
+    assert found.tried is not None and len(found.tried.right) == 2
+    assert "and 1 more are right then" in (found.repair or ""), said(report)

@@ -9,22 +9,16 @@ from typing import Any
 
 import numpy as np
 
-from pitcheck.errors import BudgetError, PitcheckError
+from pitcheck.explain.diagnosis import Diagnosis, Kind
 from pitcheck.explain.evidence import Evidence
-from pitcheck.explain.hypotheses import Cause
 from pitcheck.explain.rerun import Change, Draft, Held, Override, Rerun
 from pitcheck.ops.registry import BACKWARD, operator_kind
 from pitcheck.stages.batch import Argument, Step
 from pitcheck.stages.graph import Node
 from pitcheck.stages.grids import Codes
 
-Repair = tuple[Cause, Sequence[Change]]
-WENT_WRONG = (ArithmeticError, AttributeError, LookupError, PitcheckError, RecursionError, TypeError, ValueError)
-"""What may happen where a change does not fit a plan. That the outputs differ is known before anything is tried, and said all the same."""
-OF_RESULTS = frozenset({"missing_reduction", "missing_gather", "missing_exchange", "due_term", "missing_term", "missing_factor", "reordered"})
-"""Hypotheses about a result of an operator. The others are about what it does, and are tried once however many results it has."""
-FROM_THE_FIRST = frozenset({"unreduced_part", "missing_reduction", "missing_gather", "missing_exchange"})
-"""Hypotheses that several operators one behind the other may satisfy, as what is linear may be summed before or after: the first of them is meant."""
+Candidate = tuple[Diagnosis, Sequence[Change]]
+"""A mistake, and what is done otherwise if it is mended."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,9 +84,10 @@ class Site:
         """Whether the result is an output that is compared."""
         return self.value in {c.target.cut.value for c in self.evidence.run.comparisons}
 
-    def cause(self, code: str, said: str, repair: str) -> Cause:
-        """A cause at this operator."""
-        return Cause(code, said, repair, self.codes, self.step, self.value)
+    def diagnosis(self, of: Kind, /, **facts: object) -> Diagnosis:
+        """Return a mistake of this operator; its name and kind, and the name of its result, are facts of it."""
+        own = {"operator": self.name, "kind": self.kind, "result": self.called}
+        return Diagnosis(of, {**own, **facts}, self.codes, self.step, self.value)
 
     def redone(
         self, draft: Callable[[Node, Codes], Draft | None], apart: Codes | None = None, known: Mapping[int, Held] | None = None
@@ -153,10 +148,6 @@ def _values(step: Step) -> list[object]:
     return [operand.value if isinstance(operand, Argument) else operand for operand in step.inputs]
 
 
-Hypothesis = Callable[[Site], Iterator[Repair]]
-"""Changes of one operator, cheapest first; none where the operator is of no concern to it."""
-
-
 def sites_of(rerun: Rerun, numbers: Iterable[int]) -> list[Site]:
     """The operators of the plan among some nodes, one site per result, in the order of the program."""
     found: dict[tuple[str, int], list[int]] = {}
@@ -167,33 +158,21 @@ def sites_of(rerun: Rerun, numbers: Iterable[int]) -> list[Site]:
     return [Site(rerun, tuple(members), value) for (_, value), members in found.items()]
 
 
-def repairs_of(hypothesis: Hypothesis, site: Site) -> Iterator[Repair]:
-    """The repairs of one hypothesis. What goes wrong in one leaves the others. Raises BudgetError where too much was tried."""
-    if not site.leads and hypothesis.__name__ not in OF_RESULTS:
-        return
-    try:
-        yield from hypothesis(site)
-    except BudgetError:
-        raise
-    except WENT_WRONG:
-        return
-
-
-def where_it_changes(rerun: Rerun, repair: Repair) -> Cause:
-    """The cause of a repair, at the coordinates at which the repair makes another number of the value that is named."""
-    cause, changes = repair
+def where_it_changes(rerun: Rerun, candidate: Candidate) -> Diagnosis:
+    """The mistake that a candidate mends, at the coordinates at which the repair makes another number of the value that is named."""
+    diagnosis, changes = candidate
     found: list[Codes] = []
     for change in changes:
         held = rerun.held(change.value) if isinstance(change, Override) else None
-        if not isinstance(change, Override) or held is None or change.value != cause.value or (held.rows[change.codes] < 0).any():
-            return cause
+        if not isinstance(change, Override) or held is None or change.value != diagnosis.value or (held.rows[change.codes] < 0).any():
+            return diagnosis
         before, after = (rerun.numbers(value) for value in (rerun.algebra.gather(held.value, held.rows[change.codes]), change.data))
         if before.shape != after.shape:
-            return cause
+            return diagnosis
         same = (before == after) | (np.isnan(before) & np.isnan(after))
         found.append(change.codes[~same.all(axis=tuple(n for n in range(same.ndim) if n != 1))])
     codes = np.unique(np.concatenate(found)) if found else np.zeros(0, dtype=np.int64)
-    return replace(cause, codes=codes) if len(codes) else cause
+    return replace(diagnosis, codes=codes) if len(codes) else diagnosis
 
 
 def by_code(table: Codes, codes: int) -> Codes:

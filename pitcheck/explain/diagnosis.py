@@ -1,0 +1,57 @@
+"""What is wrong, as data: the kind of mistake, where it was made and the facts of it. Words are made of it last, by ``messages``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from pitcheck.stages.batch import Step
+from pitcheck.stages.grids import Codes
+
+Family = tuple[object, ...]
+"""Equal for diagnoses of one kind of mistake, wherever it was made."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of mistake: its code, and what is said of it and of its repair, with names of facts in braces.
+
+    Two mistakes of a kind are of one family if the facts named in ``same`` are equal: names of tensors and operators may differ.
+    """
+
+    code: str
+    said: str
+    repair: str = ""
+    same: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Diagnosis:
+    """A mistake: its kind and the facts that its words need.
+
+    ``codes``: the coordinates where it shows, shape (n,); ``step``: the operator at fault, else the value's writer; ``value``: what is wrong, else what was
+    asked about.
+    """
+
+    kind: Kind
+    facts: Mapping[str, object] = field(default_factory=dict)
+    codes: Codes | None = None
+    step: Step | None = None
+    value: int | None = None
+    reduced: bool = False
+    """True if it is how terms are reduced: that goes after what the outputs themselves show."""
+
+    @property
+    def code(self) -> str:
+        """The code of its kind."""
+        return self.kind.code
+
+    @property
+    def explains(self) -> bool:
+        """False if no cause was found."""
+        return self.code != "PIT100"
+
+    @property
+    def family(self) -> Family:
+        """Equal for diagnoses of one kind of mistake, wherever it was made."""
+        return (self.kind, *(self.facts.get(name) for name in self.kind.same))
