@@ -37,3 +37,7 @@ class ReductionError(UnsupportedError):
 
 class BudgetError(PitcheckError):
     """A budget (memory, trials, redraws) was reached before the question was decided (``inconclusive``)."""
+
+
+class ExplanationWarning(UserWarning):
+    """Looking for the cause of a difference failed by a fault of pitcheck. The verdict stands; tests take it for an error."""

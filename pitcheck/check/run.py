@@ -6,6 +6,8 @@ import resource
 import secrets
 import sys
 import time
+import traceback
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
@@ -27,8 +29,8 @@ from pitcheck.check.specification import Specification, specify
 from pitcheck.check.uninitialised import CONTENTS, MOST_NAMED, Reached, blamed, filled, reached
 from pitcheck.check.whole import WholeRun, conjecture, run_whole
 from pitcheck.check.wrapping import wrapping
-from pitcheck.errors import BudgetError, PitcheckError, PlanError, ReductionError, ShapeError, UnsupportedError, UsageError
-from pitcheck.explain.difference import explain_difference, gap_finding
+from pitcheck.errors import BudgetError, ExplanationWarning, PitcheckError, PlanError, ReductionError, ShapeError, UnsupportedError, UsageError
+from pitcheck.explain.difference import explain_difference, gap_finding, unexplained
 from pitcheck.explain.refused import Refused, explain_refused, first_refused, suspected, unproven
 from pitcheck.forks import usable_jobs
 from pitcheck.ops.axis_templates import Templates
@@ -283,10 +285,14 @@ def _mismatch(state: _Check, first: Graph, second: Graph, found: SecondLook, xp:
     Explained by the stages that are ``refused`` where there are such, else by that run.
     """
     specification, options = state.specification or Specification(), state.options
-    if refused is not None:
-        findings = explain_refused(first, second, specification, refused, options, state.seed, state.templates)
-    else:
-        findings = explain_difference(first, second, specification, found.run, found.cuts, found.real, options, state.seed)
+    try:
+        if refused is not None:
+            findings = explain_refused(first, second, specification, refused, options, state.seed, state.templates)
+        else:
+            findings = explain_difference(first, second, specification, found.run, found.cuts, found.real, options, state.seed)
+    except Exception as error:
+        warnings.warn(traceback.format_exc(), ExplanationWarning, stacklevel=2)
+        findings = [unexplained(found.shown, error)]
     state.findings[:0] = findings
     state.clock.lap("explain")
     return _report(state, "mismatch", xp, found.shown)

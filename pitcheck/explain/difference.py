@@ -36,7 +36,7 @@ from pitcheck.explain.shrink import find_witness
 from pitcheck.explain.standing import Standing
 from pitcheck.explain.tried import Effect, Tried, effect_of, tried_repairs
 from pitcheck.explain.witness import save_witness
-from pitcheck.report.model import Finding, TriedRepair
+from pitcheck.report.model import Finding, Shown, TriedRepair
 from pitcheck.stages.batch import Step
 from pitcheck.stages.cuts import Cut
 from pitcheck.stages.graph import Graph
@@ -95,6 +95,20 @@ def explain_difference(
     # What a gap brings about is only named before it where a repair of something else was tried.
     tried = any(map(is_tried, findings))
     return [*findings, *gaps][:MOST_FINDINGS] if tried else sorted([*gaps, *findings], key=lambda f: f.operator not in parameters)[:MOST_FINDINGS]
+
+
+def unexplained(shown: Shown, error: Exception) -> Finding:
+    """Return the finding of a difference whose cause could not be looked for because of a fault of pitcheck itself."""
+    return Finding(
+        code="PIT100",
+        verdict="mismatch",
+        title=f"{shown.output!r} differs from the reference",
+        output=shown.output,
+        element=shown.element,
+        reference_value=shown.reference_value,
+        parallel_value=shown.parallel_value,
+        cause=f"looking for the cause failed by a fault of pitcheck ({type(error).__name__}: {error}); the output differs all the same; please report both plans",
+    )
 
 
 def is_tried(finding: Finding) -> bool:

@@ -76,10 +76,10 @@ def _pieces(evidence: Evidence, cut: Cut, dim: int) -> Iterator[tuple[int, ...]]
 
 
 def _shards(rerun: Rerun, cut: Cut, dim: int, pieces: Sequence[int], codes: Codes, reference: int) -> Value | None:
-    """What every rank has where it has its part of every piece."""
+    """What every rank has where it has its part of every piece; None where they cannot be cut so, or a run's sizes of the tensor are others."""
     whole = rerun.evidence.run.evaluated.reference[reference]
     starts = sorted({part.box[dim][0][0] for part in cut.parts})
-    if any(size % len(starts) for size in pieces):
+    if any(size % len(starts) for size in pieces) or sum(pieces) != np.asarray(whole.data).shape[3 + dim]:
         return None
     rows = []
     for code in codes:

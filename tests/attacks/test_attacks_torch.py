@@ -10,7 +10,7 @@ from attacks.folder import ATTACKS, EXISTS
 
 from pitcheck.check.options import Options
 from pitcheck.commands.check import checked
-from pitcheck.commands.reading import read_program
+from pitcheck.commands.reading import read_pair
 from pitcheck.report.model import Report
 
 FOLDER = ATTACKS / "torch"
@@ -48,7 +48,7 @@ def programs() -> list[Any]:
 
 
 def report(file: str, name: str) -> Report:
-    return checked([lambda: read_program(f"{FOLDER / file}:{name}", 2)], Options(seed=1, jobs=1))
+    return checked([lambda: read_pair(f"{FOLDER / file}:{name}", (), 2)], Options(seed=1, jobs=1))
 
 
 @pytest.mark.skipif(not EXISTS, reason="the folder of attacks is not there")

@@ -1,0 +1,43 @@
+"""A difference that was shown stays one, whatever becomes of the search for its cause; and such a fault fails every other test."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from zoo.builder import Builder
+
+from pitcheck.check import run
+from pitcheck.check.options import Options
+from pitcheck.errors import ExplanationWarning
+from pitcheck.plan.model import Number, Plan
+
+
+def doubled(times: int) -> Plan:
+    b = Builder("doubled")
+    b.output(b.op("mul", b.input("x", (2, 3)), Number(times), out="y"))
+    return b.plan()
+
+
+@pytest.mark.parametrize("error", [IndexError("index 12 is out of bounds"), AttributeError("shape"), MemoryError(), RecursionError("deep")])
+def test_a_fault_in_looking_for_the_cause_takes_no_verdict_away(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    def failing(*_: Any) -> Any:
+        raise error
+
+    monkeypatch.setattr(run, "explain_difference", failing)
+    with pytest.warns(ExplanationWarning, match=type(error).__name__):
+        report = run.check(doubled(2), doubled(3), Options(seed=1, jobs=1))
+    assert (report.verdict, report.exit_code) == ("mismatch", 1)
+    [finding] = report.findings
+    assert (finding.code, finding.output) == ("PIT100", "y")
+    assert finding.reference_value != finding.parallel_value
+    assert type(error).__name__ in str(finding.cause)
+
+
+def test_a_search_that_is_stopped_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    def stopped(*_: Any) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(run, "explain_difference", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        run.check(doubled(2), doubled(3), Options(seed=1, jobs=1))
