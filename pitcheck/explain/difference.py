@@ -107,7 +107,7 @@ def unexplained(shown: Shown, error: Exception) -> Finding:
         element=shown.element,
         reference_value=shown.reference_value,
         parallel_value=shown.parallel_value,
-        cause=f"looking for the cause failed by a fault of pitcheck ({type(error).__name__}: {error}); the output differs all the same; please report both plans",
+        cause=f"looking for the cause failed by a fault of pitcheck ({type(error).__name__}: {error}); the output differs all the same; report both plans",
     )
 
 

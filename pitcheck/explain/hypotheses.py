@@ -12,8 +12,9 @@ import numpy as np
 from pitcheck.check.conjecture import Floats, lookup, varies
 from pitcheck.explain import messages
 from pitcheck.explain.diagnosis import Diagnosis
-from pitcheck.explain.evidence import Evidence, Grouping
-from pitcheck.ops.registry import operator_kind
+from pitcheck.explain.evidence import MOVES, Evidence, Grouping
+from pitcheck.ops.registry import kinds_with, operator_kind
+from pitcheck.ops.traits import Trait
 from pitcheck.stages.batch import Argument, Step, StepOperand
 from pitcheck.stages.cuts import Box, Cut, uncovered
 from pitcheck.stages.graph import Graph, Source
@@ -21,6 +22,8 @@ from pitcheck.stages.grids import Codes
 
 ADDITIONS = frozenset({"add", "sub"})
 REDUCTIONS = frozenset({"all_reduce", "reduce_scatter", "reduce"})
+MOST_MOVED = 32
+"""So many values made of one by moving its elements are looked at."""
 RATIO_TOLERANCE = 1e-9
 RATIO_DENOMINATOR = 4096
 
@@ -142,7 +145,7 @@ def reduced_anyway(evidence: Evidence, value: int, table: Codes) -> bool:
     """
     group_of = {code: number for number, row in enumerate(table.tolist()) for code in row}
     sums = {o for step in evidence.readers.get(value, []) if step.kind in ADDITIONS for o in evidence.outputs(step)}
-    for step in (step for each in (value, *sorted(sums)) for step in evidence.reductions_of(each)):
+    for step in (step for each in _moved_on(evidence, [value, *sorted(sums)]) for step in evidence.reductions_of(each)):
         node = evidence.second.nodes[step.node]
         source = node.inputs[0]
         if step.kind in REDUCTIONS and isinstance(source, Source):
@@ -150,6 +153,18 @@ def reduced_anyway(evidence: Evidence, value: int, table: Codes) -> bool:
             if any(len({group_of.get(code, -1) for code in row}) == 1 for row in rows if len(row) > 1):
                 return True
     return False
+
+
+def _moved_on(evidence: Evidence, values: Sequence[int]) -> list[int]:
+    """The values, and what is made of them by moving elements and dividing by numbers: buckets of gradients, and averages."""
+    found = list(dict.fromkeys(values))
+    for value in found:
+        readers = evidence.readers.get(value, [])
+        moved = [
+            o for step in readers if step.kind in MOVES or (step.kind in kinds_with(Trait.SCALES) and len(step.arguments) == 1) for o in evidence.outputs(step)
+        ]
+        found += [o for o in dict.fromkeys(moved) if o not in found][: MOST_MOVED - len(found)]
+    return found
 
 
 def otherwise_reduced(evidence: Evidence, value: int, grouping: Grouping, step: Step, codes: Codes | None = None) -> Diagnosis:

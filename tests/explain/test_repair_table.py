@@ -11,7 +11,7 @@ from along_plans import biased, norms
 from explain_plans import Pair, run
 from repair_plans import chain, gradients
 
-from pitcheck.errors import BudgetError, UnsupportedError
+from pitcheck.errors import BudgetError, ExplanationWarning, UnsupportedError
 from pitcheck.explain import messages, tried
 from pitcheck.explain.diagnosis import Diagnosis, Kind
 from pitcheck.explain.repair import Repair, along_program, from_outputs
@@ -70,7 +70,7 @@ def test_what_a_repair_raises_on_purpose_leaves_the_others_and_anything_else_is_
     monkeypatch.setattr(tried, "REPAIRS", (Repair("refused", refused, along=0, search=0), *REPAIRS))
     assert run(PAIRS["a factor"]).findings == before
     monkeypatch.setattr(tried, "REPAIRS", (Repair("broken", broken, along=0, search=0), *REPAIRS))
-    with pytest.raises(LookupError, match="a mistake of this program"):
+    with pytest.raises(ExplanationWarning, match="a mistake of this program"):
         run(PAIRS["a factor"])
 
 
