@@ -17,6 +17,7 @@ from pitcheck.plan.model import Lineage, Output, Plan, Tensor
 from pitcheck.stages.cuts import Box, Cut, resolve, uncovered
 from pitcheck.stages.graph import Graph
 from pitcheck.stages.grids import Grid, Mask, either
+from pitcheck.stages.parts import Interval
 
 Readers = dict[int, Mask]
 """For a value the coordinates at which some node reads it."""
@@ -245,7 +246,23 @@ def _alike(cut: Cut, number: int, other: Cut, theirs: int) -> bool:
     if number < 0 or theirs < 0:
         return number == theirs
     mine, its = cut.parts[number], other.parts[theirs]
-    return (mine.box, mine.term, mine.terms) == (its.box, its.term, its.terms)
+    if (mine.term, mine.terms) != (its.term, its.terms):
+        return False
+    return mine.box == its.box or [_joined(own) for own in mine.box] == [_joined(own) for own in its.box]
+
+
+def _joined(intervals: Sequence[Interval]) -> list[Interval]:
+    """Intervals that say the same in as few as possible: a lineage may name one stretch in pieces."""
+    result: list[Interval] = []
+    for start, stop in intervals:
+        first, last = result[-1] if result else (0, 0)
+        if result and first == start < 0:
+            result[-1] = (start, last + stop)
+        elif result and first >= 0 and last == start:
+            result[-1] = (first, stop)
+        else:
+            result.append((start, stop))
+    return result
 
 
 def _held(owner: str | None, wanted: Tensor, first: Graph, second: Graph, result: Specification) -> Cut | None:
