@@ -220,13 +220,22 @@ def _expect(wanted: Tensor, output: Output, tensor: Tensor, first: Graph, second
     if lost.any():
         ranks = sorted({int(c) // second.coordinates.microbatches for c in second.values[value].lattice.codes(lost)})
         result.missing.append((name, f"ranks {', '.join(map(str, ranks))} hold {owner!r} but compute no {tensor.name!r}"))
-    if output.lineage is not None and held is not None and tensor.updated is not None:
-        other = _first_held_otherwise(cut, held, read.get(held.value, nowhere))
+    replaced = held if owner is not None else _only_one_held(wanted, first, result)
+    if output.lineage is not None and replaced is not None and wanted.updated is not None:
+        other = _first_held_otherwise(cut, replaced, read.get(replaced.value, nowhere))
         if other is not None:
             rank = other // second.coordinates.microbatches
-            why = f"on rank {rank} {owner!r} is another part of it than its new value {tensor.name!r}, so the next step would begin with something else"
+            name_held = second.values[replaced.value].name
+            why = f"on rank {rank} {name_held!r} is another part of it than its new value {tensor.name!r}, so the next step would begin with something else"
             result.missing.append((name, f"{why}; spread both alike"))
     result.expected.append(Expected(name, cut, where))
+
+
+def _only_one_held(wanted: Tensor, first: Graph, result: Specification) -> Cut | None:
+    """How the only tensor is held of which an output is the new value; None where there are several, which must be named."""
+    theirs = first.number.get(wanted.updated or "")
+    found = [cut for cut in result.initial.values() if cut.reference == theirs]
+    return found[0] if len(found) == 1 else None
 
 
 def _first_held_otherwise(cut: Cut, held: Cut, read: Mask) -> int | None:

@@ -140,8 +140,8 @@ def rows(*values: Any) -> tuple[Shard, ...]:
     return (Shard(0, intervals=Table(("a",), tuple(values))),)
 
 
-def new_values(held: tuple[Shard, ...], said: tuple[Shard, ...], *operators: Operator, **more: Any) -> Plan:
-    tensors = (given("w", 2, 2, role="parameter", lineage=Lineage("w", held)), given("g", 2, 2, lineage=Lineage("g", held)), Tensor("u", (2, 2), updated="w"))
+def new_values(held: tuple[Shard, ...], said: tuple[Shard, ...], *operators: Operator, of: str | None = "w", **more: Any) -> Plan:
+    tensors = (given("w", 2, 2, role="parameter", lineage=Lineage("w", held)), given("g", 2, 2, lineage=Lineage("g", held)), Tensor("u", (2, 2), updated=of))
     return plan_of(operators, *tensors, shape=(2, 2), outputs=(Output("u", lineage=Lineage("u", said, **more)),))
 
 
@@ -157,11 +157,14 @@ def test_a_new_value_may_name_the_rows_of_its_parameter_in_pieces(held: tuple[Sh
     assert found(STEP, new_values(held, said, SUBTRACTED)) == ("equivalent", "")
 
 
-def test_a_new_value_has_the_rows_of_its_parameter_in_the_same_order() -> None:
+@pytest.mark.parametrize("of", ["w", None])
+def test_a_new_value_has_the_rows_of_its_parameter_in_the_same_order(of: str | None) -> None:
+    """Also where the plan does not say of what it is the new value, because there is one such tensor only."""
     turned: list[Callable[[], Plan]] = [
-        lambda: new_values(BY_RANK, rows(*TURNED), op("v", "sub", "w", "g"), op("u", "flip", "v", axes=(0,))),
-        lambda: new_values(BY_RANK, BY_RANK, op("v", "sub", "w", "g"), op("u", "mul", "v", Number(2)), scale="2"),
+        lambda: new_values(BY_RANK, rows(*TURNED), op("v", "sub", "w", "g"), op("u", "flip", "v", axes=(0,)), of=of),
+        lambda: new_values(BY_RANK, BY_RANK, op("v", "sub", "w", "g"), op("u", "mul", "v", Number(2)), of=of, scale="2"),
     ]
     for made in turned:
         assert found(STEP, made())[0] in NOT_PROVEN
-    assert found(STEP, new_values(rows(*TURNED), rows(*TURNED), SUBTRACTED)) == ("equivalent", "")
+    assert found(STEP, new_values(rows(*TURNED), rows(*TURNED), SUBTRACTED, of=of)) == ("equivalent", "")
+    assert found(STEP, new_values(BY_RANK, rows(*PIECES), SUBTRACTED, of=of)) == ("equivalent", "")
