@@ -216,11 +216,11 @@ def _expect(wanted: Tensor, output: Output, tensor: Tensor, first: Graph, second
     box = coverage.gap(cut, shape, where)
     if box is not None:
         result.gaps.append(Gap(name, tensor.name, box, True))
-    lost = read.get(held.value, nowhere) & ~held_somewhere if held is not None else nowhere
+    replaced = held if owner is not None else _only_one_held(wanted, first, result)
+    lost = read.get(replaced.value, nowhere) & ~held_somewhere if replaced is not None else nowhere
     if lost.any():
         ranks = sorted({int(c) // second.coordinates.microbatches for c in second.values[value].lattice.codes(lost)})
-        result.missing.append((name, f"ranks {', '.join(map(str, ranks))} hold {owner!r} but compute no {tensor.name!r}"))
-    replaced = held if owner is not None else _only_one_held(wanted, first, result)
+        result.missing.append((name, f"ranks {', '.join(map(str, ranks))} hold {owner or wanted.updated!r} but compute no {tensor.name!r}"))
     if output.lineage is not None and replaced is not None and wanted.updated is not None:
         other = _first_held_otherwise(cut, replaced, read.get(replaced.value, nowhere))
         if other is not None:

@@ -168,3 +168,8 @@ def test_a_new_value_has_the_rows_of_its_parameter_in_the_same_order(of: str | N
         assert found(STEP, made())[0] in NOT_PROVEN
     assert found(STEP, new_values(rows(*TURNED), rows(*TURNED), SUBTRACTED, of=of)) == ("equivalent", "")
     assert found(STEP, new_values(BY_RANK, rows(*PIECES), SUBTRACTED, of=of)) == ("equivalent", "")
+    here = replace(SUBTRACTED, where=({"a": (0,)},))
+    whole = (given("w", 8, 2, role="parameter", lineage=Lineage("w")), given("g", 8, 2, lineage=Lineage("g")), Tensor("u", (8, 2), updated=of))
+    kept = op("k", "neg", "w")
+    for subtracted, verdict in ((SUBTRACTED, "equivalent"), (here, "inconclusive")):
+        assert found(STEP, plan_of((subtracted, kept), *whole, shape=(8, 2), outputs=(Output("u", lineage=Lineage("u")),)))[0] == verdict
