@@ -17,6 +17,7 @@ from pitcheck.plan.model import Lineage, Output, Plan, Tensor
 from pitcheck.stages.cuts import Box, Cut, resolve, uncovered
 from pitcheck.stages.graph import Graph
 from pitcheck.stages.grids import Grid, Mask, either
+from pitcheck.stages.parts import Interval
 
 Readers = dict[int, Mask]
 """For a value the coordinates at which some node reads it."""
@@ -215,17 +216,26 @@ def _expect(wanted: Tensor, output: Output, tensor: Tensor, first: Graph, second
     box = coverage.gap(cut, shape, where)
     if box is not None:
         result.gaps.append(Gap(name, tensor.name, box, True))
-    lost = read.get(held.value, nowhere) & ~held_somewhere if held is not None else nowhere
+    replaced = held if owner is not None else _only_one_held(wanted, first, result)
+    lost = read.get(replaced.value, nowhere) & ~held_somewhere if replaced is not None else nowhere
     if lost.any():
         ranks = sorted({int(c) // second.coordinates.microbatches for c in second.values[value].lattice.codes(lost)})
-        result.missing.append((name, f"ranks {', '.join(map(str, ranks))} hold {owner!r} but compute no {tensor.name!r}"))
-    if output.lineage is not None and held is not None and tensor.updated is not None:
-        other = _first_held_otherwise(cut, held, read.get(held.value, nowhere))
+        result.missing.append((name, f"ranks {', '.join(map(str, ranks))} hold {owner or wanted.updated!r} but compute no {tensor.name!r}"))
+    if output.lineage is not None and replaced is not None and wanted.updated is not None:
+        other = _first_held_otherwise(cut, replaced, read.get(replaced.value, nowhere))
         if other is not None:
             rank = other // second.coordinates.microbatches
-            why = f"on rank {rank} {owner!r} is another part of it than its new value {tensor.name!r}, so the next step would begin with something else"
+            name_held = second.values[replaced.value].name
+            why = f"on rank {rank} {name_held!r} is another part of it than its new value {tensor.name!r}, so the next step would begin with something else"
             result.missing.append((name, f"{why}; spread both alike"))
     result.expected.append(Expected(name, cut, where))
+
+
+def _only_one_held(wanted: Tensor, first: Graph, result: Specification) -> Cut | None:
+    """How the only tensor is held of which an output is the new value; None where there are several, which must be named."""
+    theirs = first.number.get(wanted.updated or "")
+    found = [cut for cut in result.initial.values() if cut.reference == theirs]
+    return found[0] if len(found) == 1 else None
 
 
 def _first_held_otherwise(cut: Cut, held: Cut, read: Mask) -> int | None:
@@ -245,7 +255,23 @@ def _alike(cut: Cut, number: int, other: Cut, theirs: int) -> bool:
     if number < 0 or theirs < 0:
         return number == theirs
     mine, its = cut.parts[number], other.parts[theirs]
-    return (mine.box, mine.term, mine.terms) == (its.box, its.term, its.terms)
+    if (mine.term, mine.terms) != (its.term, its.terms):
+        return False
+    return mine.box == its.box or [_joined(own) for own in mine.box] == [_joined(own) for own in its.box]
+
+
+def _joined(intervals: Sequence[Interval]) -> list[Interval]:
+    """Intervals that say the same in as few as possible: a lineage may name one stretch in pieces."""
+    result: list[Interval] = []
+    for start, stop in intervals:
+        first, last = result[-1] if result else (0, 0)
+        if result and first == start < 0:
+            result[-1] = (start, last + stop)
+        elif result and first >= 0 and last == start:
+            result[-1] = (first, stop)
+        else:
+            result.append((start, stop))
+    return result
 
 
 def _held(owner: str | None, wanted: Tensor, first: Graph, second: Graph, result: Specification) -> Cut | None:
