@@ -387,7 +387,7 @@ class DegreeAlgebra:
         top = Polynomial((under.degree + 1) // 2, under.terms_log2, under.powers, under.height_log2 / 2)
         if a.is_constant:
             root = _rational_root(a.number)
-            # Of a rational root, too: residues take that of 4 which is a square, and that is 2 where 2 is one.
+            # A rational root counts, too: residues take the root of 4 that is a square, which is 2 only if 2 is a square.
             self.roots_of.add(abs(a.number.numerator) * a.number.denominator if a.number else 0 if a.number is None else 1)
             if root is None:
                 self.irrational += 1

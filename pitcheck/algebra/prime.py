@@ -269,6 +269,14 @@ class PrimeAlgebra(Roots, KeyedFunctions, Formal, Discrete):
         self.chooses(indices.data, a)
         return super().take_along(a, axis, indices)
 
+    def add_at(self, base: Value, axis: int, indices: Value, source: Value) -> Value:
+        self.chooses(indices.data, source)
+        return super().add_at(base, axis, indices, source)
+
+    def add_along(self, base: Value, axis: int, indices: Value, source: Value) -> Value:
+        self.chooses(indices.data, source)
+        return super().add_along(base, axis, indices, source)
+
     def _select(self, condition: Any, a: Value, b: Value) -> Value:
         self.chooses(condition, a, b)
         return super()._select(condition, a, b)

@@ -37,7 +37,7 @@ class Roots(Discrete):
         self.undefined: Mapping[int, NDArray[np.bool_]] = {}
         """Elements that are taken to have no value, of operands by their number in ``guarded``; axes: draws (one), instances, those of the operand."""
         self.left_behind = False
-        """Whether something that inputs decide may have left an ``undefined`` element behind: with other inputs it may be kept."""
+        """True once a choice or place that inputs decide may have left an ``undefined`` element behind: other inputs may keep it."""
         self._opened: dict[int, tuple[Value, Value]] = {}
         self.squared_roots = False
         """Whether a formal root was squared: whether it matters that there are any."""

@@ -1,1 +1,1 @@
-"""What every other package may use, and what uses none of them: numbers and dtypes."""
+"""Numbers and dtypes: every other package may use this one, and it uses none of them."""

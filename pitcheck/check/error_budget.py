@@ -33,7 +33,7 @@ class Attempt:
     number: int
 
     def seed(self, of_run: int) -> int:
-        """Return what the attempt's numbers are drawn by, in [0, 2^128): a function of the run's seed and of the attempt, not of when it is made."""
+        """Return the seed of the attempt's numbers, in [0, 2^128): a function of the run's seed and of the attempt, not of when it is made."""
         name = repr((of_run, self.statement, self.kind, self.number)).encode()
         return int.from_bytes(blake2b(name, digest_size=SEED_BYTES).digest(), "little")
 
@@ -68,7 +68,7 @@ class Attempts:
 
 
 class ErrorBudget:
-    """What the attempts of a run may accept falsely together: 2^``accepted_log2``, in [0, 1]."""
+    """The probability, 2^``accepted_log2``, with which the attempts of a run may accept something false, and how much of it is spent."""
 
     def __init__(self, accepted_log2: float) -> None:
         self.accepted_log2 = accepted_log2
@@ -113,10 +113,10 @@ class ErrorBudget:
 
     @property
     def holds(self) -> bool:
-        """Whether no more is spent than is accepted."""
+        """True if no more is spent than is accepted."""
         return self.spent_log2 <= self.accepted_log2
 
     @property
     def allows_more(self) -> bool:
-        """Whether so little is spent that everything may be attempted once more."""
+        """True if so little is spent that everything may be attempted once more."""
         return self.spent_log2 <= self.accepted_log2 + math.log2(MOST_SPENT)

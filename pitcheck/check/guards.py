@@ -28,11 +28,11 @@ MOST_TRIALS = 4
 
 
 class Unguarded(NamedTuple):
-    """What the parallel plan computes that may have no value where the reference has one.
+    """The partial operations of the parallel plan that may have no value where the reference has one.
 
-    ``quotient``: the first quotient among it in words, or "". It lacks a value at single points, which no trial meets. ``any``: whether there is anything;
-    roots and logarithms lack values for half of all numbers, which trials show. ``places``: the elements that the quotients of it are by, by the number of the
-    operand in ``guarded``; see :attr:`~pitcheck.algebra.roots.Roots.undefined`.
+    ``quotient`` names the first quotient among them, or is "". A quotient lacks a value at single points, which no trial meets. ``any`` is True if there are
+    such operations at all; roots and logarithms lack values for half of all numbers, which trials show. ``places`` has the divisors of those quotients: the
+    number of the operand in ``guarded`` -> its elements, see :attr:`~pitcheck.algebra.roots.Roots.undefined`.
     """
 
     quotient: str

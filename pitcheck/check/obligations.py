@@ -54,7 +54,7 @@ class Ledger:
     obligations: list[Obligation] = field(default_factory=list)
     proofs: dict[str, Proof] = field(default_factory=dict)
     budget: ErrorBudget = field(default_factory=lambda: ErrorBudget(0.0))
-    """What the attempts at all distinct stages that were asked for spent, by their canonical forms."""
+    """The errors that the attempts at all distinct stages spent, by the canonical form of each stage."""
     covered: set[int] = field(default_factory=set)
     """Parallel nodes that lie in some stage."""
 

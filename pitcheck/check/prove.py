@@ -102,7 +102,7 @@ class Settings:
     allowance: Allowance | None = None
     """What an attempt may cost that nobody asked for."""
     reductions: Reductions = STAGE_REDUCTIONS
-    """What makes stages smaller, in this order."""
+    """The reductions that make stages smaller, in this order."""
 
     def __post_init__(self) -> None:
         # Kept over changes of other settings, and by all stages: the primes of a draw are found once.
@@ -364,7 +364,7 @@ def _prove_shaped(statement: _Statement, shaped: ShapedStage, variant: int, at_o
 
 
 def _judged(trials: _Trials) -> Proof | None:
-    """What redraws of a stage show; None where the chains of the family are too short."""
+    """Redraw a stage until it is decided. Return None if the chains of the family are too short."""
     while trials.number < trials.most:
         algebra = trials.redrawn()
         compared = _compared(trials.shaped, algebra)
@@ -450,13 +450,15 @@ class _Trials:
         return self._concluded(one)
 
     def _depends(self, algebra: ResidueAlgebra, places: Mapping[int, Any], good: Any) -> bool:
-        """Evaluate the redraws of ``algebra`` again with operands that are undefined at ``places``: whether anything that is compared is so, too."""
+        """Return True if anything that is compared is undefined once operands are so at ``places``; the redraws of ``algebra`` are evaluated again."""
         again = self._algebra(algebra.chain, algebra.trials)
         again.undefined = places
         compared = _compared(self.shaped, again)
         if compared is None or again.left_behind:
             return True
-        return any(np.broadcast_to(each.differs, (len(good), *each.differs.shape[1:]))[good].any() for each in compared[1])
+        # Where all redraws are void none says that nothing depends on it.
+        seen = good if good.any() else ~good
+        return any(np.broadcast_to(each.differs, (len(seen), *each.differs.shape[1:]))[seen].any() for each in compared[1])
 
     def _left_open(self, algebra: ResidueAlgebra, evaluated: Evaluated, good: Any, enough: int) -> str:
         """What the redraws so far leave open, or ""."""

@@ -291,6 +291,7 @@ def _mismatch(state: _Check, first: Graph, second: Graph, found: SecondLook, xp:
         else:
             findings = explain_difference(first, second, specification, found.run, found.cuts, found.real, options, state.seed)
     except Exception as error:
+        # The difference is shown already: no fault in looking for its cause may take the verdict away.
         warnings.warn(traceback.format_exc(), ExplanationWarning, stacklevel=2)
         findings = [unexplained(found.shown, error)]
     state.findings[:0] = findings

@@ -251,7 +251,7 @@ def _first_held_otherwise(cut: Cut, held: Cut, read: Mask) -> int | None:
 
 
 def _alike(cut: Cut, number: int, other: Cut, theirs: int) -> bool:
-    """Whether a part of each of two cuts is the same one, or neither is held; padding may be anybody's."""
+    """Return True if two cuts have the same part at these numbers, or hold none; padding may be anybody's."""
     if number < 0 or theirs < 0:
         return number == theirs
     mine, its = cut.parts[number], other.parts[theirs]

@@ -129,3 +129,20 @@ def test_what_is_equal_on_a_part_only_is_not_proven(name: str) -> None:
 @pytest.mark.parametrize("name", RIGHT)
 def test_what_is_equal_wherever_the_reference_has_a_value_is_proven(name: str) -> None:
     assert verdict(*RIGHT[name]) == "equivalent"
+
+
+def scattered(quotient: bool) -> Plan:
+    """Add a row to one of 64 at a place that an input says; one row of the result is compared."""
+    b = Builder("scattered")
+    x, z, base = b.input("x", (1, 3)), b.input("z", (1, 3)), b.input("base", (64, 3))
+    index = b.input("index", (1,), dtype="int64", bounds=(0, 64))
+    source = b.op("mul", z, b.op("div", x, x)) if quotient else b.op("add", z, times(b, x, 0))
+    b.op("slice", b.op("index_add", base, index, source, axis=0), out="y", axis=0, start=5, stop=6)
+    b.output("y")
+    return b.plan()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_quotient_that_few_inputs_put_where_it_is_compared_is_not_left_out(seed: int) -> None:
+    assert check(scattered(False), scattered(False), Options(seed=seed, jobs=1)).verdict == "equivalent"
+    assert check(scattered(False), scattered(True), Options(seed=seed, jobs=1)).verdict in ("mismatch", "inconclusive")
