@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
-from typing import Any
 
 from pitcheck.base.numbers import parse_number
 from pitcheck.ops.cast import NARROW
-from pitcheck.plan.model import Number, Operator, Output, Plan, Table
+from pitcheck.plan.model import Number, Operator, Output, Plan, attribute_values
 from pitcheck.plan.schedule import tensor_of
 from pitcheck.report.model import Finding
 
@@ -47,7 +46,7 @@ def wrapping(plan: Plan, side: str) -> Iterator[Finding]:
 
 def _wraps(operator: Operator, dtype: str) -> bool:
     if operator.kind in REDUCTIONS:
-        return not _values(operator.attributes, "reduction", "sum") <= CHOOSING
+        return not CHOOSING.issuperset(attribute_values(operator.attributes.get("reduction", "sum")))
     # A cast says itself what has no meaning.
     return operator.kind not in (*MOVING, "cast") or not all(_fits(number, dtype) for number in _literals(operator))
 
@@ -56,18 +55,13 @@ def _literals(operator: Operator) -> Iterator[object]:
     """The numbers that an operator may put among its results."""
     yield from (operand.value for operand in operator.inputs if isinstance(operand, Number))
     for name in LITERALS & operator.attributes.keys():
-        yield from _values(operator.attributes, name, "0")
+        yield from attribute_values(operator.attributes[name])
 
 
 def _fits(number: object, dtype: str) -> bool:
     least, most = NARROW[dtype]
     value = parse_number(number) if isinstance(number, int | float | str) else None
     return not isinstance(value, Fraction) or least <= value <= most
-
-
-def _values(attributes: Mapping[str, Any], name: str, default: str) -> set[object]:
-    said = attributes.get(name, default)
-    return set(said.values) if isinstance(said, Table) else {said}
 
 
 def _needed(plan: Plan) -> frozenset[str]:

@@ -16,7 +16,7 @@ from pitcheck.ops.traits import Communication
 from pitcheck.plan.events import Events
 from pitcheck.plan.launches import Launches, joins_batches, joint
 from pitcheck.plan.matching import Matching
-from pitcheck.plan.model import Attribute, Group, Operator, Table
+from pitcheck.plan.model import Group, Operator, Table, attribute_values
 from pitcheck.plan.progress import Need, run_to_fixpoint
 from pitcheck.plan.quotient import Meetings, equitable_classes
 from pitcheck.plan.schedule import Ints
@@ -51,10 +51,6 @@ def find_deadlocks(events: Events, matching: Matching, classes: Ints | None = No
     return search.stuck(strict=True) if search.has_undeclared_sends() else []
 
 
-def _values(attribute: Attribute) -> tuple[object, ...]:
-    return attribute.values if isinstance(attribute, Table) else (attribute,)
-
-
 class _Search:
     def __init__(self, events: Events, meetings: Meetings, classes: Ints | None) -> None:
         self.events = events
@@ -83,7 +79,9 @@ class _Search:
     def has_undeclared_sends(self) -> bool:
         """Whether some send leaves it open if it, or a wait for it, waits."""
         return any(
-            communication_of(operator.kind) is Communication.SEND and None in _values(operator.attributes.get("protocol")) for operator in self._operators
+            communication_of(operator.kind) is Communication.SEND and None in attribute_values(operator.attributes.get("protocol"))
+            for operator in self._operators
+            for operator in self._operators
         )
 
     # --- programs of the classes

@@ -39,6 +39,11 @@ class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
 Attribute = bool | int | float | str | None | Table | tuple[int | str | tuple[int, ...], ...]
 
 
+def attribute_values(attribute: Attribute) -> tuple[Attribute, ...]:
+    """Return the values that an attribute has over all coordinates: those of a table, or the only one."""
+    return attribute.values if isinstance(attribute, Table) else (attribute,)
+
+
 class Group(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """The ranks that take part in a collective: either the mesh ``axes`` it runs over, or explicit ``ranks`` lists.
 

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from pitcheck.errors import PlanError
 from pitcheck.plan.coordinates import Coordinates, places_of
 from pitcheck.plan.events import refined, row_numbers
-from pitcheck.plan.model import MICROBATCH_AXIS, Attribute, Axis, Box, Group, Operator, Plan, Table
+from pitcheck.plan.model import MICROBATCH_AXIS, Attribute, Axis, Box, Group, Operator, Plan, Table, attribute_values
 from pitcheck.plan.roots import has_root, root_places
 from pitcheck.plan.schedule import PAIRED, Ints, Mask, is_event
 from pitcheck.plan.structure import table_error
@@ -204,7 +204,7 @@ class _Classes:
     # --- who meets whom
 
     def _peers(self, peer: Attribute, mask: Mask) -> None:
-        values = peer.values if isinstance(peer, Table) else (peer,)
+        values = attribute_values(peer)
         if set(map(type, values)) != {int} or not 0 <= min(values) <= max(values) < self.coordinates.ranks:  # type: ignore[type-var, operator]
             raise PlanError("a peer is no rank", "peer")
         numbers = np.array(values, dtype=np.int64)

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from pitcheck.errors import PlanError
 from pitcheck.ops.registry import declared
 from pitcheck.plan.coordinates import Coordinates
-from pitcheck.plan.model import Attribute, Group, Operator, Table
+from pitcheck.plan.model import Attribute, Group, Operator, Table, attribute_values
 
 _MOST = 2**31
 """No group has so many members."""
@@ -44,7 +44,7 @@ def places_in_group(coordinates: Coordinates, group: Group) -> NDArray[np.int64]
 
 def root_places(root: Attribute) -> tuple[int, ...]:
     """Return the values of an attribute ``root``. Raises PlanError where one is no integer, or none that a group could have."""
-    values = root.values if isinstance(root, Table) else (root,)
+    values = attribute_values(root)
     odd = next((value for value in values if isinstance(value, bool) or not isinstance(value, int)), None)
     if odd is not None or None in values:
         raise PlanError(f"root {odd!r} is no place in a group; it is an integer that counts from 0 in the group's order", "attributes.root")

@@ -10,7 +10,7 @@ from pitcheck.errors import PlanError
 from pitcheck.ops.registry import communication_of, divided_axis
 from pitcheck.ops.traits import Communication
 from pitcheck.plan.coordinates import Coordinates
-from pitcheck.plan.model import MICROBATCH_AXIS, Attribute, Box, Group, Operator, Plan, Table
+from pitcheck.plan.model import MICROBATCH_AXIS, Attribute, Box, Group, Operator, Plan, Table, attribute_values
 from pitcheck.plan.roots import has_root, root_places
 from pitcheck.plan.schedule import is_event, where_key
 from pitcheck.plan.violations import Violation
@@ -63,7 +63,7 @@ class _Boxes:
                     yield Violation("PIT009", f"programs[{number}].where[{at}].mb", "a program belongs to ranks; name micro-batches in its steps")
 
     def _check_flag(self, value: Attribute, place: str, operator: str) -> Iterator[Violation]:
-        odd = next((each for each in (value.values if isinstance(value, Table) else (value,)) if not isinstance(each, bool)), None)
+        odd = next((each for each in attribute_values(value) if not isinstance(each, bool)), None)
         if odd is not None or value is None:
             yield Violation("PIT001", place, f"attribute 'async' is true or false, not {odd!r}", operator=operator)
 
@@ -166,7 +166,7 @@ class _Groups:
             except PlanError as error:
                 yield Violation("PIT004", f"{place}.attributes.root", error.message, operator=operator.id)
                 return
-        for value in root.values if isinstance(root, Table) else (root,):
+        for value in attribute_values(root):
             if isinstance(value, int) and not 0 <= value < sizes[0]:
                 message = f"root {value} is no place in a group of {sizes[0]} members; it counts from 0 in the group's order"
                 yield Violation("PIT004", f"{place}.attributes.root", message, operator=operator.id)
