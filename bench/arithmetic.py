@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from pitcheck.algebra.backend import array_module
-from pitcheck.algebra.chains import chains_of
-from pitcheck.algebra.residues import ResidueAlgebra
+from pitcheck.algebra.residues.backend_residues import ResidueAlgebra
+from pitcheck.algebra.residues.chains import chains_of
 from pitcheck.algebra.value import Value
 
 MATRICES = ((100_000, 4, 8, 4), (2_000, 16, 16, 16), (1_000, 64, 64, 64), (1, 1024, 1024, 1024))

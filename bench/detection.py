@@ -19,7 +19,7 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
-from pitcheck.check.options import Options
+from pitcheck.base.options import Options
 from pitcheck.commands.check import checked
 from pitcheck.errors import PitcheckError
 from pitcheck.forks import Forks

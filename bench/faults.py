@@ -17,8 +17,8 @@ from pathlib import Path
 from frontier import written
 from pairs import KIB, MIB
 
-from pitcheck.check.options import Options
-from pitcheck.check.run import check
+from pitcheck.base.options import Options
+from pitcheck.engine.check import check
 from pitcheck.programs.configuration import read_configuration
 
 ROOT = Path(__file__).resolve().parent.parent

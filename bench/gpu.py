@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from pitcheck.algebra.backend import array_module, to_host
-from pitcheck.algebra.chains import chains_of
-from pitcheck.algebra.residues import ResidueAlgebra
+from pitcheck.algebra.residues.backend_residues import ResidueAlgebra
+from pitcheck.algebra.residues.chains import chains_of
 from pitcheck.algebra.value import Value
 from pitcheck.errors import UsageError
 

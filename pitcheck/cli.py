@@ -123,7 +123,7 @@ def check(context: click.Context, /, **values: Any) -> int:
     Every option but the files may also stand in [tool.pitcheck] of the nearest pyproject.toml; the command line wins.
     """
     from pitcheck.commands.check import run  # noqa: PLC0415
-    from pitcheck.commands.config import with_configuration  # noqa: PLC0415
+    from pitcheck.commands.defaults import with_configuration  # noqa: PLC0415
 
     return run(**with_configuration(context, values))
 

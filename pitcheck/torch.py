@@ -22,10 +22,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from pitcheck.check.options import Options
+from pitcheck.base.options import Options
 from pitcheck.frontends.torch.capture import capture
 from pitcheck.frontends.torch.program import Input, Part, Program, Rank, Spec
-from pitcheck.report.model import Report
+from pitcheck.report.report import Report
 
 __all__ = ["Input", "Options", "Part", "Program", "Rank", "Spec", "assert_equivalent", "capture", "check"]
 

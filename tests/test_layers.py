@@ -24,20 +24,21 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("programs",),
     ("report",),
     ("mutation",),
-    ("stages",),
-    ("check",),
+    ("graph",),
+    ("stage",),
+    ("claims",),
+    ("prove",),
+    ("refute",),
+    ("witness",),
     ("explain",),
     ("precision",),
-    ("check.run",),
+    ("engine",),
     ("commands",),
     ("torch",),
     ("cli",),
     ("__main__",),
 )
-"""Packages and modules of pitcheck from the lowest to the highest. Those of one layer do not import each other.
-
-A module with a dot stands in another layer than the rest of its package.
-"""
+"""Packages and modules of pitcheck from the lowest to the highest. Those of one layer do not import each other."""
 
 USERS: dict[str, tuple[str, ...]] = {
     "execution": ("mutation",),
@@ -45,9 +46,9 @@ USERS: dict[str, tuple[str, ...]] = {
     "programs": ("commands",),
     "mutation": ("commands",),
     "frontends": ("programs", "commands", "torch"),
-    "precision": ("check.run",),
-    "explain": ("check.run", "commands"),
-    "check.run": ("commands",),
+    "precision": ("engine",),
+    "explain": ("engine", "commands"),
+    "engine": ("commands",),
 }
 """Who may import a room where not everyone above may: the check is the same for plans of every origin, and the executor that judges it stands alone."""
 
@@ -67,9 +68,8 @@ def places() -> dict[str, int]:
 
 
 def room_of(module: str) -> str:
-    """Return the room of a module of pitcheck ("pitcheck.check.run" -> "check.run", "pitcheck.check.prove" -> "check", "pitcheck" -> "__init__")."""
-    parts = module.split(".")[1:]
-    return ".".join(parts[:2]) if ".".join(parts[:2]) in places() else parts[0] if parts else "__init__"
+    """Return the room of a module of pitcheck ("pitcheck.engine.check" -> "engine", "pitcheck" -> "__init__")."""
+    return (module.split(".")[1:] or ["__init__"])[0]
 
 
 def module_of(file: Path, root: Path) -> str:
@@ -126,15 +126,15 @@ def test_every_module_has_a_layer() -> None:
 
 
 WRONG = {
-    "upwards": ("pitcheck.algebra.prime", "from pitcheck.ops.registry import evaluate"),
-    "of a package": ("pitcheck.plan.model", "from pitcheck import stages"),
-    "inside a function": ("pitcheck.stages.pair", "def f():\n    from pitcheck.check.derive import derive"),
-    "for types alone": ("pitcheck.report.model", "if TYPE_CHECKING:\n    from pitcheck.check.run import check"),
-    "with import": ("pitcheck.check.prove", "import pitcheck.explain.evidence as evidence"),
+    "upwards": ("pitcheck.algebra.residues.prime", "from pitcheck.ops.registry import evaluate"),
+    "of a package": ("pitcheck.plan.model", "from pitcheck import stage"),
+    "inside a function": ("pitcheck.graph.lowering", "def f():\n    from pitcheck.stage.drawn_inputs import derive"),
+    "for types alone": ("pitcheck.report.report", "if TYPE_CHECKING:\n    from pitcheck.engine.check import check"),
+    "with import": ("pitcheck.prove.stage_proof", "import pitcheck.explain.evidence as evidence"),
     "relative": ("pitcheck.ops.registry", "from ..plan import model"),
-    "into its own package's run": ("pitcheck.check.prove", "from pitcheck.check import run"),
+    "of the whole check": ("pitcheck.prove.stage_proof", "from pitcheck.engine import check"),
     "beside": ("pitcheck.models.tape", "from pitcheck.frontends.nnscaler import read_nnscaler"),
-    "of a frontend by the check": ("pitcheck.check.run", "from pitcheck.frontends.nnscaler import read_nnscaler"),
+    "of a frontend by the check": ("pitcheck.engine.check", "from pitcheck.frontends.nnscaler import read_nnscaler"),
     "of operators by the executor": ("pitcheck.execution.judge", "from pitcheck.ops.registry import evaluate"),
 }
 
@@ -146,10 +146,10 @@ def test_a_wrong_import_is_found(name: str) -> None:
 
 
 RIGHT = {
-    "down": ("pitcheck.stages.pair", "from pitcheck.plan.model import Plan"),
+    "down": ("pitcheck.stage.stage", "from pitcheck.plan.model import Plan"),
     "in the room": ("pitcheck.plan.model", "from .files import read_plan"),
     "of others": ("pitcheck.errors", "import numpy\nfrom collections.abc import Mapping"),
-    "by the whole check": ("pitcheck.check.run", "from pitcheck.check.prove import Proof\nfrom pitcheck.explain.difference import explain_difference"),
+    "by the whole check": ("pitcheck.engine.check", "from pitcheck.prove.stage_proof import Proof\nfrom pitcheck.explain.difference import explain_difference"),
 }
 
 
@@ -157,3 +157,19 @@ RIGHT = {
 def test_a_right_import_is_none(name: str) -> None:
     module, line = RIGHT[name]
     assert not list(faults({**modules(), module: line}))
+
+
+MOST_FILES = 20
+"""Modules in one folder, ``__init__.py`` included: a room with more is two."""
+
+
+def test_no_room_is_full() -> None:
+    folders = [PACKAGE, *(path for path in PACKAGE.rglob("*") if path.is_dir())]
+    full = {str(folder.relative_to(PACKAGE)): count for folder in folders if (count := len(list(folder.glob("*.py")))) > MOST_FILES}
+    assert not full, full
+
+
+def test_every_room_is_a_package() -> None:
+    """An installation takes folders with ``__init__.py`` alone, and its docstring says what the room is for."""
+    starts = {file.parent / "__init__.py" for file in PACKAGE.rglob("*.py")}
+    assert not [str(start) for start in starts if not start.is_file() or not ast.get_docstring(ast.parse(start.read_text(encoding="utf-8")))]

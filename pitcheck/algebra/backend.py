@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from pitcheck.algebra.fused import FusedProduct
+from pitcheck.algebra.residues.fused_products import FusedProduct
 from pitcheck.errors import UsageError
 
 BACKENDS = ("auto", "numpy", "cupy")

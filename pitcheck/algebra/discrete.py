@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pitcheck.algebra.backend import to_host
-from pitcheck.algebra.base import Comparison, Kind
-from pitcheck.algebra.order import INFINITE
+from pitcheck.algebra.interface import Comparison, Kind
+from pitcheck.algebra.residues.residue_order import INFINITE
 from pitcheck.algebra.structure import Structure, aligned
 from pitcheck.algebra.value import LEADING, Value
 from pitcheck.errors import ShapeError, UnsupportedError

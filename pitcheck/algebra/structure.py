@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pitcheck.algebra.backend import scatter_add
-from pitcheck.algebra.base import Kind
+from pitcheck.algebra.interface import Kind
 from pitcheck.algebra.value import LEADING, Value
 from pitcheck.errors import BudgetError, ShapeError
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from pitcheck.algebra.base import Kind
+from pitcheck.algebra.interface import Kind
 
 LEADING = 3
 """Axes in front of the logical ones: levels, trials, instances."""

@@ -9,13 +9,13 @@ from pathlib import Path
 from time import perf_counter
 from traceback import print_exc
 
-from pitcheck.check.options import Options
-from pitcheck.commands.numbers import parse_probability_log2, parse_size
+from pitcheck.base.options import Options
+from pitcheck.commands.number_options import parse_probability_log2, parse_size
 from pitcheck.commands.reading import frontend_of, pairs, read, read_pair
 from pitcheck.errors import BudgetError, PlanError, ShapeError, UnsupportedError, UsageError
 from pitcheck.frontends.builtin import PROGRAMS
 from pitcheck.plan.model import Plan
-from pitcheck.report.model import Finding, FindingVerdict, Report, Seconds
+from pitcheck.report.report import Finding, FindingVerdict, Report, Seconds
 from pitcheck.report.write import Form, check_destinations, parse_destination, write_report
 
 Progress = Callable[[str, int, int], None]
@@ -111,7 +111,7 @@ def checked(files: Sequence[Callable[[], list[Plan]]], options: Options, progres
         except Exception as error:
             findings.append(_stopped(error))
     if not findings:
-        from pitcheck.check.run import check  # noqa: PLC0415  heavy: an unreadable plan need not wait for it
+        from pitcheck.engine.check import check  # noqa: PLC0415  heavy: an unreadable plan need not wait for it
 
         try:
             return check(plans[0], plans[1], options, progress, load_seconds=perf_counter() - start)

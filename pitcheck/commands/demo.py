@@ -5,10 +5,10 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from pitcheck.check.options import Options
+from pitcheck.base.options import Options
 from pitcheck.commands.check import checked, sources
 from pitcheck.errors import UsageError
-from pitcheck.report.model import Verdict
+from pitcheck.report.report import Verdict
 from pitcheck.report.write import print_bytes, write_report
 from pitcheck.resources import shipped
 

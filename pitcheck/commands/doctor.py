@@ -11,8 +11,8 @@ import numpy as np
 
 from pitcheck import __version__
 from pitcheck.algebra.backend import array_module, to_host
-from pitcheck.algebra.chains import Chain, chains_of
-from pitcheck.algebra.modular import Modular
+from pitcheck.algebra.residues.chains import Chain, chains_of
+from pitcheck.algebra.residues.modular import Modular
 from pitcheck.errors import UsageError
 from pitcheck.report.write import print_bytes
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from pitcheck.check.options import Options
+from pitcheck.base.options import Options
 from pitcheck.commands.check import checked, progress_bar, sources
 from pitcheck.errors import UsageError
 from pitcheck.mutation.mutants import Mutant, chosen_kinds, mutants

@@ -13,9 +13,9 @@ from pitcheck.errors import UsageError
 from pitcheck.frontends.builtin import PLAN_SUFFIXES
 from pitcheck.plan.files import write_plan
 from pitcheck.plan.model import Plan, Tensor
-from pitcheck.plan.violations import Violation
+from pitcheck.plan.rules.violations import Violation
 from pitcheck.programs.frontend import CONFIGURATION_SUFFIX, CONFIGURATIONS
-from pitcheck.report.places import describe_ranks
+from pitcheck.report.coordinate_names import describe_ranks
 from pitcheck.report.text import printable
 from pitcheck.report.write import print_bytes
 

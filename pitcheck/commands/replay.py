@@ -13,7 +13,7 @@ def run(witness: str) -> int:
     path = Path(witness)
     if not path.is_file():
         raise UsageError(f"{witness}: no such file; a check that finds a mismatch names the witness it saved")
-    from pitcheck.explain.replay import replay  # noqa: PLC0415  heavy: a file that is not there need not wait for it
+    from pitcheck.witness.replay import replay  # noqa: PLC0415  heavy: a file that is not there need not wait for it
 
     text, code = replay(path)
     print_bytes(text.encode("utf-8", "backslashreplace"))

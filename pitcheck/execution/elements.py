@@ -10,8 +10,8 @@ import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812
 
-from pitcheck.execution.memory import UNINITIALISED, unwritten
 from pitcheck.execution.places import ExecutionError, number
+from pitcheck.execution.unwritten_memory import UNINITIALISED, unwritten
 
 Tensor = torch.Tensor
 Attributes = dict[str, Any]

@@ -10,7 +10,6 @@ import numpy as np
 import torch
 
 from pitcheck.execution.meanings import backward, forward, reduced
-from pitcheck.execution.memory import UNINITIALISED, unwritten
 from pitcheck.execution.places import (
     Coordinate,
     DeadlockError,
@@ -23,6 +22,7 @@ from pitcheck.execution.places import (
     repeated,
     tensor_name,
 )
+from pitcheck.execution.unwritten_memory import UNINITIALISED, unwritten
 from pitcheck.plan.model import Group, Number, Operand, Operator, Plan, Use
 
 Array = np.ndarray[Any, Any]

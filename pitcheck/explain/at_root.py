@@ -7,10 +7,11 @@ from fractions import Fraction
 
 import numpy as np
 
-from pitcheck.check.conjecture import VIEWS, Floats, lookup, varies
+from pitcheck.claims.conjecture import VIEWS, Floats, lookup, varies
 from pitcheck.explain import messages
 from pitcheck.explain.diagnosis import Diagnosis
 from pitcheck.explain.evidence import Evidence, Grouping
+from pitcheck.explain.expected_values import Root, Standing, far
 from pitcheck.explain.hypotheses import (
     REDUCTIONS,
     constant_ratio,
@@ -29,11 +30,10 @@ from pitcheck.explain.hypotheses import (
     spell,
     unreduced,
 )
-from pitcheck.explain.standing import Root, Standing, far
-from pitcheck.stages.batch import Step
-from pitcheck.stages.cuts import Cut
-from pitcheck.stages.graph import Source, sources_of
-from pitcheck.stages.grids import Codes
+from pitcheck.graph.cuts import Cut
+from pitcheck.graph.graph import Source, sources_of
+from pitcheck.graph.grids import Codes
+from pitcheck.stage.batch import Step
 
 ACCUMULATE = "accumulate"
 _COPIES = VIEWS | {"cast"}

@@ -9,15 +9,15 @@ from itertools import islice
 
 import numpy as np
 
-from pitcheck.check.conjecture import real_differences
-from pitcheck.check.evaluate import compare_target
-from pitcheck.check.whole import WholeRun
+from pitcheck.claims.conjecture import real_differences
 from pitcheck.errors import PitcheckError
 from pitcheck.explain import messages
 from pitcheck.explain.diagnosis import Diagnosis
 from pitcheck.explain.evidence import SAME, Evidence
 from pitcheck.explain.hypotheses import REDUCTIONS, factor, members_of, repeated_reduction
-from pitcheck.stages.run import run_batch
+from pitcheck.refute.whole_run import WholeRun
+from pitcheck.stage.evaluate import compare_target
+from pitcheck.stage.run_batch import run_batch
 
 MOST_RUNS = 12
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from pitcheck.stages.batch import Step
-from pitcheck.stages.grids import Codes
+from pitcheck.graph.grids import Codes
+from pitcheck.stage.batch import Step
 
 Family = tuple[object, ...]
 """Equal for diagnoses of one kind of mistake, wherever it was made."""

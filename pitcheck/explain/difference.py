@@ -9,18 +9,16 @@ from dataclasses import dataclass
 import numpy as np
 from msgspec.structs import replace
 
-from pitcheck.check.conjecture import Floats, real_differences
-from pitcheck.check.evaluate import Comparison
-from pitcheck.check.options import Options
-from pitcheck.check.shown import global_place
-from pitcheck.check.specification import Gap, Specification
-from pitcheck.check.whole import WholeRun, further_conjecture
+from pitcheck.base.options import Options
+from pitcheck.claims.conjecture import Floats, real_differences
+from pitcheck.claims.specification import Gap, Specification
 from pitcheck.errors import PitcheckError
 from pitcheck.explain import messages
 from pitcheck.explain.at_root import cause_at
 from pitcheck.explain.counterfactual import mended_by_a_reduction
 from pitcheck.explain.diagnosis import Diagnosis
 from pitcheck.explain.evidence import Evidence
+from pitcheck.explain.expected_values import Standing
 from pitcheck.explain.hypotheses import (
     constant_ratio,
     duplicated_part,
@@ -32,15 +30,17 @@ from pitcheck.explain.hypotheses import (
     ratio_cause,
     spell,
 )
-from pitcheck.explain.shrink import find_witness
-from pitcheck.explain.standing import Standing
-from pitcheck.explain.tried import Effect, Tried, effect_of, tried_repairs
-from pitcheck.explain.witness import save_witness
-from pitcheck.report.model import Finding, Shown, TriedRepair
-from pitcheck.stages.batch import Step
-from pitcheck.stages.cuts import Cut
-from pitcheck.stages.graph import Graph
-from pitcheck.stages.grids import Codes
+from pitcheck.explain.search import Effect, Tried, effect_of, tried_repairs
+from pitcheck.graph.cuts import Cut
+from pitcheck.graph.graph import Graph
+from pitcheck.graph.grids import Codes
+from pitcheck.refute.shown import global_place
+from pitcheck.refute.whole_run import WholeRun, further_conjecture
+from pitcheck.report.report import Finding, Shown, TriedRepair
+from pitcheck.stage.batch import Step
+from pitcheck.stage.evaluate import Comparison
+from pitcheck.witness.shrink import find_witness
+from pitcheck.witness.witness import save_witness
 
 MOST_FINDINGS = 5
 

@@ -10,17 +10,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pitcheck.algebra.value import Value
-from pitcheck.check.conjecture import VIEWS, Corners, Floats, Index, build_index, lookup, real_differences
-from pitcheck.check.specification import Specification
-from pitcheck.check.whole import WholeRun
+from pitcheck.claims.conjecture import VIEWS, Corners, Floats, Index, build_index, lookup, real_differences
+from pitcheck.claims.specification import Specification
 from pitcheck.errors import PitcheckError
+from pitcheck.graph.cuts import Cut
+from pitcheck.graph.graph import Graph, Node, Source, sources_of
+from pitcheck.graph.grids import Codes
 from pitcheck.ops.registry import BACKWARD, operator_kind
 from pitcheck.plan.model import MICROBATCH_AXIS
-from pitcheck.stages.batch import Step
-from pitcheck.stages.cuts import Cut
-from pitcheck.stages.graph import Graph, Node, Source, sources_of
-from pitcheck.stages.grids import Codes
-from pitcheck.stages.run import run_batch
+from pitcheck.refute.whole_run import WholeRun
+from pitcheck.stage.batch import Step
+from pitcheck.stage.run_batch import run_batch
 
 Mask = NDArray[np.bool_]
 MOVES = VIEWS | {"slice", "split", "chunk", "select", "unbind", "cat", "stack", "cast"}

@@ -9,16 +9,16 @@ from itertools import combinations
 
 import numpy as np
 
-from pitcheck.check.conjecture import Floats, lookup, varies
+from pitcheck.claims.conjecture import Floats, lookup, varies
 from pitcheck.explain import messages
 from pitcheck.explain.diagnosis import Diagnosis
 from pitcheck.explain.evidence import MOVES, Evidence, Grouping
+from pitcheck.graph.cuts import Box, Cut, uncovered
+from pitcheck.graph.graph import Graph, Source
+from pitcheck.graph.grids import Codes
 from pitcheck.ops.registry import kinds_with, operator_kind
 from pitcheck.ops.traits import Trait
-from pitcheck.stages.batch import Argument, Step, StepOperand
-from pitcheck.stages.cuts import Box, Cut, uncovered
-from pitcheck.stages.graph import Graph, Source
-from pitcheck.stages.grids import Codes
+from pitcheck.stage.batch import Argument, Step, StepOperand
 
 ADDITIONS = frozenset({"add", "sub"})
 REDUCTIONS = frozenset({"all_reduce", "reduce_scatter", "reduce"})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pitcheck.explain.diagnosis import Diagnosis, Kind
-from pitcheck.report.model import TriedRepair
+from pitcheck.report.report import TriedRepair
 
 MOST_PLACES = 12
 """Places of one mistake that are listed; of more the number is said."""

@@ -14,21 +14,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pitcheck.algebra.axes import AxisAlgebra, AxisSystem
+from pitcheck.algebra.dimensions.axes import AxisAlgebra, AxisSystem
 from pitcheck.algebra.value import Value
 from pitcheck.base.numbers import Literal
-from pitcheck.check.conjecture import Floats, real_differences
-from pitcheck.check.derive import take_box
-from pitcheck.check.evaluate import expected_parts, judged_elements
+from pitcheck.claims.conjecture import Floats, real_differences
 from pitcheck.errors import BudgetError, PitcheckError, PlanError, UnsupportedError
 from pitcheck.explain.evidence import SAME, Evidence
+from pitcheck.graph.graph import Node, Operand, Source, Stacked, sources_of
+from pitcheck.graph.grids import Codes
+from pitcheck.graph.parts import Box
 from pitcheck.ops.registry import BACKWARD, divided, evaluate, forward_attributes
-from pitcheck.stages.batch import distinct_columns
-from pitcheck.stages.graph import Node, Operand, Source, Stacked, sources_of
-from pitcheck.stages.grids import Codes
-from pitcheck.stages.pair import Target
-from pitcheck.stages.parts import Box
-from pitcheck.stages.run import literal_operand
+from pitcheck.stage.batch import distinct_columns
+from pitcheck.stage.drawn_inputs import take_box
+from pitcheck.stage.evaluate import expected_parts, judged_elements
+from pitcheck.stage.run_batch import literal_operand
+from pitcheck.stage.stage import Target
 
 MOST_OPERATORS = 6_000
 """Operators that are evaluated for one explanation at most."""

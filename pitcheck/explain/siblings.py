@@ -15,10 +15,10 @@ import numpy as np
 from pitcheck.explain import messages
 from pitcheck.explain.diagnosis import Diagnosis, Kind
 from pitcheck.explain.evidence import Evidence
-from pitcheck.explain.left_out import TERMS, in_the_place_of
-from pitcheck.stages.batch import Step
-from pitcheck.stages.graph import Graph, Node, Operand, Source, sources_of
-from pitcheck.stages.grids import Codes
+from pitcheck.explain.repairs.missing_operator import TERMS, in_the_place_of
+from pitcheck.graph.graph import Graph, Node, Operand, Source, sources_of
+from pitcheck.graph.grids import Codes
+from pitcheck.stage.batch import Step
 
 MOST_PAIRS = 20_000
 """Pairs of coordinates that are compared at most."""

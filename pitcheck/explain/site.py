@@ -12,10 +12,10 @@ import numpy as np
 from pitcheck.explain.diagnosis import Diagnosis, Kind
 from pitcheck.explain.evidence import Evidence
 from pitcheck.explain.rerun import Change, Draft, Held, Override, Rerun
+from pitcheck.graph.graph import Node
+from pitcheck.graph.grids import Codes
 from pitcheck.ops.registry import BACKWARD, operator_kind
-from pitcheck.stages.batch import Argument, Step
-from pitcheck.stages.graph import Node
-from pitcheck.stages.grids import Codes
+from pitcheck.stage.batch import Argument, Step
 
 Candidate = tuple[Diagnosis, Sequence[Change]]
 """A mistake, and what is done otherwise if it is mended."""

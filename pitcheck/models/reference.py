@@ -6,7 +6,7 @@ from math import prod
 
 from pitcheck.models.config import Attention, Batch, Model, Optimizer, check_model
 from pitcheck.models.dense import attention, feed_forward
-from pitcheck.models.flat import Buffers, adamw_flat, join_gradients
+from pitcheck.models.flat_state import Buffers, adamw_flat, join_gradients
 from pitcheck.models.latent import latent_attention
 from pitcheck.models.layers import embed, linear, logits, norm, prepare
 from pitcheck.models.loss import masked_mean, token_losses

@@ -19,7 +19,7 @@ from pitcheck.base.dtypes import DType
 from pitcheck.errors import PlanError
 from pitcheck.models.autograd import Backward
 from pitcheck.models.records import Entry, Hook, Spread, Where, gradient_lineage, held
-from pitcheck.models.signatures import Signature, Signatures, kind_of
+from pitcheck.models.result_types import Signature, Signatures, kind_of
 from pitcheck.ops.registry import operator_kind
 from pitcheck.plan.model import MICROBATCH_AXIS, Axis, Box, Group, Lineage, Number, Operand, Operator, Output, Plan, Program, Role, Step, Tensor, Use
 

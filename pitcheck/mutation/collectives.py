@@ -11,7 +11,7 @@ from pitcheck.mutation.facts import Facts
 from pitcheck.ops.registry import collective_kinds, kinds_with
 from pitcheck.ops.traits import Trait
 from pitcheck.plan.model import Group, Operator, Table
-from pitcheck.plan.schedule import PAIRED
+from pitcheck.plan.schedule.run_order import PAIRED
 
 Found = Iterator[tuple[str, Edit]]
 REDUCING = ("all_reduce", "reduce_scatter")

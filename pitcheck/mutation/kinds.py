@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
-from pitcheck.mutation import attributes, collectives, whole, wiring
+from pitcheck.mutation import attributes, collectives, wiring
+from pitcheck.mutation import whole_plan as whole
 from pitcheck.mutation.edits import Edit
 from pitcheck.mutation.facts import Facts
 from pitcheck.plan.model import Operator, Plan

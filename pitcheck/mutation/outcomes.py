@@ -6,7 +6,7 @@ from typing import Literal as OneOf
 
 import msgspec
 
-from pitcheck.report.model import Report
+from pitcheck.report.report import Report
 
 Effect = OneOf["changes", "same", "does not run"]
 Status = OneOf["caught", "invalid", "survivor", "open", "proven", "unproven", "refused", "alarm", "failed"]

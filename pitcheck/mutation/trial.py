@@ -13,7 +13,7 @@ from pitcheck.mutation.mutants import Mutant
 from pitcheck.mutation.outcomes import Effect, Outcome, status_of
 from pitcheck.plan.coordinates import Coordinates
 from pitcheck.plan.model import Plan
-from pitcheck.report.model import Report
+from pitcheck.report.report import Report
 
 SEEDS = tuple(range(12))
 """Draws in which an output may show the change."""

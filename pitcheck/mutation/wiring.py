@@ -11,7 +11,7 @@ from pitcheck.mutation.facts import Facts
 from pitcheck.ops.registry import communication_of
 from pitcheck.ops.traits import Communication
 from pitcheck.plan.model import Number, Operand, Operator, Use
-from pitcheck.plan.schedule import PAIRED
+from pitcheck.plan.schedule.run_order import PAIRED
 
 Found = Iterator[tuple[str, Edit]]
 BACKWARD = ".backward"

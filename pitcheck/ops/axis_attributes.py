@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate, pairwise
 from typing import Any
 
-from pitcheck.algebra.axis_values import AxisValue, Size
-from pitcheck.algebra.size_choice import Sizes
+from pitcheck.algebra.dimensions.axis_values import AxisValue, Size
+from pitcheck.algebra.dimensions.size_choice import Sizes
 from pitcheck.errors import ShapeError
 from pitcheck.ops.declaration import Attributes, OperatorKind
 from pitcheck.ops.registry import BACKWARD, divided, operator_kind

@@ -10,11 +10,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pitcheck.algebra.axes import AxisAlgebra
-from pitcheck.algebra.axis_classes import AxisSystem, Dimension
-from pitcheck.algebra.axis_values import AxisValue
-from pitcheck.algebra.axis_views import view
-from pitcheck.algebra.base import Kind
+from pitcheck.algebra.dimensions.axes import AxisAlgebra
+from pitcheck.algebra.dimensions.axis_classes import AxisSystem, Dimension
+from pitcheck.algebra.dimensions.axis_values import AxisValue
+from pitcheck.algebra.dimensions.axis_views import view
+from pitcheck.algebra.interface import Kind
 from pitcheck.ops.axis_attributes import symbolic_attributes
 
 Evaluate = Callable[[Any, str, Sequence[Any], Mapping[str, Any], Sequence[bool] | None], list[Any]]

@@ -1,8 +1,8 @@
 """How an operator is declared: once, by its meaning; everything else follows from it.
 
-``meaning`` computes the outputs from the inputs in any :class:`~pitcheck.algebra.base.Algebra`. ``derivative`` computes the gradients of the
+``meaning`` computes the outputs from the inputs in any :class:`~pitcheck.algebra.interface.Algebra`. ``derivative`` computes the gradients of the
 inputs, in the same language. Shape rule, axis signature and degree rule are read off by running the same two functions in the abstract algebras
-(:mod:`pitcheck.algebra.axes`, :mod:`pitcheck.algebra.degrees`), so they cannot disagree with the meaning.
+(:mod:`pitcheck.algebra.dimensions.axes`, :mod:`pitcheck.algebra.bound.degrees`), so they cannot disagree with the meaning.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from typing import Literal as OneOf
 
-from pitcheck.algebra.base import Algebra
+from pitcheck.algebra.interface import Algebra
 from pitcheck.ops.traits import Communication, Condition, Trait
 
 Attributes = Mapping[str, Any]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
-from pitcheck.algebra.base import Algebra
+from pitcheck.algebra.interface import Algebra
 from pitcheck.ops.declaration import AttributeRole, Attributes, Derivative, Meaning, Offset, OperatorKind
 from pitcheck.ops.term import Term, promote, sum_to
 from pitcheck.ops.traits import Communication, Condition, Trait

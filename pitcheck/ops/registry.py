@@ -7,9 +7,11 @@ from functools import cache
 from types import MappingProxyType
 from typing import Any
 
-from pitcheck.algebra.base import Algebra
+from pitcheck.algebra.interface import Algebra
 from pitcheck.errors import PlanError, ShapeError, UnsupportedError
-from pitcheck.ops import (
+from pitcheck.ops.declaration import Attributes, Offset, OperatorKind
+from pitcheck.ops.declare import WANTED
+from pitcheck.ops.meanings import (
     activations,
     arithmetic,
     attention,
@@ -25,8 +27,6 @@ from pitcheck.ops import (
     reductions,
     structure,
 )
-from pitcheck.ops.declaration import Attributes, Offset, OperatorKind
-from pitcheck.ops.declare import WANTED
 from pitcheck.ops.term import Term
 from pitcheck.ops.traits import ALSO_OF_DERIVATIVES, Communication, Condition, Trait
 

@@ -1,7 +1,7 @@
 """Values with arithmetic: the notation in which operators' formulas are written.
 
 A :class:`Term` is a value together with its algebra, so that ``x * (1 - y)`` can be written instead of nested calls. It adds nothing to the
-:class:`~pitcheck.algebra.base.Algebra`: every method is one or a few of its operations. Here, unlike there, negative axes count from the end.
+:class:`~pitcheck.algebra.interface.Algebra`: every method is one or a few of its operations. Here, unlike there, negative axes count from the end.
 
 Sizes are used as the algebra gives them and never passed through ``int``: in the algebra of axes they remember the dimensions they come from, and a
 reshape to an equal shape may still tie dimensions.
@@ -15,7 +15,7 @@ from fractions import Fraction
 from math import prod
 from typing import Any
 
-from pitcheck.algebra.base import Algebra, Comparison, Kind
+from pitcheck.algebra.interface import Algebra, Comparison, Kind
 from pitcheck.base.numbers import Literal, Root, parse_number
 from pitcheck.errors import PlanError, ShapeError
 

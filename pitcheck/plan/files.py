@@ -21,7 +21,7 @@ import zstandard
 from pitcheck.errors import PlanError, UsageError
 from pitcheck.plan.collector import collector_off
 from pitcheck.plan.model import FORMAT, Attribute, Number, Plan, Table
-from pitcheck.plan.sizes import mesh_violations
+from pitcheck.plan.rules.size_rules import mesh_violations
 
 JSON_SUFFIX = ".plan.json"
 ZSTD_SUFFIX = ".plan.zst"

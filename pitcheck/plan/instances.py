@@ -8,7 +8,7 @@ import numpy as np
 
 from pitcheck.plan.coordinates import Coordinates
 from pitcheck.plan.model import Box, Plan
-from pitcheck.plan.schedule import runs_per_microbatch, where_key
+from pitcheck.plan.schedule.run_order import runs_per_microbatch, where_key
 
 
 def count_instances(plan: Plan) -> int:

@@ -7,21 +7,21 @@ from dataclasses import dataclass, replace
 
 from pitcheck.errors import PlanError
 from pitcheck.plan.coordinates import Coordinates
-from pitcheck.plan.deadlock import find_deadlocks
-from pitcheck.plan.events import Events
-from pitcheck.plan.lineage_rules import LineageRules
-from pitcheck.plan.matching import Matching, lifted, match, match_events
 from pitcheck.plan.model import Plan
-from pitcheck.plan.output_rules import check_outputs
-from pitcheck.plan.programs import LocalOrders, LocalRules, check_programs
-from pitcheck.plan.representatives import representatives
-from pitcheck.plan.schedule import Schedule
-from pitcheck.plan.shape_rules import ShapeRules, check_values
-from pitcheck.plan.sizes import check_sizes, mesh_violations
-from pitcheck.plan.ssa import SingleAssignment
-from pitcheck.plan.storages import StorageRules
-from pitcheck.plan.structure import check_structure
-from pitcheck.plan.violations import Violation, capped
+from pitcheck.plan.rules.lineage_rules import LineageRules
+from pitcheck.plan.rules.name_rules import check_structure
+from pitcheck.plan.rules.output_rules import check_outputs
+from pitcheck.plan.rules.program_rules import LocalOrders, LocalRules, check_programs
+from pitcheck.plan.rules.shape_rules import ShapeRules, check_values
+from pitcheck.plan.rules.size_rules import check_sizes, mesh_violations
+from pitcheck.plan.rules.ssa import SingleAssignment
+from pitcheck.plan.rules.storage_rules import StorageRules
+from pitcheck.plan.rules.violations import Violation, capped
+from pitcheck.plan.schedule.deadlock import find_deadlocks
+from pitcheck.plan.schedule.events import Events
+from pitcheck.plan.schedule.matching import Matching, lifted, match, match_events
+from pitcheck.plan.schedule.representatives import representatives
+from pitcheck.plan.schedule.run_order import Schedule
 
 
 def validate(plan: Plan, reference: Plan | None = None, limit: int = 50) -> list[Violation]:

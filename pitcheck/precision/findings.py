@@ -6,12 +6,12 @@ from collections.abc import Hashable, Iterable, Iterator, Sequence
 
 import numpy as np
 
+from pitcheck.graph.cuts import Cut
+from pitcheck.graph.graph import Graph, Node
 from pitcheck.plan.model import Plan
 from pitcheck.precision.rules import Broken, broken_rules
 from pitcheck.precision.side import is_addition, is_exact
-from pitcheck.report.model import Finding, FindingVerdict
-from pitcheck.stages.cuts import Cut
-from pitcheck.stages.graph import Graph, Node
+from pitcheck.report.report import Finding, FindingVerdict
 
 
 def precision_findings(

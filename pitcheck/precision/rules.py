@@ -6,13 +6,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import combinations
 
+from pitcheck.graph.cuts import Cut
+from pitcheck.graph.graph import Graph, Node
 from pitcheck.ops.registry import communication_of, has_trait
 from pitcheck.ops.traits import Communication, Trait
 from pitcheck.plan.model import Plan
 from pitcheck.precision.side import BITS, Side, is_reduction
 from pitcheck.precision.walks import Sum, Way, sum_of, way_to
-from pitcheck.stages.cuts import Cut
-from pitcheck.stages.graph import Graph, Node
 
 
 @dataclass(frozen=True)

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from math import inf
 
-from pitcheck.algebra.base import Kind
-from pitcheck.check.conjecture import VIEWS
+from pitcheck.algebra.interface import Kind
+from pitcheck.claims.conjecture import VIEWS
+from pitcheck.graph.graph import Graph, Node, sources_of
 from pitcheck.ops.registry import BACKWARD, has_trait, kinds_with
 from pitcheck.ops.traits import Trait
-from pitcheck.stages.graph import Graph, Node, sources_of
 
 BITS: Mapping[str, int] = {"float64": 53, "float32": 24, "float16": 11, "bfloat16": 8, "float8_e4m3": 4, "float8_e5m2": 3}
 """Binary digits of the significand: what decides how much a sum rounds."""

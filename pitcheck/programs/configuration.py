@@ -30,7 +30,7 @@ from pitcheck.models.presets import PRESETS, preset
 from pitcheck.models.reference import reference_plan
 from pitcheck.plan.model import Plan
 from pitcheck.programs.layout import Layout, check_layout
-from pitcheck.programs.program import flat_parameters, parallel_plan
+from pitcheck.programs.parallel_plan import flat_parameters, parallel_plan
 
 TABLES: Mapping[str, type[msgspec.Struct]] = {"batch": Batch, "layout": Layout, "optimizer": Optimizer}
 MOST_BYTES = 1 << 20

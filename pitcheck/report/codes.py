@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pitcheck.errors import UsageError
-from pitcheck.report.model import FindingVerdict
+from pitcheck.report.report import FindingVerdict
 from pitcheck.resources import shipped
 
 

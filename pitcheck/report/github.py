@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal as OneOf
 
-from pitcheck.report.model import Finding, FindingVerdict, Report
+from pitcheck.report.report import Finding, FindingVerdict, Report
 from pitcheck.report.sources import place_of
 from pitcheck.report.text import bound, coordinates, details, endings, printable, sentence
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from pitcheck.report.model import SCHEMA, Report
+from pitcheck.report.report import SCHEMA, Report
 
 
 def encode(report: Report) -> bytes:

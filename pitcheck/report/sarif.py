@@ -11,7 +11,7 @@ from typing import Any
 from pitcheck import __version__
 from pitcheck.report.codes import CODES, Code
 from pitcheck.report.json import indented
-from pitcheck.report.model import Finding, FindingVerdict, Report
+from pitcheck.report.report import Finding, FindingVerdict, Report
 from pitcheck.report.sources import Source, place_of, side_of, source_line
 from pitcheck.report.text import coordinates, details
 

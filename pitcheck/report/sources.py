@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import quote
 
-from pitcheck.report.model import Finding
+from pitcheck.report.report import Finding
 
 _NUMBER = re.compile("[1-9][0-9]{0,8}")
 

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Sequence
 from typing import Literal as OneOf
 from typing import NamedTuple
 
-from pitcheck.report.model import IMPRECISE, Finding, Report, RoutedTokens
-from pitcheck.report.places import describe_microbatches, describe_ranks
+from pitcheck.report.coordinate_names import describe_microbatches, describe_ranks
+from pitcheck.report.report import IMPRECISE, Finding, Report, RoutedTokens
 
 WIDTH = 100
 FINDING_LINES = 24

@@ -11,7 +11,7 @@ from typing import TextIO
 
 from pitcheck.errors import UsageError
 from pitcheck.report import github, json, sarif
-from pitcheck.report.model import Report
+from pitcheck.report.report import Report
 from pitcheck.report.text import Line, render
 
 STDOUT = "-"

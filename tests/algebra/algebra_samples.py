@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from pitcheck.algebra.chains import Chain, chains_of
-from pitcheck.algebra.residues import ResidueAlgebra
+from pitcheck.algebra.residues.backend_residues import ResidueAlgebra
+from pitcheck.algebra.residues.chains import Chain, chains_of
 from pitcheck.algebra.value import Value
 
 CHAIN = chains_of(3)[0]

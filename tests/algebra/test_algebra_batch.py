@@ -9,10 +9,10 @@ from algebra_samples import CHAIN, residues
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pitcheck.algebra.batch import BatchAlgebra
-from pitcheck.algebra.order import order_key
-from pitcheck.algebra.precise import PreciseAlgebra
-from pitcheck.algebra.real import RealAlgebra
+from pitcheck.algebra.batched import BatchAlgebra
+from pitcheck.algebra.reals.precise import PreciseAlgebra
+from pitcheck.algebra.reals.real import RealAlgebra
+from pitcheck.algebra.residues.residue_order import order_key
 from pitcheck.errors import BudgetError, ShapeError, UnsupportedError
 
 

@@ -3,7 +3,7 @@
 import galois
 import pytest
 
-from pitcheck.algebra.chains import SQUARES_UP_TO, Chain, chains_of
+from pitcheck.algebra.residues.chains import SQUARES_UP_TO, Chain, chains_of
 from pitcheck.errors import UsageError
 
 ALL = [(length, chain) for length in (1, 2, 3, 4) for chain in chains_of(length)]

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pitcheck.algebra.chains import Chain, chains_of
-from pitcheck.algebra.exponential import draw_exponents
-from pitcheck.algebra.residues import ResidueAlgebra
+from pitcheck.algebra.residues.backend_residues import ResidueAlgebra
+from pitcheck.algebra.residues.chains import Chain, chains_of
+from pitcheck.algebra.residues.exponential import draw_exponents
 from pitcheck.algebra.value import Value
 from pitcheck.errors import BudgetError
 

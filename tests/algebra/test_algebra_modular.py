@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pitcheck.algebra.chains import Chain, chains_of
-from pitcheck.algebra.modular import Modular
+from pitcheck.algebra.residues.chains import Chain, chains_of
+from pitcheck.algebra.residues.modular import Modular
 
 CHAIN = chains_of(4)[0]
 M = Modular(np, CHAIN)

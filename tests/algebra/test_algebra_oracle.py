@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from algebra_samples import random_expression
 
-from pitcheck.algebra.chains import Chain, chains_of
-from pitcheck.algebra.galois_oracle import GaloisAlgebra
-from pitcheck.algebra.residues import ResidueAlgebra
+from pitcheck.algebra.residues.backend_residues import ResidueAlgebra
+from pitcheck.algebra.residues.chains import Chain, chains_of
+from pitcheck.algebra.residues.galois_oracle import GaloisAlgebra
 
 TINY = Chain((359, 719, 1439))
 

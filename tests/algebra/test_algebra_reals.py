@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pitcheck.algebra.precise import PreciseAlgebra
-from pitcheck.algebra.real import FUNCTIONS, RealAlgebra
+from pitcheck.algebra.reals.precise import PreciseAlgebra
+from pitcheck.algebra.reals.real import FUNCTIONS, RealAlgebra
 from pitcheck.algebra.value import Value
 from pitcheck.errors import UnsupportedError
 

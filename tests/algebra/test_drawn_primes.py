@@ -5,8 +5,8 @@ from __future__ import annotations
 import galois
 import pytest
 
-from pitcheck.algebra.chains import Chain
-from pitcheck.algebra.drawn_primes import SQUARES, DrawnPrimes, Family, is_prime, squares_for
+from pitcheck.algebra.residues.chains import Chain
+from pitcheck.algebra.residues.drawn_primes import SQUARES, DrawnPrimes, Family, is_prime, squares_for
 from pitcheck.errors import UsageError
 
 FAMILIES = [Family(3, False), Family(3, False, 3), Family(1, False, 7), Family(3), Family(3, True, 2), Family(3, True, 4), Family(4), Family(2, True, 5)]

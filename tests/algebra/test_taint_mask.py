@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from pitcheck.algebra import taint_mask
-from pitcheck.algebra.taint import TaintAlgebra
-from pitcheck.algebra.taint_mask import Labels, blocks_of, everywhere, joined, union
+from pitcheck.algebra.dependence import taint_mask
+from pitcheck.algebra.dependence.taint import TaintAlgebra
+from pitcheck.algebra.dependence.taint_mask import Labels, blocks_of, everywhere, joined, union
 
 Array = NDArray[Any]
 ROWS = 2

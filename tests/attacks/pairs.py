@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from pitcheck.check.options import Options
+from pitcheck.base.options import Options
 from pitcheck.commands.check import checked
 from pitcheck.plan.model import Axis, Group, Lineage, Operator, Output, Plan, Shard, Table, Tensor
 

@@ -9,11 +9,11 @@ import pytest
 from attacks.folder import ATTACKS, EXISTS, NOT_EQUIVALENT
 from zoo.builder import Builder, intervals
 
-from pitcheck.check.options import Options
+from pitcheck.base.options import Options
 from pitcheck.commands.check import checked
 from pitcheck.commands.reading import read
 from pitcheck.plan.model import Number, Operator, Output, Plan, Tensor
-from pitcheck.report.model import Report
+from pitcheck.report.report import Report
 
 FOLDER = ATTACKS / "formulas"
 ANY = ("equivalent", *NOT_EQUIVALENT)

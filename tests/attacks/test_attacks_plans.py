@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from attacks.folder import ATTACKS, EXISTS, EXIT_CODES
 
-from pitcheck.check.options import Options
+from pitcheck.base.options import Options
 from pitcheck.commands.check import checked
 from pitcheck.commands.reading import read
-from pitcheck.report.model import Report
+from pitcheck.report.report import Report
 
 FOLDER = ATTACKS / "plans"
 ROWS: list[dict[str, str]] = json.loads((FOLDER / "manifest.json").read_text()) if EXISTS else []

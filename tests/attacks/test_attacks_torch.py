@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from attacks.folder import ATTACKS, EXISTS
 
-from pitcheck.check.options import Options
+from pitcheck.base.options import Options
 from pitcheck.commands.check import checked
 from pitcheck.commands.reading import read_pair
-from pitcheck.report.model import Report
+from pitcheck.report.report import Report
 
 FOLDER = ATTACKS / "torch"
 NOT_EQUIVALENT = "mismatch|invalid|inconclusive"

@@ -14,9 +14,9 @@ from time import process_time
 from bugs.record import Setting
 from bugs.table import BUGS, PAGE, TODAY, first_of, is_named, named_today, page, said
 
-from pitcheck.check.options import Options
-from pitcheck.check.run import check
-from pitcheck.report.model import Report
+from pitcheck.base.options import Options
+from pitcheck.engine.check import check
+from pitcheck.report.report import Report
 from pitcheck.report.text import render
 
 OPTIONS = ("--full", "--write", "--page")

@@ -13,7 +13,7 @@ from frontends.torch.replay import difference, truth
 from programs.program_cases import Case
 
 from pitcheck.execution.judge import judge_often
-from pitcheck.frontends.torch.record import record
+from pitcheck.frontends.torch.recording.record import record
 from pitcheck.plan.model import Plan
 from pitcheck.torch import Spec, capture
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from bugs.record import Bug
 
-from pitcheck.report.model import Finding, Report
+from pitcheck.report.report import Finding, Report
 
 BUGS: dict[str, Bug] = {path.stem: import_module(f"bugs.records.{path.stem}").BUG for path in sorted((Path(__file__).parent / "records").glob("*.py"))}
 """Every module of the folder ``records`` by its name."""

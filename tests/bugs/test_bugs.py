@@ -9,8 +9,8 @@ from bugs.record import Bug, Built, Pair
 from bugs.surgery import without_hints
 from bugs.table import BUGS, PAGE, first_of, is_named, named_today, page, said
 
-from pitcheck.check.options import Options
-from pitcheck.check.run import check
+from pitcheck.base.options import Options
+from pitcheck.engine.check import check
 from pitcheck.report.codes import CODES
 
 SLOW = [pytest.mark.slow]

@@ -11,19 +11,19 @@ from typing import Any
 import numpy as np
 from zoo.builder import Builder
 
-from pitcheck.algebra.chains import Chain
-from pitcheck.algebra.degree_bounds import Heights
-from pitcheck.algebra.drawn_primes import Family
-from pitcheck.check.obligations import Prover
-from pitcheck.check.prove import Settings, prove_stage
-from pitcheck.check.specification import Specification, specify
-from pitcheck.plan.matching import match
+from pitcheck.algebra.bound.degree_bounds import Heights
+from pitcheck.algebra.residues.chains import Chain
+from pitcheck.algebra.residues.drawn_primes import Family
+from pitcheck.claims.specification import Specification, specify
+from pitcheck.graph.cuts import Cut, resolve
+from pitcheck.graph.graph import Graph
+from pitcheck.graph.lowering import lower
 from pitcheck.plan.model import Lineage, Plan
-from pitcheck.stages.building import build_stage
-from pitcheck.stages.cuts import Cut, resolve
-from pitcheck.stages.graph import Graph
-from pitcheck.stages.lowering import lower
-from pitcheck.stages.pair import Target, canonical_form
+from pitcheck.plan.schedule.matching import match
+from pitcheck.prove.prover import Prover
+from pitcheck.prove.stage_proof import Settings, prove_stage
+from pitcheck.stage.building import build_stage
+from pitcheck.stage.stage import Target, canonical_form
 
 ACCEPTED = 0.5
 Formula = Callable[..., str]

@@ -7,7 +7,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from pitcheck.algebra.axes import AxisAlgebra, AxisSystem
+from pitcheck.algebra.dimensions.axes import AxisAlgebra, AxisSystem
 from pitcheck.errors import PitcheckError
 from pitcheck.ops.registry import evaluate
 from pitcheck.plan.model import Axis, Group, Lineage, Number, Operator, Output, Plan, Shard, Tensor

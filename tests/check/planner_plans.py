@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from pitcheck.check.options import Options
-from pitcheck.check.run import check
+from pitcheck.base.options import Options
+from pitcheck.engine.check import check
 from pitcheck.frontends.nnscaler import read_nnscaler
 from pitcheck.plan.model import Plan
-from pitcheck.report.model import Finding, Report
+from pitcheck.report.report import Finding, Report
 
 SHIPPED = Path(__file__).parent.parent / "data" / "nnscaler"
 FURTHER = Path(__file__).parents[3] / "shared" / "nnscaler"

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from zoo.pairs import pair
 
-from pitcheck.check.obligations import Prover
-from pitcheck.check.prove import Settings
-from pitcheck.check.specification import specify
-from pitcheck.plan.matching import match
-from pitcheck.stages.lowering import lower
+from pitcheck.claims.specification import specify
+from pitcheck.graph.lowering import lower
+from pitcheck.plan.schedule.matching import match
+from pitcheck.prove.prover import Prover
+from pitcheck.prove.stage_proof import Settings
 
 
 @pytest.mark.parametrize("accepted", [-20.0, -60.0, -110.0])

@@ -8,27 +8,27 @@ import numpy as np
 import pytest
 from zoo.builder import Builder, lineage, table
 
-from pitcheck.algebra.chains import chains_of
-from pitcheck.algebra.residues import ResidueAlgebra
-from pitcheck.check import prove
-from pitcheck.check.evaluate import evaluate_stage
-from pitcheck.check.options import Options
-from pitcheck.check.prove import Settings, prove_stage
-from pitcheck.check.run import check
-from pitcheck.check.specification import specify
+from pitcheck.algebra.residues.backend_residues import ResidueAlgebra
+from pitcheck.algebra.residues.chains import chains_of
+from pitcheck.base.options import Options
+from pitcheck.claims.specification import specify
+from pitcheck.engine.check import check
 from pitcheck.errors import UnsupportedError
+from pitcheck.graph.lowering import lower
 from pitcheck.ops.axis_templates import Templates
 from pitcheck.ops.registry import evaluate
-from pitcheck.plan.matching import match
 from pitcheck.plan.model import Number, Plan
-from pitcheck.stages.batch import Batch
-from pitcheck.stages.building import build_stage
-from pitcheck.stages.lowering import lower
-from pitcheck.stages.pair import Stage, Target, canonical_form, shape_stage
-from pitcheck.stages.reductions.pipeline import measured
-from pitcheck.stages.reductions.protocol import Context, Phase
-from pitcheck.stages.reductions.split_all_to_all import SplitAllToAll, taken_apart
-from pitcheck.stages.shapes import symbolic_pair
+from pitcheck.plan.schedule.matching import match
+from pitcheck.prove import stage_proof as prove
+from pitcheck.prove.stage_proof import Settings, prove_stage
+from pitcheck.stage.batch import Batch
+from pitcheck.stage.building import build_stage
+from pitcheck.stage.evaluate import evaluate_stage
+from pitcheck.stage.reductions.pipeline import measured
+from pitcheck.stage.reductions.protocol import Context, Phase
+from pitcheck.stage.reductions.split_all_to_all import SplitAllToAll, taken_apart
+from pitcheck.stage.shapes import symbolic_pair
+from pitcheck.stage.stage import Stage, Target, canonical_form, shape_stage
 
 EP, SEQUENCES, LENGTH, HIDDEN, EXPERTS, WIDTH = 8, 2, 6, 5, 2, 7
 TOKENS = (EP * SEQUENCES, LENGTH)

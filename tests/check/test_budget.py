@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from zoo.pairs import pair
 
-from pitcheck.check.options import Options
-from pitcheck.check.run import check
+from pitcheck.base.options import Options
+from pitcheck.engine.check import check
 
 
 def test_too_little_memory_is_inconclusive() -> None:

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from zoo.pairs import pair
 
-from pitcheck.algebra.chains import chains_of
-from pitcheck.algebra.residues import ResidueAlgebra
-from pitcheck.check.characters import Characters
-from pitcheck.check.options import Options
-from pitcheck.check.run import check
+from pitcheck.algebra.residues.backend_residues import ResidueAlgebra
+from pitcheck.algebra.residues.chains import chains_of
+from pitcheck.base.options import Options
+from pitcheck.engine.check import check
+from pitcheck.prove.legendre_symbols import Characters
 
 PER_DRAW, TARGET, ENOUGH, MOST = -40.0, -76.0, 2, 256
 SEEDS = range(40)

@@ -6,16 +6,16 @@ import numpy as np
 import pytest
 from zoo.training import masked_mean
 
-from pitcheck.check.options import Options
-from pitcheck.check.run import check
-from pitcheck.check.specification import specify
-from pitcheck.check.whole import WholeRun, conjecture, run_whole
+from pitcheck.base.options import Options
+from pitcheck.claims.specification import specify
+from pitcheck.engine.check import check
+from pitcheck.graph.graph import Graph
+from pitcheck.graph.lowering import lower
 from pitcheck.ops.axis_templates import Templates
 from pitcheck.ops.registry import evaluate
-from pitcheck.plan.matching import match
 from pitcheck.plan.model import Plan
-from pitcheck.stages.graph import Graph
-from pitcheck.stages.lowering import lower
+from pitcheck.plan.schedule.matching import match
+from pitcheck.refute.whole_run import WholeRun, conjecture, run_whole
 
 
 def _graph(plan: Plan) -> Graph:

@@ -8,8 +8,8 @@ from itertools import pairwise
 import pytest
 from zoo.builder import Builder, intervals, lineage
 
-from pitcheck.check.options import Options
-from pitcheck.check.run import check
+from pitcheck.base.options import Options
+from pitcheck.engine.check import check
 from pitcheck.plan.model import Number, Plan
 
 TOKENS, EXPERTS = 64, 4

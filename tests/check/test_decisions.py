@@ -9,8 +9,8 @@ import pytest
 from verdicts import caught, proven
 from zoo.builder import Builder, lineage
 
-from pitcheck.check.options import Options
-from pitcheck.check.run import check
+from pitcheck.base.options import Options
+from pitcheck.engine.check import check
 from pitcheck.plan.model import Number, Plan, Table
 
 SEEDS = range(2)

@@ -6,8 +6,8 @@ import pytest
 from msgspec.structs import replace
 from zoo.builder import Builder
 
-from pitcheck.check.options import Options
-from pitcheck.check.run import check
+from pitcheck.base.options import Options
+from pitcheck.engine.check import check
 from pitcheck.plan.model import Plan
 
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from zoo.builder import Builder
 
-from pitcheck.algebra.chains import chains_of
-from pitcheck.check.options import Options
-from pitcheck.check.run import check
+from pitcheck.algebra.residues.chains import chains_of
+from pitcheck.base.options import Options
+from pitcheck.engine.check import check
 from pitcheck.plan.model import Number, Plan
 
 Formula = Callable[[Builder, str, str], str]

@@ -8,17 +8,17 @@ import pytest
 from verdicts import proven
 from zoo.builder import Builder, lineage
 
-from pitcheck.check.judge import SecondLook, early_look
-from pitcheck.check.obligations import Prover
-from pitcheck.check.options import Options
-from pitcheck.check.run import check
-from pitcheck.check.specification import specify
-from pitcheck.check.whole import run_whole
+from pitcheck.base.options import Options
+from pitcheck.claims.specification import specify
+from pitcheck.engine.check import check
+from pitcheck.graph.lowering import lower
 from pitcheck.ops.axis_templates import Templates
 from pitcheck.ops.registry import evaluate
-from pitcheck.plan.matching import match
 from pitcheck.plan.model import Number, Plan
-from pitcheck.stages.lowering import lower
+from pitcheck.plan.schedule.matching import match
+from pitcheck.prove.prover import Prover
+from pitcheck.refute.judge import SecondLook, early_look
+from pitcheck.refute.whole_run import run_whole
 
 SEEDS = 24
 

@@ -10,17 +10,17 @@ import numpy as np
 import pytest
 from zoo.pairs import pair
 
-from pitcheck.check import prove
-from pitcheck.check.error_budget import EARLIER, HINTS, Attempts, ErrorBudget
-from pitcheck.check.obligations import Prover
-from pitcheck.check.options import Options
-from pitcheck.check.prove import Proof, Settings, prove_stage
-from pitcheck.check.run import check
-from pitcheck.check.specification import specify
-from pitcheck.plan.matching import match
-from pitcheck.stages.building import build_stage
-from pitcheck.stages.lowering import lower
-from pitcheck.stages.pair import Target, canonical_form
+from pitcheck.base.options import Options
+from pitcheck.claims.specification import specify
+from pitcheck.engine.check import check
+from pitcheck.graph.lowering import lower
+from pitcheck.plan.schedule.matching import match
+from pitcheck.prove import stage_proof as prove
+from pitcheck.prove.error_budget import EARLIER, HINTS, Attempts, ErrorBudget
+from pitcheck.prove.prover import Prover
+from pitcheck.prove.stage_proof import Proof, Settings, prove_stage
+from pitcheck.stage.building import build_stage
+from pitcheck.stage.stage import Target, canonical_form
 
 
 def test_an_attempt_counts_in_full_until_it_is_settled() -> None:

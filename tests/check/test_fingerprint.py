@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from pitcheck.check.specification import specify
-from pitcheck.plan.matching import match
+from pitcheck.claims.specification import specify
+from pitcheck.graph.lowering import lower
 from pitcheck.plan.model import Axis, Lineage, Number, Operator, Output, Plan, Tensor, Use
-from pitcheck.stages.fingerprint import Fingerprints
-from pitcheck.stages.lowering import lower
-from pitcheck.stages.pair import Target
+from pitcheck.plan.schedule.matching import match
+from pitcheck.stage.fingerprint import Fingerprints
+from pitcheck.stage.stage import Target
 
 SPLIT = Operator("split", "split", ("x",), ("a", "b"), {"sizes": (2, 2), "axis": 0})
 

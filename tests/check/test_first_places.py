@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from zoo.builder import Builder, lineage
 
-from pitcheck.check.options import Options
-from pitcheck.check.real_trials import uncovered
-from pitcheck.check.run import check
-from pitcheck.check.trial_inputs import FIRST_RAISED, Raising, TrialInputs, points_of
+from pitcheck.base.options import Options
+from pitcheck.engine.check import check
 from pitcheck.plan.model import Number
+from pitcheck.prove.real_trials import uncovered
+from pitcheck.prove.trial_inputs import FIRST_RAISED, Raising, TrialInputs, points_of
 
 
 def _seen(instances: int, places: int, *missing: tuple[int, int]) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:

@@ -6,8 +6,8 @@ import pytest
 from verdicts import CHOICES, proven
 from zoo.builder import Builder, lineage
 
-from pitcheck.check.options import Options
-from pitcheck.check.run import check
+from pitcheck.base.options import Options
+from pitcheck.engine.check import check
 from pitcheck.plan.model import Number, Plan
 
 WIDE = 80

@@ -13,12 +13,12 @@ from planner_plans import SHIPPED, plans, row_of, rows
 from verdicts import caught, proven
 from zoo.builder import Builder, intervals, lineage, table
 
-from pitcheck.check import obligations
-from pitcheck.check import run as checking
-from pitcheck.check.options import Options
-from pitcheck.check.run import check
-from pitcheck.check.whole import WholeRun
+from pitcheck.base.options import Options
+from pitcheck.engine import check as checking
+from pitcheck.engine.check import check
 from pitcheck.plan.model import Lineage, Output, Plan
+from pitcheck.prove import prover as obligations
+from pitcheck.refute.whole_run import WholeRun
 
 LAYERS = 3
 Hints = Mapping[str, Lineage | None]

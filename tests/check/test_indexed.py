@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from zoo.builder import Builder, table
 
-from pitcheck.check.options import Options
-from pitcheck.check.run import check
+from pitcheck.base.options import Options
+from pitcheck.engine.check import check
 from pitcheck.plan.model import Number, Plan
-from pitcheck.report.model import Report
+from pitcheck.report.report import Report
 
 ROWS, WIDE, TP = 4800, 5, 4
 OWN = ROWS // TP

@@ -10,12 +10,13 @@ import pytest
 from zoo.mutations import mutants
 from zoo.pairs import pair
 
-from pitcheck.check import obligations, workers
-from pitcheck.check.options import Options
-from pitcheck.check.prove import Proof
-from pitcheck.check.run import check
+from pitcheck.base.options import Options
 from pitcheck.commands.reading import read_pair
-from pitcheck.report.model import VOLATILE, Report
+from pitcheck.engine.check import check
+from pitcheck.prove import prover as obligations
+from pitcheck.prove import workers
+from pitcheck.prove.stage_proof import Proof
+from pitcheck.report.report import VOLATILE, Report
 
 TINY = ("plans/deepseek-v3-tiny.toml", "plans/llama3-tiny.toml")
 

@@ -11,13 +11,14 @@ import pytest
 from check.verdicts import said
 from zoo.builder import Builder
 
-from pitcheck.check import larger, prove
-from pitcheck.check.options import Options
-from pitcheck.check.run import check
-from pitcheck.check.stage_degrees import StageDegrees
+from pitcheck.base.options import Options
+from pitcheck.engine.check import check
 from pitcheck.plan.model import Plan
-from pitcheck.report.model import Report
-from pitcheck.stages import shapes
+from pitcheck.prove import stage_proof as prove
+from pitcheck.prove.stage_degrees import StageDegrees
+from pitcheck.refute import larger_sizes as larger
+from pitcheck.report.report import Report
+from pitcheck.stage import shapes
 
 ROWS, WIDTH = 4, 6
 

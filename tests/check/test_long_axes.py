@@ -10,16 +10,16 @@ from check.verdicts import said
 from msgspec.structs import replace
 from zoo.builder import Builder, lineage
 
-from pitcheck.algebra.axes import AxisAlgebra
-from pitcheck.algebra.axis_classes import AxisSystem
-from pitcheck.check.options import Options
-from pitcheck.check.run import check
+from pitcheck.algebra.dimensions.axes import AxisAlgebra
+from pitcheck.algebra.dimensions.axis_classes import AxisSystem
+from pitcheck.base.options import Options
+from pitcheck.engine.check import check
 from pitcheck.execution.judge import judge_often
 from pitcheck.ops.registry import evaluate, kinds_with, operator_kind, operator_names
 from pitcheck.ops.traits import Trait
 from pitcheck.plan.model import Plan
-from pitcheck.report.model import Report
-from pitcheck.stages.sample import KEPT, KEPT_ALONE
+from pitcheck.report.report import Report
+from pitcheck.stage.coordinate_sample import KEPT, KEPT_ALONE
 
 Pair = tuple[Plan, Plan]
 LENGTHS = (9, 16, 24, 64)

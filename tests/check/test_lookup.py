@@ -7,7 +7,7 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 
-from pitcheck.check.conjecture import CANDIDATES, Floats, Index, _starts, lookup
+from pitcheck.claims.conjecture import CANDIDATES, Floats, Index, _starts, lookup
 
 OTHERS = 200
 
@@ -37,7 +37,7 @@ def test_equal_tensors_are_not_all_looked_at() -> None:
     """Of thousands that begin with the same number only as many as are tried are compared."""
     array = np.random.default_rng(5).normal(size=(2, 4, 6))
     index = index_of(*([array] * 3000))
-    with patch("pitcheck.check.conjecture._starts", side_effect=_starts) as looked:
+    with patch("pitcheck.claims.conjecture._starts", side_effect=_starts) as looked:
         assert lookup(array[:, None], index) == 0
     assert looked.call_count <= 2 * CANDIDATES
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from zoo.builder import Builder
 
-import pitcheck.check.confirm
-from pitcheck.check.judge import PATIENCE
-from pitcheck.check.options import Options
-from pitcheck.check.run import check
+import pitcheck.refute.confirm
+from pitcheck.base.options import Options
+from pitcheck.engine.check import check
 from pitcheck.plan.model import Number, Plan
+from pitcheck.refute.judge import PATIENCE
 
 LARGE = Number("1e200")
 
@@ -38,7 +38,7 @@ def _overflowing(first: bool, factor: Number) -> Plan:
 @pytest.fixture(params=[1, PATIENCE])
 def dear(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Outputs that cost so many times the usual limit to be confirmed, or a little less."""
-    monkeypatch.setattr(pitcheck.check.confirm, "MOST_WORK", 1000 // request.param)
+    monkeypatch.setattr(pitcheck.refute.confirm, "MOST_WORK", 1000 // request.param)
 
 
 @pytest.mark.usefixtures("dear")

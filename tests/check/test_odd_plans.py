@@ -7,10 +7,10 @@ from check.odd_plans import LITERALS, REFUSED, Odd, pairs
 from hypothesis import HealthCheck, given, settings
 from msgspec.structs import replace
 
-from pitcheck.check.options import Options
+from pitcheck.base.options import Options
 from pitcheck.commands.check import checked
 from pitcheck.plan.model import Number, Output, Plan
-from pitcheck.report.model import Report
+from pitcheck.report.report import Report
 
 
 def report_on(reference: Plan, parallel: Plan) -> Report:

@@ -15,8 +15,8 @@ from verdicts import not_proven, proven, said
 from zoo.builder import Builder
 from zoo.mutations import mutants
 
-from pitcheck.check.options import Options
-from pitcheck.check.run import check
+from pitcheck.base.options import Options
+from pitcheck.engine.check import check
 from pitcheck.execution.judge import judge_often
 from pitcheck.plan.model import Number, Plan
 

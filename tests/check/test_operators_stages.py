@@ -10,12 +10,12 @@ from by_day import some_by_day
 from operator_rows import ROWS
 from zoo.mutations import mutants
 
-from pitcheck.check.options import Options
-from pitcheck.check.run import check
+from pitcheck.base.options import Options
+from pitcheck.engine.check import check
 from pitcheck.execution.judge import judge_often
 from pitcheck.ops.registry import operator_names
 from pitcheck.plan.model import Plan
-from pitcheck.report.model import Report
+from pitcheck.report.report import Report
 
 SEEDS = tuple(range(3))
 COMMUNICATION = frozenset(

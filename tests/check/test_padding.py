@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from zoo.builder import Builder, intervals, lineage, table
 
-from pitcheck.check.options import Options
-from pitcheck.check.run import check
+from pitcheck.base.options import Options
+from pitcheck.engine.check import check
 from pitcheck.plan.model import Lineage, Plan
-from pitcheck.report.model import Report
+from pitcheck.report.report import Report
 
 FREE, ZERO = -1, -2
 

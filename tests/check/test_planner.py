@@ -13,7 +13,7 @@ from zoo.pairs import without_hints
 
 from pitcheck.errors import PlanError
 from pitcheck.plan.model import Plan
-from pitcheck.report.model import VOLATILE, Report
+from pitcheck.report.report import VOLATILE, Report
 
 NAMED = {
     "m04_allreduce_wrong_ranks": ("PIT004", "the group [0, 2]"),

@@ -14,7 +14,7 @@ from zoo.mutations import mutants
 
 from pitcheck.execution.judge import judge_often
 from pitcheck.plan.model import Plan
-from pitcheck.report.model import Report
+from pitcheck.report.report import Report
 
 MLP_PLANS = {name: f"pairs/mlp-L4-gbs128.dp2-pp2-tp2-mb2.{name}.pkl" for name in ("megatron", "row", "column", "batch")}
 SMALL_PLANS = {"tensor": "pairs/mlp-L4-gbs128.dp1-pp1-tp2-mb1.megatron.pkl", "pipeline": "pairs/mlp-L4-gbs128.dp1-pp2-tp1-mb2.megatron.pkl"}

@@ -11,7 +11,7 @@ from planner_plans import MLP, SHIPPED, read, run, said, text_of
 from zoo.mutations import mutants
 
 from pitcheck.plan.model import Operator, Plan
-from pitcheck.report.model import Report
+from pitcheck.report.report import Report
 
 PLANS = ("megatron", "row", "column", "batch")
 KINDS = (

@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from zoo.builder import Builder
 
-from pitcheck.check.options import Options
-from pitcheck.check.ranges import _decided
-from pitcheck.check.run import check
+from pitcheck.base.options import Options
+from pitcheck.engine.check import check
 from pitcheck.execution.judge import judge_often
 from pitcheck.plan.model import Number, Plan, Tensor
+from pitcheck.prove.known_ranges import _decided
 
 EXPERTS, ROWS, WIDTH = 4, 12, 2
 Condition = Callable[[Builder, str], str]

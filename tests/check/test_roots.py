@@ -8,8 +8,8 @@ import pytest
 from msgspec.structs import replace
 from verdicts import caught, proven, said
 
-from pitcheck.check.options import Options
-from pitcheck.check.run import check
+from pitcheck.base.options import Options
+from pitcheck.engine.check import check
 from pitcheck.plan.model import Axis, Group, Lineage, Operator, Output, Plan, Program, Shard, Step, Table, Tensor
 
 ROWS, COLUMNS = 2, 4

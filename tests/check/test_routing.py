@@ -13,22 +13,22 @@ from mixtures import Change, Mixture, first_two
 from verdicts import caught, said
 from zoo.builder import Builder, lineage
 
-from pitcheck.algebra.residues import ResidueAlgebra
-from pitcheck.check import outcomes
-from pitcheck.check.evaluate import Evaluated
-from pitcheck.check.options import Options
-from pitcheck.check.prove import Proof, Settings, prove_stage
-from pitcheck.check.routing import LEAST_CARRIED, LEAST_TOKENS, Coverage, Routing, routing_of
-from pitcheck.check.run import check
-from pitcheck.check.specification import specify
-from pitcheck.check.trial_inputs import FIRST_ALIKE
-from pitcheck.plan.matching import match
+from pitcheck.algebra.residues.backend_residues import ResidueAlgebra
+from pitcheck.base.options import Options
+from pitcheck.claims.specification import specify
+from pitcheck.engine.check import check
+from pitcheck.graph.lowering import lower
 from pitcheck.plan.model import Number
-from pitcheck.report.model import VOLATILE, Report
+from pitcheck.plan.schedule.matching import match
+from pitcheck.prove import coverage as outcomes
+from pitcheck.prove.routing import LEAST_CARRIED, LEAST_TOKENS, Coverage, Routing, routing_of
+from pitcheck.prove.stage_proof import Proof, Settings, prove_stage
+from pitcheck.prove.trial_inputs import FIRST_ALIKE
+from pitcheck.report.report import VOLATILE, Report
 from pitcheck.report.text import render
-from pitcheck.stages.building import build_stage
-from pitcheck.stages.lowering import lower
-from pitcheck.stages.pair import Target, canonical_form
+from pitcheck.stage.building import build_stage
+from pitcheck.stage.evaluate import Evaluated
+from pitcheck.stage.stage import Target, canonical_form
 
 RIGHT = Mixture()
 

@@ -9,12 +9,12 @@ from unittest.mock import patch
 import pytest
 from zoo.builder import Builder, lineage, table
 
-from pitcheck.check.obligations import Obligation, Prover
-from pitcheck.check.options import Options
-from pitcheck.check.run import check
+from pitcheck.base.options import Options
+from pitcheck.engine.check import check
 from pitcheck.plan.model import Number, Plan, Use
-from pitcheck.report.model import Report
-from pitcheck.stages.sample import KEPT, KEPT_ALONE
+from pitcheck.prove.prover import Obligation, Prover
+from pitcheck.report.report import Report
+from pitcheck.stage.coordinate_sample import KEPT, KEPT_ALONE
 
 DP, MB, ROWS = 16, 12, 2
 TOTAL = DP * MB * ROWS

@@ -8,8 +8,8 @@ import pytest
 from check.verdicts import said
 from zoo.builder import Builder, intervals, lineage
 
-from pitcheck.check.options import Options
-from pitcheck.check.run import check
+from pitcheck.base.options import Options
+from pitcheck.engine.check import check
 from pitcheck.execution.judge import judge_often
 from pitcheck.plan.model import Number, Plan
 

@@ -10,8 +10,8 @@ from msgspec.structs import replace
 from verdicts import caught, not_proven, proven, reports
 from zoo.builder import Builder, intervals, lineage, table
 
-from pitcheck.check.options import Options
-from pitcheck.check.run import check
+from pitcheck.base.options import Options
+from pitcheck.engine.check import check
 from pitcheck.plan.model import Group, Lineage, Number, Output, Plan, Shard, Tensor
 
 

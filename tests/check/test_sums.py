@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from zoo.builder import Builder, lineage
 
-from pitcheck.check.options import Options
-from pitcheck.check.run import check
+from pitcheck.base.options import Options
+from pitcheck.engine.check import check
 from pitcheck.plan.model import Number, Plan, Use
-from pitcheck.report.model import Report
+from pitcheck.report.report import Report
 
 DP, MB, ROWS = 8, 6, 2
 BATCH = {0: ("dp", "mb")}

@@ -8,21 +8,21 @@ import numpy as np
 import pytest
 from zoo.builder import Builder, intervals, lineage
 
-from pitcheck.algebra.size_choice import Sizes
-from pitcheck.check.options import Options
-from pitcheck.check.prove import Settings, prove_stage
-from pitcheck.check.run import check
-from pitcheck.check.specification import specify
+from pitcheck.algebra.dimensions.size_choice import Sizes
+from pitcheck.base.options import Options
+from pitcheck.claims.specification import specify
+from pitcheck.engine.check import check
 from pitcheck.errors import UnsupportedError
+from pitcheck.graph.lowering import lower
 from pitcheck.ops.axis_templates import Templates
 from pitcheck.ops.registry import evaluate
-from pitcheck.plan.matching import match
 from pitcheck.plan.model import Axis, Lineage, Number, Operator, Output, Plan, Shard, Tensor, Use
-from pitcheck.stages.building import build_stage
-from pitcheck.stages.lowering import lower
-from pitcheck.stages.pair import Target, canonical_form, shape_stage
-from pitcheck.stages.reductions.symmetry import find_symmetry
-from pitcheck.stages.shapes import symbolic_pair
+from pitcheck.plan.schedule.matching import match
+from pitcheck.prove.stage_proof import Settings, prove_stage
+from pitcheck.stage.building import build_stage
+from pitcheck.stage.reductions.symmetry import find_symmetry
+from pitcheck.stage.shapes import symbolic_pair
+from pitcheck.stage.stage import Target, canonical_form, shape_stage
 
 DP, MB = 8, 4
 BATCH = Lineage("", shards=(Shard(0, by=("dp", "mb")),))

@@ -10,12 +10,12 @@ from unwritten_plans import RIGHT, WRONG, first, memory, padded, pair
 from verdicts import SEEDS, proven, reports, said
 from zoo.builder import Builder, lineage, table
 
-from pitcheck.check.options import Options
-from pitcheck.check.run import check
+from pitcheck.base.options import Options
+from pitcheck.engine.check import check
 from pitcheck.execution.judge import judge_often
-from pitcheck.explain.replay import replay
 from pitcheck.plan.model import Number
-from pitcheck.report.model import Report, Seconds
+from pitcheck.report.report import Report, Seconds
+from pitcheck.witness.replay import replay
 
 LEFT_OPEN = {
     "power of zero": "1 for every number and for NaN",

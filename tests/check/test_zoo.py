@@ -11,11 +11,11 @@ from by_day import some_by_day
 from zoo.mutations import mutants
 from zoo.pairs import builders, pair, without_hints
 
-from pitcheck.check.options import Options
-from pitcheck.check.run import check
+from pitcheck.base.options import Options
+from pitcheck.engine.check import check
 from pitcheck.execution.judge import judge_often
 from pitcheck.plan.model import Plan
-from pitcheck.report.model import Report
+from pitcheck.report.report import Report
 
 SEEDS = tuple(range(6))
 MORE_SEEDS = tuple(range(6, 120))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import itertools
 
-from pitcheck.check.options import Options
-from pitcheck.check.run import check
+from pitcheck.base.options import Options
+from pitcheck.engine.check import check
 from pitcheck.execution.judge import judge_often
 from pitcheck.plan.model import Plan
-from pitcheck.report.model import Report
+from pitcheck.report.report import Report
 
 CHOICES = tuple(itertools.product(("reduced", "full"), ("reduced", "full")))
 SEEDS = tuple(range(6))

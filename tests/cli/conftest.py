@@ -10,7 +10,7 @@ from typing import NamedTuple
 import pytest
 
 from pitcheck.cli import main
-from pitcheck.report.model import Report
+from pitcheck.report.report import Report
 
 
 class Result(NamedTuple):
@@ -45,7 +45,7 @@ def checker(monkeypatch: pytest.MonkeyPatch) -> Checker:
     """Puts a checker in the place of the real one: it returns a report or raises, and keeps the options it was given."""
 
     def install(answer: object) -> None:
-        module = ModuleType("pitcheck.check.run")
+        module = ModuleType("pitcheck.engine.check")
 
         def check(reference: object, parallel: object, options: object, progress: object = None, load_seconds: float = 0.0) -> Report:
             module.options = options  # type: ignore[attr-defined]
@@ -55,6 +55,6 @@ def checker(monkeypatch: pytest.MonkeyPatch) -> Checker:
             return answer
 
         module.check = check  # type: ignore[attr-defined]
-        monkeypatch.setitem(__import__("sys").modules, "pitcheck.check.run", module)
+        monkeypatch.setitem(__import__("sys").modules, "pitcheck.engine.check", module)
 
     return install

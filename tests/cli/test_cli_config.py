@@ -10,7 +10,7 @@ from cli_plans import parallel, reference
 from conftest import Call, Checker
 
 from pitcheck.plan.files import write_plan
-from pitcheck.report.model import Report
+from pitcheck.report.report import Report
 
 FILES = ("r.plan.json", "p.plan.json")
 
@@ -47,7 +47,7 @@ def test_every_option_can_be_configured_and_the_command_line_wins(call: Call) ->
     )
     result = call("check", *FILES, "--seed", "12")
     assert result.code == 0
-    options = sys.modules["pitcheck.check.run"].options
+    options = sys.modules["pitcheck.engine.check"].options
     assert (options.error_bound_log2, options.trials, options.seed, options.jobs, options.max_memory) == (-80, 5, 12, 2, 1 << 30)
     assert (options.backend, options.shapes, options.coordinates, options.witness_directory) == ("numpy", "full", "full", Path("w"))
     assert options.precision == "error"
@@ -75,10 +75,10 @@ def test_the_nearest_file_counts(call: Call, folder: Path, monkeypatch: pytest.M
     monkeypatch.chdir(inner)
     pair = [str(folder / name) for name in FILES]
     call("check", *pair)
-    assert sys.modules["pitcheck.check.run"].options.trials == 7
+    assert sys.modules["pitcheck.engine.check"].options.trials == 7
     configure("trials = 8", inner)
     call("check", *pair)
-    assert sys.modules["pitcheck.check.run"].options.trials == 8
+    assert sys.modules["pitcheck.engine.check"].options.trials == 8
 
 
 @pytest.mark.parametrize(

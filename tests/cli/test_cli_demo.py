@@ -11,7 +11,7 @@ import pytest
 from conftest import Call
 
 from pitcheck.commands.demo import EXPECTED, REFERENCE
-from pitcheck.report.model import VOLATILE
+from pitcheck.report.report import VOLATILE
 from pitcheck.resources import shipped
 
 DEMO = Path(__file__).parents[2] / "plans" / "demo"

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from conftest import Call
 
-from pitcheck.algebra.chains import chains_of
-from pitcheck.algebra.modular import Modular
+from pitcheck.algebra.residues.chains import chains_of
+from pitcheck.algebra.residues.modular import Modular
 from pitcheck.commands.doctor import galois_agrees, matmul_is_exact
 
 

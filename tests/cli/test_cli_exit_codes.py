@@ -16,11 +16,11 @@ from conftest import Call, Checker
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pitcheck.check.options import Options
+from pitcheck.base.options import Options
 from pitcheck.cli import cli
 from pitcheck.errors import BudgetError, PlanError, ShapeError, UnsupportedError, UsageError
 from pitcheck.plan.files import write_plan
-from pitcheck.report.model import EXIT_CODES, Finding, Report, Shown, Verdict
+from pitcheck.report.report import EXIT_CODES, Finding, Report, Shown, Verdict
 
 SHOWN = Shown("y", (0,), "1", "2", "by hand")
 PITCHECK = (sys.executable, "-m", "pitcheck")
@@ -220,7 +220,7 @@ def test_junk_numbers_are_refused_or_sound(call: Call, checker: Checker, text: s
         result = call("check", *FILES, f"{option}={text}")
         assert result.code in (0, 2)
         if result.code == 0:
-            options = sys.modules["pitcheck.check.run"].options
+            options = sys.modules["pitcheck.engine.check"].options
             assert options.error_bound_log2 < 0
             assert options.max_memory >= 10**6
 
@@ -229,7 +229,7 @@ def test_junk_numbers_are_refused_or_sound(call: Call, checker: Checker, text: s
 
 
 def given_options() -> Options:
-    options = sys.modules["pitcheck.check.run"].options
+    options = sys.modules["pitcheck.engine.check"].options
     assert isinstance(options, Options)
     return options
 

@@ -15,7 +15,7 @@ from syrupy.assertion import SnapshotAssertion
 from pitcheck.mutation.kinds import KINDS
 from pitcheck.plan.files import read_plan, write_plan
 from pitcheck.plan.model import Number, Operator
-from pitcheck.report.model import Report
+from pitcheck.report.report import Report
 
 PAIR = ("r.plan.json", "p.plan.json")
 

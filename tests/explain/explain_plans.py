@@ -7,10 +7,10 @@ from typing import Any
 
 from zoo.builder import Builder
 
-from pitcheck.check.options import Options
-from pitcheck.check.run import check
+from pitcheck.base.options import Options
+from pitcheck.engine.check import check
 from pitcheck.plan.model import Plan
-from pitcheck.report.model import Finding, Report
+from pitcheck.report.report import Finding, Report
 
 Pair = tuple[Plan, Plan]
 

@@ -8,7 +8,7 @@ from zoo.builder import Builder, table
 from zoo.pairs import without_hints
 
 from pitcheck.plan.model import Lineage, Plan, Shard
-from pitcheck.report.model import Finding
+from pitcheck.report.report import Finding
 
 LAYERS = 3
 

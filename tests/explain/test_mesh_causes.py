@@ -10,11 +10,12 @@ from explain_plans import Pair, run, said
 from mesh_plans import biased_terms, gathered_hidden, left_as_it_was, long_chain, many_gradients, masked_rows, squared_loss
 
 from pitcheck.algebra.value import Value
-from pitcheck.explain import messages, tried
-from pitcheck.explain.repair import Repair
+from pitcheck.explain import messages
+from pitcheck.explain import search as tried
+from pitcheck.explain.repairs.repair import Repair
+from pitcheck.explain.repairs.table import REPAIRS
 from pitcheck.explain.rerun import Override
 from pitcheck.explain.site import Candidate, Site
-from pitcheck.explain.table import REPAIRS
 
 RIGHT: dict[str, Callable[[], Pair]] = {
     "averaged on two ranks": lambda: squared_loss(2),

@@ -11,12 +11,12 @@ from message_plans import PAIRS, crossed_calls, unreachable_experts
 from repair_plans import gated, masked_mean, norm, stacked
 from syrupy.assertion import SnapshotAssertion
 
-from pitcheck.check.options import Options
-from pitcheck.check.run import check
+from pitcheck.base.options import Options
 from pitcheck.commands.check import checked
 from pitcheck.commands.reading import read
+from pitcheck.engine.check import check
 from pitcheck.report.codes import CODES
-from pitcheck.report.model import Report
+from pitcheck.report.report import Report
 from pitcheck.report.text import FINDING_LINES, render
 
 REPAIRED = {

@@ -8,11 +8,11 @@ import pytest
 from explain_plans import said
 from zoo.pairs import builders
 
-from pitcheck.check.options import Options
-from pitcheck.check.run import check
+from pitcheck.base.options import Options
+from pitcheck.engine.check import check
 from pitcheck.mutation.kinds import KINDS
 from pitcheck.mutation.mutants import mutants
-from pitcheck.report.model import Report
+from pitcheck.report.report import Report
 
 NAMED: dict[tuple[str, str], tuple[str, str]] = {
     # Collectives that a rank calls in another order: with two members, and with four of which three still meet.

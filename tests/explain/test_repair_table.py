@@ -12,10 +12,11 @@ from explain_plans import Pair, run
 from repair_plans import chain, gradients
 
 from pitcheck.errors import BudgetError, ExplanationWarning, UnsupportedError
-from pitcheck.explain import messages, tried
+from pitcheck.explain import messages
+from pitcheck.explain import search as tried
 from pitcheck.explain.diagnosis import Diagnosis, Kind
-from pitcheck.explain.repair import Repair, along_program, from_outputs
-from pitcheck.explain.table import REPAIRS
+from pitcheck.explain.repairs.repair import Repair, along_program, from_outputs
+from pitcheck.explain.repairs.table import REPAIRS
 
 KINDS = [kind for each in vars(messages).values() for kind in (each.values() if isinstance(each, dict) else [each]) if isinstance(kind, Kind)]
 PAIRS: dict[str, Pair] = {

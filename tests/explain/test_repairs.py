@@ -8,7 +8,7 @@ import pytest
 from explain_plans import Pair, run, said
 from repair_plans import chain, gated, gradients, masked_mean, norm, sliced, stacked
 
-from pitcheck.report.model import Finding
+from pitcheck.report.report import Finding
 
 
 def first(pair: Pair) -> Finding:

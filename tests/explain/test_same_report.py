@@ -16,7 +16,7 @@ import msgspec
 import test_causes, test_random_draws, test_rounding
 from zoo.pairs import pair
 from explain_plans import run
-from pitcheck.report.model import VOLATILE
+from pitcheck.report.report import VOLATILE
 pairs = [case.pair(False) for case in test_causes.CASES.values()]
 pairs += [*test_random_draws.WRONG.values(), test_rounding.SAME["softmax that overflows"], test_rounding.REAL["1e-18 of it"]]
 pairs += [pair(name) for name in ("transformer_block", "tensor_and_data_parallel", "pipeline", "false_hints")]

@@ -9,8 +9,8 @@ import pytest
 from explain_plans import said
 from msgspec.structs import replace
 
-from pitcheck.check.options import Options
-from pitcheck.check.run import check
+from pitcheck.base.options import Options
+from pitcheck.engine.check import check
 from pitcheck.plan.model import Number, Operator, Plan
 from pitcheck.programs.configuration import read_configuration
 
@@ -29,7 +29,7 @@ OTHERWISE: dict[str, tuple[dict[str, object], str, str]] = {
 @pytest.fixture(autouse=True)
 def _large(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Every plan counts as large."""
-    monkeypatch.setattr("pitcheck.check.run.MOST_NODES", 0)
+    monkeypatch.setattr("pitcheck.engine.check.MOST_NODES", 0)
     yield
 
 
@@ -72,7 +72,7 @@ def test_mistakes_in_two_stages_are_two_findings_each_with_its_own_repair() -> N
 
 
 def test_where_the_plan_has_too_many_coordinates_nothing_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pitcheck.explain.refused.MOST_CODES", 1)
+    monkeypatch.setattr("pitcheck.explain.failed_stages.MOST_CODES", 1)
     reference, parallel = plans()
     report = check(reference, wrong(parallel, "grad:norm.weight"), Options(seed=1))
     assert report.verdict == "mismatch"

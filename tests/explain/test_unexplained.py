@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from zoo.builder import Builder
 
-from pitcheck.check import run
-from pitcheck.check.options import Options
+from pitcheck.base.options import Options
+from pitcheck.engine import check as run
 from pitcheck.errors import ExplanationWarning
 from pitcheck.plan.model import Number, Plan
 

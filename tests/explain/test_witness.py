@@ -16,9 +16,9 @@ from zoo.builder import Builder
 
 from pitcheck.cli import main
 from pitcheck.errors import PlanError
-from pitcheck.explain.replay import replay
-from pitcheck.explain.witness import read_witness, write_witness
 from pitcheck.report.text import render
+from pitcheck.witness.replay import replay
+from pitcheck.witness.witness import read_witness, write_witness
 
 
 @pytest.fixture(scope="module")
@@ -117,7 +117,7 @@ def _read_only(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     def refused(*_: object, **__: object) -> None:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr("pitcheck.explain.witness.tempfile.mkstemp", refused)
+    monkeypatch.setattr("pitcheck.witness.witness.tempfile.mkstemp", refused)
     return folder
 
 

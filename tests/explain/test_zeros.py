@@ -9,18 +9,18 @@ from explain_plans import Pair, run, said
 from zero_plans import AFTERWARDS, KINDS, gradient, magnitudes, on_one_rank, plus, zeros
 from zoo.builder import Builder, lineage
 
-import pitcheck.check.confirm
-from pitcheck.check.judge import Judged, judge
-from pitcheck.check.specification import specify
-from pitcheck.check.whole import conjecture, run_whole
+import pitcheck.refute.confirm
+from pitcheck.claims.specification import specify
 from pitcheck.errors import PitcheckError
-from pitcheck.explain.replay import replay
+from pitcheck.graph.lowering import lower
 from pitcheck.ops.axis_templates import Templates
 from pitcheck.ops.registry import evaluate
-from pitcheck.plan.matching import match
 from pitcheck.plan.model import Plan
-from pitcheck.report.model import Finding, Report, Shown, TriedRepair
-from pitcheck.stages.lowering import lower
+from pitcheck.plan.schedule.matching import match
+from pitcheck.refute.judge import Judged, judge
+from pitcheck.refute.whole_run import conjecture, run_whole
+from pitcheck.report.report import Finding, Report, Shown, TriedRepair
+from pitcheck.witness.replay import replay
 
 SEEDS = 2
 COSTS = (1_000_000, 300, 100, 0)
@@ -39,7 +39,7 @@ def judged(pair: Pair, seed: int) -> Judged:
 @pytest.mark.parametrize("after", AFTERWARDS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_is_zero_does_not_differ(kind: str, after: str, cost: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pitcheck.check.confirm, "MOST_WORK", cost)
+    monkeypatch.setattr(pitcheck.refute.confirm, "MOST_WORK", cost)
     for seed in range(SEEDS):
         found = judged(zeros(kind, last=AFTERWARDS[after]), seed)
         assert (found.real, found.shown) == ([], None)
@@ -48,7 +48,7 @@ def test_what_is_zero_does_not_differ(kind: str, after: str, cost: int, monkeypa
 @pytest.mark.parametrize("cost", COSTS)
 @pytest.mark.parametrize("pair", [gradient(), magnitudes(), on_one_rank("1")])
 def test_what_is_equal_does_not_differ(pair: Pair, cost: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pitcheck.check.confirm, "MOST_WORK", cost)
+    monkeypatch.setattr(pitcheck.refute.confirm, "MOST_WORK", cost)
     assert not any(judged(pair, seed).real for seed in range(SEEDS))
 
 
@@ -84,7 +84,7 @@ def test_what_is_next_to_it_is_a_mismatch_with_a_witness_that_replays(name: str,
 @pytest.mark.parametrize("cost", [300, 0])
 @pytest.mark.parametrize("name", NEAR)
 def test_it_is_never_equivalent_whatever_may_be_spent(name: str, cost: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pitcheck.check.confirm, "MOST_WORK", cost)
+    monkeypatch.setattr(pitcheck.refute.confirm, "MOST_WORK", cost)
     report = run(NEAR[name])
     assert report.verdict in {"mismatch", "inconclusive"}, said(report)
 

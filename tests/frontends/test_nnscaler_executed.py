@@ -12,8 +12,8 @@ import nnscaler_changes as c
 import pytest
 from nnscaler_executed import Change, wrong
 
-from pitcheck.check.options import Options
-from pitcheck.check.run import check
+from pitcheck.base.options import Options
+from pitcheck.engine.check import check
 from pitcheck.errors import PlanError, UnsupportedError
 from pitcheck.frontends.nnscaler import program, read_nnscaler
 from pitcheck.frontends.nnscaler.pickles import loaded

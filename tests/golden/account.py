@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from pitcheck.report.model import Finding, Report
+from pitcheck.report.report import Finding, Report
 
 _NUMBERS = re.compile(r"\d+")
 

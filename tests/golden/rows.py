@@ -21,7 +21,7 @@ from zoo.pairs import Pair, builders, pair, without_hints
 
 from golden.account import Account, account
 from golden.widened import PAIRS as WIDENED
-from pitcheck.check.options import Options
+from pitcheck.base.options import Options
 from pitcheck.commands.check import checked
 from pitcheck.mutation.kinds import KINDS
 from pitcheck.mutation.mutants import Mutant, mutants

@@ -7,7 +7,7 @@ import pytest
 from golden.account import Account, changes
 from golden.file import differences, read
 from golden.rows import Row, rows
-from pitcheck.report.model import EXIT_CODES
+from pitcheck.report.report import EXIT_CODES
 
 PARTS = 4
 """The rows of CI are compared in so many tests, which run side by side; each takes every fourth row."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from pitcheck.check.options import Options
-from pitcheck.check.run import check
+from pitcheck.base.options import Options
+from pitcheck.engine.check import check
 from pitcheck.models.config import Batch, Experts, Model, Optimizer
 from pitcheck.models.presets import PRESETS, preset
 from pitcheck.models.reference import reference_plan
 from pitcheck.plan.model import Plan
-from pitcheck.report.model import Report
+from pitcheck.report.report import Report
 
 BATCH = Batch(4, 8, groups=2)
 

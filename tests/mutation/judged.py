@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pitcheck.check.options import Options
+from pitcheck.base.options import Options
 from pitcheck.commands.check import checked
 from pitcheck.mutation.mutants import mutants
 from pitcheck.mutation.outcomes import Outcome
 from pitcheck.mutation.trial import Trial, outcomes, trial
 from pitcheck.plan.model import Plan
-from pitcheck.report.model import Report
+from pitcheck.report.report import Report
 
 
 def trial_of(reference: Plan, parallel: Plan, seed: int = 1) -> Trial:

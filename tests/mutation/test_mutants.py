@@ -23,7 +23,7 @@ from pitcheck.mutation.trial import Trial, outcomes, trial
 from pitcheck.plan.model import Number, Operator
 from pitcheck.plan.validate import validate
 from pitcheck.programs.configuration import read_configuration
-from pitcheck.report.model import Finding, Report, Shown
+from pitcheck.report.report import Finding, Report, Shown
 
 SHOWN = Shown("y", (0,), "1", "2", "by hand")
 PLANS = Path(__file__).parents[2] / "plans"

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from pitcheck.algebra.base import Comparison, Kind
+from pitcheck.algebra.interface import Comparison, Kind
 
 Array = np.ndarray[Any, Any]
 

@@ -12,7 +12,7 @@ from ops_numpy_algebra import NumpyAlgebra
 from ops_rows import Array, Row, as_torch
 from ops_torch_rows import ROWS
 
-from pitcheck.algebra.real import RealAlgebra
+from pitcheck.algebra.reals.real import RealAlgebra
 from pitcheck.algebra.value import Value
 from pitcheck.ops.registry import evaluate, operator_kind
 

@@ -11,7 +11,7 @@ from ops_numpy_algebra import NumpyAlgebra
 from ops_torch_rows import ROWS
 
 from pitcheck.errors import PlanError, ShapeError, UnsupportedError
-from pitcheck.ops.reference import operator_table
+from pitcheck.ops.operator_table import operator_table
 from pitcheck.ops.registry import check_attributes, evaluate, operator_kind, operator_names
 
 DRAWS = {"uniform", "normal", "dropout_mask"}
@@ -146,4 +146,4 @@ def test_integers_have_no_gradient() -> None:
 
 def test_the_reference_page_is_current() -> None:
     page = Path(__file__).parents[2] / "docs" / "operators.md"
-    assert page.read_text(encoding="utf-8") == operator_table(), "write docs/operators.md anew with pitcheck.ops.reference.operator_table"
+    assert page.read_text(encoding="utf-8") == operator_table(), "write docs/operators.md anew with pitcheck.ops.operator_table.operator_table"

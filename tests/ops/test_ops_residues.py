@@ -13,8 +13,8 @@ from ops_hand_rows import HAND_ROWS, HandRow
 from ops_rows import Array, Row, as_torch
 from ops_torch_rows import ROWS
 
-from pitcheck.algebra.chains import chains_of
-from pitcheck.algebra.residues import ResidueAlgebra
+from pitcheck.algebra.residues.backend_residues import ResidueAlgebra
+from pitcheck.algebra.residues.chains import chains_of
 from pitcheck.algebra.value import Value
 from pitcheck.ops.registry import evaluate
 

@@ -11,7 +11,7 @@ from ops_numpy_algebra import NumpyAlgebra
 from ops_rows import Array, Row, flags, integers, positive, reals
 from ops_torch_rows import ROWS
 
-from pitcheck.algebra.axes import AxisAlgebra, AxisSystem, AxisValue
+from pitcheck.algebra.dimensions.axes import AxisAlgebra, AxisSystem, AxisValue
 from pitcheck.ops.axis_attributes import reduce_attributes, symbolic_attributes
 from pitcheck.ops.registry import evaluate, operator_kind
 

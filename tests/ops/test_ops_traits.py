@@ -13,8 +13,8 @@ import pytest
 from ops_law_cases import Case, Watching, cases_of, distinct
 from ops_laws import LAWS, broken_by, claims, gradients_are_sums
 
-from pitcheck.algebra.chains import chains_of
-from pitcheck.algebra.residues import ResidueAlgebra
+from pitcheck.algebra.residues.backend_residues import ResidueAlgebra
+from pitcheck.algebra.residues.chains import chains_of
 from pitcheck.errors import PlanError, ShapeError
 from pitcheck.ops.declaration import OperatorKind, Pair
 from pitcheck.ops.registry import (

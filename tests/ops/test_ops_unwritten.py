@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from ops_hand_rows import HAND_ROWS
 from ops_torch_rows import ROWS
 
-from pitcheck.algebra.real import RealAlgebra
-from pitcheck.algebra.taint import TaintAlgebra, Tainted
-from pitcheck.algebra.taint_mask import blocks_of
+from pitcheck.algebra.dependence.taint import TaintAlgebra, Tainted
+from pitcheck.algebra.dependence.taint_mask import blocks_of
+from pitcheck.algebra.reals.real import RealAlgebra
 from pitcheck.algebra.value import Value
 from pitcheck.errors import PitcheckError
 from pitcheck.ops.registry import evaluate, operator_kind

@@ -10,13 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from plan_samples import PP2, change, crossing, pipeline, with_operator
 
-from pitcheck.plan.deadlock import find_deadlocks
-from pitcheck.plan.events import Events
-from pitcheck.plan.matching import match_events
 from pitcheck.plan.model import Axis, Group, Operator, Plan, Program, Step, Table, Tensor
-from pitcheck.plan.progress import run_to_fixpoint
-from pitcheck.plan.quotient import Meetings, equitable_classes
-from pitcheck.plan.violations import Violation
+from pitcheck.plan.rules.violations import Violation
+from pitcheck.plan.schedule.deadlock import find_deadlocks
+from pitcheck.plan.schedule.events import Events
+from pitcheck.plan.schedule.matching import match_events
+from pitcheck.plan.schedule.progress import run_to_fixpoint
+from pitcheck.plan.schedule.quotient import Meetings, equitable_classes
 
 
 def deadlocks(plan: Plan) -> list[Violation]:

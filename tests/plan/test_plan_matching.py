@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from plan_samples import FIRST, LAST, change, crossing, linear_parallel, pipeline, with_operator, with_tensor
 
-from pitcheck.plan.matching import Matching, match
 from pitcheck.plan.model import Axis, Group, Operator, Plan, Program, Step, Table, Tensor
+from pitcheck.plan.schedule.matching import Matching, match
 
 
 def matched(plan: Plan) -> Matching:

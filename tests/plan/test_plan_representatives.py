@@ -8,13 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from plan_samples import change
 
-from pitcheck.plan.deadlock import find_deadlocks
-from pitcheck.plan.events import Events
 from pitcheck.plan.instances import count_instances
-from pitcheck.plan.matching import match, match_events
 from pitcheck.plan.model import Axis, Box, Group, Operator, Plan, Program, Step, Table, Tensor
-from pitcheck.plan.representatives import representatives
-from pitcheck.plan.schedule import Schedule
+from pitcheck.plan.schedule.deadlock import find_deadlocks
+from pitcheck.plan.schedule.events import Events
+from pitcheck.plan.schedule.matching import match, match_events
+from pitcheck.plan.schedule.representatives import representatives
+from pitcheck.plan.schedule.run_order import Schedule
 from pitcheck.plan.validate import _of_these, examine, validate
 
 MESH = (Axis("pp", 3), Axis("dp", 5), Axis("tp", 4))

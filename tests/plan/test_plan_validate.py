@@ -10,8 +10,8 @@ from plan_samples import FIRST, PP2, change, linear_parallel, linear_reference, 
 from zoo.pairs import builders, pair
 
 from pitcheck.plan.model import Axis, Group, Lineage, Number, Operator, Output, Plan, Program, Shard, Step, Table, Tensor, Use
+from pitcheck.plan.rules.violations import TITLES, Violation, capped
 from pitcheck.plan.validate import validate
-from pitcheck.plan.violations import TITLES, Violation, capped
 
 
 def test_right_plans_have_no_violation() -> None:

@@ -10,12 +10,12 @@ import pytest
 from zoo import linear, training
 from zoo.pairs import pair
 
-from pitcheck.check.options import Options
-from pitcheck.check.run import check
+from pitcheck.base.options import Options
 from pitcheck.commands.reading import read_pair
+from pitcheck.engine.check import check
 from pitcheck.plan.model import Operator, Plan, Tensor
 from pitcheck.precision.side import BITS
-from pitcheck.report.model import Finding, Report
+from pitcheck.report.report import Finding, Report
 from precision.mixed import NARROW, WIDE, Mixed, narrow_products
 from precision.narrow_plans import CASES
 

@@ -8,8 +8,8 @@ from typing import Any
 from msgspec.structs import replace
 from program_cases import said
 
-from pitcheck.check.options import Options
-from pitcheck.check.run import check
+from pitcheck.base.options import Options
+from pitcheck.engine.check import check
 from pitcheck.execution.judge import judge_often
 from pitcheck.plan.model import Group, Operator, Plan, Use
 

@@ -10,9 +10,8 @@ from unittest.mock import patch
 import pytest
 from msgspec.structs import replace
 
-from pitcheck.check.obligations import Ledger, Prover
-from pitcheck.check.options import Options
-from pitcheck.check.run import check
+from pitcheck.base.options import Options
+from pitcheck.engine.check import check
 from pitcheck.execution.judge import judge
 from pitcheck.models.config import Attention, Batch, Model
 from pitcheck.models.presets import preset
@@ -20,8 +19,9 @@ from pitcheck.models.reference import reference_plan
 from pitcheck.plan.model import Plan
 from pitcheck.plan.validate import validate
 from pitcheck.programs.layout import Layout
-from pitcheck.programs.program import flat_parameters, parallel_plan
-from pitcheck.report.model import Report
+from pitcheck.programs.parallel_plan import flat_parameters, parallel_plan
+from pitcheck.prove.prover import Ledger, Prover
+from pitcheck.report.report import Report
 
 
 @dataclass(frozen=True)

@@ -14,12 +14,12 @@ from program_cases import Case, assert_right, case, gpt, layouts, llama, said
 from test_latent import latent, straight
 from test_predicted import predicting
 
-from pitcheck.check.obligations import Prover
-from pitcheck.check.options import Options
-from pitcheck.check.run import check
+from pitcheck.base.options import Options
+from pitcheck.engine.check import check
 from pitcheck.errors import PlanError
 from pitcheck.execution.judge import judge_often
 from pitcheck.plan.model import Operator, Plan, Table
+from pitcheck.prove.prover import Prover
 
 FAST = {
     "gather": case(llama(), cp=2, context="allgather", zigzag=True),

@@ -11,14 +11,14 @@ from faults import Change, Place, at_place, dropped, first_operand, of_microbatc
 from msgspec.structs import replace
 from program_cases import Case, case, llama, said
 
-from pitcheck.check.options import Options
-from pitcheck.check.run import check
+from pitcheck.base.options import Options
+from pitcheck.engine.check import check
 from pitcheck.execution.judge import judge_often
-from pitcheck.explain.replay import replay
 from pitcheck.plan.coordinates import Coordinates
 from pitcheck.plan.model import MICROBATCH_AXIS, Operator, Plan, Table
 from pitcheck.programs.configuration import Configuration, read_configuration
-from pitcheck.report.model import Finding, Report
+from pitcheck.report.report import Finding, Report
+from pitcheck.witness.replay import replay
 
 
 @dataclass(frozen=True)

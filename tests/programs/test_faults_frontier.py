@@ -9,8 +9,8 @@ import pytest
 from frontier_faults import Fault, dense, not_rescaled, wrong_expert
 from program_cases import said
 
-from pitcheck.check.options import Options
-from pitcheck.check.run import check
+from pitcheck.base.options import Options
+from pitcheck.engine.check import check
 from pitcheck.plan.model import MICROBATCH_AXIS, Plan
 from pitcheck.programs.configuration import read_configuration
 

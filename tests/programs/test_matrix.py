@@ -10,8 +10,8 @@ import pytest
 from program_cases import Case, said
 from random_layouts import LARGE, SMALL, random_case
 
-from pitcheck.check.options import Options
-from pitcheck.check.run import check
+from pitcheck.base.options import Options
+from pitcheck.engine.check import check
 from pitcheck.execution.judge import judge
 from pitcheck.models.config import Attention, LatentAttention
 

@@ -10,8 +10,8 @@ from msgspec.structs import replace
 from program_cases import Case, said
 from test_programs_experts import SEQUENCE, deepseek, mixtral, spread
 
-from pitcheck.check.options import Options
-from pitcheck.check.run import check
+from pitcheck.base.options import Options
+from pitcheck.engine.check import check
 from pitcheck.execution.judge import judge_often
 from pitcheck.plan.model import Group, Operator, Plan
 

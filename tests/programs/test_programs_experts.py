@@ -8,19 +8,19 @@ import pytest
 from msgspec.structs import replace
 from program_cases import Case, assert_right, layouts, llama, said
 
-from pitcheck.check.hints import hinted_cuts
-from pitcheck.check.options import Options
-from pitcheck.check.run import check
-from pitcheck.check.specification import specify
+from pitcheck.base.options import Options
+from pitcheck.claims.hints import hinted_cuts
+from pitcheck.claims.specification import specify
+from pitcheck.engine.check import check
 from pitcheck.errors import PlanError
 from pitcheck.execution.executor import execute
 from pitcheck.execution.judge import initial_values, judge, reference_inputs
+from pitcheck.graph.lowering import lower
 from pitcheck.models.config import Batch, Model
 from pitcheck.models.presets import preset
-from pitcheck.plan.matching import match
 from pitcheck.plan.model import Group, Plan
+from pitcheck.plan.schedule.matching import match
 from pitcheck.programs.layout import Layout, check_layout
-from pitcheck.stages.lowering import lower
 
 
 def mixtral(layers: int = 1, **changes: Any) -> Model:

@@ -9,12 +9,12 @@ import pytest
 from program_cases import said
 from test_programs_experts import deepseek, mixtral, spread
 
-from pitcheck.algebra.residues import ResidueAlgebra
-from pitcheck.check import outcomes
-from pitcheck.check.evaluate import Evaluated
-from pitcheck.check.options import Options
-from pitcheck.check.routing import LEAST_CARRIED, LEAST_TOKENS, Routing, routing_of
-from pitcheck.check.run import check
+from pitcheck.algebra.residues.backend_residues import ResidueAlgebra
+from pitcheck.base.options import Options
+from pitcheck.engine.check import check
+from pitcheck.prove import coverage as outcomes
+from pitcheck.prove.routing import LEAST_CARRIED, LEAST_TOKENS, Routing, routing_of
+from pitcheck.stage.evaluate import Evaluated
 
 CASES = {
     "two ranks": (spread(mixtral(), dp=2, ep=2), "layers.0.mlp"),

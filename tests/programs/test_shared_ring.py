@@ -10,8 +10,8 @@ from faults import at_place, first_operand
 from msgspec.structs import replace
 from program_cases import Case, case, llama, said
 
-from pitcheck.check.options import Options
-from pitcheck.check.run import check
+from pitcheck.base.options import Options
+from pitcheck.engine.check import check
 from pitcheck.execution.judge import judge_often
 from pitcheck.plan.model import Plan, Table
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pitcheck.report.model import Finding, OperatorCounts, OutputCounts, Report, RoutedTokens, Seconds, Shown, StageCounts, Verdict
+from pitcheck.report.report import Finding, OperatorCounts, OutputCounts, Report, RoutedTokens, Seconds, Shown, StageCounts, Verdict
 
 MESH = {"pp": 2, "dp": 2, "tp": 2}
 

@@ -19,7 +19,7 @@ from syrupy.assertion import SnapshotAssertion
 
 from pitcheck.report import github, sarif
 from pitcheck.report.codes import CODES
-from pitcheck.report.model import Finding, Report, Seconds
+from pitcheck.report.report import Finding, Report, Seconds
 from pitcheck.report.sources import Source, source_line
 from pitcheck.report.write import Destination, Form, write_report
 

@@ -17,7 +17,7 @@ from syrupy.assertion import SnapshotAssertion
 
 from pitcheck.errors import PitcheckError, UsageError
 from pitcheck.report.json import decode, encode, json_schema
-from pitcheck.report.model import EXIT_CODES, VOLATILE, Finding, Report, Seconds
+from pitcheck.report.report import EXIT_CODES, VOLATILE, Finding, Report, Seconds
 from pitcheck.report.text import FINDING_LINES, WIDTH, render
 from pitcheck.report.write import FORMATS, Destination, check_destinations, parse_destination, write_report, write_whole
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pitcheck.report.places import describe_microbatches, describe_ranks
+from pitcheck.report.coordinate_names import describe_microbatches, describe_ranks
 
 MESH = {"pp": 2, "dp": 2, "tp": 4}
 

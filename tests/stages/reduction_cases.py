@@ -13,22 +13,22 @@ from zoo.builder import Builder, lineage
 from zoo.mutations import mutants
 from zoo.pairs import Pair, builders, pair
 
-from pitcheck.check.hints import hinted_cuts
-from pitcheck.check.prove import Settings, prove_stage
-from pitcheck.check.specification import specify
+from pitcheck.claims.hints import hinted_cuts
+from pitcheck.claims.specification import specify
 from pitcheck.errors import PitcheckError, PlanError
+from pitcheck.graph.graph import Graph
+from pitcheck.graph.lowering import lower
 from pitcheck.ops.axis_templates import Templates
 from pitcheck.ops.registry import evaluate
-from pitcheck.plan.matching import match
 from pitcheck.plan.model import Number, Plan
-from pitcheck.stages.building import build_stage
-from pitcheck.stages.graph import Graph
-from pitcheck.stages.lowering import lower
-from pitcheck.stages.pair import Stage, Target, canonical_form
-from pitcheck.stages.reductions.pipeline import Reductions, measured, reduced
-from pitcheck.stages.reductions.protocol import Context, Phase, StageReduction
-from pitcheck.stages.reductions.sizes import ReduceSizes
-from pitcheck.stages.shapes import symbolic_pair
+from pitcheck.plan.schedule.matching import match
+from pitcheck.prove.stage_proof import Settings, prove_stage
+from pitcheck.stage.building import build_stage
+from pitcheck.stage.reductions.pipeline import Reductions, measured, reduced
+from pitcheck.stage.reductions.protocol import Context, Phase, StageReduction
+from pitcheck.stage.reductions.sizes import ReduceSizes
+from pitcheck.stage.shapes import symbolic_pair
+from pitcheck.stage.stage import Stage, Target, canonical_form
 
 RANKS = 6
 DRAWS = 10

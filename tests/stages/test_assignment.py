@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pitcheck.errors import ReductionError
-from pitcheck.stages.assignment import check_parts, check_shapes
+from pitcheck.stage.size_assignment import check_parts, check_shapes
 
 Interval = tuple[int, int]
 

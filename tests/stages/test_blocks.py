@@ -9,24 +9,24 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 
-from pitcheck.check.equal_blocks import colourings, find_batch, run_on_blocks
-from pitcheck.check.options import GIB
-from pitcheck.check.specification import Specification, specify
-from pitcheck.check.whole import WholeRun
+from pitcheck.base.options import GIB
+from pitcheck.claims.specification import Specification, specify
 from pitcheck.errors import UnsupportedError
+from pitcheck.graph.cuts import Part, cut_by_code
+from pitcheck.graph.graph import Graph
+from pitcheck.graph.lowering import lower
 from pitcheck.models.config import Batch
 from pitcheck.models.presets import preset
 from pitcheck.models.reference import reference_plan
 from pitcheck.ops.axis_templates import Templates
 from pitcheck.ops.registry import evaluate
-from pitcheck.plan.matching import match
 from pitcheck.plan.model import Axis, Group, Lineage, Operator, Output, Plan, Shard, Tensor
+from pitcheck.plan.schedule.matching import match
 from pitcheck.programs.layout import Layout
-from pitcheck.programs.program import parallel_plan
-from pitcheck.stages.blocks import Batched, Blocks, BlockSizes
-from pitcheck.stages.cuts import Part, cut_by_code
-from pitcheck.stages.graph import Graph
-from pitcheck.stages.lowering import lower
+from pitcheck.programs.parallel_plan import parallel_plan
+from pitcheck.refute.block_run import colourings, find_batch, run_on_blocks
+from pitcheck.refute.whole_run import WholeRun
+from pitcheck.stage.equal_blocks import Batched, Blocks, BlockSizes
 
 EPSILON = 1e-10
 

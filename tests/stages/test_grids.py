@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pitcheck.stages.grids import (
+from pitcheck.graph.grids import (
     FromCodes,
     FromPlaces,
     Lattice,

@@ -9,15 +9,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from zoo.builder import Builder, lineage
 
-from pitcheck.check.options import Options
-from pitcheck.check.run import check
-from pitcheck.check.specification import specify
-from pitcheck.plan.matching import match
+from pitcheck.base.options import Options
+from pitcheck.claims.specification import specify
+from pitcheck.engine.check import check
+from pitcheck.graph.graph import Graph
+from pitcheck.graph.lowering import lower
 from pitcheck.plan.model import Plan
-from pitcheck.stages.building import build_stage
-from pitcheck.stages.graph import Graph
-from pitcheck.stages.lowering import lower
-from pitcheck.stages.pair import Stage, Target
+from pitcheck.plan.schedule.matching import match
+from pitcheck.stage.building import build_stage
+from pitcheck.stage.stage import Stage, Target
 
 RANKS = 2
 SHAPES = {"all_reduce": (4,), "reduce_scatter": (4, 2), "all_gather": (2,)}

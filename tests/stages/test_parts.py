@@ -11,12 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pitcheck.errors import PlanError
+from pitcheck.graph.cuts import Cut, resolve, uncovered
+from pitcheck.graph.graph import Graph, GraphValue
+from pitcheck.graph.grids import Lattice
+from pitcheck.graph.parts import Part, Parts, distinct_rows
 from pitcheck.plan.coordinates import Coordinates
 from pitcheck.plan.model import Axis, Lineage, Shard, Table, Tensor
-from pitcheck.stages.cuts import Cut, resolve, uncovered
-from pitcheck.stages.graph import Graph, GraphValue
-from pitcheck.stages.grids import Lattice
-from pitcheck.stages.parts import Part, Parts, distinct_rows
 
 INTERVALS = st.sampled_from((((0, 2),), ((2, 4),), ((0, 4),), ((0, 1), (3, 4)), ((1, 3),), ((-1, 2),), ((2, 3), (-1, 1)), ((0, 2), (2, 4))))
 PART = st.builds(Part, st.tuples(INTERVALS, INTERVALS), st.integers(0, 2), st.just(3), st.integers(-1, 2))

@@ -15,16 +15,16 @@ import pytest
 from stages.reduction_cases import OWN, Case, cases, names
 
 from pitcheck.errors import UnsupportedError
-from pitcheck.stages.batch import Argument
-from pitcheck.stages.pair import Stage
-from pitcheck.stages.reductions import symmetry
-from pitcheck.stages.reductions.coordinates import KeepFewCoordinates, KeepFewTerms
-from pitcheck.stages.reductions.drop_unused_buffer_parts import DropUnusedBufferParts
-from pitcheck.stages.reductions.pipeline import STAGE_REDUCTIONS, Reductions, reduced
-from pitcheck.stages.reductions.protocol import Context, Phase, StageReduction
-from pitcheck.stages.reductions.sizes import Measured
-from pitcheck.stages.reductions.split_all_to_all import SplitAllToAll
-from pitcheck.stages.reductions.sum_target_terms import SumTargetTerms
+from pitcheck.stage.batch import Argument
+from pitcheck.stage.reductions import symmetry
+from pitcheck.stage.reductions.drop_unused_buffer_parts import DropUnusedBufferParts
+from pitcheck.stage.reductions.fewer_coordinates import KeepFewCoordinates, KeepFewTerms
+from pitcheck.stage.reductions.pipeline import STAGE_REDUCTIONS, Reductions, reduced
+from pitcheck.stage.reductions.protocol import Context, Phase, StageReduction
+from pitcheck.stage.reductions.sizes import Measured
+from pitcheck.stage.reductions.split_all_to_all import SplitAllToAll
+from pitcheck.stage.reductions.sum_target_terms import SumTargetTerms
+from pitcheck.stage.stage import Stage
 
 EVERY, MISSES = 5, 2
 """Of which pairs of the zoo the fast suite takes stages, every fifth one, and how many near misses."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from zoo.builder import Builder
 
-from pitcheck.plan.matching import match
-from pitcheck.stages.batch import Batch, Step
-from pitcheck.stages.lowering import lower
-from pitcheck.stages.sampling import Sampling
+from pitcheck.graph.lowering import lower
+from pitcheck.plan.schedule.matching import match
+from pitcheck.stage.batch import Batch, Step
+from pitcheck.stage.sample_conditions import Sampling
 
 RANKS = 4
 

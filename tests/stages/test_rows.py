@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from zoo.builder import Builder, lineage
 
-from pitcheck.check.options import Options
-from pitcheck.check.run import check
-from pitcheck.check.specification import specify
-from pitcheck.plan.matching import match
+from pitcheck.base.options import Options
+from pitcheck.claims.specification import specify
+from pitcheck.engine.check import check
+from pitcheck.graph.graph import Graph
+from pitcheck.graph.lowering import lower
 from pitcheck.plan.model import MICROBATCH_AXIS, Plan
-from pitcheck.stages.building import build_stage
-from pitcheck.stages.graph import Graph
-from pitcheck.stages.lowering import lower
-from pitcheck.stages.pair import Target
+from pitcheck.plan.schedule.matching import match
+from pitcheck.stage.building import build_stage
+from pitcheck.stage.stage import Target
 
 
 def reference() -> Plan:

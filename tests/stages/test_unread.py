@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 from zoo.builder import Builder
 
-from pitcheck.check.options import Options
-from pitcheck.check.run import check
+from pitcheck.base.options import Options
+from pitcheck.engine.check import check
+from pitcheck.graph.unread_operands import unread
 from pitcheck.ops.registry import evaluate, operator_kind
 from pitcheck.plan.model import Axis, Group, Lineage, Number, Operator, Output, Plan, Shard, Tensor
-from pitcheck.stages.unread import unread
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "ops"))
 

@@ -7,9 +7,9 @@ import sys
 from pathlib import Path
 
 from pitcheck.errors import PlanError, UsageError
-from pitcheck.frontends.torch.ordered import UserLoader, sets_by_rank
-from pitcheck.frontends.torch.output import guest
 from pitcheck.frontends.torch.program import Spec
+from pitcheck.frontends.torch.recording.ordered import UserLoader, sets_by_rank
+from pitcheck.frontends.torch.recording.output import guest
 
 
 def load_spec(file: str, name: str) -> Spec:

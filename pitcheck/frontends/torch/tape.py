@@ -11,7 +11,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from pitcheck.errors import PitcheckError, UnsupportedError
 from pitcheck.frontends.torch.arguments import dtype_name
-from pitcheck.frontends.torch.evaluate import evaluate
+from pitcheck.frontends.torch.recording.known_values import evaluate
 from pitcheck.frontends.torch.trace import Argument, Event, Given, Ref, Role
 
 KNOWN_ELEMENTS = 1 << 16

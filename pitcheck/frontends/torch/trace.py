@@ -47,7 +47,7 @@ class Event(msgspec.Struct, frozen=True):
     ``operator``: an ATen overload without its namespace and without the mark of writing in place ("add.Tensor", "_softmax.default",
     "split_with_sizes.default"), or a collective: "all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "barrier", "send", "receive", "wait".
     ``arguments``: all of the schema's, in its order, defaults filled in, but for those that only say where the result is stored (``out``); of a collective
-    see :mod:`pitcheck.frontends.torch.collectives`. ``outputs``: numbers of values, None for a result that is no tensor.
+    see :mod:`pitcheck.frontends.torch.trace_collectives`. ``outputs``: numbers of values, None for a result that is no tensor.
     ``group``: global ranks of a collective, in the group's order. ``source``: "file:line" of the user's code; of a backward operator that of its forward one.
     ``module``: path of the module that runs, "" outside.
     """

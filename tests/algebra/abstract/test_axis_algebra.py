@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pitcheck.algebra.axes import AxisAlgebra, AxisSystem, AxisValue, Size, Sizes
+from pitcheck.algebra.dimensions.axes import AxisAlgebra, AxisSystem, AxisValue, Size, Sizes
 from pitcheck.errors import ShapeError
 from pitcheck.ops.axis_attributes import reduce_attributes, symbolic_attributes
 from pitcheck.ops.registry import evaluate

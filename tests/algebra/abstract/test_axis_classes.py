@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pitcheck.algebra.axes import AxisSystem, Dimension
+from pitcheck.algebra.dimensions.axes import AxisSystem, Dimension
 from pitcheck.errors import UnsupportedError
 
 

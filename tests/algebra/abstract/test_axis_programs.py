@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy_algebra_shapes import NumpyShapes
 
-from pitcheck.algebra.axes import AxisAlgebra, AxisSystem, AxisValue
+from pitcheck.algebra.dimensions.axes import AxisAlgebra, AxisSystem, AxisValue
 from pitcheck.ops.axis_attributes import reduce_attributes, symbolic_attributes
 from pitcheck.ops.registry import evaluate
 

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prime_line import LineAlgebra, is_quotient
 
-from pitcheck.algebra.degrees import DegreeAlgebra, DegreeValue, rejected_share, trial_error, trial_error_log2
+from pitcheck.algebra.bound.degrees import DegreeAlgebra, DegreeValue, rejected_share, trial_error, trial_error_log2
 from pitcheck.errors import ShapeError, UnsupportedError
 from pitcheck.ops.registry import evaluate
 

@@ -9,8 +9,8 @@ from fractions import Fraction
 
 import pytest
 
-from pitcheck.algebra.degree_bounds import Degree, DrawError, Heights, Polynomial, draw_error
-from pitcheck.algebra.degrees import DegreeAlgebra, DegreeValue
+from pitcheck.algebra.bound.degree_bounds import Degree, DrawError, Heights, Polynomial, draw_error
+from pitcheck.algebra.bound.degrees import DegreeAlgebra, DegreeValue
 
 Laurent = Mapping[tuple[int, ...], Fraction]
 """Exponents of the variables -> coefficient."""

@@ -7,9 +7,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from pitcheck.algebra.axes import AxisAlgebra, AxisSystem
-from pitcheck.algebra.chains import chains_of
-from pitcheck.algebra.weights import ONES, Pattern, UnweighedError, WeightedAlgebra, patterns
+from pitcheck.algebra.dimensions.axes import AxisAlgebra, AxisSystem
+from pitcheck.algebra.residues.chains import chains_of
+from pitcheck.algebra.residues.weights import ONES, Pattern, UnweighedError, WeightedAlgebra, patterns
 
 
 def _algebra(weights: dict[int, Pattern]) -> WeightedAlgebra:

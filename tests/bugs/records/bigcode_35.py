@@ -7,7 +7,7 @@ from bugs.record import Bug, Patched, each
 from msgspec.structs import replace
 
 from pitcheck.models.config import Attention, Model
-from pitcheck.programs.layers import _projections
+from pitcheck.programs.layers.layers import _projections
 from pitcheck.programs.rank import Rank
 
 
@@ -26,7 +26,7 @@ def shared(kv_heads: int) -> Model:
     return replace(model, attention=replace(model.attention, kv_heads=kv_heads))
 
 
-buggy = Patched({"layers._projections": unmarked})
+buggy = Patched({"layers.layers._projections": unmarked})
 
 BUG = Bug(
     where="bigcode Megatron-LM #35",

@@ -5,12 +5,12 @@ from __future__ import annotations
 from bugs.cases import llama, spread
 from bugs.record import Bug, Patched, each
 
-from pitcheck.programs.context import Angles
-from pitcheck.programs.feed_forward import feed_forward
-from pitcheck.programs.layers import _attended
+from pitcheck.programs.layers.context_attention import Angles
+from pitcheck.programs.layers.feed_forward import feed_forward
+from pitcheck.programs.layers.layers import _attended
+from pitcheck.programs.layers.regions import leave
+from pitcheck.programs.layers.tensor_parallel import norm, parameter
 from pitcheck.programs.rank import Rank
-from pitcheck.programs.regions import leave
-from pitcheck.programs.tensor import norm, parameter
 
 
 def added_to_terms(rank: Rank, x: str, name: str, outputs: int, bias: bool = False) -> str:
@@ -34,7 +34,7 @@ def layer(rank: Rank, x: str, name: str, visible: str, angles: Angles, mixture: 
         return feed_forward(rank, norm(rank, x, f"{name}.mlp_norm"), f"{name}.mlp", rank.model.ffn)
 
 
-buggy = Patched({"program.layer": layer, "feed_forward.row": added_to_terms})
+buggy = Patched({"parallel_plan.layer": layer, "layers.feed_forward.row": added_to_terms})
 
 BUG = Bug(
     where="TrainVerify, synthetic: an addition on several ranks",

@@ -8,8 +8,8 @@ from bugs.cases import llama, spread
 from bugs.record import Bug, Patched, each
 
 from pitcheck.plan.model import Use
-from pitcheck.programs.buckets import Piece
-from pitcheck.programs.data import reduced
+from pitcheck.programs.data_parallel.buckets import Piece
+from pitcheck.programs.data_parallel.summed_gradients import reduced
 from pitcheck.programs.rank import Rank
 
 LATE = "layers.0.attention_norm.weight"
@@ -30,7 +30,7 @@ def _late(rank: Rank, name: str, gradient: str) -> str:
         return tape.op("add", buffer, Use(gradient, last), name=f"grad:{name}", hint=rank.like(f"grad:{name}", name))
 
 
-buggy = Patched({"program.reduced": early})
+buggy = Patched({"parallel_plan.reduced": early})
 
 BUG = Bug(
     where="TrainVerify, synthetic: a reducer launched before the last operator of a micro-batch",

@@ -8,10 +8,10 @@ from fractions import Fraction
 from bugs.cases import llama, spread
 from bugs.record import Bug, Patched, each
 
-from pitcheck.programs.buckets import Piece
-from pitcheck.programs.data import reduced
+from pitcheck.programs.data_parallel.buckets import Piece
+from pitcheck.programs.data_parallel.sharded_parameters import weights_block
+from pitcheck.programs.data_parallel.summed_gradients import reduced
 from pitcheck.programs.rank import Rank
-from pitcheck.programs.sharded import weights_block
 
 
 def last_stage_scaled(rank: Rank, gradients: Mapping[str, str], pieces: Mapping[str, Piece]) -> dict[str, str]:
@@ -26,7 +26,7 @@ def _scaled(rank: Rank, name: str, gradient: str) -> str:
         return rank.tape.op("mul", gradient, Fraction(1, rank.layout.pp), name=f"scaled:{name}")
 
 
-buggy = Patched({"program.reduced": last_stage_scaled})
+buggy = Patched({"parallel_plan.reduced": last_stage_scaled})
 
 BUG = Bug(
     where="TrainVerify, synthetic: inconsistent scaling, of some gradients and others",

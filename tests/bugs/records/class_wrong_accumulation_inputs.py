@@ -8,8 +8,8 @@ from bugs.cases import llama, spread
 from bugs.record import Bug, Patched, each
 
 from pitcheck.plan.model import Use
-from pitcheck.programs.buckets import Piece
-from pitcheck.programs.data import _all_reduced
+from pitcheck.programs.data_parallel.buckets import Piece
+from pitcheck.programs.data_parallel.summed_gradients import _all_reduced
 from pitcheck.programs.rank import Rank
 
 
@@ -30,7 +30,7 @@ def _sum(rank: Rank, name: str, gradient: str) -> str:
     return total
 
 
-buggy = Patched({"program.reduced": of_the_first})
+buggy = Patched({"parallel_plan.reduced": of_the_first})
 
 BUG = Bug(
     where="TrainVerify, synthetic: wrong inputs to a gradient accumulation",

@@ -8,10 +8,10 @@ from fractions import Fraction
 from bugs.cases import llama, mixtral, spread
 from bugs.record import Bug, Patched, each
 
-from pitcheck.programs.buckets import Piece
-from pitcheck.programs.data import reduced
+from pitcheck.programs.data_parallel.buckets import Piece
+from pitcheck.programs.data_parallel.sharded_parameters import weights_block
+from pitcheck.programs.data_parallel.summed_gradients import reduced
 from pitcheck.programs.rank import Rank
-from pitcheck.programs.sharded import weights_block
 
 
 def averaged_over_replicas(rank: Rank, gradients: Mapping[str, str], pieces: Mapping[str, Piece]) -> dict[str, str]:
@@ -28,7 +28,7 @@ def _averaged(rank: Rank, name: str, gradient: str) -> str:
         return rank.tape.op("mul", gradient, Fraction(ranks, having), name=f"averaged:{name}")
 
 
-buggy = Patched({"program.reduced": averaged_over_replicas})
+buggy = Patched({"parallel_plan.reduced": averaged_over_replicas})
 
 BUG = Bug(
     where="DeepSpeed #5618, #6545",

@@ -6,8 +6,8 @@ from bugs.cases import llama, spread
 from bugs.record import Bug, Patched, each
 
 from pitcheck.models.tape import Hint, Tape
+from pitcheck.programs.layers.regions import exchanged
 from pitcheck.programs.rank import Names
-from pitcheck.programs.regions import exchanged
 
 
 def of_one_sequence(tape: Tape, x: str, axes: Names, split: int, join: int, name: str, hint: Hint) -> str:
@@ -21,7 +21,7 @@ def of_one_sequence(tape: Tape, x: str, axes: Names, split: int, join: int, name
     return tape.op("reshape", back, name=name, sizes=(rows, length // ranks, heads * ranks, size))
 
 
-buggy = Patched({"context.exchanged": of_one_sequence})
+buggy = Patched({"layers.context_attention.exchanged": of_one_sequence})
 
 BUG = Bug(
     where="DeepSpeed PR 5664, #5808",

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from bugs.cases import llama, mixtral, spread
 from bugs.record import Bug, Patched, each
 
+from pitcheck.programs.data_parallel.optimizer_step import _over
 from pitcheck.programs.rank import Names, Rank
-from pitcheck.programs.step import _over
 
 
 def mean_of_norms(rank: Rank, axes: Names, by_place: Mapping[int, Sequence[str]]) -> str:
@@ -24,7 +24,7 @@ def mean_of_norms(rank: Rank, axes: Names, by_place: Mapping[int, Sequence[str]]
     return tape.op("square", mean, name="squares.experts")
 
 
-buggy = Patched({"step._over": mean_of_norms})
+buggy = Patched({"data_parallel.optimizer_step._over": mean_of_norms})
 
 BUG = Bug(
     where="DeepSpeed #8475",

@@ -20,7 +20,7 @@ def averaged(rank: Rank, total: str, over: Sequence[Group], names: Sequence[str]
     return total
 
 
-buggy = Patched({"data._summed": averaged})
+buggy = Patched({"data_parallel.summed_gradients._summed": averaged})
 
 BUG = Bug(
     where="GPT-NeoX #1259",

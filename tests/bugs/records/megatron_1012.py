@@ -8,8 +8,8 @@ from bugs.cases import gpt, llama, spread
 from bugs.record import Bug, Patched, each
 
 from pitcheck.plan.model import Use
-from pitcheck.programs.buckets import Piece
-from pitcheck.programs.data import _at_ends, ends, reduced
+from pitcheck.programs.data_parallel.buckets import Piece
+from pitcheck.programs.data_parallel.summed_gradients import _at_ends, ends, reduced
 from pitcheck.programs.rank import Rank
 
 
@@ -36,7 +36,7 @@ def _early(rank: Rank, name: str, gradient: str) -> str:
         return tape.op("add", both, Use(gradient, count - 1), name=f"grad:{name}", hint=whole)
 
 
-buggy = Patched({"program.reduced": reduced_before})
+buggy = Patched({"parallel_plan.reduced": reduced_before})
 
 BUG = Bug(
     where="Megatron-LM #1012",

@@ -12,7 +12,7 @@ def without_remainder(stage: int, stages: int, layers: int) -> range:
     return range(stage * own, (stage + 1) * own)
 
 
-buggy = Patched({"program.layers_of": without_remainder})
+buggy = Patched({"parallel_plan.layers_of": without_remainder})
 
 BUG = Bug(
     where="Megatron-LM #1304",

@@ -5,8 +5,8 @@ from __future__ import annotations
 from bugs.cases import llama, spread
 from bugs.record import Bug, Patched, each
 
+from pitcheck.programs.layers.tensor_parallel import norm
 from pitcheck.programs.rank import Rank
-from pitcheck.programs.tensor import norm
 
 
 def unmarked(rank: Rank, x: str, name: str) -> str:
@@ -16,7 +16,7 @@ def unmarked(rank: Rank, x: str, name: str) -> str:
     return found
 
 
-buggy = Patched({"loss.norm": unmarked})
+buggy = Patched({"layers.loss.norm": unmarked})
 
 BUG = Bug(
     where="Megatron-LM #1446",

@@ -7,7 +7,7 @@ from fractions import Fraction
 from bugs.cases import llama, spread
 from bugs.record import Bug, Patched, each
 
-from pitcheck.programs.loss import TokenLoss
+from pitcheck.programs.layers.loss import TokenLoss
 
 forward = TokenLoss.forward
 
@@ -20,7 +20,7 @@ def divided_again(loss: TokenLoss, x: str) -> str:
     return loss.part
 
 
-buggy = Patched({"loss.TokenLoss.forward": divided_again})
+buggy = Patched({"layers.loss.TokenLoss.forward": divided_again})
 
 BUG = Bug(
     where="Megatron-LM PR 3959",

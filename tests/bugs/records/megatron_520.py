@@ -14,7 +14,7 @@ def as_one(axes: Names, count: int, outputs: int, blocks: int) -> Names:
     return axes
 
 
-buggy = Patched({"tensor._of_each": as_one})
+buggy = Patched({"layers.tensor_parallel._of_each": as_one})
 
 BUG = Bug(
     where="Megatron-LM PR 520",

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from bugs.cases import llama, mixtral, spread
 from bugs.record import Bug, Patched, each
 
+from pitcheck.programs.data_parallel.optimizer_step import Held, _squares
 from pitcheck.programs.rank import Rank
-from pitcheck.programs.step import Held, _squares
 
 
 def without_experts(rank: Rank, gradients: Mapping[str, str], pieces: Mapping[str, Held]) -> str:
@@ -18,7 +18,7 @@ def without_experts(rank: Rank, gradients: Mapping[str, str], pieces: Mapping[st
     return _squares(rank, kept, pieces)
 
 
-buggy = Patched({"step._squares": without_experts})
+buggy = Patched({"data_parallel.optimizer_step._squares": without_experts})
 
 BUG = Bug(
     where="Megatron-LM PR 5916",

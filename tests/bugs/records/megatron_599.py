@@ -6,8 +6,8 @@ from bugs.cases import llama, mixtral, spread
 from bugs.record import Bug, Patched, each
 
 from pitcheck.models.config import Experts
+from pitcheck.programs.layers.router import Routing, route
 from pitcheck.programs.rank import Rank
-from pitcheck.programs.routing import Routing, route
 
 
 def unmarked(rank: Rank, x: str, name: str, experts: Experts) -> Routing:
@@ -17,7 +17,7 @@ def unmarked(rank: Rank, x: str, name: str, experts: Experts) -> Routing:
     return found
 
 
-buggy = Patched({"experts.route": unmarked})
+buggy = Patched({"layers.experts.route": unmarked})
 
 BUG = Bug(
     where="Megatron-LM #599",

@@ -8,8 +8,8 @@ from bugs.cases import llama, mixtral, spread
 from bugs.record import Bug, Patched, each
 
 from pitcheck.plan.model import Use
-from pitcheck.programs.buckets import Piece
-from pitcheck.programs.data import reduced
+from pitcheck.programs.data_parallel.buckets import Piece
+from pitcheck.programs.data_parallel.summed_gradients import reduced
 from pitcheck.programs.rank import Rank
 
 
@@ -32,7 +32,7 @@ def _buffer(rank: Rank, name: str, gradient: str) -> str:
     return buffer
 
 
-buggy = Patched({"program.reduced": doubled})
+buggy = Patched({"parallel_plan.reduced": doubled})
 
 BUG = Bug(
     where="Megatron-LM #6660",

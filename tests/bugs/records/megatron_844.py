@@ -12,8 +12,8 @@ from math import prod
 from bugs.cases import gpt, llama, spread
 from bugs.record import Bug, Patched, each
 
-from pitcheck.programs.buckets import Piece
-from pitcheck.programs.data import AT_ENDS, _all_reduced, _at_ends, ends
+from pitcheck.programs.data_parallel.buckets import Piece
+from pitcheck.programs.data_parallel.summed_gradients import AT_ENDS, _all_reduced, _at_ends, ends
 from pitcheck.programs.rank import Rank
 
 
@@ -53,7 +53,7 @@ def _buffer(rank: Rank, name: str, stage: int, low: int, high: int) -> None:
     tape.op("cat", *cut, name=f"buffer:{name}", axis=0)
 
 
-buggy = Patched({"data._all_reduced": scattered_first})
+buggy = Patched({"data_parallel.summed_gradients._all_reduced": scattered_first})
 
 BUG = Bug(
     where="Megatron-LM #844",

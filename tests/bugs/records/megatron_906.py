@@ -6,7 +6,7 @@ from bugs.cases import llama, spread
 from bugs.record import Bug, Patched, each
 
 from pitcheck.models.tape import Hint
-from pitcheck.programs.loss import TokenLoss
+from pitcheck.programs.layers.loss import TokenLoss
 
 forward, total = TokenLoss.forward, TokenLoss.total
 
@@ -24,7 +24,7 @@ def reported(loss: TokenLoss, name: str, hint: Hint) -> str:
     return total(loss, name, hint)
 
 
-buggy = Patched({"loss.TokenLoss.forward": multiplied, "loss.TokenLoss.total": reported})
+buggy = Patched({"layers.loss.TokenLoss.forward": multiplied, "layers.loss.TokenLoss.total": reported})
 
 BUG = Bug(
     where="Megatron-LM #906, #673",

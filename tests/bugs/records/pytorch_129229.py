@@ -7,7 +7,7 @@ from bugs.record import Bug, Patched, each
 from msgspec.structs import replace
 
 from pitcheck.plan.model import Shard
-from pitcheck.programs.buckets import _cut_further
+from pitcheck.programs.data_parallel.buckets import _cut_further
 from pitcheck.programs.rank import Names, Rank
 
 
@@ -17,7 +17,7 @@ def outer_first(rank: Rank, first: Shard | None, size: int, rows: int, axes: Nam
     return replace(found, by=(*axes, *first.by)) if first is not None and found.by else found
 
 
-buggy = Patched({"buckets._cut_further": outer_first})
+buggy = Patched({"data_parallel.buckets._cut_further": outer_first})
 
 BUG = Bug(
     where="pytorch #129229",

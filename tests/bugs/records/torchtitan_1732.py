@@ -9,9 +9,9 @@ from bugs.cases import llama, spread
 from bugs.record import Bug, Patched, each
 
 from pitcheck.plan.model import Use
-from pitcheck.programs.buckets import Piece
-from pitcheck.programs.data import _all_reduced
-from pitcheck.programs.loss import TokenLoss
+from pitcheck.programs.data_parallel.buckets import Piece
+from pitcheck.programs.data_parallel.summed_gradients import _all_reduced
+from pitcheck.programs.layers.loss import TokenLoss
 from pitcheck.programs.rank import Rank
 
 forward, total = TokenLoss.forward, TokenLoss.total
@@ -47,7 +47,7 @@ def _buffer(rank: Rank, name: str, gradient: str) -> str:
     return buffer
 
 
-buggy = Patched({"loss.TokenLoss.forward": not_averaged, "loss.TokenLoss.total": reported, "program.reduced": scaled_each_time})
+buggy = Patched({"layers.loss.TokenLoss.forward": not_averaged, "layers.loss.TokenLoss.total": reported, "parallel_plan.reduced": scaled_each_time})
 
 BUG = Bug(
     where="torchtitan PR 1732",

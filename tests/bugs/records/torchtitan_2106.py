@@ -5,9 +5,9 @@ from __future__ import annotations
 from bugs.cases import gpt, llama, spread
 from bugs.record import Bug, Patched, each
 
+from pitcheck.programs.layers.regions import leave
+from pitcheck.programs.layers.tensor_parallel import parameter
 from pitcheck.programs.rank import Rank
-from pitcheck.programs.regions import leave
-from pitcheck.programs.tensor import parameter
 
 
 def biased_terms(rank: Rank, x: str, name: str, outputs: int, bias: bool = False) -> str:
@@ -21,7 +21,7 @@ def biased_terms(rank: Rank, x: str, name: str, outputs: int, bias: bool = False
     return leave(rank, tape.op("linear", *operands, name=f"{name}:term", gradient=False), name, rank.residual)
 
 
-buggy = Patched({"layers.row": biased_terms, "feed_forward.row": biased_terms})
+buggy = Patched({"layers.layers.row": biased_terms, "layers.feed_forward.row": biased_terms})
 
 BUG = Bug(
     where="torchtitan PR 2106, Paddle PR 35186",

@@ -9,8 +9,8 @@ from bugs.cases import llama, spread
 from bugs.record import Bug, Built, Pair, Patched, each
 from bugs.surgery import all_true
 
-from pitcheck.programs.loss import TokenLoss
-from pitcheck.programs.tensor import logits, norm, token_losses
+from pitcheck.programs.layers.loss import TokenLoss
+from pitcheck.programs.layers.tensor_parallel import logits, norm, token_losses
 
 
 def means(loss: TokenLoss, x: str) -> str:
@@ -24,7 +24,7 @@ def means(loss: TokenLoss, x: str) -> str:
     return loss.part
 
 
-buggy = Patched({"loss.TokenLoss.forward": means})
+buggy = Patched({"layers.loss.TokenLoss.forward": means})
 
 
 @dataclass(frozen=True)

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from pitcheck.algebra.real import RealAlgebra
+from pitcheck.algebra.reals.real import RealAlgebra
 from pitcheck.algebra.value import Value as Residues
 from pitcheck.base.numbers import parse_number
 from pitcheck.execution import meanings
-from pitcheck.frontends.torch.emitter import Translation, stored
-from pitcheck.frontends.torch.operators import translated
+from pitcheck.frontends.torch.aten.emitter import Translation, stored
+from pitcheck.frontends.torch.aten.operators import translated
 from pitcheck.frontends.torch.trace import Event, Ref, Value
 from pitcheck.ops.registry import evaluate
 from pitcheck.ops.term import exact

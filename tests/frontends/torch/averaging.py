@@ -8,7 +8,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from pitcheck.frontends.torch.record import record
+from pitcheck.frontends.torch.recording.record import record
 from pitcheck.torch import Input, Options, Part, Program, Spec, check
 
 Sync = Callable[[nn.Sequential], None]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from frontends.torch.replay import Skip, collectives, difference, truth
 
 from pitcheck.frontends.torch.program import Spec
-from pitcheck.frontends.torch.record import record
+from pitcheck.frontends.torch.recording.record import record
 from pitcheck.frontends.torch.trace import Trace
 
 CLOSE = 1e-10

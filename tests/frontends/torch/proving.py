@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pitcheck.report.model import Report
+from pitcheck.report.report import Report
 from pitcheck.torch import Options, Spec, assert_equivalent, check
 
 

@@ -11,7 +11,7 @@ from unittest.mock import patch
 
 import torch
 
-from pitcheck.frontends.torch.matched import compared
+from pitcheck.frontends.torch.planning.matched import compared
 from pitcheck.frontends.torch.program import Program, Spec
 from pitcheck.frontends.torch.trace import Event, Given, Ref, Result, Trace
 

@@ -9,11 +9,11 @@ from aten_harness import Row, by_algebra, by_oracle, check, overload
 from aten_more_rows import ROWS as MORE
 from aten_rows import ROWS
 
-from pitcheck.frontends.torch.aten_random import TABLE as RANDOM
-from pitcheck.frontends.torch.collectives import COLLECTIVES
-from pitcheck.frontends.torch.means import SPREAD_MEAN
-from pitcheck.frontends.torch.operators import table
-from pitcheck.frontends.torch.places import BOUNDARY
+from pitcheck.frontends.torch.aten.operators import table
+from pitcheck.frontends.torch.aten.random import TABLE as RANDOM
+from pitcheck.frontends.torch.rewrites.index_bounds import BOUNDARY
+from pitcheck.frontends.torch.rewrites.means import SPREAD_MEAN
+from pitcheck.frontends.torch.trace_collectives import COLLECTIVES
 
 ALL = [*ROWS, *MORE]
 OVERLOADS = set(table()) - COLLECTIVES - {BOUNDARY, SPREAD_MEAN}

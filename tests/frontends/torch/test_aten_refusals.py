@@ -11,7 +11,7 @@ from aten_harness import Recorded, Row, as_array, by_algebra, evaluated, flat, n
 from aten_rows import flags, integers, pairs, positive, reals
 
 from pitcheck.errors import PlanError, UnsupportedError
-from pitcheck.frontends.torch.emitter import stored
+from pitcheck.frontends.torch.aten.emitter import stored
 from pitcheck.frontends.torch.trace import Event, Ref, Value
 
 _INT8 = torch.tensor([1, 2], dtype=torch.int8)

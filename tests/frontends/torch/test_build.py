@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from pitcheck.check.options import Options
-from pitcheck.check.run import check
+from pitcheck.base.options import Options
+from pitcheck.engine.check import check
 from pitcheck.errors import PlanError, UnsupportedError
-from pitcheck.frontends.torch.build import parallel_plan, reference_plan
+from pitcheck.frontends.torch.planning.build import parallel_plan, reference_plan
 from pitcheck.frontends.torch.program import Input, Part, Spec
 from pitcheck.frontends.torch.trace import Argument, Event, Given, Ref, Result, Trace, Value
 

@@ -13,7 +13,7 @@ from torch import nn
 
 from pitcheck.errors import UnsupportedError
 from pitcheck.frontends.torch.program import Input, Program, Rank, Spec
-from pitcheck.frontends.torch.record import record
+from pitcheck.frontends.torch.recording.record import record
 
 Tensor = torch.Tensor
 MEMBERS = (1, 3)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from pitcheck.frontends.torch.flat import taken_apart
+from pitcheck.frontends.torch.rewrites.split_flat_buffers import taken_apart
 from pitcheck.frontends.torch.trace import Event, Given, Ref, Result, Trace, Value
 
 GROUP = (0, 1)

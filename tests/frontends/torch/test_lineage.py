@@ -16,9 +16,9 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
 
 from pitcheck.errors import PlanError, UnsupportedError
-from pitcheck.frontends.torch import lineage
 from pitcheck.frontends.torch.program import Input, Program, Rank, Spec
-from pitcheck.frontends.torch.record import record
+from pitcheck.frontends.torch.recording import parameter_lineage as lineage
+from pitcheck.frontends.torch.recording.record import record
 
 
 @given(st.integers(0, 20), st.integers(1, 5), st.integers(1, 4))

@@ -11,7 +11,7 @@ from frontends.torch.checking import CLOSE
 from frontends.torch.megatron_gpt import HEADS, INSTALLED, Bug, Setup, forgotten, spec
 from frontends.torch.replay import difference, truth
 
-from pitcheck.frontends.torch.record import record
+from pitcheck.frontends.torch.recording.record import record
 from pitcheck.torch import Options, assert_equivalent, check
 
 pytestmark = [

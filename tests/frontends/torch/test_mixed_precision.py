@@ -12,8 +12,8 @@ from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 
-from pitcheck.check.options import Options
-from pitcheck.report.model import Finding
+from pitcheck.base.options import Options
+from pitcheck.report.report import Finding
 from pitcheck.torch import Input, Part, Program, Spec, check
 
 ROWS, WIDTH = 8, 6

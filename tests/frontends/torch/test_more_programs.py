@@ -18,7 +18,7 @@ from torch.utils.checkpoint import checkpoint
 
 from pitcheck.errors import UnsupportedError
 from pitcheck.frontends.torch.program import Input, Program, Rank, Spec
-from pitcheck.frontends.torch.record import record
+from pitcheck.frontends.torch.recording.record import record
 from pitcheck.frontends.torch.trace import Trace
 
 

@@ -12,7 +12,7 @@ from torch import nn
 
 from pitcheck.errors import PlanError, UnsupportedError
 from pitcheck.frontends.torch.program import Input, Program, Rank, Spec
-from pitcheck.frontends.torch.record import record
+from pitcheck.frontends.torch.recording.record import record
 
 BATCH = {"x": Input((4, 6))}
 

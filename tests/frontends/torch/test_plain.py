@@ -10,7 +10,7 @@ from frontends.torch.replay import difference, truth
 from torch import nn
 
 from pitcheck.frontends.torch.program import Input, Program, Rank, Spec
-from pitcheck.frontends.torch.record import record
+from pitcheck.frontends.torch.recording.record import record
 
 
 def squares(model: nn.Module, scale: float = 1.0):

@@ -13,12 +13,12 @@ from frontends.torch.written_mistakes import MISTAKES, mistakes
 from frontends.torch.written_programs import Task, Written, spec_of
 
 from pitcheck.commands.check import checked
-from pitcheck.frontends.torch.build import parallel_plan, reference_plan
-from pitcheck.frontends.torch.matched import matched
-from pitcheck.frontends.torch.record import record
+from pitcheck.frontends.torch.planning.build import parallel_plan, reference_plan
+from pitcheck.frontends.torch.planning.matched import matched
+from pitcheck.frontends.torch.recording.record import record
 from pitcheck.frontends.torch.trace import Trace
 from pitcheck.plan.model import Plan
-from pitcheck.report.model import Report
+from pitcheck.report.report import Report
 from pitcheck.torch import Options
 
 SAME = "same"

@@ -12,8 +12,8 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from pitcheck.frontends.torch.reachable import reachable
-from pitcheck.report.model import Report
+from pitcheck.frontends.torch.storage.reachable import reachable
+from pitcheck.report.report import Report
 from pitcheck.torch import Input, Options, Part, Program, Spec, check
 
 IN, OUT = 4, 3

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pitcheck.frontends.torch.record import record
+from pitcheck.frontends.torch.recording.record import record
 from pitcheck.torch import Part, assert_equivalent, check
 
 pytestmark = [

@@ -11,9 +11,9 @@ from frontends.torch.replay import Replay, difference, truth
 from frontends.torch.test_experts import in_place, spec
 
 from pitcheck.errors import PlanError
-from pitcheck.frontends.torch.record import record
+from pitcheck.frontends.torch.recording.record import record
+from pitcheck.frontends.torch.rewrites.uneven import with_even_parts
 from pitcheck.frontends.torch.trace import Event, Given, Ref, Result, Trace, Value
-from pitcheck.frontends.torch.uneven import with_even_parts
 from pitcheck.torch import Input, Program, Rank, Spec, check
 
 Sizes = tuple[int, ...] | None

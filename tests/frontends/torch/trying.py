@@ -11,11 +11,11 @@ from frontends.torch.replay import StuckError, Together, Truth, difference, trut
 from frontends.torch.trace_mutants import Mutant, mutants
 
 from pitcheck.commands.check import checked
-from pitcheck.frontends.torch.build import parallel_plan, reference_plan
-from pitcheck.frontends.torch.plan_lineage import axes_of
-from pitcheck.frontends.torch.record import record
+from pitcheck.frontends.torch.planning.build import parallel_plan, reference_plan
+from pitcheck.frontends.torch.planning.plan_lineage import axes_of
+from pitcheck.frontends.torch.recording.record import record
 from pitcheck.plan.model import Plan
-from pitcheck.report.model import Report
+from pitcheck.report.report import Report
 from pitcheck.torch import Options, Part, Spec
 
 CHANGED = 1e-6

@@ -1,0 +1,166 @@
+"""Values known by upper bounds on their degrees, with denominators and roots that remember along which axes they vary."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import Flag, auto
+from fractions import Fraction
+
+from pitcheck.algebra.bound.degree_bounds import ONE, Degree, Polynomial
+from pitcheck.algebra.interface import Kind
+
+Axes = frozenset[int]
+"""Axes counted from the end (-1 is the last), so that broadcasting leaves them as they are."""
+
+
+class Sign(Flag):
+    """What is known of all elements of a value: made of integers and constants alone; not negative; besides 0 only where integers and constants make it 0,
+    which a draw shows; never 0."""
+
+    KNOWN = auto()
+    NONNEGATIVE = auto()
+    POSITIVE = auto()
+    NEVER_ZERO = auto()
+
+    @property
+    def divides(self) -> bool:
+        """Return True if a quotient by such a number is defined, or is seen not to be."""
+        return bool(self & (Sign.KNOWN | Sign.POSITIVE))
+
+
+UNKNOWN = Sign(0)
+ABOVE_ZERO = Sign.NONNEGATIVE | Sign.POSITIVE | Sign.NEVER_ZERO
+
+
+def sign_of(number: Fraction) -> Sign:
+    """Return the facts that are known of a constant."""
+    return Sign.KNOWN | (ABOVE_ZERO if number > 0 else Sign(0) if number < 0 else Sign.NONNEGATIVE | Sign.POSITIVE)
+
+
+def sign_of_sum(a: Sign, b: Sign) -> Sign:
+    """Return the facts that are known of a sum: with a term that is never 0 it is not 0, if no term is negative."""
+    lifted = a & b & Sign.NONNEGATIVE and (a | b) & Sign.NEVER_ZERO
+    return (a & b) | (ABOVE_ZERO if lifted else Sign(0))
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A tensor of divisors or of roots: ``key`` says which, ``varies`` along which axes of the value its elements differ.
+
+    Two values whose marks are equal have, at equal places, the same divisor: a key is kept only where the order of the axes along which it varies,
+    and all elements along them, are.
+    """
+
+    key: int
+    varies: Axes
+
+
+@dataclass(frozen=True)
+class Divisor:
+    """A polynomial that stands ``count`` times in the denominator."""
+
+    polynomial: Polynomial
+    count: int = 1
+
+    @property
+    def total(self) -> Polynomial:
+        """Its power."""
+        return self.polynomial.to_the(self.count)
+
+
+@dataclass(frozen=True, eq=False)
+class DegreeValue:
+    """Bounds for all elements of ``instances`` tensors of one shape."""
+
+    kind: Kind
+    shape: tuple[int, ...]
+    identity: int
+    instances: int = 1
+    top: Polynomial = ONE
+    divisors: Mapping[Mark, Divisor] = field(default_factory=dict)
+    roots: Mapping[Mark, int] = field(default_factory=dict)
+    exponents: Degree | None = None
+    uses: frozenset[str] = frozenset()
+    number: Fraction | None = None
+    """What every element is, where that is known."""
+    sign: Sign = UNKNOWN
+    """What is known of the sign of every element, for all real inputs."""
+
+    @property
+    def bottom(self) -> Polynomial:
+        """The product of all divisors."""
+        result = ONE
+        for divisor in self.divisors.values():
+            result = result.times(divisor.total)
+        return result
+
+    @property
+    def degree(self) -> Degree:
+        """Bounds for one element."""
+        return Degree(self.top, self.bottom, sum(self.roots.values()), self.exponents, self.uses)
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether no fresh residue enters (a constant, or made of integers alone)."""
+        return self.top.degree == self.bottom.degree == 0 and not self.uses and not self.top.powers
+
+    def moved(self, identity: int, shape: tuple[int, ...], move: Callable[[Mark], Mark]) -> DegreeValue:
+        """The same elements in another arrangement; ``move`` says what becomes of every mark."""
+        divisors: dict[Mark, Divisor] = {}
+        for mark, divisor in self.divisors.items():
+            place = move(mark)
+            held = divisors.get(place)
+            divisors[place] = divisor if held is None else Divisor(held.total.times(divisor.total))
+        roots: dict[Mark, int] = {}
+        for mark, count in self.roots.items():
+            place = move(mark)
+            roots[place] = roots.get(place, 0) + count
+        return replace(self, identity=identity, shape=shape, divisors=divisors, roots=roots)
+
+    def as_number(self, number: Fraction, denominator: Mark) -> DegreeValue:
+        """The same elements, known to be a rational; ``denominator`` is the mark of its denominator."""
+        divisors = {} if number.denominator == 1 else {denominator: Divisor(Polynomial(height_log2=log2_of(number.denominator)))}
+        top = Polynomial(height_log2=log2_of(number.numerator))
+        return replace(self, top=top, divisors=divisors, number=number, sign=sign_of(number))
+
+
+def log2_of(number: int) -> float:
+    """log2 of the size of an integer, rounded up, at least 0."""
+    size = max(abs(number), 1)
+    shift = max(size.bit_length() - 64, 0)
+    return math.log2((size >> shift) + (shift > 0)) + shift
+
+
+def wide_axes(shape: tuple[int, ...]) -> Axes:
+    """The axes that have more than one element."""
+    return frozenset(i - len(shape) for i, n in enumerate(shape) if n != 1)
+
+
+def as_one(values: Sequence[DegreeValue], along: Axes, new_key: Callable[[], int]) -> tuple[dict[Mark, Divisor], dict[Mark, int]]:
+    """Divisors and roots of a value each of whose elements is one of ``values``; which one changes ``along`` some axes.
+
+    Marks that all have are kept. The others are paired in order: the i-th divisor of the result is, element by element, the i-th one of the value chosen.
+    """
+    shared = {m for m in values[0].divisors if all(v.divisors.get(m) == values[0].divisors[m] for v in values)}
+    divisors = {m: values[0].divisors[m] for m in values[0].divisors if m in shared}
+    lists = [[(m, d) for m, d in v.divisors.items() if m not in shared] for v in values]
+    for i in range(max(map(len, lists))):
+        column = [entries[i] for entries in lists if i < len(entries)]
+        polynomial = ONE
+        for _, divisor in column:
+            polynomial = polynomial.either(divisor.total)
+        divisors[Mark(new_key(), along.union(*(m.varies for m, _ in column)))] = Divisor(polynomial)
+    common = {m for m in values[0].roots if all(v.roots.get(m) == values[0].roots[m] for v in values)}
+    roots = {m: values[0].roots[m] for m in values[0].roots if m in common}
+    most = max(sum(n for m, n in v.roots.items() if m not in common) for v in values)
+    if most:
+        axes = along.union(*(m.varies for v in values for m in v.roots))
+        roots[Mark(new_key(), axes)] = most
+    return divisors, roots
+
+
+def both(a: Mapping[Mark, int], b: Mapping[Mark, int]) -> dict[Mark, int]:
+    """The roots of two values that are combined: equal marks are the same roots."""
+    return {m: max(a.get(m, 0), b.get(m, 0)) for m in (*a, *(m for m in b if m not in a))}

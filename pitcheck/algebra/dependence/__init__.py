@@ -1,0 +1,1 @@
+"""Operators run on what elements may depend on."""

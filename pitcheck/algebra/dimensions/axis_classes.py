@@ -1,0 +1,419 @@
+"""Dimensions and what ties them: union-find over scaling classes, each of which may be a product of an outer and an inner class.
+
+All dimensions of a *scaling class* shrink by one linear map: with ``unit`` the greatest common divisor of all sizes and positions in the class and ``s`` the
+small size of one unit, n becomes ``n / unit * s``. Equal segments stay equal, order, the number of shards and divisibility are kept, and a boundary that
+is off by one makes the unit 1, so that the class stays whole.
+
+A class may be *split*: every member is an outer dimension times one inner dimension (row-major, the inner varies fastest), and positions are multiples of the
+inner size. Two splits of one class are refined in common; where they cannot be, the class and all its factors are *rigid*: they keep their full size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from fractions import Fraction
+from itertools import pairwise
+from math import gcd, prod
+
+from pitcheck.algebra.dimensions.size_choice import LEAST, Sizes, choose_units, smallest_units
+
+
+@dataclass(frozen=True, eq=False)
+class Dimension:
+    """One dimension of a value, with its full size. ``copies``: it numbers the members of a stack."""
+
+    number: int
+    size: int
+    copies: bool = False
+
+
+@dataclass
+class ScalingClass:
+    """Dimensions that shrink together. ``inner`` is None, or every member m is ``outer[m]`` times ``inner``; ``rigid`` is the reason why it stays whole.
+
+    ``factor``: a dimension was split into this class and others; ``beside``: the inner dimensions of which this class was the outer one. ``mixed``: some
+    operator combines, cuts, joins, views or counts elements along it. ``indexed``: integers are places along it.
+    """
+
+    members: list[Dimension]
+    positions: set[int] = field(default_factory=set)
+    rigid: str = ""
+    permuted: bool = False
+    inner: Dimension | None = None
+    outer: dict[Dimension, Dimension] = field(default_factory=dict)
+    factor: bool = False
+    beside: list[Dimension] = field(default_factory=list)
+    mixed: bool = False
+    indexed: bool = False
+
+    @property
+    def unit(self) -> int:
+        """Greatest common divisor of all sizes and positions (0 where all are 0)."""
+        return gcd(*(m.size for m in self.members), *self.positions)
+
+    @property
+    def total(self) -> int:
+        """The greatest size in the class."""
+        return max(m.size for m in self.members)
+
+    def factors(self) -> list[Dimension]:
+        """The dimensions whose products the members are; none for a class that is not split."""
+        return [] if self.inner is None else [self.inner, *self.outer.values()]
+
+
+class AxisSystem:
+    """Owns all dimensions of a stage and their ties."""
+
+    def __init__(self) -> None:
+        self._parent: list[int] = []
+        self._classes: dict[int, ScalingClass] = {}
+        self._literals: set[int] = set()
+        self._counts: set[int] = set()
+        self._extents: list[tuple[Dimension, ...]] = []
+        self._mixing = True
+        self.decides = False
+        """Return True if a number counted along some dimension decides something."""
+
+    # --- making dimensions
+    def dimension(self, size: int, fixed: str = "", copies: bool = False) -> Dimension:
+        """A new dimension in a class of its own; ``fixed`` is the reason why it keeps its size, if it does."""
+        node = Dimension(len(self._parent), int(size), copies)
+        self._parent.append(node.number)
+        self._classes[node.number] = ScalingClass([node], rigid=fixed)
+        return node
+
+    def product(self, outer: Dimension, inner: Dimension) -> Dimension:
+        """The dimension whose elements are those of ``outer`` times ``inner``, the inner varying fastest.
+
+        Where the outer one numbers the members of a stack, the result is that many segments of the inner one's class, as a concatenation is.
+        """
+        if outer.size == 1:
+            return inner
+        if inner.size == 1:
+            return outer
+        result = self.dimension(outer.size * inner.size)
+        if outer.copies:
+            self._union(result, inner)
+        else:
+            own = self.class_of(result)
+            own.inner, own.outer = inner, {result: outer}
+        return result
+
+    def places(self) -> Dimension:
+        """What integers are places along while no dimension is known that they index: it has no size of its own."""
+        node = self.dimension(0)
+        self.index(node)
+        return node
+
+    # --- ties
+    def tie(self, node: Dimension, whole: Dimension, offset: int = 0) -> None:
+        """Say that ``node`` is the interval ``[offset, offset + node.size)`` of ``whole``: one class, in which both ends of the interval are positions."""
+        if node.size == whole.size == 1:
+            return
+        self._union(node, whole)
+        if node.size != whole.size or offset:
+            self.position(whole, offset)
+            self.position(whole, offset + node.size)
+
+    def tie_segments(self, node: Dimension, whole: Dimension, offsets: Sequence[int]) -> None:
+        """Say that ``node`` is the interval of its size of ``whole`` that begins at each of ``offsets``."""
+        self.tie(node, whole, offsets[0])
+        if node.size == whole.size == 1 or len(offsets) == 1:
+            return
+        own = self.class_of(whole)
+        ends = {end for offset in offsets for end in (offset, offset + node.size)}
+        if own.inner is None and not own.rigid:
+            own.positions |= ends - {0, whole.size}
+            return
+        for end in ends:
+            self.position(whole, end)
+
+    def position(self, node: Dimension, offset: int) -> None:
+        """Say that ``offset`` is a boundary along ``node``."""
+        own = self.class_of(node)
+        if own.rigid or offset in (0, node.size):
+            return
+        if own.inner is None:
+            own.positions.add(offset)
+        elif offset % own.inner.size == 0:
+            self.position(own.outer[node], offset // own.inner.size)
+        else:
+            self.fix(node, f"the boundary {offset} cuts a factor of size {own.inner.size}")
+
+    def fix(self, node: Dimension, reason: str = "its size is given") -> None:
+        """Keep the class of ``node``, and all its factors, at full size."""
+        queue = [node]
+        while queue:
+            own = self.class_of(queue.pop())
+            if own.rigid:
+                continue
+            queue.extend(own.factors())
+            own.rigid, own.inner, own.outer = reason, None, {}
+
+    def decide(self, node: Dimension) -> None:
+        """Say that a number that was counted along ``node`` decides something: of fewer elements it would be another."""
+        self.decides = True
+        self.fix(node, "a number counted along it decides something")
+
+    def mark_permuted(self, node: Dimension) -> None:
+        """Say that elements along ``node`` change places (flip, roll, interleaving, all-to-all): a unit of its class is at least 5."""
+        queue = [node]
+        seen: set[int] = set()
+        while queue:
+            root = self._root(queue.pop())
+            if root not in seen:
+                seen.add(root)
+                self._classes[root].permuted = True
+                queue.extend(self._classes[root].factors())
+
+    def mix(self, node: Dimension) -> None:
+        """Say that an operator combines, cuts, joins, views or counts elements along ``node``: what happens at one place there depends on others."""
+        if self._mixing:
+            self.class_of(node).mixed = True
+
+    @contextmanager
+    def described(self) -> Iterator[None]:
+        """What is run within is only described, not computed: its dimensions are tied, but nothing is mixed."""
+        before, self._mixing = self._mixing, False
+        try:
+            yield
+        finally:
+            self._mixing = before
+
+    def index(self, node: Dimension) -> None:
+        """Say that integers are places along ``node``. They shrink with it, each segment's first and last place to the small segment's first and last."""
+        own = self.class_of(node)
+        if own.inner is not None:
+            self.fix(node, "it is indexed by values and split into factors")
+            own = self.class_of(node)
+        own.indexed = own.mixed = True
+
+    def share(self, node: Dimension, other: Dimension) -> None:
+        """Say that the same integers are places along both: they shrink alike."""
+        self._union(node, other)
+        self.index(node)
+
+    def is_batch(self, node: Dimension) -> bool:
+        """Whether every element along ``node`` is computed for itself, by the same operators, so that fewer of them show as much."""
+        own = self.class_of(node)
+        return not (own.mixed or own.rigid or own.permuted or own.factor) and own.inner is None
+
+    def add_literal(self, number: Fraction | float) -> None:
+        """Say that a number enters the computation: a dimension of that size may be what it means, or of one more (a count less one), or of its square."""
+        if isinstance(number, Fraction):
+            for part in (abs(number.numerator), number.denominator):
+                self._literals |= {part, part + 1, part * part} if part > 2 else set()
+                self._counts |= {part, part + 1, part * part, 2 * part, part // 2 if part % 2 == 0 else part} if part > 1 else set()
+
+    def add_extent(self, nodes: Sequence[Dimension]) -> None:
+        """Say that elements are counted along ``nodes`` together: a literal may be that count, or one less, its root, its half or its double.
+
+        Of what is counted more is taken to be meant than of other dimensions: 1/2 may be 1 / sqrt(4), the scale of attention, and 1/24 the 2/48 of the
+        derivative of a mean of squares.
+        """
+        self._extents.append(tuple(nodes))
+
+    # --- factors
+    def factor(self, node: Dimension, size: int) -> tuple[Dimension, Dimension]:
+        """``node`` as (outer, inner) with an inner dimension of ``size``, which divides its size. Its class is split, or where it cannot be, becomes rigid."""
+        if size == 1:
+            return node, self.dimension(1)
+        if size == node.size:
+            return self.dimension(1), node
+        own = self.class_of(node)
+        if not own.rigid and own.inner is None and not self._split(own, size):
+            self.fix(node, f"it is not made of whole factors of size {size}")
+        found = None if own.rigid else self._refactor(own, node, size)
+        if found is not None:
+            return found
+        self.fix(node, f"its factorisations have no common refinement with a factor of size {size}")
+        return self.dimension(node.size // size, fixed=own.rigid), self.dimension(size, fixed=own.rigid)
+
+    def _refactor(self, own: ScalingClass, node: Dimension, size: int) -> tuple[Dimension, Dimension] | None:
+        """(outer, inner) of a member of a split class, or None where the inner sizes do not divide one another."""
+        if own.inner is None:
+            return None
+        held = own.inner.size
+        if held == size:
+            return own.outer[node], own.inner
+        if size % held == 0:
+            outer, middle = self.factor(own.outer[node], size // held)
+            return outer, self.product(middle, own.inner)
+        if held % size == 0:
+            middle, inner = self.factor(own.inner, size)
+            return self.product(own.outer[node], middle), inner
+        return None
+
+    def _split(self, own: ScalingClass, size: int) -> bool:
+        """Split a class without factors; False where a size or position is not a multiple of ``size``, or integers are places along it."""
+        if own.indexed or any(n % size for n in (*own.positions, *(m.size for m in own.members))):
+            return False
+        own.inner = self.dimension(size)
+        own.outer = {m: self.dimension(m.size // size) for m in own.members}
+        first, *others = own.outer.values()
+        for other in others:
+            self._union(other, first)
+        outer_class = self.class_of(first)
+        outer_class.positions |= {p // size for p in own.positions}
+        inner_class = self.class_of(own.inner)
+        outer_class.permuted = inner_class.permuted = own.permuted
+        outer_class.factor = inner_class.factor = True
+        outer_class.beside.append(own.inner)
+        own.positions = set()
+        return True
+
+    def joins_in_order(self, nodes: Sequence[Dimension]) -> bool:
+        """Whether joining ``nodes`` to one dimension leaves elements in place: none is a factor, or all are factors that were split off in this order."""
+        if not any(self.class_of(n).factor for n in nodes):
+            return True
+        return all(any(self._root(inner) == self._root(b) for inner in self.class_of(a).beside) for a, b in pairwise(nodes))
+
+    # --- union-find
+    def class_of(self, node: Dimension) -> ScalingClass:
+        """The class that ``node`` belongs to."""
+        return self._classes[self._root(node)]
+
+    def classes(self) -> list[tuple[int, ScalingClass]]:
+        """All classes with their numbers, in the order of their first dimensions."""
+        return sorted(((root, own) for root, own in self._classes.items()), key=lambda pair: pair[1].members[0].number)
+
+    def number_of(self, node: Dimension) -> int:
+        """The number of the class that ``node`` belongs to."""
+        return self._root(node)
+
+    def _root(self, node: Dimension) -> int:
+        root = node.number
+        while self._parent[root] != root:
+            self._parent[root] = self._parent[self._parent[root]]
+            root = self._parent[root]
+        return root
+
+    def _union(self, a: Dimension, b: Dimension) -> None:
+        queue = [(a, b)]
+        while queue:
+            one, other = queue.pop()
+            if self._root(one) == self._root(other) or self._is_segment(one, other) or self._is_segment(other, one):
+                continue
+            self._agree(one, other, queue)
+            if self._root(one) != self._root(other):
+                self._link(one, other, queue)
+
+    def _is_segment(self, node: Dimension, whole: Dimension) -> bool:
+        """Whether ``node`` is the inner factor of the class of ``whole``, one segment of it (one head of several), or can only be that.
+
+        Then it shrinks with that factor, and the outer factor keeps its segments of one.
+        """
+        own, other = self.class_of(whole), self.class_of(node)
+        if own.inner is None or own.rigid or own.inner.size != node.size:
+            return False
+        if self._root(own.inner) != self._root(node):
+            if other.rigid or other.inner is not None or not any(n % node.size for n in (*other.positions, *(m.size for m in other.members))):
+                return False
+            self._union(node, own.inner)
+        self.position(whole, node.size)
+        return True
+
+    def _agree(self, a: Dimension, b: Dimension, queue: list[tuple[Dimension, Dimension]]) -> None:
+        """Bring two classes to one form: both rigid, both without factors, or both split with inner factors of one size."""
+        first, second = self.class_of(a), self.class_of(b)
+        if first.rigid or second.rigid:
+            reason = first.rigid or second.rigid
+        elif first.inner is None and second.inner is None:
+            return
+        elif self._contains(a, b) or self._contains(b, a):
+            reason = "it would be a factor of itself"
+        elif self._align(first, second, queue):
+            return
+        else:
+            reason = "its factorisations have no common refinement"
+        self.fix(a, reason)
+        self.fix(b, reason)
+
+    def _align(self, first: ScalingClass, second: ScalingClass, queue: list[tuple[Dimension, Dimension]]) -> bool:
+        if first.inner is None:
+            return second.inner is not None and self._split(first, second.inner.size)
+        if second.inner is None:
+            return self._split(second, first.inner.size)
+        if first.inner.size == second.inner.size:
+            return True
+        coarse, fine = (first, second) if first.inner.size > second.inner.size else (second, first)
+        return fine.inner is not None and self._refine(coarse, fine.inner.size, queue)
+
+    def _refine(self, own: ScalingClass, size: int, queue: list[tuple[Dimension, Dimension]]) -> bool:
+        """Move the outer part of the inner factor of a split class outwards, so that a factor of ``size`` is left. False where it does not divide."""
+        if own.inner is None or own.inner.size % size:
+            return False
+        middle, inner = self.factor(own.inner, size)
+        own.inner = inner
+        own.outer = {m: self.product(outer, middle) for m, outer in own.outer.items()}
+        first, *others = own.outer.values()
+        queue.extend((first, other) for other in others)
+        return True
+
+    def _link(self, a: Dimension, b: Dimension, queue: list[tuple[Dimension, Dimension]]) -> None:
+        """Join two classes of one form."""
+        keep, drop = sorted((self._root(a), self._root(b)))
+        kept, dropped = self._classes[keep], self._classes.pop(drop)
+        self._parent[drop] = keep
+        if kept.inner is not None and dropped.inner is not None:
+            queue.append((kept.inner, dropped.inner))
+            queue.append((next(iter(kept.outer.values())), next(iter(dropped.outer.values()))))
+        kept.outer.update(dropped.outer)
+        kept.members.extend(dropped.members)
+        kept.positions |= dropped.positions
+        kept.permuted = kept.permuted or dropped.permuted
+        kept.mixed = kept.mixed or dropped.mixed
+        kept.indexed = kept.indexed or dropped.indexed
+        kept.factor = kept.factor or dropped.factor
+        kept.beside.extend(dropped.beside)
+
+    def _contains(self, whole: Dimension, part: Dimension) -> bool:
+        """Whether the class of ``part`` is among the factors, at any depth, of the class of ``whole``."""
+        wanted = self._root(part)
+        queue, seen = self.class_of(whole).factors(), set()
+        while queue:
+            root = self._root(queue.pop())
+            if root == wanted:
+                return True
+            if root not in seen:
+                seen.add(root)
+                queue.extend(self._classes[root].factors())
+        return False
+
+    # --- sizes
+    def full(self) -> Sizes:
+        """Every dimension at its full size."""
+        return Sizes(self, {})
+
+    def shrink(self, least: int) -> Sizes:
+        """Every dimension that may be reduced with ``least`` elements a segment (one more where they change places), alike or not, once all ties are made."""
+        self._settle()
+        return Sizes(self, smallest_units(self, least))
+
+    def solve(self, variant: int = 0, permuted: Iterable[Dimension] = (), least: int = LEAST) -> Sizes:
+        """Small sizes, to be asked for once all ties are made; every ``variant`` (0, 1, ...) has other ones. ``permuted`` are marked permuted first; no
+        unit has fewer than ``least`` elements."""
+        for node in permuted:
+            self.mark_permuted(node)
+        self._settle()
+        return Sizes(self, choose_units(self, self._literals, self._extents, variant, least))
+
+    def _settle(self) -> None:
+        """Fix what a literal may mean, and hand the mark of permuted classes down to their factors."""
+        for _, own in self.classes():
+            hit = next((m.size for m in own.members if m.size in self._literals), None)
+            # How many elements there are matters only where something is done along them: a batch dimension is no number that a formula could name.
+            if hit is not None and not self.is_batch(own.members[0]):
+                self.fix(own.members[0], f"the literal {hit} may be this dimension")
+        for nodes in self._extents:
+            count = prod(n.size for n in nodes)
+            if count in self._counts:
+                for node in nodes:
+                    self.fix(node, f"a literal may be {count}, the number of elements along it{' and others' if len(nodes) > 1 else ''}")
+        for _, own in self.classes():
+            if own.permuted:
+                self.mark_permuted(own.members[0])
+            if own.permuted and own.indexed:
+                self.fix(own.members[0], "it is indexed by values, and its elements change places")

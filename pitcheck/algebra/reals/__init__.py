@@ -1,0 +1,1 @@
+"""Real numbers: float64, float64 with disturbed digits, and many decimal digits."""

@@ -1,0 +1,1 @@
+"""Residues along a chain of primes: exact arithmetic, exponentials, logarithms, roots, order and functions without algebra."""

@@ -1,0 +1,128 @@
+"""Functions without algebra as keyed random functions: equal arguments give equal results, nothing else is assumed but the symmetry of known ones.
+
+A function is keyed by its name, the trial, and the joint residues of its arguments at the two highest levels they have in common: about 62 bits, so
+that different arguments do not meet, and none of the lower levels that one side of a comparison may have lost to an exponential.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from pitcheck.algebra.keyed import hash_words, key_of, lane_keys, mix, remainder
+from pitcheck.algebra.residues.residue_order import order_key
+from pitcheck.algebra.structure import Structure, aligned
+from pitcheck.algebra.value import LEADING, NAN, NEGATIVE_INFINITY, POSITIVE_INFINITY, Value
+from pitcheck.errors import ShapeError
+
+ODD = frozenset({"erf", "sin", "tan"})
+"""f(-x) = -f(x)."""
+
+EVEN = frozenset({"cos", "normal_density"})
+"""f(-x) = f(x)."""
+
+LIMITS = {"erf": (1, -1), "normal_cdf": (1, 0), "normal_density": (0, 0)}
+"""Values at +inf and -inf; functions that are not here are NaN there."""
+
+_JOINT = 2
+
+
+class KeyedFunctions(Structure):
+    """``function`` and ``draw`` over residues."""
+
+    arithmetic: Any
+    chain: Any
+    seed: int
+    trials: tuple[int, ...]
+
+    def add(self, a: Value, b: Value) -> Value:
+        raise NotImplementedError
+
+    def multiply(self, a: Value, b: Value) -> Value:
+        raise NotImplementedError
+
+    def sqrt(self, a: Value) -> Value:
+        raise NotImplementedError
+
+    def function(self, name: str, *arguments: Value) -> Value:
+        plain = [self.plain(a) for a in arguments]
+        if not plain or any(a.kind != "field" for a in plain):
+            raise ShapeError(f"the function {name!r} is defined for field values, not for {[a.kind for a in plain]}; cast first")
+        if len(plain) == 1 and name == "normal_cdf":
+            result = self._normal_cdf(plain[0])
+        else:
+            single = len(plain) == 1
+            result = self._hashed(name, plain, odd=single and name in ODD, even=single and name in EVEN)
+        return result if result.special is None else self._at_infinity(name, result)
+
+    def _normal_cdf(self, x: Value) -> Value:
+        """(1 + erf(x / sqrt 2)) / 2."""
+        half = self.constant(Fraction(1, 2))
+        erf = self._hashed("erf", [self.multiply(Value("field", x.data, x.lowest), self.sqrt(half))], odd=True)
+        result = self.multiply(half, self.add(self.constant(Fraction(1)), erf))
+        return Value("field", result.data, result.lowest, x.special)
+
+    def _hashed(self, name: str, arguments: list[Value], odd: bool = False, even: bool = False) -> Value:
+        xp = self.xp
+        low, stop = self._common(arguments)
+        rank = max(a.rank for a in arguments)
+        arrays = [aligned(a.data[low - a.lowest : stop - a.lowest], rank) for a in arguments]
+        negative = None
+        if odd or even:
+            key = order_key(xp, arrays[0][-1:], self.chain.primes[stop - 1])
+            negative = key < 0
+            arrays = [xp.where(negative, self.arithmetic.negate(arrays[0], low), arrays[0])]
+        first = max(stop - _JOINT, low)
+        words = [self._joint(array[first - low :]) for array in arrays]
+        lanes = lane_keys(xp, key_of(self.seed, "function", name, len(arguments)), range(low, stop), self.trials)
+        shape = lanes.shape + (1,) * (rank + LEADING - 2)
+        state = hash_words(xp, xp.zeros((1,) * len(shape), dtype=np.uint64), words)
+        result = self._residues(mix(xp, state ^ lanes.reshape(shape)), low)
+        if odd:
+            result = xp.where(negative, self.arithmetic.negate(result, low), result)
+            result = xp.where((arrays[0] == 0).all(axis=0, keepdims=True), 0, result)
+        return Value("field", result, low, self._special_any(arguments, result.shape[LEADING:]))
+
+    def _residues(self, words: Any, low: int) -> Any:
+        p = self.xp.asarray(self.chain.primes[low : low + words.shape[0]], dtype=np.uint64)
+        return remainder(words, p.reshape((-1,) + (1,) * (words.ndim - 1))).view(np.int64)
+
+    def _joint(self, residues: Any) -> Any:
+        """One 64-bit word from the residues of one or two levels, which are below 2^31 each."""
+        word = residues[:1].view(np.uint64)
+        return word if residues.shape[0] == 1 else word | (residues[1:2].view(np.uint64) << self.xp.uint64(32))
+
+    def _special_any(self, arguments: list[Value], shape: tuple[int, ...]) -> Any:
+        """Codes of the only argument; of several, NaN wherever one is special."""
+        if all(a.special is None for a in arguments):
+            return None
+        if len(arguments) == 1:
+            return arguments[0].special
+        rank = len(shape)
+        found = False
+        for a in arguments:
+            if a.special is not None:
+                found = found | (aligned(a.special, rank) != 0)
+        codes = self.xp.where(found, np.uint8(NAN), np.uint8(0))
+        return self.xp.broadcast_to(codes, (1, *codes.shape[1:LEADING], *shape))
+
+    def _at_infinity(self, name: str, result: Value) -> Value:
+        limits = LIMITS.get(name)
+        if limits is None:
+            return Value("field", result.data, result.lowest, self.xp.where(result.special != 0, np.uint8(NAN), np.uint8(0)))
+        data, special = result.data, result.special
+        for code, limit in ((POSITIVE_INFINITY, limits[0]), (NEGATIVE_INFINITY, limits[1])):
+            constant = aligned(self.arithmetic.constant(limit, 1, result.lowest, data.shape[0]), data.ndim - LEADING)
+            data = self.xp.where(special == code, constant, data)
+        left = self.xp.where(special == NAN, special, np.uint8(0))
+        return Value("field", data, result.lowest, left if bool(left.any()) else None)
+
+    def draw(self, stream: str, index: Value) -> Value:
+        """Uniform residues, one function of (stream, index) per trial. They stand on both sides of every probability in the order of residues."""
+        if index.kind != "int":
+            raise ShapeError(f"the index of a draw is an int value, not a {index.kind} value")
+        lanes = lane_keys(self.xp, key_of(self.seed, "draw", stream), range(len(self.chain)), self.trials)
+        lanes = lanes.reshape(lanes.shape + (1,) * (index.rank + 1))
+        return Value("field", self._residues(mix(self.xp, lanes ^ mix(self.xp, index.data.view(np.uint64))), 0))

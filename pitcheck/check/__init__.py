@@ -1,1 +1,0 @@
-"""Trials, error bound, verdict."""

@@ -1,0 +1,1 @@
+"""The whole check: two plans in, a report out."""

@@ -1,0 +1,1 @@
+"""Repairs: each is one hypothesis about what an operator should do otherwise."""

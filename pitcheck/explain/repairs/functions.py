@@ -1,0 +1,67 @@
+"""Repairs of what an operator computes: its operands exchanged, or another function of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+from pitcheck.explain import messages
+from pitcheck.explain.rerun import Draft
+from pitcheck.explain.site import Candidate, Site
+from pitcheck.graph.graph import Node
+from pitcheck.graph.grids import Codes
+from pitcheck.ops.declaration import OperatorKind
+from pitcheck.ops.registry import BACKWARD, operator_kind, operator_themes
+from pitcheck.stage.batch import Argument
+
+ORDERED = frozenset({"sub", "div", "floor_divide", "remainder", "linear", "matmul", "bmm", "pow", "lt", "le", "gt", "ge"})
+"""Operators whose first two operands are not to be exchanged."""
+SIGNS = ("sign", "any", "all", "argmax", "argmin")
+"""Functions that say so little of their operand that they make much right by accident."""
+
+
+def exchanged_operands(site: Site) -> Iterator[Candidate]:
+    """The first two operands the other way round."""
+    if site.kind.removesuffix(BACKWARD) not in ORDERED or len(site.step.inputs) < 2:
+        return
+
+    def exchanged(node: Node, codes: Codes) -> Draft:
+        given = site.rerun.reads(node, codes)
+        return node.kind, site.rerun.attributes_of(node), [given[1], given[0], *given[2:]]
+
+    overrides = site.redone(exchanged)
+    if overrides is not None:
+        yield site.diagnosis(messages.EXCHANGED, first=called(site, 0), second=called(site, 1)), overrides
+
+
+def called(site: Site, place: int) -> str:
+    """Name of an operand."""
+    operand = site.step.inputs[place]
+    return site.evidence.called(operand.value) if isinstance(operand, Argument) else str(operand)
+
+
+def other_function(site: Site) -> Iterator[Candidate]:
+    """Another function of the same operands: first of the kinds that the reference has, then any that is about the same."""
+    plain = site.kind.removesuffix(BACKWARD)
+    suffix = site.kind[len(plain) :]
+    kind = operator_kind(site.kind)
+    if site.collective or kind.permutes or kind.random:
+        return
+    for other in _others(site, plain):
+        overrides = site.redone(partial(_of_kind, site, other.name + suffix))
+        if overrides is not None:
+            yield site.diagnosis(messages.FUNCTION, right=other.name + suffix), overrides
+
+
+def _others(site: Site, plain: str) -> list[OperatorKind]:
+    """Kinds with as many operands that are about the same, those of the reference first."""
+    kind, own = operator_kind(plain), set(site.attributes)
+    theirs = {step.kind.removesuffix(BACKWARD) for step in site.evidence.run.stage.reference.steps}
+    theme = next(kinds for kinds in operator_themes().values() if kind in kinds)
+    fitting = [k for k in theme if k.name not in (plain, *SIGNS) and k.inputs == kind.inputs and set(k.required) <= own <= {*k.attributes, *kind.attributes}]
+    return sorted(fitting, key=lambda k: k.name not in theirs)
+
+
+def _of_kind(site: Site, kind: str, node: Node, codes: Codes) -> Draft:
+    known = operator_kind(kind).attributes
+    return kind, {k: v for k, v in site.rerun.attributes_of(node).items() if k in known}, site.rerun.reads(node, codes)

@@ -1,0 +1,104 @@
+"""All repairs that are tried, in the order in which they are tried, and how much may be spent on them."""
+
+from __future__ import annotations
+
+from pitcheck.explain.repairs.axis_order import exchanged_axes
+from pitcheck.explain.repairs.crossed_collectives import crossed_calls
+from pitcheck.explain.repairs.element_order import exchanged_parts, reordered, side_by_side
+from pitcheck.explain.repairs.functions import exchanged_operands, other_function
+from pitcheck.explain.repairs.fused_parameter import interleaved
+from pitcheck.explain.repairs.masks import mask_of_reference
+from pitcheck.explain.repairs.missing_collective import missing_exchange, missing_gather, missing_mean, missing_reduction, unaveraged_part, unreduced_part
+from pitcheck.explain.repairs.missing_operator import function_left_out, operator_left_out, operator_left_out_of_operand, operator_of_others
+from pitcheck.explain.repairs.missing_term_or_factor import due_term, mesh_factor, missing_factor, missing_number, missing_term, missing_term_of_operand
+from pitcheck.explain.repairs.operands import due_operand, near_operand
+from pitcheck.explain.repairs.part_order import parts_in_order
+from pitcheck.explain.repairs.repair import Chain, Placement, Repair, Scope
+from pitcheck.explain.repairs.single_changes import (
+    all_microbatches,
+    dropped_factor,
+    dropped_operator,
+    dropped_reduction,
+    foreign_literal,
+    larger_group,
+    other_attribute,
+    other_extremum,
+    other_group,
+    other_literal,
+    other_places,
+    other_reduction,
+    own_microbatch,
+    smaller_group,
+)
+from pitcheck.explain.repairs.sum_terms import added_on_every_rank, norm_of_all, weighted_microbatches
+
+MOST_REPAIRS = 3
+"""Independent mistakes that are told apart."""
+MOST_STARTS = 3
+"""Outputs from which a mistake is looked for if no repair makes all of them right."""
+MOST_FUSED = 3_000
+"""Operators that are evaluated at most to find what lies otherwise than the program takes it, or one factor."""
+MOST_WALKED = 8_000
+"""Operators that are evaluated at most to find repairs along the program."""
+MOST_CODES = 512
+"""Coordinates of a plan up to which repairs are tried coordinate by coordinate."""
+
+PLACEMENTS = (
+    Placement("parts in order", parts_in_order, MOST_FUSED),
+    Placement("interleaved", interleaved, MOST_FUSED),
+    Placement("exchanged axes", exchanged_axes, MOST_WALKED),
+)
+"""What is given may lie otherwise than the program takes it: tried before any operator is blamed."""
+
+FACTOR = Repair("dropped factor", dropped_factor, along=0, search=0)
+"""Tried once more where several repairs were found along the program: one factor may explain them all."""
+REPAIRS = (
+    # An operator as it is, with another number, attribute, place or kind of reduction.
+    Repair("crossed calls", crossed_calls, along=0, search=0),
+    Repair("exchanged operands", exchanged_operands, along=0, search=0),
+    Repair("exchanged parts", exchanged_parts, along=0, search=0),
+    Repair("foreign literal", foreign_literal, along=0, search=0),
+    FACTOR,
+    Repair("dropped reduction", dropped_reduction, along=1, search=1),
+    Repair("other reduction", other_reduction, along=1, search=1),
+    Repair("other group", other_group, along=1, search=1),
+    Repair("smaller group", smaller_group, along=1, search=1),
+    Repair("all micro-batches", all_microbatches, along=1, search=1),
+    Repair("other micro-batch", own_microbatch, along=1, search=1),
+    Repair("other literal", other_literal, along=1, search=1),
+    Repair("other attribute", other_attribute, along=1, search=1),
+    Repair("other place", other_places, along=1, search=1),
+    # Sums of ranks, of micro-batches and of squares.
+    Repair("added on every rank", added_on_every_rank, along=3, search=6),
+    Repair("side by side", side_by_side, along=3, search=6),
+    Repair("weighted micro-batches", weighted_microbatches, along=3, search=6),
+    Repair("norm of all", norm_of_all, along=3, search=6),
+    Repair("mask of the reference", mask_of_reference, along=3, search=6),
+    # What is missing where something is but passed on.
+    Repair("unreduced part", unreduced_part, chain=Chain.SUMS, along=4, search=6),
+    Repair("operator of others", operator_of_others, along=2, search=6),
+    Repair("operator left out", operator_left_out, along=2, search=6),
+    Repair("operator left out of an operand", operator_left_out_of_operand, along=2, search=6),
+    Repair("missing number", missing_number, chance=True, along=2, search=6),
+    Repair("function left out", function_left_out, chance=True, along=2, search=6),
+    Repair("missing term", missing_term, Scope.RESULT, chance=True, along=7, search=6),
+    Repair("unaveraged part", unaveraged_part, chain=Chain.MEANS, along=5, search=6),
+    # A factor of the mesh, before what agrees by chance.
+    Repair("factor of the mesh", mesh_factor, Scope.RESULT, chance=True, along=6, search=2),
+    # What the reference has there.
+    Repair("operand of the reference", due_operand, chance=True, along=7, search=3),
+    Repair("term of the reference", due_term, Scope.RESULT, chance=True, along=7, search=3),
+    Repair("dropped operator", dropped_operator, along=8, search=4),
+    Repair("missing reduction", missing_reduction, Scope.RESULT, chain=Chain.SUMS, along=4, search=5),
+    Repair("missing mean", missing_mean, Scope.RESULT, chain=Chain.MEANS, along=5, search=5),
+    Repair("missing gather", missing_gather, Scope.RESULT, chain=Chain.SUMS, along=4, search=5),
+    Repair("missing exchange", missing_exchange, Scope.RESULT, chain=Chain.SUMS, along=4, search=5),
+    Repair("larger group", larger_group, along=9, search=5),
+    Repair("other function", other_function, chance=True, along=10, search=7),
+    # What makes much right by accident.
+    Repair("other extremum", other_extremum, chance=True, along=11, search=8),
+    Repair("missing term of an operand", missing_term_of_operand, chance=True, along=11, search=8),
+    Repair("near operand", near_operand, chance=True, along=11, search=8),
+    Repair("missing factor", missing_factor, Scope.RESULT, chance=True, along=11, search=8),
+    Repair("reordered", reordered, Scope.RESULT, along=12),
+)

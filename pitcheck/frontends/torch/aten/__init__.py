@@ -1,0 +1,1 @@
+"""The operators of a plan that each ATen overload becomes."""

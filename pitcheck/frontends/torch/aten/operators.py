@@ -1,0 +1,84 @@
+"""From ATen overloads and collectives to operators of a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from types import MappingProxyType
+
+from pitcheck.errors import PlanError, UnsupportedError
+from pitcheck.frontends.torch.aten import activations as aten_activations
+from pitcheck.frontends.torch.aten import arithmetic as aten_arithmetic
+from pitcheck.frontends.torch.aten import choices as aten_choices
+from pitcheck.frontends.torch.aten import collectives as aten_collectives
+from pitcheck.frontends.torch.aten import constants as aten_constants
+from pitcheck.frontends.torch.aten import indexing as aten_indexing
+from pitcheck.frontends.torch.aten import layers as aten_layers
+from pitcheck.frontends.torch.aten import losses as aten_losses
+from pitcheck.frontends.torch.aten import matrix as aten_matrix
+from pitcheck.frontends.torch.aten import optimizers as aten_optimizers
+from pitcheck.frontends.torch.aten import random as aten_random
+from pitcheck.frontends.torch.aten import reductions as aten_reductions
+from pitcheck.frontends.torch.aten import structure as aten_structure
+from pitcheck.frontends.torch.aten.emitter import Emitter, Tensor, Translation
+from pitcheck.frontends.torch.aten.row import UNREAD, Row
+from pitcheck.frontends.torch.rewrites import index_bounds as places
+from pitcheck.frontends.torch.rewrites import means
+from pitcheck.frontends.torch.trace import Event, Value
+
+_THEMES = (
+    aten_arithmetic,
+    aten_activations,
+    aten_choices,
+    aten_matrix,
+    aten_reductions,
+    aten_layers,
+    aten_losses,
+    aten_structure,
+    aten_indexing,
+    aten_constants,
+    aten_optimizers,
+    aten_random,
+    aten_collectives,
+    places,
+    means,
+)
+
+
+@cache
+def table() -> Mapping[str, Row]:
+    """The rows by overload, as "add.Tensor", and by name of a collective."""
+    return MappingProxyType({name: row for theme in _THEMES for name, row in theme.TABLE.items()})
+
+
+def translated(
+    event: Event, values: Sequence[Value], name_of: Callable[[int], str], new_name: Callable[[str, Value], str], asynchronous: bool = False
+) -> Translation:
+    """What an event becomes.
+
+    ``name_of`` gives the tensor family of a value's number, ``new_name`` a name, made from a hint, for a tensor in between of that shape and dtype.
+    ``asynchronous``: of a collective, that it is waited for elsewhere. An output without elements is made by no operator.
+    Raises UnsupportedError, naming overload and argument, for an overload that is not in the table and for an argument that its meaning does not cover.
+    """
+    known = table().get(_plain(event.operator))
+    if known is None:
+        raise UnsupportedError(f"the PyTorch operator {event.operator!r} has no meaning here; the known ones are in pitcheck.frontends.torch.aten.operators")
+    if len(event.arguments) != len(known.parameters):
+        raise PlanError(f"the PyTorch operator {event.operator!r} takes {len(known.parameters)} arguments, not {len(event.arguments)}")
+    if event.outputs and not event.group and all(number is None or 0 in values[number].shape for number in event.outputs):
+        return Translation((), {})
+    emitter = Emitter(event, values, name_of, asynchronous).focus(0)
+    given = [emitter.argument(value) for name, value in zip(known.parameters, event.arguments, strict=True) if name not in UNREAD]
+    results = known.meaning(emitter, *given)
+    listed = (results,) if results is None or isinstance(results, Tensor) else tuple(results)
+    if len(listed) != len(event.outputs):
+        raise PlanError(f"the PyTorch operator {event.operator!r} has {len(listed)} outputs, not {len(event.outputs)}")
+    return emitter.finished(listed, new_name)
+
+
+def _plain(operator: str) -> str:
+    """The overload that computes the same without being told where to store it."""
+    name, _, overload = operator.partition(".")
+    if overload == "out":
+        return next((other for other in (f"{name}.default", f"{name}.Tensor") if other in table()), operator)
+    return f"{name}.{overload.removesuffix('_out')}" if overload.endswith("_out") else operator

@@ -1,0 +1,1 @@
+"""The communication of a recorded program, operator by operator."""

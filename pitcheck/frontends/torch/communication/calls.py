@@ -1,0 +1,300 @@
+"""What every operator of torch.distributed does: which tensors it reads and writes, in which group, and when its result may be read.
+
+The schemas of c10d do not say what is written. An asynchronous operator uses its operands, and its result is there, when somebody has waited for its work.
+Communication moves memory, and knows nothing of indices: an operand whose dimensions lie in memory in another order is taken as it lies there.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from math import prod
+from types import FrameType
+from typing import Any, NamedTuple
+
+import msgspec
+import torch
+import torch.distributed as dist
+from torch._C._distributed_c10d import ProcessGroup, Work
+from torch._ops import OpOverload
+
+from pitcheck.errors import PlanError, UnsupportedError
+from pitcheck.frontends.torch.arguments import dtype_name
+from pitcheck.frontends.torch.communication.flights import Flights
+from pitcheck.frontends.torch.storage.storages import Storages, view_of
+from pitcheck.frontends.torch.tape import Kind, Tape
+from pitcheck.frontends.torch.trace import Argument, Ref
+
+REDUCTIONS = {0: "sum", 1: "avg", 2: "product", 3: "min", 4: "max"}
+PREMULTIPLIED = 8
+"""The kind of a sum of what every rank has times a factor."""
+NAMED = {"sum": "sum", "avg": "avg", "product": "product", "prod": "product", "min": "min", "max": "max"}
+
+Tensors = Sequence[torch.Tensor]
+
+
+class Landing(NamedTuple):
+    """A tensor that an operator writes to. ``raw``: the value that the operator gives; ``lost``: what is written is not that, and nobody may read it."""
+
+    target: torch.Tensor
+    raw: int
+    made: Callable[[int], int] = lambda raw: raw
+    """From the raw value, when that may be read, to that of the tensor."""
+    lost: bool = False
+
+
+@dataclass(eq=False)
+class Flight:
+    """An operator that has been launched. ``sends``: numbers of the events that send, and what they send; ``work``: what the program waits for."""
+
+    landings: Sequence[Landing]
+    sends: Sequence[tuple[int, int]]
+    work: Work | None = None
+
+
+class Communication:
+    """Records collectives, sends and receives."""
+
+    def __init__(self, tape: Tape, storages: Storages) -> None:
+        self._tape = tape
+        self._storages = storages
+        self.flights = Flights()
+        self._launched: dict[int, Flight] = {}
+        """By the identity of a work, or of the flight itself where somebody waits for a tensor."""
+        self._tensors: dict[int, list[Flight]] = {}
+        """What somebody waits for by a tensor, by the tensor's storage."""
+        self._batch: FrameType | None = None
+        self._batches = 0
+        self.factor: float | None = None
+        """The factor of the premultiplied sum that the program has just called for, which the operator does not tell."""
+
+    def emit(self, operator: str, arguments: tuple[Argument, ...], shape: Sequence[int], like: torch.Tensor, group: Members) -> int:
+        """A collective of one result."""
+        return self._tape.emit(operator, arguments, [Kind(tuple(shape), like.dtype)], group.ranks, communicator=group.name)[0]
+
+    def barrier(self, group: Members) -> None:
+        """Nobody of the group goes on before all have come here."""
+        self._tape.emit("barrier", (), [], group.ranks, communicator=group.name)
+
+    def where(self) -> str:
+        """The user's line."""
+        return self._tape.where()
+
+    def read(self, tensor: torch.Tensor) -> int:
+        """The value of an operand."""
+        return self._storages.read(tensor)
+
+    def read_at_root(self, tensor: torch.Tensor, root: int, group: Members) -> int:
+        """The value of an operand that the member at place ``root`` alone reads. For any other it is a buffer, whose contents do not matter."""
+        if group.ranks[root] == dist.get_rank():
+            return self.read(tensor)
+        return self._storages.undefined(tuple(tensor.shape), tensor.dtype)
+
+    def store(self, tensor: torch.Tensor, value: int) -> None:
+        """New contents of a tensor, for which nobody has to wait."""
+        self._storages.write(tensor, value)
+
+    def viewed(self, value: int, shape: Sequence[int]) -> int:
+        """A value in another shape."""
+        kind = self._tape.kinds[value]
+        if kind.shape == tuple(shape):
+            return value
+        return self._tape.one("view.default", (Ref(value), tuple(shape)), shape, kind.dtype)
+
+    def joined(self, tensors: Tensors) -> int:
+        """Tensors joined along dimension 0."""
+        values = [self.viewed(self.read(tensor), rows_of(tensor.shape)) for tensor in tensors]
+        if len(values) == 1:
+            return values[0]
+        shape = (sum(rows_of(tensor.shape)[0] for tensor in tensors), *rows_of(tensors[0].shape)[1:])
+        return self._tape.one("cat.default", (tuple(map(Ref, values)), 0), shape, tensors[0].dtype)
+
+    def as_parts(self, raw: int, targets: Tensors) -> list[Landing]:
+        """Tensors that are given the rows of a value, one after the other."""
+        landings, begin = [], 0
+        for target in targets:
+            end = begin + rows_of(target.shape)[0]
+            landings.append(Landing(target, raw, partial(self._rows, begin, end, tuple(target.shape))))
+            begin = end
+        return landings
+
+    def _rows(self, begin: int, end: int, shape: tuple[int, ...], value: int) -> int:
+        kind = self._tape.kinds[value]
+        rows = self._tape.one("slice.Tensor", (Ref(value), 0, begin, end, 1), (end - begin, *kind.shape[1:]), kind.dtype)
+        return self.viewed(rows, shape)
+
+    def as_whole(self, raw: int, target: torch.Tensor) -> Landing:
+        """A tensor that is given a value in its own shape."""
+        return Landing(target, raw, partial(self._shaped, tuple(target.shape)))
+
+    def _shaped(self, shape: tuple[int, ...], value: int) -> int:
+        return self.viewed(value, shape)
+
+    def scaled(self, value: int, factor: float) -> int:
+        """A value times a number."""
+        kind = self._tape.kinds[value]
+        return self._tape.one("mul.Tensor", (Ref(value), factor), kind.shape, kind.dtype)
+
+    def none(self, like: torch.Tensor) -> int:
+        """No rows at all."""
+        shape = (0, *rows_of(like.shape)[1:])
+        return self._tape.one("full.default", (shape, 0, dtype_name(like.dtype), None, None, None), shape, like.dtype)
+
+    def send(self, value: int, peer: int, tag: int, group: Members) -> tuple[int, int]:
+        """A send, which has no result. Returns the number of its event, and the value."""
+        self._tape.emit("send", (Ref(value), peer, tag), [], group.ranks, self.batch(), group.name)
+        return len(self._tape.events) - 1, value
+
+    def receive(self, like: torch.Tensor, peer: int, tag: int, group: Members) -> int:
+        """What a peer sends."""
+        return self._tape.emit("receive", (peer, tag), [Kind(tuple(like.shape), like.dtype)], group.ranks, self.batch(), group.name)[0]
+
+    def batch(self) -> int | None:
+        """The number of the batch of sends and receives that is being launched, None outside of one."""
+        frame: FrameType | None = sys._getframe(1)
+        while frame is not None and frame.f_code is not dist.batch_isend_irecv.__code__:
+            frame = frame.f_back
+        if frame is None:
+            return None
+        if frame is not self._batch:
+            self._batch, self._batches = frame, self._batches + 1
+        return self._batches
+
+    def land(self, what: str, work: Any, landings: Sequence[Landing], read: Tensors, sends: Sequence[tuple[int, int]] = (), waits: bool = True) -> None:
+        """Launch an operator, which ``what`` names.
+
+        ``waits``: its operands are in use, and its results may not be read, until the program has waited for the work, or, where that is
+        None, for a tensor that the operator writes to. Raises PlanError where the memory that it uses is in use by another.
+        """
+        flight = Flight(landings, sends, None if work is None else Work.unbox(work))
+        handle = id(flight) if flight.work is None else id(flight.work)
+        written = [landing.target for landing in landings]
+        self.flights.launch(handle, what, read, written, self._tape.where())
+        if not waits:
+            self.flights.finish(handle)
+            self._land(landings, {})
+            return
+        # Held, the object is the one that the program waits for.
+        self._launched[handle] = flight
+        if flight.work is None:
+            for memory in {target.untyped_storage()._cdata for target in written}:
+                self._tensors.setdefault(memory, []).append(flight)
+
+    def targets(self, work: Work) -> list[torch.Tensor]:
+        """Return what a work in flight writes to."""
+        flight = self._launched.get(id(work))
+        return [] if flight is None else [landing.target for landing in flight.landings]
+
+    def waited(self, work: Work) -> None:
+        """The program has waited for a work."""
+        flight = self._launched.pop(id(work), None)
+        if flight is not None:
+            self._finish(id(work), flight)
+
+    def wait_tensor(self, tensor: torch.Tensor) -> int:
+        """The program has waited for a tensor of a functional collective; the value that may be read now."""
+        for flight in self._tensors.pop(tensor.untyped_storage()._cdata, []):
+            if self._launched.pop(id(flight), None) is not None:
+                self._finish(id(flight), flight)
+        return self.read(tensor)
+
+    def check_done(self) -> None:
+        """Raise PlanError where a work that has been launched was never waited for.
+
+        The result of a functional collective that nobody reads needs no wait; one that is read is waited for before.
+        """
+        for handle, source in self.flights.sources():
+            flight = self._launched.get(handle) if isinstance(handle, int) else None
+            if flight is None or flight.work is not None:
+                raise PlanError(f"{source} is in flight at the end of the step; wait for it, for nobody knows when its operands and results may be used")
+
+    def settle(self) -> None:
+        """Complete what is left in flight between two calls of the step: results of functional collectives that nobody has read."""
+        for handle, flight in list(self._launched.items()):
+            del self._launched[handle]
+            self._finish(handle, flight)
+        self._tensors.clear()
+
+    def _finish(self, handle: int, flight: Flight) -> None:
+        self.flights.finish(handle)
+        self._land(flight.landings, {landing.raw: self._waited(landing.raw) for landing in flight.landings})
+        for number, value in flight.sends:
+            if number < self._last():
+                self._tape.events[number] = msgspec.structs.replace(self._tape.events[number], launched=True)
+                self._tape.emit("wait", (Ref(value),), [])
+
+    def _last(self) -> int:
+        """The number of the last event that is about other ranks."""
+        events = self._tape.events
+        return next((number for number in range(len(events) - 1, -1, -1) if events[number].group or events[number].operator == "wait"), -1)
+
+    def _land(self, landings: Sequence[Landing], values: Mapping[int, int]) -> None:
+        for landing in landings:
+            if landing.lost:
+                self._storages.write(landing.target, self._storages.undefined(tuple(landing.target.shape), landing.target.dtype))
+            else:
+                self._storages.write(landing.target, landing.made(values.get(landing.raw, landing.raw)))
+
+    def _waited(self, value: int) -> int:
+        kind = self._tape.kinds[value]
+        return self._tape.one("wait", (Ref(value),), kind.shape, kind.dtype)
+
+
+def rows_of(shape: Sequence[int]) -> tuple[int, ...]:
+    """A shape with a dimension 0: a number is a row of one."""
+    return tuple(shape) or (1,)
+
+
+class Members(NamedTuple):
+    """The members of a process group by their global ranks, in the group's order, and the group's own name: several groups may have the same ranks."""
+
+    ranks: tuple[int, ...]
+    name: str
+
+    def __len__(self) -> int:
+        return len(self.ranks)
+
+
+def members_of(group: Any) -> Members:
+    """The members of a process group, given itself, by its name, or by its handle."""
+    if isinstance(group, str):
+        found = dist.distributed_c10d._resolve_process_group(group)  # type: ignore[arg-type]
+    elif isinstance(group, ProcessGroup):
+        found = group
+    else:
+        found = ProcessGroup.unbox(group)
+    return Members(tuple(dist.get_process_group_ranks(found)), found.group_name)
+
+
+def laid(tensor: torch.Tensor, what: str) -> torch.Tensor:
+    """A tensor as it lies in memory: with its dimensions in that order. Raises PlanError for one whose elements are not side by side."""
+    view = view_of(tensor)
+    if tensor.is_contiguous():
+        return tensor
+    if not view.dense:
+        raise PlanError(
+            f"{what} is given a tensor of shape {tuple(tensor.shape)} and strides {tuple(tensor.stride())}, which has gaps; call .contiguous() on it"
+        )
+    shape = view.memory_shape
+    return torch.as_strided(tensor.detach(), shape, [prod(shape[dim + 1 :]) for dim in range(len(shape))], tensor.storage_offset())
+
+
+def reduction_of(reduction: Any) -> str:
+    """The name that traces have for a kind of reduction."""
+    name = NAMED.get(reduction.lower()) if isinstance(reduction, str) else REDUCTIONS.get(kind_number(reduction))
+    if name is None:
+        raise UnsupportedError(f"a reduction of kind {reduction} is not known; use one of {', '.join(sorted(set(NAMED.values())))}")
+    return name
+
+
+def kind_number(reduction: Any) -> int:
+    """The number of a kind of reduction: of a ``ReduceOp``, of its kind alone, or of the object that operators are given for it, which tells it when called."""
+    kind: Any = getattr(reduction, "op", reduction)
+    number: Any = kind if isinstance(kind, dist.ReduceOp.RedOpType) else kind()
+    return int(number)
+
+
+Handler = Callable[[Communication, OpOverload, Sequence[Any], dict[str, Any]], Any]
+"""What a call of an operator does and gives, from the operator and its arguments."""

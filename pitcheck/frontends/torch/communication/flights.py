@@ -1,0 +1,95 @@
+"""Communication of one rank that is in flight while its program runs, and what meets it in memory.
+
+Places are counted in bytes of a storage, so that views of any dtype are comparable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from itertools import pairwise
+
+import torch
+
+from pitcheck.errors import PlanError
+from pitcheck.frontends.torch.storage.geometry import Geometry, geometry
+from pitcheck.plan.schedule.memory import Access, Conflict, InFlight
+
+SPLIT = 1 << 16
+"""A view with gaps of at most so many elements is looked at element by element, a larger one as all of its extent."""
+
+
+class Flights:
+    """What is in flight, by a handle. Every access to memory is to be told here."""
+
+    def __init__(self) -> None:
+        self._in_flight = InFlight()
+        self._by_buffer: dict[int, dict[Hashable, None]] = {}
+
+    def launch(self, handle: Hashable, what: str, read: Iterable[torch.Tensor], written: Iterable[torch.Tensor], source: str) -> None:
+        """Begin an operation, which ``what`` names. Raises PlanError where it meets one that was launched before."""
+        accesses = [
+            *(access for tensor in read for access in _accesses(tensor, False)),
+            *(access for tensor in written for access in _accesses(tensor, True)),
+        ]
+        conflicts = self._in_flight.launch(handle, accesses, f"the {what} launched at {source}")
+        if conflicts:
+            raise _refused(conflicts[0], f"the {what} launched at {source}")
+        for access in accesses:
+            if isinstance(access.buffer, int):
+                self._by_buffer.setdefault(access.buffer, {})[handle] = None
+
+    def finish(self, handle: Hashable) -> None:
+        """End an operation that was waited for."""
+        flight = self._in_flight.finish(handle)
+        for access in flight.accesses if flight is not None else ():
+            if isinstance(access.buffer, int):
+                held = self._by_buffer.get(access.buffer, {})
+                held.pop(handle, None)
+                if not held:
+                    self._by_buffer.pop(access.buffer, None)
+
+    def touch(self, tensor: torch.Tensor, writes: bool, what: str, where: str) -> None:
+        """An operator, which ``what`` names, reads or writes a tensor now. Raises PlanError where that meets what is in flight."""
+        if not self._by_buffer or tensor.untyped_storage()._cdata not in self._by_buffer:
+            return
+        for access in _accesses(tensor, writes):
+            conflicts = self._in_flight.touch(access)
+            if conflicts:
+                raise _refused(conflicts[0], f"{what} at {where}" if where else what)
+
+    def sources(self) -> list[tuple[Hashable, str]]:
+        """Handle and launch of everything in flight, in the order of the launches."""
+        return [(flight.handle, flight.source) for flight in self._in_flight]
+
+
+def overlap(first: torch.Tensor, second: torch.Tensor) -> bool:
+    """Return True if two tensors have places of memory in common."""
+    others = _accesses(second, True)
+    return any(access.conflicts(other) for access in _accesses(first, True) for other in others)
+
+
+def _refused(conflict: Conflict, who: str) -> PlanError:
+    does = "writes to" if conflict.access.writes else "reads"
+    held = "is still writing to" if conflict.held.writes else "still reads"
+    return PlanError(f"{who} {does} {conflict.access.name} in memory that {conflict.flight.source} {held}; wait for it before")
+
+
+def _accesses(tensor: torch.Tensor, writes: bool) -> list[Access]:
+    size = tensor.element_size()
+    view = geometry(tensor.shape, tensor.stride(), int(tensor.storage_offset()))
+    buffer = tensor.untyped_storage()._cdata
+    name = f"a tensor of shape {tuple(tensor.shape)}"
+    return [Access(buffer, start * size, stop * size, writes, name) for start, stop in _stretches(view)]
+
+
+def _stretches(view: Geometry) -> list[tuple[int, int]]:
+    """The intervals of a storage that a view touches, in elements."""
+    start, stop = view.extent
+    if start == stop:
+        return []
+    single = view.single()
+    if single.dense or single.elements > SPLIT:
+        return [(start, stop)]
+    places = sorted(set(single.offsets()))
+    ends = [index + 1 for index, (one, other) in enumerate(pairwise(places)) if other != one + 1]
+    return [(start + places[begin], start + places[end - 1] + 1) for begin, end in pairwise([0, *ends, len(places)])]

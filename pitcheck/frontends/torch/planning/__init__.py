@@ -1,0 +1,1 @@
+"""The plan that the traces of all ranks become."""

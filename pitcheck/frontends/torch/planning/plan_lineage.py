@@ -1,0 +1,51 @@
+"""Lineage of what a step begins with, from the part of it that every rank holds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from pitcheck.errors import UnsupportedError
+from pitcheck.frontends.torch.planning.known import check_known
+from pitcheck.frontends.torch.program import Axes, Input, Part
+from pitcheck.frontends.torch.trace import Intervals
+from pitcheck.plan.model import Lineage, Shard
+from pitcheck.plan.tables import Places
+
+Box = tuple[Intervals, ...]
+"""Per dimension the intervals of the whole that a rank holds, joined."""
+
+
+def axes_of(axes: Axes) -> tuple[str, ...]:
+    """Mesh axes as a tuple."""
+    return (axes,) if isinstance(axes, str) else tuple(axes)
+
+
+def of_input(name: str, stated: Input) -> Lineage:
+    """The lineage of a tensor of the batch."""
+    return Lineage(name, shards=tuple(Shard(dim, by=axes_of(axes)) for dim, axes in sorted(stated.split.items())))
+
+
+def of_output(name: str, part: Part, mesh: Mapping[str, int]) -> Lineage:
+    """The lineage of an output of which ranks hold a part. UnsupportedError: a sum and a mean at once; PlanError: an axis that the mesh has not."""
+    added, averaged = axes_of(part.sum), axes_of(part.mean)
+    for axes in (added, averaged, *map(axes_of, part.split.values())):
+        check_known(axes, mesh, f"Spec.outputs[{name!r}]")
+    if added and averaged:
+        raise UnsupportedError(f"outputs[{name!r}] is both a sum over {added} and a mean over {averaged}; give one of them")
+    count = 1
+    for axis in averaged:
+        count *= mesh[axis]
+    shards = tuple(Shard(dim, by=axes_of(axes)) for dim, axes in sorted(part.split.items()))
+    # Terms of a mean add up to as many times the mean as there are ranks.
+    return Lineage(name, shards=shards, partial=added or averaged, scale=str(count))
+
+
+def of_boxes(name: str, whole: Sequence[int], boxes: Mapping[int, Box], places: Places) -> Lineage:
+    """The lineage of a tensor of which every rank in ``boxes`` holds a box of a whole of shape ``whole``."""
+    axes = [axis.name for axis in places.coordinates.mesh if axis.size > 1]
+    shards = []
+    for dim, size in enumerate(whole):
+        held = {rank: box[dim] for rank, box in boxes.items()}
+        if any(intervals != ((0, size),) for intervals in held.values()):
+            shards.append(Shard(dim, intervals=places.table(axes, held)))
+    return Lineage(name, shards=tuple(shards))

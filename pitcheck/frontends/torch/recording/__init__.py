@@ -1,0 +1,1 @@
+"""Recording a rank of a PyTorch program as it runs."""

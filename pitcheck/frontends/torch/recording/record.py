@@ -1,0 +1,142 @@
+"""Recording every rank of a program, each in a process of its own: a framework keeps state per process that a second rank would find."""
+
+from __future__ import annotations
+
+import os
+import traceback
+from collections.abc import Sequence
+from math import prod
+from typing import Literal
+
+import msgspec
+
+from pitcheck.errors import PitcheckError, PlanError, UnsupportedError
+from pitcheck.forks import Forks, can_fork
+from pitcheck.frontends.torch.program import Spec
+from pitcheck.frontends.torch.recording.output import to_stderr
+from pitcheck.frontends.torch.trace import Trace
+
+Side = Literal["reference", "parallel"]
+
+
+class Failure(msgspec.Struct, frozen=True, tag="failure"):
+    """Why a rank has no trace; ``invalid``: the program is at fault."""
+
+    message: str
+    invalid: bool
+    traceback: str = ""
+    """Of an exception of the program, as Python shows it."""
+
+
+class Recorded(msgspec.Struct, frozen=True, tag="recorded"):
+    """A rank's trace."""
+
+    trace: Trace
+
+
+def record(spec: Spec, side: Side, jobs: int) -> list[Trace]:
+    """One trace per rank, of the reference one alone; ``jobs`` ranks at a time.
+
+    Raises UnsupportedError or PlanError, which name the rank, for a rank that cannot be recorded: of several the first.
+    """
+    if not can_fork():
+        raise UnsupportedError("recording a PyTorch program needs a system that can fork processes")
+    count = prod(spec.mesh.values()) if side == "parallel" else 1
+    answers = _Ranks(spec, side, max(jobs, 1)).run(range(count))
+    traces = []
+    for number, answer in enumerate(answers):
+        if isinstance(answer, Failure):
+            who = f"rank {number} of the parallel program" if side == "parallel" else "the reference program"
+            error = (PlanError if answer.invalid else UnsupportedError)(f"{who}: {answer.message}")
+            if answer.traceback:
+                error.add_note(f"{who} raised\n{answer.traceback}")
+            raise error
+        traces.append(answer.trace)
+    return traces
+
+
+class _Ranks:
+    def __init__(self, spec: Spec, side: Side, jobs: int) -> None:
+        # The children inherit what they would else all import.
+        import pitcheck.frontends.torch.recording.session  # noqa: F401, PLC0415
+
+        self._spec = spec
+        self._side: Side = side
+        self._jobs = jobs
+        self._forks: Forks[int] = Forks()
+        self._answers: dict[int, Recorded | Failure] = {}
+
+    def run(self, numbers: Sequence[int]) -> list[Recorded | Failure]:
+        """What came of every rank up to the first that failed."""
+        waiting = list(reversed(numbers))
+        try:
+            while (waiting or self._forks.running) and not self._failures():
+                while waiting and len(self._forks.running) < self._jobs:
+                    number = waiting.pop()
+                    self._forks.start(number, _answer, self._spec, self._side, number)
+                self._receive()
+            while self._forks.running and min(self._failures()) > min(self._forks.running):
+                self._receive()
+        finally:
+            self._forks.stop()
+        return [self._answers[number] for number in sorted(self._answers)]
+
+    def _failures(self) -> list[int]:
+        return [number for number, answer in self._answers.items() if isinstance(answer, Failure)]
+
+    def _receive(self) -> None:
+        for ended in self._forks.ended():
+            died = Failure(_death(ended.code), True)
+            self._answers[ended.key] = died if ended.answer is None else msgspec.msgpack.decode(ended.answer, type=Recorded | Failure)
+
+
+def _death(code: int | None) -> str:
+    if code is not None and code < 0:
+        return f"its process was killed by signal {-code}"
+    return f"its process ended without an answer (exit code {code}), as by os._exit; a step has to return"
+
+
+def _answer(spec: Spec, side: Side, number: int) -> bytes | None:
+    from pitcheck.frontends.torch.recording.session import record_rank  # noqa: PLC0415
+
+    to_stderr()
+    process = os.getpid()
+    answer: Recorded | Failure
+    try:
+        answer = Recorded(record_rank(spec, side, number))
+    except PitcheckError as error:
+        answer = Failure(str(error), isinstance(error, PlanError))
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        # SystemExit, too: whatever a program raises ends its step.
+        answer = _raised(error)
+    # What the program forked itself has no answer to give.
+    return msgspec.msgpack.encode(answer) if os.getpid() == process else None
+
+
+def _raised(error: BaseException) -> Failure:
+    """The failure of a program that raised. Where the recorder itself did, or a framework does not know tensors without numbers, nothing is said of it."""
+    from pitcheck.frontends.torch.recording.blame import PITCHECK  # noqa: PLC0415
+
+    frames = traceback.extract_tb(error.__traceback__)
+    own = isinstance(error, NotImplementedError) or bool(frames and frames[-1].filename.startswith(PITCHECK))
+    return Failure(f"{_line(error)}{type(error).__name__}: {error}", not own, _shown(error, PITCHECK))
+
+
+def _shown(error: BaseException, hidden: str) -> str:
+    """The traceback without the recorder's frames."""
+    described: traceback.TracebackException | None = traceback.TracebackException.from_exception(error)
+    first = described
+    while described is not None:
+        described.stack = traceback.StackSummary.from_list([frame for frame in described.stack if not frame.filename.startswith(hidden)])
+        described = described.__cause__ or described.__context__
+    return "".join(first.format()) if first is not None else ""
+
+
+def _line(error: BaseException) -> str:
+    """The last line of the user's code that an error came through."""
+    from pitcheck.frontends.torch.recording.blame import OWN, short  # noqa: PLC0415
+
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith((*OWN, "<"))]
+    return f"{short(frames[-1].filename)}:{frames[-1].lineno}: " if frames else ""

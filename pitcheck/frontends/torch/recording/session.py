@@ -1,0 +1,196 @@
+"""One rank's program, built and run on tensors without numbers in a process of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import ExitStack
+from math import prod
+from typing import Any, Literal
+
+import torch
+import torch.distributed as dist
+from msgspec.structs import replace
+from torch.testing._internal.distributed.fake_pg import FakeStore
+from torch.utils._python_dispatch import _disable_current_modes
+
+from pitcheck.errors import PlanError
+from pitcheck.frontends.torch.arguments import DTYPES
+from pitcheck.frontends.torch.program import Input, Program, Rank, Spec
+from pitcheck.frontends.torch.recording.adjusted import adjusted
+from pitcheck.frontends.torch.recording.blame import Blame
+from pitcheck.frontends.torch.recording.chance import without_chance
+from pitcheck.frontends.torch.recording.copies import copying
+from pitcheck.frontends.torch.recording.generators import begin
+from pitcheck.frontends.torch.recording.mode import Numberless, Recorder
+from pitcheck.frontends.torch.recording.named import Held, Names
+from pitcheck.frontends.torch.recording.parameter_lineage import local, part_of
+from pitcheck.frontends.torch.recording.rank_batch import box_of, coordinate_of
+from pitcheck.frontends.torch.recording.unseen import watching
+from pitcheck.frontends.torch.rewrites.needed_events import trace_of
+from pitcheck.frontends.torch.storage.state import Memory
+from pitcheck.frontends.torch.storage.storages import Mark
+from pitcheck.frontends.torch.tape import Kind, Tape
+from pitcheck.frontends.torch.trace import Result, Role, Trace
+
+Side = Literal["reference", "parallel"]
+
+
+def record_rank(spec: Spec, side: Side, number: int) -> Trace:
+    """The trace of a rank. Changes the process: to be called once in each."""
+    # A forked process has none of the threads that libraries started before.
+    torch.set_num_threads(1)
+    begin(f"{side} {number}")
+    mesh = dict(spec.mesh) if side == "parallel" else {}
+    coordinate = coordinate_of(number, mesh)
+    if side == "parallel":
+        _start_group(number, prod(mesh.values()))
+    blame = Blame(record_rank.__code__)
+    tape = Tape(blame.place)
+    with ExitStack() as stack:
+        fake = stack.enter_context(Numberless(allow_non_fake_inputs=True))
+        recorder = Recorder(tape, fake)
+        for context in (adjusted(recorder), copying(recorder), watching(recorder), without_chance(recorder, number), blame, recorder):
+            stack.enter_context(context)
+        try:
+            program = spec.parallel(Rank(number, mesh, coordinate)) if side == "parallel" else spec.reference()
+            trace = _Session(spec, mesh, coordinate, recorder, program, blame).run(number)
+        except BaseException:
+            # What a refusal has led to is no fault of the program.
+            if tape.refused is not None:
+                raise tape.refused from None
+            raise
+        if tape.refused is not None:
+            raise tape.refused
+        return trace
+
+
+def _start_group(rank: int, size: int) -> None:
+    dist.init_process_group("fake", store=FakeStore(), rank=rank, world_size=size)
+
+
+class _Session:
+    def __init__(self, spec: Spec, mesh: Mapping[str, int], coordinate: Mapping[str, int], recorder: Recorder, program: Program, blame: Blame) -> None:
+        self._spec = spec
+        self._mesh = mesh
+        self._coordinate = coordinate
+        self._recorder = recorder
+        self._tape = recorder.tape
+        self._program = program
+        self._names = Names(program)
+        blame.name(self._names.modules())
+
+    def run(self, number: int) -> Trace:
+        """A first step makes what frameworks make lazily; the second is recorded."""
+        self._step()
+        self._recorder.communication.settle()
+        memory = Memory(self._recorder, self._names)
+        before = self._begin()
+        memory.begin([held.tensor for held in before.values()])
+        values = {name: self._recorder.storages.read(local(held.tensor).detach()) for name, held in before.items()}
+        marks = {name: self._mark(held) for name, held in before.items()}
+        start = len(self._tape.events)
+        outputs = self._step()
+        self._tape.ended = True
+        updated = self._updated(values, marks)
+        parameters = {held.name for held in self._names.parameters()}
+        updates = bool(self._names.optimizers()) or any(result.asked and result.name in parameters for result in updated)
+        ended = [held.tensor for held in (*self._names.parameters(), *self._names.buffers(), *self._names.states())]
+        core, kept = memory.end([*self._outputs(outputs), *self._gradients(), *updated], ended, updates=updates, everything=not self._mesh)
+        begun = [*kept.begun, *(values[result.name] for result in updated if result.name in values)]
+        trace = trace_of(number, self._tape, start, [*core, *kept.results], self._assumptions(), begun)
+        return replace(trace, numbers=tuple(kept.numbers), accumulated=tuple(kept.accumulated))
+
+    def _step(self) -> Any:
+        outputs = self._program.step(self._batch())
+        self._recorder.communication.check_done()
+        return outputs
+
+    def _assumptions(self) -> list[str]:
+        """What the report must say beside the verdict."""
+        said = []
+        if self._names.optimizers():
+            said.append("the recorded step is the optimizer's second: corrections that depend on the number of the step have the numbers of that one")
+        if self._names.replicated:
+            said.append("the buckets of DistributedDataParallel are those of its first step")
+        return said
+
+    def _batch(self) -> dict[str, torch.Tensor]:
+        return {name: self._input(name, given) for name, given in self._spec.batch.items()}
+
+    def _input(self, name: str, given: Input) -> torch.Tensor:
+        if given.dtype not in DTYPES:
+            raise PlanError(f"batch[{name!r}] has dtype {given.dtype!r}; use one of {', '.join(DTYPES)}")
+        # The reference reads the batch as a whole.
+        box = box_of(name, given if self._mesh else Input(given.shape), self._mesh, self._coordinate)
+        shape = tuple(stop - start for ((start, stop),) in box)
+        dtype = DTYPES[given.dtype]
+        integers = _values(name, given, box)
+        where = {"integers": tuple(map(int, integers.reshape(-1).tolist()))} if integers is not None else {}
+        value = self._tape.give(Kind(shape, dtype), "input", name, whole=given.shape, box=box, **where)
+        if integers is not None:
+            self._tape.known[value] = integers
+        tensor = torch.empty(shape, dtype=dtype)
+        self._recorder.storages.write(tensor, value)
+        return tensor
+
+    def _begin(self) -> dict[str, Held]:
+        """What the step starts with is of any value. Returns it by name."""
+        self._names.check_parts()
+        begun = {}
+        roles: list[tuple[Role, list[Held]]] = [("parameter", self._names.parameters()), ("buffer", self._names.buffers())]
+        states = [held for held in self._names.states() if self._recorder.storages.read(local(held.tensor)) not in self._tape.known]
+        for role, helds in [*roles, ("optimizer_state", states)]:
+            for held in helds:
+                tensor = local(held.tensor).detach()
+                value = self._tape.give(Kind(tuple(tensor.shape), tensor.dtype), role, held.name, whole=held.part.whole, box=held.part.box)
+                self._recorder.storages.write(tensor, value)
+                begun[held.name] = held
+        return begun
+
+    def _outputs(self, outputs: Any) -> list[Result]:
+        if outputs is None:
+            return []
+        named = outputs if isinstance(outputs, Mapping) else {"loss": outputs}
+        for name, tensor in named.items():
+            if not isinstance(tensor, torch.Tensor):
+                raise PlanError(f"Program.step returns {name!r} as {type(tensor).__name__}; return a tensor, outputs by name, or None")
+        return [self._result("output", Held(name, tensor, part_of(tensor))) for name, tensor in named.items()]
+
+    def _gradients(self) -> list[Result]:
+        return [self._result("gradient", held) for held in self._names.gradients()]
+
+    def _mark(self, held: Held) -> Mark:
+        return self._recorder.storages.mark(local(held.tensor).detach())
+
+    def _updated(self, before: Mapping[str, int], marks: Mapping[str, Mark]) -> list[Result]:
+        """Parameters, saved buffers and the state of optimizers after the step; asked for where there is an optimizer, or the step changed them."""
+        steps = bool(self._names.optimizers())
+        stepped = [*self._names.parameters(), *(held for held in self._names.states() if held.name in before)]
+        results = []
+        for helds, asked in ((stepped, steps), (self._names.buffers(), False)):
+            for held in helds:
+                result = self._result("updated", held)
+                if self._mark(held) == marks.get(held.name):
+                    results.append(replace(result, value=before[held.name], asked=asked))
+                else:
+                    results.append(result)
+        return results
+
+    def _result(self, kind: Literal["output", "gradient", "updated"], held: Held) -> Result:
+        self._recorder.seen(local(held.tensor))
+        tensor = local(held.tensor).detach()
+        self._recorder.communication.flights.touch(tensor, False, f"what reads the result {held.name!r} after the step", "")
+        value = self._recorder.storages.read(tensor)
+        return Result(value, kind, held.name, held.part.whole, held.part.box, held.part.partial)
+
+
+def _values(name: str, given: Input, box: tuple[Any, ...]) -> torch.Tensor | None:
+    if given.values is None:
+        return None
+    if given.dtype.startswith(("float", "bfloat")):
+        raise PlanError(f"batch[{name!r}] has values and dtype {given.dtype}; only integers and bool can have them")
+    if len(given.values) != prod(given.shape):
+        raise PlanError(f"batch[{name!r}] has {len(given.values)} values, but its shape {given.shape} needs {prod(given.shape)}")
+    with _disable_current_modes():
+        whole = torch.tensor(list(given.values), dtype=DTYPES[given.dtype]).reshape(given.shape)
+        return whole[tuple(slice(start, stop) for ((start, stop),) in box)].clone()

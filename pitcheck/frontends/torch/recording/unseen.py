@@ -1,0 +1,103 @@
+"""Ways around a recorder: operators on other threads or beneath its mode, memory that is reached without operators, and versions that go up without a write."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from threading import get_ident
+from typing import Any, cast
+
+import torch
+from torch._ops import OpOverload
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.autograd.function import FunctionCtx
+from torch.utils._pytree import tree_leaves
+
+from pitcheck.errors import PitcheckError, UnsupportedError
+from pitcheck.frontends.torch.recording.mode import Recorder
+from pitcheck.frontends.torch.recording.replaced import replaced
+
+FAKE = torch._C._TorchDispatchModeKey.FAKE
+ARRAYS = ("numpy", "__array__")
+
+
+@contextmanager
+def watching(recorder: Recorder) -> Iterator[None]:
+    """Refuse, or record, what goes around the recorder, for the time of a recording."""
+    dispatch = cast(Any, FakeTensor.__torch_dispatch__).__func__
+    with ExitStack() as stack:
+        stack.enter_context(replaced(FakeTensor, "__torch_dispatch__", classmethod(_beneath(recorder, dispatch))))
+        for name in ARRAYS:
+            stack.enter_context(replaced(torch.Tensor, name, _array(recorder, getattr(torch.Tensor, name))))
+        for name in ("copy_", "fill_", "__setitem__", "byteswap"):
+            stack.enter_context(replaced(torch.UntypedStorage, name, _memory(recorder, name, getattr(torch.UntypedStorage, name))))
+        stack.enter_context(replaced(torch._C, "_increment_version", _counted(recorder, torch._C._increment_version)))
+        stack.enter_context(replaced(FunctionCtx, "mark_dirty", _marked(recorder, FunctionCtx.mark_dirty)))
+        yield
+
+
+def _refusal(recorder: Recorder, message: str) -> PitcheckError:
+    return recorder.tape.refuse(UnsupportedError(f"{recorder.tape.where()}: {message}"))
+
+
+def _beneath(recorder: Recorder, original: Callable[..., Any]) -> Callable[..., Any]:
+    """An operator that comes to a tensor itself was not seen by the mode: that is not active on this thread, or was set aside."""
+
+    def dispatch(kind: type, func: OpOverload, types: Sequence[type], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None) -> Any:
+        given = kwargs or {}
+        if get_ident() != recorder.thread:
+            raise _refusal(recorder, f"{func} runs on another thread, whose operators have no order among those that are recorded; run it on the main thread")
+        mine = any(isinstance(leaf, FakeTensor) and leaf.fake_mode is recorder.fake for leaf in tree_leaves((args, given)))
+        if torch._C._get_dispatch_mode(FAKE) is not None or not mine or func.namespace == "prim":
+            return original(kind, func, types, args, given)
+        with recorder.fake, recorder:
+            return func(*args, **given)
+
+    return dispatch
+
+
+def _array(recorder: Recorder, original: Callable[..., Any]) -> Callable[..., Any]:
+    """An array has numbers: those that are known, and it cannot be written to, for nobody would see it."""
+
+    def array(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        if not isinstance(tensor, FakeTensor):
+            return original(tensor, *args, **kwargs)
+        try:
+            numbers = original(recorder.known(tensor).clone(), *args, **kwargs)
+        except UnsupportedError as error:
+            raise recorder.tape.refuse(error) from None
+        numbers.setflags(write=False)
+        return numbers
+
+    return array
+
+
+def _memory(recorder: Recorder, name: str, original: Callable[..., Any]) -> Callable[..., Any]:
+    """A write to memory that is no operator."""
+
+    def write(storage: torch.UntypedStorage, *args: Any, **kwargs: Any) -> Any:
+        if recorder.storages.holds(storage):
+            raise _refusal(recorder, f"UntypedStorage.{name} writes to memory without an operator; write to a tensor")
+        return original(storage, *args, **kwargs)
+
+    return write
+
+
+def _counted(recorder: Recorder, original: Callable[..., None]) -> Callable[..., None]:
+    """A version that goes up by itself."""
+
+    def increment(tensors: Any) -> None:
+        recorder.explain(leaf for leaf in tree_leaves(tensors) if isinstance(leaf, torch.Tensor))
+        original(tensors)
+
+    return increment
+
+
+def _marked(recorder: Recorder, original: Callable[..., None]) -> Callable[..., None]:
+    """The versions of what an autograd function has written to go up once more."""
+
+    def mark(ctx: FunctionCtx, *tensors: torch.Tensor) -> None:
+        recorder.explain(tensors)
+        original(ctx, *tensors)
+
+    return mark

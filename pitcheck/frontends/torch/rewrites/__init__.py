@@ -1,0 +1,1 @@
+"""Rewrites of a trace before it becomes a plan."""

@@ -1,0 +1,1 @@
+"""A plan as a graph of nodes over coordinates, and lineage as parts of reference values."""

@@ -1,0 +1,1 @@
+"""The meaning of every operator, written over the algebra interface."""

@@ -1,0 +1,1 @@
+"""The rules of a valid plan: names, shapes, lineage, single assignment and buffers."""

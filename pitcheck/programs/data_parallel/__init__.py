@@ -1,0 +1,1 @@
+"""Parameters, gradients and optimizer state spread over data-parallel ranks."""

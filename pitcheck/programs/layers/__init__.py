@@ -1,0 +1,1 @@
+"""The layers of a model on a rank, with the communication that each needs."""

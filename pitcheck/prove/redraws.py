@@ -1,0 +1,57 @@
+"""What redraws of a stage have shown so far: how many agreed over which primes, and the bound that follows.
+
+Every evaluation has primes of its own. Over the same primes the errors of redraws multiply, but for the share of primes that may divide the difference; those
+of different primes multiply altogether.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pitcheck.algebra.bound.degree_bounds import DrawError
+
+MOST_REJECTED = 0.5
+"""Share of void draws up to which the error of the others is divided by the rest of it; where more are to be feared, they are counted."""
+
+
+@dataclass
+class Redraws:
+    """Complete and void draws of every evaluation."""
+
+    agreed: list[int] = field(default_factory=list)
+    voided: list[int] = field(default_factory=list)
+
+    def add(self, good: NDArray[np.bool_]) -> None:
+        """Take in an evaluation of which the ``good`` draws agree."""
+        self.agreed.append(int(good.sum()))
+        self.voided.append(int((~good).sum()))
+
+    def error(self, one: DrawError, counts_voids: bool, counted: NDArray[np.int64], of_counted: float) -> float:
+        """log2 of the probability that a false target agrees in all redraws so far that were not void.
+
+        ``counted``: how many draws of every evaluation with complete ones count for every argument of a root, with an error of ``of_counted`` each. Where many
+        may be void, n redraws that agree among v void ones count as one of C(n + v, v) choices, and 2^-(v+1) of the whole is kept for every v.
+        """
+        total, place = np.zeros(1 + counted.shape[1]), 0
+        for agreed, void in zip(self.agreed, self.voided, strict=True):
+            chosen = math.log2(math.comb(agreed + void, void)) + void + 1 if counts_voids else 0.0
+            plain = one.agreeing(agreed)
+            total[0] += plain + chosen
+            if agreed and len(counted):
+                numbers, which = np.unique(counted[place], return_inverse=True)
+                rooted = [max(plain, one.agreeing(agreed, n * of_counted)) for n in numbers.tolist()]
+                total[1:] += np.array(rooted)[which.reshape(-1)] + chosen
+                place += 1
+        return float(total.max())
+
+    @staticmethod
+    def at_once(one: DrawError) -> int:
+        """How many draws over the same primes are of use: beyond that bad primes are what is left of the error."""
+        if not one.bad:
+            return 0
+        least = min(-level for level in one.levels)
+        return max(1, math.ceil((1 - math.log2(one.bad)) / least))

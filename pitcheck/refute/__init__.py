@@ -1,0 +1,1 @@
+"""Differences of outputs on real numbers, and the arithmetic that confirms them."""

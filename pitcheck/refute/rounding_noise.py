@@ -1,0 +1,89 @@
+"""How far rounding moves the outputs of a run: the same run with every result of an operation disturbed in its last digits.
+
+Monte Carlo arithmetic (Parker: Monte Carlo Arithmetic, UCLA CSD-970002, 1997): what cancels or overflows in float64 shows as a large change of the result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from pitcheck.algebra.reals.noisy import DISTURBANCE, Noise
+from pitcheck.algebra.reals.real import RealAlgebra
+from pitcheck.algebra.value import Value
+from pitcheck.claims.conjecture import real_differences
+from pitcheck.errors import PitcheckError
+from pitcheck.refute.whole_run import WholeRun
+from pitcheck.stage.evaluate import Comparison, compare_target, evaluate_stage
+
+CLEAR = 1e4
+"""How many times larger than the change by rounding a difference must be."""
+
+
+class NoisyAlgebra(Noise):
+    """The disturbed algebra of the same fresh values as ``plain``."""
+
+    def __init__(self, plain: RealAlgebra) -> None:
+        super().__init__(np, plain.seed, plain.trials, plain.tolerance, plain.scale)
+        self.generator = np.random.default_rng([plain.seed, 1])
+
+
+def standing_out(run: WholeRun, numbers: Sequence[int]) -> list[int]:
+    """Those of the outputs ``numbers`` in which finite elements differ by far more than what rounding does to either side."""
+    if not numbers:
+        return []
+    try:
+        with np.errstate(all="ignore"):
+            disturbed = evaluate_stage(run.shaped, NoisyAlgebra(run.evaluated.algebra), run.evaluated.drawn, targets_only=run.targets_only)
+            return [n for n in numbers if _stands_out(run.comparisons[n], compare_target(run.shaped, disturbed, n))]
+    except PitcheckError:
+        return []
+
+
+def disturbed_reference(run: WholeRun) -> dict[int, Value]:
+    """The values of the reference on the run's inputs, with every result disturbed: as far as rounding may move them, however small they are.
+
+    Raises PitcheckError where an operator cannot be run.
+    """
+    with np.errstate(all="ignore"):
+        return evaluate_stage(run.shaped, NoisyAlgebra(run.evaluated.algebra), run.evaluated.drawn).reference
+
+
+def finite_difference(comparison: Comparison) -> float:
+    """The largest relative difference of elements that are finite on both sides: that others are NaN does not make it less of one."""
+    differences = real_differences(comparison.actual, comparison.expected)
+    return _largest(differences, comparison.judged[:1] & np.isfinite(differences))
+
+
+def magnitude(comparison: Comparison) -> float:
+    """The largest finite element of either side."""
+    return max(_largest_finite(comparison.actual.data), _largest_finite(comparison.expected.data))
+
+
+def largest_input(run: WholeRun) -> float:
+    """The largest finite number that both plans were given."""
+    return max((_largest_finite(value.data) for value in run.evaluated.drawn.values() if value.kind == "field"), default=0.0)
+
+
+def _largest_finite(data: Any) -> float:
+    array = np.asarray(data, dtype=np.float64)
+    return float(np.max(np.abs(array), where=np.isfinite(array), initial=0.0))
+
+
+def finite_on_one_side(comparison: Comparison) -> bool:
+    """Whether an element is finite on one side alone: what overflows may be so, and what is infinite or undefined in truth."""
+    actual, expected, judged = np.broadcast_arrays(comparison.actual.data[0], comparison.expected.data[0], comparison.judged[:1])
+    return comparison.actual.kind == "field" and bool((np.isfinite(actual) != np.isfinite(expected))[judged].any())
+
+
+def _stands_out(before: Comparison, after: Comparison) -> bool:
+    differences = real_differences(before.actual, before.expected)
+    looked_at = before.judged[:1] & np.isfinite(differences)
+    moved = max(_largest(real_differences(a, b), looked_at) for a, b in ((before.actual, after.actual), (before.expected, after.expected)))
+    return _largest(differences, looked_at) > CLEAR * max(moved, DISTURBANCE)
+
+
+def _largest(differences: Any, looked_at: Any) -> float:
+    return float(np.max(differences, where=looked_at, initial=0.0))

@@ -1,0 +1,167 @@
+"""The whole pair of plans as one stage, run from its inputs on the reals."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from pitcheck.algebra.dimensions.size_choice import LEAST, Sizes
+from pitcheck.algebra.reals.real import RealAlgebra
+from pitcheck.base.options import GIB
+from pitcheck.claims.conjecture import find_cuts, real_differences, telling_trials
+from pitcheck.claims.specification import Specification
+from pitcheck.errors import BudgetError
+from pitcheck.graph.cuts import Cut
+from pitcheck.graph.graph import Graph, Source
+from pitcheck.ops.axis_templates import Templates
+from pitcheck.prove.trial_inputs import FIRST_ALIKE, TrialInputs, points_of
+from pitcheck.stage.building import build_stage
+from pitcheck.stage.drawn_inputs import draw
+from pitcheck.stage.equal_blocks import Blocks
+from pitcheck.stage.evaluate import Comparison, Evaluated, check_memory, compare_target, evaluate_stage, untested
+from pitcheck.stage.shapes import SymbolicPair, symbolic_pair
+from pitcheck.stage.stage import CutOf, ShapedStage, Stage, Target, shape_stage
+
+MOST_TRIALS = 24
+ALIKE_TRIALS = 4
+"""Draws of tokens that are alike."""
+ROOMY = 1 << 23
+"""The number of elements of all values up to which every dimension has a size of its own; more of them are run at the smallest sizes that there are."""
+SAME = 1e-9
+"""Relative difference below which two float64 results of a whole step count as rounding."""
+
+
+@dataclass
+class WholeRun:
+    """The pair run once on float64. ``largest`` is the largest relative difference of every output; ``comparisons`` stand beside it."""
+
+    stage: Stage
+    symbolic: SymbolicPair
+    shaped: ShapedStage
+    evaluated: Evaluated
+    comparisons: list[Comparison]
+    largest: list[float]
+    blocks: Blocks | None = None
+    """Where blocks of the batch hold equal data: which."""
+    targets_only: bool = False
+    """Whether other values than those compared were given up."""
+
+    def suspects(self) -> list[int]:
+        """Numbers of the outputs that differ by more than float64 usually rounds. Whether they really do, more digits must tell."""
+        return [number for number, difference in enumerate(self.largest) if difference > SAME]
+
+
+def run_whole(
+    first: Graph,
+    second: Graph,
+    specification: Specification,
+    seed: int,
+    full_shapes: bool,
+    templates: Templates,
+    *,
+    scale: float | None = None,
+    alike: bool = False,
+    max_memory: int = GIB,
+) -> WholeRun:
+    """Run both plans from their inputs, of standard deviation ``scale`` (default: what suits their shapes), or on tokens that are ``alike``.
+
+    Raises StepError, PlanError, UnsupportedError, and BudgetError where the values of one draw, or the inputs of all, need more than ``max_memory`` bytes.
+    """
+    targets = [Target.at(e.cut, e.where, second, e.name) for e in specification.expected]
+    stage = build_stage(first, second, specification.initial.get, targets)
+    shaped, symbolic = _shaped(first, stage, templates, max_memory, full_shapes=full_shapes)
+    return _compared(shaped, symbolic, _alike(shaped, seed, max_memory) if alike else _evaluated(shaped, seed, scale, max_memory))
+
+
+def run_stage(first: Graph, second: Graph, cut_of: CutOf, target: Target, seed: int, templates: Templates, *, max_memory: int) -> WholeRun:
+    """One stage as if it were the whole pair, from what it reads (``cut_of``, as of ``build_stage``) to its target. Raises what ``run_whole`` raises."""
+    shaped, symbolic = _shaped(first, build_stage(first, second, cut_of, [target]), templates, max_memory, full_shapes=False)
+    return _compared(shaped, symbolic, _evaluated(shaped, seed, None, max_memory))
+
+
+def _shaped(first: Graph, stage: Stage, templates: Templates, max_memory: int, *, full_shapes: bool) -> tuple[ShapedStage, SymbolicPair]:
+    symbolic = symbolic_pair(stage.reference, stage.parallel, stage.all_cuts(), templates)
+    sizes = symbolic.system.full() if full_shapes else _small_sizes(symbolic)
+    _check_values(symbolic, sizes, max_memory)
+    keys = {value: f"whole/{first.values[value].name}" for value in range(len(first.values))}
+    return shape_stage(stage, symbolic, sizes, keys), symbolic
+
+
+def _compared(shaped: ShapedStage, symbolic: SymbolicPair, evaluated: Evaluated) -> WholeRun:
+    with np.errstate(all="ignore"):
+        comparisons = [compare_target(shaped, evaluated, n) for n in range(len(shaped.stage.targets))]
+    return WholeRun(shaped.stage, symbolic, shaped, evaluated, comparisons, largest_differences(comparisons))
+
+
+def _check_values(symbolic: SymbolicPair, sizes: Sizes, most: int) -> None:
+    needed = 8 * (symbolic.reference.held(sizes) + symbolic.parallel.held(sizes))
+    if needed > most:
+        whole = sizes.largest_whole()
+        raise BudgetError(
+            f"a draw of both plans together needs about {needed >> 20} MiB, more than --max-memory allows ({most >> 20} MiB)"
+            + (f"; the largest size that cannot be reduced: {whole}" if whole else "")
+        )
+
+
+def _small_sizes(symbolic: SymbolicPair) -> Sizes:
+    """Sizes at which a run fits: where it shows no difference, proofs have dimensions of different sizes all the same."""
+    sizes = symbolic.system.solve(0)
+    return sizes if symbolic.reference.held(sizes) + symbolic.parallel.held(sizes) <= ROOMY else symbolic.system.shrink(LEAST)
+
+
+def largest_differences(comparisons: Sequence[Comparison]) -> list[float]:
+    """The largest relative difference of every comparison on the reals."""
+    return [float(np.max(real_differences(c.actual, c.expected), where=c.judged[:1], initial=0.0)) for c in comparisons]
+
+
+def _evaluated(shaped: ShapedStage, seed: int, scale: float | None, max_memory: int) -> Evaluated:
+    """Both sides in as many trials as are enough; more where fewer than two are finite (a draw in which no token counts is NaN from the loss on)."""
+    trials = _enough_trials(shaped, seed)
+    while True:
+        check_memory(shaped, trials, max_memory)
+        with np.errstate(all="ignore"):
+            evaluated = evaluate_stage(shaped, RealAlgebra(np, seed, range(trials), scale=scale))
+        if trials >= MOST_TRIALS or telling_trials(shaped.stage.reference, evaluated) >= 2:
+            return evaluated
+        trials += 2
+
+
+def _alike(shaped: ShapedStage, seed: int, max_memory: int) -> Evaluated:
+    """Both sides where tokens hardly differ, so that what chooses chooses the same for nearly all."""
+    check_memory(shaped, ALIKE_TRIALS, max_memory)
+    inputs, algebra = TrialInputs(seed, range(FIRST_ALIKE, FIRST_ALIKE + ALIKE_TRIALS), points_of(())), RealAlgebra(np, seed, range(ALIKE_TRIALS))
+    with np.errstate(all="ignore"):
+        return evaluate_stage(shaped, algebra, {value: draw(inputs, fresh) for value, fresh in shaped.fresh.items()})
+
+
+def _enough_trials(shaped: ShapedStage, seed: int) -> int:
+    """Two draws, and as many more as bring every discrete case to every shard."""
+    return next((n for n in range(2, MOST_TRIALS) if not untested(shaped, seed, range(n))), MOST_TRIALS)
+
+
+def conjecture(run: WholeRun, second: Graph, specification: Specification) -> dict[int, Cut]:
+    """Cuts of everything in between."""
+    return find_cuts(run.shaped, run.symbolic, run.evaluated, plausible_scales(second), specification.initial)
+
+
+def further_conjecture(run: WholeRun, second: Graph, specification: Specification, cuts: Mapping[int, Cut]) -> dict[int, Cut]:
+    """Cuts that hold with the size of a mesh axis as a factor, although no group of the plan has it: a wrong plan may have forgotten the group."""
+    used = plausible_scales(second)
+    sizes = [Fraction(size) for size in sorted(set(second.coordinates.sizes.values()) - {1}) if size not in used]
+    if not sizes:
+        return dict(cuts)
+    return find_cuts(run.shaped, run.symbolic, run.evaluated, [*used, *sizes, *(1 / size for size in sizes)], {**cuts, **specification.initial})
+
+
+def plausible_scales(graph: Graph) -> Sequence[Fraction]:
+    """Factors by which a right plan may scale what it holds for a while: sizes of its groups and numbers of its micro-batches, and their inverses."""
+    sizes = {graph.coordinates.microbatches}
+    for node in graph.nodes:
+        for operand in node.inputs:
+            if isinstance(operand, Source):
+                sizes.add(operand.members)
+    sizes -= {0, 1}
+    return [Fraction(n) for n in sorted(sizes)] + [Fraction(1, n) for n in sorted(sizes)]

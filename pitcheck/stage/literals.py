@@ -1,0 +1,86 @@
+"""The numbers that the steps of a batch name: where decisions change their outcome."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fractions import Fraction
+from itertools import combinations
+from typing import Any
+
+from pitcheck.base.numbers import Root, parse_number
+from pitcheck.errors import PlanError
+from pitcheck.graph.graph import Graph
+from pitcheck.ops.registry import kinds_with, operator_kind
+from pitcheck.ops.traits import Trait
+from pitcheck.stage.batch import Argument, Batch, Step
+
+FEW = 4
+_LARGEST = 1 << 1000
+"""Above it numbers have no float64, or their products have none."""
+MARKING = frozenset({"value", "ignore_index", "padding_idx", "min", "max"})
+"""Attributes whose number an integer may be compared with."""
+
+
+def numbers(batch: Batch) -> set[float]:
+    """All finite numbers that a batch names: operands, attributes and constant tensors."""
+    found: set[float] = set()
+    for step in batch.steps:
+        found.update(float(n) for _, n in _operands(step))
+        found.update(float(n) for _, n in _attributes(step))
+    found.update(float(n) for n in _constants(batch))
+    return found
+
+
+def integers_at_issue(batch: Batch) -> set[int]:
+    """Integers at which a step may decide otherwise than at others: those it is compared with, and their neighbours beyond the border.
+
+    Of up to ``FEW`` numbers also their sums and differences: an integer may be moved by one before it is compared with another.
+    """
+    below, above = kinds_with(Trait.CHANGES_BELOW), kinds_with(Trait.CHANGES_ABOVE)
+    found = {int(n) for n in _constants(batch) if n.denominator == 1}
+    for step in batch.steps:
+        found.update(int(n) for name, n in _attributes(step) if name in MARKING and n.denominator == 1)
+        for place, n in _operands(step):
+            if n.denominator == 1:
+                found.add(int(n))
+                kinds = (below, above) if place else (above, below)
+                found.update([int(n) - 1] * (step.kind in kinds[0]) + [int(n) + 1] * (step.kind in kinds[1]))
+    if len(found) <= FEW:
+        found |= {m for a, b in combinations(found, 2) for m in (a + b, a - b, b - a)}
+    return found
+
+
+def _operands(step: Step) -> Iterator[tuple[int, Fraction]]:
+    for place, operand in enumerate(step.inputs):
+        if not isinstance(operand, (Argument, tuple)):
+            yield from ((place, n) for n in _exact(operand))
+
+
+def _attributes(step: Step) -> Iterator[tuple[str, Fraction]]:
+    declared = operator_kind(step.kind).attributes
+    for name, value in step.attributes.items():
+        if declared.get(name) == "literal" and isinstance(value, (int, float, str, Fraction, Root)):
+            yield from ((name, n) for n in _exact(value))
+
+
+def _constants(batch: Batch) -> Iterator[Fraction]:
+    for value in batch.inputs:
+        given = _constant(batch.graph, value)
+        if given is not None:
+            yield from _exact(given)
+
+
+def _constant(graph: Graph, value: int) -> Any:
+    info = graph.values[value]
+    return None if info.writers else info.tensor.value
+
+
+def _exact(value: Any) -> list[Fraction]:
+    """The number as a rational (a root: the rational nearest to it); nothing for what is not finite as a float64."""
+    try:
+        number = value if isinstance(value, (Fraction, Root)) else parse_number(value)
+    except PlanError:
+        return []
+    if isinstance(number, Root):
+        return [Fraction(float(number))]
+    return [number] if isinstance(number, Fraction) and abs(number) < _LARGEST else []

@@ -1,0 +1,238 @@
+"""Reduction of symmetric coordinates: target coordinates that are renamings of each other are represented by two or three of them.
+
+Let a reference dimension be a pure batch dimension of the stage: no operator of either side mixes, cuts or measures it. If the cones of two target
+coordinates have the same operators, attributes and inputs, but that every box along that dimension is moved by one common offset, then the
+two claims are the same claim about renamed rows, and one proves the other. Nothing is assumed about mesh axes: what is compared are the cones themselves.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pitcheck.graph.grids import Codes, Mask, near
+from pitcheck.ops.axis_templates import Templates
+from pitcheck.stage.batch import Argument, Step
+from pitcheck.stage.reductions.reference_alone import ReferenceAlone
+from pitcheck.stage.reductions.spans import carriers, spans
+from pitcheck.stage.shapes import SymbolicPair
+from pitcheck.stage.stage import Stage, Target, compared_rows
+
+WORTHWHILE = 3
+"""Classes up to this size are left whole: to reduce them costs more than it saves."""
+
+Words = NDArray[np.uint64]
+
+
+@dataclass(frozen=True)
+class Symmetry:
+    """A dimension whose segments are treated alike, its size and that of a segment; and the coordinates kept."""
+
+    carrier: tuple[int, int]
+    """A reference value that has the dimension, and where."""
+    total: int
+    segment: int
+    where: Mask
+    """The coordinates kept, near the home of the target's value."""
+    kept: int
+    classes: int
+    members: int
+    rule: str
+    """Why the kept ones stand for all."""
+    what: str = "coordinates"
+
+
+def find_symmetry(stage: Stage, symbolic: SymbolicPair, keep: int, templates: Templates | None = None, done: Collection[int] = ()) -> Symmetry | None:
+    """A reduction that keeps ``keep`` coordinates of every class, or None where there is none worthwhile along a dimension of a class not in ``done``."""
+    if len(stage.targets) != 1 or stage.targets[0].cut.group_of is not None:
+        return None
+    target = stage.targets[0]
+    dims = symbolic.reference.values[target.cut.reference].dims
+    compared, _, codes = compared_rows(target, stage.parallel)
+    for dim, node in enumerate(dims):
+        begins = target.cut.parts.begins(dim)
+        if begins is None or len(np.unique(begins[compared[1]])) <= WORTHWHILE:
+            continue
+        root = symbolic.system.number_of(node)
+        if root in done:
+            continue
+        total = stage.reference.graph.values[target.cut.reference].shape[dim]
+        segment = common_segment(stage, symbolic, root, total)
+        batch = symbolic.system.is_batch(node)
+        if segment is None or not (batch or _lie_apart(stage, symbolic, root, dim, segment, templates)):
+            continue
+        classes = _classes(stage, symbolic, root, target, dim, compared)
+        members = _members(stage, classes, codes)
+        kept = np.sort(np.concatenate([spread(np.flatnonzero(classes == own), keep) for own in range(int(classes.max()) + 1)]))
+        if members and len(kept) * 2 <= len(codes):
+            count, rule = int(classes.max()) + 1, "pure batch dimension" if batch else "each computed from a segment of its own"
+            return Symmetry((target.cut.reference, dim), total, segment, _where(target, codes[kept]), len(kept), count, members, rule)
+    return None
+
+
+def _lie_apart(stage: Stage, symbolic: SymbolicPair, root: int, dim: int, segment: int, templates: Templates | None) -> bool:
+    """Whether the reference computes every place along the dimension for itself, and every row that is compared depends on one segment, its own.
+
+    No tensor of the parallel side may have more of the dimension than one segment either: its extent would tell how many segments there are.
+    """
+    target = stage.targets[0]
+    rows, held = compared_rows(target, stage.parallel)[0]
+    begins = target.cut.parts.begins(dim)
+    low, high = spans(stage, symbolic, root)
+    own, last = low[target.cut.value][rows], high[target.cut.value][rows]
+    if begins is None or (own != last).any() or (own != begins[held]).any():
+        return False
+    if any(node.size > segment and symbolic.system.number_of(node) == root for own in symbolic.parallel.values.values() for node in own.dims):
+        return False
+    alone = ReferenceAlone.of(stage.reference, templates, {target.cut.reference})
+    node = alone.values[target.cut.reference].dims[dim]
+    return alone.is_batch(node, [carrier for carrier in carriers(stage, symbolic, root) if carrier[0] in alone.read])
+
+
+def _members(stage: Stage, classes: Codes, codes: Codes) -> int:
+    """For how many coordinates the stage's stand: for themselves, or where it shows a few of some axes, for all, if these are alike; 0 if they are not."""
+    if stage.sampling is None:
+        return len(codes)
+    axes = stage.sampling.differing(cut.grid for cut in stage.all_cuts())
+    seen, full = stage.sampling.counts(axes)
+    alike = axes == stage.sampling.differing([stage.targets[0].cut.grid]) and stage.sampling.in_one_class(classes, codes, stage.targets[0].cut.lattice, axes)
+    return len(codes) // seen * full if alike and not stage.sampling.crossed(stage.parallel) else 0
+
+
+def _where(target: Target, codes: Codes) -> Mask:
+    """A mask of coordinate codes, near the target's home."""
+    return near(target.cut.lattice.mask(codes), target.home)
+
+
+def common_segment(stage: Stage, symbolic: SymbolicPair, root: int, total: int) -> int | None:
+    """The common length of all boxes along the dimension, if every offset is a multiple of it."""
+    lengths: set[int] = set()
+    for cut in stage.all_cuts():
+        nodes = symbolic.reference.values[cut.reference].dims
+        shape = stage.reference.graph.values[cut.reference].shape
+        for dim, node in enumerate(nodes):
+            if symbolic.system.number_of(node) != root:
+                continue
+            if shape[dim] != total or cut.parts.begins(dim) is None:
+                return None
+            for intervals in cut.parts.intervals[dim]:
+                start, stop = intervals[0]
+                lengths.add(stop - start)
+                if start % (stop - start):
+                    return None
+    return lengths.pop() if len(lengths) == 1 else None
+
+
+def _classes(stage: Stage, symbolic: SymbolicPair, root: int, target: Target, dim: int, compared: Codes) -> Codes:
+    """The class of every compared pair of row and part: of one class are those whose cones are the same but for an offset along the dimension."""
+    shapes, sums, weights = signatures(stage, symbolic, root)
+    value, parts = target.cut.value, target.cut.parts
+    rows, held = compared
+    begins = parts.begins(dim)
+    moved = np.zeros(len(held), dtype=np.uint64) if begins is None else begins[held].astype(np.uint64)
+    with np.errstate(over="ignore"):
+        relative = sums[value][rows] - weights[value][rows] * moved
+    others = parts.words((dim,))[held]
+    order = np.lexsort((np.arange(len(held)), others, relative, shapes[value][rows]))
+    keys = np.stack([shapes[value][rows][order], relative[order], others[order]])
+    bounds = np.flatnonzero((keys[:, 1:] != keys[:, :-1]).any(axis=0)) + 1
+    classes = np.zeros(len(held), dtype=np.int64)
+    classes[order] = np.searchsorted(bounds, np.arange(len(held)), side="right")
+    return classes
+
+
+def spread(members: Codes, keep: int) -> Codes:
+    """First, last and middle: ``keep`` members of a class."""
+    if len(members) <= keep:
+        return members
+    return members[[i * (len(members) - 1) // max(keep - 1, 1) for i in range(keep)]]
+
+
+def signatures(stage: Stage, symbolic: SymbolicPair, root: int) -> tuple[dict[int, Words], dict[int, Words], dict[int, Words]]:
+    """Per value and row: a hash of the cone without offsets along the dimension; a random linear form of those offsets; the form of ones.
+
+    Two rows have the same relative offsets when ``form - ones * own offset`` agree, up to a collision of 64-bit words.
+    """
+    return symbolic.remembered(("signatures", root), lambda: _signatures(stage, symbolic, root))
+
+
+def _signatures(stage: Stage, symbolic: SymbolicPair, root: int) -> tuple[dict[int, Words], dict[int, Words], dict[int, Words]]:
+    shapes: dict[int, list[Words]] = {}
+    sums: dict[int, list[Words]] = {}
+    weights: dict[int, list[Words]] = {}
+    for value in stage.parallel.inputs:
+        shape, total, ones = _leaves(stage, symbolic, root, value)
+        shapes[value], sums[value], weights[value] = [shape], [total], [ones]
+    with np.errstate(over="ignore"):
+        for step in stage.parallel.steps:
+            _step_signature(step, shapes, sums, weights)
+    return (
+        {v: np.concatenate(a) for v, a in shapes.items()},
+        {v: np.concatenate(a) for v, a in sums.items()},
+        {v: np.concatenate(a) for v, a in weights.items()},
+    )
+
+
+def _leaves(stage: Stage, symbolic: SymbolicPair, root: int, value: int) -> tuple[Words, Words, Words]:
+    cut = stage.cuts.get(value)
+    parts = stage.parallel.inputs[value]
+    shape = np.zeros(len(parts), dtype=np.uint64)
+    total = np.zeros(len(parts), dtype=np.uint64)
+    ones = np.zeros(len(parts), dtype=np.uint64)
+    if cut is None:
+        shape[:] = _word("constant", value)
+        return shape, total, ones
+    batch = tuple(dim for dim, node in enumerate(symbolic.reference.values[cut.reference].dims) if symbolic.system.number_of(node) == root)
+    words = cut.parts.words(batch)[parts]
+    own = _word("leaf", cut.reference, cut.scale)
+    with np.errstate(over="ignore"):
+        shape = mixed(words * own)
+        for dim in batch:
+            weight = _word("dim", cut.reference, dim)
+            begins = cut.parts.begins(dim)
+            if begins is not None:
+                total += weight * begins[parts].astype(np.uint64)
+            ones += weight
+    return shape, total, ones
+
+
+def _step_signature(step: Step, shapes: dict[int, list[Words]], sums: dict[int, list[Words]], weights: dict[int, list[Words]]) -> None:
+    base = _word(step.kind, sorted(step.attributes.items()), [o if not isinstance(o, (Argument, tuple)) else None for o in step.inputs])
+    shape = np.full(step.count, base, dtype=np.uint64)
+    total = np.zeros(step.count, dtype=np.uint64)
+    ones = np.zeros(step.count, dtype=np.uint64)
+    for place, operand in enumerate(step.inputs):
+        if place in step.unread:
+            continue
+        arguments = operand if isinstance(operand, tuple) else (operand,) if isinstance(operand, Argument) else ()
+        for member, argument in enumerate(arguments):
+            table = argument.rows if argument.rows.ndim == 2 else argument.rows[:, None]
+            whole = [np.concatenate(store[argument.value]) for store in (shapes, sums, weights)]
+            for column in range(table.shape[1]):
+                factor = _word("operand", place, member, column)
+                chosen = [words[table[:, column]] for words in whole]
+                shape = mixed(shape * np.uint64(3) + chosen[0] * factor)
+                total += chosen[1] * factor
+                ones += chosen[2] * factor
+    for number, output in enumerate(step.outputs):
+        if output is not None:
+            own = _word("output", number)
+            shapes.setdefault(output, []).append(mixed(shape + own))
+            sums.setdefault(output, []).append(total * own)
+            weights.setdefault(output, []).append(ones * own)
+
+
+def mixed(words: Words) -> Words:
+    """splitmix64's finaliser (Steele, Lea, Flood 2014)."""
+    words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return words ^ (words >> np.uint64(31))
+
+
+def _word(*what: object) -> np.uint64:
+    """An odd 64-bit word from anything printable."""
+    return np.uint64(int.from_bytes(hashlib.blake2b(repr(what).encode(), digest_size=8).digest(), "little") | 1)

@@ -1,0 +1,28 @@
+"""A weight for every place of the axes of a stage that are reduced and summed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from pitcheck.algebra.residues.weights import patterns
+from pitcheck.stage.reductions.protocol import Context, Phase
+from pitcheck.stage.stage import ShapedStage
+
+
+class WeighPlaces:
+    """Weigh every place of the axes that are reduced.
+
+    Why a proof decides: what holds for all weights of a few places holds for more places than there are (:mod:`pitcheck.algebra.residues.weights`). A failure
+    refutes nothing: the real places all have the weight 1. Assumes reduced sizes; numbers of terms that are divided by are no sizes of axes.
+    """
+
+    name = "weigh places"
+    phase = Phase.WEIGHTS
+    refutes = False
+
+    def apply(self, subject: ShapedStage, context: Context) -> ShapedStage | None:
+        """Return the stage with weights; None if no axis can have any."""
+        plain = {term[2] for derived in subject.derived.values() for term in derived.terms}
+        plain |= {int(target.cut.parts.terms.max(initial=1)) for target in subject.stage.targets}
+        weights = patterns(subject.sizes.system, subject.sizes, plain | context.unweighed)
+        return replace(subject, weights=weights) if weights else None

@@ -1,0 +1,157 @@
+"""Running a batch in any algebra: the same loop for numbers, axes and degrees."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from fractions import Fraction
+from typing import Any, Protocol
+
+import numpy as np
+
+from pitcheck.algebra.interface import Algebra
+from pitcheck.base.numbers import Literal
+from pitcheck.errors import PitcheckError
+from pitcheck.graph.grids import Codes
+from pitcheck.ops.registry import evaluate
+from pitcheck.ops.term import exact
+from pitcheck.stage.batch import Argument, Batch, Step
+
+
+class Batched(Algebra[Any], Protocol):
+    """What running a batch needs beside the algebra: choosing, stacking and joining rows."""
+
+    site: str
+    """Where the algebra is: names what is recorded of decisions."""
+
+    def gather(self, a: Any, index: Codes) -> Any: ...
+    def stack(self, a: Any, index: Codes) -> Any: ...
+    def join(self, parts: Sequence[Any], counts: Sequence[int] | None = None) -> Any: ...
+
+
+Evaluator = Callable[[Any, str, Sequence[Any], Mapping[str, Any], Sequence[bool] | None], list[Any]]
+
+Piece = tuple[Any, int]
+"""A value for some rows, and how many rows."""
+
+Observer = Callable[[int, Step, Sequence[Any], Sequence[Any]], None]
+"""Called after every step with its number, itself, its inputs and its outputs."""
+
+
+class StepError(PitcheckError):
+    """What an operator raised, with the operator that raised it."""
+
+    def __init__(self, step: Step, batch: Batch, cause: PitcheckError) -> None:
+        self.step = step
+        self.operator = batch.graph.nodes[step.node].operator
+        self.cause = cause
+        super().__init__(f"operator {self.operator!r} ({step.kind}): {cause}")
+
+
+def run_batch(
+    batch: Batch,
+    algebra: Batched,
+    inputs: Mapping[int, Any],
+    attributes: Sequence[Mapping[str, Any]] | None = None,
+    observe: Observer | None = None,
+    side: str = "",
+    evaluator: Evaluator = evaluate,
+    keep: Collection[int] | None = None,
+    free: Mapping[int, Any] | None = None,
+) -> dict[int, Any]:
+    """Run all steps and return every value computed (and the inputs), by number; those of ``keep`` alone where it is given.
+
+    ``inputs`` holds the rows of ``batch.inputs``; ``attributes`` replaces the steps' own, step by step; ``side`` begins the sites' names; ``evaluator``
+    stands in for the registry's; ``free`` has by number of a step what stands in for its only result.
+    Raises StepError.
+    """
+    pieces: dict[int, list[Piece]] = {value: [(a, len(batch.inputs.get(value, (0,))))] for value, a in inputs.items()}
+    done = {} if keep is None else _last_uses(batch, keep)
+    known = free or {}
+    for number, step in enumerate(batch.steps):
+        algebra.site = f"{side}{number} {step.kind}"
+        given = _operands(algebra, pieces, step)
+        try:
+            own = step.attributes if attributes is None else attributes[number]
+            results = [known[number]] if number in known else evaluator(algebra, step.kind, given, own, wanted_of(step))
+        except PitcheckError as error:
+            raise StepError(step, batch, error) from error
+        for output, result in zip(step.outputs, results, strict=True):
+            if output is not None:
+                pieces.setdefault(output, []).append((result, step.count))
+        if observe is not None:
+            observe(number, step, given, results)
+        for value in done.get(number, ()):
+            del pieces[value]
+    return {value: _whole(algebra, parts)[0] for value, parts in pieces.items()}
+
+
+def step_at(site: str, side: str) -> int | None:
+    """The number of the step of a side at which an algebra was when it recorded a decision; None where that is no site of the side."""
+    number = site.removeprefix(side).partition(" ")[0]
+    return int(number) if site.startswith(side) and number.isdecimal() else None
+
+
+def _last_uses(batch: Batch, keep: Collection[int]) -> dict[int, list[int]]:
+    """By number of a step the values that nothing reads or writes after it, but for those to keep."""
+    last: dict[int, int] = {}
+    for number, step in enumerate(batch.steps):
+        read = (argument.value for argument in step.arguments)
+        last.update((value, number) for value in (*read, *step.outputs) if value is not None)
+    result: dict[int, list[int]] = {}
+    for value, number in last.items():
+        if value not in keep:
+            result.setdefault(number, []).append(value)
+    return result
+
+
+def wanted_of(step: Step) -> tuple[bool, ...]:
+    """Which outputs of a step anything reads."""
+    return tuple(output is not None for output in step.outputs)
+
+
+def literal(algebra: Algebra[Any], number: Literal) -> Any:
+    """A literal operand as a value."""
+    return exact(algebra, number).value
+
+
+def _operands(algebra: Batched, pieces: dict[int, list[Piece]], step: Step) -> list[Any]:
+    """The operands of a step. Literals are integers where they are whole and no tensor beside them is a floating-point one, as in PyTorch."""
+    given = [None if not isinstance(o, (Argument, tuple)) else _operand(algebra, pieces, o) for o in step.inputs]
+    kinds = {algebra.kind(a) for a in given if a is not None}
+    discrete = bool(kinds) and "field" not in kinds
+    return [literal_operand(algebra, o, discrete) if a is None and not isinstance(o, (Argument, tuple)) else a for a, o in zip(given, step.inputs, strict=True)]
+
+
+def literal_operand(algebra: Batched, number: Literal, discrete: bool) -> Any:
+    if discrete and isinstance(number, Fraction) and number.denominator == 1:
+        return algebra.constant(number, "int")
+    return literal(algebra, number)
+
+
+def _operand(algebra: Batched, pieces: dict[int, list[Piece]], operand: Argument | tuple[Argument, ...]) -> Any:
+    if isinstance(operand, Argument):
+        return _pick(algebra, pieces, operand)
+    members = []
+    for argument in operand:
+        member = _pick(algebra, pieces, argument)
+        members.append(algebra.reshape(member, (1, *algebra.shape(member))))
+    return algebra.concatenate(members, 0)
+
+
+def _pick(algebra: Batched, pieces: dict[int, list[Piece]], argument: Argument) -> Any:
+    value = pieces[argument.value]
+    value[:] = [_whole(algebra, value)]
+    whole, count = value[0]
+    if argument.rows.ndim == 2:
+        return algebra.stack(whole, argument.rows)
+    if count == len(argument.rows) and (count == 1 or (argument.rows == np.arange(count)).all()):
+        return whole
+    return algebra.gather(whole, argument.rows)
+
+
+def _whole(algebra: Batched, parts: list[Piece]) -> Piece:
+    """A value with all its rows. A piece may store one row for all that it stands for; counts say how many."""
+    if len(parts) == 1:
+        return parts[0]
+    counts = [count for _, count in parts]
+    return algebra.join([a for a, _ in parts], counts), sum(counts)

@@ -1,1 +1,0 @@
-"""From plans to graphs, lineage and independent stages; shape reduction; canonical form."""

@@ -1,0 +1,1 @@
+"""The counterexample as a file: made small, checked, replayed."""
