@@ -1,6 +1,8 @@
-"""Modular arithmetic against plain float64 in the same run: what exactness costs. Prints one line per case: how many times slower, and operations per second.
+"""Modular arithmetic against plain float64 in the same run: what exactness costs. Prints one line
+per case: how many times slower, and operations per second.
 
-Run ``python bench/arithmetic.py [--backend numpy|cupy]``. Ratios hold on a busy machine too; rates do not.
+Run ``python bench/arithmetic.py [--backend numpy|cupy]``. Ratios hold on a busy machine too; rates
+do not.
 """
 
 from __future__ import annotations
@@ -37,7 +39,10 @@ def best(xp: Any, work: Callable[[], object]) -> float:
 
 def line(name: str, operations: int, exact: float, plain: float) -> None:
     """One case."""
-    print(f"{name:34s} {exact / plain:7.1f} times float64   {operations / exact:9.2e} /s   (float64 {operations / plain:9.2e} /s)")
+    print(
+        f"{name:34s} {exact / plain:7.1f} times float64   {operations / exact:9.2e} /s   (float64 "
+        f"{operations / plain:9.2e} /s)"
+    )
 
 
 def matrices(xp: Any, algebra: ResidueAlgebra) -> None:
@@ -46,7 +51,12 @@ def matrices(xp: Any, algebra: ResidueAlgebra) -> None:
         a, b = (one_level(algebra.fresh("matrix", (batch, *shape))) for shape in ((m, k), (k, n)))
         x, y = (v.data.astype(np.float64) for v in (a, b))
         exact = best(xp, partial(algebra.matmul, a, b))
-        line(f"matmul {batch} x {m}x{k}x{n}", batch * m * k * n, exact, best(xp, partial(xp.matmul, x, y)))
+        line(
+            f"matmul {batch} x {m}x{k}x{n}",
+            batch * m * k * n,
+            exact,
+            best(xp, partial(xp.matmul, x, y)),
+        )
 
 
 def one_level(value: Value) -> Value:
@@ -55,7 +65,9 @@ def one_level(value: Value) -> Value:
 
 
 def elementwise(xp: Any, algebra: ResidueAlgebra) -> None:
-    """Operations on every element, beside the same operation of float64 (for a keyed function: exp)."""
+    """Operations on every element, beside the same operation of float64 (for a keyed function:
+    exp).
+    """
     for size in ELEMENTS:
         a, b = (one_level(algebra.fresh(key, (size,), 1, "nonzero")) for key in "ab")
         x, y = (v.data / 2.0**31 for v in (a, b))

@@ -1,4 +1,5 @@
-"""How honest the claimed error bound is: wrong plans over tiny primes, where a false proof can be seen. Writes ``docs/bound.md``.
+"""How honest the claimed error bound is: wrong plans over tiny primes, where a false proof can be
+seen. Writes ``docs/bound.md``.
 
 Run ``python bench/bound.py [--seeds N]`` in a clone, with the test extra installed.
 """
@@ -16,12 +17,14 @@ from bound_cases import CASES, Measured, measure  # noqa: E402
 
 HEAD = """# Is the claimed bound honest?
 
-Two formulas that are not equal are proven equal over primes so small that this happens. *Bound* is the probability of being wrong that such a proof
-claims (the largest one), *rate* how often it is wrong, over {seeds} seeds. A rate may be above its bound by chance: by three standard deviations
-(next column) at most. *Accepted*: nothing was called proven, so nothing was claimed but what a proof might have been.
-`h`: a bound that is called heuristic.
+Two formulas that are not equal are proven equal over primes so small that this happens. *Bound* is
+the probability of being wrong that such a proof claims (the largest one), *rate* how often it is
+wrong, over {seeds} seeds. A rate may be above its bound by chance: by three standard deviations
+(next column) at most. *Accepted*: nothing was called proven, so nothing was claimed but what a
+proof might have been. `h`: a bound that is called heuristic.
 
-`python bench/bound.py --seeds {seeds}` writes this page. `tests/check/test_bound.py` holds the same cases to their bounds.
+`python bench/bound.py --seeds {seeds}` writes this page. `tests/check/test_bound.py` holds the same
+cases to their bounds.
 
 | case | primes | bound | rate | deviation | rate / bound |  |
 |---|---|---|---|---|---|---|
@@ -45,7 +48,10 @@ def row(measured: Measured) -> str:
     claim = f"{measured.bound:.4f}" if measured.proven else f"{case.accepted} accepted"
     ratio = f"{measured.rate / measured.bound:.2f}"
     said = "h" if measured.heuristic else ""
-    return f"| {case.name} | {', '.join(map(str, case.primes))} | {claim} | {measured.rate:.4f} | {measured.sigma:.4f} | {ratio} | {said} |"
+    return (
+        f"| {case.name} | {', '.join(map(str, case.primes))} | {claim} | {measured.rate:.4f} | "
+        f"{measured.sigma:.4f} | {ratio} | {said} |"
+    )
 
 
 def bar(measured: Measured, longest: int) -> str:
@@ -66,7 +72,9 @@ def main() -> None:
     longest = max(len(case.name) for case in CASES)
     table = "\n".join(map(row, results))
     bars = "\n".join(bar(m, longest) for m in results)
-    (ROOT / "docs" / "bound.md").write_text(HEAD.format(seeds=seeds) + table + "\n" + END.format(bars=bars), encoding="utf-8")
+    (ROOT / "docs" / "bound.md").write_text(
+        HEAD.format(seeds=seeds) + table + "\n" + END.format(bars=bars), encoding="utf-8"
+    )
 
 
 if __name__ == "__main__":

@@ -1,8 +1,10 @@
-"""PyTorch programs from the command to the verdict: recording every rank, and the check. Writes the table of ``docs/pytorch.md``.
+"""PyTorch programs from the command to the verdict: recording every rank, and the check. Writes the
+table of ``docs/pytorch.md``.
 
-``python bench/capture.py [--only TEXT] [--limit SECONDS] [--write]``. Every line is a process of its own, the import of torch and all ranks included; memory is
-that of all its processes together. A line that needs longer than the limit is stopped and printed as that; a program of a package that is not there is said
-to be not installed.
+``python bench/capture.py [--only TEXT] [--limit SECONDS] [--write]``. Every line is a process of
+its own, the import of torch and all ranks included; memory is that of all its processes together. A
+line that needs longer than the limit is stopped and printed as that; a program of a package that is
+not there is said to be not installed.
 """
 
 from __future__ import annotations
@@ -24,7 +26,9 @@ PAGE = ROOT / "docs" / "pytorch.md"
 
 @dataclass(frozen=True)
 class Row:
-    """A program with the seconds that it may take, those of them that are not recording, and the MiB. ``needs``: a package, and a file."""
+    """A program with the seconds that it may take, those of them that are not recording, and the
+    MiB. ``needs``: a package, and a file.
+    """
 
     name: str
     program: str
@@ -36,21 +40,34 @@ class Row:
     @property
     def there(self) -> bool:
         """Whether the program can be run."""
-        return self.needs is None or (importlib.util.find_spec(self.needs[0]) is not None and self.needs[1].is_file())
+        return self.needs is None or (
+            importlib.util.find_spec(self.needs[0]) is not None and self.needs[1].is_file()
+        )
 
 
 ROWS = (
-    Row("Llama of 2 layers, FSDP2 DP2, DTensor TP2 with sequence parallelism", "llama.py:two_layers", 15),
+    Row(
+        "Llama of 2 layers, FSDP2 DP2, DTensor TP2 with sequence parallelism",
+        "llama.py:two_layers",
+        15,
+    ),
     Row(
         "megatron-core GPTModel of 2 layers, TP2 with sequence parallelism",
         "megatron_core.py:spec",
         15,
         needs=("megatron", ROOT / "tests" / "frontends" / "torch" / "megatron_gpt.py"),
     ),
-    Row("Llama-3 8B sizes, 32 layers, FSDP2 DP2, DTensor TP4 with sequence parallelism", "llama.py:full_size", 120, 30, 6144),
+    Row(
+        "Llama-3 8B sizes, 32 layers, FSDP2 DP2, DTensor TP4 with sequence parallelism",
+        "llama.py:full_size",
+        120,
+        30,
+        6144,
+    ),
 )
 HEAD = (
-    "| program | ranks | operators | proofs | verdict | seconds | at most | of them checking | at most | processor seconds | peak MiB | at most |",
+    "| program | ranks | operators | proofs | verdict | seconds | at most | of them checking | at "
+    "most | processor seconds | peak MiB | at most |",
     "|---|---|---|---|---|---|---|---|---|---|---|---|",
 )
 
@@ -90,14 +107,21 @@ def table(only: str, limit: float, variables: Mapping[str, str]) -> Iterator[str
 
 def main() -> None:
     """Measure and print, and write what is wanted."""
-    parser = argparse.ArgumentParser(description="PyTorch programs from the command to the verdict.")
+    parser = argparse.ArgumentParser(
+        description="PyTorch programs from the command to the verdict."
+    )
     parser.add_argument("--only", default="", help="only programs whose name holds this text")
-    parser.add_argument("--limit", type=float, default=300, help="seconds after which a line is stopped")
+    parser.add_argument(
+        "--limit", type=float, default=300, help="seconds after which a line is stopped"
+    )
     parser.add_argument("--write", action="store_true", help="write docs/pytorch.md")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as cache:
         variables = environment(cache)
-        measured((str(ROOT / "docs" / "examples" / "tensor_parallel.py:spec"),), options.limit, variables)  # Fills the caches of files and of compiled modules.
+        # Fills the caches of files and of compiled modules.
+        measured(
+            (str(ROOT / "docs" / "examples" / "tensor_parallel.py:spec"),), options.limit, variables
+        )
         lines = []
         for text in table(options.only, options.limit, variables):
             print(text, flush=True)

@@ -1,8 +1,11 @@
-"""How much is caught: mutants of right plans, judged by an executor that knows nothing of the check, and right configurations, of which none may be blamed.
+"""How much is caught: mutants of right plans, judged by an executor that knows nothing of the
+check, and right configurations, of which none may be blamed.
 
-``python bench/detection.py FILE [--mutants N] [--right N] [--bugs] [--seconds S] [--jobs J]`` appends one JSON line to FILE per mutant and per right
-configuration, until there are so many, and per configuration of the known bugs of ``tests/bugs``; called again it goes on where it stopped. ``--write``
-writes ``docs/detection.md`` from FILE, ``--causes`` prints what is named wrongly. Needs a clone and the test extra.
+``python bench/detection.py FILE [--mutants N] [--right N] [--bugs] [--seconds S] [--jobs J]``
+appends one JSON line to FILE per mutant and per right configuration, until there are so many, and
+per configuration of the known bugs of ``tests/bugs``; called again it goes on where it stopped.
+``--write`` writes ``docs/detection.md`` from FILE, ``--causes`` prints what is named wrongly. Needs
+a clone and the test extra.
 """
 
 from __future__ import annotations
@@ -34,13 +37,24 @@ from pitcheck.plan.model import Plan
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "programs"), str(ROOT / "bench")]
 
-from detection_cases import MUTATED, RANDOM_MUTATED, RIGHT, SMALL_PLAN, SMALL_PLANS, plans_of, random_mutated, random_right  # noqa: E402  beside this file
+from detection_cases import (  # noqa: E402
+    MUTATED,
+    RANDOM_MUTATED,
+    RIGHT,
+    SMALL_PLAN,
+    SMALL_PLANS,
+    plans_of,
+    random_mutated,
+    random_right,
+)
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A mutant (with ``outcome``), a right configuration or a known bug (with ``verdict``) of a case. ``error`` says what stopped a whole task.
+    """A mutant (with ``outcome``), a right configuration or a known bug (with ``verdict``) of a
+    case. ``error`` says what stopped a whole task.
 
-    Of a known bug: ``bug`` is its name, ``codes`` name it rightly, ``shows`` says whether the configuration is one in which it shows.
+    Of a known bug: ``bug`` is its name, ``codes`` name it rightly, ``shows`` says whether the
+    configuration is one in which it shows.
     """
 
     case: str
@@ -63,9 +77,13 @@ TURNS = 3
 
 
 def mutant_tasks(only: str = "") -> Iterator[Task]:
-    """Some mutants of every case, of some random layouts and of every small plan, seed by seed; ``only`` begins their names."""
+    """Some mutants of every case, of some random layouts and of every small plan, seed by seed;
+    ``only`` begins their names.
+    """
     for seed in itertools.count():
-        layouts = (random_mutated(seed * RANDOM_MUTATED + number) for number in range(RANDOM_MUTATED))
+        layouts = (
+            random_mutated(seed * RANDOM_MUTATED + number) for number in range(RANDOM_MUTATED)
+        )
         cases = [*MUTATED, *layouts, *SMALL_PLANS]
         random.Random(seed).shuffle(cases)
         yield from (("mutants", case, seed) for case in cases if case.startswith(only))
@@ -104,7 +122,15 @@ def known_bug(case: str, seed: int) -> Line:
     report = checked([lambda: [reference], lambda: [parallel]], Options(seed=seed, jobs=1))
     first = first_of(report)
     code, title = (first.code, first.title) if first else ("", "")
-    return Line(case=case, bug=name, codes=bug.codes, shows=where in bug.shows, verdict=report.verdict, code=code, title=title)
+    return Line(
+        case=case,
+        bug=name,
+        codes=bug.codes,
+        shows=where in bug.shows,
+        verdict=report.verdict,
+        code=code,
+        title=title,
+    )
 
 
 def work(task: Task) -> list[Line]:
@@ -124,20 +150,47 @@ def work(task: Task) -> list[Line]:
             report = check(parallel)
             first = report.findings[0] if report.findings else None
             code, title = (first.code, first.title) if first else ("", "")
-            return [Line(case=case, verdict=report.verdict, code=code, title=title, seconds=round(time.process_time() - start, 2))]
+            return [
+                Line(
+                    case=case,
+                    verdict=report.verdict,
+                    code=code,
+                    title=title,
+                    seconds=round(time.process_time() - start, 2),
+                )
+            ]
         judged = trial(reference, parallel, check)
-        return [Line(case=case, seed=seed, outcome=outcome) for outcome in outcomes(judged, mutants_of(parallel, seed), 1)]
+        return [
+            Line(case=case, seed=seed, outcome=outcome)
+            for outcome in outcomes(judged, mutants_of(parallel, seed), 1)
+        ]
     except PitcheckError as error:
         return [Line(case=case, seed=seed, error=f"{what}: {error}")]
 
 
 def read(file: Path) -> list[Line]:
     """The lines that are there already, with the codes that are right today."""
-    lines = [msgspec.json.decode(line, type=Line) for line in file.read_bytes().splitlines()] if file.exists() else []
-    return [line if line.outcome is None else replace(line, outcome=replace(line.outcome, codes=RIGHT_CODES[line.outcome.kind])) for line in lines]
+    lines = (
+        [msgspec.json.decode(line, type=Line) for line in file.read_bytes().splitlines()]
+        if file.exists()
+        else []
+    )
+    return [
+        line
+        if line.outcome is None
+        else replace(line, outcome=replace(line.outcome, codes=RIGHT_CODES[line.outcome.kind]))
+        for line in lines
+    ]
 
 
-def measure(file: Path, count: int, tasks: Iterator[Task], counted: Callable[[Line], bool], jobs: int, deadline: float) -> None:
+def measure(
+    file: Path,
+    count: int,
+    tasks: Iterator[Task],
+    counted: Callable[[Line], bool],
+    jobs: int,
+    deadline: float,
+) -> None:
     """Run tasks until there are so many lines that count, or the time is up."""
     lines = read(file)
     done = {(_what(line), line.case, line.seed) for line in lines}
@@ -154,11 +207,21 @@ def measure(file: Path, count: int, tasks: Iterator[Task], counted: Callable[[Li
             if not forks.running:
                 return
             for process in forks.ended():
-                found = process.answer or [Line(case=process.key[1], seed=process.key[2], error=f"{process.key[0]}: ended with code {process.code}")]
+                found = process.answer or [
+                    Line(
+                        case=process.key[1],
+                        seed=process.key[2],
+                        error=f"{process.key[0]}: ended with code {process.code}",
+                    )
+                ]
                 have += sum(map(counted, found))
                 with file.open("ab") as stream:
                     stream.writelines(msgspec.json.encode(line) + b"\n" for line in found)
-                print(f"{have}/{count} {process.key[0]} {process.key[1]} {process.key[2]}: {_said(found)}", flush=True)
+                print(
+                    f"{have}/{count} {process.key[0]} {process.key[1]} {process.key[2]}: "
+                    f"{_said(found)}",
+                    flush=True,
+                )
     finally:
         forks.stop()
 
@@ -173,27 +236,39 @@ def _said(lines: list[Line]) -> str:
     told = [line.outcome for line in lines if line.outcome is not None]
     if not told:
         return lines[0].error or lines[0].verdict
-    return " ".join((*cells(row("", told)), *(f"{o.status.upper()} {o.name}" for o in of_status(told, "survivor", "alarm", "failed"))))
+    return " ".join(
+        (
+            *cells(row("", told)),
+            *(
+                f"{o.status.upper()} {o.name}"
+                for o in of_status(told, "survivor", "alarm", "failed")
+            ),
+        )
+    )
 
 
 # --- the page
 
 HEAD = """# What is caught
 
-`python bench/detection.py FILE --mutants N --right N` measures what stands here, and goes on where it stopped when called again; with `--write` it writes
-this page. [`pitcheck mutate`](mutation.md) does the same for a plan of yours.
+`python bench/detection.py FILE --mutants N --right N` measures what stands here, and goes on where
+it stopped when called again; with `--write` it writes this page. [`pitcheck mutate`](mutation.md)
+does the same for a plan of yours.
 
 ## Mutants
 
-A mutant is a right plan with one mistake, at all coordinates or at one: of {kinds} kinds, chosen by a seed, every kind alike. It is executed next to
-the reference, rank by rank in float64 at full shapes, by code that shares nothing with the checker, in up to 12 draws: that says whether it changes an
-output. Independently it is checked.
+A mutant is a right plan with one mistake, at all coordinates or at one: of {kinds} kinds, chosen by
+a seed, every kind alike. It is executed next to the reference, rank by rank in float64 at full
+shapes, by code that shares nothing with the checker, in up to 12 draws: that says whether it
+changes an output. Independently it is checked.
 
 - {mutants} mutants of {cases} plans.
 - {invalid} are refused by validation (shapes, deadlock, who meets whom).
-- {changing} others change an output: {caught} are caught with an input that shows it, {survivors} called equivalent, {open} left open.
-- The first finding of {right} of those caught ({right_share}) has a code that names the mistake rightly, of {placed} ({placed_share}) it
-  names the changed record. Of a reduction that is left out, the records around it are named.
+- {changing} others change an output: {caught} are caught with an input that shows it, {survivors}
+  called equivalent, {open} left open.
+- The first finding of {right} of those caught ({right_share}) has a code that names the mistake
+  rightly, of {placed} ({placed_share}) it names the changed record. Of a reduction that is left
+  out, the records around it are named.
 - {unchanging} change no output: {proven} are proven, {unproven} left open.
 - Of {alarms} the check shows a difference that the executor did not.
 
@@ -246,21 +321,34 @@ LISTS = {
 
 
 def _distinct(lines: list[Line]) -> list[tuple[str, Outcome]]:
-    found = {(line.case, line.outcome.name): line.outcome for line in lines if line.outcome is not None}
+    found = {
+        (line.case, line.outcome.name): line.outcome for line in lines if line.outcome is not None
+    }
     return [(case, outcome) for (case, _), outcome in found.items()]
 
 
 def _by_plan(told: list[tuple[str, Outcome]]) -> str:
     by_case: dict[str, list[Outcome]] = defaultdict(list)
     for case, outcome in told:
-        by_case[case if case in MUTATED else "small plans" if case.startswith(SMALL_PLAN) else "random layouts"].append(outcome)
-    return table(("plan", *HEADINGS[1:]), (cells(row(case, some)) for case, some in by_case.items()))
+        by_case[
+            case
+            if case in MUTATED
+            else "small plans"
+            if case.startswith(SMALL_PLAN)
+            else "random layouts"
+        ].append(outcome)
+    return table(
+        ("plan", *HEADINGS[1:]), (cells(row(case, some)) for case, some in by_case.items())
+    )
 
 
 def _listed(some: list[Outcome]) -> str:
     if not some:
         return "None.\n"
-    body = ((f"{number}", code, first.reason, f"`{first.name}`") for code, number, first in reasons(some))
+    body = (
+        (f"{number}", code, first.reason, f"`{first.name}`")
+        for code, number, first in reasons(some)
+    )
     return table(("how many", "code", "reason of the first", "the first"), body)
 
 
@@ -270,13 +358,19 @@ def _right(lines: list[Line]) -> str:
     wrong = [line for line in told if line.verdict != "equivalent"]
     alarms = [line for line in told if line.verdict in ("mismatch", "invalid")]
     text = (
-        f"## Right configurations\n\n{len(told)} right configurations are checked, {len(degenerate)} degenerate ones written by hand "
-        "(groups of one rank, one layer, one micro-batch, layers that do not divide, more tensor-parallel ranks than key-value heads, batches of one "
+        f"## Right configurations\n\n{len(told)} right configurations are checked, "
+        f"{len(degenerate)} degenerate ones written by hand "
+        "(groups of one rank, one layer, one micro-batch, layers that do not divide, more "
+        "tensor-parallel ranks than key-value heads, batches of one "
         "sequence, uneven shards, experts without tokens), the others random layouts: "
-        f"{len(told) - len(wrong)} are proven, {len(alarms)} are called wrong, {len(wrong) - len(alarms)} are left open.\n"
+        f"{len(told) - len(wrong)} are proven, {len(alarms)} are called wrong, "
+        f"{len(wrong) - len(alarms)} are left open.\n"
     )
     if wrong:
-        text += "\n" + table(("configuration", "verdict", "code", "reason"), ((f"`{w.case}`", w.verdict, w.code, w.title) for w in wrong))
+        text += "\n" + table(
+            ("configuration", "verdict", "code", "reason"),
+            ((f"`{w.case}`", w.verdict, w.code, w.title) for w in wrong),
+        )
     return text
 
 
@@ -290,28 +384,47 @@ def _bugs(lines: list[Line]) -> str:
     missed = [line for line in shown if line.verdict not in ("mismatch", "invalid")]
     alarms = [line for line in silent if line.verdict != "equivalent"]
     text = (
-        f"\n## Known bugs\n\n{len(bugs)} bugs of public projects and their classes ([tests/bugs](../tests/bugs)), in {len(shown)} configurations in which they "
-        f"show and {len(silent)} in which the same code is right: {len(shown) - len(missed)} are caught, {len(silent) - len(alarms)} proven. The cause is the "
+        f"\n## Known bugs\n\n{len(bugs)} bugs of public projects and their classes "
+        f"([tests/bugs](../tests/bugs)), in {len(shown)} configurations in which they "
+        f"show and {len(silent)} in which the same code is right: {len(shown) - len(missed)} are "
+        f"caught, {len(silent) - len(alarms)} proven. The cause is the "
         f"first one named of {len(bugs) - len(wrong)} bugs, wherever they show.\n"
     )
-    bad = [line for line in told if line in missed or line in alarms or (line.shows and line.code not in line.codes)]
+    bad = [
+        line
+        for line in told
+        if line in missed or line in alarms or (line.shows and line.code not in line.codes)
+    ]
     if bad:
         text += "\n" + table(
-            ("bug", "verdict", "named", "wanted"), ((f"`{b.case}`", b.verdict, b.code, ", ".join(b.codes) if b.shows else "nothing") for b in bad)
+            ("bug", "verdict", "named", "wanted"),
+            (
+                (f"`{b.case}`", b.verdict, b.code, ", ".join(b.codes) if b.shows else "nothing")
+                for b in bad
+            ),
         )
     return text
 
 
 def print_causes(lines: list[Line]) -> None:
-    """What is caught and named wrongly: by kind and by the code that was given, with the first of each."""
+    """What is caught and named wrongly: by kind and by the code that was given, with the first of
+    each.
+    """
     found: dict[tuple[str, str], list[tuple[Line, Outcome]]] = defaultdict(list)
     for line in lines:
-        if line.outcome is not None and line.outcome.status == "caught" and not line.outcome.cause_right:
+        if (
+            line.outcome is not None
+            and line.outcome.status == "caught"
+            and not line.outcome.cause_right
+        ):
             found[line.outcome.kind, line.outcome.code].append((line, line.outcome))
     for (kind, code), some in sorted(found.items(), key=lambda item: -len(item[1])):
         line, first = some[0]
         said = f"{first.name} -> {first.at}: {first.reason}: {first.cause}"
-        print(f"{len(some)} {kind} ({', '.join(first.codes)}) named {code}: {line.case} --seed {line.seed}: {said}")
+        print(
+            f"{len(some)} {kind} ({', '.join(first.codes)}) named {code}: {line.case} --seed "
+            f"{line.seed}: {said}"
+        )
 
 
 def main() -> None:
@@ -319,10 +432,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("file", type=Path)
     parser.add_argument("--mutants", type=int, default=0, help="until there are so many")
-    parser.add_argument("--right", type=int, default=0, help="until there are so many right configurations")
+    parser.add_argument(
+        "--right", type=int, default=0, help="until there are so many right configurations"
+    )
     parser.add_argument("--bugs", action="store_true", help="all known bugs")
     parser.add_argument("--only", default="", help="mutants of plans whose names begin so")
-    parser.add_argument("--seconds", type=float, default=float("inf"), help="start nothing more after so long")
+    parser.add_argument(
+        "--seconds", type=float, default=float("inf"), help="start nothing more after so long"
+    )
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--write", action="store_true", help="write docs/detection.md")
     parser.add_argument("--causes", action="store_true", help="print what is named wrongly")
@@ -330,9 +447,25 @@ def main() -> None:
     deadline = time.monotonic() + given.seconds
     if given.bugs:
         tasks = list(bug_tasks())
-        measure(given.file, len(tasks), iter(tasks), lambda line: bool(line.bug), given.jobs, deadline)
-    measure(given.file, given.right, right_tasks(), lambda line: _what(line) == "right" and not line.error, given.jobs, deadline)
-    measure(given.file, given.mutants, mutant_tasks(given.only), lambda line: line.outcome is not None, given.jobs, deadline)
+        measure(
+            given.file, len(tasks), iter(tasks), lambda line: bool(line.bug), given.jobs, deadline
+        )
+    measure(
+        given.file,
+        given.right,
+        right_tasks(),
+        lambda line: _what(line) == "right" and not line.error,
+        given.jobs,
+        deadline,
+    )
+    measure(
+        given.file,
+        given.mutants,
+        mutant_tasks(given.only),
+        lambda line: line.outcome is not None,
+        given.jobs,
+        deadline,
+    )
     if given.causes:
         print_causes(read(given.file))
     if given.write:

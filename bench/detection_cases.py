@@ -1,4 +1,6 @@
-"""The plans of ``bench/detection.py``: configurations of the tiny models by what is changed in them, and random layouts by their seed."""
+"""The plans of ``bench/detection.py``: configurations of the tiny models by what is changed in
+them, and random layouts by their seed.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +24,10 @@ MUTATED: Mapping[str, str] = {
     "llama3-tiny: data, tensor, sequence": f"layers=1 pp=1 {SMALL}",
     "llama3-tiny: data, pipeline 1F1B": f"layers=2 tp=1 sequence_parallel=false {SMALL}",
     "llama3-tiny: tensor, pipeline GPipe": f"layers=2 dp=1 schedule=gpipe {SMALL}",
-    "llama3-tiny: interleaved": "layers=4 dp=1 tp=1 sequence_parallel=false virtual=2 schedule=interleaved sequences=2 length=2",
-    "llama3-tiny: zero-bubble": f"layers=2 dp=1 tp=1 sequence_parallel=false schedule=zero-bubble {SMALL}",
+    "llama3-tiny: interleaved": "layers=4 dp=1 tp=1 sequence_parallel=false virtual=2 "
+    "schedule=interleaved sequences=2 length=2",
+    "llama3-tiny: zero-bubble": f"layers=2 dp=1 tp=1 sequence_parallel=false schedule=zero-bubble "
+    f"{SMALL}",
     "llama3-tiny: ring": f"{ALONE} dp=1 cp=2 {SMALL}",
     "llama3-tiny: context by all-gather": f"{ALONE} dp=1 cp=2 context=allgather {SMALL}",
     "llama3-tiny: Ulysses": f"{ALONE} dp=1 cp=2 context=ulysses {SMALL}",
@@ -58,9 +62,14 @@ def _degenerate() -> dict[str, str]:
         for layers, dp, tp, pp, m in product((1, 2, 3), (1, 2), (1, 2), (1, 2, 3), (1, 2))
         if pp <= layers
     ]
-    found = {f"{name}: {what}": f"{what} sequence_parallel=false sequences=4 length=4" for name in ("llama3-tiny", "gpt3-tiny") for what in dense}
+    found = {
+        f"{name}: {what}": f"{what} sequence_parallel=false sequences=4 length=4"
+        for name in ("llama3-tiny", "gpt3-tiny")
+        for what in dense
+    }
     found |= {
-        f"llama3-tiny: more ranks than heads, {m}": f"model.attention.kv_heads=1 tp=4 layers=1 pp=1 {m} {SMALL}"
+        f"llama3-tiny: more ranks than heads, {m}": f"model.attention.kv_heads=1 tp=4 layers=1 "
+        f"pp=1 {m} {SMALL}"
         for m in ("dp=1", "dp=2", "sequence_parallel=false")
     }
     found |= {
@@ -68,18 +77,25 @@ def _degenerate() -> dict[str, str]:
         for name in ("llama3-tiny", "gpt3-tiny")
         for what in ("tp=1", "tp=2", "tp=4")
     }
-    found |= {f"llama3-tiny: one token, {what}": f"{PLAIN} sequences=2 length=1 layers=1 {what}" for what in ("dp=1", "dp=2", "tp=2")}
     found |= {
-        f"{name}: uneven shards, dp={dp} zero={zero}": f"{PLAIN} layers=1 dp={dp} zero={zero} bucket={bucket} sequences={dp} length=4"
+        f"llama3-tiny: one token, {what}": f"{PLAIN} sequences=2 length=1 layers=1 {what}"
+        for what in ("dp=1", "dp=2", "tp=2")
+    }
+    found |= {
+        f"{name}: uneven shards, dp={dp} zero={zero}": f"{PLAIN} layers=1 dp={dp} zero={zero} "
+        f"bucket={bucket} sequences={dp} length=4"
         for name in ("llama3-tiny", "gpt3-tiny")
         for dp in (3, 5, 7)
         for zero, bucket in ((1, 1), (1, 300), (2, 300), (3, 1))
     }
     found |= {
-        f"llama3-tiny: uneven buckets, dp={dp}": f"{PLAIN} layers=1 dp={dp} zero=1 flat_buckets=true bucket=500 sequences={dp} length=4" for dp in (2, 3, 5)
+        f"llama3-tiny: uneven buckets, dp={dp}": f"{PLAIN} layers=1 dp={dp} zero=1 "
+        f"flat_buckets=true bucket=500 sequences={dp} length=4"
+        for dp in (2, 3, 5)
     }
     found |= {
-        f"{name}: few tokens, {what}": f"{PLAIN} layers={layers} {what} sequences=2 length=2 ep={ep}"
+        f"{name}: few tokens, {what}": f"{PLAIN} layers={layers} {what} sequences=2 length=2 "
+        f"ep={ep}"
         for name, layers in (("mixtral-tiny", 1), ("deepseek-v3-tiny", 3))
         for what, ep in (("dp=1", 1), ("dp=2", 1), ("dp=2", 2))
     }
@@ -100,12 +116,16 @@ def random_right(number: int) -> str:
 
 
 def plans_of(case: str) -> tuple[Plan, Plan]:
-    """The reference and the parallel plan of a case. Raises PlanError for a configuration that cannot run."""
+    """The reference and the parallel plan of a case. Raises PlanError for a configuration that
+    cannot run.
+    """
     if case.startswith(SMALL_PLAN):
         return builders()[case.removeprefix(SMALL_PLAN)]()
     if case.startswith("random layout"):
         number, least, most, layers = map(int, re.findall(r"\d+", case))
         return random_case(number, (least, most), layers).plans()
     settings = {**MUTATED, **RIGHT}[case]
-    configuration = read_configuration(ROOT / "plans" / f"{case.partition(':')[0]}.toml", settings.split())
+    configuration = read_configuration(
+        ROOT / "plans" / f"{case.partition(':')[0]}.toml", settings.split()
+    )
     return configuration.reference(), configuration.parallel()

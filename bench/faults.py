@@ -1,7 +1,9 @@
-"""Mistakes at one place of the plans of Llama-3 405B and DeepSeek-V3 671B at full scale: whether they are caught, where, and in what time.
+"""Mistakes at one place of the plans of Llama-3 405B and DeepSeek-V3 671B at full scale: whether
+they are caught, where, and in what time.
 
-``python bench/faults.py [--only TEXT] [--write]`` checks the right plan of both models, and each of the mistakes of
-``tests/programs/frontier_faults.py``; every line is a process of its own. ``--write`` puts the table into ``docs/frontier.md``.
+``python bench/faults.py [--only TEXT] [--write]`` checks the right plan of both models, and each of
+the mistakes of ``tests/programs/frontier_faults.py``; every line is a process of its own.
+``--write`` puts the table into ``docs/frontier.md``.
 """
 
 from __future__ import annotations
@@ -28,15 +30,21 @@ from frontier_faults import Fault, dense, not_rescaled, wrong_expert  # noqa: E4
 
 CASES: dict[str, tuple[str, tuple[str, ...], dict[str, Fault]]] = {
     "Llama-3 405B": ("llama3-405b", (), dense(20, {"dp": 37}, 11)),
-    "Llama-3 405B, ring of 2": ("llama3-405b", ("cp=2", "dp=32"), {"missing rescale": not_rescaled(20, {"dp": 7})}),
+    "Llama-3 405B, ring of 2": (
+        "llama3-405b",
+        ("cp=2", "dp=32"),
+        {"missing rescale": not_rescaled(20, {"dp": 7})},
+    ),
     "DeepSeek-V3 671B": (
         "deepseek-v3",
         (),
-        dense(20, {"dp": 3, "dp_inner": 6}, 11, "loss.tokens") | {"wrong expert": wrong_expert(20, {"pp": 2, "dp": 3}, 11)},
+        dense(20, {"dp": 3, "dp_inner": 6}, 11, "loss.tokens")
+        | {"wrong expert": wrong_expert(20, {"pp": 2, "dp": 3}, 11)},
     ),
 }
 HEAD = (
-    "| plan | mistake | place | verdict | operator named | cause | ranks named | processor seconds | peak MiB |",
+    "| plan | mistake | place | verdict | operator named | cause | ranks named | processor "
+    "seconds | peak MiB |",
     "|---|---|---|---|---|---|---|---|---|",
 )
 
@@ -51,11 +59,24 @@ def line(model: str, what: str) -> str:
     start = time.process_time()
     report = check(reference, wrong, Options(seed=1, witness_directory=None))
     seconds = time.process_time() - start
-    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else KIB) / MIB
+    memory = (
+        resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        * (1 if sys.platform == "darwin" else KIB)
+        / MIB
+    )
     finding = report.findings[0] if report.findings else None
-    place = "" if fault is None else f"`{fault.identity}`, {', '.join(f'{axis} {at}' for axis, at in fault.place.items())}"
-    said = ("", "", "") if finding is None else (f"`{finding.operator}`", finding.code, str(len(finding.ranks)))
-    return f"| {' | '.join((model, what, place, report.verdict, *said, f'{seconds:.1f}', f'{memory:.0f}'))} |"
+    place = (
+        ""
+        if fault is None
+        else f"`{fault.identity}`, {', '.join(f'{axis} {at}' for axis, at in fault.place.items())}"
+    )
+    said = (
+        ("", "", "")
+        if finding is None
+        else (f"`{finding.operator}`", finding.code, str(len(finding.ranks)))
+    )
+    cells = (model, what, place, report.verdict, *said, f"{seconds:.1f}", f"{memory:.0f}")
+    return f"| {' | '.join(cells)} |"
 
 
 def table(only: str) -> Iterator[str]:
@@ -71,8 +92,12 @@ def table(only: str) -> Iterator[str]:
 
 def main() -> None:
     """Measure and print, and write what is wanted."""
-    parser = argparse.ArgumentParser(description="Mistakes at one place of plans of thousands of ranks.")
-    parser.add_argument("--only", default="", help="only lines whose plan and mistake hold this text")
+    parser = argparse.ArgumentParser(
+        description="Mistakes at one place of plans of thousands of ranks."
+    )
+    parser.add_argument(
+        "--only", default="", help="only lines whose plan and mistake hold this text"
+    )
     parser.add_argument("--write", action="store_true", help="write docs/frontier.md")
     options = parser.parse_args()
     lines = []

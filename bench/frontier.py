@@ -1,8 +1,11 @@
-"""Frontier models at their real scale: the whole command on configurations of ``plans/``, and how its time grows. Writes ``docs/frontier.md``.
+"""Frontier models at their real scale: the whole command on configurations of ``plans/``, and how
+its time grows. Writes ``docs/frontier.md``.
 
-``python bench/frontier.py [--only TEXT] [--limit SECONDS]`` prints the table of plans; with ``--scaling`` it measures ranks, layers, micro-batches and hidden
-size instead, and draws ``docs/frontier.svg`` (needs the extra ``bench``). ``--write`` puts what was measured into ``docs/frontier.md``. Every line is a process
-of its own, start-up included. A line that needs longer than the limit is stopped and printed as that.
+``python bench/frontier.py [--only TEXT] [--limit SECONDS]`` prints the table of plans; with
+``--scaling`` it measures ranks, layers, micro-batches and hidden size instead, and draws
+``docs/frontier.svg`` (needs the extra ``bench``). ``--write`` puts what was measured into
+``docs/frontier.md``. Every line is a process of its own, start-up included. A line that needs
+longer than the limit is stopped and printed as that.
 """
 
 from __future__ import annotations
@@ -34,7 +37,9 @@ EVERY = 0.2
 
 @dataclass(frozen=True)
 class Row:
-    """A configuration with changes, the seconds and MiB that it may take, and the hours that TrainVerify published for the model (None: none)."""
+    """A configuration with changes, the seconds and MiB that it may take, and the hours that
+    TrainVerify published for the model (None: none).
+    """
 
     name: str
     file: str
@@ -47,22 +52,60 @@ class Row:
 ROWS = (
     Row("Llama-3 8B, DP512", "llama3-8b", most_seconds=3, hours=0.2),
     Row("Llama-3 70B, DP16 TP8 PP4, 32 micro-batches", "llama3-70b", most_seconds=8, hours=2.4),
-    Row("Llama-3 405B, DP64 TP8 PP16, 16 micro-batches", "llama3-405b", most_seconds=15, most_mib=2048, hours=8.0),
-    Row("Llama-3 405B, DP1024 TP8 PP16, 16 micro-batches", "llama3-405b", ("dp=1024", "sequences=16384"), 30),
+    Row(
+        "Llama-3 405B, DP64 TP8 PP16, 16 micro-batches",
+        "llama3-405b",
+        most_seconds=15,
+        most_mib=2048,
+        hours=8.0,
+    ),
+    Row(
+        "Llama-3 405B, DP1024 TP8 PP16, 16 micro-batches",
+        "llama3-405b",
+        ("dp=1024", "sequences=16384"),
+        30,
+    ),
     Row("GPT-3 175B, DP8 TP8 PP16 interleaved, 48 micro-batches", "gpt3-175b"),
     Row("Mixtral 8x7B, DP16 TP2 PP4 EP8, 16 micro-batches", "mixtral-8x7b"),
-    Row("DeepSeek-V2-Lite 16B, DP16 TP4 PP2 EP16, 16 micro-batches", "deepseek-v2-lite", most_seconds=10, most_mib=3072),
-    Row("DeepSeek-V2 236B, DP16 TP8 PP4 EP32, 16 micro-batches", "deepseek-v2", most_seconds=15, most_mib=3072),
-    Row("DeepSeek-V3 671B, DP32 TP8 PP8 EP64, 16 micro-batches", "deepseek-v3", most_seconds=25, most_mib=3072),
+    Row(
+        "DeepSeek-V2-Lite 16B, DP16 TP4 PP2 EP16, 16 micro-batches",
+        "deepseek-v2-lite",
+        most_seconds=10,
+        most_mib=3072,
+    ),
+    Row(
+        "DeepSeek-V2 236B, DP16 TP8 PP4 EP32, 16 micro-batches",
+        "deepseek-v2",
+        most_seconds=15,
+        most_mib=3072,
+    ),
+    Row(
+        "DeepSeek-V3 671B, DP32 TP8 PP8 EP64, 16 micro-batches",
+        "deepseek-v3",
+        most_seconds=25,
+        most_mib=3072,
+    ),
 )
 
-SMALL = ("model=llama3-8b-tiny", "layers=8", "sequences=4096", "length=32", "dp=2", "tp=2", "pp=2", "microbatches=4")
+SMALL = (
+    "model=llama3-8b-tiny",
+    "layers=8",
+    "sequences=4096",
+    "length=32",
+    "dp=2",
+    "tp=2",
+    "pp=2",
+    "microbatches=4",
+)
 """What the scaling starts from: a small model on eight ranks."""
 GROWTH: Mapping[str, Sequence[tuple[int, tuple[str, ...]]]] = {
     "ranks": [(4 * dp, (f"dp={dp}",)) for dp in (2, 8, 32, 128, 512)],
     "layers": [(layers, (f"layers={layers}",)) for layers in (4, 8, 16, 32, 64, 128)],
     "micro-batches": [(count, (f"microbatches={count}",)) for count in (2, 8, 32, 128)],
-    "hidden size": [(size, (f"hidden={size}", f"ffn={3 * size}", f"model.attention.head_dim={size // 4}")) for size in (64, 256, 1024, 4096, 16384)],
+    "hidden size": [
+        (size, (f"hidden={size}", f"ffn={3 * size}", f"model.attention.head_dim={size // 4}"))
+        for size in (64, 256, 1024, 4096, 16384)
+    ],
 }
 """What grows -> its sizes, with the changes that make them."""
 
@@ -82,18 +125,37 @@ class Measured:
         return str(self.report.get("verdict", "stopped"))
 
 
-def measure(file: str, changes: Sequence[str], limit: float, variables: Mapping[str, str]) -> Measured:
+def measure(
+    file: str, changes: Sequence[str], limit: float, variables: Mapping[str, str]
+) -> Measured:
     """Run ``pitcheck check`` on a configuration, stopped after ``limit`` seconds."""
-    return measured((str(PLANS / f"{file}.toml"), *(text for change in changes for text in ("--set", change))), limit, variables)
+    return measured(
+        (str(PLANS / f"{file}.toml"), *(text for change in changes for text in ("--set", change))),
+        limit,
+        variables,
+    )
 
 
 def measured(arguments: Sequence[str], limit: float, variables: Mapping[str, str]) -> Measured:
     """Run ``pitcheck check`` with some arguments, stopped after ``limit`` seconds."""
     with tempfile.TemporaryDirectory() as folder:
         written = Path(folder) / "report.json"
-        command = [sys.executable, "-m", "pitcheck", "check", *arguments, "--seed", "1", "--quiet", "--output", f"json:{written}"]
+        command = [
+            sys.executable,
+            "-m",
+            "pitcheck",
+            "check",
+            *arguments,
+            "--seed",
+            "1",
+            "--quiet",
+            "--output",
+            f"json:{written}",
+        ]
         start = time.perf_counter()
-        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=variables)
+        process = subprocess.Popen(
+            command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=variables
+        )
         timer = threading.Timer(limit, os.kill, (process.pid, signal.SIGKILL))
         timer.start()
         peak = Peak(process.pid)
@@ -109,7 +171,9 @@ def measured(arguments: Sequence[str], limit: float, variables: Mapping[str, str
 
 
 class Peak(threading.Thread):
-    """The most memory that a process and those it starts hold together, pages that they share counted once; looked at every now and then (Linux)."""
+    """The most memory that a process and those it starts hold together, pages that they share
+    counted once; looked at every now and then (Linux).
+    """
 
     def __init__(self, pid: int) -> None:
         super().__init__(daemon=True)
@@ -149,7 +213,8 @@ def _share(pid: int) -> int:
 # --- the table
 
 HEAD = (
-    "| plan | ranks | operators | proofs | verdict | seconds | at most | processor seconds | peak MiB | at most | TrainVerify | times as fast |",
+    "| plan | ranks | operators | proofs | verdict | seconds | at most | processor seconds | peak "
+    "MiB | at most | TrainVerify | times as fast |",
     "|---|---|---|---|---|---|---|---|---|---|---|---|",
 )
 
@@ -171,7 +236,9 @@ def line(row: Row, found: Measured) -> str:
         f"{found.memory_mib:.0f}",
         number(row.most_mib),
         f"{row.hours} h" if row.hours is not None else "",
-        f"{row.hours * SECONDS_PER_HOUR / found.wall:,.0f}" if done and row.hours is not None else "",
+        f"{row.hours * SECONDS_PER_HOUR / found.wall:,.0f}"
+        if done and row.hours is not None
+        else "",
     ]
     return f"| {' | '.join(cells)} |"
 
@@ -202,16 +269,24 @@ def growth(limit: float, variables: Mapping[str, str]) -> Iterator[tuple[str, in
 
 
 def draw(points: Sequence[tuple[str, int, Measured]]) -> None:
-    """Processor seconds, which do not depend on what else the machine does, over every size that grows, on logarithmic axes."""
+    """Processor seconds, which do not depend on what else the machine does, over every size that
+    grows, on logarithmic axes.
+    """
     import matplotlib as mpl  # noqa: PLC0415  an extra that nothing else needs
 
     mpl.use("svg")
     mpl.rcParams["svg.hashsalt"] = "frontier"
     from matplotlib import pyplot  # noqa: PLC0415
 
-    figure, axes = pyplot.subplots(1, len(GROWTH), figsize=(3.2 * len(GROWTH), 3), sharey=True, layout="constrained")
+    figure, axes = pyplot.subplots(
+        1, len(GROWTH), figsize=(3.2 * len(GROWTH), 3), sharey=True, layout="constrained"
+    )
     for place, what in zip(axes, GROWTH, strict=True):
-        found = [(size, measured.cpu) for name, size, measured in points if name == what and measured.verdict == "equivalent"]
+        found = [
+            (size, measured.cpu)
+            for name, size, measured in points
+            if name == what and measured.verdict == "equivalent"
+        ]
         place.loglog([size for size, _ in found], [seconds for _, seconds in found], "o-", base=2)
         place.set_xlabel(what)
         place.yaxis.set_major_formatter("{x:g}")
@@ -223,14 +298,28 @@ def draw(points: Sequence[tuple[str, int, Measured]]) -> None:
 
 def scaling(limit: float, variables: Mapping[str, str]) -> Iterator[str]:
     """Measure, draw, and give the lines of the table."""
-    yield "| what grows | size | ranks | operators | proofs | verdict | seconds | processor seconds | peak MiB |"
+    yield (
+        "| what grows | size | ranks | operators | proofs | verdict | seconds | processor "
+        "seconds | peak MiB |"
+    )
     yield "|---|---|---|---|---|---|---|---|---|"
     points = []
     for what, size, found in growth(limit, variables):
         points.append((what, size, found))
         report = found.report
-        said = [f"{report['ranks']:,}", f"{report['operators']['parallel']:,}", str(report["stages"]["distinct"])] if report else ["", "", ""]
-        yield f"| {what} | {size:,} | {' | '.join(said)} | {found.verdict} | {found.wall:.2f} | {found.cpu:.2f} | {found.memory_mib:.0f} |"
+        said = (
+            [
+                f"{report['ranks']:,}",
+                f"{report['operators']['parallel']:,}",
+                str(report["stages"]["distinct"]),
+            ]
+            if report
+            else ["", "", ""]
+        )
+        yield (
+            f"| {what} | {size:,} | {' | '.join(said)} | {found.verdict} | {found.wall:.2f} | "
+            f"{found.cpu:.2f} | {found.memory_mib:.0f} |"
+        )
     draw(points)
 
 
@@ -239,22 +328,35 @@ def written(lines: Sequence[str], name: str, page: Path = PAGE) -> None:
     begin, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->\n"
     before, _, rest = page.read_text(encoding="utf-8").partition(begin)
     after = rest.partition(end)[2]
-    page.write_text(before + begin + "\n" + "\n".join(lines) + "\n\n" + end + after, encoding="utf-8")
+    page.write_text(
+        before + begin + "\n" + "\n".join(lines) + "\n\n" + end + after, encoding="utf-8"
+    )
 
 
 def main() -> None:
     """Measure and print, and write what is wanted."""
-    parser = argparse.ArgumentParser(description="The whole command on frontier models at their real scale.")
+    parser = argparse.ArgumentParser(
+        description="The whole command on frontier models at their real scale."
+    )
     parser.add_argument("--only", default="", help="only plans whose name holds this text")
-    parser.add_argument("--limit", type=float, default=300, help="seconds after which a line is stopped")
-    parser.add_argument("--scaling", action="store_true", help="how the time grows, instead of the plans")
+    parser.add_argument(
+        "--limit", type=float, default=300, help="seconds after which a line is stopped"
+    )
+    parser.add_argument(
+        "--scaling", action="store_true", help="how the time grows, instead of the plans"
+    )
     parser.add_argument("--write", action="store_true", help="write docs/frontier.md")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as cache:
         variables = environment(cache)
-        measure("llama3-tiny", (), options.limit, variables)  # Fills the caches of files and of compiled modules.
+        # Fills the caches of files and of compiled modules.
+        measure("llama3-tiny", (), options.limit, variables)
         lines = []
-        for text in scaling(options.limit, variables) if options.scaling else table(options.only, options.limit, variables):
+        for text in (
+            scaling(options.limit, variables)
+            if options.scaling
+            else table(options.only, options.limit, variables)
+        ):
             print(text, flush=True)
             lines.append(text)
     if options.write:

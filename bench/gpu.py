@@ -1,4 +1,5 @@
-"""On a machine with a GPU: every primitive computed by CuPy equals NumPy's bit for bit, and how fast both are. Exits 1 where a result differs.
+"""On a machine with a GPU: every primitive computed by CuPy equals NumPy's bit for bit, and how
+fast both are. Exits 1 where a result differs.
 
 Run ``python bench/gpu.py``. Without a GPU it says so and exits 2.
 """
@@ -55,7 +56,9 @@ def programs(rows: int, columns: int) -> dict[str, Program]:
         "power": lambda a: a.power(x(a), -3),
         "sum": lambda a: a.sum(x(a), (1,)),
         "matmul": lambda a: a.matmul(x(a), transposed(a, y(a))),
-        "matmul, one matrix for all": lambda a: a.matmul(a.stack(x(a), np.array([[0, 1], [1, 1]])), transposed(a, y(a))),
+        "matmul, one matrix for all": lambda a: a.matmul(
+            a.stack(x(a), np.array([[0, 1], [1, 1]])), transposed(a, y(a))
+        ),
         "exp": lambda a: a.exp(x(a)),
         "sqrt": lambda a: a.sqrt(y(a)),
         "log": lambda a: a.plain(a.log(a.slice(x(a), 0, 0, 2))),
@@ -97,9 +100,15 @@ def main() -> int:
     for shape in SHAPES:
         for name, program in programs(*shape).items():
             (expected, slow), (found, fast) = run(np, program), run(cupy, program)
-            same = all(np.array_equal(e, f) and e.dtype == f.dtype for e, f in zip(expected, found, strict=True))
+            same = all(
+                np.array_equal(e, f) and e.dtype == f.dtype
+                for e, f in zip(expected, found, strict=True)
+            )
             wrong += not same
-            print(f"{'same' if same else 'DIFFERENT':9s} {name:28s} {shape!s:12s} numpy {slow * 1e6:10.0f} us   cupy {fast * 1e6:10.0f} us")
+            print(
+                f"{'same' if same else 'DIFFERENT':9s} {name:28s} {shape!s:12s} numpy "
+                f"{slow * 1e6:10.0f} us   cupy {fast * 1e6:10.0f} us"
+            )
     print(f"{wrong} results differ" if wrong else "all results are the same bit for bit")
     return 1 if wrong else 0
 

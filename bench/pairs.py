@@ -1,7 +1,9 @@
-"""The whole command on real pairs of execution plans, start-up included, against a bare Python that imports NumPy in the same run.
+"""The whole command on real pairs of execution plans, start-up included, against a bare Python that
+imports NumPy in the same run.
 
-Run ``python bench/pairs.py [--folder FOLDER] [--runs N] [--only TEXT]``. ``FOLDER`` holds a ``manifest.json`` with the pairs. A line is the median of N runs:
-seconds, times the baseline, and the peak memory of the process. Ratios hold on a busy machine too; seconds do not.
+Run ``python bench/pairs.py [--folder FOLDER] [--runs N] [--only TEXT]``. ``FOLDER`` holds a
+``manifest.json`` with the pairs. A line is the median of N runs: seconds, times the baseline, and
+the peak memory of the process. Ratios hold on a busy machine too; seconds do not.
 """
 
 from __future__ import annotations
@@ -38,48 +40,75 @@ class Measured:
 
 def environment(cache: str) -> dict[str, str]:
     """The environment of an installed package: compiled modules are kept, here in ``cache``."""
-    return {**{name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}, "PYTHONPYCACHEPREFIX": cache}
+    return {
+        **{name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"},
+        "PYTHONPYCACHEPREFIX": cache,
+    }
 
 
 def once(arguments: Sequence[str], variables: Mapping[str, str]) -> Measured:
     """Run Python with ``arguments``; what it prints is dropped."""
     start = time.perf_counter()
-    process = subprocess.Popen([sys.executable, *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=variables)
+    process = subprocess.Popen(
+        [sys.executable, *arguments],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env=variables,
+    )
     _, status, used = os.wait4(process.pid, 0)
     wall = time.perf_counter() - start
     process.returncode = os.waitstatus_to_exitcode(status)
     unit = 1 if sys.platform == "darwin" else KIB
-    return Measured(wall, used.ru_utime + used.ru_stime, used.ru_maxrss * unit / MIB, process.returncode)
+    return Measured(
+        wall, used.ru_utime + used.ru_stime, used.ru_maxrss * unit / MIB, process.returncode
+    )
 
 
 def measured(arguments: Sequence[str], runs: int, variables: Mapping[str, str]) -> Measured:
-    """Medians of ``runs`` runs, after one that fills the caches of files and of compiled modules."""
+    """Medians of ``runs`` runs, after one that fills the caches of files and of compiled
+    modules.
+    """
     once(arguments, variables)
     found = [once(arguments, variables) for _ in range(runs)]
     return Measured(
-        statistics.median(m.wall for m in found), statistics.median(m.cpu for m in found), statistics.median(m.memory_mib for m in found), found[-1].status
+        statistics.median(m.wall for m in found),
+        statistics.median(m.cpu for m in found),
+        statistics.median(m.memory_mib for m in found),
+        found[-1].status,
     )
 
 
 def right_pairs(folder: Path, only: str) -> Iterator[tuple[str, str]]:
     """(reference, parallel) of the right pairs of a manifest."""
     for entry in json.loads((folder / "manifest.json").read_text()):
-        if entry["expect"] == "equivalent" and entry["parallel"].startswith("pairs/") and only in entry["parallel"]:
+        if (
+            entry["expect"] == "equivalent"
+            and entry["parallel"].startswith("pairs/")
+            and only in entry["parallel"]
+        ):
             yield str(folder / entry["reference"]), str(folder / entry["parallel"])
 
 
 def line(name: str, found: Measured, base: Measured) -> None:
     """One case: above and in ratio to the baseline."""
     print(
-        f"{name:48s} {found.wall:6.2f} s {found.wall / base.wall:6.1f} x   cpu {found.cpu:6.2f} s {found.cpu / base.cpu:6.1f} x"
-        f"   peak {found.memory_mib:6.0f} MiB {found.memory_mib / base.memory_mib:5.1f} x   exit {found.status}"
+        f"{name:48s} {found.wall:6.2f} s {found.wall / base.wall:6.1f} x   cpu {found.cpu:6.2f} s "
+        f"{found.cpu / base.cpu:6.1f} x"
+        f"   peak {found.memory_mib:6.0f} MiB {found.memory_mib / base.memory_mib:5.1f} x   exit "
+        f"{found.status}"
     )
 
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description="The whole command on real pairs of plans, against Python that imports NumPy.")
-    parser.add_argument("--folder", type=Path, default=next((folder for folder in FOLDERS if folder.exists()), FOLDERS[-1]))
+    parser = argparse.ArgumentParser(
+        description="The whole command on real pairs of plans, against Python that imports NumPy."
+    )
+    parser.add_argument(
+        "--folder",
+        type=Path,
+        default=next((folder for folder in FOLDERS if folder.exists()), FOLDERS[-1]),
+    )
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--only", default="", help="only pairs whose name holds this text")
     options = parser.parse_args()
@@ -95,9 +124,18 @@ def measure(folder: Path, only: str, runs: int, variables: Mapping[str, str]) ->
     line("python -c 'import numpy' (the baseline)", base, base)
     usage = measured(("-m", "pitcheck", "--help"), runs, variables)
     line("pitcheck --help", usage, base)
-    print(f"pitcheck --help is {usage.wall - bare.wall:.3f} s above bare Python, {usage.wall / bare.wall:.1f} times it")
+    print(
+        f"pitcheck --help is {usage.wall - bare.wall:.3f} s above bare Python, "
+        f"{usage.wall / bare.wall:.1f} times it"
+    )
     for reference, parallel in right_pairs(folder, only):
-        line(Path(parallel).stem, measured(("-m", "pitcheck", "check", reference, parallel, "--seed", "1"), runs, variables), base)
+        line(
+            Path(parallel).stem,
+            measured(
+                ("-m", "pitcheck", "check", reference, parallel, "--seed", "1"), runs, variables
+            ),
+            base,
+        )
 
 
 if __name__ == "__main__":

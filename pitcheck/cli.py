@@ -1,4 +1,6 @@
-"""The command line. Nothing heavy is imported here: ``pitcheck --help`` must cost no more than click itself."""
+"""The command line. Nothing heavy is imported here: ``pitcheck --help`` must cost no more than
+click itself.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ INVALID, INCONCLUSIVE, INTERRUPTED, NO_READER = 2, 3, 130, 141
 
 
 class Commands(click.Group):
-    """A click group whose exit code is never 1 by accident: 1 means a mismatch that a witness shows."""
+    """A click group whose exit code is never 1 by accident: 1 means a mismatch that a witness
+    shows.
+    """
 
     def invoke(self, ctx: click.Context) -> int:
         """Run the command and return its exit code; every error becomes a message on stderr."""
@@ -33,7 +37,13 @@ class Commands(click.Group):
             return _answer(error)
         return code if isinstance(code, int) else 0
 
-    def main(self, args: Sequence[str] | None = None, *others: Any, standalone_mode: bool = True, **settings: Any) -> Any:
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        *others: Any,
+        standalone_mode: bool = True,
+        **settings: Any,
+    ) -> Any:
         """As click's, but for the exit codes: 2 for every usage error, 130 for an interrupt."""
         code = self._code(args, *others, **settings)
         if standalone_mode:
@@ -57,9 +67,14 @@ def _answer(error: BaseException) -> int:
     if isinstance(error, KeyboardInterrupt):
         return _complain("interrupted", INTERRUPTED)
     if isinstance(error, MemoryError):
-        return _complain("out of memory; check a smaller plan, or use a machine with more", INCONCLUSIVE)
+        return _complain(
+            "out of memory; check a smaller plan, or use a machine with more", INCONCLUSIVE
+        )
     if isinstance(error, PitcheckError):
-        return _complain(str(error), INCONCLUSIVE if isinstance(error, (UnsupportedError, BudgetError)) else INVALID)
+        return _complain(
+            str(error),
+            INCONCLUSIVE if isinstance(error, (UnsupportedError, BudgetError)) else INVALID,
+        )
     if isinstance(error, OSError):
         return _complain(f"{error.filename or 'input/output'}: {error.strerror or error}", INVALID)
     return _internal_error(error)
@@ -74,11 +89,17 @@ def _internal_error(error: BaseException) -> int:
     from traceback import format_exception  # noqa: PLC0415  rarely needed
 
     click.echo("".join(format_exception(error)), err=True)
-    return _complain("PIT900: internal error, nothing is said about the plans; report the text above (pitcheck explain PIT900)", INVALID)
+    return _complain(
+        "PIT900: internal error, nothing is said about the plans; report the text above (pitcheck "
+        "explain PIT900)",
+        INVALID,
+    )
 
 
 def _drop_stdout() -> None:
-    """Send what is left in the buffer nowhere, so that the interpreter does not complain when it flushes at its end."""
+    """Send what is left in the buffer nowhere, so that the interpreter does not complain when it
+    flushes at its end.
+    """
     try:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except OSError as error:
@@ -86,41 +107,112 @@ def _drop_stdout() -> None:
             raise
 
 
-@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.group(
+    cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110}
+)
 @click.version_option(__version__, prog_name="pitcheck")
 def cli() -> None:
     """Does this parallel training plan compute what the single-device model computes?
 
-    Exit codes of check: 0 equivalent, 1 mismatch (a witness shows it), 2 invalid plan or wrong command, 3 inconclusive, 4 equivalent, but
-    --precision error was given and a precision rule is broken, 5 nothing was checked.
+    Exit codes of check: 0 equivalent, 1 mismatch (a witness shows it), 2 invalid plan or wrong
+    command, 3 inconclusive, 4 equivalent, but --precision error was given and a precision rule is
+    broken, 5 nothing was checked.
     """
 
 
 @cli.command()
 @click.argument("reference")
 @click.argument("parallel", required=False)
-@click.option("--set", "assignments", multiple=True, metavar="KEY=VALUE", help="Override a field of a configuration: tp=4, model.layers=8. Repeatable.")
-@click.option("--error-bound", default="2^-64", show_default=True, metavar="P", help="Accepted probability of a wrong 'equivalent': 2^-64 or 1e-20.")
-@click.option("--trials", type=click.IntRange(min=1), help="At least this many redraws per stage. [default: as many as the bound needs]")
-@click.option("--seed", type=click.IntRange(0, 2**63 - 1), help="Makes the run repeatable. [default: drawn]")
-@click.option("--backend", type=click.Choice(["auto", "numpy", "cupy"]), default="auto", show_default=True, help="Array library.")
-@click.option("--shapes", type=click.Choice(["reduced", "full"]), default="reduced", show_default=True, help="Sizes at which stages are evaluated.")
-@click.option("--coordinates", type=click.Choice(["reduced", "full"]), default="reduced", show_default=True, help="Equal copies of the program.")
-@click.option("--jobs", type=click.IntRange(min=1), help="Processes. [default: one per processor, at most 4]")
-@click.option("--max-memory", default="4GiB", show_default=True, metavar="SIZE", help="Budget of memory of each process, such as 500MB or 4GiB.")
-@click.option("--output", multiple=True, metavar="FORMAT[:FILE]", help="Write the report as text, json, sarif or github; without FILE to stdout. Repeatable.")
 @click.option(
-    "--precision", type=click.Choice(["warn", "error", "off"]), default="warn", show_default=True, help="Where the parallel plan rounds more: PIT3xx."
+    "--set",
+    "assignments",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Override a field of a configuration: tp=4, model.layers=8. Repeatable.",
 )
-@click.option("--witness-directory", default=".", show_default=True, metavar="DIRECTORY", help="Where the witness of a mismatch is saved.")
-@click.option("--quiet/--no-quiet", "-q", default=False, help="Print only headlines and the verdict.")
-@click.option("--verbose/--no-verbose", "-v", default=False, help="Print all assumptions, cases, reductions and times.")
+@click.option(
+    "--error-bound",
+    default="2^-64",
+    show_default=True,
+    metavar="P",
+    help="Accepted probability of a wrong 'equivalent': 2^-64 or 1e-20.",
+)
+@click.option(
+    "--trials",
+    type=click.IntRange(min=1),
+    help="At least this many redraws per stage. [default: as many as the bound needs]",
+)
+@click.option(
+    "--seed", type=click.IntRange(0, 2**63 - 1), help="Makes the run repeatable. [default: drawn]"
+)
+@click.option(
+    "--backend",
+    type=click.Choice(["auto", "numpy", "cupy"]),
+    default="auto",
+    show_default=True,
+    help="Array library.",
+)
+@click.option(
+    "--shapes",
+    type=click.Choice(["reduced", "full"]),
+    default="reduced",
+    show_default=True,
+    help="Sizes at which stages are evaluated.",
+)
+@click.option(
+    "--coordinates",
+    type=click.Choice(["reduced", "full"]),
+    default="reduced",
+    show_default=True,
+    help="Equal copies of the program.",
+)
+@click.option(
+    "--jobs", type=click.IntRange(min=1), help="Processes. [default: one per processor, at most 4]"
+)
+@click.option(
+    "--max-memory",
+    default="4GiB",
+    show_default=True,
+    metavar="SIZE",
+    help="Budget of memory of each process, such as 500MB or 4GiB.",
+)
+@click.option(
+    "--output",
+    multiple=True,
+    metavar="FORMAT[:FILE]",
+    help="Write the report as text, json, sarif or github; without FILE to stdout. Repeatable.",
+)
+@click.option(
+    "--precision",
+    type=click.Choice(["warn", "error", "off"]),
+    default="warn",
+    show_default=True,
+    help="Where the parallel plan rounds more: PIT3xx.",
+)
+@click.option(
+    "--witness-directory",
+    default=".",
+    show_default=True,
+    metavar="DIRECTORY",
+    help="Where the witness of a mismatch is saved.",
+)
+@click.option(
+    "--quiet/--no-quiet", "-q", default=False, help="Print only headlines and the verdict."
+)
+@click.option(
+    "--verbose/--no-verbose",
+    "-v",
+    default=False,
+    help="Print all assumptions, cases, reductions and times.",
+)
 @click.pass_context
 def check(context: click.Context, /, **values: Any) -> int:
-    """Check PARALLEL against REFERENCE, each a plan file (.plan.json, .plan.zst) or an nnScaler execution plan (.pkl); or both plans of one
-    configuration (.toml), or of PyTorch programs (FILE.py:NAME of a pitcheck.torch.Spec).
+    """Check PARALLEL against REFERENCE, each a plan file (.plan.json, .plan.zst) or an nnScaler
+    execution plan (.pkl); or both plans of one configuration (.toml), or of PyTorch programs
+    (FILE.py:NAME of a pitcheck.torch.Spec).
 
-    Every option but the files may also stand in [tool.pitcheck] of the nearest pyproject.toml; the command line wins.
+    Every option but the files may also stand in [tool.pitcheck] of the nearest pyproject.toml; the
+    command line wins.
     """
     from pitcheck.commands.check import run  # noqa: PLC0415
     from pitcheck.commands.defaults import with_configuration  # noqa: PLC0415
@@ -131,7 +223,9 @@ def check(context: click.Context, /, **values: Any) -> int:
 @cli.command()
 @click.argument("witness")
 def replay(witness: str) -> int:
-    """Compute a saved WITNESS again: on galois and on the reals. Exits 1 if the plans still differ on it, 0 if not."""
+    """Compute a saved WITNESS again: on galois and on the reals. Exits 1 if the plans still differ
+    on it, 0 if not.
+    """
     from pitcheck.commands.replay import run  # noqa: PLC0415
 
     return run(witness)
@@ -155,7 +249,9 @@ def show(file: str) -> int:
 @click.argument("files", nargs=-1, required=True)
 @click.option("--reference", metavar="FILE", help="The reference plan, to hold lineage against.")
 def validate(files: tuple[str, ...], reference: str | None) -> int:
-    """Print every violation of the plans in FILES, each with its place. Exits 2 if one makes a plan invalid."""
+    """Print every violation of the plans in FILES, each with its place. Exits 2 if one makes a plan
+    invalid.
+    """
     from pitcheck.commands.plan import validate as run  # noqa: PLC0415
 
     return run(files, reference)
@@ -173,8 +269,20 @@ def convert(source: str, target: str) -> int:
 
 @plan.command()
 @click.argument("configuration")
-@click.option("--out", default=".", show_default=True, metavar="DIRECTORY", help="Where the plans are written.")
-@click.option("--set", "assignments", multiple=True, metavar="KEY=VALUE", help="Override a field of the configuration. Repeatable.")
+@click.option(
+    "--out",
+    default=".",
+    show_default=True,
+    metavar="DIRECTORY",
+    help="Where the plans are written.",
+)
+@click.option(
+    "--set",
+    "assignments",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Override a field of the configuration. Repeatable.",
+)
 def make(configuration: str, out: str, assignments: tuple[str, ...]) -> int:
     """Write the reference and the parallel plan of a CONFIGURATION (.toml) to files."""
     from pitcheck.commands.plan import make as run  # noqa: PLC0415
@@ -184,10 +292,22 @@ def make(configuration: str, out: str, assignments: tuple[str, ...]) -> int:
 
 @cli.command()
 @click.argument("program")
-@click.option("--out", default=".", show_default=True, metavar="DIRECTORY", help="Where the plans are written.")
-@click.option("--jobs", type=click.IntRange(min=1), help="Ranks that are recorded at once. [default: one per processor, at most 4]")
+@click.option(
+    "--out",
+    default=".",
+    show_default=True,
+    metavar="DIRECTORY",
+    help="Where the plans are written.",
+)
+@click.option(
+    "--jobs",
+    type=click.IntRange(min=1),
+    help="Ranks that are recorded at once. [default: one per processor, at most 4]",
+)
 def capture(program: str, out: str, jobs: int | None) -> int:
-    """Record a PROGRAM (FILE.py:NAME of a pitcheck.torch.Spec) and write both plans, which can be checked where PyTorch is not installed."""
+    """Record a PROGRAM (FILE.py:NAME of a pitcheck.torch.Spec) and write both plans, which can be
+    checked where PyTorch is not installed.
+    """
     from pitcheck.commands.capture import run  # noqa: PLC0415
 
     return run(program, out, jobs)
@@ -196,19 +316,46 @@ def capture(program: str, out: str, jobs: int | None) -> int:
 @cli.command()
 @click.argument("reference")
 @click.argument("parallel", required=False)
-@click.option("--set", "assignments", multiple=True, metavar="KEY=VALUE", help="Override a field of a configuration: tp=4, model.layers=8. Repeatable.")
-@click.option("--count", type=click.IntRange(min=1), default=100, show_default=True, help="Mutants that are made, if the plan has so many.")
+@click.option(
+    "--set",
+    "assignments",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Override a field of a configuration: tp=4, model.layers=8. Repeatable.",
+)
+@click.option(
+    "--count",
+    type=click.IntRange(min=1),
+    default=100,
+    show_default=True,
+    help="Mutants that are made, if the plan has so many.",
+)
 @click.option("--seed", type=click.IntRange(0, 2**63 - 1), help="Which mutants. [default: drawn]")
-@click.option("--kinds", multiple=True, metavar="KIND,...", help="Kinds of mutation, such as operand,slice. Repeatable. [default: all]")
+@click.option(
+    "--kinds",
+    multiple=True,
+    metavar="KIND,...",
+    help="Kinds of mutation, such as operand,slice. Repeatable. [default: all]",
+)
 @click.option("--jobs", type=click.IntRange(min=1), default=1, show_default=True, help="Processes.")
-@click.option("--output", multiple=True, metavar="FORMAT:FILE", help="Write the result: text:FILE or json:FILE; FILE - is stdout. Repeatable.")
-@click.option("--keep", metavar="DIRECTORY", help="Where the reference and all mutants are written as plan files.")
+@click.option(
+    "--output",
+    multiple=True,
+    metavar="FORMAT:FILE",
+    help="Write the result: text:FILE or json:FILE; FILE - is stdout. Repeatable.",
+)
+@click.option(
+    "--keep",
+    metavar="DIRECTORY",
+    help="Where the reference and all mutants are written as plan files.",
+)
 @click.option("--quiet/--no-quiet", "-q", default=False, help="Show no progress.")
 def mutate(**values: Any) -> int:
     """Make mutants of a right plan, each with one mistake, and show what the check says of them.
 
-    Every mutant is executed next to REFERENCE, by code that shares nothing with the check, which says whether it changes an output. Exits 1 if one that does
-    is called equivalent. Both plans are given as for check; small ones: they are executed rank by rank at full shapes. Needs PyTorch.
+    Every mutant is executed next to REFERENCE, by code that shares nothing with the check, which
+    says whether it changes an output. Exits 1 if one that does is called equivalent. Both plans are
+    given as for check; small ones: they are executed rank by rank at full shapes. Needs PyTorch.
     """
     from pitcheck.commands.mutate import run  # noqa: PLC0415
 
@@ -226,7 +373,9 @@ def explain(code: str | None) -> int:
 
 @cli.command()
 def doctor() -> int:
-    """Print versions, whether a GPU is seen, and whether arithmetic is exact here. Exits 2 if it is not."""
+    """Print versions, whether a GPU is seen, and whether arithmetic is exact here. Exits 2 if it is
+    not.
+    """
     from pitcheck.commands.doctor import run  # noqa: PLC0415
 
     return run()

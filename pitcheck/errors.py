@@ -1,4 +1,6 @@
-"""The exceptions pitcheck raises. Every one carries a message that names the thing, the rule and the value."""
+"""The exceptions pitcheck raises. Every one carries a message that names the thing, the rule and
+the value.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ class ShapeError(PlanError):
 
 
 class UnsupportedError(PitcheckError):
-    """An operator, attribute or case whose meaning is not implemented (verdict ``inconclusive``)."""
+    """An operator, attribute or case whose meaning is not implemented (verdict
+    ``inconclusive``).
+    """
 
 
 class ReductionError(UnsupportedError):
@@ -36,8 +40,12 @@ class ReductionError(UnsupportedError):
 
 
 class BudgetError(PitcheckError):
-    """A budget (memory, trials, redraws) was reached before the question was decided (``inconclusive``)."""
+    """A budget (memory, trials, redraws) was reached before the question was decided
+    (``inconclusive``).
+    """
 
 
 class ExplanationWarning(UserWarning):
-    """Looking for the cause of a difference failed by a fault of pitcheck. The verdict stands; tests take it for an error."""
+    """Looking for the cause of a difference failed by a fault of pitcheck. The verdict stands;
+    tests take it for an error.
+    """

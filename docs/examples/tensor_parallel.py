@@ -1,4 +1,6 @@
-"""Tensor parallelism as Megatron-LM does it: the first matrix cut by columns, the second by rows, and an all-reduce in forward and in backward."""
+"""Tensor parallelism as Megatron-LM does it: the first matrix cut by columns, the second by rows,
+and an all-reduce in forward and in backward.
+"""
 
 from __future__ import annotations
 
@@ -50,8 +52,12 @@ class MLP(nn.Module):
         self.norm = nn.LayerNorm(HIDDEN)
         self.up = nn.Linear(HIDDEN, INNER // ranks)
         self.down = nn.Linear(INNER // ranks, HIDDEN, bias=False)
-        self.enter: Callable[[torch.Tensor], torch.Tensor] = ToRanks.apply if ranks > 1 else lambda x: x
-        self.leave: Callable[[torch.Tensor], torch.Tensor] = FromRanks.apply if ranks > 1 else lambda x: x
+        self.enter: Callable[[torch.Tensor], torch.Tensor] = (
+            ToRanks.apply if ranks > 1 else lambda x: x
+        )
+        self.leave: Callable[[torch.Tensor], torch.Tensor] = (
+            FromRanks.apply if ranks > 1 else lambda x: x
+        )
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         inner = nn.functional.silu(self.up(self.enter(self.norm(x))))
@@ -78,7 +84,16 @@ def parallel(rank: Rank) -> Program:
     """The program of one rank, and which part of the reference's parameters it holds."""
     ranks, own = rank.mesh["tp"], rank.coordinate["tp"]
     columns = (own * INNER // ranks, (own + 1) * INNER // ranks)
-    return training(MLP(ranks), parts={"up.weight": {0: [columns]}, "up.bias": {0: [columns]}, "down.weight": {1: [columns]}})
+    return training(
+        MLP(ranks),
+        parts={
+            "up.weight": {0: [columns]},
+            "up.bias": {0: [columns]},
+            "down.weight": {1: [columns]},
+        },
+    )
 
 
-spec = Spec(reference, parallel, mesh={"tp": 2}, batch={"x": Input((6, HIDDEN)), "y": Input((6, HIDDEN))})
+spec = Spec(
+    reference, parallel, mesh={"tp": 2}, batch={"x": Input((6, HIDDEN)), "y": Input((6, HIDDEN))}
+)

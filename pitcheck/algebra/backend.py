@@ -14,7 +14,8 @@ BACKENDS = ("auto", "numpy", "cupy")
 
 
 def array_module(name: str) -> Any:
-    """The array module called ``name``; "auto" is CuPy where it is installed and a GPU answers, else NumPy.
+    """The array module called ``name``; "auto" is CuPy where it is installed and a GPU answers,
+    else NumPy.
 
     Raises UsageError for an unknown name, and where "cupy" is asked for but cannot be used.
     """
@@ -34,19 +35,27 @@ def _usable_cupy() -> Any:
     try:
         cupy = importlib.import_module("cupy")
     except ImportError as error:
-        raise UsageError(f"the backend cupy needs the package cupy ({error}): install pitcheck[cuda12] or pitcheck[cuda13], or choose numpy") from error
+        raise UsageError(
+            f"the backend cupy needs the package cupy ({error}): install pitcheck[cuda12] or "
+            f"pitcheck[cuda13], or choose numpy"
+        ) from error
     try:
         devices = cupy.cuda.runtime.getDeviceCount()
         cupy.zeros(1)
-    except Exception as error:  # CuPy raises errors of many classes where the driver is missing or does not fit
-        raise UsageError(f"the backend cupy finds no GPU that it can use ({error}); choose numpy") from error
+    # CuPy raises errors of many classes where the driver is missing or does not fit
+    except Exception as error:
+        raise UsageError(
+            f"the backend cupy finds no GPU that it can use ({error}); choose numpy"
+        ) from error
     if devices < 1:
         raise UsageError("the backend cupy finds no GPU; choose numpy")
     return cupy
 
 
 def small_product(xp: Any) -> FusedProduct | None:
-    """What multiplies small matrices in one go in this array module, or None where array operations do it well."""
+    """What multiplies small matrices in one go in this array module, or None where array operations
+    do it well.
+    """
     return None if xp is np else FusedProduct(xp)
 
 
@@ -56,7 +65,10 @@ def to_host(xp: Any, array: Any) -> Any:
 
 
 def scatter_add(xp: Any, target: Any, index: tuple[Any, ...], source: Any) -> None:
-    """``target[index] += source`` with repeated indices adding up, in place. int64 wraps modulo 2^64."""
-    if target.dtype == np.int64:  # CuPy's atomic additions know unsigned integers only, and modulo 2^64 both are one
+    """``target[index] += source`` with repeated indices adding up, in place. int64 wraps modulo
+    2^64.
+    """
+    # CuPy's atomic additions know unsigned integers only, and modulo 2^64 both are one
+    if target.dtype == np.int64:
         target, source = target.view(np.uint64), source.view(np.uint64)
     xp.add.at(target, index, source)

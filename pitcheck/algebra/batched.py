@@ -1,4 +1,6 @@
-"""What running many instances (ranks, micro-batches) and trials at once asks of an algebra, beyond the operators' meanings."""
+"""What running many instances (ranks, micro-batches) and trials at once asks of an algebra, beyond
+the operators' meanings.
+"""
 
 from __future__ import annotations
 
@@ -23,11 +25,16 @@ class BatchAlgebra(Algebra[Value], Protocol):
 
     @property
     def void(self) -> NDArray[np.bool_]:
-        """Which trials must be drawn anew, shape (trials,): a divisor vanished in them by chance."""
+        """Which trials must be drawn anew, shape (trials,): a divisor vanished in them by
+        chance.
+        """
         ...
 
-    def fresh(self, key: str, shape: Sequence[int], instances: int = 1, domain: Domain = "any") -> Value:
-        """Random values of shape (all levels, trials, instances, *shape), functions of (seed, key, trial number, level, instance, element) alone.
+    def fresh(
+        self, key: str, shape: Sequence[int], instances: int = 1, domain: Domain = "any"
+    ) -> Value:
+        """Random values of shape (all levels, trials, instances, *shape), functions of (seed, key,
+        trial number, level, instance, element) alone.
 
         ``square``: squares of nonzero values; ``nonzero``: never 0.
         """
@@ -38,7 +45,9 @@ class BatchAlgebra(Algebra[Value], Protocol):
         ...
 
     def gather(self, a: Value, index: NDArray[np.int64]) -> Value:
-        """Instances ``index`` (n,) of ``a``; every index means the one instance of a value that has one."""
+        """Instances ``index`` (n,) of ``a``; every index means the one instance of a value that has
+        one.
+        """
         ...
 
     def stack(self, a: Value, index: NDArray[np.int64]) -> Value:
@@ -48,12 +57,15 @@ class BatchAlgebra(Algebra[Value], Protocol):
     def join(self, parts: Sequence[Value], counts: Sequence[int] | None = None) -> Value:
         """Concatenation along the instances, on the levels common to all parts.
 
-        ``counts``: how many instances each part stands for (a constant has one in store); by default as many as it has in store.
+        ``counts``: how many instances each part stands for (a constant has one in store); by
+        default as many as it has in store.
         """
         ...
 
     def differs(self, a: Value, b: Value) -> NDArray[np.bool_]:
-        """Where two values differ: bool on the host, shape (trials, instances, *shape). Raises BudgetError where they have no level in common."""
+        """Where two values differ: bool on the host, shape (trials, instances, *shape). Raises
+        BudgetError where they have no level in common.
+        """
         ...
 
     def levels(self, a: Value) -> range:

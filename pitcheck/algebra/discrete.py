@@ -17,12 +17,21 @@ from pitcheck.algebra.structure import Structure, aligned
 from pitcheck.algebra.value import LEADING, Value
 from pitcheck.errors import ShapeError, UnsupportedError
 
-COMPARISONS: dict[Comparison, str] = {"eq": "equal", "ne": "not_equal", "lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater_equal"}
+COMPARISONS: dict[Comparison, str] = {
+    "eq": "equal",
+    "ne": "not_equal",
+    "lt": "less",
+    "le": "less_equal",
+    "gt": "greater",
+    "ge": "greater_equal",
+}
 """NumPy's names of the comparisons."""
 
 
 MOST_SLOTS = 64
-"""Elements of an extremum up to which each must be seen chosen and not chosen, as a decision of its own."""
+"""Elements of an extremum up to which each must be seen chosen and not chosen, as a decision of its
+own.
+"""
 
 
 TELLING = 16
@@ -31,9 +40,11 @@ TELLING = 16
 
 @dataclass(frozen=True)
 class Decision:
-    """How often each outcome of one comparison, maximum or minimum of field values occurred, int64 arrays of shape (trials, instances).
+    """How often each outcome of one comparison, maximum or minimum of field values occurred, int64
+    arrays of shape (trials, instances).
 
-    ``true``: the comparison held, the first operand (of a reduction: the extremum of the elements before) was kept.
+    ``true``: the comparison held, the first operand (of a reduction: the extremum of the elements
+    before) was kept.
     """
 
     site: str
@@ -43,7 +54,9 @@ class Decision:
 
 @dataclass(frozen=True)
 class Choice:
-    """Which places along the axis of an order or a long extremum of field values came first, bool of shape (trials, instances, places)."""
+    """Which places along the axis of an order or a long extremum of field values came first, bool
+    of shape (trials, instances, places).
+    """
 
     site: str
     first: NDArray[np.bool_]
@@ -58,8 +71,9 @@ def _last(key: Any, largest: bool) -> Any:
 class Discrete(Structure):
     """Operations on int and bool values, and the record of decisions and choices.
 
-    ``site`` is set by the caller before each operator. Decisions between values that no trial draws (constants, positions) are not recorded: another trial
-    would decide them the same. Nor are decisions between integers: which integers are tried is for the list of discrete cases to say.
+    ``site`` is set by the caller before each operator. Decisions between values that no trial draws
+    (constants, positions) are not recorded: another trial would decide them the same. Nor are
+    decisions between integers: which integers are tried is for the list of discrete cases to say.
     """
 
     trials: tuple[int, ...]
@@ -76,26 +90,35 @@ class Discrete(Structure):
     def _record(self, outcome: Any, free: Any) -> None:
         """Count a bool array of shape (1, trials, instances, ...).
 
-        ``free``, of the same shape: elements that count for both outcomes, because equal operands give one result either way, or because an infinite or NaN
-        operand, which comes from discrete data, decides alone.
+        ``free``, of the same shape: elements that count for both outcomes, because equal operands
+        give one result either way, or because an infinite or NaN operand, which comes from discrete
+        data, decides alone.
         """
         if outcome.shape[1] == 1 and len(self.trials) > 1:
             return
         true, false = (
-            to_host(self.xp, side.reshape(outcome.shape[1], outcome.shape[2], -1).sum(axis=2, dtype=np.int64)) for side in (outcome | free, ~outcome | free)
+            to_host(
+                self.xp,
+                side.reshape(outcome.shape[1], outcome.shape[2], -1).sum(axis=2, dtype=np.int64),
+            )
+            for side in (outcome | free, ~outcome | free)
         )
         self.decisions.append(Decision(self._numbered("#"), true, false))
 
     def _numbered(self, mark: str) -> str:
-        """The site's name with the number of records of one sort made there before: the same in every algebra that records them."""
+        """The site's name with the number of records of one sort made there before: the same in
+        every algebra that records them.
+        """
         number = self._counts.get(self.site + mark, 0)
         self._counts[self.site + mark] = number + 1
         return f"{self.site}{mark}{number}"
 
     def _record_choice(self, first: Any, key: Any, place: int, largest: bool) -> None:
-        """Note which places along array axis ``place`` of ``key`` came first: int array ``first``, the same shape but for that axis.
+        """Note which places along array axis ``place`` of ``key`` came first: int array ``first``,
+        the same shape but for that axis.
 
-        Places that only hold what a mask fills in count as seen: infinity that comes last, or one number in many trials.
+        Places that only hold what a mask fills in count as seen: infinity that comes last, or one
+        number in many trials.
         """
         if first.shape[1] == 1 and len(self.trials) > 1:
             return
@@ -105,30 +128,45 @@ class Discrete(Structure):
         filled = _last(key, largest).all(axis=1, keepdims=True)
         if len(self.trials) >= TELLING:
             filled |= (key == key[:, :1]).all(axis=1, keepdims=True)
-        seen |= to_host(self.xp, filled.all(axis=tuple(i for i in range(LEADING, key.ndim) if i != place))[0])
+        seen |= to_host(
+            self.xp, filled.all(axis=tuple(i for i in range(LEADING, key.ndim) if i != place))[0]
+        )
         self.choices.append(Choice(self._numbered("~"), seen))
 
     # --- operands
     def _same_kind(self, what: str, a: Value, b: Value) -> Kind:
         if a.kind != b.kind:
-            raise ShapeError(f"{what} needs operands of one kind, not {a.kind} and {b.kind}; cast one of them")
+            raise ShapeError(
+                f"{what} needs operands of one kind, not {a.kind} and {b.kind}; cast one of them"
+            )
         return a.kind
 
     def _wrong_kind(self, what: str, a: Value, wanted: str) -> ShapeError:
-        return ShapeError(f"{what} is defined for {wanted} values, not for {a.kind} values; cast first")
+        return ShapeError(
+            f"{what} is defined for {wanted} values, not for {a.kind} values; cast first"
+        )
 
     def _broadcast(self, operation: Callable[[Any, Any], Any], a: Value, b: Value) -> Any:
-        """An array operation on two values' data, logical axes aligned; sizes that do not fit are a ShapeError."""
+        """An array operation on two values' data, logical axes aligned; sizes that do not fit are a
+        ShapeError.
+        """
         rank = max(a.rank, b.rank)
         try:
             return operation(aligned(a.data, rank), aligned(b.data, rank))
         except ValueError as error:
-            raise ShapeError(f"tensors of shapes {self.shape(a)} and {self.shape(b)} do not fit together") from error
+            raise ShapeError(
+                f"tensors of shapes {self.shape(a)} and {self.shape(b)} do not fit together"
+            ) from error
 
     # --- integers
-    def _int_binary(self, what: str, operation: Callable[[Any, Any], Any], a: Value, b: Value) -> Value:
+    def _int_binary(
+        self, what: str, operation: Callable[[Any, Any], Any], a: Value, b: Value
+    ) -> Value:
         if a.kind != "int" or b.kind != "int":
-            raise ShapeError(f"{what} needs two operands of one kind, field or int, not {a.kind} and {b.kind}; cast first")
+            raise ShapeError(
+                f"{what} needs two operands of one kind, field or int, not {a.kind} and {b.kind}; "
+                f"cast first"
+            )
         return Value("int", self._broadcast(operation, a, b))
 
     def floor_divide(self, a: Value, b: Value) -> Value:
@@ -144,9 +182,13 @@ class Discrete(Structure):
             raise UnsupportedError("an integer is divided by zero, which has no meaning")
 
     # --- booleans
-    def _logical(self, what: str, operation: Callable[[Any, Any], Any], a: Value, b: Value) -> Value:
+    def _logical(
+        self, what: str, operation: Callable[[Any, Any], Any], a: Value, b: Value
+    ) -> Value:
         if a.kind != "bool" or b.kind != "bool":
-            raise ShapeError(f"{what} is defined for bool values, not for {a.kind} and {b.kind}; cast first")
+            raise ShapeError(
+                f"{what} is defined for bool values, not for {a.kind} and {b.kind}; cast first"
+            )
         return Value("bool", self._broadcast(operation, a, b))
 
     def logical_and(self, a: Value, b: Value) -> Value:
@@ -175,9 +217,12 @@ class Discrete(Structure):
         try:
             first = x >= y if largest else x <= y
         except ValueError as error:
-            raise ShapeError(f"tensors of shapes {self.shape(a)} and {self.shape(b)} do not fit together") from error
+            raise ShapeError(
+                f"tensors of shapes {self.shape(a)} and {self.shape(b)} do not fit together"
+            ) from error
         if a.kind == "field":
-            # Where an instance has nothing but infinity to compare with, as a rank that may look at no key of a hop, the outcome cannot be another.
+            # Where an instance has nothing but infinity to compare with, as a rank that may look at
+            # no key of a hop, the outcome cannot be another.
             forced = _last(x, largest) | _last(y, largest)
             forced = forced.all(axis=tuple(range(LEADING, LEADING + rank)), keepdims=True)
             self._record(first, (x == y) | forced)
@@ -191,25 +236,36 @@ class Discrete(Structure):
 
     def _reduced(self, a: Value, axis: int, largest: bool) -> Value:
         if not 0 <= axis < a.rank or self.shape(a)[axis] == 0:
-            raise ShapeError(f"a tensor of shape {self.shape(a)} has no extremum along dimension {axis}")
+            raise ShapeError(
+                f"a tensor of shape {self.shape(a)} has no extremum along dimension {axis}"
+            )
         key = self._keys((a,), nan_first=not largest)[0]
         place = LEADING + axis
-        where = self.xp.expand_dims(key.argmax(axis=place) if largest else key.argmin(axis=place), place)
+        where = self.xp.expand_dims(
+            key.argmax(axis=place) if largest else key.argmin(axis=place), place
+        )
         if self.shape(a)[axis] > 1 and a.kind == "field":
             self._record_reduction(key, place, largest)
             if self.shape(a)[axis] > MOST_SLOTS:
                 self._record_choice(where, key, place, largest)
         indices = Value("int", where)
-        return self.reshape(self.take_along(a, axis, indices), self.shape(a)[:axis] + self.shape(a)[axis + 1 :])
+        return self.reshape(
+            self.take_along(a, axis, indices), self.shape(a)[:axis] + self.shape(a)[axis + 1 :]
+        )
 
     def _record_reduction(self, key: Any, place: int, largest: bool) -> None:
-        """Every element is chosen or not, but for infinity that comes last, and for what is alone with it.
+        """Every element is chosen or not, but for infinity that comes last, and for what is alone
+        with it.
 
         Of many elements only whether the next one exceeds what is kept so far.
         """
         behind = (slice(None),) * place
         if key.shape[place] <= MOST_SLOTS:
-            best = key.max(axis=place, keepdims=True) if largest else key.min(axis=place, keepdims=True)
+            best = (
+                key.max(axis=place, keepdims=True)
+                if largest
+                else key.min(axis=place, keepdims=True)
+            )
             last = _last(key, largest)
             alone = last.sum(axis=place, keepdims=True) >= key.shape[place] - 1
             forced = alone | (key == best).all(axis=place, keepdims=True)
@@ -218,8 +274,14 @@ class Discrete(Structure):
                 self._record(key[here] == best, forced | last[here])
             return
         kept = (np.maximum if largest else np.minimum).accumulate(to_host(self.xp, key), axis=place)
-        before, following = kept[(*behind, slice(None, -1))], to_host(self.xp, key)[(*behind, slice(1, None))]
-        self._record(self.xp.asarray(before >= following if largest else before <= following), self.xp.asarray(before == following))
+        before, following = (
+            kept[(*behind, slice(None, -1))],
+            to_host(self.xp, key)[(*behind, slice(1, None))],
+        )
+        self._record(
+            self.xp.asarray(before >= following if largest else before <= following),
+            self.xp.asarray(before == following),
+        )
 
     def reduce_max(self, a: Value, axis: int) -> Value:
         return self._reduced(a, axis, True)
@@ -233,16 +295,22 @@ class Discrete(Structure):
 
     def order(self, a: Value, axis: int, descending: bool) -> Value:
         if not 0 <= axis < a.rank:
-            raise ShapeError(f"a tensor of shape {self.shape(a)} has no dimension {axis} to order along")
+            raise ShapeError(
+                f"a tensor of shape {self.shape(a)} has no dimension {axis} to order along"
+            )
         key = self._keys((a,))[0]
         place = LEADING + axis
         if self.shape(a)[axis] > 1 and a.kind == "field":
             behind = (slice(None),) * place
             before, following = key[(*behind, slice(None, -1))], key[(*behind, slice(1, None))]
             self._record(before >= following, before == following)
-        indices = self.xp.argsort(-key if descending else key, axis=place, kind="stable").astype(np.int64)
+        indices = self.xp.argsort(-key if descending else key, axis=place, kind="stable").astype(
+            np.int64
+        )
         if self.shape(a)[axis] > 1 and a.kind == "field":
-            self._record_choice(indices[(*(slice(None),) * place, slice(0, 1))], key, place, descending)
+            self._record_choice(
+                indices[(*(slice(None),) * place, slice(0, 1))], key, place, descending
+            )
         return Value("int", indices)
 
     # --- choice
@@ -253,7 +321,9 @@ class Discrete(Structure):
         return self._select(condition.data, a, b)
 
     def _select(self, condition: Any, a: Value, b: Value) -> Value:
-        """Elements of ``a`` where ``condition`` (1, trials, instances, ...) holds, else of ``b``, on the common levels."""
+        """Elements of ``a`` where ``condition`` (1, trials, instances, ...) holds, else of ``b``,
+        on the common levels.
+        """
         a, b = self.opened(a), self.opened(b)
         rank = max(a.rank, b.rank, condition.ndim - LEADING)
         chosen = aligned(condition, rank)
@@ -262,22 +332,39 @@ class Discrete(Structure):
         try:
             data = self.xp.where(chosen, x, y)
         except ValueError as error:
-            raise ShapeError(f"where: shapes {condition.shape[LEADING:]}, {self.shape(a)} and {self.shape(b)} do not fit together") from error
+            raise ShapeError(
+                f"where: shapes {condition.shape[LEADING:]}, {self.shape(a)} and {self.shape(b)} "
+                f"do not fit together"
+            ) from error
         special = None
         if a.special is not None or b.special is not None:
             codes = [np.uint8(0) if v.special is None else aligned(v.special, rank) for v in (a, b)]
             special = self.xp.where(chosen, *codes)
-            special = self.xp.broadcast_to(special, (1, *special.shape[1:LEADING], *data.shape[LEADING:])) if bool(special.any()) else None
+            special = (
+                self.xp.broadcast_to(special, (1, *special.shape[1:LEADING], *data.shape[LEADING:]))
+                if bool(special.any())
+                else None
+            )
         logs = self._selected_logs(condition, a, b, data.shape[LEADING:])
         return Value(a.kind, data, low, special, logs, a.nonnegative and b.nonnegative)
 
-    def _selected_logs(self, condition: Any, a: Value, b: Value, shape: tuple[int, ...]) -> tuple[tuple[int, Value], ...]:
+    def _selected_logs(
+        self, condition: Any, a: Value, b: Value, shape: tuple[int, ...]
+    ) -> tuple[tuple[int, Value], ...]:
         if not a.logs and not b.logs:
             return ()
         one = self.constant(Fraction(1))
         bases = [dict(v.logs) for v in (a, b)]
         chosen = sorted({*bases[0], *bases[1]})
-        return tuple((n, self.expand(self._select(condition, bases[0].get(n, one), bases[1].get(n, one)), shape)) for n in chosen)
+        return tuple(
+            (
+                n,
+                self.expand(
+                    self._select(condition, bases[0].get(n, one), bases[1].get(n, one)), shape
+                ),
+            )
+            for n in chosen
+        )
 
     # --- casts
     def cast(self, a: Value, kind: Kind) -> Value:
@@ -309,7 +396,10 @@ class Discrete(Structure):
         if not isinstance(number, Fraction | int) or Fraction(number).denominator != 1:
             raise UnsupportedError(f"{number} is not an integer, and so no constant of kind {kind}")
         if kind == "int" and not -(2**63) <= number < 2**63:
-            raise UnsupportedError(f"an integer of about 2^{abs(int(number)).bit_length()} beside integers has no meaning here: they have 64 bits")
+            raise UnsupportedError(
+                f"an integer of about 2^{abs(int(number)).bit_length()} beside integers has no "
+                f"meaning here: they have 64 bits"
+            )
         if kind == "bool":
             return Value("bool", self.xp.full((1, 1, 1), number != 0))
         return Value("int", self.xp.full((1, 1, 1), int(number), dtype=np.int64))

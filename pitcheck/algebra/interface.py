@@ -1,8 +1,9 @@
 """The interface in which every operator's meaning is written.
 
-An algebra says what a value is. Concrete algebras compute (residues, galois, float64, 60 digits); abstract ones (axes, degrees) say something
-of every computation without doing it. Axes, shapes and positions below are those of one tensor (its *logical* dimensions); how many trials, ranks and levels
-are computed beside each other is the algebra's own business.
+An algebra says what a value is. Concrete algebras compute (residues, galois, float64, 60 digits);
+abstract ones (axes, degrees) say something of every computation without doing it. Axes, shapes and
+positions below are those of one tensor (its *logical* dimensions); how many trials, ranks and
+levels are computed beside each other is the algebra's own business.
 """
 
 from __future__ import annotations
@@ -19,10 +20,13 @@ V = TypeVar("V")
 
 
 class Algebra(Protocol[V]):
-    """Operations on values ``V``. Binary operations broadcast as NumPy does; negative axes are not allowed here.
+    """Operations on values ``V``. Binary operations broadcast as NumPy does; negative axes are not
+    allowed here.
 
-    ``field`` values are numbers with ring operations and division; ``int`` and ``bool`` values are evaluated as what they are. Binary operations need
-    operands of one kind; ``cast`` converts. Operations raise ``ShapeError`` for operands that do not fit and ``UnsupportedError`` for what has no meaning.
+    ``field`` values are numbers with ring operations and division; ``int`` and ``bool`` values are
+    evaluated as what they are. Binary operations need operands of one kind; ``cast`` converts.
+    Operations raise ``ShapeError`` for operands that do not fit and ``UnsupportedError`` for what
+    has no meaning.
     """
 
     # --- what a value looks like
@@ -35,7 +39,9 @@ class Algebra(Protocol[V]):
         ...
 
     def extent(self, a: V, axes: Sequence[int]) -> V:
-        """The number of elements along ``axes`` as a field value: a constant that stays bound to the dimension."""
+        """The number of elements along ``axes`` as a field value: a constant that stays bound to
+        the dimension.
+        """
         ...
 
     def arange(self, like: V, axis: int) -> V:
@@ -43,7 +49,9 @@ class Algebra(Protocol[V]):
         ...
 
     def boundary(self, like: V, axis: int, offset: int) -> V:
-        """The place ``offset`` along ``axis`` of ``like``, or of what that is a part of, as a 0-d int value that stays bound to the dimension."""
+        """The place ``offset`` along ``axis`` of ``like``, or of what that is a part of, as a 0-d
+        int value that stays bound to the dimension.
+        """
         ...
 
     # --- ring and field (field values; add, subtract, multiply, negate also int)
@@ -84,11 +92,15 @@ class Algebra(Protocol[V]):
         ...
 
     def add_at(self, base: V, axis: int, indices: V, source: V) -> V:
-        """The adjoint of take: ``base`` with ``source`` (shaped like ``take(base, axis, indices)``) added at ``indices``; repeats add up."""
+        """The adjoint of take: ``base`` with ``source`` (shaped like ``take(base, axis, indices)``)
+        added at ``indices``; repeats add up.
+        """
         ...
 
     def take_along(self, a: V, axis: int, indices: V) -> V:
-        """torch.gather / NumPy's take_along_axis; ``indices`` has the rank of ``a`` and, but for ``axis``, its shape."""
+        """torch.gather / NumPy's take_along_axis; ``indices`` has the rank of ``a`` and, but for
+        ``axis``, its shape.
+        """
         ...
 
     def add_along(self, base: V, axis: int, indices: V, source: V) -> V:
@@ -100,11 +112,15 @@ class Algebra(Protocol[V]):
     def log(self, a: V) -> V: ...
     def sqrt(self, a: V) -> V: ...
     def function(self, name: str, *arguments: V) -> V:
-        """An elementwise function without algebra ("erf", "normal_cdf", ...), known to the real algebras by name; elsewhere a keyed random function."""
+        """An elementwise function without algebra ("erf", "normal_cdf", ...), known to the real
+        algebras by name; elsewhere a keyed random function.
+        """
         ...
 
     def draw(self, stream: str, index: V) -> V:
-        """The uniform draws in [0, 1) number ``index`` (int) of random stream ``stream``: equal where stream and index are."""
+        """The uniform draws in [0, 1) number ``index`` (int) of random stream ``stream``: equal
+        where stream and index are.
+        """
         ...
 
     # --- order, decisions
@@ -124,11 +140,15 @@ class Algebra(Protocol[V]):
 
     def reduce_min(self, a: V, axis: int) -> V: ...
     def shift(self, a: V, axis: int) -> V:
-        """A number per row along ``axis``, which disappears, that cancels in what it is used for: the maximum where floats must stay in range, else 0."""
+        """A number per row along ``axis``, which disappears, that cancels in what it is used for:
+        the maximum where floats must stay in range, else 0.
+        """
         ...
 
     def order(self, a: V, axis: int, descending: bool) -> V:
-        """The stable sorting permutation along ``axis``, int (ties keep their order, as torch.sort(stable=True))."""
+        """The stable sorting permutation along ``axis``, int (ties keep their order, as
+        torch.sort(stable=True)).
+        """
         ...
 
     # --- integers
@@ -136,5 +156,7 @@ class Algebra(Protocol[V]):
     def remainder(self, a: V, b: V) -> V: ...
 
     def cast(self, a: V, kind: Kind) -> V:
-        """bool -> int -> field embed; field -> int truncates toward zero (order algebras only); anything -> bool is ``!= 0``."""
+        """bool -> int -> field embed; field -> int truncates toward zero (order algebras only);
+        anything -> bool is ``!= 0``.
+        """
         ...

@@ -1,7 +1,9 @@
-"""Randomness by key: 64-bit words of (seed, key, trial, level, instance, element), the same in whatever order they are asked for.
+"""Randomness by key: 64-bit words of (seed, key, trial, level, instance, element), the same in
+whatever order they are asked for.
 
-What a bound speaks of, the residues that are drawn, is the output of SHAKE128 (FIPS 202) on all of the seed. Values of keyed functions and real inputs are
-hashes: the mixer is the finaliser of splitmix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, OOPSLA 2014).
+What a bound speaks of, the residues that are drawn, is the output of SHAKE128 (FIPS 202) on all of
+the seed. Values of keyed functions and real inputs are hashes: the mixer is the finaliser of
+splitmix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, OOPSLA 2014).
 """
 
 from __future__ import annotations
@@ -43,21 +45,41 @@ def mix(xp: Any, x: Any) -> Any:
     return x
 
 
-def drawn_words(xp: Any, parts: tuple[object, ...], levels: range, trials: Sequence[int], instances: int, shape: Sequence[int]) -> Any:
-    """Uniform 64-bit words of shape (levels, trials, instances, *shape); those of a level and trial are a function of ``parts`` and their numbers alone."""
+def drawn_words(
+    xp: Any,
+    parts: tuple[object, ...],
+    levels: range,
+    trials: Sequence[int],
+    instances: int,
+    shape: Sequence[int],
+) -> Any:
+    """Uniform 64-bit words of shape (levels, trials, instances, *shape); those of a level and trial
+    are a function of ``parts`` and their numbers alone.
+    """
     count = instances * prod(shape)
-    drawn = [shake_128(repr((*parts, level, trial)).encode()).digest(8 * count) for level in levels for trial in trials]
+    drawn = [
+        shake_128(repr((*parts, level, trial)).encode()).digest(8 * count)
+        for level in levels
+        for trial in trials
+    ]
     words = np.frombuffer(b"".join(drawn), dtype="<u8").astype(np.uint64, copy=False)
     return xp.asarray(words.reshape(len(levels), len(trials), instances, *shape))
 
 
 def lane_keys(xp: Any, key: int, levels: range, trials: Sequence[int]) -> Any:
-    """One 64-bit key per (level, trial), uint64 of shape (levels, trials); each is a function of its own level and trial number alone."""
-    return xp.asarray([[mix_int(mix_int(key ^ mix_int(trial)) + level) for trial in trials] for level in levels], dtype=xp.uint64)
+    """One 64-bit key per (level, trial), uint64 of shape (levels, trials); each is a function of
+    its own level and trial number alone.
+    """
+    return xp.asarray(
+        [[mix_int(mix_int(key ^ mix_int(trial)) + level) for trial in trials] for level in levels],
+        dtype=xp.uint64,
+    )
 
 
 def uniform_words(xp: Any, lanes: Any, instances: int, shape: Sequence[int]) -> Any:
-    """Uniform 64-bit words of shape (levels, trials, instances, *shape) from the keys of the lanes (levels, trials)."""
+    """Uniform 64-bit words of shape (levels, trials, instances, *shape) from the keys of the lanes
+    (levels, trials).
+    """
     rows = mix(xp, lanes[:, :, None] + xp.arange(instances, dtype=xp.uint64) * xp.uint64(_SECOND))
     words = mix(xp, rows[..., None] + xp.arange(prod(shape), dtype=xp.uint64) * xp.uint64(_GAMMA))
     return words.reshape(*lanes.shape, instances, *shape)
@@ -71,7 +93,9 @@ def hash_words(xp: Any, state: Any, words: Sequence[Any]) -> Any:
 
 
 def remainder(words: Any, divisors: Any) -> Any:
-    """``words`` modulo ``divisors`` for unsigned integers: NumPy divides by a constant much faster than it takes remainders."""
+    """``words`` modulo ``divisors`` for unsigned integers: NumPy divides by a constant much faster
+    than it takes remainders.
+    """
     quotient = words // divisors
     quotient *= divisors
     return words - quotient

@@ -1,7 +1,8 @@
 """NaN and infinity beside residues, by the rules of IEEE 754.
 
-A residue has no NaN; codes stand beside it. To find the codes of a result, the same operation runs on float64 stand-ins: the sign of a finite value (-1, 0 or
-1), or the special value itself. Finite stand-ins only make NaN or infinity where the operation does so for every finite value of that sign.
+A residue has no NaN; codes stand beside it. To find the codes of a result, the same operation runs
+on float64 stand-ins: the sign of a finite value (-1, 0 or 1), or the special value itself. Finite
+stand-ins only make NaN or infinity where the operation does so for every finite value of that sign.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Structural operations, indexing and instances: everything that only moves elements, shared by all concrete algebras."""
+"""Structural operations, indexing and instances: everything that only moves elements, shared by all
+concrete algebras.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,9 @@ class Structure:
         return a
 
     def _added_at(self, base: Any, index: tuple[Any, ...], source: Any, like: Value) -> Any:  # noqa: ARG002 (algebras of residues need it)
-        """The array ``base`` (own copy) with ``source`` added at ``index``; ``like`` says kind and lowest level."""
+        """The array ``base`` (own copy) with ``source`` added at ``index``; ``like`` says kind and
+        lowest level.
+        """
         scatter_add(self.xp, base, index, source)
         return base
 
@@ -62,7 +66,9 @@ class Structure:
         return a.kind
 
     def levels(self, a: Value) -> range:
-        """The chain levels at which ``a`` is defined; a formal logarithm of S is defined one level below S."""
+        """The chain levels at which ``a`` is defined; a formal logarithm of S is defined one level
+        below S.
+        """
         low, stop = a.lowest, a.lowest + int(a.data.shape[0])
         for _, s in a.logs:
             low, stop = max(low, s.lowest - 1), min(stop, s.lowest + int(s.data.shape[0]) - 1)
@@ -72,7 +78,9 @@ class Structure:
         return self.constant(Fraction(prod(self.shape(a)[axis] for axis in axes)))
 
     def arange(self, like: Value, axis: int) -> Value:
-        return Value("int", self.xp.arange(self.shape(like)[axis], dtype=np.int64)[None, None, None])
+        return Value(
+            "int", self.xp.arange(self.shape(like)[axis], dtype=np.int64)[None, None, None]
+        )
 
     def boundary(self, like: Value, axis: int, offset: int) -> Value:  # noqa: ARG002  which dimension it is along matters at other sizes alone
         return self.constant(Fraction(int(offset)), "int")
@@ -84,26 +92,43 @@ class Structure:
             return Value(a.kind, move(a.data), a.lowest)
         special = None if a.special is None else move(a.special)
         square = None if a.square is None else self._map(a.square, move)
-        return Value(a.kind, move(a.data), a.lowest, special, tuple((n, self._map(s, move)) for n, s in a.logs), a.nonnegative, square)
+        return Value(
+            a.kind,
+            move(a.data),
+            a.lowest,
+            special,
+            tuple((n, self._map(s, move)) for n, s in a.logs),
+            a.nonnegative,
+            square,
+        )
 
     def reshape(self, a: Value, shape: Sequence[int]) -> Value:
         if prod(shape) != prod(self.shape(a)):
-            raise ShapeError(f"a tensor of shape {self.shape(a)} cannot be viewed as {tuple(shape)}")
+            raise ShapeError(
+                f"a tensor of shape {self.shape(a)} cannot be viewed as {tuple(shape)}"
+            )
         return self._map(a, lambda d: d.reshape(d.shape[:LEADING] + tuple(shape)))
 
     def transpose(self, a: Value, permutation: Sequence[int]) -> Value:
         if sorted(permutation) != list(range(a.rank)):
-            raise ShapeError(f"{tuple(permutation)} is no permutation of the {a.rank} dimensions of shape {self.shape(a)}")
+            raise ShapeError(
+                f"{tuple(permutation)} is no permutation of the {a.rank} dimensions of shape "
+                f"{self.shape(a)}"
+            )
         axes = (0, 1, 2, *(LEADING + axis for axis in permutation))
         return self._map(a, lambda d: d.transpose(axes))
 
     def expand(self, a: Value, shape: Sequence[int]) -> Value:
         old, new = self.shape(a), tuple(shape)
-        if len(new) < len(old) or any(m not in (1, n) for m, n in zip(old, new[len(new) - len(old) :], strict=True)):
+        if len(new) < len(old) or any(
+            m not in (1, n) for m, n in zip(old, new[len(new) - len(old) :], strict=True)
+        ):
             raise ShapeError(f"a tensor of shape {old} cannot be expanded to {new}")
         if old == new:
             return a
-        return self._map(a, lambda d: self.xp.broadcast_to(aligned(d, len(new)), d.shape[:LEADING] + new))
+        return self._map(
+            a, lambda d: self.xp.broadcast_to(aligned(d, len(new)), d.shape[:LEADING] + new)
+        )
 
     def _at(self, a: Value, axis: int, part: slice) -> Value:
         index = (slice(None),) * (LEADING + axis) + (part,)
@@ -111,7 +136,10 @@ class Structure:
 
     def slice(self, a: Value, axis: int, start: int, stop: int, step: int = 1) -> Value:
         if not (0 <= axis < a.rank and 0 <= start <= stop <= self.shape(a)[axis] and step >= 1):
-            raise ShapeError(f"the slice {start}:{stop}:{step} does not lie within dimension {axis} of shape {self.shape(a)}")
+            raise ShapeError(
+                f"the slice {start}:{stop}:{step} does not lie within dimension {axis} of shape "
+                f"{self.shape(a)}"
+            )
         return self._at(a, axis, slice(start, stop, step))
 
     def flip(self, a: Value, axis: int) -> Value:
@@ -121,11 +149,16 @@ class Structure:
         shapes = {(*self.shape(v)[:axis], *self.shape(v)[axis + 1 :], v.rank) for v in values}
         kinds = {v.kind for v in values}
         if len(shapes) != 1 or len(kinds) != 1:
-            raise ShapeError(f"tensors {[(v.kind, self.shape(v)) for v in values]} cannot be concatenated along dimension {axis}")
+            raise ShapeError(
+                f"tensors {[(v.kind, self.shape(v)) for v in values]} cannot be concatenated "
+                f"along dimension {axis}"
+            )
         return self._combine(values, LEADING + axis, None)
 
     def _combine(self, values: Sequence[Value], axis: int, counts: Sequence[int] | None) -> Value:
-        """Concatenate along an array axis; the leading axes beside it are broadcast, levels cut to the common ones."""
+        """Concatenate along an array axis; the leading axes beside it are broadcast, levels cut to
+        the common ones.
+        """
         if len(values) == 1 and counts is None:
             return values[0]
         square = self._combined_squares(values, axis, counts)
@@ -138,25 +171,60 @@ class Structure:
         data = self._joined(arrays, axis, lead, sizes)
         special = None
         if any(v.special is not None for v in values):
-            codes = [self.xp.zeros((1, *v.data.shape[1:]), dtype=np.uint8) if v.special is None else v.special for v in values]
+            codes = [
+                self.xp.zeros((1, *v.data.shape[1:]), dtype=np.uint8)
+                if v.special is None
+                else v.special
+                for v in values
+            ]
             special = self._joined(codes, axis, lead, sizes)
         logs = []
         for n in sorted({n for v in values for n, _ in v.logs}):
             one = self.constant(Fraction(1))
             bases = [dict(v.logs).get(n) or self.expand(one, self.shape(v)) for v in values]
-            logs.append((n, self._combine(bases, axis, [_size(v, 2) if c is None else c for v, c in zip(values, sizes, strict=True)] if axis == 2 else None)))
-        return Value(values[0].kind, data, low, special, tuple(logs), all(v.nonnegative for v in values), square)
+            logs.append(
+                (
+                    n,
+                    self._combine(
+                        bases,
+                        axis,
+                        [
+                            _size(v, 2) if c is None else c
+                            for v, c in zip(values, sizes, strict=True)
+                        ]
+                        if axis == 2
+                        else None,
+                    ),
+                )
+            )
+        return Value(
+            values[0].kind,
+            data,
+            low,
+            special,
+            tuple(logs),
+            all(v.nonnegative for v in values),
+            square,
+        )
 
-    def _combined_squares(self, values: Sequence[Value], axis: int, counts: Sequence[int] | None) -> Value | None:
+    def _combined_squares(
+        self, values: Sequence[Value], axis: int, counts: Sequence[int] | None
+    ) -> Value | None:
         """What the values are the roots of, together; None where one of them is no formal root."""
         squares = [v.square for v in values if v.square is not None]
         return self._combine(squares, axis, counts) if len(squares) == len(values) else None
 
-    def _joined(self, arrays: Sequence[Any], axis: int, lead: tuple[int, int], counts: Sequence[int | None]) -> Any:
+    def _joined(
+        self, arrays: Sequence[Any], axis: int, lead: tuple[int, int], counts: Sequence[int | None]
+    ) -> Any:
         full = []
         for array, count in zip(arrays, counts, strict=True):
             instances = lead[1] if axis != 2 else array.shape[2] if count is None else count
-            full.append(self.xp.broadcast_to(array, (array.shape[0], lead[0], instances, *array.shape[LEADING:])))
+            full.append(
+                self.xp.broadcast_to(
+                    array, (array.shape[0], lead[0], instances, *array.shape[LEADING:])
+                )
+            )
         return self.xp.concatenate(full, axis=axis)
 
     def _common(self, values: Sequence[Value]) -> tuple[int, int]:
@@ -164,18 +232,26 @@ class Structure:
         low = max(v.lowest for v in values)
         stop = min(v.lowest + v.data.shape[0] for v in values)
         if stop <= low:
-            raise BudgetError(f"values at levels {[list(self.levels(v)) for v in values]} have no level in common; a longer chain is needed")
+            raise BudgetError(
+                f"values at levels {[list(self.levels(v)) for v in values]} have no level in "
+                f"common; a longer chain is needed"
+            )
         return low, stop
 
     # --- indexing
     def _index(self, a: Value, axis: int, indices: Value) -> Any:
         """The index array, checked."""
         if indices.kind != "int" or a.rank <= axis:
-            raise ShapeError(f"indices of kind {indices.kind!r} cannot index dimension {axis} of shape {self.shape(a)}; they must be integers")
+            raise ShapeError(
+                f"indices of kind {indices.kind!r} cannot index dimension {axis} of shape "
+                f"{self.shape(a)}; they must be integers"
+            )
         index = indices.data
         size = self.shape(a)[axis]
         if index.size and not bool(((index >= 0) & (index < size)).all()):
-            raise ShapeError(f"an index lies outside 0 .. {size - 1}, dimension {axis} of shape {self.shape(a)}")
+            raise ShapeError(
+                f"an index lies outside 0 .. {size - 1}, dimension {axis} of shape {self.shape(a)}"
+            )
         return index
 
     def take(self, a: Value, axis: int, indices: Value) -> Value:
@@ -203,34 +279,56 @@ class Structure:
         index = self._index(base, axis, indices)
         shape = self.shape(base)
         if self.shape(source) != (*shape[:axis], *index.shape[LEADING:], *shape[axis + 1 :]):
-            raise ShapeError(f"a tensor of shape {self.shape(source)} cannot be added at indices of shape {self.shape(indices)} of dimension {axis} of {shape}")
+            raise ShapeError(
+                f"a tensor of shape {self.shape(source)} cannot be added at indices of shape "
+                f"{self.shape(indices)} of dimension {axis} of {shape}"
+            )
         before, behind = prod(shape[:axis]), prod(shape[axis + 1 :])
         flat = index.reshape(*index.shape[:LEADING], 1, prod(index.shape[LEADING:]), 1)
         split = self.reshape(self.plain(base), (before, shape[axis], behind))
-        added = self._scatter(split, 1, flat, self.reshape(self.plain(source), (before, flat.shape[LEADING + 1], behind)))
+        added = self._scatter(
+            split,
+            1,
+            flat,
+            self.reshape(self.plain(source), (before, flat.shape[LEADING + 1], behind)),
+        )
         return self.reshape(added, shape)
 
     def add_along(self, base: Value, axis: int, indices: Value, source: Value) -> Value:
         index = self._index(base, axis, indices)
         self._check_along(base, axis, indices)
         if self.shape(source) != self.shape(indices):
-            raise ShapeError(f"a tensor of shape {self.shape(source)} cannot be added at indices of shape {self.shape(indices)}; the shapes must be equal")
+            raise ShapeError(
+                f"a tensor of shape {self.shape(source)} cannot be added at indices of shape "
+                f"{self.shape(indices)}; the shapes must be equal"
+            )
         return self._scatter(self.plain(base), axis, index, self.plain(source))
 
     def _check_along(self, a: Value, axis: int, indices: Value) -> None:
         shape, given = self.shape(a), self.shape(indices)
-        if len(shape) != len(given) or shape[:axis] != given[:axis] or shape[axis + 1 :] != given[axis + 1 :]:
-            raise ShapeError(f"indices of shape {given} do not fit shape {shape}: but for dimension {axis} they must be the same")
+        if (
+            len(shape) != len(given)
+            or shape[:axis] != given[:axis]
+            or shape[axis + 1 :] != given[axis + 1 :]
+        ):
+            raise ShapeError(
+                f"indices of shape {given} do not fit shape {shape}: but for dimension {axis} "
+                f"they must be the same"
+            )
 
     def _scatter(self, base: Value, axis: int, index: Any, source: Value) -> Value:
         if base.kind != source.kind or base.kind == "bool":
-            raise ShapeError(f"values of kind {source.kind!r} cannot be added into values of kind {base.kind!r}")
+            raise ShapeError(
+                f"values of kind {source.kind!r} cannot be added into values of kind {base.kind!r}"
+            )
         low, stop = self._common([base, source])
         parts = [v.data[low - v.lowest : stop - v.lowest] for v in (base, source)]
         data = self._scattered(parts[0], parts[1], axis, index, Value(base.kind, parts[0], low))
         special = None
         if base.special is not None or source.special is not None:
-            sums = self._scattered(self._stand_ins(base), self._stand_ins(source), axis, index, None)
+            sums = self._scattered(
+                self._stand_ins(base), self._stand_ins(source), axis, index, None
+            )
             special = self._codes(sums)
         return Value(base.kind, data, low, special)
 
@@ -249,7 +347,10 @@ class Structure:
     def integers(self, array: Any) -> Value:
         given = self.xp.asarray(array)
         if given.ndim < 2 or given.dtype.kind not in "iub":
-            raise ShapeError(f"integers or booleans of shape (trials, instances, ...) are wanted, not {given.dtype} of shape {given.shape}")
+            raise ShapeError(
+                f"integers or booleans of shape (trials, instances, ...) are wanted, not "
+                f"{given.dtype} of shape {given.shape}"
+            )
         if given.dtype.kind == "b":
             return Value("bool", given[None])
         return Value("int", given.astype(np.int64)[None])
@@ -260,16 +361,37 @@ class Structure:
         if stored == 1:
             if count == 1:
                 return a
-            return self._map(a, lambda d: self.xp.broadcast_to(d, (*d.shape[:2], count, *d.shape[LEADING:])))
+            return self._map(
+                a, lambda d: self.xp.broadcast_to(d, (*d.shape[:2], count, *d.shape[LEADING:]))
+            )
         chosen = self.xp.asarray(index)
-        if count == stored and chosen[0] == 0 and chosen[-1] == count - 1 and bool((chosen == self.xp.arange(count)).all()):
+        if (
+            count == stored
+            and chosen[0] == 0
+            and chosen[-1] == count - 1
+            and bool((chosen == self.xp.arange(count)).all())
+        ):
             return a
-        return self._map(a, lambda d: self.xp.broadcast_to(d, (*d.shape[:2], count, *d.shape[LEADING:])) if d.shape[2] == 1 else d.take(chosen, axis=2))
+        return self._map(
+            a,
+            lambda d: (
+                self.xp.broadcast_to(d, (*d.shape[:2], count, *d.shape[LEADING:]))
+                if d.shape[2] == 1
+                else d.take(chosen, axis=2)
+            ),
+        )
 
     def boxes(self, a: Value, places: Sequence[NDArray[np.int64]], count: int) -> Value:
-        """``count`` boxes of a value that is the same in all instances, as one instance each: per dimension the places that every box holds, (boxes, size)."""
+        """``count`` boxes of a value that is the same in all instances, as one instance each: per
+        dimension the places that every box holds, (boxes, size).
+        """
         rank = len(places)
-        index = [self.xp.asarray(own.reshape(count, *(own.shape[1] if d == dim else 1 for d in range(rank)))) for dim, own in enumerate(places)]
+        index = [
+            self.xp.asarray(
+                own.reshape(count, *(own.shape[1] if d == dim else 1 for d in range(rank)))
+            )
+            for dim, own in enumerate(places)
+        ]
         return self._map(self.plain(a), lambda d: d[(slice(None), slice(None), 0, *index)])
 
     def stack(self, a: Value, index: NDArray[np.int64]) -> Value:
@@ -277,29 +399,53 @@ class Structure:
 
         def pick(d: Any) -> Any:
             if d.shape[2] == 1:
-                return self.xp.broadcast_to(d[:, :, :, None], (*d.shape[:2], *index.shape, *d.shape[LEADING:]))
+                return self.xp.broadcast_to(
+                    d[:, :, :, None], (*d.shape[:2], *index.shape, *d.shape[LEADING:])
+                )
             if steps is None or int(index.max()) >= d.shape[2]:
                 return d.take(self.xp.asarray(index), axis=2)
             # A view: of a stack of all members a member may take a small part.
-            strides = (*d.strides[:2], *(d.strides[2] * step for step in steps), *d.strides[LEADING:])
-            return self.xp.lib.stride_tricks.as_strided(d[:, :, int(index[0, 0]) :], (*d.shape[:2], *index.shape, *d.shape[LEADING:]), strides)
+            strides = (
+                *d.strides[:2],
+                *(d.strides[2] * step for step in steps),
+                *d.strides[LEADING:],
+            )
+            return self.xp.lib.stride_tricks.as_strided(
+                d[:, :, int(index[0, 0]) :],
+                (*d.shape[:2], *index.shape, *d.shape[LEADING:]),
+                strides,
+            )
 
         return self._map(a, pick)
 
     def join(self, parts: Sequence[Value], counts: Sequence[int] | None = None) -> Value:
         if len({(v.kind, self.shape(v)) for v in parts}) != 1:
-            raise ShapeError(f"instances {[(v.kind, self.shape(v)) for v in parts]} are not of one kind and shape")
+            raise ShapeError(
+                f"instances {[(v.kind, self.shape(v)) for v in parts]} are not of one kind and "
+                f"shape"
+            )
         given = [_size(v, 2) for v in parts] if counts is None else counts
-        return parts[0] if len(parts) == 1 and given[0] == _size(parts[0], 2) else self._combine(parts, 2, given)
+        return (
+            parts[0]
+            if len(parts) == 1 and given[0] == _size(parts[0], 2)
+            else self._combine(parts, 2, given)
+        )
 
 
 def _regular(index: NDArray[np.int64]) -> tuple[int, int] | None:
-    """By how much the elements of a matrix grow per row and per column, if by the same everywhere."""
+    """By how much the elements of a matrix grow per row and per column, if by the same
+    everywhere.
+    """
     if not index.size or int(index.min()) < 0:
         return None
     first = int(index[0, 0])
-    steps = int(index[1, 0]) - first if len(index) > 1 else 0, int(index[0, 1]) - first if index.shape[1] > 1 else 0
-    grid = first + steps[0] * np.arange(index.shape[0])[:, None] + steps[1] * np.arange(index.shape[1])
+    steps = (
+        int(index[1, 0]) - first if len(index) > 1 else 0,
+        int(index[0, 1]) - first if index.shape[1] > 1 else 0,
+    )
+    grid = (
+        first + steps[0] * np.arange(index.shape[0])[:, None] + steps[1] * np.arange(index.shape[1])
+    )
     return steps if bool((index == grid).all()) else None
 
 
@@ -312,7 +458,9 @@ def _size(a: Value, axis: int) -> int:
 
 
 def _grid(xp: Any, shape: Sequence[int], index: Any, axis: int) -> tuple[Any, ...]:
-    """Index arrays that pick ``index`` along array ``axis`` and every place along the other axes."""
+    """Index arrays that pick ``index`` along array ``axis`` and every place along the
+    other axes.
+    """
     rank = len(shape)
     parts = []
     for i, size in enumerate(shape):

@@ -1,4 +1,6 @@
-"""Literals as exact numbers: rationals, square and fourth roots of rationals, roots of rationals over pi, and the three special floats."""
+"""Literals as exact numbers: rationals, square and fourth roots of rationals, roots of rationals
+over pi, and the three special floats.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,9 @@ from fractions import Fraction
 
 from pitcheck.errors import PlanError
 
-_ROOT = re.compile(r"^(-?)(?:sqrt\((\d+(?:/\d+)?)(/pi)?\)|sqrt\(sqrt\((\d+(?:/\d+)?)\)\))$", re.ASCII)
+_ROOT = re.compile(
+    r"^(-?)(?:sqrt\((\d+(?:/\d+)?)(/pi)?\)|sqrt\(sqrt\((\d+(?:/\d+)?)\)\))$", re.ASCII
+)
 _DECIMAL = re.compile(r"^[-+]?(\d+/\d+|(\d+\.?\d*|\.\d+)([eE][-+]?\d{1,3})?)$", re.ASCII)
 _SMALL = 10**6
 _SMALL_OVER_PI = 1000
@@ -17,15 +21,20 @@ _SMALL_FOURTH = 1024
 _PI = Fraction("3.14159265358979323846264338327950288419716939937511")
 _LONGEST = 400
 _BEYOND = Fraction(1 << 1024)
-_NUMBERS = "write an integer, a decimal, 'n/d', 'sqrt(n/d)', 'sqrt(n/d/pi)', 'sqrt(sqrt(n/d))', 'inf', '-inf' or 'nan'"
+_NUMBERS = (
+    "write an integer, a decimal, 'n/d', 'sqrt(n/d)', 'sqrt(n/d/pi)', 'sqrt(sqrt(n/d))', "
+    "'inf', '-inf' or 'nan'"
+)
 
 
 @dataclass(frozen=True)
 class Root:
-    """``sign * sqrt(square)``, with ``square`` a positive rational that is no square itself; or, ``over_pi``, ``sign * sqrt(square / pi)``.
+    """``sign * sqrt(square)``, with ``square`` a positive rational that is no square itself; or,
+    ``over_pi``, ``sign * sqrt(square / pi)``.
 
-    Roots over pi are the constants of the normal distribution and of the error function: 1 / sqrt(2 pi), sqrt(2 / pi), 2 / sqrt(pi). With ``fourth`` it is
-    ``sign * sqrt(sqrt(square))``: attention that scales queries and keys alike does so by the root of the scale, which is a root itself.
+    Roots over pi are the constants of the normal distribution and of the error function: 1 / sqrt(2
+    pi), sqrt(2 / pi), 2 / sqrt(pi). With ``fourth`` it is ``sign * sqrt(sqrt(square))``: attention
+    that scales queries and keys alike does so by the root of the scale, which is a root itself.
     """
 
     square: Fraction
@@ -51,10 +60,12 @@ Literal = Fraction | float | Root
 def parse_number(value: int | float | str, place: str = "number") -> Literal:
     """The exact number that a literal stands for.
 
-    A float is recognised as the simplest rational (denominator up to 10^6), else as the root of such a rational, else as the root of one (denominator up to
-    10^3) over pi, that rounds to it in float64, else as the fourth root of one of up to 1024 over up to 1024 (rounded at once, or at every root and
-    reciprocal), else as the decimal number that is printed for it: two different floats stay different, but for such fourth roots that differ in the last
-    place. Raises PlanError for text that is no number, and for numbers of 2^1024 and more.
+    A float is recognised as the simplest rational (denominator up to 10^6), else as the root of
+    such a rational, else as the root of one (denominator up to 10^3) over pi, that rounds to it in
+    float64, else as the fourth root of one of up to 1024 over up to 1024 (rounded at once, or at
+    every root and reciprocal), else as the decimal number that is printed for it: two different
+    floats stay different, but for such fourth roots that differ in the last place. Raises PlanError
+    for text that is no number, and for numbers of 2^1024 and more.
     """
     if isinstance(value, int):
         return _within_range(Fraction(int(value)), place)
@@ -62,7 +73,8 @@ def parse_number(value: int | float | str, place: str = "number") -> Literal:
         return _recognise(value)
     if value in ("nan", "inf", "-inf"):
         return float(value)
-    # An exponent is written out when it is read, so that it must be small: 1e999999999 would fill the memory.
+    # An exponent is written out when it is read, so that it must be small: 1e999999999 would fill
+    # the memory.
     root = _ROOT.match(value) if len(value) <= _LONGEST else None
     if root is None and (len(value) > _LONGEST or not _DECIMAL.match(value)):
         raise PlanError(f"{value[:40]!r} is not a number; {_NUMBERS}", place)
@@ -70,17 +82,27 @@ def parse_number(value: int | float | str, place: str = "number") -> Literal:
         if root:
             minus, square, over_pi, power = root.groups()
             under = _within_range(Fraction(square or power), place)
-            return Fraction(0) if under == 0 else Root(under, -1 if minus else 1, over_pi=bool(over_pi), fourth=bool(power))
+            return (
+                Fraction(0)
+                if under == 0
+                else Root(under, -1 if minus else 1, over_pi=bool(over_pi), fourth=bool(power))
+            )
         return _within_range(Fraction(value), place)
     except (ValueError, ZeroDivisionError):
         raise PlanError(f"{value!r} is not a number; {_NUMBERS}", place) from None
 
 
 def _within_range(number: Fraction, place: str) -> Fraction:
-    """The number itself. Raises PlanError for one beyond every floating-point type: no program has it, and no trial on real numbers could."""
+    """The number itself. Raises PlanError for one beyond every floating-point type: no program has
+    it, and no trial on real numbers could.
+    """
     if abs(number) >= _BEYOND:
         digits = number.numerator.bit_length() - number.denominator.bit_length()
-        raise PlanError(f"a number of about 2^{digits} is beyond the range of float64 (2^1024); write 'inf' where infinity is meant", place)
+        raise PlanError(
+            f"a number of about 2^{digits} is beyond the range of float64 (2^1024); write 'inf' "
+            f"where infinity is meant",
+            place,
+        )
     return number
 
 
@@ -97,7 +119,11 @@ def _recognise(value: float) -> Literal:
     half = Fraction(math.ulp(value)) / 2
     if (abs(Fraction(value)) - half) ** 2 * _PI < square < (abs(Fraction(value)) + half) ** 2 * _PI:
         return Root(square, 1 if value > 0 else -1, over_pi=True)
-    power = Fraction(value) ** 4 if _SMALL_FOURTH**-0.25 * 0.99 < abs(value) < _SMALL_FOURTH**0.25 * 1.01 else Fraction(0)
+    power = (
+        Fraction(value) ** 4
+        if _SMALL_FOURTH**-0.25 * 0.99 < abs(value) < _SMALL_FOURTH**0.25 * 1.01
+        else Fraction(0)
+    )
     power = power.limit_denominator(_SMALL_FOURTH)
     if 0 < power.numerator <= _SMALL_FOURTH and abs(value) in _fourth_roots(power):
         return Root(power, 1 if value > 0 else -1, fourth=True)
@@ -105,7 +131,11 @@ def _recognise(value: float) -> Literal:
 
 
 def _fourth_roots(number: Fraction) -> set[float]:
-    """What programs have for the fourth root of a rational: rounded once, or at every step of the root of a root, or of the reciprocal of one."""
+    """What programs have for the fourth root of a rational: rounded once, or at every step of the
+    root of a root, or of the reciprocal of one.
+    """
     scale = 10**40
-    exact = float(Fraction(math.isqrt(math.isqrt(number.numerator * scale**4 // number.denominator)), scale))
+    exact = float(
+        Fraction(math.isqrt(math.isqrt(number.numerator * scale**4 // number.denominator)), scale)
+    )
     return {exact, math.sqrt(math.sqrt(number)), math.sqrt(1 / math.sqrt(1 / number))}

@@ -1,1 +1,3 @@
-"""The claims about parallel tensors: what is given, what must come out, and where to cut in between."""
+"""The claims about parallel tensors: what is given, what must come out, and where to cut in
+between.
+"""

@@ -1,7 +1,9 @@
-"""Which parallel tensor holds which part of which reference tensor: found by running both plans once on the reals and looking the values up.
+"""Which parallel tensor holds which part of which reference tensor: found by running both plans
+once on the reals and looking the values up.
 
-What is found here is a conjecture. It decides where stages are cut, and nothing else: a stage is proven with fresh residues, and a conjecture
-that does not hold is discarded. The reals serve because a whole model is deeper than any chain of primes has exponential levels.
+What is found here is a conjecture. It decides where stages are cut, and nothing else: a stage is
+proven with fresh residues, and a conjecture that does not hold is discarded. The reals serve
+because a whole model is deeper than any chain of primes has exponential levels.
 """
 
 from __future__ import annotations
@@ -32,7 +34,9 @@ Origin = tuple[str, int]
 """The kind of an operator, and which of its outputs."""
 TOLERANCE = 1e-8
 CANCELLED = 1e-13
-"""What is below this share of a value's largest element may be what rounding leaves of zero, and that is not the same in both plans."""
+"""What is below this share of a value's largest element may be what rounding leaves of zero, and
+that is not the same in both plans.
+"""
 CANDIDATES = 6
 MOST_OWNERS = 256
 VIEWS = kinds_with(Trait.SHOWS_ALL)
@@ -50,17 +54,28 @@ class Index:
 
     @cached_property
     def shapes(self) -> Mapping[int, Numbers]:
-        """By number of dimensions the shapes of all reference values, shape (values, dimensions); -1 in those that have another number of them."""
+        """By number of dimensions the shapes of all reference values, shape (values, dimensions);
+        -1 in those that have another number of them.
+        """
         found: dict[int, Numbers] = {}
         for value, array in self.arrays.items():
             rank = array.ndim - 1
-            held = found.setdefault(rank, np.full((max(self.arrays) + 1, max(rank, 1)), -1, dtype=np.int64))
+            held = found.setdefault(
+                rank, np.full((max(self.arrays) + 1, max(rank, 1)), -1, dtype=np.int64)
+            )
             held[value] = array.shape[1:] if rank else 0
         return found
 
 
-def find_cuts(shaped: ShapedStage, symbolic: SymbolicPair, evaluated: Evaluated, scales: Sequence[Fraction], known: Mapping[int, Cut]) -> dict[int, Cut]:
-    """A cut for every computed parallel value that holds parts of one reference value at every needed coordinate.
+def find_cuts(
+    shaped: ShapedStage,
+    symbolic: SymbolicPair,
+    evaluated: Evaluated,
+    scales: Sequence[Fraction],
+    known: Mapping[int, Cut],
+) -> dict[int, Cut]:
+    """A cut for every computed parallel value that holds parts of one reference value at every
+    needed coordinate.
 
     ``scales`` are the factors tried beside 1. ``known`` cuts are kept as they are.
     """
@@ -72,9 +87,18 @@ def find_cuts(shaped: ShapedStage, symbolic: SymbolicPair, evaluated: Evaluated,
     views = _views(stage.parallel)
     numbers = of_numbers(stage.parallel)
     for value in computed_values(stage.parallel):
-        if value in known or value in views or value not in numbers or value in stage.parallel.inputs or stage.parallel.graph.values[value].kind != "field":
+        if (
+            value in known
+            or value in views
+            or value not in numbers
+            or value in stage.parallel.inputs
+            or stage.parallel.graph.values[value].kind != "field"
+        ):
             continue
-        data = _ordered(_all_rows(np.asarray(evaluated.parallel[value].data)[0], stage.parallel.count(value)), order)
+        data = _ordered(
+            _all_rows(np.asarray(evaluated.parallel[value].data)[0], stage.parallel.count(value)),
+            order,
+        )
         if not _tells(data):
             continue
         cut = _match(value, data, index, places, scales)
@@ -85,9 +109,13 @@ def find_cuts(shaped: ShapedStage, symbolic: SymbolicPair, evaluated: Evaluated,
 
 
 class Places:
-    """Where along an axis each coordinate's shards lie, as far as is known: what decides where a value fits in several places."""
+    """Where along an axis each coordinate's shards lie, as far as is known: what decides where a
+    value fits in several places.
+    """
 
-    def __init__(self, symbolic: SymbolicPair, shaped: ShapedStage, known: Mapping[int, Cut]) -> None:
+    def __init__(
+        self, symbolic: SymbolicPair, shaped: ShapedStage, known: Mapping[int, Cut]
+    ) -> None:
         self.symbolic = symbolic
         self.shaped = shaped
         self._offsets: dict[tuple[int, int], NDArray[np.int64]] = {}
@@ -104,7 +132,9 @@ class Places:
             self.learn(cut)
 
     def preferred(self, value: int, references: Numbers) -> Numbers:
-        """Equal tensors abound (a sum hands its gradient on): first the one a hint names, then one of the same name, then one computed by the same operator."""
+        """Equal tensors abound (a sum hands its gradient on): first the one a hint names, then one
+        of the same name, then one computed by the same operator.
+        """
         tensor = self.shaped.stage.parallel.graph.values[value].tensor
         hint = self._named.get(tensor.lineage.reference, -1) if tensor.lineage is not None else -1
         namesake = self._named.get(tensor.name, -1)
@@ -113,7 +143,9 @@ class Places:
         return references[order]
 
     def learn(self, cut: Cut) -> None:
-        """Note the offsets of a cut along every axis, unless offsets of shards of that size are known there."""
+        """Note the offsets of a cut along every axis, unless offsets of shards of that size are
+        known there.
+        """
         dims = self.symbolic.reference.values.get(cut.reference)
         if dims is None:
             return
@@ -123,9 +155,15 @@ class Places:
             if len(lengths) != 1 or any(len(i) != 1 or i[0][0] < 0 for i in intervals):
                 continue
             key = self.symbolic.system.number_of(node), lengths.pop()
-            offsets = np.where(cut.part_of >= 0, np.array([i[0][0] for i in intervals])[np.maximum(cut.part_of, 0)], -1)
+            offsets = np.where(
+                cut.part_of >= 0,
+                np.array([i[0][0] for i in intervals])[np.maximum(cut.part_of, 0)],
+                -1,
+            )
             before = self._offsets.get(key)
-            self._offsets[key] = offsets if before is None else np.where(before >= 0, before, offsets)
+            self._offsets[key] = (
+                offsets if before is None else np.where(before >= 0, before, offsets)
+            )
 
     def reduced(self, nodes: Sequence[Dimension], offsets: Sequence[int]) -> list[int] | None:
         """Offsets at reduced sizes; None where one is no boundary."""
@@ -145,48 +183,83 @@ class Places:
 
     def full(self, nodes: Sequence[Dimension], starts: Sequence[int]) -> list[int] | None:
         """Reduced places at full size; None where one is no boundary there."""
-        found = [self.shaped.sizes.full_position(node, start) for node, start in zip(nodes, starts, strict=True)]
+        found = [
+            self.shaped.sizes.full_position(node, start)
+            for node, start in zip(nodes, starts, strict=True)
+        ]
         return [f for f in found if f is not None] if None not in found else None
 
     def expected(self, value: int, reference: int) -> list[NDArray[np.int64] | None]:
-        """Per dimension the full offsets at which a value of this shape would lie in a reference value, at the codes where it is there; None where unknown."""
+        """Per dimension the full offsets at which a value of this shape would lie in a reference
+        value, at the codes where it is there; None where unknown.
+        """
         stage = self.shaped.stage
         local = stage.parallel.graph.values[value].shape
         whole = stage.reference.graph.values[reference].shape
         codes = np.flatnonzero(stage.parallel.rows[value] >= 0)
         columns: list[NDArray[np.int64] | None] = []
-        for node, size, total in zip(self.symbolic.reference.values[reference].dims, local, whole, strict=True):
+        for node, size, total in zip(
+            self.symbolic.reference.values[reference].dims, local, whole, strict=True
+        ):
             if size == total:
                 columns.append(np.zeros(len(codes), dtype=np.int64))
                 continue
             offsets = self._offsets.get((self.symbolic.system.number_of(node), size))
-            columns.append(None if offsets is None or (offsets[codes] < 0).any() else offsets[codes])
+            columns.append(
+                None if offsets is None or (offsets[codes] < 0).any() else offsets[codes]
+            )
         return columns
 
 
 def _origins(batch: Batch) -> dict[int, Origin]:
     """For every computed value the kind of operator and which of its outputs it is."""
-    return {output: (step.kind, place) for step in batch.steps for place, output in enumerate(step.outputs) if output is not None}
+    return {
+        output: (step.kind, place)
+        for step in batch.steps
+        for place, output in enumerate(step.outputs)
+        if output is not None
+    }
 
 
 def _all_rows(data: Floats, rows: int) -> Floats:
     """A value that stores one row for all, with all its rows."""
-    return np.broadcast_to(data, (data.shape[0], rows, *data.shape[2:])) if data.shape[1] != rows else data
+    return (
+        np.broadcast_to(data, (data.shape[0], rows, *data.shape[2:]))
+        if data.shape[1] != rows
+        else data
+    )
 
 
 def computed_values(batch: Batch) -> list[int]:
     """Values that the steps compute, in order."""
-    return list(dict.fromkeys(output for step in batch.steps for output in step.outputs if output is not None))
+    return list(
+        dict.fromkeys(
+            output for step in batch.steps for output in step.outputs if output is not None
+        )
+    )
 
 
 def _views(batch: Batch) -> set[int]:
     """Values that only show another one in another shape: nothing is gained by a cut there."""
-    return {output for step in batch.steps if step.kind.removesuffix(BACKWARD) in VIEWS for output in step.outputs if output is not None}
+    return {
+        output
+        for step in batch.steps
+        if step.kind.removesuffix(BACKWARD) in VIEWS
+        for output in step.outputs
+        if output is not None
+    }
 
 
 def of_numbers(batch: Batch) -> set[int]:
-    """Values that depend on floating-point inputs. Others (a count of tokens) come of discrete data, which a cut would forget: zero has a meaning there."""
-    found = {value for value in batch.inputs if batch.graph.values[value].kind == "field" and batch.graph.values[value].tensor.value is None}
+    """Values that depend on floating-point inputs. Others (a count of tokens) come of discrete
+    data, which a cut would forget: zero has a meaning there.
+    """
+    found = {
+        value
+        for value in batch.inputs
+        if batch.graph.values[value].kind == "field"
+        and batch.graph.values[value].tensor.value is None
+    }
     for step in batch.steps:
         arguments = step.arguments
         if any(a.value in found for a in arguments):
@@ -195,35 +268,66 @@ def of_numbers(batch: Batch) -> set[int]:
 
 
 def varies(data: Floats) -> bool:
-    """Whether finite numbers, shape (trials, ...), differ from trial to trial. What does not is a constant: it matches by accident and is never cut at."""
-    return data.shape[0] > 1 and data[0].size > 0 and bool(np.isfinite(data).all()) and not np.array_equal(data[0], data[1])
+    """Whether finite numbers, shape (trials, ...), differ from trial to trial. What does not is a
+    constant: it matches by accident and is never cut at.
+    """
+    return (
+        data.shape[0] > 1
+        and data[0].size > 0
+        and bool(np.isfinite(data).all())
+        and not np.array_equal(data[0], data[1])
+    )
 
 
 def _tells(data: Floats) -> bool:
-    """Whether trial 0 is finite and some other finite trial differs from it. A trial in which no token counts, say, is NaN from the loss on."""
+    """Whether trial 0 is finite and some other finite trial differs from it. A trial in which no
+    token counts, say, is NaN from the loss on.
+    """
     if data.shape[0] < 2 or not data[0].size or not np.isfinite(data[0]).all():
         return False
-    return any(bool(np.isfinite(other).all()) and not np.array_equal(data[0], other) for other in data[1:])
+    return any(
+        bool(np.isfinite(other).all()) and not np.array_equal(data[0], other) for other in data[1:]
+    )
 
 
 def _telling_first(batch: Batch, evaluated: Evaluated) -> NDArray[np.int64]:
-    """The trials, first those in which most of the reference's values are finite and do not begin with 0: values are looked up by what they begin with."""
-    counts = _count(batch, evaluated, lambda rows: np.logical_and(np.isfinite(rows).all(axis=1), rows[:, 0] != 0))
+    """The trials, first those in which most of the reference's values are finite and do not begin
+    with 0: values are looked up by what they begin with.
+    """
+    counts = _count(
+        batch,
+        evaluated,
+        lambda rows: np.logical_and(np.isfinite(rows).all(axis=1), rows[:, 0] != 0),
+    )
     return np.argsort(-counts, kind="stable").astype(np.int64)
 
 
 def telling_trials(batch: Batch, evaluated: Evaluated) -> int:
-    """How many trials are about as finite as the most finite one. With fewer than two, nothing can be told apart from a constant."""
+    """How many trials are about as finite as the most finite one. With fewer than two, nothing can
+    be told apart from a constant.
+    """
     counts = _count(batch, evaluated, lambda rows: np.isfinite(rows).all(axis=1))
     return int((10 * counts >= 9 * counts.max()).sum())
 
 
 def _count(batch: Batch, evaluated: Evaluated, holds: Callable[[Floats], Any]) -> NDArray[np.int64]:
-    """Per trial for how many of the reference's computed numbers ``holds`` is true of their elements, (trials, elements)."""
-    computed = (evaluated.reference[value].data for value in computed_values(batch) if batch.graph.values[value].kind == "field")
-    found = [holds(data[0].reshape(data.shape[1], -1)) for data in map(np.asarray, computed) if data.size]
+    """Per trial for how many of the reference's computed numbers ``holds`` is true of their
+    elements, (trials, elements).
+    """
+    computed = (
+        evaluated.reference[value].data
+        for value in computed_values(batch)
+        if batch.graph.values[value].kind == "field"
+    )
+    found = [
+        holds(data[0].reshape(data.shape[1], -1)) for data in map(np.asarray, computed) if data.size
+    ]
     trials = max((len(each) for each in found), default=1)
-    return np.sum([np.broadcast_to(each, (trials,)) for each in found], axis=0, dtype=np.int64) if found else np.zeros(trials, dtype=np.int64)
+    return (
+        np.sum([np.broadcast_to(each, (trials,)) for each in found], axis=0, dtype=np.int64)
+        if found
+        else np.zeros(trials, dtype=np.int64)
+    )
 
 
 def _ordered(data: Floats, order: NDArray[np.int64] | None) -> Floats:
@@ -231,8 +335,12 @@ def _ordered(data: Floats, order: NDArray[np.int64] | None) -> Floats:
     return data if order is None or data.shape[0] != len(order) else data[order]
 
 
-def build_index(batch: Batch, evaluated: Evaluated, corners: Corners, order: NDArray[np.int64] | None = None) -> Index:
-    """The elements of the reference's values at which a part may begin, their trials in ``order``."""
+def build_index(
+    batch: Batch, evaluated: Evaluated, corners: Corners, order: NDArray[np.int64] | None = None
+) -> Index:
+    """The elements of the reference's values at which a part may begin, their trials in
+    ``order``.
+    """
     arrays: dict[int, Floats] = {}
     keys, owners = [], []
     for value in dict.fromkeys([*batch.inputs, *computed_values(batch)]):
@@ -240,7 +348,11 @@ def build_index(batch: Batch, evaluated: Evaluated, corners: Corners, order: NDA
             data = _ordered(np.asarray(evaluated.reference[value].data)[0][:, 0], order)
             if _tells(data):
                 arrays[value] = data
-                keys.append(data[0][np.ix_(*corners.of(value))].reshape(-1) if data[0].ndim else data[0].reshape(1))
+                keys.append(
+                    data[0][np.ix_(*corners.of(value))].reshape(-1)
+                    if data[0].ndim
+                    else data[0].reshape(1)
+                )
                 owners.append(np.full(len(keys[-1]), value, dtype=np.int64))
     if not arrays:
         return Index(np.zeros(0), np.zeros(0, dtype=np.int64), arrays)
@@ -250,7 +362,9 @@ def build_index(batch: Batch, evaluated: Evaluated, corners: Corners, order: NDA
 
 
 class Corners:
-    """Reduced positions along the dimensions of reference values that are multiples of a unit at full size: only there can a part begin."""
+    """Reduced positions along the dimensions of reference values that are multiples of a unit at
+    full size: only there can a part begin.
+    """
 
     def __init__(self, symbolic: SymbolicPair, shaped: ShapedStage) -> None:
         self._symbolic = symbolic
@@ -272,39 +386,58 @@ class Corners:
         if own.inner is None and not own.positions and self._sizes.size(node) == node.size:
             return [0]
         if own.inner is None:
-            starts = dict.fromkeys(self._sizes.position(node, start) for start in range(0, node.size, own.unit))
+            starts = dict.fromkeys(
+                self._sizes.position(node, start) for start in range(0, node.size, own.unit)
+            )
             return [start for start in starts if start < self._sizes.size(node)]
-        return [i for i in range(self._sizes.size(node)) if self._sizes.full_position(node, i) is not None]
+        return [
+            i
+            for i in range(self._sizes.size(node))
+            if self._sizes.full_position(node, i) is not None
+        ]
 
 
 def lookup(data: Floats, index: Index) -> int | None:
     """A reference value of which all rows of ``data`` (trials, rows, *shape) are boxes, or None."""
     for reference in _likely(data, index, _candidates(data, index)):
         whole = index.arrays[reference]
-        if all(any(_stands(data[:, row], whole, start) for start in _starts(data[:, row], whole)) for row in range(data.shape[1])):
+        if all(
+            any(_stands(data[:, row], whole, start) for start in _starts(data[:, row], whole))
+            for row in range(data.shape[1])
+        ):
             return reference
     return None
 
 
-def _match(value: int, data: Floats, index: Index, places: Places, scales: Sequence[Fraction]) -> Cut | None:
+def _match(
+    value: int, data: Floats, index: Index, places: Places, scales: Sequence[Fraction]
+) -> Cut | None:
     """Look a value up; ``data`` has shape (trials, rows, *shape)."""
     for scale in (Fraction(1), *scales):
         scaled = data / float(scale) if scale != 1 else data
-        for reference in _likely(scaled, index, places.preferred(value, _candidates(scaled, index))):
+        for reference in _likely(
+            scaled, index, places.preferred(value, _candidates(scaled, index))
+        ):
             cut = _locate(value, scaled, index.arrays[reference], reference, scale, places)
             if cut is not None:
                 return cut
     return None
 
 
-def _locate(value: int, data: Floats, whole: Floats, reference: int, scale: Fraction, places: Places) -> Cut | None:
-    """The cut of a value in one reference value: at the places where shards of this shape are known to lie, else wherever it is found."""
+def _locate(
+    value: int, data: Floats, whole: Floats, reference: int, scale: Fraction, places: Places
+) -> Cut | None:
+    """The cut of a value in one reference value: at the places where shards of this shape are known
+    to lie, else wherever it is found.
+    """
     stage = places.shaped.stage
     rows = stage.parallel.rows[value]
     codes = np.flatnonzero(rows >= 0)
     expected = places.expected(value, reference)
     unknown = np.full(len(codes), -1, dtype=np.int64)
-    table = np.stack([rows[codes], *(unknown if c is None else c for c in expected)], axis=1).tolist()
+    table = np.stack(
+        [rows[codes], *(unknown if c is None else c for c in expected)], axis=1
+    ).tolist()
     seen: dict[tuple[int, ...], int] = {}
     which = [seen.setdefault(tuple(line), len(seen)) for line in table]
     nodes = places.symbolic.reference.values[reference].dims
@@ -313,27 +446,41 @@ def _locate(value: int, data: Floats, whole: Floats, reference: int, scale: Frac
     of_line = []
     for row, *offsets in seen:
         full = _place(data[:, row], whole, nodes, offsets, places)
-        if full is None or any(o + n > node.size for o, n, node in zip(full, local, nodes, strict=True)):
+        if full is None or any(
+            o + n > node.size for o, n, node in zip(full, local, nodes, strict=True)
+        ):
             return None
-        of_line.append(parts.setdefault(Part(tuple(((o, o + n),) for o, n in zip(full, local, strict=True))), len(parts)))
+        of_line.append(
+            parts.setdefault(
+                Part(tuple(((o, o + n),) for o, n in zip(full, local, strict=True))), len(parts)
+            )
+        )
     part_of = np.full(len(rows), -1, dtype=np.int64)
     part_of[codes] = np.array(of_line, dtype=np.int64)[which]
     return cut_by_code(stage.parallel.graph, value, reference, tuple(parts), part_of, scale)
 
 
-def _place(data: Floats, whole: Floats, nodes: Sequence[Dimension], offsets: list[int], places: Places) -> list[int] | None:
-    """Full offsets at which ``data`` (trials, *shape) stands in ``whole``: at ``offsets`` (-1: unknown) if it does, else at another place."""
+def _place(
+    data: Floats, whole: Floats, nodes: Sequence[Dimension], offsets: list[int], places: Places
+) -> list[int] | None:
+    """Full offsets at which ``data`` (trials, *shape) stands in ``whole``: at ``offsets`` (-1:
+    unknown) if it does, else at another place.
+    """
     if -1 not in offsets:
         starts = places.reduced(nodes, offsets)
         if starts is not None and _stands(data, whole, starts):
             return offsets
     found = [start for start in _starts(data, whole) if _stands(data, whole, start)]
     full = [f for f in (places.full(nodes, start) for start in found) if f is not None]
-    return max(full, key=lambda f: sum(a == b for a, b in zip(f, offsets, strict=True)), default=None)
+    return max(
+        full, key=lambda f: sum(a == b for a, b in zip(f, offsets, strict=True)), default=None
+    )
 
 
 def _stands(data: Floats, whole: Floats, starts: Sequence[int]) -> bool:
-    box = whole[(slice(None), *(slice(s, s + n) for s, n in zip(starts, data.shape[1:], strict=True)))]
+    box = whole[
+        (slice(None), *(slice(s, s + n) for s, n in zip(starts, data.shape[1:], strict=True)))
+    ]
     return box.shape[1:] == data.shape[1:] and _same(data, box)
 
 
@@ -346,12 +493,17 @@ def _starts(data: Floats, whole: Floats) -> list[list[int]]:
         return [[0] * (data.ndim - 1)] if there else []
     place = np.array(np.unravel_index(pivot, data.shape[1:]), dtype=np.int64)
     starts = np.argwhere(np.abs(whole[0] - flat[pivot]) <= TOLERANCE * abs(flat[pivot])) - place
-    fitting = (starts >= 0).all(axis=1) & (starts + np.array(data.shape[1:], dtype=np.int64) <= np.array(whole.shape[1:], dtype=np.int64)).all(axis=1)
+    fitting = (starts >= 0).all(axis=1) & (
+        starts + np.array(data.shape[1:], dtype=np.int64)
+        <= np.array(whole.shape[1:], dtype=np.int64)
+    ).all(axis=1)
     return [[int(i) for i in start] for start in starts[fitting][:MOST_PLACES]]
 
 
 def _candidates(data: Floats, index: Index) -> Numbers:
-    """Reference values of as many dimensions in which a part may begin with the first element of the first row, ascending."""
+    """Reference values of as many dimensions in which a part may begin with the first element of
+    the first row, ascending.
+    """
     own = data[0, 0].reshape(-1)
     first = float(own[0])
     margin = max(TOLERANCE * abs(first), CANCELLED * float(np.abs(own).max()))
@@ -366,12 +518,18 @@ def _candidates(data: Floats, index: Index) -> Numbers:
 
 
 def _likely(data: Floats, index: Index, ordered: Numbers) -> Iterator[int]:
-    """The first few of these reference values in which a part may begin with the first row; all of them where they are few."""
+    """The first few of these reference values in which a part may begin with the first row; all of
+    them where they are few.
+    """
     if len(ordered) <= CANDIDATES:
         yield from ordered.tolist()
         return
     # Many begin with a zero: then the largest element tells them apart.
-    fitting = (owner for owner in ordered[:MOST_OWNERS].tolist() if _starts(data[:, 0], index.arrays[owner]))
+    fitting = (
+        owner
+        for owner in ordered[:MOST_OWNERS].tolist()
+        if _starts(data[:, 0], index.arrays[owner])
+    )
     yield from islice(fitting, CANDIDATES)
 
 
@@ -382,12 +540,18 @@ def _same(a: Floats, b: Floats) -> bool:
 
 
 def real_differences(comparison_actual: Any, comparison_expected: Any) -> Floats:
-    """Relative difference of every element: |a - b| over the largest finite magnitude of the trial, shape (trials, rows, *shape)."""
+    """Relative difference of every element: |a - b| over the largest finite magnitude of the trial,
+    shape (trials, rows, *shape).
+    """
     actual = np.asarray(comparison_actual.data, dtype=np.float64)[0]
     expected = np.asarray(comparison_expected.data, dtype=np.float64)[0]
     actual, expected = np.broadcast_arrays(actual, expected)
     both = np.abs(np.stack([actual, expected])).reshape(2, len(actual), -1)
-    scale = np.max(both, axis=(0, 2), where=np.isfinite(both), initial=1e-300).reshape(-1, *(1,) * (actual.ndim - 1))
+    scale = np.max(both, axis=(0, 2), where=np.isfinite(both), initial=1e-300).reshape(
+        -1, *(1,) * (actual.ndim - 1)
+    )
     same = (actual == expected) | (np.isnan(actual) & np.isnan(expected))
     with np.errstate(invalid="ignore"):
-        return np.where(same, 0.0, np.nan_to_num(np.abs(actual - expected) / scale, nan=np.inf, posinf=np.inf))
+        return np.where(
+            same, 0.0, np.nan_to_num(np.abs(actual - expected) / scale, nan=np.inf, posinf=np.inf)
+        )

@@ -1,7 +1,8 @@
 """Cuts from the lineage that a plan states of its own tensors in between.
 
-A hint costs nothing to look up, however deep the model is, and nobody has to believe it: every cut is proven as a stage of its own before anything rests
-on it. Where hints do not carry a proof of every output, both plans are run and the cuts are found by what the operators compute.
+A hint costs nothing to look up, however deep the model is, and nobody has to believe it: every cut
+is proven as a stage of its own before anything rests on it. Where hints do not carry a proof of
+every output, both plans are run and the cuts are found by what the operators compute.
 """
 
 from __future__ import annotations
@@ -21,23 +22,40 @@ from pitcheck.ops.traits import Trait
 
 
 def hinted_cuts(first: Graph, second: Graph, specification: Specification) -> dict[int, Cut]:
-    """Cuts of computed floating-point values of ``second`` whose lineage names one whole reference value of ``first``, scaled or not.
+    """Cuts of computed floating-point values of ``second`` whose lineage names one whole reference
+    value of ``first``, scaled or not.
 
-    Terms of a sum are cut where they are scattered or put into a buffer; elsewhere the sum is cut instead. Views of what is cut already are
-    left out (nothing is gained there), values that depend on discrete data alone (a cut would forget that zero has a meaning there), and hints that do not fit.
+    Terms of a sum are cut where they are scattered or put into a buffer; elsewhere the sum is cut
+    instead. Views of what is cut already are left out (nothing is gained there), values that depend
+    on discrete data alone (a cut would forget that zero has a meaning there), and hints that do not
+    fit.
     """
     numbers = _of_numbers(second)
     joined = _joined(second)
     found: dict[int, Cut] = {}
     for value, info in enumerate(second.values):
         lineage = info.tensor.lineage
-        if lineage is None or value in specification.initial or value not in numbers or ((lineage.partial or lineage.partial_ranks) and value not in joined):
+        if (
+            lineage is None
+            or value in specification.initial
+            or value not in numbers
+            or ((lineage.partial or lineage.partial_ranks) and value not in joined)
+        ):
             continue
         reference = first.number.get(lineage.reference)
         if reference is None or info.kind != "field" or first.values[reference].kind != "field":
             continue
         try:
-            found[value] = _apart(resolve(lineage, value, second, reference, first.values[reference].shape, f"tensors[{info.name}].lineage"))
+            found[value] = _apart(
+                resolve(
+                    lineage,
+                    value,
+                    second,
+                    reference,
+                    first.values[reference].shape,
+                    f"tensors[{info.name}].lineage",
+                )
+            )
         except (PlanError, UnsupportedError):
             continue
     views = [value for value in found if _shows(second, value, found)]
@@ -49,44 +67,77 @@ def _joined(graph: Graph) -> frozenset[int]:
     found: set[int] = set()
     for number in reversed(graph.order):
         node = graph.nodes[number]
-        if _fills_buffer(node) or (node.kind in VIEWS and any(output in found for output in node.outputs)):
+        if _fills_buffer(node) or (
+            node.kind in VIEWS and any(output in found for output in node.outputs)
+        ):
             found.update(source.value for operand in node.inputs for source in sources_of(operand))
     return frozenset(found)
 
 
 def _fills_buffer(node: Node) -> bool:
-    """Return True for what puts terms of sums into a buffer to be reduced together, or in even parts, or reduces them so."""
-    adds = has_trait(node.kind, Trait.ADDS_TERMS, node.attributes) and node.kind in collective_kinds()
-    return has_trait(node.kind, Trait.EXTENDS, node.attributes) or (adds and not has_trait(node.kind, Trait.KEEPS_SIZES, node.attributes))
+    """Return True for what puts terms of sums into a buffer to be reduced together, or in even
+    parts, or reduces them so.
+    """
+    adds = (
+        has_trait(node.kind, Trait.ADDS_TERMS, node.attributes) and node.kind in collective_kinds()
+    )
+    return has_trait(node.kind, Trait.EXTENDS, node.attributes) or (
+        adds and not has_trait(node.kind, Trait.KEEPS_SIZES, node.attributes)
+    )
 
 
 def _apart(cut: Cut) -> Cut:
-    """A cut in which the terms of different sums are different parts: that each sum is right does not say that the terms of one are those of another."""
+    """A cut in which the terms of different sums are different parts: that each sum is right does
+    not say that the terms of one are those of another.
+    """
     if cut.groups is None:
         return cut
     parts, groups = np.broadcast_arrays(cut.grid, cut.groups)
-    pairs, which = np.unique(np.stack([parts.reshape(-1), groups.reshape(-1)], axis=1), axis=0, return_inverse=True)
-    return replace(cut, parts=cut.parts.owned(pairs[:, 0], pairs[:, 1]), grid=which.reshape(parts.shape))
+    pairs, which = np.unique(
+        np.stack([parts.reshape(-1), groups.reshape(-1)], axis=1), axis=0, return_inverse=True
+    )
+    return replace(
+        cut, parts=cut.parts.owned(pairs[:, 0], pairs[:, 1]), grid=which.reshape(parts.shape)
+    )
 
 
 def _shows(graph: Graph, value: int, cuts: Mapping[int, Cut]) -> bool:
     """Whether a value is a view of one that is cut itself."""
     writers = [graph.nodes[writer] for writer in graph.values[value].writers]
-    sources = [source.value for node in writers for operand in _viewed(node) for source in sources_of(operand)]
-    return all(node.kind.removesuffix(BACKWARD) in VIEWS for node in writers) and any(source in cuts for source in sources)
+    sources = [
+        source.value
+        for node in writers
+        for operand in _viewed(node)
+        for source in sources_of(operand)
+    ]
+    return all(node.kind.removesuffix(BACKWARD) in VIEWS for node in writers) and any(
+        source in cuts for source in sources
+    )
 
 
 def _viewed(node: Node) -> Sequence[Operand]:
     """What a view is of; of the derivative of a view, the gradients that it is given."""
-    return node.inputs[-len(node.attributes.get("gradients", (0,))) :] if node.kind.endswith(BACKWARD) else node.inputs
+    return (
+        node.inputs[-len(node.attributes.get("gradients", (0,))) :]
+        if node.kind.endswith(BACKWARD)
+        else node.inputs
+    )
 
 
 def _of_numbers(graph: Graph) -> Mapping[int, None]:
     """Values that nodes compute from floating-point numbers given from outside."""
-    found = {v: None for v, info in enumerate(graph.values) if not info.writers and info.kind == "field" and info.tensor.value is None}
+    found = {
+        v: None
+        for v, info in enumerate(graph.values)
+        if not info.writers and info.kind == "field" and info.tensor.value is None
+    }
     computed: dict[int, None] = {}
     for number in graph.order:
         node = graph.nodes[number]
-        if any(source.value in found or source.value in computed for operand in node.inputs for source in sources_of(operand)):
+        if any(
+            source.value in found or source.value in computed
+            for operand in node.inputs
+            for source in sources_of(operand)
+        ):
             computed.update((output, None) for output in node.outputs if output is not None)
     return computed

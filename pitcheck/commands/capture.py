@@ -14,6 +14,8 @@ def run(program: str, out: str, jobs: int | None) -> int:
     Raises UsageError for a wrong argument, and what recording raises.
     """
     if not PROGRAMS.recognises(program):
-        raise UsageError(f"{program} names no specification; write FILE.py:NAME of a pitcheck.torch.Spec")
+        raise UsageError(
+            f"{program} names no specification; write FILE.py:NAME of a pitcheck.torch.Spec"
+        )
     write_pair(lambda: read_pair(program, jobs=jobs), out, program.rpartition(":")[2])
     return 0

@@ -41,7 +41,8 @@ def run(
     quiet: bool,
     verbose: bool,
 ) -> int:
-    """Check ``parallel`` against ``reference``, or both plans of a configuration, write the reports and return the verdict's exit code.
+    """Check ``parallel`` against ``reference``, or both plans of a configuration, write the reports
+    and return the verdict's exit code.
 
     Raises UsageError for a wrong option.
     """
@@ -76,15 +77,21 @@ def run(
     return report.exit_code
 
 
-def sources(reference: str, parallel: str | None, assignments: Sequence[str], jobs: int | None = None) -> list[Callable[[], list[Plan]]]:
-    """Return what gives the two plans: a file each, or one source that stands for both. Raises UsageError for anything else."""
+def sources(
+    reference: str, parallel: str | None, assignments: Sequence[str], jobs: int | None = None
+) -> list[Callable[[], list[Plan]]]:
+    """Return what gives the two plans: a file each, or one source that stands for both. Raises
+    UsageError for anything else.
+    """
     both = frontend_of(reference) if parallel is None else None
     if assignments and (both is None or not both.takes_settings):
         raise UsageError("--set changes a configuration; give one .toml file and no second plan")
     if both is not None and both.gives_pair:
         return [lambda: read_pair(reference, assignments, jobs)]
     if parallel is None:
-        raise UsageError(f"PARALLEL is missing beside {reference}; only {pairs()} stands for both plans")
+        raise UsageError(
+            f"PARALLEL is missing beside {reference}; only {pairs()} stands for both plans"
+        )
     return [lambda: [read(reference)], lambda: [read(parallel)]]
 
 
@@ -95,8 +102,11 @@ def _named(reference: str, parallel: str | None) -> tuple[str, ...]:
     return (reference.rpartition(":")[0] if PROGRAMS.recognises(reference) else reference,)
 
 
-def checked(files: Sequence[Callable[[], list[Plan]]], options: Options, progress: Progress | None = None) -> Report:
-    """The report on the plans that ``files`` give. What stops the check (an unreadable file, a budget, an internal error) is a finding of it, not an exception.
+def checked(
+    files: Sequence[Callable[[], list[Plan]]], options: Options, progress: Progress | None = None
+) -> Report:
+    """The report on the plans that ``files`` give. What stops the check (an unreadable file, a
+    budget, an internal error) is a finding of it, not an exception.
 
     Raises UsageError, which is about the command and not about the plans.
     """
@@ -120,7 +130,9 @@ def checked(files: Sequence[Callable[[], list[Plan]]], options: Options, progres
         except Exception as error:
             findings.append(_stopped(error))
     return Report(
-        verdict="invalid" if any(finding.verdict == "invalid" for finding in findings) else "inconclusive",
+        verdict="invalid"
+        if any(finding.verdict == "invalid" for finding in findings)
+        else "inconclusive",
         seed=options.seed or 0,
         seconds=Seconds(total=perf_counter() - start),
         findings=tuple(findings),

@@ -15,20 +15,28 @@ _FLAGS = ("quiet", "verbose")
 
 
 def with_configuration(context: click.Context, values: Mapping[str, Any]) -> dict[str, Any]:
-    """The values of the command line, and where an option was not given there, those of the configuration.
+    """The values of the command line, and where an option was not given there, those of the
+    configuration.
 
-    Raises UsageError, naming file and key, for an unknown key or a value that the option would not take.
+    Raises UsageError, naming file and key, for an unknown key or a value that the option would not
+    take.
     """
     merged = dict(values)
     path = nearest_pyproject(Path.cwd())
     if path is None:
         return merged
-    options = {parameter.name: parameter for parameter in context.command.params if isinstance(parameter, click.Option)}
+    options = {
+        parameter.name: parameter
+        for parameter in context.command.params
+        if isinstance(parameter, click.Option)
+    }
     for key, value in _table(path).items():
         option = options.get(key.replace("-", "_"))
         if option is None or option.name is None:
             known = ", ".join(sorted(name.replace("_", "-") for name in options if name))
-            raise UsageError(f"{path}: [tool.pitcheck] has the unknown key {key!r}; the keys are {known}")
+            raise UsageError(
+                f"{path}: [tool.pitcheck] has the unknown key {key!r}; the keys are {known}"
+            )
         converted = _converted(option, value, context, f"{path}: tool.pitcheck.{key}")
         if context.get_parameter_source(option.name) is click.core.ParameterSource.DEFAULT:
             merged[option.name] = converted
@@ -59,13 +67,18 @@ def _table(path: Path) -> dict[str, Any]:
 
 
 def _converted(option: click.Option, value: Any, context: click.Context, place: str) -> Any:
-    """``value`` as the option's own type would take it from the command line, but a flag must be a boolean and a list a list."""
+    """``value`` as the option's own type would take it from the command line, but a flag must be a
+    boolean and a list a list.
+    """
     if option.name in _FLAGS:
         if not isinstance(value, bool):
             raise UsageError(f"{place} is {value!r}; it must be true or false")
         return value
     if option.multiple != isinstance(value, list):
-        raise UsageError(f"{place} is {value!r}; it must be {'a list of texts' if option.multiple else 'one value'}")
+        raise UsageError(
+            f"{place} is {value!r}; it must be "
+            f"{'a list of texts' if option.multiple else 'one value'}"
+        )
     for each in value if option.multiple else [value]:
         if isinstance(each, (bool, dict, list)) or (option.multiple and not isinstance(each, str)):
             raise UsageError(f"{place} holds {each!r}; it must be a text or a number")

@@ -1,4 +1,6 @@
-"""``pitcheck demo``: a pair of plans that is right, and one with a bug, both made by a real planner and shipped with pitcheck."""
+"""``pitcheck demo``: a pair of plans that is right, and one with a bug, both made by a real planner
+and shipped with pitcheck.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +16,17 @@ from pitcheck.resources import shipped
 
 REFERENCE = "mlp-L4.reference.plan.json"
 EXPECTED: tuple[tuple[str, Verdict, str], ...] = (
-    ("mlp-L4.megatron.plan.json", "equivalent", "A right plan: 4 linear layers on 8 ranks, data, pipeline and tensor parallel, 2 micro-batches."),
-    ("mlp-L4.missing-allreduce.plan.json", "mismatch", "The same plan with one bug: the all-reduce after a row-parallel layer is gone."),
+    (
+        "mlp-L4.megatron.plan.json",
+        "equivalent",
+        "A right plan: 4 linear layers on 8 ranks, data, pipeline and tensor parallel, 2 "
+        "micro-batches.",
+    ),
+    (
+        "mlp-L4.missing-allreduce.plan.json",
+        "mismatch",
+        "The same plan with one bug: the all-reduce after a row-parallel layer is gone.",
+    ),
 )
 SEED = 1
 
@@ -23,19 +34,24 @@ SEED = 1
 def run() -> int:
     """Check both shipped pairs and print their reports; 0 where one is proven and the other caught.
 
-    Raises UsageError where a verdict is not the expected one: then this installation cannot be trusted.
+    Raises UsageError where a verdict is not the expected one: then this installation cannot be
+    trusted.
     """
     folder = shipped("plans", "plans") / "demo"
     wrong = []
     for file, expected, what in EXPECTED:
         _say(what, folder / file, folder)
-        report = checked(sources(str(folder / REFERENCE), str(folder / file), ()), Options(seed=SEED))
+        report = checked(
+            sources(str(folder / REFERENCE), str(folder / file), ()), Options(seed=SEED)
+        )
         write_report(report, ())
         print_bytes(b"\n")
         if report.verdict != expected:
             wrong.append(f"{file} is {report.verdict}, not {expected}")
     if wrong:
-        raise UsageError(f"this installation of pitcheck does not work: {'; '.join(wrong)}; run pitcheck doctor")
+        raise UsageError(
+            f"this installation of pitcheck does not work: {'; '.join(wrong)}; run pitcheck doctor"
+        )
     return 0
 
 

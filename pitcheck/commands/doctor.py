@@ -1,4 +1,6 @@
-"""``pitcheck doctor``: what is installed, whether a GPU answers, and whether arithmetic is exact on this machine."""
+"""``pitcheck doctor``: what is installed, whether a GPU answers, and whether arithmetic is exact on
+this machine.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +18,25 @@ from pitcheck.algebra.residues.modular import Modular
 from pitcheck.errors import UsageError
 from pitcheck.report.write import print_bytes
 
-PACKAGES = ("numpy", "galois", "mpmath", "gmpy2", "networkx", "msgspec", "zstandard", "click", "rich", "cupy-cuda12x", "cupy-cuda13x", "torch")
+PACKAGES = (
+    "numpy",
+    "galois",
+    "mpmath",
+    "gmpy2",
+    "networkx",
+    "msgspec",
+    "zstandard",
+    "click",
+    "rich",
+    "cupy-cuda12x",
+    "cupy-cuda13x",
+    "torch",
+)
 INEXACT = 2
 TERMS = (1, 8, 9, 192, 193, 1000)
-"""Numbers of terms on both sides of every bound at which the product of matrices changes its way."""
+"""Numbers of terms on both sides of every bound at which the product of matrices changes
+its way.
+"""
 
 _ROWS = 3
 _SEED = 20
@@ -27,12 +44,18 @@ _SEED = 20
 
 def run() -> int:
     """Print the findings; return 2 where arithmetic is not exact, else 0."""
-    lines = [f"pitcheck {__version__}", f"Python {platform.python_version()} on {platform.platform()}"]
+    lines = [
+        f"pitcheck {__version__}",
+        f"Python {platform.python_version()} on {platform.platform()}",
+    ]
     lines += [f"{package:<14} {_version(package)}" for package in PACKAGES]
     lines.append(f"{'GPU':<14} {_gpu()}")
     exact = True
     for name, answer in _self_tests():
-        lines.append(f"{name:<14} {'exact' if answer else 'NOT EXACT: do not trust any verdict of this installation'}")
+        lines.append(
+            f"{name:<14} "
+            + ("exact" if answer else "NOT EXACT: do not trust any verdict of this installation")
+        )
         exact = exact and answer
     print_bytes("".join(f"{line}\n" for line in lines).encode("utf-8"))
     return 0 if exact else INEXACT
@@ -66,7 +89,9 @@ def _self_tests() -> Iterator[tuple[str, bool]]:
 
 
 def operands(chain: Chain, terms: int) -> tuple[Any, Any]:
-    """Two random matrices of residues per prime, (levels, 3, terms) and (levels, terms, 3), some at the extremes (p - 1)/2 and p - 1."""
+    """Two random matrices of residues per prime, (levels, 3, terms) and (levels, terms, 3), some at
+    the extremes (p - 1)/2 and p - 1.
+    """
     generator = np.random.default_rng(_SEED)
     lefts, rights = [], []
     for p in chain.primes:
@@ -78,7 +103,9 @@ def operands(chain: Chain, terms: int) -> tuple[Any, Any]:
 
 
 def matmul_is_exact(xp: Any, chain: Chain) -> bool:
-    """Whether modular products of matrices are those of Python's integers, at every number of terms in TERMS and every prime of the chain."""
+    """Whether modular products of matrices are those of Python's integers, at every number of terms
+    in TERMS and every prime of the chain.
+    """
     return all(_product_is_exact(xp, chain, terms) for terms in TERMS)
 
 
@@ -87,14 +114,19 @@ def _product_is_exact(xp: Any, chain: Chain, terms: int) -> bool:
     found = to_host(xp, Modular(xp, chain).matmul(xp.asarray(left), xp.asarray(right), 0))
     for level, p in enumerate(chain.primes):
         columns = list(zip(*right[level].tolist(), strict=True))
-        expected = [[sum(x * y for x, y in zip(row, column, strict=True)) % p for column in columns] for row in left[level].tolist()]
+        expected = [
+            [sum(x * y for x, y in zip(row, column, strict=True)) % p for column in columns]
+            for row in left[level].tolist()
+        ]
         if found[level].tolist() != expected:
             return False
     return True
 
 
 def galois_agrees(chain: Chain) -> bool:
-    """Whether modular products of matrices are those of galois, another implementation of the same fields."""
+    """Whether modular products of matrices are those of galois, another implementation of the same
+    fields.
+    """
     from galois import GF  # noqa: PLC0415  half a second to import
 
     left, right = operands(chain, TERMS[2])

@@ -1,4 +1,6 @@
-"""``pitcheck mutate``: mutants of a right plan, what they change, and what the check says of them."""
+"""``pitcheck mutate``: mutants of a right plan, what they change, and what the check says
+of them.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,14 @@ from pitcheck.mutation.summary import SCHEMA, Row, cells, rows
 from pitcheck.plan.files import write_plan
 from pitcheck.plan.model import Plan
 from pitcheck.report.text import WIDTH, printable
-from pitcheck.report.write import STDOUT, Destination, check_destinations, parse_destination, print_bytes, write_whole
+from pitcheck.report.write import (
+    STDOUT,
+    Destination,
+    check_destinations,
+    parse_destination,
+    print_bytes,
+    write_whole,
+)
 
 Progress = Callable[[int, int], None]
 """(done, of how many)."""
@@ -42,8 +51,9 @@ def run(
 ) -> int:
     """Make mutants of the parallel plan, judge and check them, print what became of them.
 
-    Returns 1 where one that changes an output is called equivalent, 2 where a check failed, else 0. Raises UsageError for a wrong option, for a plan
-    that is not right or too large to be executed, and where PyTorch is not installed.
+    Returns 1 where one that changes an output is called equivalent, 2 where a check failed, else 0.
+    Raises UsageError for a wrong option, for a plan that is not right or too large to be executed,
+    and where PyTorch is not installed.
     """
     files = sources(reference, parallel, assignments)
     chosen = chosen_kinds([name for text in kinds for name in text.split(",") if name])
@@ -56,7 +66,12 @@ def run(
     if folder is not None:
         _write(folder, plans[0], made)
     with progress_bar(wanted=not quiet) as progress:
-        told = list(become(made, None if progress is None else lambda done, total: progress("mutants", done, total)))
+        told = list(
+            become(
+                made,
+                None if progress is None else lambda done, total: progress("mutants", done, total),
+            )
+        )
     _print(destinations, Document.of(seed, chosen, told))
     return _code(told)
 
@@ -65,7 +80,9 @@ def _destinations(output: Sequence[str]) -> list[Destination]:
     destinations = [parse_destination(text) for text in output]
     for each in destinations:
         if each.format not in FORMATS:
-            raise UsageError(f"output {each.format}:{each.file}: mutate writes {' and '.join(FORMATS)}")
+            raise UsageError(
+                f"output {each.format}:{each.file}: mutate writes {' and '.join(FORMATS)}"
+            )
     check_destinations(destinations)
     return destinations
 
@@ -79,7 +96,9 @@ def _folder(keep: str | None) -> Path | None:
     return folder
 
 
-def _trial(reference: Plan, parallel: Plan, seed: int, jobs: int) -> Callable[[Sequence[Mutant], Progress | None], Iterator[Outcome]]:
+def _trial(
+    reference: Plan, parallel: Plan, seed: int, jobs: int
+) -> Callable[[Sequence[Mutant], Progress | None], Iterator[Outcome]]:
     """What gives the outcomes of mutants."""
     try:
         from pitcheck.mutation.trial import outcomes, trial  # noqa: PLC0415  PyTorch is an extra
@@ -88,7 +107,9 @@ def _trial(reference: Plan, parallel: Plan, seed: int, jobs: int) -> Callable[[S
             raise
         raise UsageError("mutants are executed by PyTorch; install pitcheck[torch]") from None
     options = Options(seed=seed, jobs=1)
-    of = trial(reference, parallel, lambda plan: checked([lambda: [reference], lambda: [plan]], options))
+    of = trial(
+        reference, parallel, lambda plan: checked([lambda: [reference], lambda: [plan]], options)
+    )
     return lambda made, progress: outcomes(of, made, jobs, progress)
 
 
@@ -109,7 +130,9 @@ def _code(told: Sequence[Outcome]) -> int:
 
 
 class Document(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that is known of the mutants: ``rows`` count, ``mutants`` has one entry for each, in the order in which they were made."""
+    """Everything that is known of the mutants: ``rows`` count, ``mutants`` has one entry for each,
+    in the order in which they were made.
+    """
 
     schema: str
     seed: int
@@ -120,7 +143,13 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
     @classmethod
     def of(cls, seed: int, kinds: Sequence[str], told: Sequence[Outcome]) -> Document:
         """The document of what became of mutants."""
-        return cls(schema=SCHEMA, seed=seed, kinds=tuple(kinds), rows=tuple(rows(told)), mutants=tuple(told))
+        return cls(
+            schema=SCHEMA,
+            seed=seed,
+            kinds=tuple(kinds),
+            rows=tuple(rows(told)),
+            mutants=tuple(told),
+        )
 
 
 # --- text
@@ -134,27 +163,56 @@ LISTS: Mapping[str, str] = {
     "refused": "nothing changes, and validation refuses it",
 }
 """What is listed one by one, by status; what needs a look first."""
-HEADINGS = ("kind", "mutants", "invalid", "change", "caught", "survive", "open", "cause", "place", "same", "proven", "left")
+HEADINGS = (
+    "kind",
+    "mutants",
+    "invalid",
+    "change",
+    "caught",
+    "survive",
+    "open",
+    "cause",
+    "place",
+    "same",
+    "proven",
+    "left",
+)
 LEGEND = (
-    "invalid: refused by validation; change: of the others, those that change an output, and of these caught (a mismatch), survive (called equivalent), "
-    "open (not decided); cause, place: of those caught, the first finding names the mistake, the changed record; same: change no output, of these proven, "
+    "invalid: refused by validation; change: of the others, those that change an output, and of "
+    "these caught (a mismatch), survive (called equivalent), "
+    "open (not decided); cause, place: of those caught, the first finding names the mistake, the "
+    "changed record; same: change no output, of these proven, "
     "and left open"
 )
 
 
 def _text(document: Document) -> bytes:
-    lines = [*_listed(document.mutants), *_table(document.rows), "", *textwrap.wrap(LEGEND, WIDTH), "", *_verdict(document)]
+    lines = [
+        *_listed(document.mutants),
+        *_table(document.rows),
+        "",
+        *textwrap.wrap(LEGEND, WIDTH),
+        "",
+        *_verdict(document),
+    ]
     return "".join(f"{printable(line)}\n" for line in lines).encode("utf-8")
 
 
 def _listed(told: Sequence[Outcome]) -> Iterator[str]:
     for status, what in LISTS.items():
-        some = [(number, outcome) for number, outcome in enumerate(told) if outcome.status == status]
+        some = [
+            (number, outcome) for number, outcome in enumerate(told) if outcome.status == status
+        ]
         if not some:
             continue
         yield f"{'error' if status in ('survivor', 'failed') else 'note'}: {what}: {len(some)}"
         for number, outcome in some[:MOST_LISTED]:
-            yield from textwrap.wrap(f"{_label(number, outcome.kind)} {_described(outcome)}", WIDTH, initial_indent="  ", subsequent_indent="      ")
+            yield from textwrap.wrap(
+                f"{_label(number, outcome.kind)} {_described(outcome)}",
+                WIDTH,
+                initial_indent="  ",
+                subsequent_indent="      ",
+            )
         if len(some) > MOST_LISTED:
             yield f"  and {len(some) - MOST_LISTED} more"
         yield ""
@@ -162,25 +220,42 @@ def _listed(told: Sequence[Outcome]) -> Iterator[str]:
 
 def _described(outcome: Outcome) -> str:
     where = ", ".join(f"{axis}={at}" for axis, at in outcome.place.items()) or "everywhere"
-    effect = f"does not run: {outcome.error}" if outcome.error else f"changes {', '.join(outcome.outputs[:3])}" if outcome.outputs else ""
+    effect = (
+        f"does not run: {outcome.error}"
+        if outcome.error
+        else f"changes {', '.join(outcome.outputs[:3])}"
+        if outcome.outputs
+        else ""
+    )
     said = f"{outcome.code} {outcome.reason}" if outcome.code else outcome.verdict
-    return "; ".join(part for part in (f"{outcome.operator}: {outcome.label}, {where}", effect, said) if part)
+    return "; ".join(
+        part for part in (f"{outcome.operator}: {outcome.label}, {where}", effect, said) if part
+    )
 
 
 def _table(counts: Sequence[Row]) -> Iterator[str]:
     body = [HEADINGS, *map(cells, counts)]
     widths = [max(len(line[column]) for line in body) for column in range(len(HEADINGS))]
     for line in body:
-        yield "  ".join(text.ljust(width) if not column else text.rjust(width) for column, (text, width) in enumerate(zip(line, widths, strict=True))).rstrip()
+        yield "  ".join(
+            text.ljust(width) if not column else text.rjust(width)
+            for column, (text, width) in enumerate(zip(line, widths, strict=True))
+        ).rstrip()
 
 
 def _verdict(document: Document) -> Iterator[str]:
     all_ = document.rows[-1]
     yield f"seed {document.seed}"
     if all_.survivors:
-        yield f"{all_.survivors} of {all_.changing} mutants that change an output are called equivalent: a bug of pitcheck, to be reported"
+        yield (
+            f"{all_.survivors} of {all_.changing} mutants that change an output are called "
+            f"equivalent: a bug of pitcheck, to be reported"
+        )
     else:
-        yield f"{all_.caught} of {all_.changing} valid mutants that change an output are caught, none is called equivalent"
+        yield (
+            f"{all_.caught} of {all_.changing} valid mutants that change an output are caught, "
+            f"none is called equivalent"
+        )
 
 
 def _json(document: Document) -> bytes:
@@ -191,7 +266,9 @@ FORMATS: Mapping[str, Callable[[Document], bytes]] = {"text": _text, "json": _js
 
 
 def _print(destinations: Sequence[Destination], document: Document) -> None:
-    """Write the document to every destination, and as text to standard output unless one takes that. Raises UsageError where one cannot be written."""
+    """Write the document to every destination, and as text to standard output unless one takes
+    that. Raises UsageError where one cannot be written.
+    """
     failures = []
     for each in destinations:
         if each.file == STDOUT:

@@ -13,14 +13,17 @@ _UNITS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
 
 
 def parse_probability_log2(text: str) -> float:
-    """The base-2 logarithm of a probability written as ``2^-64``, ``2**-64``, ``1e-20`` or ``0.001``.
+    """The base-2 logarithm of a probability written as ``2^-64``, ``2**-64``, ``1e-20`` or
+    ``0.001``.
 
     Raises UsageError unless it lies strictly between 0 and 1.
     """
     power = _POWER.match(text.strip())
     exponent = -float(power.group(1)) if power else _log2_of_decimal(text)
     if not exponent < 0:
-        raise UsageError(f"--error-bound {text!r} is no probability between 0 and 1; write it as 2^-64 or 1e-20")
+        raise UsageError(
+            f"--error-bound {text!r} is no probability between 0 and 1; write it as 2^-64 or 1e-20"
+        )
     return exponent
 
 
@@ -32,11 +35,14 @@ def _log2_of_decimal(text: str) -> float:
             return float(number.log10()) / 0.30102999566398119521
     except InvalidOperation:
         pass
-    raise UsageError(f"--error-bound {text!r} is no probability between 0 and 1; write it as 2^-64 or 1e-20")
+    raise UsageError(
+        f"--error-bound {text!r} is no probability between 0 and 1; write it as 2^-64 or 1e-20"
+    )
 
 
 def parse_size(text: str) -> int:
-    """Bytes of a size such as ``500MB`` (powers of 1000), ``4GiB`` (powers of 1024) or a plain number of bytes.
+    """Bytes of a size such as ``500MB`` (powers of 1000), ``4GiB`` (powers of 1024) or a plain
+    number of bytes.
 
     Raises UsageError for anything else, and for less than one megabyte.
     """
@@ -46,5 +52,7 @@ def parse_size(text: str) -> int:
     number, unit, binary = match.groups()
     size = int(Decimal(number) * (1024 if binary else 1000) ** _UNITS[unit])
     if size < 10**6:
-        raise UsageError(f"--max-memory {text!r} is less than one megabyte; nothing can be checked in that")
+        raise UsageError(
+            f"--max-memory {text!r} is less than one megabyte; nothing can be checked in that"
+        )
     return size

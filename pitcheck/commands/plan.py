@@ -29,9 +29,11 @@ def show(file: str) -> int:
 
 
 def validate(files: Sequence[str], reference: str | None) -> int:
-    """Print every violation of every plan in ``files``, with lineage held against ``reference`` where one is given.
+    """Print every violation of every plan in ``files``, with lineage held against ``reference``
+    where one is given.
 
-    Returns 2 where a violation makes a plan invalid, else 0. Raises PlanError for a file that cannot be read.
+    Returns 2 where a violation makes a plan invalid, else 0. Raises PlanError for a file that
+    cannot be read.
     """
     from pitcheck.plan.validate import validate as violations_of  # noqa: PLC0415  the other commands need not wait for it
 
@@ -42,7 +44,12 @@ def validate(files: Sequence[str], reference: str | None) -> int:
         violations = violations_of(plan, specification)
         valid = all(each.severity != "error" for each in violations)
         sizes = {axis.name: axis.size for axis in plan.mesh}
-        _print([*(_violation(each, sizes) for each in violations), f"{file}: {'valid' if valid else 'invalid'}"])
+        _print(
+            [
+                *(_violation(each, sizes) for each in violations),
+                f"{file}: {'valid' if valid else 'invalid'}",
+            ]
+        )
         codes.append(0 if valid else INVALID)
     return max(codes)
 
@@ -53,18 +60,28 @@ def _violation(violation: Violation, sizes: Mapping[str, int]) -> str:
 
 
 def convert(source: str, target: str) -> int:
-    """Write the plan in ``source`` as ``target``. Raises UsageError for another suffix than those of plan files, PlanError where ``source`` cannot be read."""
+    """Write the plan in ``source`` as ``target``. Raises UsageError for another suffix than those
+    of plan files, PlanError where ``source`` cannot be read.
+    """
     if not target.endswith(PLAN_SUFFIXES):
-        raise UsageError(f"{target}: a plan is written as {' or '.join(PLAN_SUFFIXES)}; name the target so")
+        raise UsageError(
+            f"{target}: a plan is written as {' or '.join(PLAN_SUFFIXES)}; name the target so"
+        )
     write_plan(read(source), Path(target))
     return 0
 
 
 def make(file: str, directory: str, assignments: Sequence[str]) -> int:
-    """Write both plans of a configuration into ``directory``. Raises PlanError for a configuration that cannot run, UsageError for a wrong argument."""
+    """Write both plans of a configuration into ``directory``. Raises PlanError for a configuration
+    that cannot run, UsageError for a wrong argument.
+    """
     if not CONFIGURATIONS.recognises(file):
         raise UsageError(f"{file}: plans are made from a configuration, a .toml file")
-    write_pair(lambda: read_pair(file, assignments), directory, Path(file).name.removesuffix(CONFIGURATION_SUFFIX))
+    write_pair(
+        lambda: read_pair(file, assignments),
+        directory,
+        Path(file).name.removesuffix(CONFIGURATION_SUFFIX),
+    )
     return 0
 
 
@@ -73,7 +90,11 @@ def _description(plan: Plan) -> Iterator[str]:
     if plan.name:
         yield f"name           {plan.name}"
     ranks = prod(sizes.values())
-    yield f"mesh           {' '.join(f'{axis}={size}' for axis, size in sizes.items()) or 'one device'} ({ranks} {'rank' if ranks == 1 else 'ranks'})"
+    yield (
+        f"mesh           "
+        f"{' '.join(f'{axis}={size}' for axis, size in sizes.items()) or 'one device'} ({ranks} "
+        f"{'rank' if ranks == 1 else 'ranks'})"
+    )
     yield f"micro-batches  {plan.microbatches}"
     yield f"tensors        {len(plan.tensors)}: {_counts(tensor.role for tensor in plan.tensors)}"
     yield f"operators      {len(plan.operators)}"
@@ -82,7 +103,11 @@ def _description(plan: Plan) -> Iterator[str]:
     tensors = {tensor.name: tensor for tensor in plan.tensors}
     yield f"outputs        {len(plan.outputs)}"
     for output in plan.outputs:
-        named = f" = {output.reference}" if output.reference and output.reference != output.tensor else ""
+        named = (
+            f" = {output.reference}"
+            if output.reference and output.reference != output.tensor
+            else ""
+        )
         yield f"  {output.tensor}{named}{_shape(tensors.get(output.tensor))}"
     for assumption in plan.assumptions:
         yield f"assuming       {assumption}"

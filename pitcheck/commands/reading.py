@@ -18,21 +18,26 @@ FRONTENDS = (PLAN_FILES, PLANNER_FILES, CONFIGURATIONS, PROGRAMS)
 def frontend_of(source: str) -> Frontend | None:
     """Return the frontend that recognises a source, or None.
 
-    Raises UsageError for a source that two frontends of other packages recognise, and for one of these that cannot be loaded.
+    Raises UsageError for a source that two frontends of other packages recognise, and for one of
+    these that cannot be loaded.
     """
     known = next((frontend for frontend in FRONTENDS if frontend.recognises(source)), None)
     if known is not None:
         return known
     others = [frontend for frontend in installed() if frontend.recognises(source)]
     if len(others) > 1:
-        raise UsageError(f"{source} is recognised by the frontends {' and '.join(frontend.name for frontend in others)}; uninstall one of their packages")
+        raise UsageError(
+            f"{source} is recognised by the frontends "
+            f"{' and '.join(frontend.name for frontend in others)}; uninstall one of their packages"
+        )
     return others[0] if others else None
 
 
 def read_pair(source: str, assignments: Sequence[str] = (), jobs: int | None = None) -> list[Plan]:
     """Return the reference and the parallel plan of a source that stands for both.
 
-    Raises UsageError for a source that does not and for wrong assignments, and what its frontend raises.
+    Raises UsageError for a source that does not and for wrong assignments, and what its frontend
+    raises.
     """
     frontend = frontend_of(source)
     if frontend is None or not frontend.gives_pair:
@@ -48,7 +53,8 @@ def pairs() -> str:
 def read(file: str) -> Plan:
     """Return the plan in a file; its name says its format.
 
-    Raises PlanError for a file that is not there, is of no known format or cannot be read, and what its frontend raises.
+    Raises PlanError for a file that is not there, is of no known format or cannot be read, and what
+    its frontend raises.
     """
     path = Path(file)
     if not path.exists():
@@ -57,9 +63,17 @@ def read(file: str) -> Plan:
         raise PlanError("this is a directory; name a plan file", file)
     frontend = frontend_of(file)
     if frontend is None:
-        raise PlanError(f"unknown format; name {', '.join(known.accepts for known in FRONTENDS)}, or install a frontend for it", file)
+        raise PlanError(
+            f"unknown format; name {', '.join(known.accepts for known in FRONTENDS)}, or install "
+            f"a frontend for it",
+            file,
+        )
     if frontend.gives_pair:
-        raise PlanError(f"this is {frontend.accepts}, which stands for two plans; `pitcheck plan make` or `pitcheck capture` writes them to files", file)
+        raise PlanError(
+            f"this is {frontend.accepts}, which stands for two plans; `pitcheck plan make` or "
+            f"`pitcheck capture` writes them to files",
+            file,
+        )
     try:
         return _plans(frontend, Request(file))[0]
     except UsageError as error:
@@ -69,14 +83,19 @@ def read(file: str) -> Plan:
 
 
 def _plans(frontend: Frontend, request: Request) -> list[Plan]:
-    """Return the plans that a frontend makes; those of other packages must hold what a plan file may hold.
+    """Return the plans that a frontend makes; those of other packages must hold what a plan file
+    may hold.
 
-    Raises PitcheckError for a frontend that does not give what it says, which is a bug of it, and PlanError for values that no plan file holds.
+    Raises PitcheckError for a frontend that does not give what it says, which is a bug of it, and
+    PlanError for values that no plan file holds.
     """
     plans = list(frontend.read(request))
     due = 2 if frontend.gives_pair else 1
     if len(plans) != due or not all(isinstance(plan, Plan) for plan in plans):
-        raise PitcheckError(f"the frontend {frontend.name!r} gave {[type(plan).__name__ for plan in plans]} for {request.source}; it must give {due} Plan")
+        raise PitcheckError(
+            f"the frontend {frontend.name!r} gave {[type(plan).__name__ for plan in plans]} for "
+            f"{request.source}; it must give {due} Plan"
+        )
     if frontend in FRONTENDS:
         return plans
     from pitcheck.plan.files import well_formed  # noqa: PLC0415  heavy

@@ -9,10 +9,14 @@ from pitcheck.report.write import print_bytes
 
 
 def run(witness: str) -> int:
-    """Print what the replay of ``witness`` shows; return 1 if the plans still differ on it, 0 if not. Raises UsageError for a file that is not there."""
+    """Print what the replay of ``witness`` shows; return 1 if the plans still differ on it, 0 if
+    not. Raises UsageError for a file that is not there.
+    """
     path = Path(witness)
     if not path.is_file():
-        raise UsageError(f"{witness}: no such file; a check that finds a mismatch names the witness it saved")
+        raise UsageError(
+            f"{witness}: no such file; a check that finds a mismatch names the witness it saved"
+        )
     from pitcheck.witness.replay import replay  # noqa: PLC0415  heavy: a file that is not there need not wait for it
 
     text, code = replay(path)

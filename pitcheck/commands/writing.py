@@ -13,7 +13,9 @@ from pitcheck.report.write import print_bytes
 
 
 def write_pair(plans: Callable[[], Sequence[Plan]], directory: str, name: str) -> None:
-    """Write the reference and the parallel plan that ``plans`` makes into ``directory``, and print where. Raises UsageError where it is no directory."""
+    """Write the reference and the parallel plan that ``plans`` makes into ``directory``, and print
+    where. Raises UsageError where it is no directory.
+    """
     folder = Path(directory)
     if not folder.is_dir():
         raise UsageError(f"--out {directory} is no directory; create it first")

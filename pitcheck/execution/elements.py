@@ -66,7 +66,10 @@ def _rotary(inputs: list[Tensor], attributes: Attributes) -> Tensor:
     interleaved = attributes["convention"] == "interleaved"
     first, second = (x[..., ::2], x[..., 1::2]) if interleaved else (x[..., :half], x[..., half:])
     if cos.shape[-1] != half:
-        angles = [(a[..., ::2], a[..., 1::2]) if interleaved else (a[..., :half], a[..., half:]) for a in (cos, sin)]
+        angles = [
+            (a[..., ::2], a[..., 1::2]) if interleaved else (a[..., :half], a[..., half:])
+            for a in (cos, sin)
+        ]
         (c1, c2), (s1, s2) = angles
     else:
         (c1, c2), (s1, s2) = (cos, cos), (sin, sin)
@@ -90,7 +93,12 @@ def _attention(inputs: list[Tensor], attributes: Attributes) -> Tensor:
 def _classes_loss(function: Any) -> Any:
     def meaning(inputs: list[Tensor], attributes: Attributes) -> Tensor:
         ignored = attributes.get("ignore_index")
-        result: Tensor = function(inputs[0], inputs[1], reduction=attributes.get("reduction", "mean"), ignore_index=-(10**6) if ignored is None else ignored)
+        result: Tensor = function(
+            inputs[0],
+            inputs[1],
+            reduction=attributes.get("reduction", "mean"),
+            ignore_index=-(10**6) if ignored is None else ignored,
+        )
         return result
 
     return meaning
@@ -105,12 +113,20 @@ def _cast(inputs: list[Tensor], attributes: Attributes) -> Tensor:
     dtype = attributes["dtype"]
     if dtype == "bool":
         return inputs[0] != 0
-    return inputs[0].double() if dtype.startswith(("float", "bfloat")) else inputs[0].trunc().long() if inputs[0].is_floating_point() else inputs[0].long()
+    return (
+        inputs[0].double()
+        if dtype.startswith(("float", "bfloat"))
+        else inputs[0].trunc().long()
+        if inputs[0].is_floating_point()
+        else inputs[0].long()
+    )
 
 
 def _topk(inputs: list[Tensor], attributes: Attributes) -> tuple[Tensor, Tensor]:
     axis = attributes.get("axis", -1)
-    values, places = inputs[0].sort(dim=axis, descending=attributes.get("largest", True), stable=True)
+    values, places = inputs[0].sort(
+        dim=axis, descending=attributes.get("largest", True), stable=True
+    )
     return values.narrow(axis, 0, attributes["k"]), places.narrow(axis, 0, attributes["k"])
 
 
@@ -144,14 +160,22 @@ def _argmin(inputs: list[Tensor], attributes: Attributes) -> Tensor:
 
 
 def _sort(inputs: list[Tensor], attributes: Attributes) -> tuple[Tensor, Tensor]:
-    values, places = inputs[0].sort(dim=attributes.get("axis", -1), descending=bool(attributes.get("descending", False)), stable=True)
+    values, places = inputs[0].sort(
+        dim=attributes.get("axis", -1),
+        descending=bool(attributes.get("descending", False)),
+        stable=True,
+    )
     return values, places
 
 
 def _var(inputs: list[Tensor], attributes: Attributes) -> Tensor:
     x = inputs[0]
     axes = attributes.get("axes", tuple(range(x.ndim)))
-    return x.var(axes, correction=attributes.get("correction", 1), keepdim=bool(attributes.get("keepdim", False)))
+    return x.var(
+        axes,
+        correction=attributes.get("correction", 1),
+        keepdim=bool(attributes.get("keepdim", False)),
+    )
 
 
 def _every(function: Any) -> Any:
@@ -166,11 +190,20 @@ def _every(function: Any) -> Any:
 
 
 def _filled(sizes: Any, attributes: Attributes, dtype: str) -> Tensor:
-    return _cast([torch.full(tuple(sizes), number(attributes["value"]), dtype=torch.float64)], {"dtype": dtype})
+    return _cast(
+        [torch.full(tuple(sizes), number(attributes["value"]), dtype=torch.float64)],
+        {"dtype": dtype},
+    )
 
 
 def _full_like(inputs: list[Tensor], attributes: Attributes) -> Tensor:
-    own = "bool" if inputs[0].dtype == torch.bool else "float64" if inputs[0].is_floating_point() else "int64"
+    own = (
+        "bool"
+        if inputs[0].dtype == torch.bool
+        else "float64"
+        if inputs[0].is_floating_point()
+        else "int64"
+    )
     return _filled(inputs[0].shape, attributes, attributes.get("dtype", own))
 
 
@@ -183,7 +216,9 @@ def _logic(function: Any) -> Any:
 
 
 def _uniform(inputs: list[Tensor], attributes: Attributes) -> Tensor:
-    """Draw number i of a stream is the i-th of one generator; an element's number is its row-major place in the whole."""
+    """Draw number i of a stream is the i-th of one generator; an element's number is its row-major
+    place in the whole.
+    """
     shape = tuple(inputs[0].shape)
     whole, start = attributes.get("whole", shape), attributes.get("start", (0,) * len(shape))
     generator = np.random.default_rng(zlib.crc32(str(attributes["stream"]).encode()))
@@ -227,7 +262,9 @@ MEANINGS: dict[str, Any] = {
     "repeat_interleave": lambda i, a: i[0].repeat_interleave(a["count"], a["axis"]),
     "embedding": lambda i, a: F.embedding(i[0], i[1]),
     "index_select": lambda i, a: i[0][(slice(None),) * a["axis"] + (i[1],)],
-    "index_add": lambda i, a: i[0].index_add(a["axis"], i[1].flatten(), i[2].reshape(_flattened(i[2], a["axis"] % i[0].ndim, i[1].ndim))),
+    "index_add": lambda i, a: i[0].index_add(
+        a["axis"], i[1].flatten(), i[2].reshape(_flattened(i[2], a["axis"] % i[0].ndim, i[1].ndim))
+    ),
     "gather": lambda i, a: i[0].gather(a["axis"], i[1]),
     "scatter_add": lambda i, a: i[0].scatter_add(a["axis"], i[1], i[2]),
     "where": lambda i, a: _where(i),
@@ -267,7 +304,9 @@ MEANINGS: dict[str, Any] = {
     "var": _var,
     "any": _every(torch.any),
     "all": _every(torch.all),
-    "scatter_value": lambda i, a: i[0].scatter(a["axis"], i[1], i[2].to(i[0].dtype).expand(i[1].shape)),
+    "scatter_value": lambda i, a: i[0].scatter(
+        a["axis"], i[1], i[2].to(i[0].dtype).expand(i[1].shape)
+    ),
     "full": lambda i, a: _filled(a["sizes"], a, a.get("dtype", "float32")),
     "full_like": _full_like,
     UNINITIALISED: lambda i, a: unwritten(a, (0,)),

@@ -31,7 +31,8 @@ Instance = tuple[str, int, int]
 
 
 def execute(plan: Plan, initial: dict[Instance, Array], memory: int = 0) -> dict[Instance, Array]:
-    """All values of the plan; what lies in memory that nobody has written to is drawn from seed ``memory``.
+    """All values of the plan; what lies in memory that nobody has written to is drawn from seed
+    ``memory``.
 
     Raises ExecutionError where it cannot run, DeadlockError where all wait.
     """
@@ -62,7 +63,9 @@ class _Run:
         while any(self.programs):
             moved = [self._advance(rank) for rank in range(len(self.programs))]
             if not any(moved):
-                raise DeadlockError(f"ranks {[r for r, p in enumerate(self.programs) if p]} wait for ever")
+                raise DeadlockError(
+                    f"ranks {[r for r, p in enumerate(self.programs) if p]} wait for ever"
+                )
 
     def _advance(self, rank: int) -> bool:
         """Run a rank until it waits; whether it did anything."""
@@ -97,28 +100,42 @@ class _Run:
             self._accumulate(operator, rank, attributes)
             return True
         if operator.kind == UNINITIALISED:
-            found = unwritten(attributes, (self.memory, self.plan.operators.index(operator), rank, microbatch))
+            found = unwritten(
+                attributes, (self.memory, self.plan.operators.index(operator), rank, microbatch)
+            )
             self._write(operator, rank, microbatch, [found])
             return True
         inputs = [self._read(operator, operand, rank, microbatch) for operand in operator.inputs]
         if operator.kind == "send":
             self._send(operator, rank, attributes, inputs[0])
         elif operator.outputs or operator.kind != "wait":
-            # Nothing waits for a send: a message is a copy here, and sent as soon as it is in the mail.
+            # Nothing waits for a send: a message is a copy here, and sent as soon as it is in the
+            # mail.
             self._compute(operator, rank, microbatch, attributes, inputs)
         return True
 
-    def _send(self, operator: Operator, rank: int, attributes: dict[str, Any], value: torch.Tensor) -> None:
+    def _send(
+        self, operator: Operator, rank: int, attributes: dict[str, Any], value: torch.Tensor
+    ) -> None:
         peer = int(attributes["peer"])
         if not 0 <= peer < len(self.coordinates):
             raise ExecutionError(f"{operator.id}: rank {peer} does not exist")
         self.mail[(rank, peer, attributes.get("tag"))].append(value)
 
-    def _compute(self, operator: Operator, rank: int, microbatch: int, attributes: dict[str, Any], inputs: list[torch.Tensor]) -> None:
+    def _compute(
+        self,
+        operator: Operator,
+        rank: int,
+        microbatch: int,
+        attributes: dict[str, Any],
+        inputs: list[torch.Tensor],
+    ) -> None:
         wanted = [bool(name) for name in operator.outputs]
         try:
             if operator.kind.endswith(".backward"):
-                results = backward(operator.kind.removesuffix(".backward"), inputs, attributes, wanted)
+                results = backward(
+                    operator.kind.removesuffix(".backward"), inputs, attributes, wanted
+                )
             else:
                 results = forward(operator.kind, inputs, attributes)
         except (RuntimeError, IndexError, ValueError) as error:
@@ -129,31 +146,44 @@ class _Run:
         operand = operator.inputs[0]
         chosen = attributes.get("microbatches") or range(self.plan.microbatches)
         if not isinstance(operand, str):
-            raise ExecutionError(f"{operator.id}: accumulate sums the micro-batches of a tensor, not {operand}")
+            raise ExecutionError(
+                f"{operator.id}: accumulate sums the micro-batches of a tensor, not {operand}"
+            )
         total = torch.zeros(self.tensors[operand].shape, dtype=torch.float64)
         for m in chosen:
             total = total + self._value(operator, operand, rank, m)
         self._write(operator, rank, 0, [total])
 
-    def _read(self, operator: Operator, operand: Operand, rank: int, microbatch: int) -> torch.Tensor:
+    def _read(
+        self, operator: Operator, operand: Operand, rank: int, microbatch: int
+    ) -> torch.Tensor:
         if isinstance(operand, Number):
             return torch.tensor(number(operand.value), dtype=torch.float64)
         if isinstance(operand, Use):
             return self._value(operator, operand.tensor, rank, operand.microbatch)
         microbatched = self.tensors[operand].microbatched
         if microbatched and operator.id not in self.repeated and self.plan.microbatches > 1:
-            raise ExecutionError(f"{operator.id}: runs once but reads {operand}, which exists per micro-batch")
+            raise ExecutionError(
+                f"{operator.id}: runs once but reads {operand}, which exists per micro-batch"
+            )
         return self._value(operator, operand, rank, microbatch if microbatched else 0)
 
     def _value(self, operator: Operator, name: str, rank: int, microbatch: int) -> torch.Tensor:
         found = self.values.get((name, rank, microbatch))
         if found is None:
-            raise ExecutionError(f"{operator.id}: rank {rank} reads {name} (micro-batch {microbatch}) before it is written")
+            raise ExecutionError(
+                f"{operator.id}: rank {rank} reads {name} (micro-batch {microbatch}) before it is "
+                f"written"
+            )
         return found
 
-    def _write(self, operator: Operator, rank: int, microbatch: int, results: list[torch.Tensor | None]) -> None:
+    def _write(
+        self, operator: Operator, rank: int, microbatch: int, results: list[torch.Tensor | None]
+    ) -> None:
         if len(results) != len(operator.outputs):
-            raise ExecutionError(f"{operator.id}: {len(operator.outputs)} outputs are named, {len(results)} computed")
+            raise ExecutionError(
+                f"{operator.id}: {len(operator.outputs)} outputs are named, {len(results)} computed"
+            )
         for name, result in zip(operator.outputs, results, strict=True):
             if not name:
                 continue
@@ -161,7 +191,10 @@ class _Run:
                 raise ExecutionError(f"{operator.id}: {name} has no gradient")
             tensor = self.tensors[name]
             if tuple(result.shape) != tensor.shape:
-                raise ExecutionError(f"{operator.id}: {name} has shape {tuple(result.shape)}, declared {tensor.shape}")
+                raise ExecutionError(
+                    f"{operator.id}: {name} has shape {tuple(result.shape)}, declared "
+                    f"{tensor.shape}"
+                )
             key = (name, rank, microbatch if tensor.microbatched else 0)
             if key in self.values:
                 raise ExecutionError(f"{operator.id}: {key} is written twice")
@@ -170,21 +203,42 @@ class _Run:
     # --- collectives
 
     def _meet(self, group: tuple[int, ...]) -> bool:
-        """Run the collective that all members of a group have reached; False while one of them has not."""
+        """Run the collective that all members of a group have reached; False while one of them has
+        not.
+        """
         if any(self.waiting.get(member) != group for member in group):
             return False
         met = [self.programs[member][0] for member in group]
-        attributes = [attributes_at(self.plan, op, self.coordinates[rank], m) for rank, (op, m) in zip(group, met, strict=True)]
-        kinds = {(op.kind, tuple(sorted((k, v) for k, v in a.items() if k != "position"))) for (op, _), a in zip(met, attributes, strict=True)}
+        attributes = [
+            attributes_at(self.plan, op, self.coordinates[rank], m)
+            for rank, (op, m) in zip(group, met, strict=True)
+        ]
+        kinds = {
+            (op.kind, tuple(sorted((k, v) for k, v in a.items() if k != "position")))
+            for (op, _), a in zip(met, attributes, strict=True)
+        }
         if len(kinds) > 1:
-            raise ExecutionError(f"the members of {group} meet in different collectives: {sorted(map(str, kinds))}")
+            raise ExecutionError(
+                f"the members of {group} meet in different collectives: {sorted(map(str, kinds))}"
+            )
         if met[0][0].kind == "barrier":
             for rank in group:
                 self.programs[rank].popleft()
                 del self.waiting[rank]
             return True
         inputs = self._brought(group, met, attributes)
-        if len({self.tensors[name].shape for op, _ in met for name in map(tensor_name, op.inputs) if name} | {tuple(i.shape) for i in inputs}) > 1:
+        if (
+            len(
+                {
+                    self.tensors[name].shape
+                    for op, _ in met
+                    for name in map(tensor_name, op.inputs)
+                    if name
+                }
+                | {tuple(i.shape) for i in inputs}
+            )
+            > 1
+        ):
             raise ExecutionError(f"{met[0][0].id}: the members bring different shapes")
         for place, (rank, (operator, microbatch)) in enumerate(zip(group, met, strict=True)):
             try:
@@ -200,8 +254,15 @@ class _Run:
             del self.waiting[rank]
         return True
 
-    def _brought(self, group: tuple[int, ...], met: list[tuple[Operator, int]], attributes: list[dict[str, Any]]) -> list[torch.Tensor]:
-        """What the members bring. Of a broadcast or scatter that is what the root brings, in every place."""
+    def _brought(
+        self,
+        group: tuple[int, ...],
+        met: list[tuple[Operator, int]],
+        attributes: list[dict[str, Any]],
+    ) -> list[torch.Tensor]:
+        """What the members bring. Of a broadcast or scatter that is what the root brings, in every
+        place.
+        """
         members = [(op, op.inputs[0], rank, m) for rank, (op, m) in zip(group, met, strict=True)]
         if met[0][0].kind not in READ_AT_ROOT:
             return [self._read(*member) for member in members]
@@ -211,7 +272,9 @@ class _Run:
         return [self._read(*members[root])] * len(group)
 
 
-def collective(kind: str, inputs: list[torch.Tensor], attributes: dict[str, Any], place: int) -> torch.Tensor | None:
+def collective(
+    kind: str, inputs: list[torch.Tensor], attributes: dict[str, Any], place: int
+) -> torch.Tensor | None:
     """What the member at ``place`` gets; None where only the root gets something."""
     if kind not in COLLECTIVES:
         raise ExecutionError(f"unknown collective {kind}")
@@ -226,12 +289,17 @@ def _all_gather(inputs: list[torch.Tensor], attributes: dict[str, Any], place: i
     return torch.cat(inputs, attributes["axis"])
 
 
-def _reduce_scatter(inputs: list[torch.Tensor], attributes: dict[str, Any], place: int) -> torch.Tensor:
+def _reduce_scatter(
+    inputs: list[torch.Tensor], attributes: dict[str, Any], place: int
+) -> torch.Tensor:
     return _part(_all_reduce(inputs, attributes, place), attributes["axis"], len(inputs), place)
 
 
 def _all_to_all(inputs: list[torch.Tensor], attributes: dict[str, Any], place: int) -> torch.Tensor:
-    return torch.cat([_part(x, attributes["split_axis"], len(inputs), place) for x in inputs], attributes["concat_axis"])
+    return torch.cat(
+        [_part(x, attributes["split_axis"], len(inputs), place) for x in inputs],
+        attributes["concat_axis"],
+    )
 
 
 def _broadcast(inputs: list[torch.Tensor], attributes: dict[str, Any], place: int) -> torch.Tensor:
@@ -241,15 +309,21 @@ def _broadcast(inputs: list[torch.Tensor], attributes: dict[str, Any], place: in
     return inputs[root]
 
 
-def _reduce(inputs: list[torch.Tensor], attributes: dict[str, Any], place: int) -> torch.Tensor | None:
+def _reduce(
+    inputs: list[torch.Tensor], attributes: dict[str, Any], place: int
+) -> torch.Tensor | None:
     return _all_reduce(inputs, attributes, place) if place == attributes["root"] else None
 
 
-def _gather_to(inputs: list[torch.Tensor], attributes: dict[str, Any], place: int) -> torch.Tensor | None:
+def _gather_to(
+    inputs: list[torch.Tensor], attributes: dict[str, Any], place: int
+) -> torch.Tensor | None:
     return _all_gather(inputs, attributes, place) if place == attributes["root"] else None
 
 
-def _scatter_from(inputs: list[torch.Tensor], attributes: dict[str, Any], place: int) -> torch.Tensor:
+def _scatter_from(
+    inputs: list[torch.Tensor], attributes: dict[str, Any], place: int
+) -> torch.Tensor:
     return _part(inputs[attributes["root"]], attributes["axis"], len(inputs), place)
 
 

@@ -11,23 +11,35 @@ from typing import Any
 import numpy as np
 
 from pitcheck.execution.executor import Array, Instance, execute
-from pitcheck.execution.places import ExecutionError, at_table, rank_coordinates, runs_at, tensor_name
+from pitcheck.execution.places import (
+    ExecutionError,
+    at_table,
+    rank_coordinates,
+    runs_at,
+    tensor_name,
+)
 from pitcheck.plan.model import Lineage, Plan, Tensor
 
 TOLERANCE = 1e-9
 SMALL = 1e-3
-"""Magnitude that is taken for the largest of an output where that is smaller: of a gradient that is 0 in truth there is nothing but rounding."""
+"""Magnitude that is taken for the largest of an output where that is smaller: of a gradient that is
+0 in truth there is nothing but rounding.
+"""
 MAGNITUDES = (1.0, 0.25, 3.0)
 FREE, ZERO = -1, -2
 Region = tuple[tuple[int, ...], ...]
-"""Per dimension the positions of the reference held, in order; FREE is a free element, ZERO a zero."""
+"""Per dimension the positions of the reference held, in order; FREE is a free element,
+ZERO a zero.
+"""
 
 
 @dataclass
 class Judgement:
-    """``different``: outputs with another value; ``missing``: outputs that are not there in full; ``error``: why the plan does not run.
+    """``different``: outputs with another value; ``missing``: outputs that are not there in full;
+    ``error``: why the plan does not run.
 
-    ``largest``: the largest difference of an output that is not different, as a share of its largest magnitude."""
+    ``largest``: the largest difference of an output that is not different, as a share of its
+    largest magnitude."""
 
     different: list[str] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
@@ -50,8 +62,12 @@ def initial_tensors(plan: Plan) -> list[Tensor]:
     return [tensor for tensor in plan.tensors if tensor.name not in computed]
 
 
-def draw(tensor: Tensor, shape: tuple[int, ...], generator: np.random.Generator, magnitude: float = 1.0) -> Array:
-    """A random value: integers within their bounds, both ends among them; optimizer state not negative; reals of both signs."""
+def draw(
+    tensor: Tensor, shape: tuple[int, ...], generator: np.random.Generator, magnitude: float = 1.0
+) -> Array:
+    """A random value: integers within their bounds, both ends among them; optimizer state not
+    negative; reals of both signs.
+    """
     if tensor.dtype == "bool":
         return generator.random(shape) < 0.6
     if tensor.dtype.startswith(("int", "uint")):
@@ -66,20 +82,28 @@ def draw(tensor: Tensor, shape: tuple[int, ...], generator: np.random.Generator,
 
 
 def reference_inputs(plan: Plan, seed: int) -> dict[Instance, Array]:
-    """Random values of the reference's initial tensors, equal on all its ranks; their magnitude changes with the seed: clamps are seen on both sides."""
+    """Random values of the reference's initial tensors, equal on all its ranks; their magnitude
+    changes with the seed: clamps are seen on both sides.
+    """
     generator = np.random.default_rng([seed, 17])
     magnitude = MAGNITUDES[seed % len(MAGNITUDES)]
     ranks = len(rank_coordinates(plan))
     result: dict[Instance, Array] = {}
     for tensor in initial_tensors(plan):
         for microbatch in range(plan.microbatches if tensor.microbatched else 1):
-            value = np.full(tensor.shape, float(tensor.value)) if tensor.value is not None else draw(tensor, tensor.shape, generator, magnitude)
+            value = (
+                np.full(tensor.shape, float(tensor.value))
+                if tensor.value is not None
+                else draw(tensor, tensor.shape, generator, magnitude)
+            )
             for rank in range(ranks):
                 result[tensor.name, rank, microbatch] = value
     return result
 
 
-def region(plan: Plan, lineage: Lineage, shape: tuple[int, ...], rank: int, microbatch: int) -> Region:
+def region(
+    plan: Plan, lineage: Lineage, shape: tuple[int, ...], rank: int, microbatch: int
+) -> Region:
     """The part of a reference tensor of shape ``shape`` that a coordinate holds."""
     coordinate = rank_coordinates(plan)[rank]
     sizes = {axis.name: axis.size for axis in plan.mesh} | {"mb": plan.microbatches}
@@ -105,7 +129,9 @@ def region(plan: Plan, lineage: Lineage, shape: tuple[int, ...], rank: int, micr
     return tuple(held)
 
 
-def term_of(plan: Plan, lineage: Lineage, rank: int, microbatch: int) -> tuple[int, int, tuple[Any, ...]]:
+def term_of(
+    plan: Plan, lineage: Lineage, rank: int, microbatch: int
+) -> tuple[int, int, tuple[Any, ...]]:
     """(which term of a sum, of how many, which sum)."""
     coordinate = rank_coordinates(plan)[rank]
     place = {**coordinate, "mb": microbatch}
@@ -118,11 +144,19 @@ def term_of(plan: Plan, lineage: Lineage, rank: int, microbatch: int) -> tuple[i
     number, count = 0, 1
     for axis in lineage.partial:
         number, count = number * sizes[axis] + place[axis], count * sizes[axis]
-    return number, count, tuple((axis, value) for axis, value in place.items() if axis not in lineage.partial)
+    return (
+        number,
+        count,
+        tuple((axis, value) for axis, value in place.items() if axis not in lineage.partial),
+    )
 
 
-def initial_values(reference_values: dict[Instance, Array], parallel: Plan, seed: int) -> dict[Instance, Array]:
-    """The parallel plan's initial tensors, sliced from the reference's by their lineage; partial terms are random and add up, padding is random."""
+def initial_values(
+    reference_values: dict[Instance, Array], parallel: Plan, seed: int
+) -> dict[Instance, Array]:
+    """The parallel plan's initial tensors, sliced from the reference's by their lineage; partial
+    terms are random and add up, padding is random.
+    """
     generator = np.random.default_rng([seed, 23])
     result: dict[Instance, Array] = {}
     shares: dict[Any, list[Array]] = {}
@@ -131,7 +165,9 @@ def initial_values(reference_values: dict[Instance, Array], parallel: Plan, seed
         for rank in range(len(rank_coordinates(parallel))):
             for microbatch in range(parallel.microbatches if tensor.microbatched else 1):
                 if tensor.value is not None:
-                    result[tensor.name, rank, microbatch] = np.full(tensor.shape, float(tensor.value))
+                    result[tensor.name, rank, microbatch] = np.full(
+                        tensor.shape, float(tensor.value)
+                    )
                     continue
                 whole = reference_values.get((lineage.reference, 0, 0))
                 if whole is None:
@@ -146,7 +182,9 @@ def initial_values(reference_values: dict[Instance, Array], parallel: Plan, seed
                         shares[key] = [*free, value - sum(free, start=np.zeros(value.shape))]
                     value = shares[key][term]
                 if value.shape != tensor.shape:
-                    raise ExecutionError(f"{tensor.name}: lineage gives {value.shape}, declared {tensor.shape}")
+                    raise ExecutionError(
+                        f"{tensor.name}: lineage gives {value.shape}, declared {tensor.shape}"
+                    )
                 result[tensor.name, rank, microbatch] = value
     return result
 
@@ -157,7 +195,11 @@ def _scale(lineage: Lineage, like: Array) -> Any:
 
 def _taken(whole: Array, held: Region, tensor: Tensor, generator: np.random.Generator) -> Array:
     shape = tuple(len(positions) for positions in held)
-    free = draw(tensor, shape, generator) if any(FREE in positions for positions in held) else np.zeros(shape, dtype=whole.dtype)
+    free = (
+        draw(tensor, shape, generator)
+        if any(FREE in positions for positions in held)
+        else np.zeros(shape, dtype=whole.dtype)
+    )
     if whole.ndim == 0:
         return whole.copy()
     index = np.ix_(*held)
@@ -169,7 +211,9 @@ def _taken(whole: Array, held: Region, tensor: Tensor, generator: np.random.Gene
 
 
 class Judge:
-    """Judges plans against one reference plan, which it runs once per seed. Outputs are equal up to ``tolerance`` of their largest magnitude."""
+    """Judges plans against one reference plan, which it runs once per seed. Outputs are equal up to
+    ``tolerance`` of their largest magnitude.
+    """
 
     def __init__(self, reference: Plan, tolerance: float = TOLERANCE) -> None:
         self._reference = reference
@@ -183,7 +227,9 @@ class Judge:
         return other
 
     def once(self, parallel: Plan, seed: int) -> Judgement:
-        """Run both plans on the same random inputs and compare every output of the reference. Raises ExecutionError where the reference does not run."""
+        """Run both plans on the same random inputs and compare every output of the reference.
+        Raises ExecutionError where the reference does not run.
+        """
         if seed not in self._runs:
             drawn = reference_inputs(self._reference, seed)
             self._runs[seed] = drawn, execute(self._reference, drawn, 2 * seed)
@@ -215,14 +261,22 @@ def judge_often(reference: Plan, parallel: Plan, seeds: Sequence[int]) -> Judgem
 
 
 def compare_outputs(reference: Plan, parallel: Plan, seed: int) -> list[str]:
-    """Names of the reference's outputs that differ or are missing. Raises ExecutionError where the parallel plan does not run."""
+    """Names of the reference's outputs that differ or are missing. Raises ExecutionError where the
+    parallel plan does not run.
+    """
     result = judge(reference, parallel, seed)
     if result.error:
         raise ExecutionError(result.error)
     return [*result.different, *result.missing]
 
 
-def _compare(reference: Plan, parallel: Plan, expected: dict[Instance, Array], found: dict[Instance, Array], tolerance: float) -> Judgement:
+def _compare(
+    reference: Plan,
+    parallel: Plan,
+    expected: dict[Instance, Array],
+    found: dict[Instance, Array],
+    tolerance: float,
+) -> Judgement:
     result = Judgement()
     tensors = {tensor.name: tensor for tensor in parallel.tensors}
     offered = {output.reference or output.tensor: output for output in parallel.outputs}
@@ -237,7 +291,9 @@ def _compare(reference: Plan, parallel: Plan, expected: dict[Instance, Array], f
         if output.lineage is None and owner is not None:
             lineage = tensors[owner].lineage or Lineage(owner)
         apart = _compare_one(parallel, tensor, lineage, expected[wanted.tensor, 0, 0], found)
-        if apart is None or (owner is not None and not _everywhere(parallel, tensor.name, owner, found)):
+        if apart is None or (
+            owner is not None and not _everywhere(parallel, tensor.name, owner, found)
+        ):
             result.missing.append(wanted.tensor)
         elif apart > tolerance:
             result.different.append(wanted.tensor)
@@ -248,15 +304,25 @@ def _compare(reference: Plan, parallel: Plan, expected: dict[Instance, Array], f
 
 def _everywhere(plan: Plan, name: str, owner: str, found: dict[Instance, Array]) -> bool:
     """Whether every rank that uses a parameter has what must be computed for it."""
-    readers = [operator for operator in plan.operators if any(tensor_name(o) == owner for o in operator.inputs)]
+    readers = [
+        operator
+        for operator in plan.operators
+        if any(tensor_name(o) == owner for o in operator.inputs)
+    ]
     for rank, coordinate in enumerate(rank_coordinates(plan)):
-        used = any(runs_at(operator, coordinate, m) for operator in readers for m in range(plan.microbatches))
+        used = any(
+            runs_at(operator, coordinate, m)
+            for operator in readers
+            for m in range(plan.microbatches)
+        )
         if used and not any((name, rank, m) in found for m in range(plan.microbatches)):
             return False
     return True
 
 
-def _compare_one(plan: Plan, tensor: Tensor, lineage: Lineage, whole: Array, found: dict[Instance, Array]) -> float | None:
+def _compare_one(
+    plan: Plan, tensor: Tensor, lineage: Lineage, whole: Array, found: dict[Instance, Array]
+) -> float | None:
     """How far the output is from what it should be, None where a part of it is missing."""
     apart = 0.0
     covered = np.zeros(whole.shape, dtype=bool)
@@ -274,22 +340,32 @@ def _compare_one(plan: Plan, tensor: Tensor, lineage: Lineage, whole: Array, fou
             return None
         total = sum(present.values(), start=np.zeros(()))
         if total.shape != tuple(len(positions) for positions in held):
-            raise ExecutionError(f"{tensor.name}: has shape {total.shape}, its lineage says {tuple(len(p) for p in held)}")
+            raise ExecutionError(
+                f"{tensor.name}: has shape {total.shape}, its lineage says "
+                f"{tuple(len(p) for p in held)}"
+            )
         if whole.ndim == 0:
             apart = max(apart, distance(total, whole * _scale(lineage, whole), whole))
             covered[...] = True
             continue
-        if any(total.take(np.flatnonzero(np.array(positions) == ZERO), axis).any() for axis, positions in enumerate(held)):
+        if any(
+            total.take(np.flatnonzero(np.array(positions) == ZERO), axis).any()
+            for axis, positions in enumerate(held)
+        ):
             return math.inf
         real = np.ix_(*(np.flatnonzero(np.array(positions) >= 0) for positions in held))
-        index = np.ix_(*(np.array([p for p in positions if p >= 0], dtype=int) for positions in held))
+        index = np.ix_(
+            *(np.array([p for p in positions if p >= 0], dtype=int) for positions in held)
+        )
         apart = max(apart, distance(total[real], whole[index] * _scale(lineage, whole), whole))
         covered[index] = True
     return apart if covered.all() else None
 
 
 def distance(a: Array, b: Array, whole: Array) -> float:
-    """The largest difference, as a share of the largest finite magnitude, or of ``SMALL``; NaN equals NaN, an infinity the same infinity."""
+    """The largest difference, as a share of the largest finite magnitude, or of ``SMALL``; NaN
+    equals NaN, an infinity the same infinity.
+    """
     finite = np.abs(whole[np.isfinite(whole)])
     scale = max(float(finite.max()), SMALL) if finite.size else 1.0
     a, b = np.asarray(a, dtype=float), np.asarray(b, dtype=float)

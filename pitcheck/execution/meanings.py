@@ -1,4 +1,6 @@
-"""What every operator means, written directly over float64 tensors; a derivative is PyTorch's own (autograd)."""
+"""What every operator means, written directly over float64 tensors; a derivative is PyTorch's own
+(autograd).
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ def _binary(function: Callable[[Tensor, Tensor], Tensor]) -> Meaning:
 def _scaled(function: Callable[[Tensor, Tensor], Tensor]) -> Meaning:
     def meaning(inputs: list[Tensor], attributes: Attributes) -> Tensor:
         a, b = _common(inputs)
-        return function(a, b * _beside(b, number(attributes["alpha"])) if "alpha" in attributes else b)
+        return function(
+            a, b * _beside(b, number(attributes["alpha"])) if "alpha" in attributes else b
+        )
 
     return meaning
 
@@ -63,11 +67,18 @@ def _over(function: Callable[[Tensor, tuple[int, ...], bool], Tensor]) -> Meanin
 
 def _clamp(inputs: list[Tensor], attributes: Attributes) -> Tensor:
     low, high = attributes.get("min"), attributes.get("max")
-    return inputs[0].clamp(*(None if bound is None else _beside(inputs[0], number(bound)) for bound in (low, high)))
+    return inputs[0].clamp(
+        *(None if bound is None else _beside(inputs[0], number(bound)) for bound in (low, high))
+    )
 
 
 def _chunk(inputs: list[Tensor], attributes: Attributes) -> Tensor:
-    x, axis, count, position = inputs[0], attributes["axis"], attributes["count"], attributes["position"]
+    x, axis, count, position = (
+        inputs[0],
+        attributes["axis"],
+        attributes["count"],
+        attributes["position"],
+    )
     if x.shape[axis] % count or not 0 <= position < count:
         raise ExecutionError(f"no part {position} of {count} of {x.shape[axis]}")
     size = x.shape[axis] // count
@@ -150,8 +161,12 @@ def forward(kind: str, inputs: list[Tensor], attributes: Attributes) -> list[Ten
 BOOKKEEPING = ("forward_inputs", "forward_outputs", "gradients", "wanted")
 
 
-def backward(kind: str, inputs: list[Tensor], attributes: Attributes, wanted: list[bool]) -> list[Tensor | None]:
-    """The gradients of the forward inputs, from (forward inputs, forward outputs, gradients of the outputs); what the forward gave is computed anew."""
+def backward(
+    kind: str, inputs: list[Tensor], attributes: Attributes, wanted: list[bool]
+) -> list[Tensor | None]:
+    """The gradients of the forward inputs, from (forward inputs, forward outputs, gradients of the
+    outputs); what the forward gave is computed anew.
+    """
     outputs = attributes.get("forward_outputs", 1)
     given = attributes.get("gradients", tuple(range(max(outputs, 1))))
     count = attributes.get("forward_inputs", len(inputs) - outputs - len(given))
@@ -165,11 +180,20 @@ def backward(kind: str, inputs: list[Tensor], attributes: Attributes, wanted: li
     pairs = [(results[i], g) for i, g in zip(given, gradients, strict=True)]
     for result, given_gradient in pairs:
         if result is not None and result.shape != given_gradient.shape:
-            raise ExecutionError(f"{kind}.backward: a gradient of shape {tuple(given_gradient.shape)} for an output of shape {tuple(result.shape)}")
-    chosen = [leaf for leaf, want in zip(leaves, wanted, strict=True) if want and leaf.requires_grad]
+            raise ExecutionError(
+                f"{kind}.backward: a gradient of shape {tuple(given_gradient.shape)} for an "
+                f"output of shape {tuple(result.shape)}"
+            )
+    chosen = [
+        leaf for leaf, want in zip(leaves, wanted, strict=True) if want and leaf.requires_grad
+    ]
     if not chosen:
         return [None] * count
-    found: Iterator[Any] = iter(torch.autograd.grad([r for r, _ in pairs if r is not None], chosen, [g for _, g in pairs], allow_unused=True))
+    found: Iterator[Any] = iter(
+        torch.autograd.grad(
+            [r for r, _ in pairs if r is not None], chosen, [g for _, g in pairs], allow_unused=True
+        )
+    )
     answers: list[Tensor | None] = []
     for leaf, want in zip(leaves, wanted, strict=True):
         if not (want and leaf.requires_grad):

@@ -15,7 +15,9 @@ Coordinate = dict[str, int]
 
 
 class ExecutionError(Exception):
-    """The plan cannot run: shapes, an unwritten tensor, a collective that its members do not agree on."""
+    """The plan cannot run: shapes, an unwritten tensor, a collective that its members do not agree
+    on.
+    """
 
 
 class DeadlockError(ExecutionError):
@@ -25,7 +27,10 @@ class DeadlockError(ExecutionError):
 def rank_coordinates(plan: Plan) -> list[Coordinate]:
     """The coordinate of every rank, the last mesh axis running fastest."""
     names = [axis.name for axis in plan.mesh]
-    return [dict(zip(names, place, strict=True)) for place in itertools.product(*(range(axis.size) for axis in plan.mesh))]
+    return [
+        dict(zip(names, place, strict=True))
+        for place in itertools.product(*(range(axis.size) for axis in plan.mesh))
+    ]
 
 
 def runs_at(operator: Operator, coordinate: Coordinate, microbatch: int) -> bool:
@@ -35,7 +40,9 @@ def runs_at(operator: Operator, coordinate: Coordinate, microbatch: int) -> bool
         for axis in box:
             if axis not in place:
                 raise ExecutionError(f"{operator.id}: unknown axis {axis}")
-    return not operator.where or any(all(place[axis] in values for axis, values in box.items()) for box in operator.where)
+    return not operator.where or any(
+        all(place[axis] in values for axis, values in box.items()) for box in operator.where
+    )
 
 
 def at_table(plan: Plan, table: Table, coordinate: Coordinate, microbatch: int) -> Any:
@@ -50,9 +57,14 @@ def at_table(plan: Plan, table: Table, coordinate: Coordinate, microbatch: int) 
     return table.values[number]
 
 
-def attributes_at(plan: Plan, operator: Operator, coordinate: Coordinate, microbatch: int) -> dict[str, Any]:
+def attributes_at(
+    plan: Plan, operator: Operator, coordinate: Coordinate, microbatch: int
+) -> dict[str, Any]:
     """The attributes with every table resolved."""
-    return {name: at_table(plan, value, coordinate, microbatch) if isinstance(value, Table) else value for name, value in operator.attributes.items()}
+    return {
+        name: at_table(plan, value, coordinate, microbatch) if isinstance(value, Table) else value
+        for name, value in operator.attributes.items()
+    }
 
 
 def group_of(plan: Plan, group: Group, rank: int) -> tuple[int, ...]:
@@ -67,7 +79,11 @@ def group_of(plan: Plan, group: Group, rank: int) -> tuple[int, ...]:
     if not set(group.axes) <= known:
         raise ExecutionError(f"unknown axis in group {group.axes}")
     mine = {axis: value for axis, value in coordinates[rank].items() if axis not in group.axes}
-    return tuple(r for r, place in enumerate(coordinates) if all(place[axis] == value for axis, value in mine.items()))
+    return tuple(
+        r
+        for r, place in enumerate(coordinates)
+        if all(place[axis] == value for axis, value in mine.items())
+    )
 
 
 def number(value: int | float | str) -> float:
@@ -96,7 +112,11 @@ def repeated(plan: Plan) -> frozenset[str]:
     return frozenset(
         operator.id
         for operator in plan.operators
-        if any(name in microbatched for name in [name for name in operator.outputs if name] or map(tensor_name, operator.inputs))
+        if any(
+            name in microbatched
+            for name in [name for name in operator.outputs if name]
+            or map(tensor_name, operator.inputs)
+        )
     )
 
 
@@ -112,7 +132,9 @@ def program_of(plan: Plan, rank: int) -> Iterator[tuple[Operator, int]]:
             yield operator, 0
 
 
-def _listed(plan: Plan, coordinate: Coordinate, per_microbatch: frozenset[str]) -> Iterator[tuple[Operator, int]]:
+def _listed(
+    plan: Plan, coordinate: Coordinate, per_microbatch: frozenset[str]
+) -> Iterator[tuple[Operator, int]]:
     if not plan.programs:
         for operator in plan.operators:
             for microbatch in range(plan.microbatches if operator.id in per_microbatch else 1):
@@ -120,7 +142,9 @@ def _listed(plan: Plan, coordinate: Coordinate, per_microbatch: frozenset[str]) 
         return
     by_id = {operator.id: operator for operator in plan.operators}
     for program in plan.programs:
-        if not program.where or any(all(coordinate[axis] in values for axis, values in box.items()) for box in program.where):
+        if not program.where or any(
+            all(coordinate[axis] in values for axis, values in box.items()) for box in program.where
+        ):
             for step in program.steps:
                 for name in plan.blocks[step.block]:
                     yield by_id[name], step.microbatch or 0

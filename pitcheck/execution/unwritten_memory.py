@@ -21,5 +21,9 @@ def unwritten(attributes: dict[str, Any], seed: Sequence[int]) -> torch.Tensor:
         return torch.from_numpy(np.asarray(generator.random(shape) < 0.5))
     if dtype.startswith(("int", "uint")):
         return torch.from_numpy(np.asarray(generator.integers(-(2**31), 2**31, size=shape)))
-    numbers = np.where(generator.random(shape) < SPECIAL_SHARE, generator.choice(SPECIAL, size=shape), 4.0 * generator.normal(size=shape))
+    numbers = np.where(
+        generator.random(shape) < SPECIAL_SHARE,
+        generator.choice(SPECIAL, size=shape),
+        4.0 * generator.normal(size=shape),
+    )
     return torch.from_numpy(np.asarray(numbers))

@@ -1,4 +1,6 @@
-"""Whether all outputs would be right if one reduction did something else: the plan is run again so, on the same inputs."""
+"""Whether all outputs would be right if one reduction did something else: the plan is run again so,
+on the same inputs.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +24,12 @@ from pitcheck.stage.run_batch import run_batch
 MOST_RUNS = 12
 
 
-def mended_by_a_reduction(evidence: Evidence, run: WholeRun, differing: Sequence[int]) -> Diagnosis | None:
-    """A reduction that adds up what is whole already, or takes a mean where a sum is due: where that alone makes every output right."""
+def mended_by_a_reduction(
+    evidence: Evidence, run: WholeRun, differing: Sequence[int]
+) -> Diagnosis | None:
+    """A reduction that adds up what is whole already, or takes a mean where a sum is due: where
+    that alone makes every output right.
+    """
     if run.blocks is not None or run.targets_only:
         return None
     for number, reduction in islice(_candidates(evidence), MOST_RUNS):
@@ -31,13 +37,18 @@ def mended_by_a_reduction(evidence: Evidence, run: WholeRun, differing: Sequence
             step = run.stage.parallel.steps[number]
             (value,) = evidence.outputs(step)
             of = messages.SUM_OF_EQUALS_TIMES if reduction == "avg" else messages.MEAN_FOR_SUM
-            facts = {"operator": evidence.operator(step), "meaning": factor(evidence, Fraction(members_of(evidence, step)))}
+            facts = {
+                "operator": evidence.operator(step),
+                "meaning": factor(evidence, Fraction(members_of(evidence, step))),
+            }
             return Diagnosis(of, facts, evidence.codes(value), step, value)
     return None
 
 
 def _candidates(evidence: Evidence) -> Iterator[tuple[int, str]]:
-    """(number of a step, the reduction that it might have to be) of reductions that no right output depends on. The mean of equal members is one of them."""
+    """(number of a step, the reduction that it might have to be) of reductions that no right output
+    depends on. The mean of equal members is one of them.
+    """
     for number, step in enumerate(evidence.batch.steps):
         outputs = evidence.outputs(step)
         if step.kind not in REDUCTIONS or len(outputs) != 1 or outputs[0] in evidence.behind_right:
@@ -45,7 +56,11 @@ def _candidates(evidence: Evidence) -> Iterator[tuple[int, str]]:
         reduction = step.attributes.get("reduction", "sum")
         if reduction == "avg":
             yield number, "sum"
-        elif reduction == "sum" and step.kind != "reduce_scatter" and repeated_reduction(evidence, outputs[0]):
+        elif (
+            reduction == "sum"
+            and step.kind != "reduce_scatter"
+            and repeated_reduction(evidence, outputs[0])
+        ):
             yield number, "avg"
 
 
@@ -56,8 +71,18 @@ def _right(run: WholeRun, number: int, reduction: str, differing: Sequence[int])
     attributes[number] = {**attributes[number], "reduction": reduction}
     try:
         with np.errstate(all="ignore"):
-            after = run_batch(batch, before.algebra, {value: before.parallel[value] for value in batch.inputs}, attributes)
-            compared = [compare_target(run.shaped, replace(before, parallel=after), n) for n in differing]
+            after = run_batch(
+                batch,
+                before.algebra,
+                {value: before.parallel[value] for value in batch.inputs},
+                attributes,
+            )
+            compared = [
+                compare_target(run.shaped, replace(before, parallel=after), n) for n in differing
+            ]
     except PitcheckError:  # an operator may refuse other numbers: then nothing is shown
         return False
-    return all(not (np.where(c.judged[:1], real_differences(c.actual, c.expected), 0.0) > SAME).any() for c in compared)
+    return all(
+        not (np.where(c.judged[:1], real_differences(c.actual, c.expected), 0.0) > SAME).any()
+        for c in compared
+    )

@@ -1,4 +1,6 @@
-"""What is wrong, as data: the kind of mistake, where it was made and the facts of it. Words are made of it last, by ``messages``."""
+"""What is wrong, as data: the kind of mistake, where it was made and the facts of it. Words are
+made of it last, by ``messages``.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +16,11 @@ Family = tuple[object, ...]
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of mistake: its code, and what is said of it and of its repair, with names of facts in braces.
+    """A kind of mistake: its code, and what is said of it and of its repair, with names of facts in
+    braces.
 
-    Two mistakes of a kind are of one family if the facts named in ``same`` are equal: names of tensors and operators may differ.
+    Two mistakes of a kind are of one family if the facts named in ``same`` are equal: names of
+    tensors and operators may differ.
     """
 
     code: str
@@ -29,8 +33,8 @@ class Kind:
 class Diagnosis:
     """A mistake: its kind and the facts that its words need.
 
-    ``codes``: the coordinates where it shows, shape (n,); ``step``: the operator at fault, else the value's writer; ``value``: what is wrong, else what was
-    asked about.
+    ``codes``: the coordinates where it shows, shape (n,); ``step``: the operator at fault, else the
+    value's writer; ``value``: what is wrong, else what was asked about.
     """
 
     kind: Kind

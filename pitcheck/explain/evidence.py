@@ -10,7 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pitcheck.algebra.value import Value
-from pitcheck.claims.conjecture import VIEWS, Corners, Floats, Index, build_index, lookup, real_differences
+from pitcheck.claims.conjecture import (
+    VIEWS,
+    Corners,
+    Floats,
+    Index,
+    build_index,
+    lookup,
+    real_differences,
+)
 from pitcheck.claims.specification import Specification
 from pitcheck.errors import PitcheckError
 from pitcheck.graph.cuts import Cut
@@ -34,10 +42,13 @@ SAME = 1e-8
 
 @dataclass(frozen=True)
 class Grouping:
-    """A partition of coordinate codes: ``table`` has one row per group. ``name`` says over what, e.g. ``tp`` or ``ranks [0, 2]``.
+    """A partition of coordinate codes: ``table`` has one row per group. ``name`` says over what,
+    e.g. ``tp`` or ``ranks [0, 2]``.
 
-    ``reference``: the reference value that what was added up over it is part of, where that was found. ``beside``: further values whose terms belong to the
-    same sum, those of the other rounds of a loop. ``times``: the sum is so many times what it should be part of; of a mean, as many as it has terms.
+    ``reference``: the reference value that what was added up over it is part of, where that was
+    found. ``beside``: further values whose terms belong to the same sum, those of the other rounds
+    of a loop. ``times``: the sum is so many times what it should be part of; of a mean, as many as
+    it has terms.
     """
 
     name: str
@@ -61,14 +72,23 @@ class Grouping:
 class Evidence:
     """Values, steps and conjectured cuts of a run."""
 
-    def __init__(self, first: Graph, second: Graph, specification: Specification, run: WholeRun, cuts: Mapping[int, Cut]) -> None:
+    def __init__(
+        self,
+        first: Graph,
+        second: Graph,
+        specification: Specification,
+        run: WholeRun,
+        cuts: Mapping[int, Cut],
+    ) -> None:
         self.first = first
         self.second = second
         self.specification = specification
         self.run = run
         self.cuts = {**cuts, **specification.initial}
         self.batch = run.stage.parallel
-        self.index: Index = build_index(run.stage.reference, run.evaluated, Corners(run.symbolic, run.shaped))
+        self.index: Index = build_index(
+            run.stage.reference, run.evaluated, Corners(run.symbolic, run.shaped)
+        )
         self._true: dict[int, bool] = {}
         self.writers: dict[int, list[Step]] = {}
         for step in self.batch.steps:
@@ -76,7 +96,9 @@ class Evidence:
                 if output is not None:
                     self.writers.setdefault(output, []).append(step)
         self._at_line: dict[tuple[object, ...], list[int]] = {}
-        for value, steps in sorted(self.writers.items(), key=lambda item: second.nodes[item[1][-1].node].position):
+        for value, steps in sorted(
+            self.writers.items(), key=lambda item: second.nodes[item[1][-1].node].position
+        ):
             self._at_line.setdefault(self._line(value, steps[-1]), []).append(value)
         self._numbers = {id(step): number for number, step in enumerate(self.batch.steps)}
         self._alike: dict[int, int] = {}
@@ -85,16 +107,26 @@ class Evidence:
         for step in self.batch.steps:
             for source in self.inputs(step):
                 self.readers.setdefault(source, []).append(step)
-        nodes = second.nodes if run.blocks is None else [second.nodes[step.node] for step in self.batch.steps]
+        nodes = (
+            second.nodes
+            if run.blocks is None
+            else [second.nodes[step.node] for step in self.batch.steps]
+        )
         self.groupings = _groupings(second, nodes)
 
     def array(self, value: int) -> Floats:
-        """A parallel value, shape (trials, rows, *shape); what does not depend on trial or row is repeated."""
+        """A parallel value, shape (trials, rows, *shape); what does not depend on trial or row is
+        repeated.
+        """
         data = np.asarray(self.run.evaluated.parallel[value].data, dtype=np.float64)[0]
-        return np.broadcast_to(data, (len(self.run.evaluated.algebra.trials), self.batch.count(value), *data.shape[2:]))
+        return np.broadcast_to(
+            data, (len(self.run.evaluated.algebra.trials), self.batch.count(value), *data.shape[2:])
+        )
 
     def at(self, value: int, codes: Codes) -> Floats | None:
-        """A parallel value at codes, shape (trials, codes, *shape); None where it is not there at one of them."""
+        """A parallel value at codes, shape (trials, codes, *shape); None where it is not there at
+        one of them.
+        """
         rows = self.batch.rows[value][codes]
         return None if (rows < 0).any() else self.array(value)[:, rows]
 
@@ -108,16 +140,26 @@ class Evidence:
 
     def called(self, value: int) -> str:
         """Name of a parallel value, with the names of its copies."""
-        copies = [name for name, number in self.second.number.items() if number == value and name != self.name(value)]
-        return repr(self.name(value)) + (f" (copied as {', '.join(map(repr, copies[:3]))})" if copies else "")
+        copies = [
+            name
+            for name, number in self.second.number.items()
+            if number == value and name != self.name(value)
+        ]
+        return repr(self.name(value)) + (
+            f" (copied as {', '.join(map(repr, copies[:3]))})" if copies else ""
+        )
 
     def holds(self, value: int) -> int | None:
-        """The reference value that a parallel value holds unscaled parts of, as far as this run shows."""
+        """The reference value that a parallel value holds unscaled parts of, as far as this run
+        shows.
+        """
         cut = self.cuts.get(value)
         return None if cut is None or cut.scale != 1 else cut.reference
 
     def origin(self, value: int) -> str:
-        """As text, how a value is made from another part of the same reference tensor, if it is; "" where it is computed."""
+        """As text, how a value is made from another part of the same reference tensor, if it is; ""
+        where it is computed.
+        """
         said: list[str] = []
         reference = self.holds(value)
         while reference is not None and len(said) < MOST_COPIES:
@@ -126,25 +168,36 @@ class Evidence:
             if step is None or len(sources) != 1:
                 break
             held = self.holds(sources[0])
-            if self.alike(reference) != self.alike(held) if held is not None else not self.is_true(sources[0]):
+            if (
+                self.alike(reference) != self.alike(held)
+                if held is not None
+                else not self.is_true(sources[0])
+            ):
                 break
             value = sources[0]
             said.append(self.operator(step))
-        return f", which {', '.join(map(repr, said))} makes from {self.name(value)!r}," if said else ""
+        return (
+            f", which {', '.join(map(repr, said))} makes from {self.name(value)!r}," if said else ""
+        )
 
     def alike(self, reference: int) -> int:
-        """The first reference value that holds the same numbers; of one that counts equal blocks, that of which it does."""
+        """The first reference value that holds the same numbers; of one that counts equal blocks,
+        that of which it does.
+        """
         if self.run.blocks is not None:
             reference = self.run.blocks.batched.scaled.get(reference, reference)
         if not self._alike:
             seen: dict[bytes, int] = {}
             for value, held in self.run.evaluated.reference.items():
                 data = np.asarray(held.data)
-                self._alike[value] = seen.setdefault(repr(data.shape).encode() + data.tobytes(), value)
+                self._alike[value] = seen.setdefault(
+                    repr(data.shape).encode() + data.tobytes(), value
+                )
         return self._alike.get(reference, reference)
 
     def rounds(self, value: int) -> Iterator[tuple[int, ...]]:
-        """The values that a loop in the user's program computes in the place of this one, itself among them: same line, same kind of operator, same shape.
+        """The values that a loop in the user's program computes in the place of this one, itself
+        among them: same line, same kind of operator, same shape.
 
         Where the line has several such operators, every second of them, or third.
         """
@@ -157,7 +210,9 @@ class Evidence:
                 yield tuple(found[found.index(value) % stride :: stride])
 
     def _line(self, value: int, step: Step) -> tuple[object, ...]:
-        """Equal for the values that a line computes again and again; a recorded program counts them in their names."""
+        """Equal for the values that a line computes again and again; a recorded program counts them
+        in their names.
+        """
         node, held = self.second.nodes[step.node], self.second.values[value]
         return node.source, node.kind, held.shape, held.kind, held.name.partition("#")[0]
 
@@ -175,10 +230,16 @@ class Evidence:
         return [output for output in step.outputs if output is not None]
 
     def unused(self, step: Step) -> frozenset[int]:
-        """Values that a derivative reads and does not depend on: the gradient of a linear function does not depend on its result."""
+        """Values that a derivative reads and does not depend on: the gradient of a linear function
+        does not depend on its result.
+        """
         number = self._numbers[id(step)]
         if number not in self._unused:
-            self._unused[number] = frozenset(self._find_unused(number)) if step.kind.endswith(BACKWARD) else frozenset()
+            self._unused[number] = (
+                frozenset(self._find_unused(number))
+                if step.kind.endswith(BACKWARD)
+                else frozenset()
+            )
         return self._unused[number]
 
     def _find_unused(self, number: int) -> Iterator[int]:
@@ -187,8 +248,16 @@ class Evidence:
         try:
             before = self._alone(number, given)
             for value, held in given.items():
-                after = self._alone(number, {**given, value: Value(held.kind, held.data * 3 + 1)}) if held.kind == "field" else {}
-                if after and all(np.array_equal(before[o].data, after[o].data, equal_nan=True) for o in step.outputs if o is not None):
+                after = (
+                    self._alone(number, {**given, value: Value(held.kind, held.data * 3 + 1)})
+                    if held.kind == "field"
+                    else {}
+                )
+                if after and all(
+                    np.array_equal(before[o].data, after[o].data, equal_nan=True)
+                    for o in step.outputs
+                    if o is not None
+                ):
                     yield value
         except PitcheckError:  # an operator may refuse other inputs: then all count as used
             return
@@ -198,7 +267,9 @@ class Evidence:
         inputs = {value: np.arange(self.batch.count(value), dtype=np.int64) for value in given}
         part = replace(self.batch, inputs=inputs, steps=[self.batch.steps[number]])
         with np.errstate(all="ignore"):
-            return run_batch(part, self.run.evaluated.algebra, given, [self.run.shaped.attributes[1][number]])
+            return run_batch(
+                part, self.run.evaluated.algebra, given, [self.run.shaped.attributes[1][number]]
+            )
 
     def is_constant(self, value: int) -> bool:
         """Whether a value is made of nothing but numbers of the program."""
@@ -206,7 +277,9 @@ class Evidence:
         return bool(steps) and not any(self.inputs(step) for step in steps)
 
     def is_true(self, value: int) -> bool:
-        """Whether a value is a constant, holds unscaled parts of one reference value as far as this run shows, or only views such a value."""
+        """Whether a value is a constant, holds unscaled parts of one reference value as far as this
+        run shows, or only views such a value.
+        """
         if value not in self._true:
             stack, seen = [value], {value}
             while stack:
@@ -221,15 +294,27 @@ class Evidence:
         return self._true[value]
 
     def _viewed(self, value: int) -> list[int] | None:
-        """Return what a value only views (nothing, if it is known to be true by itself); None if it is computed, or off by a factor."""
+        """Return what a value only views (nothing, if it is known to be true by itself); None if it
+        is computed, or off by a factor.
+        """
         cut = self.cuts.get(value)
         if cut is not None:
             return [] if cut.scale == 1 else None
-        steps = [] if value in self.batch.inputs else [step for step in self.writers.get(value, []) if self.inputs(step)]
-        return None if any(step.kind not in VIEWS for step in steps) else [v for step in steps for v in self.inputs(step)]
+        steps = (
+            []
+            if value in self.batch.inputs
+            else [step for step in self.writers.get(value, []) if self.inputs(step)]
+        )
+        return (
+            None
+            if any(step.kind not in VIEWS for step in steps)
+            else [v for step in steps for v in self.inputs(step)]
+        )
 
     def reductions_of(self, value: int) -> list[Step]:
-        """The collectives that read a value, or what has its elements in another form: its terms are summed there, rightly or not."""
+        """The collectives that read a value, or what has its elements in another form: its terms
+        are summed there, rightly or not.
+        """
         found, stack, seen = [], [value], {value}
         while stack:
             for step in self.readers.get(stack.pop(), []):
@@ -243,32 +328,54 @@ class Evidence:
 
     @cached_property
     def behind_right(self) -> Mapping[int, Mask]:
-        """By value the codes that something is computed from which an output holds rightly, shape (codes,); of values that have none nothing is said."""
+        """By value the codes that something is computed from which an output holds rightly, shape
+        (codes,); of values that have none nothing is said.
+        """
         found: dict[int, Mask] = {}
 
         def add(value: int, codes: Codes) -> None:
             found.setdefault(value, np.zeros(self.second.codes, dtype=np.bool_))[codes] = True
 
         for comparison in self.run.comparisons:
-            differences = np.where(comparison.judged[:1], real_differences(comparison.actual, comparison.expected), 0.0)
+            differences = np.where(
+                comparison.judged[:1], real_differences(comparison.actual, comparison.expected), 0.0
+            )
             if not (differences > SAME).any():
                 add(comparison.target.cut.value, comparison.target.codes)
         for step in reversed(self.batch.steps):
             node = self.second.nodes[step.node]
             behind = [found[output] for output in self.outputs(step) if output in found]
-            codes = np.flatnonzero(node.mask & np.logical_or.reduce(behind)) if behind else np.zeros(0, dtype=np.int64)
-            for source in (s for operand in node.inputs for s in sources_of(operand) if len(codes) and s.value not in self.unused(step)):
+            codes = (
+                np.flatnonzero(node.mask & np.logical_or.reduce(behind))
+                if behind
+                else np.zeros(0, dtype=np.int64)
+            )
+            for source in (
+                s
+                for operand in node.inputs
+                for s in sources_of(operand)
+                if len(codes) and s.value not in self.unused(step)
+            ):
                 add(source.value, source.at(codes))
         return found
 
     def first_reader(self, value: int) -> Step | None:
         """The step that reads a value first in the order of the program; None where none does."""
-        return min(self.readers.get(value, []), key=lambda step: self.second.rank[step.node], default=None)
+        return min(
+            self.readers.get(value, []), key=lambda step: self.second.rank[step.node], default=None
+        )
 
     def read_first(self, values: Iterable[int]) -> int:
         """Of values the one that is read first in the order of the program."""
         steps = {value: self.first_reader(value) for value in values}
-        return min(steps, key=lambda value: len(self.second.nodes) if (step := steps[value]) is None else self.second.rank[step.node])
+        return min(
+            steps,
+            key=lambda value: (
+                len(self.second.nodes)
+                if (step := steps[value]) is None
+                else self.second.rank[step.node]
+            ),
+        )
 
     def downstream(self, value: int) -> set[int]:
         """What is computed from a value."""
@@ -282,10 +389,16 @@ class Evidence:
 
     def holding(self, reference: int) -> list[int]:
         """The parallel values that hold parts of a reference value."""
-        return [value for value, cut in self.cuts.items() if cut.scale == 1 and self.alike(cut.reference) == reference]
+        return [
+            value
+            for value, cut in self.cuts.items()
+            if cut.scale == 1 and self.alike(cut.reference) == reference
+        ]
 
     def part_of(self, data: Floats) -> int | None:
-        """The reference value of which all rows (trials, rows, *shape) are parts, None where there is none."""
+        """The reference value of which all rows (trials, rows, *shape) are parts, None where there
+        is none.
+        """
         return lookup(data, self.index) if np.isfinite(data).all() and data[0].size > 0 else None
 
     def ranks_of(self, codes: Codes) -> tuple[int, ...]:
@@ -300,10 +413,16 @@ class Evidence:
 
 
 def _groupings(graph: Graph, nodes: Sequence[Node]) -> list[Grouping]:
-    """Over what a sum might have been forgotten: every mesh axis, micro-batches, both, pairs of axes, and every group that ``nodes`` use."""
+    """Over what a sum might have been forgotten: every mesh axis, micro-batches, both, pairs of
+    axes, and every group that ``nodes`` use.
+    """
     coordinates = graph.coordinates
-    axes = [name for name, size in coordinates.sizes.items() if size > 1] + ([MICROBATCH_AXIS] if coordinates.microbatches > 1 else [])
-    sets: list[tuple[str, ...]] = [(a,) for a in axes] + [(a, b) for i, a in enumerate(axes) for b in axes[i + 1 :]]
+    axes = [name for name, size in coordinates.sizes.items() if size > 1] + (
+        [MICROBATCH_AXIS] if coordinates.microbatches > 1 else []
+    )
+    sets: list[tuple[str, ...]] = [(a,) for a in axes] + [
+        (a, b) for i, a in enumerate(axes) for b in axes[i + 1 :]
+    ]
     if len(axes) > 2:
         sets.append(tuple(axes))
     everything = (*coordinates.sizes, MICROBATCH_AXIS)
@@ -317,7 +436,11 @@ def _groupings(graph: Graph, nodes: Sequence[Node]) -> list[Grouping]:
     used: dict[bytes, Grouping] = {}
     for node in nodes:
         for operand in node.inputs:
-            if isinstance(operand, Source) and operand.table is not None and operand.table.ndim == 2:
+            if (
+                isinstance(operand, Source)
+                and operand.table is not None
+                and operand.table.ndim == 2
+            ):
                 table = np.unique(operand.table[np.flatnonzero(node.mask)], axis=0)
                 ranks = [[int(c) // coordinates.microbatches for c in row] for row in table[:2]]
                 used.setdefault(table.tobytes(), Grouping(f"ranks {ranks[0]}", table))

@@ -1,7 +1,8 @@
-"""Findings from the stages that do not hold over what a plan says of its tensors: each is explained by itself, from what it reads to what it should give.
+"""Findings from the stages that do not hold over what a plan says of its tensors: each is explained
+by itself, from what it reads to what it should give.
 
-All other stages are proven, so that what such a stage reads is what it should be, on every input of the plans. Its own steps are few, however many ranks,
-layers and micro-batches the plan has.
+All other stages are proven, so that what such a stage reads is what it should be, on every input of
+the plans. Its own steps are few, however many ranks, layers and micro-batches the plan has.
 """
 
 from __future__ import annotations
@@ -19,7 +20,16 @@ from pitcheck.errors import PitcheckError
 from pitcheck.explain import messages
 from pitcheck.explain.at_root import cause_at
 from pitcheck.explain.diagnosis import Diagnosis
-from pitcheck.explain.difference import Explained, at, explained, explained_by, gap_finding, is_tried, located, shown
+from pitcheck.explain.difference import (
+    Explained,
+    at,
+    explained,
+    explained_by,
+    gap_finding,
+    is_tried,
+    located,
+    shown,
+)
 from pitcheck.explain.evidence import Evidence
 from pitcheck.explain.expected_values import Standing, compared_wrong
 from pitcheck.explain.repairs.table import MOST_CODES
@@ -49,7 +59,9 @@ MOST_STEPS = 120
 
 @dataclass
 class Refused:
-    """The whole run in which outputs ``real`` differ, the stages that do not hold, and the cuts between which they lie."""
+    """The whole run in which outputs ``real`` differ, the stages that do not hold, and the cuts
+    between which they lie.
+    """
 
     run: WholeRun
     real: list[int]
@@ -58,35 +70,65 @@ class Refused:
 
 
 def explain_refused(
-    first: Graph, second: Graph, specification: Specification, found: Refused, options: Options, seed: int, templates: Templates
+    first: Graph,
+    second: Graph,
+    specification: Specification,
+    found: Refused,
+    options: Options,
+    seed: int,
+    templates: Templates,
 ) -> list[Finding]:
-    """Findings for the stages that do not hold, in the order of the program; each with an output of the whole pair that differs.
+    """Findings for the stages that do not hold, in the order of the program; each with an output of
+    the whole pair that differs.
 
-    Repairs are tried in one stage after the other until none is found in one: looking for none costs most.
+    Repairs are tried in one stage after the other until none is found in one: looking for none
+    costs most.
     """
     trying = second.codes <= MOST_CODES
     gaps = [gap_finding(gap, "mismatch") for gap in specification.gaps if not gap.output]
     families: dict[object, dict[str | None, Explained]] = {}
-    for stages, obligation in enumerate(sorted(found.failed, key=lambda o: second.depth(o.target.cut.value))):
+    for stages, obligation in enumerate(
+        sorted(found.failed, key=lambda o: second.depth(o.target.cut.value))
+    ):
         if len(families) + len(gaps) < MOST_EXPLAINED and stages < MOST_STAGES:
             blamed = {operator for places in families.values() for operator in places}
             if not blamed & {second.nodes[node].operator for node in obligation.nodes}:
-                of_stage = _explained(first, second, specification, found, obligation, options, seed, templates, trying=trying)
+                of_stage = _explained(
+                    first,
+                    second,
+                    specification,
+                    found,
+                    obligation,
+                    options,
+                    seed,
+                    templates,
+                    trying=trying,
+                )
                 trying = any(is_tried(each.finding) for each in of_stage)
                 for each in of_stage:
                     # What is only concluded, and not tried, is told place by place.
-                    family = each.diagnosis.family if is_tried(each.finding) else (each.operator, each.finding.cause)
+                    family = (
+                        each.diagnosis.family
+                        if is_tried(each.finding)
+                        else (each.operator, each.finding.cause)
+                    )
                     families.setdefault(family, {}).setdefault(each.operator, each)
     affected = _affected(found, len({e.name for e in specification.expected}))
-    findings = [_together(list(places.values()), "" if number else affected) for number, places in enumerate(families.values())]
+    findings = [
+        _together(list(places.values()), "" if number else affected)
+        for number, places in enumerate(families.values())
+    ]
     return [*findings, *gaps]
 
 
 def _together(places: Sequence[Explained], more: str) -> Finding:
-    """Return one finding of one mistake that was made at several places. ``more`` is said of it at the end."""
+    """Return one finding of one mistake that was made at several places. ``more`` is said of it at
+    the end.
+    """
     first, *others = places
     finding = first.finding
-    cause = f"{finding.cause}{messages.places([(each.operator or '', each.tensor) for each in others])}{more}"
+    named = messages.places([(each.operator or "", each.tensor) for each in others])
+    cause = f"{finding.cause}{named}{more}"
     effects = [each.finding.tried for each in places if each.finding.tried is not None]
     if not others or not effects:
         return replace(finding, cause=cause)
@@ -95,10 +137,13 @@ def _together(places: Sequence[Explained], more: str) -> Finding:
     return replace(
         finding,
         cause=cause,
-        repair=f"{messages.repair(first.diagnosis)} {messages.tried(effect, mended=False, everything=0)}",
+        repair=f"{messages.repair(first.diagnosis)} "
+        f"{messages.tried(effect, mended=False, everything=0)}",
         tried=effect,
         ranks=tuple(sorted({rank for each in places for rank in each.finding.ranks})),
-        microbatches=tuple(sorted({batch for each in places for batch in each.finding.microbatches})),
+        microbatches=tuple(
+            sorted({batch for each in places for batch in each.finding.microbatches})
+        ),
     )
 
 
@@ -107,17 +152,26 @@ def _affected(found: Refused, total: int) -> str:
     names = list(dict.fromkeys(found.run.comparisons[n].target.name for n in found.real))
     some = f"{', '.join(map(repr, names[:3]))}{' and others' if len(names) > 3 else ''}"
     if len({comparison.target.name for comparison in found.run.comparisons}) < total:
-        return f"; of {total} outputs the nearest were run, and {some} differ{'s' if len(names) == 1 else ''}"
+        return (
+            f"; of {total} outputs the nearest were run, and {some} "
+            f"differ{'s' if len(names) == 1 else ''}"
+        )
     return f"; of {total} outputs {len(names)} differ, {some}"
 
 
 def first_refused(second: Graph, failed: Sequence[Obligation]) -> list[int]:
-    """The values at which the stages end that do not hold, the first of the program first; as many as are explained."""
-    return sorted(dict.fromkeys(o.target.cut.value for o in failed), key=second.depth)[:MOST_EXPLAINED]
+    """The values at which the stages end that do not hold, the first of the program first; as many
+    as are explained.
+    """
+    return sorted(dict.fromkeys(o.target.cut.value for o in failed), key=second.depth)[
+        :MOST_EXPLAINED
+    ]
 
 
 def suspected(second: Graph, obligation: Obligation) -> Codes:
-    """The codes at which a stage that does not hold runs a record of its own, else those at which its values differ."""
+    """The codes at which a stage that does not hold runs a record of its own, else those at which
+    its values differ.
+    """
     odd = odd_writers(second, obligation.nodes)
     if odd:
         own: Codes = np.flatnonzero(second.nodes[odd[0][1]].mask)
@@ -126,17 +180,30 @@ def suspected(second: Graph, obligation: Obligation) -> Codes:
 
 
 def _differing(obligation: Obligation) -> Codes:
-    """Codes at which the values of a stage that does not hold differ; where that was not seen, one at which they are compared."""
+    """Codes at which the values of a stage that does not hold differ; where that was not seen, one
+    at which they are compared.
+    """
     differing = obligation.proof.differing
     return obligation.target.codes[:1] if differing is None else differing
 
 
 def unproven(second: Graph, obligation: Obligation, why: str) -> Finding:
-    """The finding that a stage over hints does not hold, although no input of both plans shows a difference."""
+    """The finding that a stage over hints does not hold, although no input of both plans shows a
+    difference.
+    """
     found = _unexplained(second, obligation).finding
     name = second.values[obligation.target.cut.value].name
-    title = f"{name!r} is not proven to hold what the plan says ({obligation.proof.reason}), and {why}"
-    return replace(found, code=obligation.proof.code or "PIT202", verdict="inconclusive", title=title, stage=obligation.key[:12], cause=None)
+    title = (
+        f"{name!r} is not proven to hold what the plan says ({obligation.proof.reason}), and {why}"
+    )
+    return replace(
+        found,
+        code=obligation.proof.code or "PIT202",
+        verdict="inconclusive",
+        title=title,
+        stage=obligation.key[:12],
+        cause=None,
+    )
 
 
 def _explained(
@@ -151,7 +218,9 @@ def _explained(
     *,
     trying: bool,
 ) -> list[Explained]:
-    """The findings of a stage, and what they have in common: an output of the whole pair that differs, and a small input of the stage."""
+    """The findings of a stage, and what they have in common: an output of the whole pair that
+    differs, and a small input of the stage.
+    """
     blocks = found.run.blocks
     target = obligation.target
     found_here = _unexplained(second, obligation)
@@ -162,49 +231,111 @@ def _explained(
     findings = _repaired(first, second, cut_of, target, options, seed, templates) if trying else []
     if not findings and blocks is not None:
         try:
-            run = run_stage_on_blocks(first, second, cut_of, target, blocks, seed, templates, options.max_memory)
+            run = run_stage_on_blocks(
+                first, second, cut_of, target, blocks, seed, templates, options.max_memory
+            )
             if run.largest[0] > SAME:
                 found_here = _located(second, run)
-        except (PitcheckError, MemoryError):  # the values of the stage cannot be had: it is named all the same
+        # the values of the stage cannot be had: it is named all the same
+        except (PitcheckError, MemoryError):
             pass
     findings = findings or [found_here]
     if blocks is not None:
-        path, unsaved = _witness(first, second, cut_of, target, _differing(obligation), findings[0].finding, blocks, options, seed, templates)
-        findings = [dataclasses.replace(each, finding=replace(each.finding, witness=path, unsaved=unsaved)) for each in findings]
-    number = min(found.real, key=lambda n: _distance(second, found.run.comparisons[n].target.cut.value, target.cut.value))
+        path, unsaved = _witness(
+            first,
+            second,
+            cut_of,
+            target,
+            _differing(obligation),
+            findings[0].finding,
+            blocks,
+            options,
+            seed,
+            templates,
+        )
+        findings = [
+            dataclasses.replace(each, finding=replace(each.finding, witness=path, unsaved=unsaved))
+            for each in findings
+        ]
+    number = min(
+        found.real,
+        key=lambda n: _distance(
+            second, found.run.comparisons[n].target.cut.value, target.cut.value
+        ),
+    )
     output, element, values = shown(found.run, number)
-    facts = {"output": output, "element": element, "reference_value": values[0], "parallel_value": values[1]}
+    facts = {
+        "output": output,
+        "element": element,
+        "reference_value": values[0],
+        "parallel_value": values[1],
+    }
     return [dataclasses.replace(each, finding=replace(each.finding, **facts)) for each in findings]
 
 
-def _repaired(first: Graph, second: Graph, cut_of: CutOf, target: Target, options: Options, seed: int, templates: Templates) -> list[Explained]:
-    """Repairs that make a stage right, tried with other data at every coordinate; none where nothing is found."""
+def _repaired(
+    first: Graph,
+    second: Graph,
+    cut_of: CutOf,
+    target: Target,
+    options: Options,
+    seed: int,
+    templates: Templates,
+) -> list[Explained]:
+    """Repairs that make a stage right, tried with other data at every coordinate; none where
+    nothing is found.
+    """
     try:
-        run = run_stage(first, second, cut_of, target, seed, templates, max_memory=options.max_memory)
+        run = run_stage(
+            first, second, cut_of, target, seed, templates, max_memory=options.max_memory
+        )
         if run.largest[0] <= SAME:
             return []
         given = Specification(initial=dict(run.stage.cuts))
         evidence = Evidence(first, second, given, run, conjecture(run, second, given))
-        return [each for each in explained(evidence, run, [0], of_stage=True) if is_tried(each.finding)]
+        return [
+            each for each in explained(evidence, run, [0], of_stage=True) if is_tried(each.finding)
+        ]
     except (PitcheckError, MemoryError):  # the stage cannot be run by itself
         return []
 
 
 def _located(second: Graph, run: WholeRun) -> Explained:
-    """What is wrong at the first operator of a stage that reads what it should and gives something else."""
+    """What is wrong at the first operator of a stage that reads what it should and gives something
+    else.
+    """
     given = Specification(initial=dict(run.stage.cuts))
     evidence = Evidence(run.stage.reference.graph, second, given, run, {})
     value = run.comparisons[0].target.cut.value
     wrong = np.flatnonzero(compared_wrong(evidence, value))
-    sibling = first_sibling(evidence, value, wrong, np.setdiff1d(run.comparisons[0].target.codes, wrong))
+    sibling = first_sibling(
+        evidence, value, wrong, np.setdiff1d(run.comparisons[0].target.codes, wrong)
+    )
     if sibling is not None and not sibling.reduces:
-        return explained_by(evidence, run, at(evidence, 0, sibling.step, sibling.value, sibling_cause(evidence, sibling)), [0])
-    evidence = Evidence(run.stage.reference.graph, second, given, run, conjecture(run, second, given))
+        return explained_by(
+            evidence,
+            run,
+            at(evidence, 0, sibling.step, sibling.value, sibling_cause(evidence, sibling)),
+            [0],
+        )
+    evidence = Evidence(
+        run.stage.reference.graph, second, given, run, conjecture(run, second, given)
+    )
     standing = Standing(evidence)
     root = next(iter(standing.roots([value])), None)
     cause = cause_at(standing, root) if root is not None else None
-    if sibling is not None and not (cause is not None and cause.code in REDUCED and root is not None and root.step is sibling.step):
-        return explained_by(evidence, run, at(evidence, 0, sibling.step, sibling.value, sibling_cause(evidence, sibling)), [0])
+    if sibling is not None and not (
+        cause is not None
+        and cause.code in REDUCED
+        and root is not None
+        and root.step is sibling.step
+    ):
+        return explained_by(
+            evidence,
+            run,
+            at(evidence, 0, sibling.step, sibling.value, sibling_cause(evidence, sibling)),
+            [0],
+        )
     if root is None or cause is None or not cause.explains:
         return explained_by(evidence, run, located(evidence, run, [0]), [0])
     return explained_by(evidence, run, at(evidence, 0, root.step, root.value, cause), [0])
@@ -229,7 +360,9 @@ def _unexplained(second: Graph, obligation: Obligation) -> Explained:
         title=f"{name!r} is not what it should be",
         operator=f"{writers[-1].operator} ({writers[-1].kind})" if writers else None,
         ranks=tuple(sorted({int(c) // count for c in codes})),
-        microbatches=tuple(sorted({int(c) % count for c in codes})) if second.values[value].tensor.microbatched else (),
+        microbatches=tuple(sorted({int(c) % count for c in codes}))
+        if second.values[value].tensor.microbatched
+        else (),
         cause=messages.said(diagnosis),
     )
     return Explained(finding, writers[-1].operator if writers else None, name, [], diagnosis)
@@ -247,7 +380,9 @@ def _witness(
     seed: int,
     templates: Templates,
 ) -> tuple[str | None, str | None]:
-    """A small input of the stage, at one coordinate at which it differs, as a file, or why it is not written; both None where none is found or wanted."""
+    """A small input of the stage, at one coordinate at which it differs, as a file, or why it is
+    not written; both None where none is found or wanted.
+    """
     if options.witness_directory is None:
         return None, None
 
@@ -256,9 +391,14 @@ def _witness(
         return None if cut is None else blocks.of(cut)
 
     try:
-        shaped, _, _ = shape_on_blocks(first, second, moved, [_at(target, int(codes[0]))], blocks, templates)
+        shaped, _, _ = shape_on_blocks(
+            first, second, moved, [_at(target, int(codes[0]))], blocks, templates
+        )
         sides = shaped.stage.reference.steps, shaped.stage.parallel.steps
-        if sum(map(len, sides)) > MOST_STEPS or sum(step.count for steps in sides for step in steps) > MOST_ROWS:
+        if (
+            sum(map(len, sides)) > MOST_STEPS
+            or sum(step.count for steps in sides for step in steps) > MOST_ROWS
+        ):
             return None, None
         witness = witness_of(shaped, finding, seed)
     except (PitcheckError, MemoryError):

@@ -1,4 +1,6 @@
-"""What the tensors of a plan that says nothing of them should hold, as far as can be told from where the shards of its inputs and outputs lie."""
+"""What the tensors of a plan that says nothing of them should hold, as far as can be told from
+where the shards of its inputs and outputs lie.
+"""
 
 from __future__ import annotations
 
@@ -16,24 +18,51 @@ from pitcheck.graph.cuts import Cut, Part, Parts, cut_by_code
 from pitcheck.graph.grids import Codes
 
 FEW = 4
-"""Groups that are added up first: nearly all that do not add up to parts of a reference value show it there."""
+"""Groups that are added up first: nearly all that do not add up to parts of a reference value show
+it there.
+"""
 
 
 def inferred(evidence: Evidence, unscaled: bool = False) -> dict[int, Cut]:
-    """For every computed value that holds parts of a reference value: the parts that lie where shards of that size of that axis lie elsewhere.
+    """For every computed value that holds parts of a reference value: the parts that lie where
+    shards of that size of that axis lie elsewhere.
 
-    A factor that an output is off by is taken for wrong wherever a value has it, and with ``unscaled`` every factor, but for values that a right output is
-    computed from.
+    A factor that an output is off by is taken for wrong wherever a value has it, and with
+    ``unscaled`` every factor, but for values that a right output is computed from.
     """
-    known = {**evidence.specification.initial, **{c.target.cut.value: c.target.cut for c in evidence.run.comparisons}}
-    places = Places(evidence.run.symbolic, evidence.run.shaped, {value: _in_all_microbatches(evidence, cut) for value, cut in known.items()})
-    ratios = [constant_ratio(evidence, _real(c.actual), _real(c.expected)) for c in evidence.run.comparisons]
+    known = {
+        **evidence.specification.initial,
+        **{c.target.cut.value: c.target.cut for c in evidence.run.comparisons},
+    }
+    places = Places(
+        evidence.run.symbolic,
+        evidence.run.shaped,
+        {value: _in_all_microbatches(evidence, cut) for value, cut in known.items()},
+    )
+    ratios = [
+        constant_ratio(evidence, _real(c.actual), _real(c.expected))
+        for c in evidence.run.comparisons
+    ]
     factors = {ratio[0] for ratio in ratios if ratio is not None}
     found: dict[int, Cut] = {}
     for value in evidence.writers:
-        cut = evidence.cuts.get(value) if value in evidence.cuts else _copy(evidence, value) or _term(evidence, value)
-        scale = Fraction(1) if cut is not None and value not in evidence.behind_right and (unscaled or cut.scale in factors) else None
-        placed = None if cut is None or value in known else _placed(evidence, cut, places, cut.scale if scale is None else scale)
+        cut = (
+            evidence.cuts.get(value)
+            if value in evidence.cuts
+            else _copy(evidence, value) or _term(evidence, value)
+        )
+        scale = (
+            Fraction(1)
+            if cut is not None
+            and value not in evidence.behind_right
+            and (unscaled or cut.scale in factors)
+            else None
+        )
+        placed = (
+            None
+            if cut is None or value in known
+            else _placed(evidence, cut, places, cut.scale if scale is None else scale)
+        )
         if placed is not None:
             found[value] = placed
     return found
@@ -45,11 +74,17 @@ def _copy(evidence: Evidence, value: int) -> Cut | None:
         return None
     reference = evidence.part_of(evidence.array(value))
     part_of = np.where(evidence.batch.rows[value] >= 0, 0, -1)
-    return None if reference is None else cut_by_code(evidence.second, value, reference, (Part(()),), part_of)
+    return (
+        None
+        if reference is None
+        else cut_by_code(evidence.second, value, reference, (Part(()),), part_of)
+    )
 
 
 def _term(evidence: Evidence, value: int) -> Cut | None:
-    """The cut of a value whose rows are terms of parts of a reference value; where those parts lie is left open."""
+    """The cut of a value whose rows are terms of parts of a reference value; where those parts lie
+    is left open.
+    """
     grouping = None if evidence.is_true(value) else summed_over(evidence, value)
     if grouping is None or grouping.reference is None:
         return None
@@ -66,7 +101,9 @@ def _term(evidence: Evidence, value: int) -> Cut | None:
 
 
 def summed_over(evidence: Evidence, value: int) -> Grouping | None:
-    """The group over which the rows of a value add up to parts of one reference value, None where there is none."""
+    """The group over which the rows of a value add up to parts of one reference value, None where
+    there is none.
+    """
     for grouping in evidence.groupings:
         table = groups_present(evidence, value, grouping)
         if table is not None:
@@ -76,9 +113,14 @@ def summed_over(evidence: Evidence, value: int) -> Grouping | None:
     return None
 
 
-def _adds_up(evidence: Evidence, grouping: Grouping, table: Codes, values: Sequence[int]) -> Grouping | None:
-    """The grouping, if the rows of the values together add up over it to parts of one reference value, or have these as their mean over ranks."""
-    if len({evidence.array(value).shape[2:] for value in values}) > 1:  # dimensions that are equal only at full size
+def _adds_up(
+    evidence: Evidence, grouping: Grouping, table: Codes, values: Sequence[int]
+) -> Grouping | None:
+    """The grouping, if the rows of the values together add up over it to parts of one reference
+    value, or have these as their mean over ranks.
+    """
+    # dimensions that are equal only at full size
+    if len({evidence.array(value).shape[2:] for value in values}) > 1:
         return None
     few = _distinct_sums(evidence, table[:FEW], values)
     fitting = [times for times in (1, table.shape[1]) if evidence.part_of(few / times) is not None]
@@ -93,10 +135,12 @@ def _adds_up(evidence: Evidence, grouping: Grouping, table: Codes, values: Seque
 
 
 def _distinct_sums(evidence: Evidence, table: Codes, values: Sequence[int]) -> Floats:
-    """The sums of the rows of the values together over every group, shape (trials, groups, *shape). Groups of the same rows, of which thousands of ranks have
-    many, are added up once.
+    """The sums of the rows of the values together over every group, shape (trials, groups, *shape).
+    Groups of the same rows, of which thousands of ranks have many, are added up once.
     """
-    rows = np.concatenate([np.sort(evidence.batch.rows[value][table], axis=1) for value in values], axis=1)
+    rows = np.concatenate(
+        [np.sort(evidence.batch.rows[value][table], axis=1) for value in values], axis=1
+    )
     total: Floats = np.zeros(())
     groups = np.unique(rows, axis=0)
     for value, of_value in zip(values, np.split(groups, len(values), axis=1), strict=True):
@@ -109,24 +153,34 @@ def _distinct_sums(evidence: Evidence, table: Codes, values: Sequence[int]) -> F
 
 
 def summed_in_rounds(evidence: Evidence, value: int) -> Grouping | None:
-    """The group over which the rows of a value and of what other rounds of a loop compute in its place add up to parts of one reference value."""
+    """The group over which the rows of a value and of what other rounds of a loop compute in its
+    place add up to parts of one reference value.
+    """
     codes = evidence.codes(value)
     for rounds in evidence.rounds(value):
         if any(not np.array_equal(evidence.codes(other), codes) for other in rounds):
             continue
         for grouping in (Grouping("", codes[:, None]), *evidence.groupings):
-            table = codes[:, None] if not grouping.name else groups_present(evidence, value, grouping)
+            table = (
+                codes[:, None] if not grouping.name else groups_present(evidence, value, grouping)
+            )
             if table is None:
                 continue
             found = _adds_up(evidence, grouping, table, rounds)
             if found is not None:
-                name = " and ".join(filter(None, (grouping.name, f"the {len(rounds)} rounds of a loop")))
-                return replace(found, name=name, beside=tuple(other for other in rounds if other != value))
+                name = " and ".join(
+                    filter(None, (grouping.name, f"the {len(rounds)} rounds of a loop"))
+                )
+                return replace(
+                    found, name=name, beside=tuple(other for other in rounds if other != value)
+                )
     return None
 
 
 def _in_all_microbatches(evidence: Evidence, cut: Cut) -> Cut:
-    """A cut of a tensor that exists once, at all codes of each rank: its shards lie at the same place in every micro-batch."""
+    """A cut of a tensor that exists once, at all codes of each rank: its shards lie at the same
+    place in every micro-batch.
+    """
     if evidence.second.values[cut.value].tensor.microbatched:
         return cut
     return replace(cut, lattice=cut.lattice._replace(microbatched=True))
@@ -149,6 +203,12 @@ def _placed(evidence: Evidence, cut: Cut, places: Places, scale: Fraction) -> Cu
     parts: dict[Part, int] = {}
     part_of = np.full(len(cut.part_of), -1, dtype=np.int64)
     for number, code in enumerate(codes):
-        box = tuple(((int(column[number]), int(column[number]) + size),) for column, size in zip(columns, local, strict=True) if column is not None)
-        part_of[code] = parts.setdefault(replace(cut.parts[int(cut.part_of[code])], box=box), len(parts))
+        box = tuple(
+            ((int(column[number]), int(column[number]) + size),)
+            for column, size in zip(columns, local, strict=True)
+            if column is not None
+        )
+        part_of[code] = parts.setdefault(
+            replace(cut.parts[int(cut.part_of[code])], box=box), len(parts)
+        )
     return replace(cut, parts=Parts(parts), grid=cut.lattice.grid(part_of), scale=scale)

@@ -1,7 +1,9 @@
-"""The parallel plan run again on the same numbers, with one thing done otherwise: what that changes, and which outputs are right then.
+"""The parallel plan run again on the same numbers, with one thing done otherwise: what that
+changes, and which outputs are right then.
 
-Only what depends on the change is computed anew, coordinate by coordinate. How much is computed is bounded and counted in operators, not in seconds, so that
-the same plans give the same answer everywhere.
+Only what depends on the change is computed anew, coordinate by coordinate. How much is computed is
+bounded and counted in operators, not in seconds, so that the same plans give the same answer
+everywhere.
 """
 
 from __future__ import annotations
@@ -33,7 +35,9 @@ from pitcheck.stage.stage import Target
 MOST_OPERATORS = 6_000
 """Operators that are evaluated for one explanation at most."""
 MOST_UNREAD = 60
-"""Operators one behind the other that no output depends on, which are evaluated to have one operand."""
+"""Operators one behind the other that no output depends on, which are evaluated to have one
+operand.
+"""
 MOST_IDLE = 8
 """Values computed for nothing that are tried before those that are nearer."""
 Mask = NDArray[np.bool_]
@@ -53,7 +57,9 @@ Given = Read | tuple[Read, ...] | Literal
 
 @dataclass
 class Held:
-    """A value: ``rows`` says which row of ``value`` every code has (-1: none); there are ``count`` rows, of which constants store one."""
+    """A value: ``rows`` says which row of ``value`` every code has (-1: none); there are ``count``
+    rows, of which constants store one.
+    """
 
     value: Value
     rows: Codes
@@ -82,7 +88,9 @@ Draft = tuple[str, Mapping[str, Any], Sequence[Given]]
 
 @dataclass(frozen=True)
 class Redo:
-    """What runs in the place of a node, at codes, on what its operands are by then. ``known``: values that are others for this node alone."""
+    """What runs in the place of a node, at codes, on what its operands are by then. ``known``:
+    values that are others for this node alone.
+    """
 
     node: int
     draft: Callable[[Node, Codes], Draft | None]
@@ -94,7 +102,9 @@ Change = Override | Redo
 
 @dataclass(frozen=True)
 class Due:
-    """What a value should hold at codes, shape (trials, codes, *shape); ``sums``: which sum every code is a term of, where it is."""
+    """What a value should hold at codes, shape (trials, codes, *shape); ``sums``: which sum every
+    code is a term of, where it is.
+    """
 
     codes: Codes
     data: Floats
@@ -127,7 +137,10 @@ class Rerun:
         run = self.evidence.run
         self.algebra = run.evaluated.algebra
         self.graph = self.evidence.second
-        self.attributes: dict[int, Mapping[str, Any]] = {step.node: own for step, own in zip(run.stage.parallel.steps, run.shaped.attributes[1], strict=True)}
+        self.attributes: dict[int, Mapping[str, Any]] = {
+            step.node: own
+            for step, own in zip(run.stage.parallel.steps, run.shaped.attributes[1], strict=True)
+        }
         self.steps = {step.node: step for step in run.stage.parallel.steps}
         self._held: dict[int, Held] = {}
         self._fitting: dict[str, bool] = {}
@@ -143,7 +156,9 @@ class Rerun:
     # --- values
 
     def held(self, value: int) -> Held | None:
-        """A value as the plan computes it, with what was repaired so far; None where it cannot be had."""
+        """A value as the plan computes it, with what was repaired so far; None where it cannot be
+        had.
+        """
         if value in self.changes:
             return self.changes[value]
         if value not in self._held:
@@ -153,7 +168,9 @@ class Rerun:
         return self._held.get(value)
 
     def data(self, value: int) -> Floats | None:
-        """A floating-point value at all codes at which it is there, shape (trials, codes, *shape)."""
+        """A floating-point value at all codes at which it is there, shape (trials, codes,
+        *shape).
+        """
         held = self.held(value)
         if held is None or held.value.kind != "field":
             return None
@@ -176,12 +193,18 @@ class Rerun:
 
     @cached_property
     def idle(self) -> frozenset[int]:
-        """Values that are computed and that no output depends on: what should have read them may read something else."""
+        """Values that are computed and that no output depends on: what should have read them may
+        read something else.
+        """
         needed = self.evidence.run.evaluated.parallel
-        return frozenset(v for v, held in enumerate(self.graph.values) if held.writers and v not in needed)
+        return frozenset(
+            v for v, held in enumerate(self.graph.values) if held.writers and v not in needed
+        )
 
     def nearest(self, values: Iterable[int], rank: int, most: int) -> list[int]:
-        """Of values some that are computed for nothing, and those that are nearest to a place in the program."""
+        """Of values some that are computed for nothing, and those that are nearest to a place in
+        the program.
+        """
         near = sorted(values, key=lambda v: abs(self.graph.depth(v) - rank))
         return list(dict.fromkeys([*[v for v in near if v in self.idle][:MOST_IDLE], *near[:most]]))
 
@@ -226,13 +249,19 @@ class Rerun:
     def boxes(self, reference: int, boxes: Sequence[Box]) -> Value | None:
         """Parts of a reference value, one row each; None where they cannot be had."""
         run = self.evidence.run
-        if reference not in run.evaluated.reference or any(start < 0 for box in boxes for intervals in box for start, _ in intervals):  # padding
+        # padding
+        if reference not in run.evaluated.reference or any(
+            start < 0 for box in boxes for intervals in box for start, _ in intervals
+        ):
             return None
         whole, rows = run.evaluated.reference[reference], []
         nodes, sizes = run.symbolic.reference.values[reference].dims, run.shaped.sizes
         try:
             for box in boxes:
-                reduced = tuple(tuple((sizes.position(node, a), sizes.position(node, b)) for a, b in i) for i, node in zip(box, nodes, strict=True))
+                reduced = tuple(
+                    tuple((sizes.position(node, a), sizes.position(node, b)) for a, b in i)
+                    for i, node in zip(box, nodes, strict=True)
+                )
                 rows.append(take_box(self.algebra, whole, reduced, "free"))
         except PitcheckError:
             return None
@@ -242,10 +271,14 @@ class Rerun:
         """What a value is after its rows at codes were written anew."""
         if before is not None and before.value.data.shape[3:] != data.data.shape[3:]:
             before = None
-        rows = np.full(self.graph.codes, -1, dtype=np.int64) if before is None else before.rows.copy()
+        rows = (
+            np.full(self.graph.codes, -1, dtype=np.int64) if before is None else before.rows.copy()
+        )
         count = 0 if before is None else before.count
         rows[codes] = count + np.arange(len(codes))
-        joined = data if before is None else self.algebra.join([before.value, data], [count, len(codes)])
+        joined = (
+            data if before is None else self.algebra.join([before.value, data], [count, len(codes)])
+        )
         return Held(joined, rows, count + len(codes))
 
     # --- operators
@@ -254,18 +287,42 @@ class Rerun:
         """The operands of a node at codes."""
         return [_given(operand, codes) for operand in node.inputs]
 
-    def computed(self, node: Node, codes: Codes, known: Mapping[int, Held] | None = None) -> dict[int, Value] | None:
+    def computed(
+        self, node: Node, codes: Codes, known: Mapping[int, Held] | None = None
+    ) -> dict[int, Value] | None:
         """What a node of the plan writes at codes; None where its operands cannot be had."""
-        results = self.evaluate(node.kind, self.attributes_of(node), self.reads(node, codes), len(codes), known, node.outputs)
+        results = self.evaluate(
+            node.kind,
+            self.attributes_of(node),
+            self.reads(node, codes),
+            len(codes),
+            known,
+            node.outputs,
+        )
         return (
             None
             if results is None
-            else {output: result for output, result in zip(node.outputs, results, strict=False) if output is not None and result is not None}
+            else {
+                output: result
+                for output, result in zip(node.outputs, results, strict=False)
+                if output is not None and result is not None
+            }
         )
 
     def attributes_of(self, node: Node) -> Mapping[str, Any]:
         """A node's attributes at the sizes of this run."""
-        number = next((n for n in self.graph.values[node.outputs[0]].writers if self.graph.nodes[n] is node), -1) if node.outputs[0] is not None else -1
+        number = (
+            next(
+                (
+                    n
+                    for n in self.graph.values[node.outputs[0]].writers
+                    if self.graph.nodes[n] is node
+                ),
+                -1,
+            )
+            if node.outputs[0] is not None
+            else -1
+        )
         return self.attributes.get(number, node.attributes)
 
     def evaluate(
@@ -277,13 +334,23 @@ class Rerun:
         known: Mapping[int, Held] | None = None,
         outputs: Sequence[int | None] = (None,),
     ) -> list[Value | None] | None:
-        """An operator at ``count`` coordinates; None where it cannot be computed. Raises BudgetError where too much was computed already."""
+        """An operator at ``count`` coordinates; None where it cannot be computed. Raises
+        BudgetError where too much was computed already.
+        """
         self.spent += 1
         if self.spent > self.most:
             raise BudgetError("too many operators were tried")
-        flat = [read for operand in given if isinstance(operand, (Read, tuple)) for read in (operand if isinstance(operand, tuple) else (operand,))]
+        flat = [
+            read
+            for operand in given
+            if isinstance(operand, (Read, tuple))
+            for read in (operand if isinstance(operand, tuple) else (operand,))
+        ]
         for read in flat:
-            if (read.codes < 0).any() or (read.value not in (known or {}) and not self.fill(read.value, read.codes.reshape(-1))):
+            if (read.codes < 0).any() or (
+                read.value not in (known or {})
+                and not self.fill(read.value, read.codes.reshape(-1))
+            ):
                 return None
         helds = [(known or {}).get(read.value) or self.held(read.value) for read in flat]
         columns = []
@@ -295,22 +362,55 @@ class Rerun:
         values = iter(zip(helds, columns, strict=True))
         try:
             with np.errstate(all="ignore"):
-                operands = [self._operand(operand, values, first) if isinstance(operand, (Read, tuple)) else None for operand in given]
-                discrete = bool(operands) and "field" not in {self.algebra.kind(o) for o in operands if o is not None}
-                filled = [literal_operand(self.algebra, g, discrete) if o is None else o for o, g in zip(operands, given, strict=True)]  # type: ignore[arg-type]
-                wanted = tuple(output is not None for output in outputs) if kind.endswith(BACKWARD) else None
+                operands = [
+                    self._operand(operand, values, first)
+                    if isinstance(operand, (Read, tuple))
+                    else None
+                    for operand in given
+                ]
+                discrete = bool(operands) and "field" not in {
+                    self.algebra.kind(o) for o in operands if o is not None
+                }
+                filled = [
+                    o if o is not None else literal_operand(self.algebra, g, discrete)  # type: ignore[arg-type]
+                    for o, g in zip(operands, given, strict=True)
+                ]
+                wanted = (
+                    tuple(output is not None for output in outputs)
+                    if kind.endswith(BACKWARD)
+                    else None
+                )
                 if not self._fit(kind, attributes, filled, given, discrete, wanted):
                     return None
-                results: list[Value | None] = evaluate(self.algebra, kind, filled, attributes, wanted)
-                return [result if result is None else self.algebra.gather(self._dense(result, len(first)), which) for result in results]
-        except PitcheckError:  # another operand or attribute may have no meaning: then it is no repair
+                results: list[Value | None] = evaluate(
+                    self.algebra, kind, filled, attributes, wanted
+                )
+                return [
+                    result
+                    if result is None
+                    else self.algebra.gather(self._dense(result, len(first)), which)
+                    for result in results
+                ]
+        # another operand or attribute may have no meaning: then it is no repair
+        except PitcheckError:
             return None
 
     def _fit(
-        self, kind: str, attributes: Mapping[str, Any], operands: Sequence[Value], given: Sequence[Given], discrete: bool, wanted: Sequence[bool] | None
+        self,
+        kind: str,
+        attributes: Mapping[str, Any],
+        operands: Sequence[Value],
+        given: Sequence[Given],
+        discrete: bool,
+        wanted: Sequence[bool] | None,
     ) -> bool:
-        """Return True if operands and attributes have the shapes and kinds that an operator takes, as a run on dimensions alone shows."""
-        shapes = [(self.algebra.shape(o), self.algebra.kind(o)) if isinstance(g, (Read, tuple)) else None for o, g in zip(operands, given, strict=True)]
+        """Return True if operands and attributes have the shapes and kinds that an operator takes,
+        as a run on dimensions alone shows.
+        """
+        shapes = [
+            (self.algebra.shape(o), self.algebra.kind(o)) if isinstance(g, (Read, tuple)) else None
+            for o, g in zip(operands, given, strict=True)
+        ]
         literals = [repr(g) for g in given if not isinstance(g, (Read, tuple))]
         key = repr((kind, sorted(attributes.items()), shapes, literals, wanted))
         if key not in self._fitting:
@@ -318,15 +418,31 @@ class Rerun:
         return self._fitting[key]
 
     def _runs(
-        self, kind: str, attributes: Mapping[str, Any], shapes: Sequence[Any], given: Sequence[Given], discrete: bool, wanted: Sequence[bool] | None
+        self,
+        kind: str,
+        attributes: Mapping[str, Any],
+        shapes: Sequence[Any],
+        given: Sequence[Given],
+        discrete: bool,
+        wanted: Sequence[bool] | None,
     ) -> bool:
         axes = AxisAlgebra(AxisSystem())
-        operands = [axes.tensor(*s) if s is not None else literal_operand(axes, g, discrete) for s, g in zip(shapes, given, strict=True)]  # type: ignore[arg-type]
+        operands = [
+            axes.tensor(*s) if s is not None else literal_operand(axes, g, discrete)  # type: ignore[arg-type]
+            for s, g in zip(shapes, given, strict=True)
+        ]
         try:
             if kind.endswith(BACKWARD):
                 count, results, _ = divided(attributes, len(operands))
-                forward = evaluate(axes, kind.removesuffix(BACKWARD), operands[:count], forward_attributes(attributes))
-                if results and [o.shape for o in forward] != [o.shape for o in operands[count : count + results]]:
+                forward = evaluate(
+                    axes,
+                    kind.removesuffix(BACKWARD),
+                    operands[:count],
+                    forward_attributes(attributes),
+                )
+                if results and [o.shape for o in forward] != [
+                    o.shape for o in operands[count : count + results]
+                ]:
                     return False
             evaluate(axes, kind, operands, attributes, wanted)
         except PlanError:
@@ -335,7 +451,9 @@ class Rerun:
             return True
         return True
 
-    def one(self, kind: str, attributes: Mapping[str, Any], given: Sequence[Given], count: int) -> Value | None:
+    def one(
+        self, kind: str, attributes: Mapping[str, Any], given: Sequence[Given], count: int
+    ) -> Value | None:
         """The only result of an operator."""
         results = self.evaluate(kind, attributes, given, count)
         return None if results is None else results[0]
@@ -347,11 +465,16 @@ class Rerun:
         members = []
         for _ in operand if isinstance(operand, tuple) else (operand,):
             held, column = next(values)
-            picked = self.algebra.stack(held.value, column[first]) if column.ndim == 2 else self.algebra.gather(held.value, column[first])
+            picked = (
+                self.algebra.stack(held.value, column[first])
+                if column.ndim == 2
+                else self.algebra.gather(held.value, column[first])
+            )
             members.append(picked)
         if not isinstance(operand, tuple):
             return members[0]  # type: ignore[no-any-return]
-        return self.algebra.concatenate([self.algebra.reshape(m, (1, *self.algebra.shape(m))) for m in members], 0)  # type: ignore[no-any-return]
+        rows = [self.algebra.reshape(m, (1, *self.algebra.shape(m))) for m in members]
+        return self.algebra.concatenate(rows, 0)  # type: ignore[no-any-return]
 
     # --- outputs
 
@@ -365,18 +488,27 @@ class Rerun:
             if groups is not None:
                 order = np.argsort(groups[codes], kind="stable")
                 terms = int(np.unique(groups[codes], return_counts=True)[1].max())
-                codes, parts = codes[order].reshape(-1, terms), parts[order].reshape(-1, terms)[:, 0]
+                codes, parts = (
+                    codes[order].reshape(-1, terms),
+                    parts[order].reshape(-1, terms)[:, 0],
+                )
             reference = run.evaluated.reference[target.cut.reference]
             with np.errstate(all="ignore"):
                 expected = expected_parts(self.algebra, run.shaped, number, reference, parts)
-            judged = judged_elements(run.shaped.boxes[number], parts, tuple(expected.data.shape[3:]))
+            judged = judged_elements(
+                run.shaped.boxes[number], parts, tuple(expected.data.shape[3:])
+            )
             self._wanted[number] = _Wanted(target, codes, expected, judged)
         return self._wanted[number]
 
     def behind(self, number: int) -> frozenset[int]:
         """The nodes that output ``number`` is computed by."""
         if number not in self._behind:
-            stack, nodes, seen = [self.evidence.run.comparisons[number].target.cut.value], set(), set()
+            stack, nodes, seen = (
+                [self.evidence.run.comparisons[number].target.cut.value],
+                set(),
+                set(),
+            )
             while stack:
                 value = stack.pop()
                 if value in seen:
@@ -392,7 +524,9 @@ class Rerun:
         """Which of the outputs are right with the changes."""
         asked = list(numbers)
         changed = self.after(changes, asked)
-        return [number for number in asked if changed is not None and self._is_right(number, changed)]
+        return [
+            number for number in asked if changed is not None and self._is_right(number, changed)
+        ]
 
     def _is_right(self, number: int, changed: Mapping[int, Held]) -> bool:
         wanted = self.wanted(number)
@@ -402,7 +536,11 @@ class Rerun:
         rows = held.rows[wanted.codes]
         if (rows < 0).any():
             return False
-        actual = self.algebra.sum(self.algebra.stack(held.value, rows), (0,)) if rows.ndim == 2 else self.algebra.gather(held.value, rows)
+        actual = (
+            self.algebra.sum(self.algebra.stack(held.value, rows), (0,))
+            if rows.ndim == 2
+            else self.algebra.gather(held.value, rows)
+        )
         if actual.data.shape[3:] != wanted.expected.data.shape[3:]:
             return False
         differences = real_differences(actual, wanted.expected)
@@ -410,12 +548,21 @@ class Rerun:
 
     def is_output(self, number: int, data: Value, codes: Codes) -> bool:
         """Whether output ``number`` is right if its value is this at codes."""
-        return self._is_right(number, {self.wanted(number).target.cut.value: held_at(data, codes, self.graph.codes)})
+        return self._is_right(
+            number, {self.wanted(number).target.cut.value: held_at(data, codes, self.graph.codes)}
+        )
 
-    def after(self, changes: Sequence[Change], numbers: Iterable[int], seen: Callable[[int, Held], bool] | None = None) -> dict[int, Held] | None:
-        """What the values that depend on the changes are then, as far as these outputs need them; None where an operator cannot be computed.
+    def after(
+        self,
+        changes: Sequence[Change],
+        numbers: Iterable[int],
+        seen: Callable[[int, Held], bool] | None = None,
+    ) -> dict[int, Held] | None:
+        """What the values that depend on the changes are then, as far as these outputs need them;
+        None where an operator cannot be computed.
 
-        ``seen`` is told of every value that is another one then, in the order of the program, and says whether to go on; None where it says no.
+        ``seen`` is told of every value that is another one then, in the order of the program, and
+        says whether to go on; None where it says no.
         """
         changed: dict[int, Held] = {}
         dirty: dict[int, Mask] = {}
@@ -423,31 +570,63 @@ class Rerun:
         for override in (change for change in changes if isinstance(change, Override)):
             before = changed.get(override.value) or self.held(override.value)
             changed[override.value] = self._with(before, override.data, override.codes)
-            dirty.setdefault(override.value, np.zeros(self.graph.codes, dtype=np.bool_))[override.codes] = True
+            dirty.setdefault(override.value, np.zeros(self.graph.codes, dtype=np.bool_))[
+                override.codes
+            ] = True
         fixed = {value: mask.copy() for value, mask in dirty.items()}
         needed = frozenset().union(*(self.behind(number) for number in numbers))
-        again = [output for number in redone for output in self.graph.nodes[number].outputs if output is not None]
-        following = sorted({*self._downstream([*fixed, *again], needed), *redone.keys()}, key=self.graph.rank.__getitem__)
-        last = {output: number for number in following for output in self.graph.nodes[number].outputs if output is not None}
-        if seen is not None and not all(seen(value, changed[value]) for value in fixed if value not in last):
+        again = [
+            output
+            for number in redone
+            for output in self.graph.nodes[number].outputs
+            if output is not None
+        ]
+        following = sorted(
+            {*self._downstream([*fixed, *again], needed), *redone.keys()},
+            key=self.graph.rank.__getitem__,
+        )
+        last = {
+            output: number
+            for number in following
+            for output in self.graph.nodes[number].outputs
+            if output is not None
+        }
+        if seen is not None and not all(
+            seen(value, changed[value]) for value in fixed if value not in last
+        ):
             return None
         for number in following:
             if not self._computed_after(number, changed, dirty, fixed, redone.get(number)):
                 return None
             if seen is not None and not all(
-                seen(value, changed[value]) for value in self.graph.nodes[number].outputs if value in changed and last[value] == number
+                seen(value, changed[value])
+                for value in self.graph.nodes[number].outputs
+                if value in changed and last[value] == number
             ):
                 return None
         return changed
 
-    def _computed_after(self, number: int, changed: dict[int, Held], dirty: dict[int, Mask], fixed: Mapping[int, Mask], redo: Redo | None) -> bool:
-        """Compute a node anew where what it reads is another one, or it is done otherwise; whether that was possible."""
+    def _computed_after(
+        self,
+        number: int,
+        changed: dict[int, Held],
+        dirty: dict[int, Mask],
+        fixed: Mapping[int, Mask],
+        redo: Redo | None,
+    ) -> bool:
+        """Compute a node anew where what it reads is another one, or it is done otherwise; whether
+        that was possible.
+        """
         node = self.graph.nodes[number]
         codes = np.flatnonzero(node.mask) if redo is not None else self._dirty_codes(node, dirty)
         codes = codes[[self._there(node, int(code)) for code in codes]] if len(codes) else codes
         if not len(codes):
             return True
-        as_it_is: Draft = (node.kind, self.attributes.get(number, node.attributes), self.reads(node, codes))
+        as_it_is: Draft = (
+            node.kind,
+            self.attributes.get(number, node.attributes),
+            self.reads(node, codes),
+        )
         draft = as_it_is if redo is None else redo.draft(node, codes)
         known = {**changed, **redo.known} if redo is not None else changed
         results = None if draft is None else self.evaluate(*draft, len(codes), known, node.outputs)
@@ -458,13 +637,23 @@ class Rerun:
                 continue
             free = ~fixed[output][codes] if output in fixed else np.ones(len(codes), dtype=np.bool_)
             if free.any():
-                changed[output] = self._with(changed.get(output) or self.held(output), self.algebra.gather(result, np.flatnonzero(free)), codes[free])
-                dirty.setdefault(output, np.zeros(self.graph.codes, dtype=np.bool_))[codes[free]] = True
+                changed[output] = self._with(
+                    changed.get(output) or self.held(output),
+                    self.algebra.gather(result, np.flatnonzero(free)),
+                    codes[free],
+                )
+                dirty.setdefault(output, np.zeros(self.graph.codes, dtype=np.bool_))[
+                    codes[free]
+                ] = True
         return True
 
     def _there(self, node: Node, code: int) -> bool:
         """Whether a node's results were needed at a code."""
-        return any(held.rows[code] >= 0 for output in node.outputs if output is not None and (held := self.held(output)) is not None)
+        return any(
+            held.rows[code] >= 0
+            for output in node.outputs
+            if output is not None and (held := self.held(output)) is not None
+        )
 
     def _downstream(self, values: Collection[int], needed: Collection[int]) -> list[int]:
         stack, found = list(values), set()
@@ -472,13 +661,17 @@ class Rerun:
             for number in self._readers.get(stack.pop(), []):
                 if number in needed and number not in found:
                     found.add(number)
-                    stack.extend(output for output in self.graph.nodes[number].outputs if output is not None)
+                    stack.extend(
+                        output for output in self.graph.nodes[number].outputs if output is not None
+                    )
         return sorted(found, key=self.graph.rank.__getitem__)
 
     def _dirty_codes(self, node: Node, dirty: Mapping[int, Mask]) -> Codes:
         codes = np.flatnonzero(node.mask)
         touched = np.zeros(len(codes), dtype=np.bool_)
-        for source in (s for operand in node.inputs for s in sources_of(operand) if s.value in dirty):
+        for source in (
+            s for operand in node.inputs for s in sources_of(operand) if s.value in dirty
+        ):
             read = source.at(codes)
             touched |= (dirty[source.value][read] & (read >= 0)).reshape(len(codes), -1).any(axis=1)
         found: Codes = codes[touched]

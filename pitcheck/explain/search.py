@@ -1,8 +1,11 @@
-"""The smallest repairs under which all outputs are right, tried one after the other: each is a finding of its own.
+"""The smallest repairs under which all outputs are right, tried one after the other: each is a
+finding of its own.
 
-Where one repair makes all outputs right that differ, there is one mistake, however many operators compute something wrong behind it. Where none does, one is
-taken for made, and the next one is looked for with it: along the program first, then output by output. Repairs that together do not make every output right
-are shown only where they were found along the program and make some right; what is shown says which.
+Where one repair makes all outputs right that differ, there is one mistake, however many operators
+compute something wrong behind it. Where none does, one is taken for made, and the next one is
+looked for with it: along the program first, then output by output. Repairs that together do not
+make every output right are shown only where they were found along the program and make some right;
+what is shown says which.
 """
 
 from __future__ import annotations
@@ -16,7 +19,16 @@ from pitcheck.explain.evidence import Evidence
 from pitcheck.explain.expected_values import Standing
 from pitcheck.explain.repairs.repair import Repair, along_program, from_outputs
 from pitcheck.explain.repairs.scaled_sums import scaled_reductions
-from pitcheck.explain.repairs.table import FACTOR, MOST_CODES, MOST_FUSED, MOST_REPAIRS, MOST_STARTS, MOST_WALKED, PLACEMENTS, REPAIRS
+from pitcheck.explain.repairs.table import (
+    FACTOR,
+    MOST_CODES,
+    MOST_FUSED,
+    MOST_REPAIRS,
+    MOST_STARTS,
+    MOST_WALKED,
+    PLACEMENTS,
+    REPAIRS,
+)
 from pitcheck.explain.repairs.unchanged_output import not_changed
 from pitcheck.explain.rerun import Change, Rerun
 from pitcheck.explain.search_along import Made, Walk
@@ -27,9 +39,11 @@ from pitcheck.refute.whole_run import SAME, WholeRun
 
 @dataclass(frozen=True)
 class Tried:
-    """A repair that was tried, and the outputs that it makes right, first the one that is nearest to it.
+    """A repair that was tried, and the outputs that it makes right, first the one that is nearest
+    to it.
 
-    ``made``: what was done, with its place among all that was done for the repairs that are shown together; empty where no run of the plan had it.
+    ``made``: what was done, with its place among all that was done for the repairs that are shown
+    together; empty where no run of the plan had it.
     """
 
     diagnosis: Diagnosis
@@ -41,24 +55,34 @@ class Tried:
 
 @dataclass(frozen=True)
 class Effect:
-    """Numbers of the outputs that were compared with all repairs made, and of those that are wrong then."""
+    """Numbers of the outputs that were compared with all repairs made, and of those that are wrong
+    then.
+    """
 
     compared: frozenset[int]
     wrong: frozenset[int]
 
 
-def effect_of(evidence: Evidence, run: WholeRun, found: Sequence[Tried], differing: Sequence[int]) -> Effect:
-    """What all repairs together make of all outputs, those that were right before among them; else only what is known of those that differ.
+def effect_of(
+    evidence: Evidence, run: WholeRun, found: Sequence[Tried], differing: Sequence[int]
+) -> Effect:
+    """What all repairs together make of all outputs, those that were right before among them; else
+    only what is known of those that differ.
 
-    An output that is rounding alone, and so no part of what differs although float64 shows a difference, is not compared.
+    An output that is rounding alone, and so no part of what differs although float64 shows a
+    difference, is not compared.
     """
     rerun = Rerun(evidence, most=MOST_WALKED)
     numbers = [n for n in range(len(run.comparisons)) if n in differing or run.largest[n] <= SAME]
     try:
-        for _, changes in sorted((made for each in found for made in each.made), key=lambda made: made[0]):
+        for _, changes in sorted(
+            (made for each in found for made in each.made), key=lambda made: made[0]
+        ):
             changed = rerun.after(changes, numbers)
             rerun.changes.update(changed or {})
-        right = frozenset(rerun.right([], numbers)) if all(each.made for each in found) else frozenset()
+        right = (
+            frozenset(rerun.right([], numbers)) if all(each.made for each in found) else frozenset()
+        )
     except PitcheckError:  # too much to be compared
         right = frozenset()
     known = frozenset(n for each in found for n in each.outputs)
@@ -67,8 +91,11 @@ def effect_of(evidence: Evidence, run: WholeRun, found: Sequence[Tried], differi
     return Effect(frozenset(numbers), frozenset(numbers) - right)
 
 
-def tried_repairs(evidence: Evidence, run: WholeRun, differing: Sequence[int], first: str | None = None) -> list[Tried]:
-    """Repairs that together make all outputs right, else those found along the program that make some right; none where none were found.
+def tried_repairs(
+    evidence: Evidence, run: WholeRun, differing: Sequence[int], first: str | None = None
+) -> list[Tried]:
+    """Repairs that together make all outputs right, else those found along the program that make
+    some right; none where none were found.
 
     ``first``: the operator where the search begins.
     """
@@ -76,7 +103,8 @@ def tried_repairs(evidence: Evidence, run: WholeRun, differing: Sequence[int], f
         return []
     try:
         rerun = Rerun(evidence)
-        # Outputs that differ as they are and not as they are evaluated here are not understood: no repair is shown then.
+        # Outputs that differ as they are and not as they are evaluated here are not understood: no
+        # repair is shown then.
         if rerun.right([], differing):
             return []
         left = sorted(differing, key=lambda n: (len(rerun.behind(n)), n))
@@ -101,25 +129,37 @@ def _not_changed(evidence: Evidence, left: Sequence[int]) -> list[Tried]:
 
 
 def _computed(evidence: Evidence, left: list[int], first: str | None) -> list[Tried]:
-    """Repairs of outputs that are computed. If what a forward pass gives is wrong, it is searched first: what follows is wrong with it."""
+    """Repairs of outputs that are computed. If what a forward pass gives is wrong, it is searched
+    first: what follows is wrong with it.
+    """
     forward = [n for n in left if not _needs_backward(evidence, n)]
     if 0 < len(forward) < len(left):
         found = _of_outputs(evidence, forward, first)
         if found and _make_right(evidence, found, left):
-            return [replace(found[0], outputs=(*found[0].outputs, *(n for n in left if n not in forward))), *found[1:]]
+            return [
+                replace(
+                    found[0], outputs=(*found[0].outputs, *(n for n in left if n not in forward))
+                ),
+                *found[1:],
+            ]
     return _of_outputs(evidence, left, first)
 
 
 def _needs_backward(evidence: Evidence, number: int) -> bool:
     """Return True if an output is computed by a derivative."""
-    return any(evidence.second.nodes[node].kind.endswith(BACKWARD) for node in Rerun(evidence).behind(number))
+    return any(
+        evidence.second.nodes[node].kind.endswith(BACKWARD)
+        for node in Rerun(evidence).behind(number)
+    )
 
 
 def _make_right(evidence: Evidence, found: Sequence[Tried], numbers: Sequence[int]) -> bool:
     """Return True if outputs are right with all repairs together."""
     rerun = Rerun(evidence, most=MOST_WALKED)
     try:
-        for _, changes in sorted((made for each in found for made in each.made), key=lambda made: made[0]):
+        for _, changes in sorted(
+            (made for each in found for made in each.made), key=lambda made: made[0]
+        ):
             rerun.changes.update(rerun.after(changes, numbers) or {})
         return len(rerun.right([], numbers)) == len(numbers)
     except PitcheckError:  # too much to be compared
@@ -142,7 +182,9 @@ def _all(found: Sequence[Tried], left: Sequence[int]) -> bool:
 
 
 def _searched(rerun: Rerun, standing: Standing, left: list[int], first: str | None) -> list[Tried]:
-    """Repairs of few mistakes, each looked for from an output; none where they do not make all outputs right."""
+    """Repairs of few mistakes, each looked for from an output; none where they do not make all
+    outputs right.
+    """
     found: list[Tried] = []
     differing = left
     try:
@@ -151,7 +193,11 @@ def _searched(rerun: Rerun, standing: Standing, left: list[int], first: str | No
             if chosen is None:
                 return []
             candidate, right = chosen
-            found.append(Tried(where_it_changes(rerun, candidate), tuple(right), ((len(found), candidate[1]),)))
+            found.append(
+                Tried(
+                    where_it_changes(rerun, candidate), tuple(right), ((len(found), candidate[1]),)
+                )
+            )
             left = [n for n in left if n not in right]
             if left:
                 changes = rerun.after(candidate[1], differing)
@@ -162,7 +208,9 @@ def _searched(rerun: Rerun, standing: Standing, left: list[int], first: str | No
 
 
 def _lying_otherwise(evidence: Evidence, left: Sequence[int]) -> Tried | None:
-    """What is given lies otherwise than it is taken apart or put together: parts in another order, a fused parameter, what two axes cut."""
+    """What is given lies otherwise than it is taken apart or put together: parts in another order,
+    a fused parameter, what two axes cut.
+    """
     for placement in PLACEMENTS:
         try:
             found = placement.find(Rerun(evidence, most=placement.most), left)
@@ -174,7 +222,9 @@ def _lying_otherwise(evidence: Evidence, left: Sequence[int]) -> Tried | None:
 
 
 def _walked(evidence: Evidence, standing: Standing, left: Sequence[int]) -> list[Tried]:
-    """Repairs along the program, one per kind of mistake. Where there are several, one factor or one that the outputs alone show may explain them all."""
+    """Repairs along the program, one per kind of mistake. Where there are several, one factor or
+    one that the outputs alone show may explain them all.
+    """
     steps = _steps(Walk(Rerun(evidence, most=MOST_WALKED), standing, left))
     found = _by_kind(steps, left)
     if not _all(found, left) or any(step.by[0].chance for step in steps):
@@ -186,8 +236,14 @@ def _walked(evidence: Evidence, standing: Standing, left: Sequence[int]) -> list
         return [one]
     if len(found) == 1 and _all(found, left):
         return found
-    coarse = _by_kind(_steps(Walk(Rerun(evidence, most=MOST_WALKED), standing, left, outputs_only=True)), left)
-    return coarse if _all(coarse, left) and (len(coarse) < len(found) or not _all(found, left)) else found
+    coarse = _by_kind(
+        _steps(Walk(Rerun(evidence, most=MOST_WALKED), standing, left, outputs_only=True)), left
+    )
+    return (
+        coarse
+        if _all(coarse, left) and (len(coarse) < len(found) or not _all(found, left))
+        else found
+    )
 
 
 def _scaled(rerun: Rerun, left: Sequence[int]) -> Tried | None:
@@ -205,10 +261,16 @@ def _scaled(rerun: Rerun, left: Sequence[int]) -> Tried | None:
 def _one_factor(rerun: Rerun, left: Sequence[int]) -> Tried | None:
     """One factor without which every output is right."""
     try:
-        for site in sites_of(rerun, rerun.behind(left[0]).intersection(*(rerun.behind(n) for n in left))):
+        for site in sites_of(
+            rerun, rerun.behind(left[0]).intersection(*(rerun.behind(n) for n in left))
+        ):
             for candidate in FACTOR.of(site):
-                if rerun.right(candidate[1], left[:1]) and len(rerun.right(candidate[1], left)) == len(left):
-                    return Tried(where_it_changes(rerun, candidate), tuple(left), ((0, candidate[1]),))
+                if rerun.right(candidate[1], left[:1]) and len(
+                    rerun.right(candidate[1], left)
+                ) == len(left):
+                    return Tried(
+                        where_it_changes(rerun, candidate), tuple(left), ((0, candidate[1]),)
+                    )
     except PitcheckError:
         return None
     return None
@@ -227,16 +289,27 @@ def _by_kind(steps: Sequence[Made], left: Sequence[int]) -> list[Tried]:
         found.setdefault(step.family, []).append((place, step))
     tried = [_of_kind(several, left) for several in found.values()]
     # What makes no output right by itself stands with what is right in the end.
-    return [each if each.outputs else replace(each, outputs=tuple(left)) for each in tried] if _all(tried, left) else tried
+    return (
+        [each if each.outputs else replace(each, outputs=tuple(left)) for each in tried]
+        if _all(tried, left)
+        else tried
+    )
 
 
 def _of_kind(several: Sequence[tuple[int, Made]], left: Sequence[int]) -> Tried:
     outputs = tuple(n for n in left if any(n in step.right for _, step in several))
     diagnoses = [step.diagnosis for _, step in several]
-    return Tried(diagnoses[0], outputs, tuple((place, step.changes) for place, step in several), tuple(diagnoses[1:]))
+    return Tried(
+        diagnoses[0],
+        outputs,
+        tuple((place, step.changes) for place, step in several),
+        tuple(diagnoses[1:]),
+    )
 
 
-def _best(rerun: Rerun, standing: Standing, left: Sequence[int], first: str | None) -> tuple[Candidate, list[int]] | None:
+def _best(
+    rerun: Rerun, standing: Standing, left: Sequence[int], first: str | None
+) -> tuple[Candidate, list[int]] | None:
     """The first repair that makes all outputs right, else the one that makes most of them right."""
     best: tuple[Candidate, list[int]] | None = None
     for start in left[:MOST_STARTS]:
@@ -251,8 +324,12 @@ def _best(rerun: Rerun, standing: Standing, left: Sequence[int], first: str | No
     return best
 
 
-def _candidates(rerun: Rerun, standing: Standing, start: int, left: Sequence[int], first: str | None) -> Iterator[Candidate]:
-    """Repairs of what an output is computed by: first of the operators that look wrong, and of those what they do rather than what they lack."""
+def _candidates(
+    rerun: Rerun, standing: Standing, start: int, left: Sequence[int], first: str | None
+) -> Iterator[Candidate]:
+    """Repairs of what an output is computed by: first of the operators that look wrong, and of
+    those what they do rather than what they lack.
+    """
     shared = rerun.behind(start).intersection(*(rerun.behind(n) for n in left))
     sites, phases = sites_of(rerun, rerun.behind(start)), from_outputs(REPAIRS)
     for phase in phases[:-1]:
@@ -260,9 +337,13 @@ def _candidates(rerun: Rerun, standing: Standing, start: int, left: Sequence[int
     ranked: dict[int, list[Site]] = {}
     for site in sites:
         # What a right output depends on is hardly wrong.
-        ranked.setdefault(2 * _behind_right(rerun.evidence, site) + (not _suspected(standing, site, first)), []).append(site)
+        ranked.setdefault(
+            2 * _behind_right(rerun.evidence, site) + (not _suspected(standing, site, first)), []
+        ).append(site)
     for _, several in sorted(ranked.items()):
-        ordered = sorted(several, key=lambda site: (site.name != first, not shared.issuperset(site.numbers)))
+        ordered = sorted(
+            several, key=lambda site: (site.name != first, not shared.issuperset(site.numbers))
+        )
         for phase in phases:
             yield from _of_phase(phase, ordered)
 
@@ -281,4 +362,6 @@ def _behind_right(evidence: Evidence, site: Site) -> bool:
 def _suspected(standing: Standing, site: Site, first: str | None) -> bool:
     if site.name == first:
         return True
-    return not standing.evidence.is_true(site.value) or bool(standing.wrong(site.value)[site.codes].any())
+    return not standing.evidence.is_true(site.value) or bool(
+        standing.wrong(site.value)[site.codes].any()
+    )

@@ -1,7 +1,9 @@
-"""Repairs found one after the other along the program: each makes the first value right that is wrong.
+"""Repairs found one after the other along the program: each makes the first value right that is
+wrong.
 
-Where it is known what the values in between should hold, a change need not be followed to the outputs to be judged: the first value behind it that was wrong
-must be right then, or right at more coordinates. What is kept is judged by the outputs all the same.
+Where it is known what the values in between should hold, a change need not be followed to the
+outputs to be judged: the first value behind it that was wrong must be right then, or right at more
+coordinates. What is kept is judged by the outputs all the same.
 """
 
 from __future__ import annotations
@@ -30,7 +32,9 @@ MOST_HERE = 2_000
 MOST_SITES = 24
 """Operators around a wrong value that are looked at, the nearest ones."""
 AHEAD = 3
-"""So many operators behind a wrong value are looked at, too: what it should hold may be said wrongly, and be mended by what reads it."""
+"""So many operators behind a wrong value are looked at, too: what it should hold may be said
+wrongly, and be mended by what reads it.
+"""
 Around = tuple[str, tuple[str, ...]]
 """The kind of an operator, and those of the operators that read its result."""
 
@@ -68,15 +72,21 @@ def wrong_at(rerun: Rerun, due: Due, held: Held) -> int:
 
 @dataclass
 class Judged:
-    """How far a change helps: the values behind it that were wrong and are less so, up to the first that is as wrong as before."""
+    """How far a change helps: the values behind it that were wrong and are less so, up to the first
+    that is as wrong as before.
+    """
 
     reach: int = 0
 
 
 class Walk:
-    """Repairs of the outputs ``differing``, in the order of the program. ``outputs_only``: what the values in between should hold is not asked."""
+    """Repairs of the outputs ``differing``, in the order of the program. ``outputs_only``: what the
+    values in between should hold is not asked.
+    """
 
-    def __init__(self, rerun: Rerun, standing: Standing, differing: Sequence[int], outputs_only: bool = False) -> None:
+    def __init__(
+        self, rerun: Rerun, standing: Standing, differing: Sequence[int], outputs_only: bool = False
+    ) -> None:
         self.rerun = rerun
         self.standing = standing
         self.differing = list(differing)
@@ -86,16 +96,26 @@ class Walk:
         outputs = {evidence.run.comparisons[n].target.cut.value for n in differing}
         for step in evidence.batch.steps:
             for value in step.outputs:
-                asked = value is not None and step.node in behind and (value in outputs or not outputs_only)
+                asked = (
+                    value is not None
+                    and step.node in behind
+                    and (value in outputs or not outputs_only)
+                )
                 known = standing.watched(value) if value is not None and asked else None
-                if value is not None and known is not None and evidence.second.values[value].kind == "field":
+                if (
+                    value is not None
+                    and known is not None
+                    and evidence.second.values[value].kind == "field"
+                ):
                     self.watched.pop(value, None)
                     self.watched[value] = Due(*known)
         self.wrong: dict[int, int] = {}
         self._look(list(self.watched))
 
     def _look(self, values: Iterable[int]) -> None:
-        """Judge values as they are now. Of one that was right and is wrong since another is right, it is wrongly said what it should hold."""
+        """Judge values as they are now. Of one that was right and is wrong since another is right,
+        it is wrongly said what it should hold.
+        """
         for value in values:
             held = self.rerun.held(value) if value in self.watched else None
             if held is not None:
@@ -109,7 +129,11 @@ class Walk:
         found: list[Made] = []
         right: frozenset[int] = frozenset()
         try:
-            while len(right) < len(self.differing) and len(found) < MOST_STEPS and self._first() is not None:
+            while (
+                len(right) < len(self.differing)
+                and len(found) < MOST_STEPS
+                and self._first() is not None
+            ):
                 left = [n for n in self.differing if n not in right]
                 best = self._best(phases, left, found)
                 changed = None if best is None else self.rerun.after(best[1][1], self.differing)
@@ -137,13 +161,21 @@ class Walk:
         if value is not None:
             del self.watched[value], self.wrong[value]
 
-    def _best(self, phases: Phases, left: Sequence[int], made: Sequence[Made]) -> tuple[tuple[Repair, Around], Candidate] | None:
-        """The first change that makes all outputs right, or is one as was made before; else the one that helps farthest."""
+    def _best(
+        self, phases: Phases, left: Sequence[int], made: Sequence[Made]
+    ) -> tuple[tuple[Repair, Around], Candidate] | None:
+        """The first change that makes all outputs right, or is one as was made before; else the one
+        that helps farthest.
+        """
         first = self._first()
         best: tuple[int, tuple[Repair, Around], Candidate] | None = None
         followed = 0
         before = {(each.family, each.by[1]) for each in made}
-        for by, candidate in self._repairs(phases, [] if first is None else self._around(first), dict.fromkeys(each.by for each in made)):
+        for by, candidate in self._repairs(
+            phases,
+            [] if first is None else self._around(first),
+            dict.fromkeys(each.by for each in made),
+        ):
             judged = Judged()
             changed = self.rerun.after(candidate[1], left, partial(self._goes_on, judged))
             if judged.reach:
@@ -158,8 +190,12 @@ class Walk:
                 break
         return None if best is None else best[1:]
 
-    def _repairs(self, phases: Phases, sites: Sequence[Site], before: Iterable[tuple[Repair, Around]]) -> Iterator[tuple[tuple[Repair, Around], Candidate]]:
-        """What was done before where it looks alike, then every repair; where too much is tried, the last ones, which ask for little, come at once."""
+    def _repairs(
+        self, phases: Phases, sites: Sequence[Site], before: Iterable[tuple[Repair, Around]]
+    ) -> Iterator[tuple[tuple[Repair, Around], Candidate]]:
+        """What was done before where it looks alike, then every repair; where too much is tried,
+        the last ones, which ask for little, come at once.
+        """
         most = self.rerun.spent + MOST_HERE
         around = {site: self._seen_from(site) for site in sites}
         for repair, place in before:
@@ -168,7 +204,9 @@ class Walk:
         for phase in phases:
             for site in self._in_order(sites, phase):
                 for repair in phase:
-                    for candidate in self._within(repair.of(site), inf if phase is phases[-1] else most):
+                    for candidate in self._within(
+                        repair.of(site), inf if phase is phases[-1] else most
+                    ):
                         yield (repair, around[site]), candidate
 
     def _within(self, candidates: Iterator[Candidate], most: float) -> Iterator[Candidate]:
@@ -177,16 +215,26 @@ class Walk:
             yield candidate
 
     def _in_order(self, sites: Sequence[Site], phase: Sequence[Repair]) -> Sequence[Site]:
-        """Return the sites in the order in which the repairs of a phase try them: the nearest first, or the first of a chain."""
+        """Return the sites in the order in which the repairs of a phase try them: the nearest
+        first, or the first of a chain.
+        """
         chains = {repair.chain for repair in phase}
         if chains == {Chain.SUMS}:
             return sorted(sites, key=partial(self._place, known=self._known_term))
-        return sorted(sites, key=partial(self._place, known=self._seen_term)) if chains == {Chain.MEANS} else sites
+        return (
+            sorted(sites, key=partial(self._place, known=self._seen_term))
+            if chains == {Chain.MEANS}
+            else sites
+        )
 
     def _place(self, site: Site, known: Callable[[int], bool]) -> tuple[int, int]:
-        """Terms come first, in the order of the program; but what micro-batches have is added up before ranks are asked for theirs."""
+        """Terms come first, in the order of the program; but what micro-batches have is added up
+        before ranks are asked for theirs.
+        """
         evidence = self.rerun.evidence
-        if not known(site.value) or any(step.kind == "accumulate" for step in evidence.readers.get(site.value, [])):
+        if not known(site.value) or any(
+            step.kind == "accumulate" for step in evidence.readers.get(site.value, [])
+        ):
             return 1, 0
         return 0, min(evidence.second.rank[number] for number in site.numbers)
 
@@ -197,10 +245,16 @@ class Walk:
 
     def _seen_term(self, value: int) -> bool:
         """Return True if a value is seen to be a term of a mean."""
-        return value not in self.watched and (grouping := self.standing.grouping(value)) is not None and grouping.times > 1
+        return (
+            value not in self.watched
+            and (grouping := self.standing.grouping(value)) is not None
+            and grouping.times > 1
+        )
 
     def _seen_from(self, site: Site) -> Around:
-        return site.kind, tuple(sorted(step.kind for step in self.rerun.evidence.readers.get(site.value, [])))
+        return site.kind, tuple(
+            sorted(step.kind for step in self.rerun.evidence.readers.get(site.value, []))
+        )
 
     def _goes_on(self, judged: Judged, value: int, held: Held) -> bool:
         """Whether a change is worth being followed beyond a value."""
@@ -211,20 +265,39 @@ class Walk:
         return True
 
     def _around(self, value: int) -> list[Site]:
-        """The operators that may have made a value wrong, the nearest first, then those that read it."""
+        """The operators that may have made a value wrong, the nearest first, then those that read
+        it.
+        """
         evidence = self.rerun.evidence
-        back = self._reached([value], lambda v: evidence.writers.get(v, []), evidence.inputs, len(evidence.batch.steps))
-        ahead = self._reached([value], lambda v: evidence.readers.get(v, []), evidence.outputs, AHEAD)
+        back = self._reached(
+            [value],
+            lambda v: evidence.writers.get(v, []),
+            evidence.inputs,
+            len(evidence.batch.steps),
+        )
+        ahead = self._reached(
+            [value], lambda v: evidence.readers.get(v, []), evidence.outputs, AHEAD
+        )
         order = {number: place for place, number in enumerate(dict.fromkeys([*back, *ahead]))}
         sites = sites_of(self.rerun, list(order)[:MOST_SITES])
         return sorted(sites, key=lambda site: min(order[number] for number in site.numbers))
 
     def _settled(self, value: int) -> bool:
-        """Whether a value is right as it is. Of right terms it is still open whether they are summed where they must be."""
+        """Whether a value is right as it is. Of right terms it is still open whether they are
+        summed where they must be.
+        """
         return self.wrong.get(value) == 0 and self.watched[value].sums is None
 
-    def _reached(self, values: list[int], steps: Callable[[int], list[Step]], further: Callable[..., list[int]], most: int) -> list[int]:
-        """The nodes that are reached from values through what is not known to be right, level by level."""
+    def _reached(
+        self,
+        values: list[int],
+        steps: Callable[[int], list[Step]],
+        further: Callable[..., list[int]],
+        most: int,
+    ) -> list[int]:
+        """The nodes that are reached from values through what is not known to be right, level by
+        level.
+        """
         found: dict[int, None] = {}
         seen = set(values)
         for _ in range(most):
@@ -233,7 +306,9 @@ class Walk:
                 for step in steps(value):
                     if any(output is not None for output in step.outputs):
                         found[step.node] = None
-                        following.extend(v for v in further(step) if v not in seen and not self._settled(v))
+                        following.extend(
+                            v for v in further(step) if v not in seen and not self._settled(v)
+                        )
                         seen.update(following)
             values = following
             if not values or len(found) >= MOST_SITES:

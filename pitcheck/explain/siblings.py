@@ -1,8 +1,10 @@
-"""What a rank does that others do not: where one operator stands in for another on some of the ranks or micro-batches alone.
+"""What a rank does that others do not: where one operator stands in for another on some of the
+ranks or micro-batches alone.
 
-What a value is computed from at a coordinate where it is wrong is held against what it is computed from at one where it is right, operator by operator. Ranks
-that run the same record do the same thing, with a table's own entry for each; where another record writes the same tensor, something was meant to be different,
-or is by mistake.
+What a value is computed from at a coordinate where it is wrong is held against what it is computed
+from at one where it is right, operator by operator. Ranks that run the same record do the same
+thing, with a table's own entry for each; where another record writes the same tensor, something was
+meant to be different, or is by mistake.
 """
 
 from __future__ import annotations
@@ -43,15 +45,21 @@ class Sibling:
 
 
 def first_sibling(evidence: Evidence, value: int, wrong: Codes, right: Codes) -> Sibling | None:
-    """The first operator, in the order of the program, that runs where ``value`` becomes wrong instead of the one that runs where it is right.
+    """The first operator, in the order of the program, that runs where ``value`` becomes wrong
+    instead of the one that runs where it is right.
 
-    Where it is wrong everywhere, of two operators that write one tensor in turn the one that does so at fewer coordinates.
+    Where it is wrong everywhere, of two operators that write one tensor in turn the one that does
+    so at fewer coordinates.
     """
     graph = evidence.second
     if not len(wrong):
         return None
     start = int(wrong[0])
-    pairs = _pairs(evidence, value, start, _nearest(graph, start, right)) if len(right) else odd_writers(graph, (step.node for step in evidence.batch.steps))
+    pairs = (
+        _pairs(evidence, value, start, _nearest(graph, start, right))
+        if len(right)
+        else odd_writers(graph, (step.node for step in evidence.batch.steps))
+    )
     found = [
         (_alike(graph.nodes[mine], graph.nodes[other]), graph.rank[mine], mine, other, of)
         for of, mine, other in pairs
@@ -61,16 +69,29 @@ def first_sibling(evidence: Evidence, value: int, wrong: Codes, right: Codes) ->
         return None
     _, _, mine, other, of = min(found)
     step = next(s for s in evidence.batch.steps if s.node == mine)
-    return Sibling(step, graph.nodes[mine], graph.nodes[other], of, _where(evidence, of, graph.nodes[mine], graph.nodes[other]))
+    return Sibling(
+        step,
+        graph.nodes[mine],
+        graph.nodes[other],
+        of,
+        _where(evidence, of, graph.nodes[mine], graph.nodes[other]),
+    )
 
 
 def _where(evidence: Evidence, value: int, mine: Node, other: Node) -> Codes:
-    """Where the record of ``mine`` does what that of ``other`` does nowhere; all its coordinates where there are none such."""
-    nodes = [evidence.second.nodes[number] for number in dict.fromkeys(step.node for step in evidence.writers[value])]
+    """Where the record of ``mine`` does what that of ``other`` does nowhere; all its coordinates
+    where there are none such.
+    """
+    nodes = [
+        evidence.second.nodes[number]
+        for number in dict.fromkeys(step.node for step in evidence.writers[value])
+    ]
     own = [node for node in nodes if node.operator == mine.operator]
     theirs = [node for node in nodes if node.operator == other.operator]
     odd = [node for node in own if not any(_alike(node, one) for one in theirs)] or own
-    codes: Codes = np.flatnonzero(np.logical_or.reduce([node.mask for node in odd]) & (evidence.batch.rows[value] >= 0))
+    codes: Codes = np.flatnonzero(
+        np.logical_or.reduce([node.mask for node in odd]) & (evidence.batch.rows[value] >= 0)
+    )
     return codes
 
 
@@ -83,7 +104,9 @@ def _nearest(graph: Graph, code: int, others: Codes) -> int:
 
 
 def _pairs(evidence: Evidence, value: int, mine: int, other: int) -> Iterator[tuple[int, int, int]]:
-    """(value, its writer at one coordinate, its writer at the other) of everything that a value is computed from at two coordinates."""
+    """(value, its writer at one coordinate, its writer at the other) of everything that a value is
+    computed from at two coordinates.
+    """
     graph = evidence.second
     steps = {step.node for step in evidence.batch.steps}
     waiting = [(value, mine, other)]
@@ -103,7 +126,9 @@ def _pairs(evidence: Evidence, value: int, mine: int, other: int) -> Iterator[tu
 
 
 def odd_writers(graph: Graph, nodes: Iterable[int]) -> list[tuple[int, int, int]]:
-    """(value, a writer, one that writes it at more coordinates) of the values that several records among ``nodes`` write; first those that do other things."""
+    """(value, a writer, one that writes it at more coordinates) of the values that several records
+    among ``nodes`` write; first those that do other things.
+    """
     writers: dict[int, dict[int, None]] = {}
     for number in nodes:
         for value in graph.nodes[number].outputs:
@@ -115,11 +140,19 @@ def odd_writers(graph: Graph, nodes: Iterable[int]) -> list[tuple[int, int, int]
             continue
         sizes = {n: int(graph.nodes[n].mask.sum()) for n in several}
         for mine in several:
-            more = [n for n in several if sizes[n] > sizes[mine] and graph.nodes[n].operator != graph.nodes[mine].operator]
-            same = next((n for n in sorted(more) if _alike(graph.nodes[mine], graph.nodes[n])), None)
+            more = [
+                n
+                for n in several
+                if sizes[n] > sizes[mine] and graph.nodes[n].operator != graph.nodes[mine].operator
+            ]
+            same = next(
+                (n for n in sorted(more) if _alike(graph.nodes[mine], graph.nodes[n])), None
+            )
             likely = min(more, default=None) if same is None else same
             if likely is not None:
-                found.append((same is not None, sizes[mine], graph.rank[mine], (value, mine, likely)))
+                found.append(
+                    (same is not None, sizes[mine], graph.rank[mine], (value, mine, likely))
+                )
     return [places for _, _, _, places in sorted(found)]
 
 
@@ -127,27 +160,48 @@ def _alike(mine: Node, other: Node) -> bool:
     """Whether two nodes do the same thing."""
     if mine.kind != other.kind or mine.attributes != other.attributes:
         return False
-    read, others = ([s for operand in node.inputs for s in sources_of(operand)] for node in (mine, other))
+    read, others = (
+        [s for operand in node.inputs for s in sources_of(operand)] for node in (mine, other)
+    )
     # Keys of a plan of thousands of ranks may be large: they are compared last.
-    return [s.value for s in read] == [s.value for s in others] and all(a.read is b.read or a.key == b.key for a, b in zip(read, others, strict=True))
+    return [s.value for s in read] == [s.value for s in others] and all(
+        a.read is b.read or a.key == b.key for a, b in zip(read, others, strict=True)
+    )
 
 
 def _writer(graph: Graph, steps: set[int], value: int, code: int) -> int | None:
-    return next((w for w in graph.values[value].writers if w in steps and graph.nodes[w].mask[code]), None)
+    return next(
+        (w for w in graph.values[value].writers if w in steps and graph.nodes[w].mask[code]), None
+    )
 
 
-def _operands(graph: Graph, mine: int, other: int, a: int, b: int) -> Iterator[tuple[int, int, int]]:
+def _operands(
+    graph: Graph, mine: int, other: int, a: int, b: int
+) -> Iterator[tuple[int, int, int]]:
     for one, two in zip(graph.nodes[mine].inputs, graph.nodes[other].inputs, strict=False):
         for first, second in zip(sources_of(one), sources_of(two), strict=False):
             if first.value == second.value:
-                read = [np.atleast_1d(s.at(np.array([code]))[0]) for s, code in ((first, a), (second, b))]
-                yield from ((first.value, int(x), int(y)) for x, y in zip(*read, strict=False) if x >= 0 and y >= 0)
+                read = [
+                    np.atleast_1d(s.at(np.array([code]))[0])
+                    for s, code in ((first, a), (second, b))
+                ]
+                yield from (
+                    (first.value, int(x), int(y))
+                    for x, y in zip(*read, strict=False)
+                    if x >= 0 and y >= 0
+                )
 
 
 def sibling_cause(evidence: Evidence, found: Sibling) -> Diagnosis:
     """What the operator does otherwise than the one that writes the same tensor on other ranks."""
     node, other = found.node, found.other
-    own = {"operator": node.operator, "kind": node.kind, "result": evidence.name(found.value), "other": other.operator, "other_kind": other.kind}
+    own = {
+        "operator": node.operator,
+        "kind": node.kind,
+        "result": evidence.name(found.value),
+        "other": other.operator,
+        "other_kind": other.kind,
+    }
 
     def diagnosis(of: Kind, **facts: object) -> Diagnosis:
         return Diagnosis(of, {**own, **facts}, found.codes, found.step, found.value)
@@ -157,15 +211,41 @@ def sibling_cause(evidence: Evidence, found: Sibling) -> Diagnosis:
         return diagnosis(messages.WRITES_IN_PLACE_OF[code], term=term)
     for place, (mine, theirs) in enumerate(zip(node.inputs, other.inputs, strict=False)):
         different = _other_operand(evidence, found, mine, theirs)
-        if different is not None and node.kind in TERMS and _twice(node) and different[0] == "PIT103":
-            return diagnosis(messages.SIBLING_TERM_TWICE, read=different[1], place=place, right=different[2])
+        if (
+            different is not None
+            and node.kind in TERMS
+            and _twice(node)
+            and different[0] == "PIT103"
+        ):
+            return diagnosis(
+                messages.SIBLING_TERM_TWICE, read=different[1], place=place, right=different[2]
+            )
         if different is not None:
-            return diagnosis(messages.SIBLING_READS[different[0]], read=different[1], place=place, right=different[2])
-    attributes = sorted(k for k in {*node.attributes, *other.attributes} if node.attributes.get(k) != other.attributes.get(k))
+            return diagnosis(
+                messages.SIBLING_READS[different[0]],
+                read=different[1],
+                place=place,
+                right=different[2],
+            )
+    attributes = sorted(
+        k
+        for k in {*node.attributes, *other.attributes}
+        if node.attributes.get(k) != other.attributes.get(k)
+    )
     if attributes:
         attributes = [k for k in attributes if k != "position"] or attributes
-        told = ", ".join(f"{k} = {node.attributes.get(k)} where {other.operator!r} has {other.attributes.get(k)} on other ranks" for k in attributes)
-        code = "PIT107" if PLACES.issuperset(attributes) else "PIT111" if attributes == ["reduction"] else "PIT102"
+        told = ", ".join(
+            f"{k} = {node.attributes.get(k)} where {other.operator!r} has "
+            f"{other.attributes.get(k)} on other ranks"
+            for k in attributes
+        )
+        code = (
+            "PIT107"
+            if PLACES.issuperset(attributes)
+            else "PIT111"
+            if attributes == ["reduction"]
+            else "PIT102"
+        )
         return diagnosis(messages.SIBLING_ATTRIBUTES[code], different=told)
     return diagnosis(messages.SIBLING_OTHERWISE["PIT106" if _members(node) else "PIT109"])
 
@@ -177,25 +257,41 @@ def _twice(node: Node) -> bool:
 
 
 def _members(node: Node) -> int:
-    return max((source.members for operand in node.inputs for source in sources_of(operand)), default=0)
+    return max(
+        (source.members for operand in node.inputs for source in sources_of(operand)), default=0
+    )
 
 
 Told = tuple[str, str, str]
 """A code, what is read, and what would mend it."""
 
 
-def _other_operand(evidence: Evidence, found: Sibling, mine: Operand, theirs: Operand) -> Told | None:
+def _other_operand(
+    evidence: Evidence, found: Sibling, mine: Operand, theirs: Operand
+) -> Told | None:
     """What is read where an operand is another one than on other ranks, else None."""
     name = found.other.operator
     if not isinstance(mine, Source) or not isinstance(theirs, Source):
         literal = not isinstance(mine, Source) and not isinstance(theirs, Source) and mine != theirs
-        return ("PIT102", f"{mine} where {name!r} has {theirs} on other ranks", f"use {theirs}") if literal else None
+        return (
+            ("PIT102", f"{mine} where {name!r} has {theirs} on other ranks", f"use {theirs}")
+            if literal
+            else None
+        )
     if mine.value != theirs.value:
         right = evidence.called(theirs.value)
-        return "PIT103", f"{evidence.called(mine.value)} where {name!r} reads {right} on other ranks", f"read {right}"
+        return (
+            "PIT103",
+            f"{evidence.called(mine.value)} where {name!r} reads {right} on other ranks",
+            f"read {right}",
+        )
     if mine.key == theirs.key:
         return None
-    return _other_members(evidence, found, mine, theirs) if mine.members or theirs.members else _other_place(evidence, found, mine)
+    return (
+        _other_members(evidence, found, mine, theirs)
+        if mine.members or theirs.members
+        else _other_place(evidence, found, mine)
+    )
 
 
 def _other_members(evidence: Evidence, found: Sibling, mine: Source, theirs: Source) -> Told:
@@ -203,7 +299,11 @@ def _other_members(evidence: Evidence, found: Sibling, mine: Source, theirs: Sou
     called = evidence.called(mine.value)
     read = mine.at(found.codes[:1]).reshape(-1)
     if len(np.unique(read // count)) == 1 and theirs.members != len(read):
-        return "PIT108", f"{called} of micro-batches {_listed((read % count).tolist())} alone", "add up the micro-batches that other ranks add up"
+        return (
+            "PIT108",
+            f"{called} of micro-batches {_listed((read % count).tolist())} alone",
+            "add up the micro-batches that other ranks add up",
+        )
     ranks = _listed(list(dict.fromkeys((read // count).tolist())))
     return (
         "PIT106",
@@ -215,10 +315,21 @@ def _other_members(evidence: Evidence, found: Sibling, mine: Source, theirs: Sou
 def _other_place(evidence: Evidence, found: Sibling, mine: Source) -> Told:
     count = evidence.second.coordinates.microbatches
     called = evidence.called(mine.value)
-    read, own = np.unique(mine.at(found.codes) % count).tolist(), np.unique(found.codes % count).tolist()
+    read, own = (
+        np.unique(mine.at(found.codes) % count).tolist(),
+        np.unique(found.codes % count).tolist(),
+    )
     if read != own:
-        return "PIT108", f"{called} of micro-batch {_listed(read)} in micro-batch {_listed(own)}", "let each micro-batch read what belongs to it"
-    return "PIT103", f"{called} of another rank than on other ranks", f"read what {found.other.operator!r} reads"
+        return (
+            "PIT108",
+            f"{called} of micro-batch {_listed(read)} in micro-batch {_listed(own)}",
+            "let each micro-batch read what belongs to it",
+        )
+    return (
+        "PIT103",
+        f"{called} of another rank than on other ranks",
+        f"read what {found.other.operator!r} reads",
+    )
 
 
 def _listed(numbers: list[int]) -> str:

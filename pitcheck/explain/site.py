@@ -23,7 +23,9 @@ Candidate = tuple[Diagnosis, Sequence[Change]]
 
 @dataclass(frozen=True, eq=False)
 class Site:
-    """An operator of the plan: its nodes, which write ``value`` and do the same thing at different coordinates. ``value``: one of its results."""
+    """An operator of the plan: its nodes, which write ``value`` and do the same thing at different
+    coordinates. ``value``: one of its results.
+    """
 
     rerun: Rerun
     numbers: tuple[int, ...]
@@ -56,7 +58,9 @@ class Site:
 
     @property
     def leads(self) -> bool:
-        """Whether ``value`` is its first result that something reads: what an operator does is tried once, not once per result."""
+        """Whether ``value`` is its first result that something reads: what an operator does is
+        tried once, not once per result.
+        """
         return self.value == next(output for output in self.step.outputs if output is not None)
 
     @property
@@ -67,7 +71,10 @@ class Site:
     @cached_property
     def codes(self) -> Codes:
         """Where it runs and its result is needed."""
-        return np.flatnonzero(np.logical_or.reduce([node.mask for node in self.nodes]) & (self.evidence.batch.rows[self.value] >= 0))
+        return np.flatnonzero(
+            np.logical_or.reduce([node.mask for node in self.nodes])
+            & (self.evidence.batch.rows[self.value] >= 0)
+        )
 
     @cached_property
     def attributes(self) -> Mapping[str, Any]:
@@ -85,16 +92,23 @@ class Site:
         return self.value in {c.target.cut.value for c in self.evidence.run.comparisons}
 
     def diagnosis(self, of: Kind, /, **facts: object) -> Diagnosis:
-        """Return a mistake of this operator; its name and kind, and the name of its result, are facts of it."""
+        """Return a mistake of this operator; its name and kind, and the name of its result, are
+        facts of it.
+        """
         own = {"operator": self.name, "kind": self.kind, "result": self.called}
         return Diagnosis(of, {**own, **facts}, self.codes, self.step, self.value)
 
     def redone(
-        self, draft: Callable[[Node, Codes], Draft | None], apart: Codes | None = None, known: Mapping[int, Held] | None = None
+        self,
+        draft: Callable[[Node, Codes], Draft | None],
+        apart: Codes | None = None,
+        known: Mapping[int, Held] | None = None,
     ) -> list[Override] | None:
-        """Its results where all its nodes run something else; None where that cannot be, or changes nothing.
+        """Its results where all its nodes run something else; None where that cannot be, or changes
+        nothing.
 
-        ``apart``: codes of other entries run apart. ``known``: values that are others than the plan's.
+        ``apart``: codes of other entries run apart. ``known``: values that are others than the
+        plan's.
         """
         found: list[Override] = []
         for node, codes in self._parts(apart):
@@ -119,12 +133,16 @@ class Site:
 
     @cached_property
     def derivatives(self) -> list[int]:
-        """The nodes that compute its derivative: they read what it reads, its result and the gradient of that."""
+        """The nodes that compute its derivative: they read what it reads, its result and the
+        gradient of that.
+        """
         own = _values(self.step)
         return [
             number
             for number, step in self.rerun.steps.items()
-            if step.kind == self.kind + BACKWARD and _values(step)[: len(own) + 1] == [*own, self.value] and len(step.inputs) == len(own) + 2
+            if step.kind == self.kind + BACKWARD
+            and _values(step)[: len(own) + 1] == [*own, self.value]
+            and len(step.inputs) == len(own) + 2
         ]
 
     def changes(self, overrides: Sequence[Override]) -> bool:
@@ -132,15 +150,25 @@ class Site:
         changed = False
         for override in overrides:
             held = self.rerun.held(override.value)
-            if held is None or tuple(override.data.data.shape[3:]) != tuple(held.value.data.shape[3:]) or override.data.kind != held.value.kind:
+            if (
+                held is None
+                or tuple(override.data.data.shape[3:]) != tuple(held.value.data.shape[3:])
+                or override.data.kind != held.value.kind
+            ):
                 return False
             before = self.rerun.algebra.gather(held.value, held.rows[override.codes])
-            changed = changed or not np.array_equal(self.rerun.numbers(before), self.rerun.numbers(override.data), equal_nan=True)
+            changed = changed or not np.array_equal(
+                self.rerun.numbers(before), self.rerun.numbers(override.data), equal_nan=True
+            )
         return changed
 
     def as_given(self, node: Node, codes: Codes, **attributes: Any) -> Draft:
         """What it does, with other attributes."""
-        return node.kind, {**self.rerun.attributes_of(node), **attributes}, self.rerun.reads(node, codes)
+        return (
+            node.kind,
+            {**self.rerun.attributes_of(node), **attributes},
+            self.rerun.reads(node, codes),
+        )
 
 
 def _values(step: Step) -> list[object]:
@@ -149,7 +177,9 @@ def _values(step: Step) -> list[object]:
 
 
 def sites_of(rerun: Rerun, numbers: Iterable[int]) -> list[Site]:
-    """The operators of the plan among some nodes, one site per result, in the order of the program."""
+    """The operators of the plan among some nodes, one site per result, in the order of
+    the program.
+    """
     found: dict[tuple[str, int], list[int]] = {}
     for number in sorted(numbers, key=rerun.graph.rank.__getitem__):
         for output in rerun.steps[number].outputs:
@@ -159,14 +189,24 @@ def sites_of(rerun: Rerun, numbers: Iterable[int]) -> list[Site]:
 
 
 def where_it_changes(rerun: Rerun, candidate: Candidate) -> Diagnosis:
-    """The mistake that a candidate mends, at the coordinates at which the repair makes another number of the value that is named."""
+    """The mistake that a candidate mends, at the coordinates at which the repair makes another
+    number of the value that is named.
+    """
     diagnosis, changes = candidate
     found: list[Codes] = []
     for change in changes:
         held = rerun.held(change.value) if isinstance(change, Override) else None
-        if not isinstance(change, Override) or held is None or change.value != diagnosis.value or (held.rows[change.codes] < 0).any():
+        if (
+            not isinstance(change, Override)
+            or held is None
+            or change.value != diagnosis.value
+            or (held.rows[change.codes] < 0).any()
+        ):
             return diagnosis
-        before, after = (rerun.numbers(value) for value in (rerun.algebra.gather(held.value, held.rows[change.codes]), change.data))
+        before, after = (
+            rerun.numbers(value)
+            for value in (rerun.algebra.gather(held.value, held.rows[change.codes]), change.data)
+        )
         if before.shape != after.shape:
             return diagnosis
         same = (before == after) | (np.isnan(before) & np.isnan(after))
@@ -185,4 +225,8 @@ def by_code(table: Codes, codes: int) -> Codes:
 def reference_steps(site: Site) -> list[Step]:
     """The reference's steps of its kind with as many operands."""
     count = len(site.step.inputs)
-    return [step for step in site.evidence.run.stage.reference.steps if step.kind == site.kind and len(step.inputs) == count]
+    return [
+        step
+        for step in site.evidence.run.stage.reference.steps
+        if step.kind == site.kind and len(step.inputs) == count
+    ]

@@ -38,6 +38,18 @@ def _is_program(source: str) -> bool:
     return _PROGRAM.fullmatch(source) is not None
 
 
-PLAN_FILES = Frontend("plan", f"a plan file ({', '.join(PLAN_SUFFIXES)})", lambda source: source.endswith(PLAN_SUFFIXES), _read_plan_file)
-PLANNER_FILES = Frontend("nnscaler", "an nnScaler execution plan (.pkl)", lambda source: source.endswith(".pkl"), _read_planner_file)
-PROGRAMS = Frontend("torch", "a specification (FILE.py:NAME)", _is_program, _read_programs, gives_pair=True)
+PLAN_FILES = Frontend(
+    "plan",
+    f"a plan file ({', '.join(PLAN_SUFFIXES)})",
+    lambda source: source.endswith(PLAN_SUFFIXES),
+    _read_plan_file,
+)
+PLANNER_FILES = Frontend(
+    "nnscaler",
+    "an nnScaler execution plan (.pkl)",
+    lambda source: source.endswith(".pkl"),
+    _read_planner_file,
+)
+PROGRAMS = Frontend(
+    "torch", "a specification (FILE.py:NAME)", _is_program, _read_programs, gives_pair=True
+)

@@ -1,4 +1,6 @@
-"""Lineage made concrete: which part of a reference value a parallel value holds at every coordinate."""
+"""Lineage made concrete: which part of a reference value a parallel value holds at every
+coordinate.
+"""
 
 from __future__ import annotations
 
@@ -18,12 +20,27 @@ from pitcheck.graph.parts import FREE, ZERO, Box, Interval, Part, Parts, distinc
 from pitcheck.plan.coordinates import Coordinates
 from pitcheck.plan.model import MICROBATCH_AXIS, Lineage, Shard
 
-__all__ = ["FREE", "ZERO", "Box", "Cut", "Interval", "Part", "Parts", "cut_by_code", "length", "present_parts", "resolve", "uncovered"]
+__all__ = [
+    "FREE",
+    "ZERO",
+    "Box",
+    "Cut",
+    "Interval",
+    "Part",
+    "Parts",
+    "cut_by_code",
+    "length",
+    "present_parts",
+    "resolve",
+    "uncovered",
+]
 
 
 @dataclass(frozen=True, eq=False)
 class Cut:
-    """``value`` (of the parallel graph) holds ``scale`` times the part of ``reference`` (of the reference graph) that ``grid`` says (-1: not held)."""
+    """``value`` (of the parallel graph) holds ``scale`` times the part of ``reference`` (of the
+    reference graph) that ``grid`` says (-1: not held).
+    """
 
     value: int
     reference: int
@@ -50,30 +67,66 @@ class Cut:
         return None if self.groups is None else self.lattice.flat(self.groups, -1)
 
 
-def cut_by_code(graph: Graph, value: int, reference: int, parts: Sequence[Part], part_of: Codes, scale: Fraction = Fraction(1)) -> Cut:
+def cut_by_code(
+    graph: Graph,
+    value: int,
+    reference: int,
+    parts: Sequence[Part],
+    part_of: Codes,
+    scale: Fraction = Fraction(1),
+) -> Cut:
     """A cut from parts by coordinate code, shape (codes,)."""
     lattice = graph.values[value].lattice
     return Cut(value, reference, Parts(parts), lattice.grid(part_of), lattice, scale)
 
 
-def resolve(lineage: Lineage, value: int, graph: Graph, reference: int, reference_shape: tuple[int, ...], place: str) -> Cut:
-    """The cut that a lineage describes. Raises PlanError where it does not fit the shapes, UnsupportedError for a reduction without a meaning."""
+def resolve(
+    lineage: Lineage,
+    value: int,
+    graph: Graph,
+    reference: int,
+    reference_shape: tuple[int, ...],
+    place: str,
+) -> Cut:
+    """The cut that a lineage describes. Raises PlanError where it does not fit the shapes,
+    UnsupportedError for a reduction without a meaning.
+    """
     if lineage.reduction != "sum" and (lineage.partial or lineage.partial_ranks):
-        raise UnsupportedError(f"{place}: a lineage that is a term of a {lineage.reduction} is not supported between plans; reduce it before it is compared")
+        raise UnsupportedError(
+            f"{place}: a lineage that is a term of a {lineage.reduction} is not supported between "
+            f"plans; reduce it before it is compared"
+        )
     local = graph.values[value]
-    key = (lineage.shards, lineage.partial, lineage.partial_ranks, reference_shape, local.shape, local.lattice.microbatched)
+    key = (
+        lineage.shards,
+        lineage.partial,
+        lineage.partial_ranks,
+        reference_shape,
+        local.shape,
+        local.lattice.microbatched,
+    )
     known = graph.placements.get(key)
     if known is None:
-        known = graph.placements[key] = _placed(lineage, local, graph.coordinates, reference_shape, place)
+        known = graph.placements[key] = _placed(
+            lineage, local, graph.coordinates, reference_shape, place
+        )
     parts, grid, groups = known
     return Cut(value, reference, parts, grid, local.lattice, _scale(lineage.scale, place), groups)
 
 
-def _placed(lineage: Lineage, local: GraphValue, coordinates: Coordinates, shape: tuple[int, ...], place: str) -> tuple[Parts, Grid, Grid | None]:
+def _placed(
+    lineage: Lineage,
+    local: GraphValue,
+    coordinates: Coordinates,
+    shape: tuple[int, ...],
+    place: str,
+) -> tuple[Parts, Grid, Grid | None]:
     """(the parts, which one every coordinate has, which sum it belongs to)."""
     columns = {shard.dim: _intervals(shard, coordinates, shape, place) for shard in lineage.shards}
     term, terms, groups = _terms(lineage, coordinates, place)
-    padded = any(i[0] == FREE for _, entries in columns.values() for entry in entries for i in entry)
+    padded = any(
+        i[0] == FREE for _, entries in columns.values() for entry in entries for i in entry
+    )
     owner = term * 0 - 1
     if padded:
         every = np.arange(prod(coordinates.shape), dtype=np.int64).reshape(coordinates.shape)
@@ -87,37 +140,55 @@ def _placed(lineage: Lineage, local: GraphValue, coordinates: Coordinates, shape
     index = np.zeros((len(first), len(shape)), dtype=np.int64)
     for dim, row in zip(columns, rows, strict=False):
         index[:, dim] = row
-    boxes = [columns[dim][1] if dim in columns else [((0, size),)] for dim, size in enumerate(shape)]
+    boxes = [
+        columns[dim][1] if dim in columns else [((0, size),)] for dim, size in enumerate(shape)
+    ]
     parts = Parts.of(boxes, index, rows[-2], terms, rows[-1])
     _check_local(parts, local, place)
-    return parts, which.reshape(dense[0].shape), (groups if local.lattice.microbatched else groups[..., :1]) if terms > 1 else None
+    return (
+        parts,
+        which.reshape(dense[0].shape),
+        (groups if local.lattice.microbatched else groups[..., :1]) if terms > 1 else None,
+    )
 
 
 def _free(columns: Sequence[tuple[Grid, list[tuple[Interval, ...]]]]) -> NDArray[np.bool_]:
     """Where a coordinate has padding of its own."""
     result = np.zeros((1,), dtype=np.bool_)
     for which, entries in columns:
-        padded = np.array([any(start == FREE for start, _ in entry) for entry in entries], dtype=np.bool_)
+        padded = np.array(
+            [any(start == FREE for start, _ in entry) for entry in entries], dtype=np.bool_
+        )
         result = result | padded[which]
     return result
 
 
-def _intervals(shard: Shard, coordinates: Coordinates, shape: tuple[int, ...], place: str) -> tuple[Grid, list[tuple[Interval, ...]]]:
+def _intervals(
+    shard: Shard, coordinates: Coordinates, shape: tuple[int, ...], place: str
+) -> tuple[Grid, list[tuple[Interval, ...]]]:
     """(which entry each coordinate has, the entries)."""
     if not 0 <= shard.dim < len(shape):
-        raise PlanError(f"dimension {shard.dim} does not exist; the reference has shape {shape}", place)
+        raise PlanError(
+            f"dimension {shard.dim} does not exist; the reference has shape {shape}", place
+        )
     size = shape[shard.dim]
     if shard.intervals is None:
         which = coordinates.row_major_grid(shard.by, place)
         count = coordinates.count(shard.by)
         if size % count:
-            raise PlanError(f"dimension {shard.dim} of size {size} cannot be cut evenly into {count}", place)
+            raise PlanError(
+                f"dimension {shard.dim} of size {size} cannot be cut evenly into {count}", place
+            )
         step = size // count
         return which, [((i * step, (i + 1) * step),) for i in range(count)]
     table = shard.intervals
     positions = coordinates.row_major_grid(table.over, f"{place}.over")
     if len(table.values) != coordinates.count(table.over):
-        raise PlanError(f"{len(table.values)} values for {coordinates.count(table.over)} positions over {', '.join(table.over)}", f"{place}.values")
+        raise PlanError(
+            f"{len(table.values)} values for {coordinates.count(table.over)} positions over "
+            f"{', '.join(table.over)}",
+            f"{place}.values",
+        )
     entries: list[tuple[Interval, ...]] = []
     for entry in table.values:
         if not isinstance(entry, tuple):
@@ -125,16 +196,23 @@ def _intervals(shard: Shard, coordinates: Coordinates, shape: tuple[int, ...], p
         intervals = tuple((int(a), int(b)) for a, b in _pairs(entry, place))
         for start, stop in intervals:
             if start not in (FREE, ZERO) and not 0 <= start <= stop <= size:
-                raise PlanError(f"interval ({start}, {stop}) is outside dimension {shard.dim} of size {size}", place)
+                raise PlanError(
+                    f"interval ({start}, {stop}) is outside dimension {shard.dim} of size {size}",
+                    place,
+                )
         entries.append(intervals)
     different = {entry: number for number, entry in enumerate(dict.fromkeys(entries))}
-    return np.array([different[entry] for entry in entries], dtype=np.int64)[positions], list(different)
+    return np.array([different[entry] for entry in entries], dtype=np.int64)[positions], list(
+        different
+    )
 
 
 def _pairs(entry: Sequence[object], place: str) -> list[tuple[int, int]]:
     pairs: list[tuple[int, int]] = []
     for pair in entry:
-        if not (isinstance(pair, tuple) and len(pair) == 2 and all(isinstance(x, int) for x in pair)):
+        if not (
+            isinstance(pair, tuple) and len(pair) == 2 and all(isinstance(x, int) for x in pair)
+        ):
             raise PlanError(f"{pair!r} is not a (start, stop) interval", place)
         pairs.append((pair[0], pair[1]))
     return pairs
@@ -145,8 +223,14 @@ def _terms(lineage: Lineage, coordinates: Coordinates, place: str) -> tuple[Grid
     if lineage.partial and lineage.partial_ranks:
         raise PlanError("a lineage is partial over axes or over rank lists, not both", place)
     if lineage.partial:
-        others = tuple(axis for axis in (*coordinates.sizes, MICROBATCH_AXIS) if axis not in lineage.partial)
-        return coordinates.row_major_grid(lineage.partial, place), coordinates.count(lineage.partial), coordinates.row_major_grid(others)
+        others = tuple(
+            axis for axis in (*coordinates.sizes, MICROBATCH_AXIS) if axis not in lineage.partial
+        )
+        return (
+            coordinates.row_major_grid(lineage.partial, place),
+            coordinates.count(lineage.partial),
+            coordinates.row_major_grid(others),
+        )
     if not lineage.partial_ranks:
         nowhere = np.zeros((1,) * len(coordinates.shape), dtype=np.int64)
         return nowhere, 1, nowhere
@@ -158,17 +242,34 @@ def _terms(lineage: Lineage, coordinates: Coordinates, place: str) -> tuple[Grid
     for ranks in lineage.partial_ranks:
         term[list(ranks)] = np.arange(len(ranks))
         group[list(ranks)] = min(ranks)
-    groups = group[:, None] * coordinates.microbatches + np.arange(coordinates.microbatches)[None, :]
-    return term.reshape((*coordinates.shape[:-1], 1)), counts.pop(), groups.reshape(coordinates.shape)
+    groups = (
+        group[:, None] * coordinates.microbatches + np.arange(coordinates.microbatches)[None, :]
+    )
+    return (
+        term.reshape((*coordinates.shape[:-1], 1)),
+        counts.pop(),
+        groups.reshape(coordinates.shape),
+    )
 
 
 def _check_local(parts: Parts, local: GraphValue, place: str) -> None:
     fits = len(parts.intervals) == len(local.shape)
-    if fits and all(set(lengths.tolist()) == {size} for lengths, size in zip(parts.lengths, local.shape, strict=True)):
+    if fits and all(
+        set(lengths.tolist()) == {size}
+        for lengths, size in zip(parts.lengths, local.shape, strict=True)
+    ):
         return
-    wrong = np.flatnonzero((parts.shapes != np.array(local.shape, dtype=np.int64)).any(axis=1)).tolist() if fits else [0]
+    wrong = (
+        np.flatnonzero((parts.shapes != np.array(local.shape, dtype=np.int64)).any(axis=1)).tolist()
+        if fits
+        else [0]
+    )
     if wrong:
-        raise PlanError(f"the lineage describes a tensor of shape {tuple(parts.shapes[wrong[0]].tolist())}, but {local.name!r} has shape {local.shape}", place)
+        raise PlanError(
+            f"the lineage describes a tensor of shape {tuple(parts.shapes[wrong[0]].tolist())}, "
+            f"but {local.name!r} has shape {local.shape}",
+            place,
+        )
 
 
 def _scale(text: str, place: str) -> Fraction:
@@ -182,29 +283,48 @@ def _scale(text: str, place: str) -> Fraction:
 
 
 def uncovered(cut: Cut, shape: tuple[int, ...], where: Mask) -> Box | None:
-    """A box of the reference that no part at ``where`` holds (or of which a term is absent), or None when they tile it.
+    """A box of the reference that no part at ``where`` holds (or of which a term is absent), or
+    None when they tile it.
 
     The reference is cut at all interval ends into cells; every cell must lie in a complete part.
     """
     parts = cut.parts
     boxes = parts.complete(present_parts(cut, where))
-    edges = [sorted({0, size} | {e for i in used for e in i}) for size, used in zip(shape, parts.used(boxes), strict=True)]
+    edges = [
+        sorted({0, size} | {e for i in used for e in i})
+        for size, used in zip(shape, parts.used(boxes), strict=True)
+    ]
     grid = np.zeros([len(e) - 1 for e in edges], dtype=np.bool_)
     place = [{edge: number for number, edge in enumerate(own)} for own in edges]
     cells = [
-        [np.array([cell for a, b in intervals if a >= 0 for cell in range(own[a], own[b])] if used else [], dtype=np.int64) for intervals, used in column]
+        [
+            np.array(
+                [cell for a, b in intervals if a >= 0 for cell in range(own[a], own[b])]
+                if used
+                else [],
+                dtype=np.int64,
+            )
+            for intervals, used in column
+        ]
         for own, column in zip(place, parts.marked(boxes), strict=True)
     ]
     if not shape:
         grid[...] = len(boxes) > 0
     elif all(len(own) <= 1 for column in cells for own in column):
         # Every box is one cell: all at once. A box that is padding alone has none.
-        single = [np.array([own[0] if len(own) else -1 for own in column], dtype=np.int64)[parts.which[boxes, dim]] for dim, column in enumerate(cells)]
+        single = [
+            np.array([own[0] if len(own) else -1 for own in column], dtype=np.int64)[
+                parts.which[boxes, dim]
+            ]
+            for dim, column in enumerate(cells)
+        ]
         held = np.logical_and.reduce([cell >= 0 for cell in single])
         grid[tuple(cell[held] for cell in single)] = True
     else:
         for row in parts.which[boxes].tolist():
-            grid[np.ix_(*(column[number] for column, number in zip(cells, row, strict=True)))] = True
+            grid[np.ix_(*(column[number] for column, number in zip(cells, row, strict=True)))] = (
+                True
+            )
     if grid.all():
         return None
     first = np.argwhere(~grid)[0]
@@ -212,7 +332,9 @@ def uncovered(cut: Cut, shape: tuple[int, ...], where: Mask) -> Box | None:
 
 
 def present_parts(cut: Cut, where: Mask, home: Home = ()) -> Codes:
-    """The numbers of the parts that are held at some coordinate of ``where``, which is near ``home``, in ascending order."""
+    """The numbers of the parts that are held at some coordinate of ``where``, which is near
+    ``home``, in ascending order.
+    """
     places = focus(where)
     grid, mask = np.broadcast_arrays(near(near(cut.grid, home), places), near(where, places))
     found = np.unique(grid[mask])

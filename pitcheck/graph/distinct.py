@@ -12,7 +12,9 @@ Indices = NDArray[np.int64]
 
 
 def distinct(keys: Indices) -> tuple[Indices, Indices]:
-    """(position of the first occurrence of every distinct key, which distinct key each one is), for a 1-d array of integers."""
+    """(position of the first occurrence of every distinct key, which distinct key each one is), for
+    a 1-d array of integers.
+    """
     if len(keys) <= SMALL:
         seen: dict[int, int] = {}
         which = [seen.setdefault(key, len(seen)) for key in keys.tolist()]

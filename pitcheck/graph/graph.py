@@ -1,7 +1,10 @@
-"""The graph a plan is lowered to: nodes over coordinates, every operand with the coordinates it is read from.
+"""The graph a plan is lowered to: nodes over coordinates, every operand with the coordinates it is
+read from.
 
-A *value* is a tensor family: one tensor per coordinate code ``rank * microbatches + microbatch`` (micro-batch 0 for families that are not
-microbatched). A *node* runs one operator at a set of coordinates. What is stored over coordinates is a grid: it has no extent along axes that do not matter.
+A *value* is a tensor family: one tensor per coordinate code ``rank * microbatches + microbatch``
+(micro-batch 0 for families that are not microbatched). A *node* runs one operator at a set of
+coordinates. What is stored over coordinates is a grid: it has no extent along axes that do not
+matter.
 """
 
 from __future__ import annotations
@@ -37,7 +40,9 @@ class Source:
 
     @property
     def table(self) -> Codes | None:
-        """The codes read at every code of the node, shape (codes,) or (codes, members); None for its own."""
+        """The codes read at every code of the node, shape (codes,) or (codes, members); None for
+        its own.
+        """
         return None if self.read is None else self.read.table
 
     def at(self, codes: Codes) -> Codes:
@@ -59,7 +64,9 @@ class Source:
 
 @dataclass(frozen=True)
 class Stacked:
-    """A stack whose members come from different values: the members of a collective that run different operators."""
+    """A stack whose members come from different values: the members of a collective that run
+    different operators.
+    """
 
     members: tuple[Source, ...]
 
@@ -69,7 +76,9 @@ Operand = Source | Stacked | Literal
 
 @dataclass(frozen=True)
 class Node:
-    """One operator at all coordinates of ``where``. ``outputs`` are values, None where not wanted."""
+    """One operator at all coordinates of ``where``. ``outputs`` are values, None where
+    not wanted.
+    """
 
     kind: str
     attributes: Mapping[str, Any]
@@ -103,7 +112,13 @@ class Node:
     @cached_property
     def reads(self) -> tuple[tuple[Source, Mask], ...]:
         """Every source with the coordinates that running everywhere reads of it."""
-        return tuple([(source, source.reach_of_all(self.where)) for operand in self.inputs for source in sources_of(operand)])
+        return tuple(
+            [
+                (source, source.reach_of_all(self.where))
+                for operand in self.inputs
+                for source in sources_of(operand)
+            ]
+        )
 
 
 def sources_of(operand: Operand) -> tuple[Source, ...]:
@@ -129,7 +144,9 @@ class GraphValue:
 
 @dataclass
 class Graph:
-    """A lowered plan. ``number`` maps tensor names to values; several names may be one value (copies)."""
+    """A lowered plan. ``number`` maps tensor names to values; several names may be one value
+    (copies).
+    """
 
     coordinates: Coordinates
     values: list[GraphValue] = field(default_factory=list)
@@ -144,7 +161,15 @@ class Graph:
 
     def with_values(self, values: list[GraphValue]) -> Graph:
         """The same graph with more values behind its own, for parts of it that are rewritten."""
-        return Graph(self.coordinates, values, self.nodes, self.number, self.order, self.rank, self.placements)
+        return Graph(
+            self.coordinates,
+            values,
+            self.nodes,
+            self.number,
+            self.order,
+            self.rank,
+            self.placements,
+        )
 
     @property
     def anywhere(self) -> tuple[int, ...]:
@@ -157,7 +182,9 @@ class Graph:
         return self.coordinates.ranks * self.coordinates.microbatches
 
     def depth(self, value: int) -> int:
-        """Where in the topological order the last writer of a value stands, -1 where nothing writes it."""
+        """Where in the topological order the last writer of a value stands, -1 where nothing writes
+        it.
+        """
         return max((self.rank[writer] for writer in self.values[value].writers), default=-1)
 
     def place(self, code: int) -> tuple[int, int]:

@@ -1,7 +1,8 @@
 """Arrays over coordinates that store nothing along the axes on which they do not depend.
 
-A *grid* has one dimension per mesh axis, in mesh order, and a last one for micro-batches; a dimension has the axis's size, or size 1 where all its
-coordinates have the same entry. Grids of one plan broadcast against each other, so that what 8,192 ranks do alike is computed once.
+A *grid* has one dimension per mesh axis, in mesh order, and a last one for micro-batches; a
+dimension has the axis's size, or size 1 where all its coordinates have the same entry. Grids of one
+plan broadcast against each other, so that what 8,192 ranks do alike is computed once.
 """
 
 from __future__ import annotations
@@ -26,13 +27,17 @@ _MOST_KEPT = 4096
 
 
 class Lattice(NamedTuple):
-    """The coordinates of a tensor family: ``shape`` of all of the plan; a family that is not ``microbatched`` exists at micro-batch 0 alone."""
+    """The coordinates of a tensor family: ``shape`` of all of the plan; a family that is not
+    ``microbatched`` exists at micro-batch 0 alone.
+    """
 
     shape: Shape
     microbatched: bool
 
     def flat(self, grid: NDArray[Any], absent: Any) -> NDArray[Any]:
-        """A grid as an array by coordinate code (rank * micro-batches + micro-batch), shape (codes,)."""
+        """A grid as an array by coordinate code (rank * micro-batches + micro-batch), shape
+        (codes,).
+        """
         dense = np.broadcast_to(grid, self.shape)
         if self.microbatched or self.shape[-1] == 1:
             return dense.reshape(-1)
@@ -72,7 +77,9 @@ def along(mask: Mask, axis: int) -> Codes:
 
 
 Home = tuple[tuple[int, int], ...]
-"""Dimensions along which something is at one coordinate only, each with that coordinate. What is *near* a home has size 1 along those dimensions."""
+"""Dimensions along which something is at one coordinate only, each with that coordinate. What is
+*near* a home has size 1 along those dimensions.
+"""
 
 
 def focus(mask: Mask) -> Home:
@@ -99,14 +106,25 @@ def far(grid: NDArray[Any], home: Home, shape: Shape, absent: Any) -> NDArray[An
     if not home:
         return grid
     places = dict(home)
-    result = np.full([shape[d] if d in places else size for d, size in enumerate(grid.shape)], absent, dtype=grid.dtype)
-    result[tuple(slice(places[d], places[d] + 1) if d in places else slice(None) for d in range(grid.ndim))] = grid
+    result = np.full(
+        [shape[d] if d in places else size for d, size in enumerate(grid.shape)],
+        absent,
+        dtype=grid.dtype,
+    )
+    result[
+        tuple(
+            slice(places[d], places[d] + 1) if d in places else slice(None)
+            for d in range(grid.ndim)
+        )
+    ] = grid
     return result
 
 
 @dataclass(frozen=True, eq=False)
 class Read:
-    """From which coordinates a coordinate reads. ``shape`` is that of all coordinates; ``members`` is 0 for one tensor, else how many are stacked."""
+    """From which coordinates a coordinate reads. ``shape`` is that of all coordinates; ``members``
+    is 0 for one tensor, else how many are stacked.
+    """
 
     shape: Shape
 
@@ -126,7 +144,9 @@ class Read:
         return tuple(range(len(self.shape)))
 
     def gather(self, grid: NDArray[Any]) -> NDArray[Any]:
-        """What is read of a grid at every coordinate: a grid, with a last dimension more for the members of a stack."""
+        """What is read of a grid at every coordinate: a grid, with a last dimension more for the
+        members of a stack.
+        """
         raise NotImplementedError
 
     def reach(self, mask: Mask) -> Mask:
@@ -138,7 +158,9 @@ class Read:
         return {}
 
     def reach_of_all(self, mask: Mask) -> Mask:
-        """As ``reach``, for the mask of a whole node: kept, because many nodes share a mask as one object and read alike."""
+        """As ``reach``, for the mask of a whole node: kept, because many nodes share a mask as one
+        object and read alike.
+        """
         found = self._reached.get(id(mask))
         if found is None:
             if len(self._reached) >= _MOST_KEPT:
@@ -158,7 +180,11 @@ class Read:
         codes = np.arange(prod(self.shape), dtype=np.int64).reshape(self.shape)
         found = self.gather(codes)
         shape = (*self.shape, self.members) if self.members else self.shape
-        return np.broadcast_to(found, shape).reshape(-1, self.members) if self.members else np.broadcast_to(found, shape).reshape(-1)
+        return (
+            np.broadcast_to(found, shape).reshape(-1, self.members)
+            if self.members
+            else np.broadcast_to(found, shape).reshape(-1)
+        )
 
 
 class Once(Read):
@@ -267,7 +293,9 @@ class OverGroup(Read):
 
     def gather(self, grid: NDArray[Any]) -> NDArray[Any]:
         """The entries of the members."""
-        full = np.broadcast_to(grid, [self.shape[d] if d in self.over else size for d, size in enumerate(grid.shape)])
+        full = np.broadcast_to(
+            grid, [self.shape[d] if d in self.over else size for d, size in enumerate(grid.shape)]
+        )
         others = [d for d in range(grid.ndim) if d not in self.over]
         moved = full.transpose((*others, *self.over))
         kept = [1 if d in self.over else size for d, size in enumerate(grid.shape)]
@@ -276,10 +304,14 @@ class OverGroup(Read):
     def at(self, codes: Codes) -> Codes:
         """The codes of the members, found without those of all groups."""
         places = list(np.unravel_index(codes[:, None], self.shape))
-        members = np.unravel_index(np.arange(self.members), [self.shape[axis] for axis in self.over])
+        members = np.unravel_index(
+            np.arange(self.members), [self.shape[axis] for axis in self.over]
+        )
         for axis, own in zip(self.over, members, strict=True):
             places[axis] = own[None, :]
-        return np.ravel_multi_index(tuple(np.broadcast_arrays(*places)), self.shape).astype(np.int64)
+        return np.ravel_multi_index(tuple(np.broadcast_arrays(*places)), self.shape).astype(
+            np.int64
+        )
 
     def reach(self, mask: Mask) -> Mask:
         """All members of the groups that a coordinate of the mask is in."""
@@ -288,7 +320,9 @@ class OverGroup(Read):
 
 @dataclass(frozen=True, eq=False)
 class OverRoot(Read):
-    """A stack over the groups along mesh dimensions ``over`` in which every member stands for the root, at places ``root`` along them."""
+    """A stack over the groups along mesh dimensions ``over`` in which every member stands for the
+    root, at places ``root`` along them.
+    """
 
     over: tuple[int, ...]
     root: tuple[int, ...]
@@ -319,22 +353,36 @@ class OverRoot(Read):
         places = list(np.unravel_index(codes, self.shape))
         for axis, place in zip(self.over, self.root, strict=True):
             places[axis] = np.full_like(places[axis], place)
-        return np.repeat(np.ravel_multi_index(tuple(places), self.shape).astype(np.int64)[:, None], self.members, axis=1)
+        return np.repeat(
+            np.ravel_multi_index(tuple(places), self.shape).astype(np.int64)[:, None],
+            self.members,
+            axis=1,
+        )
 
     def reach(self, mask: Mask) -> Mask:
         """The roots of the groups that a coordinate of the mask is in."""
         anywhere = mask.any(axis=self.over, keepdims=True)
-        result = np.zeros([self.shape[d] if d in self.over else size for d, size in enumerate(anywhere.shape)], dtype=np.bool_)
+        result = np.zeros(
+            [self.shape[d] if d in self.over else size for d, size in enumerate(anywhere.shape)],
+            dtype=np.bool_,
+        )
         places = dict(zip(self.over, self.root, strict=True))
-        result[tuple(slice(places[d], places[d] + 1) if d in places else slice(None) for d in range(result.ndim))] = anywhere
+        result[
+            tuple(
+                slice(places[d], places[d] + 1) if d in places else slice(None)
+                for d in range(result.ndim)
+            )
+        ] = anywhere
         return result
 
 
 @dataclass(frozen=True, eq=False)
 class OverListed(Read):
-    """A stack over the members of listed groups that leave a coordinate along dimensions ``over`` alone, and for all others are the same.
+    """A stack over the members of listed groups that leave a coordinate along dimensions ``over``
+    alone, and for all others are the same.
 
-    ``listed``: for every place along ``over``, row-major, the places of the members, shape (places, members); -1 where nothing is read.
+    ``listed``: for every place along ``over``, row-major, the places of the members, shape (places,
+    members); -1 where nothing is read.
     """
 
     over: tuple[int, ...]
@@ -371,16 +419,22 @@ class OverListed(Read):
         return result.reshape(sizes).transpose(back)
 
     def _moved(self, grid: NDArray[Any]) -> tuple[NDArray[Any], list[int], list[int]]:
-        """(the grid with the groups' dimensions as one at the end, the order that undoes it, the sizes in between)."""
+        """(the grid with the groups' dimensions as one at the end, the order that undoes it, the
+        sizes in between).
+        """
         order = [*(d for d in range(grid.ndim) if d not in self.over), *self.over]
-        full = np.broadcast_to(grid, [self.shape[d] if d in self.over else size for d, size in enumerate(grid.shape)]).transpose(order)
+        full = np.broadcast_to(
+            grid, [self.shape[d] if d in self.over else size for d, size in enumerate(grid.shape)]
+        ).transpose(order)
         sizes = list(full.shape)
         return full.reshape((*sizes[: -len(self.over)], -1)), np.argsort(order).tolist(), sizes
 
 
 @dataclass(frozen=True, eq=False)
 class FromPlaces(Read):
-    """The tensor at another coordinate along mesh dimension ``axis``: at its coordinate i that of ``places[i]`` (-1: none is read there)."""
+    """The tensor at another coordinate along mesh dimension ``axis``: at its coordinate i that of
+    ``places[i]`` (-1: none is read there).
+    """
 
     axis: int
     places: tuple[int, ...]
@@ -397,7 +451,11 @@ class FromPlaces(Read):
 
     def gather(self, grid: NDArray[Any]) -> NDArray[Any]:
         """The entries there."""
-        return grid if grid.shape[self.axis] == 1 else np.take(grid, np.maximum(self.places, 0), axis=self.axis)
+        return (
+            grid
+            if grid.shape[self.axis] == 1
+            else np.take(grid, np.maximum(self.places, 0), axis=self.axis)
+        )
 
     def reach(self, mask: Mask) -> Mask:
         """The coordinates there."""
@@ -413,7 +471,9 @@ class FromPlaces(Read):
 
 @dataclass(frozen=True, eq=False)
 class FromCodes(Read):
-    """Any coordinates at all: a code, or a row of codes that are stacked, for every code (-1 where nothing is read)."""
+    """Any coordinates at all: a code, or a row of codes that are stacked, for every code (-1 where
+    nothing is read).
+    """
 
     codes: Codes
 

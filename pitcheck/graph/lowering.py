@@ -1,4 +1,6 @@
-"""From a validated plan to a graph: groups and matched events become coordinate tables, tables of attributes become nodes, copies become aliases."""
+"""From a validated plan to a graph: groups and matched events become coordinate tables, tables of
+attributes become nodes, copies become aliases.
+"""
 
 from __future__ import annotations
 
@@ -36,13 +38,20 @@ from pitcheck.plan.coordinates import Coordinates, places_of
 from pitcheck.plan.model import Box, Group, Number, Operator, Plan, Table, Use
 from pitcheck.plan.schedule.matching import Matching
 from pitcheck.plan.schedule.representatives import everyone
-from pitcheck.plan.schedule.run_order import COMMUNICATION, MATCHING_ONLY, runs_per_microbatch, where_key
+from pitcheck.plan.schedule.run_order import (
+    COMMUNICATION,
+    MATCHING_ONLY,
+    runs_per_microbatch,
+    where_key,
+)
 
 ACCUMULATE = "accumulate"
 
 
 class Lowering:
-    """Lowers one plan; ``matching`` says which send every receive meets and who meets in every collective."""
+    """Lowers one plan; ``matching`` says which send every receive meets and who meets in every
+    collective.
+    """
 
     def __init__(self, plan: Plan, matching: Matching) -> None:
         self.plan = plan
@@ -54,12 +63,17 @@ class Lowering:
         self._tensors = {t.name: t for t in plan.tensors}
         self._microbatched = {t.name: t.microbatched for t in plan.tensors}
         self._shape = self.coordinates.shape
-        self._lattices = {microbatched: Lattice(self._shape, microbatched) for microbatched in (False, True)}
+        self._lattices = {
+            microbatched: Lattice(self._shape, microbatched) for microbatched in (False, True)
+        }
         self._once = Once(self._shape)
         self._masks: dict[Hashable, Mask] = {}
         self._shared_masks: dict[tuple[int, bool], Mask] = {}
         self._sources: dict[tuple[int, int], Source] = {}
-        self._per_microbatch = {operator.id: runs_per_microbatch(operator, self._microbatched) for operator in plan.operators}
+        self._per_microbatch = {
+            operator.id: runs_per_microbatch(operator, self._microbatched)
+            for operator in plan.operators
+        }
         self._members: dict[tuple[Group, int | None], list[tuple[Read, Grid]]] = {}
         self._reads: dict[Hashable, Read] = {}
         self._literals: dict[tuple[type, object], Literal] = {}
@@ -71,7 +85,15 @@ class Lowering:
         for tensor in self.plan.tensors:
             if tensor.name not in self._copies:
                 self.graph.number[tensor.name] = len(self.graph.values)
-                self.graph.values.append(GraphValue(tensor.name, tensor.shape, kind_of(tensor.dtype), tensor, self._lattices[tensor.microbatched]))
+                self.graph.values.append(
+                    GraphValue(
+                        tensor.name,
+                        tensor.shape,
+                        kind_of(tensor.dtype),
+                        tensor,
+                        self._lattices[tensor.microbatched],
+                    )
+                )
         for name in self._copies:
             self.graph.number[name] = self.graph.number[self._original(name)]
         for position, operator in enumerate(self.plan.operators):
@@ -81,16 +103,23 @@ class Lowering:
         return self.graph
 
     def _check_said(self, operator: Operator) -> None:
-        """Check what no evaluation looks at: attributes of what is only copied or ordered. Raises UnsupportedError for an unknown one."""
+        """Check what no evaluation looks at: attributes of what is only copied or ordered. Raises
+        UnsupportedError for an unknown one.
+        """
         if _only_copies(operator) or _only_orders(operator):
             check_attributes(operator_kind(operator.kind), operator.attributes)
         elif not operator.outputs:
-            raise UnsupportedError(f"the operator {operator.id!r} ({operator.kind}) has no output: nothing says what it does; name what it computes")
+            raise UnsupportedError(
+                f"the operator {operator.id!r} ({operator.kind}) has no output: nothing says what "
+                f"it does; name what it computes"
+            )
 
     # --- copies
 
     def _find_copies(self) -> dict[str, str]:
-        """Families that are plain copies of another, at the same coordinate and at all at which that one is written: name -> the family copied."""
+        """Families that are plain copies of another, at the same coordinate and at all at which
+        that one is written: name -> the family copied.
+        """
         writers: dict[str, int] = {}
         written: dict[str, tuple[Box, ...]] = {}
         for operator in self.plan.operators:
@@ -100,11 +129,22 @@ class Lowering:
         copies: dict[str, str] = {}
         for operator in self.plan.operators:
             source = operator.inputs[0] if operator.inputs else None
-            if not _only_copies(operator) or len(operator.inputs) != 1 or not isinstance(source, str):
+            if (
+                not _only_copies(operator)
+                or len(operator.inputs) != 1
+                or not isinstance(source, str)
+            ):
                 continue
             for name in operator.outputs:
-                everywhere = not operator.where or (writers.get(source) == 1 and written[source] == operator.where)
-                if name and writers[name] == 1 and everywhere and self._microbatched[name] == self._microbatched[source]:
+                everywhere = not operator.where or (
+                    writers.get(source) == 1 and written[source] == operator.where
+                )
+                if (
+                    name
+                    and writers[name] == 1
+                    and everywhere
+                    and self._microbatched[name] == self._microbatched[source]
+                ):
                     copies[name] = source
         return copies
 
@@ -116,7 +156,11 @@ class Lowering:
     # --- operators
 
     def _lower(self, position: int, operator: Operator) -> None:
-        if operator.outputs and (_only_copies(operator) or not any(operator.outputs)) and all(name in self._copies for name in operator.outputs if name):
+        if (
+            operator.outputs
+            and (_only_copies(operator) or not any(operator.outputs))
+            and all(name in self._copies for name in operator.outputs if name)
+        ):
             return
         mask = self._mask(operator)
         kind = "identity" if operator.kind == "receive" else operator.kind
@@ -129,22 +173,54 @@ class Lowering:
             for inputs, more, where in self._operands(operator, attributes, gives):
                 self._add(kind, {**attributes, **more}, inputs, where, position, operator)
 
-    def _add(self, kind: str, attributes: dict[str, Any], inputs: tuple[Operand, ...], where: Mask, position: int, operator: Operator) -> None:
+    def _add(
+        self,
+        kind: str,
+        attributes: dict[str, Any],
+        inputs: tuple[Operand, ...],
+        where: Mask,
+        position: int,
+        operator: Operator,
+    ) -> None:
         """Add a node of an operator."""
         outputs = tuple(self.graph.number[name] if name else None for name in operator.outputs)
         lattice = self._lattices[self._runs_per_microbatch(operator)]
-        unread = frozenset() if operator.group is not None else self._unread.places(kind, inputs, outputs, attributes)
-        node = Node(kind, attributes, inputs, outputs, where, lattice, operator.id, position, unread, operator.source or operator.module)
+        unread = (
+            frozenset()
+            if operator.group is not None
+            else self._unread.places(kind, inputs, outputs, attributes)
+        )
+        node = Node(
+            kind,
+            attributes,
+            inputs,
+            outputs,
+            where,
+            lattice,
+            operator.id,
+            position,
+            unread,
+            operator.source or operator.module,
+        )
         for value in outputs:
             if value is not None:
                 self.graph.values[value].writers.append(len(self.graph.nodes))
         self.graph.nodes.append(node)
 
     def _leave_undefined(self, position: int, operator: Operator, where: Mask) -> None:
-        """What members have that are not the root of a reduce or gather is memory that nobody has written to."""
+        """What members have that are not the root of a reduce or gather is memory that nobody has
+        written to.
+        """
         result = self._tensors.get(operator.outputs[0])
         if result is not None and where.any():
-            self._add(UNINITIALISED, {"sizes": result.shape, "dtype": result.dtype}, (), where, position, operator)
+            self._add(
+                UNINITIALISED,
+                {"sizes": result.shape, "dtype": result.dtype},
+                (),
+                where,
+                position,
+                operator,
+            )
 
     def _place_in_group(self, operator: Operator) -> Grid:
         """Every coordinate's place in the group of an operator, -1 where it is in none."""
@@ -166,17 +242,33 @@ class Lowering:
         key = (where_key(operator.where), per_microbatch)
         if key not in self._masks:
             mask = self.coordinates.mask_grid(operator.where)
-            self._masks[key] = mask if per_microbatch else np.asarray(mask.any(axis=-1, keepdims=True))
+            self._masks[key] = (
+                mask if per_microbatch else np.asarray(mask.any(axis=-1, keepdims=True))
+            )
         return self._masks[key]
 
-    def _resolve_attributes(self, operator: Operator, mask: Mask) -> Iterator[tuple[dict[str, Any], Mask]]:
-        """One set of plain attributes for every part of the coordinates on which all tables have one value."""
+    def _resolve_attributes(
+        self, operator: Operator, mask: Mask
+    ) -> Iterator[tuple[dict[str, Any], Mask]]:
+        """One set of plain attributes for every part of the coordinates on which all tables have
+        one value.
+        """
         if not operator.attributes:
             yield {}, mask
             return
-        hidden = MATCHING_ONLY if operator.kind in COMMUNICATION or operator.group else frozenset({"microbatches"})
-        plain = {k: v for k, v in operator.attributes.items() if not isinstance(v, Table) and k not in hidden}
-        tables = {k: v for k, v in operator.attributes.items() if isinstance(v, Table) and k not in hidden}
+        hidden = (
+            MATCHING_ONLY
+            if operator.kind in COMMUNICATION or operator.group
+            else frozenset({"microbatches"})
+        )
+        plain = {
+            k: v
+            for k, v in operator.attributes.items()
+            if not isinstance(v, Table) and k not in hidden
+        }
+        tables = {
+            k: v for k, v in operator.attributes.items() if isinstance(v, Table) and k not in hidden
+        }
         if not tables:
             yield plain, mask
             return
@@ -186,23 +278,33 @@ class Lowering:
             values = self._table_values(table, f"operators[{operator.id}].attributes.{name}")
             different = list(dict.fromkeys(values))
             number = np.array([different.index(value) for value in values], dtype=np.int64)
-            combined = combined * len(different) + number[self.coordinates.row_major_grid(table.over)]
+            combined = (
+                combined * len(different) + number[self.coordinates.row_major_grid(table.over)]
+            )
             choices = [(*before, value) for before in choices for value in different]
         if not self._runs_per_microbatch(operator):
             combined = combined[..., :1]
         present = np.broadcast_arrays(combined, mask)
         for choice in np.unique(present[0][present[1]]):
-            yield {**plain, **dict(zip(tables, choices[int(choice)], strict=True))}, mask & (combined == choice)
+            yield (
+                {**plain, **dict(zip(tables, choices[int(choice)], strict=True))},
+                mask & (combined == choice),
+            )
 
     def _table_values(self, table: Table, place: str) -> tuple[Any, ...]:
         expected = self.coordinates.count(table.over)
         if len(table.values) != expected:
-            raise PlanError(f"{len(table.values)} values for {expected} positions over {', '.join(table.over)}", f"{place}.values")
+            raise PlanError(
+                f"{len(table.values)} values for {expected} positions over {', '.join(table.over)}",
+                f"{place}.values",
+            )
         return table.values
 
     # --- operands
 
-    def _operands(self, operator: Operator, attributes: Mapping[str, Any], mask: Mask) -> Iterator[tuple[tuple[Operand, ...], dict[str, Any], Mask]]:
+    def _operands(
+        self, operator: Operator, attributes: Mapping[str, Any], mask: Mask
+    ) -> Iterator[tuple[tuple[Operand, ...], dict[str, Any], Mask]]:
         """(operands, further attributes, coordinates) of the nodes that an operator becomes."""
         if operator.kind == "receive":
             yield from self._received(operator, mask)
@@ -213,23 +315,34 @@ class Lowering:
             yield from self._collective(operator, root, mask)
         else:
             per_microbatch = self._runs_per_microbatch(operator)
-            yield tuple(self._operand(operator, o, per_microbatch) for o in operator.inputs), {}, mask
+            yield (
+                tuple(self._operand(operator, o, per_microbatch) for o in operator.inputs),
+                {},
+                mask,
+            )
 
-    def _operand(self, operator: Operator, operand: str | Use | Number, per_microbatch: bool) -> Operand:
+    def _operand(
+        self, operator: Operator, operand: str | Use | Number, per_microbatch: bool
+    ) -> Operand:
         if isinstance(operand, Number):
             key = (type(operand.value), operand.value)
             if key not in self._literals:
-                self._literals[key] = parse_number(operand.value, f"operators[{operator.id}].inputs")
+                self._literals[key] = parse_number(
+                    operand.value, f"operators[{operator.id}].inputs"
+                )
             return self._literals[key]
         name = operand_name(operand)
         value = self.graph.number[name]
         if isinstance(operand, Use):
             return Source(value, self._shared(OfMicrobatch(self._shape, operand.microbatch)))
         if not self._microbatched[name]:
-            return self._source(value, self._once if per_microbatch and self.microbatches > 1 else None)
+            return self._source(
+                value, self._once if per_microbatch and self.microbatches > 1 else None
+            )
         if not per_microbatch and self.microbatches > 1:
             raise PlanError(
-                f"{operator.kind} runs once but reads {name!r}, which exists once per micro-batch; use 'accumulate' or name the micro-batch",
+                f"{operator.kind} runs once but reads {name!r}, which exists once per "
+                f"micro-batch; use 'accumulate' or name the micro-batch",
                 f"operators[{operator.id}].inputs",
             )
         return self._source(value, None)
@@ -247,14 +360,25 @@ class Lowering:
 
     def _accumulated(self, operator: Operator) -> tuple[Operand, ...]:
         name = operand_name(operator.inputs[0])
-        chosen = operator.attributes.get("microbatches")
-        microbatches = tuple(range(self.microbatches)) if chosen is None else tuple(int(m) for m in chosen)  # type: ignore[union-attr, arg-type]
+        chosen: Any = operator.attributes.get("microbatches")
+        microbatches = tuple(range(self.microbatches) if chosen is None else map(int, chosen))
         if not self._microbatched[name]:
-            raise PlanError(f"accumulate reads {name!r}, which does not exist per micro-batch", f"operators[{operator.id}].inputs[0]")
-        return (Source(self.graph.number[name], self._shared(OverMicrobatches(self._shape, microbatches))),)
+            raise PlanError(
+                f"accumulate reads {name!r}, which does not exist per micro-batch",
+                f"operators[{operator.id}].inputs[0]",
+            )
+        return (
+            Source(
+                self.graph.number[name], self._shared(OverMicrobatches(self._shape, microbatches))
+            ),
+        )
 
-    def _received(self, operator: Operator, mask: Mask) -> Iterator[tuple[tuple[Operand, ...], dict[str, Any], Mask]]:
-        """A receive copies what the matched send reads; sends by different operators give different nodes."""
+    def _received(
+        self, operator: Operator, mask: Mask
+    ) -> Iterator[tuple[tuple[Operand, ...], dict[str, Any], Mask]]:
+        """A receive copies what the matched send reads; sends by different operators give different
+        nodes.
+        """
         matching, few = self._few
         found = matching.received[operator.id].reshape((*few.shape, self.microbatches, 3))
         if not self._runs_per_microbatch(operator):
@@ -265,20 +389,30 @@ class Lowering:
             part = mask if met.sum() == runs.sum() else mask & few.spread(met)
             yield (self._sent(sender, found, met, operator),), {}, part
 
-    def _sent(self, position: int, found: NDArray[np.int64], met: NDArray[np.bool_], operator: Operator) -> Source:
-        """The operand of the send at ``position`` in the plan, as read by the kept ranks at ``met``, from the rank and micro-batch that ``found`` says."""
+    def _sent(
+        self, position: int, found: NDArray[np.int64], met: NDArray[np.bool_], operator: Operator
+    ) -> Source:
+        """The operand of the send at ``position`` in the plan, as read by the kept ranks at
+        ``met``, from the rank and micro-batch that ``found`` says.
+        """
         operand = self.plan.operators[position].inputs[0]
-        if isinstance(operand, str) and self._microbatched[operand] == self._runs_per_microbatch(operator):
+        if isinstance(operand, str) and self._microbatched[operand] == self._runs_per_microbatch(
+            operator
+        ):
             read = self._along_one_axis(found, met)
             if read is not None:
                 return Source(self.graph.number[operand], self._shared(read))
         return self._event_source(position, self.matching.received[operator.id].reshape(-1, 3))
 
     def _event_source(self, position: int, found: NDArray[np.int64]) -> Source:
-        """The operand of the operator at ``position`` in the plan, read at the (rank, micro-batch) in columns 1 and 2 of ``found``, by coordinate code."""
+        """The operand of the operator at ``position`` in the plan, read at the (rank, micro-batch)
+        in columns 1 and 2 of ``found``, by coordinate code.
+        """
         operand = self.plan.operators[position].inputs[0]
         if isinstance(operand, Number):
-            raise UnsupportedError(f"operators[{self.plan.operators[position].id}]: a literal cannot be communicated")
+            raise UnsupportedError(
+                f"operators[{self.plan.operators[position].id}]: a literal cannot be communicated"
+            )
         ranks, microbatches = np.maximum(found[..., 1], 0), np.maximum(found[..., 2], 0)
         name = operand_name(operand)
         if isinstance(operand, Use):
@@ -289,11 +423,15 @@ class Lowering:
         return Source(self.graph.number[name], self._shared(FromCodes(self._shape, codes)))
 
     def _along_one_axis(self, found: NDArray[np.int64], met: NDArray[np.bool_]) -> Read | None:
-        """A read of the ranks at another place along one mesh axis, the same for all others, of the same micro-batch; None where it is something else."""
+        """A read of the ranks at another place along one mesh axis, the same for all others, of the
+        same micro-batch; None where it is something else.
+        """
         _, few = self._few
         *own, microbatches = np.nonzero(met)
         theirs = places_of(found[..., 1][met], few.shape)
-        moved = [axis for axis, (a, b) in enumerate(zip(own, theirs, strict=True)) if (a != b).any()]
+        moved = [
+            axis for axis, (a, b) in enumerate(zip(own, theirs, strict=True)) if (a != b).any()
+        ]
         if len(moved) != 1 or (found[..., 2][met] != microbatches).any():
             return None
         axis = moved[0]
@@ -303,25 +441,40 @@ class Lowering:
             return None
         return FromPlaces(self._shape, axis, tuple(few.met_along(axis, places).tolist()))
 
-    def _collective(self, operator: Operator, root: int | None, mask: Mask) -> Iterator[tuple[tuple[Operand, ...], dict[str, Any], Mask]]:
+    def _collective(
+        self, operator: Operator, root: int | None, mask: Mask
+    ) -> Iterator[tuple[tuple[Operand, ...], dict[str, Any], Mask]]:
         members = self.matching.members[operator.id]
         if members is not None:
-            yield from self._irregular(operator, root, mask, members.reshape(-1, *members.shape[2:]))
+            yield from self._irregular(
+                operator, root, mask, members.reshape(-1, *members.shape[2:])
+            )
             return
         source = self._operand(operator, operator.inputs[0], self._runs_per_microbatch(operator))
         if not isinstance(source, Source):
             raise UnsupportedError(f"operators[{operator.id}]: a literal cannot be communicated")
         for read, place in self._groups_of(operator.group or Group(), root):
-            stacked = Source(source.value, read if source.read is None else self._shared(Through(self._shape, read, source.read)))
+            stacked = Source(
+                source.value,
+                read
+                if source.read is None
+                else self._shared(Through(self._shape, read, source.read)),
+            )
             yield from self._by_position(operator, stacked, mask, place)
 
     def _groups_of(self, group: Group, root: int | None = None) -> list[tuple[Read, Grid]]:
-        """For every size of groups: (the read of all members, every coordinate's place in its group or -1).
+        """For every size of groups: (the read of all members, every coordinate's place in its group
+        or -1).
 
-        With a ``root`` every member stands for the root: a stack of what the root holds, because nobody reads what the others do.
+        With a ``root`` every member stands for the root: a stack of what the root holds, because
+        nobody reads what the others do.
         """
         if (group, root) not in self._members:
-            self._members[group, root] = [self._over_axes(group, root)] if group.axes and not group.ranks else list(self._by_lists(group, root))
+            self._members[group, root] = (
+                [self._over_axes(group, root)]
+                if group.axes and not group.ranks
+                else list(self._by_lists(group, root))
+            )
         return self._members[group, root]
 
     def _over_axes(self, group: Group, root: int | None) -> tuple[Read, Grid]:
@@ -329,7 +482,14 @@ class Lowering:
         dimensions = tuple(self.coordinates.dimension(axis, "group.axes") for axis in inside)
         read: Read = OverGroup(self._shape, dimensions)
         if root is not None:
-            read = OverRoot(self._shape, dimensions, tuple(int(place) for place in np.unravel_index(root, [self._shape[d] for d in dimensions])))
+            read = OverRoot(
+                self._shape,
+                dimensions,
+                tuple(
+                    int(place)
+                    for place in np.unravel_index(root, [self._shape[d] for d in dimensions])
+                ),
+            )
         return self._shared(read), self.coordinates.row_major_grid(inside)
 
     def _by_lists(self, group: Group, root: int | None) -> Iterator[tuple[Read, Grid]]:
@@ -341,26 +501,42 @@ class Lowering:
             for ranks in (ranks for ranks in groups if len(ranks) == size):
                 read = ranks if root is None else (ranks[root],) * size
                 for own, rank in enumerate(ranks):
-                    table[rank * self.microbatches + microbatches] = np.array(read)[None, :] * self.microbatches + microbatches[:, None]
+                    table[rank * self.microbatches + microbatches] = (
+                        np.array(read)[None, :] * self.microbatches + microbatches[:, None]
+                    )
                     place[rank] = own
             yield self._shared(self._listed(table)), place.reshape((*self._shape[:-1], 1))
 
     def _listed(self, table: NDArray[np.int64]) -> Read:
-        """The read of the members by code, along the mesh axes alone along which groups go, if they are the same at all places along the others."""
+        """The read of the members by code, along the mesh axes alone along which groups go, if they
+        are the same at all places along the others.
+        """
         known = table[:, 0] >= 0
         own = np.array(np.unravel_index(np.arange(len(table)), self._shape))
         theirs = np.array(np.unravel_index(np.maximum(table, 0), self._shape))
-        over = tuple(axis for axis in range(len(self._shape) - 1) if (theirs[axis][known] != own[axis][known, None]).any())
+        over = tuple(
+            axis
+            for axis in range(len(self._shape) - 1)
+            if (theirs[axis][known] != own[axis][known, None]).any()
+        )
         sizes = [self._shape[axis] for axis in over]
         if not over or len(over) == len(self._shape) - 1:
             return FromCodes(self._shape, table)
         places = np.ravel_multi_index(tuple(own[axis] for axis in over), sizes)
-        members = np.where(known[:, None], np.ravel_multi_index(tuple(theirs[axis] for axis in over), sizes), -1)
+        members = np.where(
+            known[:, None], np.ravel_multi_index(tuple(theirs[axis] for axis in over), sizes), -1
+        )
         listed = np.full((prod(sizes), table.shape[1]), -1, dtype=np.int64)
         listed[places] = members
-        return OverListed(self._shape, over, listed) if (listed[places] == members).all() else FromCodes(self._shape, table)
+        return (
+            OverListed(self._shape, over, listed)
+            if (listed[places] == members).all()
+            else FromCodes(self._shape, table)
+        )
 
-    def _by_position(self, operator: Operator, stacked: Operand, mask: Mask, place: Grid) -> Iterator[tuple[tuple[Operand, ...], dict[str, Any], Mask]]:
+    def _by_position(
+        self, operator: Operator, stacked: Operand, mask: Mask, place: Grid
+    ) -> Iterator[tuple[tuple[Operand, ...], dict[str, Any], Mask]]:
         if "position" not in operator_kind(operator.kind).attributes:
             part = mask if (place >= 0).all() else mask & (place >= 0)
             if part.any():
@@ -374,7 +550,9 @@ class Lowering:
     def _irregular(
         self, operator: Operator, root: int | None, mask: Mask, members: NDArray[np.int64]
     ) -> Iterator[tuple[tuple[Operand, ...], dict[str, Any], Mask]]:
-        """Members that run different operators or micro-batches: one node per pattern of operators."""
+        """Members that run different operators or micro-batches: one node per pattern of
+        operators.
+        """
         lattice = self._lattices[self._runs_per_microbatch(operator)]
         flat = lattice.flat(mask, False)
         patterns = np.unique(members[flat][:, :, 0], axis=0)
@@ -383,7 +561,9 @@ class Lowering:
             real = [i for i, sender in enumerate(pattern) if sender >= 0]
             part = flat & (members[:, :, 0] == pattern[None, :]).all(axis=1)
             read = real if root is None else [real[root]] * len(real)
-            stacked = Stacked(tuple(self._event_source(int(pattern[i]), members[:, i]) for i in read))
+            stacked = Stacked(
+                tuple(self._event_source(int(pattern[i]), members[:, i]) for i in read)
+            )
             place = np.full(self.graph.codes, -1, dtype=np.int64)
             for own, i in enumerate(real):
                 place[members[:, i, 1] == ranks] = own

@@ -1,4 +1,6 @@
-"""Parts of a reference value: boxes and terms of sums, as columns, since hundreds of thousands of them differ in a few intervals per dimension."""
+"""Parts of a reference value: boxes and terms of sums, as columns, since hundreds of thousands of
+them differ in a few intervals per dimension.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ from numpy.typing import NDArray
 Ints = NDArray[np.int64]
 Interval = tuple[int, int]
 Box = tuple[tuple[Interval, ...], ...]
-"""Per dimension of the reference the intervals whose concatenation is the local dimension; (-1, n) are n free elements, (-2, n) n zeros."""
+"""Per dimension of the reference the intervals whose concatenation is the local dimension; (-1, n)
+are n free elements, (-2, n) n zeros.
+"""
 
 FREE, ZERO = -1, -2
 """What intervals of padding begin with: of free elements, and of zeros."""
@@ -22,7 +26,9 @@ FREE, ZERO = -1, -2
 
 @dataclass(frozen=True)
 class Part:
-    """A box of the reference value, or term number ``term`` of ``terms`` that add up to it. ``owner`` tells free padding of different ranks apart."""
+    """A box of the reference value, or term number ``term`` of ``terms`` that add up to it.
+    ``owner`` tells free padding of different ranks apart.
+    """
 
     box: Box
     term: int = 0
@@ -31,13 +37,22 @@ class Part:
 
 
 class Parts(Sequence[Part]):
-    """The different parts of a cut. ``intervals``: per dimension the different lists of intervals, in the order of first use; ``which``: int64
-    (parts, dimensions), which of them a part has; ``term``, ``terms`` and ``owner``: int64 (parts,)."""
+    """The different parts of a cut. ``intervals``: per dimension the different lists of intervals,
+    in the order of first use; ``which``: int64 (parts, dimensions), which of them a part has;
+    ``term``, ``terms`` and ``owner``: int64 (parts,)."""
 
     def __init__(self, parts: Iterable[Part]) -> None:
         given = list(parts)
-        numbers: list[dict[tuple[Interval, ...], int]] = [{} for _ in (given[0].box if given else ())]
-        rows = [[own.setdefault(intervals, len(own)) for own, intervals in zip(numbers, part.box, strict=True)] for part in given]
+        numbers: list[dict[tuple[Interval, ...], int]] = [
+            {} for _ in (given[0].box if given else ())
+        ]
+        rows = [
+            [
+                own.setdefault(intervals, len(own))
+                for own, intervals in zip(numbers, part.box, strict=True)
+            ]
+            for part in given
+        ]
         self.intervals = tuple(tuple(own) for own in numbers)
         self.which: Ints = np.array(rows, dtype=np.int64).reshape(len(given), len(numbers))
         self.term: Ints = np.array([part.term for part in given], dtype=np.int64)
@@ -45,12 +60,22 @@ class Parts(Sequence[Part]):
         self.owner: Ints = np.array([part.owner for part in given], dtype=np.int64)
 
     @classmethod
-    def of(cls, intervals: Sequence[Sequence[tuple[Interval, ...]]], index: Ints, term: Ints, terms: int, owner: Ints) -> Parts:
-        """Parts from columns; the intervals of a dimension are all different, in any order, and need not all be used."""
+    def of(
+        cls,
+        intervals: Sequence[Sequence[tuple[Interval, ...]]],
+        index: Ints,
+        term: Ints,
+        terms: int,
+        owner: Ints,
+    ) -> Parts:
+        """Parts from columns; the intervals of a dimension are all different, in any order, and
+        need not all be used.
+        """
         result = cls(())
         used = [distinct_rows([index[:, dim]]) for dim in range(index.shape[1])]
         result.intervals = tuple(
-            tuple(own[number] for number in index[first, dim].tolist()) for dim, (own, (first, _)) in enumerate(zip(intervals, used, strict=True))
+            tuple(own[number] for number in index[first, dim].tolist())
+            for dim, (own, (first, _)) in enumerate(zip(intervals, used, strict=True))
         )
         result.which = np.stack([which for _, which in used], axis=1) if used else index
         result.term, result.owner = term, owner
@@ -69,7 +94,10 @@ class Parts(Sequence[Part]):
     def __getitem__(self, number: int | slice) -> Part | tuple[Part, ...]:
         if isinstance(number, slice):
             return tuple(self[own] for own in range(*number.indices(len(self))))
-        box = tuple(own[which] for own, which in zip(self.intervals, self.which[number].tolist(), strict=True))
+        box = tuple(
+            own[which]
+            for own, which in zip(self.intervals, self.which[number].tolist(), strict=True)
+        )
         return Part(box, int(self.term[number]), int(self.terms[number]), int(self.owner[number]))
 
     def __eq__(self, other: object) -> bool:
@@ -77,7 +105,9 @@ class Parts(Sequence[Part]):
             return NotImplemented
         if self is other:
             return True
-        return self.intervals == other.intervals and all(np.array_equal(a, b) for a, b in zip(self._arrays, other._arrays, strict=True))
+        return self.intervals == other.intervals and all(
+            np.array_equal(a, b) for a, b in zip(self._arrays, other._arrays, strict=True)
+        )
 
     def __hash__(self) -> int:
         return hash(self.digest)
@@ -95,7 +125,10 @@ class Parts(Sequence[Part]):
     @property
     def lengths(self) -> list[Ints]:
         """Per dimension the number of elements of every list of intervals."""
-        return [np.array([sum(length(i) for i in own) for own in column], dtype=np.int64) for column in self.intervals]
+        return [
+            np.array([sum(length(i) for i in own) for own in column], dtype=np.int64)
+            for column in self.intervals
+        ]
 
     @property
     def shapes(self) -> Ints:
@@ -105,18 +138,28 @@ class Parts(Sequence[Part]):
 
     @cached_property
     def starts(self) -> Ints | None:
-        """Where every part begins along every dimension, shape (parts, dimensions); None where a part is no single interval, or padding."""
-        starts = [found for dim in range(len(self.intervals)) if (found := self.begins(dim)) is not None]
+        """Where every part begins along every dimension, shape (parts, dimensions); None where a
+        part is no single interval, or padding.
+        """
+        starts = [
+            found for dim in range(len(self.intervals)) if (found := self.begins(dim)) is not None
+        ]
         if len(starts) < len(self.intervals):
             return None
         return np.stack(starts, axis=1) if starts else np.zeros((len(self), 0), dtype=np.int64)
 
     def begins(self, dim: int) -> Ints | None:
-        """Where every part begins along one dimension, shape (parts,); None where a part is no single interval there, or padding."""
+        """Where every part begins along one dimension, shape (parts,); None where a part is no
+        single interval there, or padding.
+        """
         if dim not in self._begins:
             column = self.intervals[dim]
             single = all(len(i) == 1 and i[0][0] >= 0 for i in column)
-            self._begins[dim] = np.array([i[0][0] for i in column], dtype=np.int64)[self.which[:, dim]] if single else None
+            self._begins[dim] = (
+                np.array([i[0][0] for i in column], dtype=np.int64)[self.which[:, dim]]
+                if single
+                else None
+            )
         return self._begins[dim]
 
     @cached_property
@@ -128,15 +171,25 @@ class Parts(Sequence[Part]):
         return {}
 
     def words(self, without: tuple[int, ...]) -> NDArray[np.uint64]:
-        """A 64-bit hash of every part but for its intervals along some dimensions, shape (parts,)."""
+        """A 64-bit hash of every part but for its intervals along some dimensions, shape
+        (parts,).
+        """
         if without not in self._words:
             total = np.zeros(len(self), dtype=np.uint64)
             kept = [dim for dim in range(len(self.intervals)) if dim not in without]
             for place, dim in enumerate(kept):
-                total += _mixed(np.array([_word((place, i)) for i in self.intervals[dim]], dtype=np.uint64)[self.which[:, dim]])
+                total += _mixed(
+                    np.array([_word((place, i)) for i in self.intervals[dim]], dtype=np.uint64)[
+                        self.which[:, dim]
+                    ]
+                )
             for name, column in (("term", self.term), ("terms", self.terms), ("owner", self.owner)):
-                total += _mixed(column.astype(np.uint64) * np.uint64(2) + np.uint64(_word((name, len(kept))) | 1))
-            # What is added up over parts must not be a sum of what their dimensions say: the last step is not linear.
+                total += _mixed(
+                    column.astype(np.uint64) * np.uint64(2)
+                    + np.uint64(_word((name, len(kept))) | 1)
+                )
+            # What is added up over parts must not be a sum of what their dimensions say: the last
+            # step is not linear.
             self._words[without] = _mixed(total)
         return self._words[without]
 
@@ -161,7 +214,9 @@ class Parts(Sequence[Part]):
         return found
 
     def marked(self, numbers: Ints) -> list[list[tuple[tuple[Interval, ...], bool]]]:
-        """Per dimension the different lists of intervals, and whether one of the parts ``numbers`` has it."""
+        """Per dimension the different lists of intervals, and whether one of the parts ``numbers``
+        has it.
+        """
         found = []
         for dim, column in enumerate(self.intervals):
             used = np.zeros(len(column), dtype=np.bool_)
@@ -171,19 +226,27 @@ class Parts(Sequence[Part]):
 
     def used(self, numbers: Ints) -> list[list[Interval]]:
         """Per dimension the intervals, other than padding, that the parts ``numbers`` have."""
-        return [[i for intervals, used in column if used for i in intervals if i[0] >= 0] for column in self.marked(numbers)]
+        return [
+            [i for intervals, used in column if used for i in intervals if i[0] >= 0]
+            for column in self.marked(numbers)
+        ]
 
 
 def distinct_rows(columns: Sequence[Ints]) -> tuple[Ints, Ints]:
-    """(place of the first of every different row, which of these every row is), in the order of first appearance; rows are given by columns of one length."""
+    """(place of the first of every different row, which of these every row is), in the order of
+    first appearance; rows are given by columns of one length.
+    """
     which = np.zeros(len(columns[0]), dtype=np.int64)
     first = np.zeros(min(len(which), 1), dtype=np.int64)
     for column in columns:
         if len(column) and (column != column[0]).any():
             low = int(column.min())
-            # Numbers of different rows are below their count, so that the product stays far below 2^63.
+            # Numbers of different rows are below their count, so that the product stays far below
+            # 2^63.
             _, numbers = np.unique(column - low, return_inverse=True)
-            _, first, which = np.unique(which * (int(numbers.max()) + 1) + numbers, return_index=True, return_inverse=True)
+            _, first, which = np.unique(
+                which * (int(numbers.max()) + 1) + numbers, return_index=True, return_inverse=True
+            )
     order = np.argsort(first, kind="stable")
     place = np.empty(len(order), dtype=np.int64)
     place[order] = np.arange(len(order))
@@ -201,7 +264,9 @@ def _word(what: object) -> int:
 
 
 def _mixed(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """The finalizer of SplitMix64 (Steele, Lea and Flood 2014): one to one, and no bit of the result is a linear function of the word."""
+    """The finalizer of SplitMix64 (Steele, Lea and Flood 2014): one to one, and no bit of the
+    result is a linear function of the word.
+    """
     words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return words ^ (words >> np.uint64(31))

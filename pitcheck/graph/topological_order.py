@@ -1,4 +1,6 @@
-"""A topological order of a graph's nodes; records that feed themselves over coordinates are split until they do not."""
+"""A topological order of a graph's nodes; records that feed themselves over coordinates are split
+until they do not.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +18,12 @@ if TYPE_CHECKING:
 
 
 def order_nodes(graph: Graph) -> None:
-    """Set ``graph.order``: the nodes in an order in which everything is written before it is read, and ``graph.rank``.
+    """Set ``graph.order``: the nodes in an order in which everything is written before it is read,
+    and ``graph.rank``.
 
-    A folded record may depend on itself at other coordinates (a pipeline in one record): the nodes of such a cycle are split into
-    one node per coordinate, in ``graph`` itself. Raises PlanError when single coordinates still wait for themselves.
+    A folded record may depend on itself at other coordinates (a pipeline in one record): the nodes
+    of such a cycle are split into one node per coordinate, in ``graph`` itself. Raises PlanError
+    when single coordinates still wait for themselves.
     """
     order = _topological(graph)
     if order is None:
@@ -30,7 +34,9 @@ def order_nodes(graph: Graph) -> None:
         raise PlanError(f"values depend on themselves: {' -> '.join(cycle)}", "operators")
     homes: dict[int, Home] = {}
     for value in graph.values:
-        value.home = _home(graph.nodes[value.writers[0]].where, homes) if len(value.writers) == 1 else ()
+        value.home = (
+            _home(graph.nodes[value.writers[0]].where, homes) if len(value.writers) == 1 else ()
+        )
     graph.order = order
     graph.rank = [0] * len(order)
     for place, number in enumerate(order):
@@ -54,7 +60,9 @@ def _edges(graph: Graph) -> list[list[int]]:
             if len(writers) == 1:
                 seen.add(writers[0])
             else:
-                seen.update(writer for writer in writers if (graph.nodes[writer].where & read).any())
+                seen.update(
+                    writer for writer in writers if (graph.nodes[writer].where & read).any()
+                )
         for writer in seen:
             after[writer].append(number)
     return after
@@ -82,7 +90,9 @@ def _digraph(graph: Graph) -> nx.DiGraph:
 
     result = nx.DiGraph()
     result.add_nodes_from(range(len(graph.nodes)))
-    result.add_edges_from((writer, reader) for writer, readers in enumerate(_edges(graph)) for reader in readers)
+    result.add_edges_from(
+        (writer, reader) for writer, readers in enumerate(_edges(graph)) for reader in readers
+    )
     return result
 
 

@@ -1,4 +1,6 @@
-"""Operands of which an operator looks at the shape alone, such as the operands of a sum in its derivative: nothing depends on which row of them it reads."""
+"""Operands of which an operator looks at the shape alone, such as the operands of a sum in its
+derivative: nothing depends on which row of them it reads.
+"""
 
 from __future__ import annotations
 
@@ -18,14 +20,24 @@ BY_SHAPE = frozenset({"shape", "kind", "extent", "arange", "boundary"})
 
 
 class Unread:
-    """Finds the operands of a graph's nodes into which nobody looks, once for all nodes of one kind with the same attributes and shapes."""
+    """Finds the operands of a graph's nodes into which nobody looks, once for all nodes of one kind
+    with the same attributes and shapes.
+    """
 
     def __init__(self, values: Sequence[GraphValue]) -> None:
         self._values = values
         self._known: dict[tuple[object, ...], frozenset[int]] = {}
 
-    def places(self, kind: str, inputs: Sequence[Operand], outputs: Sequence[int | None], attributes: Mapping[str, Any]) -> frozenset[int]:
-        """The places of the operands whose shape alone matters, of an operator of which something may read ``outputs`` (None: nothing does)."""
+    def places(
+        self,
+        kind: str,
+        inputs: Sequence[Operand],
+        outputs: Sequence[int | None],
+        attributes: Mapping[str, Any],
+    ) -> frozenset[int]:
+        """The places of the operands whose shape alone matters, of an operator of which something
+        may read ``outputs`` (None: nothing does).
+        """
         if not kind.endswith(BACKWARD) and kind not in kinds_with(Trait.READS_SHAPE):
             return frozenset()
         shapes = tuple(self._look(operand) for operand in inputs)
@@ -33,11 +45,15 @@ class Unread:
         key = (kind, repr(sorted(attributes.items())) if attributes else "", shapes, named)
         found = self._known.get(key)
         if found is None:
-            found = self._known[key] = unread(kind, shapes, attributes, named) if None not in shapes else frozenset()
+            found = self._known[key] = (
+                unread(kind, shapes, attributes, named) if None not in shapes else frozenset()
+            )
         return found
 
     def _look(self, operand: Operand) -> tuple[tuple[int, ...], Any] | Literal | None:
-        """(shape, kind) of an operand, or a number; None for one that is no tensor read as it is."""
+        """(shape, kind) of an operand, or a number; None for one that is no tensor read
+        as it is.
+        """
         if isinstance(operand, Stacked) or (isinstance(operand, Source) and operand.members):
             return None
         if not isinstance(operand, Source):
@@ -46,13 +62,21 @@ class Unread:
         return info.shape, info.kind
 
 
-def unread(kind: str, operands: Sequence[Any], attributes: Mapping[str, Any], named: Collection[int] = ()) -> frozenset[int]:
-    """The places of the tensors, among operands given as (shape, kind) or numbers, into which ``kind`` does not look; none where it cannot be run on shapes.
+def unread(
+    kind: str, operands: Sequence[Any], attributes: Mapping[str, Any], named: Collection[int] = ()
+) -> frozenset[int]:
+    """The places of the tensors, among operands given as (shape, kind) or numbers, into which
+    ``kind`` does not look; none where it cannot be run on shapes.
 
     Of a derivative ``named`` are the places of gradients that are outputs.
     """
     watched = _Watched(AxisAlgebra(AxisSystem()))
-    values = [watched.inner.tensor(*operand) if isinstance(operand, tuple) else exact(watched.inner, operand).value for operand in operands]
+    values = [
+        watched.inner.tensor(*operand)
+        if isinstance(operand, tuple)
+        else exact(watched.inner, operand).value
+        for operand in operands
+    ]
     try:
         anew, given, told = _with_outputs(watched.inner, kind, values, attributes)
         results = evaluate(watched, kind, given, told, _wanted(kind, operands, attributes, named))
@@ -61,11 +85,19 @@ def unread(kind: str, operands: Sequence[Any], attributes: Mapping[str, Any], na
     looked = watched.seen | {id(result) for result in results}
     if any(id(value) in looked for value in anew):
         return frozenset()
-    return frozenset(n for n, value in enumerate(values) if id(value) not in looked and isinstance(operands[n], tuple))
+    return frozenset(
+        n
+        for n, value in enumerate(values)
+        if id(value) not in looked and isinstance(operands[n], tuple)
+    )
 
 
-def _wanted(kind: str, operands: Sequence[Any], attributes: Mapping[str, Any], named: Collection[int]) -> tuple[bool, ...] | None:
-    """Which gradients a derivative may be asked for: those that are outputs, and of tensors also those that its attributes do not leave out."""
+def _wanted(
+    kind: str, operands: Sequence[Any], attributes: Mapping[str, Any], named: Collection[int]
+) -> tuple[bool, ...] | None:
+    """Which gradients a derivative may be asked for: those that are outputs, and of tensors also
+    those that its attributes do not leave out.
+    """
     if not kind.endswith(BACKWARD):
         return None
     count, _, _ = divided(attributes, len(operands))
@@ -73,13 +105,19 @@ def _wanted(kind: str, operands: Sequence[Any], attributes: Mapping[str, Any], n
     return tuple(bool(flag) or place in named for place, flag in enumerate(asked))
 
 
-def _with_outputs(algebra: AxisAlgebra, kind: str, values: list[AxisValue], attributes: Mapping[str, Any]) -> tuple[list[Any], list[AxisValue], dict[str, Any]]:
-    """(outputs that a derivative computes anew, its operands with them, its attributes): an operand that it needs for these alone counts as read if one is."""
+def _with_outputs(
+    algebra: AxisAlgebra, kind: str, values: list[AxisValue], attributes: Mapping[str, Any]
+) -> tuple[list[Any], list[AxisValue], dict[str, Any]]:
+    """(outputs that a derivative computes anew, its operands with them, its attributes): an operand
+    that it needs for these alone counts as read if one is.
+    """
     told = dict(attributes)
     if not kind.endswith(BACKWARD) or told.get("forward_outputs", 1):
         return [], values, told
     count, _, gradients = divided(told, len(values))
-    outputs = evaluate(algebra, kind.removesuffix(BACKWARD), values[:count], forward_attributes(told))
+    outputs = evaluate(
+        algebra, kind.removesuffix(BACKWARD), values[:count], forward_attributes(told)
+    )
     told.update(forward_inputs=count, forward_outputs=len(outputs), gradients=gradients)
     return outputs, [*values[:count], *outputs, *values[count:]], told
 

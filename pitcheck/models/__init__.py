@@ -1,1 +1,3 @@
-"""What is trained: model configurations, the tape that records programs, and the single-device reference plans."""
+"""What is trained: model configurations, the tape that records programs, and the single-device
+reference plans.
+"""

@@ -18,7 +18,9 @@ AGAIN = ":again"
 
 
 class Backward:
-    """One walk back. Gradients are kept per tensor and coordinates: ranks that use a tensor differently have sums of their own."""
+    """One walk back. Gradients are kept per tensor and coordinates: ranks that use a tensor
+    differently have sums of their own.
+    """
 
     def __init__(self, tape: Tape, partial: str, split: bool) -> None:
         self.tape = tape
@@ -66,7 +68,11 @@ class Backward:
     def _complete(self, name: str) -> str:
         names = set(self.gradients[name].values())
         if len(names) > 1:
-            raise PlanError(f"its gradient is computed at overlapping coordinates under different names ({', '.join(sorted(names))})", name)
+            raise PlanError(
+                f"its gradient is computed at overlapping coordinates under different names "
+                f"({', '.join(sorted(names))})",
+                name,
+            )
         return next(iter(names))
 
     # --- one entry
@@ -79,7 +85,11 @@ class Backward:
             if entry.hook is not None:
                 found = entry.hook(given)
                 if len(found) != len(entry.inputs):
-                    raise PlanError(f"a derivative written by hand gives {len(found)} gradients for {len(entry.inputs)} inputs", ", ".join(entry.outputs))
+                    raise PlanError(
+                        f"a derivative written by hand gives {len(found)} gradients for "
+                        f"{len(entry.inputs)} inputs",
+                        ", ".join(entry.outputs),
+                    )
                 for name, gradient in zip(entry.inputs, found, strict=True):
                     if gradient is not None and isinstance(name, str):
                         self._arrive(name, gradient, entry.source)
@@ -100,7 +110,10 @@ class Backward:
         operands = (*(self._operand(operand) for operand in entry.inputs), *results, *gradients)
         attributes = dict(entry.attributes)
         if len(entry.outputs) > 1:
-            attributes |= {"forward_outputs": len(results), "gradients": tuple(i for i, name in enumerate(given) if name is not None)}
+            attributes |= {
+                "forward_outputs": len(results),
+                "gradients": tuple(i for i, name in enumerate(given) if name is not None),
+            }
         microbatched = tape.runs_per_microbatch(operands)
         outputs: list[str] = []
         for operand in entry.inputs:
@@ -109,9 +122,18 @@ class Backward:
                 continue
             name = self.contribution_name(operand)
             forward = tape.tensors[operand]
-            tape.write(name, (forward.shape, forward.dtype), microbatched, self._hint(operand, name))
+            tape.write(
+                name, (forward.shape, forward.dtype), microbatched, self._hint(operand, name)
+            )
             outputs.append(name)
-        tape.append(f"{entry.kind}.backward", operands, tuple(outputs), attributes, entry.group, entry.source)
+        tape.append(
+            f"{entry.kind}.backward",
+            operands,
+            tuple(outputs),
+            attributes,
+            entry.group,
+            entry.source,
+        )
         for operand, name in zip(entry.inputs, outputs, strict=True):
             if name and isinstance(operand, str):
                 self._arrive(operand, name, entry.source)
@@ -155,7 +177,12 @@ class Backward:
         total = whole if last else f"{whole}:sum{self.arrived[key]}"
         operands = (sums[where], gradient)
         forward = tape.tensors[name]
-        tape.write(total, (forward.shape, forward.dtype), tape.runs_per_microbatch(operands), self._hint(name, total))
+        tape.write(
+            total,
+            (forward.shape, forward.dtype),
+            tape.runs_per_microbatch(operands),
+            self._hint(name, total),
+        )
         tape.append("add", operands, (total,), {}, None, source)
         sums[where] = total
 
@@ -172,13 +199,24 @@ class Backward:
             for name in entry.outputs:
                 forward = tape.tensors[name]
                 self.again[name] = name + AGAIN
-                tape.write(name + AGAIN, (forward.shape, forward.dtype), forward.microbatched, forward.lineage)
+                tape.write(
+                    name + AGAIN,
+                    (forward.shape, forward.dtype),
+                    forward.microbatched,
+                    forward.lineage,
+                )
             outputs = tuple(self.again[name] for name in entry.outputs)
-            attributes = {**entry.attributes, "tag": f"{entry.attributes['tag']}{AGAIN}"} if "tag" in entry.attributes else entry.attributes
+            attributes = (
+                {**entry.attributes, "tag": f"{entry.attributes['tag']}{AGAIN}"}
+                if "tag" in entry.attributes
+                else entry.attributes
+            )
             with tape.placed(entry.where, counterpart(entry.block), entry.module):
                 tape.append(entry.kind, inputs, outputs, attributes, entry.group, entry.source)
 
 
 def counterpart(block: str, kind: str = "backward") -> str:
-    """The block of the backward pass that belongs to a block ``forward...``; any other block is its own."""
+    """The block of the backward pass that belongs to a block ``forward...``; any other block is its
+    own.
+    """
     return kind + block.removeprefix("forward") if block.startswith("forward") else block

@@ -8,23 +8,46 @@ from pitcheck.plan.model import Number
 
 
 def attention(context: Context, x: str, name: str, sizes: Attention) -> str:
-    """Causal attention of ``x`` (sequences, length, hidden); every head's keys and values are repeated for the query heads that share them."""
+    """Causal attention of ``x`` (sequences, length, hidden); every head's keys and values are
+    repeated for the query heads that share them.
+    """
     tape, (rows, length, hidden) = context.tape, context.tape.tensors[x].shape
     q, k, v = _projections(context, x, name, sizes)
     if sizes.rotary:
-        q, k = (tape.op("rotary", t, context.cos, context.sin, name=f"{t}.rotated", convention="half") for t in (q, k))
+        q, k = (
+            tape.op("rotary", t, context.cos, context.sin, name=f"{t}.rotated", convention="half")
+            for t in (q, k)
+        )
     shared = sizes.heads // sizes.kv_heads
     if shared > 1:
-        k, v = (tape.op("repeat_interleave", t, name=f"{t}.repeated", axis=1, count=shared) for t in (k, v))
+        k, v = (
+            tape.op("repeat_interleave", t, name=f"{t}.repeated", axis=1, count=shared)
+            for t in (k, v)
+        )
     mixed = attend(context, q, k, v, name)
-    return linear(tape, tape.op("reshape", mixed, name=f"{name}.mixed", sizes=(rows, length, sizes.heads * sizes.head_dim)), f"{name}.o", hidden, sizes.bias)
+    return linear(
+        tape,
+        tape.op(
+            "reshape",
+            mixed,
+            name=f"{name}.mixed",
+            sizes=(rows, length, sizes.heads * sizes.head_dim),
+        ),
+        f"{name}.o",
+        hidden,
+        sizes.bias,
+    )
 
 
 def attend(context: Context, q: str, k: str, v: str, name: str) -> str:
-    """softmax(q k^T / sqrt(size)) v of visible tokens, for q, k, v (sequences, heads, length, size); the result is (sequences, length, heads, size)."""
+    """softmax(q k^T / sqrt(size)) v of visible tokens, for q, k, v (sequences, heads, length,
+    size); the result is (sequences, length, heads, size).
+    """
     tape = context.tape
     scaled = tape.op("scale_by_size", q, name=f"{name}.q.scaled", axis=-1, exponent="-1/2")
-    scores = tape.op("matmul", scaled, tape.op("transpose", k, dim0=2, dim1=3), name=f"{name}.scores")
+    scores = tape.op(
+        "matmul", scaled, tape.op("transpose", k, dim0=2, dim1=3), name=f"{name}.scores"
+    )
     masked = tape.op("where", context.visible, scores, Number("-inf"), name=f"{name}.masked")
     weights = tape.op("softmax", masked, name=f"{name}.weights", axis=-1)
     return tape.op("transpose", tape.op("matmul", weights, v, name=f"{name}.heads"), dim0=1, dim1=2)
@@ -36,25 +59,51 @@ def _projections(context: Context, x: str, name: str, sizes: Attention) -> list[
     heads = {"q": sizes.heads, "k": sizes.kv_heads, "v": sizes.kv_heads}
     if sizes.fused:
         shared = sizes.heads // sizes.kv_heads
-        packed = linear(tape, x, f"{name}.qkv", (sizes.heads + 2 * sizes.kv_heads) * sizes.head_dim, sizes.bias)
-        grouped = tape.op("reshape", packed, sizes=(rows, length, sizes.kv_heads, (shared + 2) * sizes.head_dim))
+        packed = linear(
+            tape, x, f"{name}.qkv", (sizes.heads + 2 * sizes.kv_heads) * sizes.head_dim, sizes.bias
+        )
+        grouped = tape.op(
+            "reshape", packed, sizes=(rows, length, sizes.kv_heads, (shared + 2) * sizes.head_dim)
+        )
         names = [f"{name}.{part}.grouped" for part in heads]
-        parts = tape.several("split", grouped, names=names, axis=3, sizes=(shared * sizes.head_dim, sizes.head_dim, sizes.head_dim))
+        parts = tape.several(
+            "split",
+            grouped,
+            names=names,
+            axis=3,
+            sizes=(shared * sizes.head_dim, sizes.head_dim, sizes.head_dim),
+        )
     else:
-        parts = tuple(linear(tape, x, f"{name}.{part}", count * sizes.head_dim, sizes.bias) for part, count in heads.items())
-    split = [tape.op("reshape", part, sizes=(rows, length, count, sizes.head_dim)) for part, count in zip(parts, heads.values(), strict=True)]
-    return [tape.op("transpose", part, name=f"{name}.{letter}.heads", dim0=1, dim1=2) for part, letter in zip(split, heads, strict=True)]
+        parts = tuple(
+            linear(tape, x, f"{name}.{part}", count * sizes.head_dim, sizes.bias)
+            for part, count in heads.items()
+        )
+    split = [
+        tape.op("reshape", part, sizes=(rows, length, count, sizes.head_dim))
+        for part, count in zip(parts, heads.values(), strict=True)
+    ]
+    return [
+        tape.op("transpose", part, name=f"{name}.{letter}.heads", dim0=1, dim1=2)
+        for part, letter in zip(split, heads, strict=True)
+    ]
 
 
 def feed_forward(context: Context, x: str, name: str, ffn: int) -> str:
     """The dense feed-forward part: down(silu(gate x) * up x), or down(gelu(up x))."""
     tape, model = context.tape, context.model
     if model.activation == "gelu":
-        middle = tape.op("gelu", linear(tape, x, f"{name}.up", ffn, model.bias), name=f"{name}.middle", approximate="tanh")
+        middle = tape.op(
+            "gelu",
+            linear(tape, x, f"{name}.up", ffn, model.bias),
+            name=f"{name}.middle",
+            approximate="tanh",
+        )
         return linear(tape, middle, f"{name}.down", model.hidden, model.bias)
     if model.fused_gate:
         packed = linear(tape, x, f"{name}.gate_up", 2 * ffn, model.bias)
-        gate, up = tape.several("split", packed, names=(f"{name}.gate", f"{name}.up"), axis=2, sizes=(ffn, ffn))
+        gate, up = tape.several(
+            "split", packed, names=(f"{name}.gate", f"{name}.up"), axis=2, sizes=(ffn, ffn)
+        )
     else:
         gate, up = (linear(tape, x, f"{name}.{part}", ffn, model.bias) for part in ("gate", "up"))
     middle = tape.op("mul", tape.op("silu", gate), up, name=f"{name}.middle")

@@ -1,4 +1,6 @@
-"""Parameters, gradients and moments of a single device one after the other in flat buffers, as a sharded optimizer keeps them."""
+"""Parameters, gradients and moments of a single device one after the other in flat buffers, as a
+sharded optimizer keeps them.
+"""
 
 from __future__ import annotations
 
@@ -22,30 +24,53 @@ def join_gradients(tape: Tape, gradients: Mapping[str, str], buffers: Buffers) -
     """buffer -> the gradients of its parameters as one tensor, which is compared."""
     found = {}
     for number, names in enumerate(buffers):
-        found[named(number)] = _joined(tape, [gradients[name] for name in names], f"grad:{named(number)}")
+        found[named(number)] = _joined(
+            tape, [gradients[name] for name in names], f"grad:{named(number)}"
+        )
         tape.output(found[named(number)])
     return found
 
 
-def adamw_flat(tape: Tape, clipped: Mapping[str, str], settings: Optimizer, buffers: Buffers) -> None:
-    """As ``adamw``, with moments first:B and second:B of whole buffers; every element decays as its parameter does."""
+def adamw_flat(
+    tape: Tape, clipped: Mapping[str, str], settings: Optimizer, buffers: Buffers
+) -> None:
+    """As ``adamw``, with moments first:B and second:B of whole buffers; every element decays as its
+    parameter does.
+    """
     rate, decay = rates(tape, settings)
     for number, names in enumerate(buffers):
         own = named(number)
-        kept = tape.op("mul", _joined(tape, names, own), tape.op("cat", *(_decays(tape, name, decay) for name in names), axis=0))
+        kept = tape.op(
+            "mul",
+            _joined(tape, names, own),
+            tape.op("cat", *(_decays(tape, name, decay) for name in names), axis=0),
+        )
         new = stepped(tape, own, clipped[own], rate, kept, settings)
         sizes = tuple(prod(tape.tensors[name].shape) for name in names)
-        for name, part in zip(names, tape.several("split", new, names=("",) * len(names), axis=0, sizes=sizes), strict=True):
-            tape.update(tape.op("reshape", part, name=f"new:{name}", sizes=tape.tensors[name].shape), of=name)
+        for name, part in zip(
+            names,
+            tape.several("split", new, names=("",) * len(names), axis=0, sizes=sizes),
+            strict=True,
+        ):
+            tape.update(
+                tape.op("reshape", part, name=f"new:{name}", sizes=tape.tensors[name].shape),
+                of=name,
+            )
 
 
 def _decays(tape: Tape, name: str, decay: str) -> str:
     """By what each of a parameter's elements is multiplied."""
     shape = tape.tensors[name].shape
-    return tape.op("expand", decay, sizes=(prod(shape),)) if len(shape) > 1 else tape.op("full", sizes=shape, value=1)
+    return (
+        tape.op("expand", decay, sizes=(prod(shape),))
+        if len(shape) > 1
+        else tape.op("full", sizes=shape, value=1)
+    )
 
 
 def _joined(tape: Tape, tensors: Sequence[str], name: str) -> str:
     """The elements of tensors, row-major, one tensor after the other."""
-    parts = [tape.op("reshape", tensor, sizes=(prod(tape.tensors[tensor].shape),)) for tensor in tensors]
+    parts = [
+        tape.op("reshape", tensor, sizes=(prod(tape.tensors[tensor].shape),)) for tensor in tensors
+    ]
     return tape.op("cat", *parts, name=name, axis=0)

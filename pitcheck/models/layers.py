@@ -12,7 +12,8 @@ from pitcheck.models.tape import Tape
 class Context:
     """What every layer needs: the tape, the model, its batch, and the tensors that are made once.
 
-    ``visible`` (length, length): whether a row's token may look at a column's. ``cos``, ``sin`` (length, half the rotary size): "" without rotary embedding.
+    ``visible`` (length, length): whether a row's token may look at a column's. ``cos``, ``sin``
+    (length, half the rotary size): "" without rotary embedding.
     """
 
     tape: Tape
@@ -29,7 +30,9 @@ def parameter(tape: Tape, name: str, *shape: int) -> str:
 
 
 def linear(tape: Tape, x: str, name: str, outputs: int, bias: bool = False) -> str:
-    """``x`` (..., k) times the weight ``name.weight`` (outputs, k), plus ``name.bias``; the result is called ``name``."""
+    """``x`` (..., k) times the weight ``name.weight`` (outputs, k), plus ``name.bias``; the result
+    is called ``name``.
+    """
     weight = parameter(tape, f"{name}.weight", outputs, tape.tensors[x].shape[-1])
     operands = (x, weight, parameter(tape, f"{name}.bias", outputs)) if bias else (x, weight)
     return tape.op("linear", *operands, name=name)
@@ -41,7 +44,14 @@ def norm(context: Context, x: str, name: str) -> str:
     weight = parameter(tape, f"{name}.weight", tape.tensors[x].shape[-1])
     if model.norm == "rms":
         return tape.op("rms_norm", x, weight, name=name, eps=model.norm_eps)
-    return tape.op("layer_norm", x, weight, parameter(tape, f"{name}.bias", tape.tensors[x].shape[-1]), name=name, eps=model.norm_eps)
+    return tape.op(
+        "layer_norm",
+        x,
+        weight,
+        parameter(tape, f"{name}.bias", tape.tensors[x].shape[-1]),
+        name=name,
+        eps=model.norm_eps,
+    )
 
 
 def embed(context: Context, tokens: str, name: str) -> str:
@@ -52,20 +62,30 @@ def embed(context: Context, tokens: str, name: str) -> str:
         return tape.op("embedding", tokens, weight, name=name)
     words = tape.op("embedding", tokens, weight, name=f"{name}.words")
     weight = parameter(tape, "embedding.positions.weight", model.positions, model.hidden)
-    # Read as a slice: rows looked up by number would tie the values of positions to the length of the sequence.
-    places = tape.op("slice", weight, name=f"{name}.positions", axis=0, start=0, stop=context.batch.length)
+    # Read as a slice: rows looked up by number would tie the values of positions to the length of
+    # the sequence.
+    places = tape.op(
+        "slice", weight, name=f"{name}.positions", axis=0, start=0, stop=context.batch.length
+    )
     return tape.op("add", words, places, name=name)
 
 
 def logits(context: Context, x: str, name: str) -> str:
     """A score for every row of the vocabulary, (sequences, length, rows)."""
     tape, model = context.tape, context.model
-    weight = parameter(tape, "embedding.weight" if model.tied else "head.weight", model.embedding_rows, model.hidden)
+    weight = parameter(
+        tape,
+        "embedding.weight" if model.tied else "head.weight",
+        model.embedding_rows,
+        model.hidden,
+    )
     return tape.op("linear", x, weight, name=name)
 
 
 def prepare(tape: Tape, model: Model, batch: Batch, tokens: str) -> Context:
-    """What is made once: positions, the causal mask, the rotary angles' cosines and sines, which are given."""
+    """What is made once: positions, the causal mask, the rotary angles' cosines and sines, which
+    are given.
+    """
     tape.op("positions", tokens, name="positions", axis=1)
     rows, columns = (tape.op("unsqueeze", "positions", axis=axis) for axis in (1, 0))
     visible = tape.op("ge", rows, columns, name="visible")

@@ -1,4 +1,6 @@
-"""Mixture of experts: the router, its losses, and every expert applied to every token with the token's weight for it."""
+"""Mixture of experts: the router, its losses, and every expert applied to every token with the
+token's weight for it.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ from pitcheck.plan.model import Number
 
 @dataclass(frozen=True)
 class Routed:
-    """What a mixture layer gives: its output, its auxiliary losses (scalars, coefficient included), and the bias that is to be moved ("" without one)."""
+    """What a mixture layer gives: its output, its auxiliary losses (scalars, coefficient included),
+    and the bias that is to be moved ("" without one).
+    """
 
     output: str
     losses: tuple[str, ...]
@@ -22,20 +26,31 @@ class Routed:
 
 
 def mixture(context: Context, x: str, name: str, experts: Experts) -> Routed:
-    """The experts' outputs for ``x`` (sequences, length, hidden), added up with the weights of those that each token chose; shared experts are added whole.
+    """The experts' outputs for ``x`` (sequences, length, hidden), added up with the weights of
+    those that each token chose; shared experts are added whole.
 
-    An expert that a token did not choose has weight 0 for it, which is the same as not sending the token there.
+    An expert that a token did not choose has weight 0 for it, which is the same as not sending the
+    token there.
     """
     tape = context.tape
     scores = linear(tape, x, f"{name}.router", experts.routed)
     scored = _scored(context, scores, name, experts)
-    bias = tape.state(f"{name}.router.correction", (experts.routed,)) if Fraction(experts.bias_rate) else ""
+    bias = (
+        tape.state(f"{name}.router.correction", (experts.routed,))
+        if Fraction(experts.bias_rate)
+        else ""
+    )
     chosen = _chosen(context, scored, bias, name, experts)
     weights = _weights(context, scored, chosen, name, experts)
     tokens = tape.op("identity", x, name=f"{name}.tokens")
     output = _experts(context, tokens, weights, name, experts)
     if experts.shared:
-        output = tape.op("add", output, feed_forward(context, x, f"{name}.shared", experts.shared * experts.ffn), name=name)
+        output = tape.op(
+            "add",
+            output,
+            feed_forward(context, x, f"{name}.shared", experts.shared * experts.ffn),
+            name=name,
+        )
     losses = _balance(context, scored, chosen, name, experts), _z(context, scores, name, experts)
     return Routed(output, tuple(filter(None, losses)), bias, chosen)
 
@@ -49,29 +64,56 @@ def _scored(context: Context, scores: str, name: str, experts: Experts) -> str:
 
 
 def _chosen(context: Context, scored: str, bias: str, name: str, experts: Experts) -> str:
-    """1 where a token chose an expert, else 0, (sequences, length, routed), as a floating number. What chooses has no gradient."""
+    """1 where a token chose an expert, else 0, (sequences, length, routed), as a floating number.
+    What chooses has no gradient.
+    """
     tape = context.tape
     with tape.untracked():
         ranked = tape.op("add", scored, bias, name=f"{name}.router.biased") if bias else scored
         if experts.kept < experts.groups:
-            ranked = tape.op("where", _eligible(context, ranked, name, experts), ranked, Number("-inf"), name=f"{name}.router.eligible")
-        _, places = tape.several("topk", ranked, names=(f"{name}.router.best", f"{name}.router.places"), k=experts.chosen, axis=-1)
-        hits = tape.op("sum", tape.op("one_hot", places, classes=experts.routed), name=f"{name}.router.hits", axes=(2,))
+            ranked = tape.op(
+                "where",
+                _eligible(context, ranked, name, experts),
+                ranked,
+                Number("-inf"),
+                name=f"{name}.router.eligible",
+            )
+        _, places = tape.several(
+            "topk",
+            ranked,
+            names=(f"{name}.router.best", f"{name}.router.places"),
+            k=experts.chosen,
+            axis=-1,
+        )
+        hits = tape.op(
+            "sum",
+            tape.op("one_hot", places, classes=experts.routed),
+            name=f"{name}.router.hits",
+            axes=(2,),
+        )
         return tape.op("cast", hits, name=f"{name}.router.chosen", dtype="float32")
 
 
 def _eligible(context: Context, ranked: str, name: str, experts: Experts) -> str:
     """Whether an expert is in one of the groups that the token keeps."""
     tape, (rows, length, routed) = context.tape, context.tape.tensors[ranked].shape
-    grouped = tape.op("reshape", ranked, sizes=(rows, length, experts.groups, routed // experts.groups))
+    grouped = tape.op(
+        "reshape", ranked, sizes=(rows, length, experts.groups, routed // experts.groups)
+    )
     if experts.group_score == "top2":
         best, _ = tape.several("topk", grouped, names=("", ""), k=2, axis=-1)
         value = tape.op("sum", best, name=f"{name}.router.groups", axes=(3,))
     else:
         value = tape.op("amax", grouped, name=f"{name}.router.groups", axes=(3,))
-    _, kept = tape.several("topk", value, names=("", f"{name}.router.kept"), k=experts.kept, axis=-1)
+    _, kept = tape.several(
+        "topk", value, names=("", f"{name}.router.kept"), k=experts.kept, axis=-1
+    )
     hits = tape.op("sum", tape.op("one_hot", kept, classes=experts.groups), axes=(2,))
-    return tape.op("cast", tape.op("repeat_interleave", hits, axis=2, count=routed // experts.groups), dtype="bool")
+    return tape.op(
+        "cast",
+        tape.op("repeat_interleave", hits, axis=2, count=routed // experts.groups),
+        dtype="bool",
+    )
 
 
 def _weights(context: Context, scored: str, chosen: str, name: str, experts: Experts) -> str:
@@ -79,42 +121,71 @@ def _weights(context: Context, scored: str, chosen: str, name: str, experts: Exp
     tape = context.tape
     weights = tape.op("mul", scored, chosen, name=f"{name}.router.kept_scores")
     if experts.normalized:
-        weights = tape.op("div", weights, tape.op("sum", weights, axes=(2,), keepdim=True), name=f"{name}.router.normalized")
+        weights = tape.op(
+            "div",
+            weights,
+            tape.op("sum", weights, axes=(2,), keepdim=True),
+            name=f"{name}.router.normalized",
+        )
     if Fraction(experts.scale) != 1:
         weights = tape.op("mul", weights, Number(experts.scale), name=f"{name}.router.weights")
     return weights
 
 
 def _experts(context: Context, x: str, weights: str, name: str, experts: Experts) -> str:
-    """Every expert's gated feed-forward part on every token, weighted and added up. Expert weights are one tensor, experts first.
+    """Every expert's gated feed-forward part on every token, weighted and added up. Expert weights
+    are one tensor, experts first.
 
-    Sequences and experts are dimensions of their own throughout, (sequences, experts, length, ...), so that every sequence is seen to be treated alike.
+    Sequences and experts are dimensions of their own throughout, (sequences, experts, length, ...),
+    so that every sequence is seen to be treated alike.
     """
     tape, count, hidden = context.tape, experts.routed, context.model.hidden
     stem, each_token = f"{name}.experts", tape.op("unsqueeze", x, axis=1)
 
     def applied(to: str, part: str, outputs: int, inputs: int) -> str:
         weight = parameter(tape, f"{stem}.{part}.weight", count, outputs, inputs)
-        return tape.op("matmul", to, tape.op("transpose", weight, dim0=1, dim1=2), name=f"{stem}.{part}")
+        return tape.op(
+            "matmul", to, tape.op("transpose", weight, dim0=1, dim1=2), name=f"{stem}.{part}"
+        )
 
     gate, up = (applied(each_token, part, experts.ffn, hidden) for part in ("gate", "up"))
-    each = applied(tape.op("mul", tape.op("silu", gate), up, name=f"{stem}.middle"), "down", hidden, experts.ffn)
+    each = applied(
+        tape.op("mul", tape.op("silu", gate), up, name=f"{stem}.middle"),
+        "down",
+        hidden,
+        experts.ffn,
+    )
     share = tape.op("unsqueeze", tape.op("transpose", weights, dim0=1, dim1=2), axis=3)
-    return tape.op("sum", tape.op("mul", each, share), name=f"{name}.routed" if experts.shared else name, axes=(1,))
+    return tape.op(
+        "sum",
+        tape.op("mul", each, share),
+        name=f"{name}.routed" if experts.shared else name,
+        axes=(1,),
+    )
 
 
 def _balance(context: Context, scored: str, chosen: str, name: str, experts: Experts) -> str:
-    """coefficient * mean over groups of tokens of sum over experts of (routed / chosen) * share of tokens * mean score; "" without such a loss."""
+    """coefficient * mean over groups of tokens of sum over experts of (routed / chosen) * share of
+    tokens * mean score; "" without such a loss.
+    """
     if not Fraction(experts.auxiliary):
         return ""
     tape, (rows, length, routed) = context.tape, context.tape.tensors[scored].shape
     if experts.score == "sigmoid":
-        shares = tape.op("div", scored, tape.op("sum", scored, axes=(2,), keepdim=True), name=f"{name}.router.shares")
+        shares = tape.op(
+            "div",
+            scored,
+            tape.op("sum", scored, axes=(2,), keepdim=True),
+            name=f"{name}.router.shares",
+        )
     else:
         shares = tape.op("identity", scored, name=f"{name}.router.shares")
     groups = rows if experts.auxiliary_over == "sequence" else context.batch.groups
     sizes = (groups, rows // groups, length, routed)
-    load, mean = (tape.op("mean", tape.op("reshape", t, sizes=sizes), name=f"{t}.mean", axes=(1, 2)) for t in (chosen, shares))
+    load, mean = (
+        tape.op("mean", tape.op("reshape", t, sizes=sizes), name=f"{t}.mean", axes=(1, 2))
+        for t in (chosen, shares)
+    )
     each = tape.op("sum", tape.op("mul", load, mean), name=f"{name}.router.balance", axes=(1,))
     factor = Fraction(experts.auxiliary) * Fraction(experts.routed, experts.chosen) / groups
     return tape.op("mul", tape.op("sum", each), factor, name=f"{name}.router.auxiliary")
@@ -128,11 +199,18 @@ def _z(context: Context, scores: str, name: str, experts: Experts) -> str:
     own = tape.op("identity", scores, name=f"{name}.router.z_logits")
     squared = tape.op("square", tape.op("logsumexp", own, name=f"{name}.router.lse", axis=-1))
     rows = tape.tensors[own].shape[0]
-    return tape.op("mul", tape.op("sum", tape.op("mean", squared, axes=(1,))), Fraction(experts.z) / rows, name=f"{name}.router.z")
+    return tape.op(
+        "mul",
+        tape.op("sum", tape.op("mean", squared, axes=(1,))),
+        Fraction(experts.z) / rows,
+        name=f"{name}.router.z",
+    )
 
 
 def move_bias(context: Context, routed: Routed, name: str, experts: Experts) -> None:
-    """The bias that steers the choice, moved up where an expert had less than the mean load, down where more (Wang et al. 2024)."""
+    """The bias that steers the choice, moved up where an expert had less than the mean load, down
+    where more (Wang et al. 2024).
+    """
     tape = context.tape
     load = tape.op("sum", routed.chosen, name=f"{name}.router.load", axes=(0, 1))
     short = tape.op("sign", tape.op("sub", tape.op("mean", load, axes=(0,), keepdim=True), load))

@@ -1,4 +1,6 @@
-"""The models by name, with the sizes that their authors published, and a small variant of any of them."""
+"""The models by name, with the sizes that their authors published, and a small variant of any of
+them.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ from pitcheck.models.config import Attention, Experts, LatentAttention, Model
 
 
 def _llama(size: str, layers: int, hidden: int, heads: int, ffn: int) -> Model:
-    return Model(f"llama3-{size}", layers, hidden, 128256, ffn, Attention(heads, 8, hidden // heads))
+    return Model(
+        f"llama3-{size}", layers, hidden, 128256, ffn, Attention(heads, 8, hidden // heads)
+    )
 
 
 _GPT3 = Model(
@@ -58,7 +62,17 @@ _V2 = Model(
     vocabulary=102400,
     ffn=12288,
     attention=LatentAttention(128, 512, 128, 64, 128, query_rank=1536),
-    experts=Experts(160, 6, 1536, shared=2, groups=8, kept=3, scale="16", auxiliary="3/1000", auxiliary_over="sequence"),
+    experts=Experts(
+        160,
+        6,
+        1536,
+        shared=2,
+        groups=8,
+        kept=3,
+        scale="16",
+        auxiliary="3/1000",
+        auxiliary_over="sequence",
+    ),
     dense_layers=1,
     norm_eps="1/1000000",
 )
@@ -105,22 +119,28 @@ PRESETS: Mapping[str, Model] = MappingProxyType(
         )
     }
 )
-"""Every model by its name. Sizes are those of the published configurations; what a paper leaves open (GPT-3's order of a fused weight, Mixtral's router losses)
-is as Megatron-LM trains it."""
+"""Every model by its name. Sizes are those of the published configurations; what a paper leaves
+open (GPT-3's order of a fused weight, Mixtral's router losses) is as Megatron-LM trains it."""
 
 TINY = "-tiny"
 
 
 def preset(name: str) -> Model:
-    """The model called ``name``; with ``-tiny`` behind it, its small variant. Raises UsageError for an unknown name."""
+    """The model called ``name``; with ``-tiny`` behind it, its small variant. Raises UsageError for
+    an unknown name.
+    """
     model = PRESETS.get(name.removesuffix(TINY))
     if model is None:
-        raise UsageError(f"no model is called {name!r}; known are {', '.join(PRESETS)}, each also with {TINY}")
+        raise UsageError(
+            f"no model is called {name!r}; known are {', '.join(PRESETS)}, each also with {TINY}"
+        )
     return tiny(model) if name.endswith(TINY) else model
 
 
 def tiny(model: Model) -> Model:
-    """The same model with small numbers: every choice is kept (grouped heads, ranks, groups of experts, dense layers, ...)."""
+    """The same model with small numbers: every choice is kept (grouped heads, ranks, groups of
+    experts, dense layers, ...).
+    """
     experts = model.experts
     return replace(
         model,
@@ -139,10 +159,27 @@ def tiny(model: Model) -> Model:
 
 def _tiny_attention(attention: Attention | LatentAttention) -> Attention | LatentAttention:
     if isinstance(attention, LatentAttention):
-        return replace(attention, heads=4, kv_rank=6, nope=4, rope=2, value=6, query_rank=10 if attention.query_rank else 0)
-    return replace(attention, heads=4, kv_heads=4 if attention.kv_heads == attention.heads else 2, head_dim=4)
+        return replace(
+            attention,
+            heads=4,
+            kv_rank=6,
+            nope=4,
+            rope=2,
+            value=6,
+            query_rank=10 if attention.query_rank else 0,
+        )
+    return replace(
+        attention, heads=4, kv_heads=4 if attention.kv_heads == attention.heads else 2, head_dim=4
+    )
 
 
 def _tiny_experts(experts: Experts) -> Experts:
     groups = min(experts.groups, 4)
-    return replace(experts, routed=8, chosen=min(experts.chosen, 3), ffn=12, groups=groups, kept=2 if groups > 1 else 1)
+    return replace(
+        experts,
+        routed=8,
+        chosen=min(experts.chosen, 3),
+        ffn=12,
+        groups=groups,
+        kept=2 if groups > 1 else 1,
+    )

@@ -17,13 +17,17 @@ from pitcheck.plan.collector import collector_off
 from pitcheck.plan.model import Number, Plan
 
 
-def reference_plan(model: Model, batch: Batch, optimizer: Optimizer | None = None, flat: Buffers = ()) -> Plan:
+def reference_plan(
+    model: Model, batch: Batch, optimizer: Optimizer | None = None, flat: Buffers = ()
+) -> Plan:
     """Forward pass, loss, backward pass, clipping and AdamW step of ``model`` on ``batch``.
 
-    Inputs: ``tokens``, ``labels`` (int) and ``mask`` (bool, which tokens count), each (sequences, length), the same under ``predicted.`` for multi-token
-    prediction (there the tokens are those one place further on, the labels those after them), the cosines and sines of rotary embedding, the learning
-    rate. Outputs: ``loss``, ``gradient_norm``, the gradient of every parameter before clipping, all new parameters and state. With ``flat``
-    gradients and moments are those of flat buffers of the named parameters instead. Raises PlanError for sizes that do not fit.
+    Inputs: ``tokens``, ``labels`` (int) and ``mask`` (bool, which tokens count), each (sequences,
+    length), the same under ``predicted.`` for multi-token prediction (there the tokens are those
+    one place further on, the labels those after them), the cosines and sines of rotary embedding,
+    the learning rate. Outputs: ``loss``, ``gradient_norm``, the gradient of every parameter before
+    clipping, all new parameters and state. With ``flat`` gradients and moments are those of flat
+    buffers of the named parameters instead. Raises PlanError for sizes that do not fit.
     """
     check_model(model, batch)
     with collector_off():
@@ -33,15 +37,23 @@ def reference_plan(model: Model, batch: Batch, optimizer: Optimizer | None = Non
         gradients = step.backward(compared=not flat)
         settings = optimizer or Optimizer()
         if flat:
-            adamw_flat(tape, clip(tape, join_gradients(tape, gradients, flat), settings), settings, flat)
+            adamw_flat(
+                tape, clip(tape, join_gradients(tape, gradients, flat), settings), settings, flat
+            )
         else:
             adamw(tape, clip(tape, gradients, settings), settings)
         return tape.plan()
 
 
 def parameter_count(plan: Plan, predicted: bool = False) -> int:
-    """The number of trainable numbers of a plan, without those of multi-token prediction unless ``predicted``."""
-    counted = (tensor for tensor in plan.tensors if tensor.role == "parameter" and (predicted or not tensor.name.startswith("predicted.")))
+    """The number of trainable numbers of a plan, without those of multi-token prediction unless
+    ``predicted``.
+    """
+    counted = (
+        tensor
+        for tensor in plan.tensors
+        if tensor.role == "parameter" and (predicted or not tensor.name.startswith("predicted."))
+    )
     return sum(prod(tensor.shape) for tensor in counted)
 
 
@@ -57,7 +69,12 @@ class _Step:
         self.routed: dict[str, Routed] = {}
 
     def _tokens(self, name: str) -> str:
-        return self.tape.input(name, (self.batch.sequences, self.batch.length), "int64", bounds=(0, self.model.vocabulary))
+        return self.tape.input(
+            name,
+            (self.batch.sequences, self.batch.length),
+            "int64",
+            bounds=(0, self.model.vocabulary),
+        )
 
     def forward(self) -> None:
         """All layers and losses."""
@@ -74,10 +91,16 @@ class _Step:
         with tape.module(name):
             normed, sizes = norm(context, x, f"{name}.attention_norm"), self.model.attention
             attend = f"{name}.attention"
-            mixer = attention(context, normed, attend, sizes) if isinstance(sizes, Attention) else latent_attention(context, normed, attend, sizes)
+            mixer = (
+                attention(context, normed, attend, sizes)
+                if isinstance(sizes, Attention)
+                else latent_attention(context, normed, attend, sizes)
+            )
             x = tape.op("add", x, mixer, name=f"{name}.middle")
             normed = norm(context, x, f"{name}.mlp_norm")
-            return tape.op("add", x, self._feed_forward(normed, f"{name}.mlp", mixed), name=f"{name}.output")
+            return tape.op(
+                "add", x, self._feed_forward(normed, f"{name}.mlp", mixed), name=f"{name}.output"
+            )
 
     def _feed_forward(self, x: str, name: str, mixed: bool) -> str:
         if not mixed or self.model.experts is None:
@@ -97,26 +120,45 @@ class _Step:
         return loss
 
     def _predict(self, x: str) -> None:
-        """Multi-token prediction (DeepSeek-V3, 2024, section 2.2): one more layer over [norm of the hidden state, norm of the next token's embedding]."""
+        """Multi-token prediction (DeepSeek-V3, 2024, section 2.2): one more layer over [norm of the
+        hidden state, norm of the next token's embedding].
+        """
         tape, context = self.tape, self.context
         with tape.module("predicted"):
             following = embed(context, self._tokens("predicted.tokens"), "predicted.embedding")
-            both = tape.op("cat", norm(context, x, "predicted.hidden_norm"), norm(context, following, "predicted.token_norm"), axis=2)
+            both = tape.op(
+                "cat",
+                norm(context, x, "predicted.hidden_norm"),
+                norm(context, following, "predicted.token_norm"),
+                axis=2,
+            )
             joined = linear(tape, both, "predicted.join", self.model.hidden)
         hidden = self.layer(joined, "predicted.layer", self.model.experts is not None)
         self._head(hidden, "predicted.", "loss.predicted.tokens")
-        self.losses[-1] = tape.op("mul", self.losses[-1], Number(self.model.predicted_weight), name="loss.predicted")
+        self.losses[-1] = tape.op(
+            "mul", self.losses[-1], Number(self.model.predicted_weight), name="loss.predicted"
+        )
 
     def backward(self, compared: bool) -> dict[str, str]:
-        """The sum of all losses, the gradients of all parameters, each ``compared`` or not, and the biases that the load moves."""
+        """The sum of all losses, the gradients of all parameters, each ``compared`` or not, and the
+        biases that the load moves.
+        """
         tape = self.tape
         with tape.untracked():
             total = self.losses[0]
             for loss in self.losses[1:-1]:
                 total = tape.op("add", total, loss)
-            tape.output(tape.op("add", total, self.losses[-1], name="loss") if len(self.losses) > 1 else tape.op("identity", total, name="loss"))
+            tape.output(
+                tape.op("add", total, self.losses[-1], name="loss")
+                if len(self.losses) > 1
+                else tape.op("identity", total, name="loss")
+            )
         gradients = tape.backward(dict.fromkeys(self.losses, tape.constant("one", 1)))
-        ordered = {name: gradients[name] for name, tensor in tape.tensors.items() if tensor.role == "parameter"}
+        ordered = {
+            name: gradients[name]
+            for name, tensor in tape.tensors.items()
+            if tensor.role == "parameter"
+        }
         for name, gradient in ordered.items() if compared else ():
             tape.gradient(gradient, of=name)
         for name, routed in self.routed.items():

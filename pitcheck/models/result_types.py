@@ -15,9 +15,20 @@ from pitcheck.plan.schedule.run_order import MATCHING_ONLY
 Signature = tuple[tuple[int, ...], DType]
 """Shape and dtype of a tensor."""
 
-_KINDS: Mapping[str, Kind] = {"bool": "bool", **dict.fromkeys(("int64", "int32", "int16", "int8", "uint8"), "int")}
+_KINDS: Mapping[str, Kind] = {
+    "bool": "bool",
+    **dict.fromkeys(("int64", "int32", "int16", "int8", "uint8"), "int"),
+}
 _DEFAULT: Mapping[Kind, DType] = {"field": "float32", "int": "int64", "bool": "bool"}
-_WIDTH: Mapping[DType, int] = {"float64": 8, "float32": 4, "bfloat16": 2, "float16": 2, "int64": 8, "int32": 4, "int16": 2}
+_WIDTH: Mapping[DType, int] = {
+    "float64": 8,
+    "float32": 4,
+    "bfloat16": 2,
+    "float16": 2,
+    "int64": 8,
+    "int32": 4,
+    "int16": 2,
+}
 """Bytes, where they are more than one."""
 
 
@@ -27,16 +38,26 @@ def kind_of(dtype: DType) -> Kind:
 
 
 class Signatures:
-    """Infers the outputs of operators by running their meaning on shapes alone; equal uses (a model's layers) are run once."""
+    """Infers the outputs of operators by running their meaning on shapes alone; equal uses (a
+    model's layers) are run once.
+    """
 
     def __init__(self) -> None:
         self._known: dict[Hashable, tuple[Signature, ...]] = {}
 
-    def outputs(self, kind: str, inputs: tuple[Signature | None, ...], attributes: Mapping[str, Any], members: int | None) -> tuple[Signature, ...]:
-        """Shape and dtype of every output; a None among ``inputs`` is a literal. ``members``: the size of the group, of a collective.
+    def outputs(
+        self,
+        kind: str,
+        inputs: tuple[Signature | None, ...],
+        attributes: Mapping[str, Any],
+        members: int | None,
+    ) -> tuple[Signature, ...]:
+        """Shape and dtype of every output; a None among ``inputs`` is a literal. ``members``: the
+        size of the group, of a collective.
 
-        An output has the widest dtype among the inputs of its kind (floating, integer, boolean), unless the operator says otherwise. Raises PlanError and
-        UnsupportedError as the operator does.
+        An output has the widest dtype among the inputs of its kind (floating, integer, boolean),
+        unless the operator says otherwise. Raises PlanError and UnsupportedError as the operator
+        does.
         """
         key = (kind, inputs, tuple(attributes.items()), members)
         found = self._known.get(key)
@@ -45,19 +66,39 @@ class Signatures:
         return found
 
 
-def _infer(kind: str, inputs: tuple[Signature | None, ...], attributes: Mapping[str, Any], members: int | None) -> tuple[Signature, ...]:
+def _infer(
+    kind: str,
+    inputs: tuple[Signature | None, ...],
+    attributes: Mapping[str, Any],
+    members: int | None,
+) -> tuple[Signature, ...]:
     if kind in ("accumulate", "wait", "identity", "send"):
         return tuple(given for given in inputs if given is not None)
     algebra = AxisAlgebra(AxisSystem())
     front = () if members is None else (members,)
-    values = [algebra.tensor((*front, *given[0]), kind_of(given[1])) if given is not None else algebra.constant(1) for given in inputs]
+    values = [
+        algebra.tensor((*front, *given[0]), kind_of(given[1]))
+        if given is not None
+        else algebra.constant(1)
+        for given in inputs
+    ]
     results = evaluate(algebra, kind, values, _plain(kind, attributes, members))
-    return tuple((tuple(int(size) for size in algebra.shape(result)), _dtype(algebra.kind(result), inputs, attributes)) for result in results)
+    return tuple(
+        (
+            tuple(int(size) for size in algebra.shape(result)),
+            _dtype(algebra.kind(result), inputs, attributes),
+        )
+        for result in results
+    )
 
 
 def _plain(kind: str, attributes: Mapping[str, Any], members: int | None) -> dict[str, Any]:
     """The attributes at one coordinate; sizes of results do not differ between coordinates."""
-    plain = {name: value.values[0] if isinstance(value, Table) else value for name, value in attributes.items() if members is None or name not in MATCHING_ONLY}
+    plain = {
+        name: value.values[0] if isinstance(value, Table) else value
+        for name, value in attributes.items()
+        if members is None or name not in MATCHING_ONLY
+    }
     if members is not None and "position" in operator_kind(kind).attributes:
         plain["position"] = 0
     return plain

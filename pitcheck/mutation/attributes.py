@@ -1,4 +1,6 @@
-"""Mutations of what an operator does: slices, offsets, axes, constants, masks, the function itself."""
+"""Mutations of what an operator does: slices, offsets, axes, constants, masks, the
+function itself.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,21 @@ Found = Iterator[tuple[str, Edit]]
 BACKWARD = ".backward"
 POSITIONS = frozenset({"position", "index", "root"})
 AXES = frozenset({"axis", "dim0", "dim1", "split_axis", "concat_axis"})
-CONSTANTS = frozenset({"eps", "exponent", "alpha", "value", "max", "min", "scale", "probability", "beta", "diagonal", "dims"})
+CONSTANTS = frozenset(
+    {
+        "eps",
+        "exponent",
+        "alpha",
+        "value",
+        "max",
+        "min",
+        "scale",
+        "probability",
+        "beta",
+        "diagonal",
+        "dims",
+    }
+)
 OTHER_TEXTS: Mapping[tuple[str, object], object] = {
     ("convention", "half"): "interleaved",
     ("convention", "interleaved"): "half",
@@ -29,7 +45,16 @@ OTHER_TEXTS: Mapping[tuple[str, object], object] = {
     ("largest", True): False,
     ("descending", True): False,
 }
-COMPARISONS = {"lt": "le", "le": "lt", "gt": "ge", "ge": "gt", "eq": "ne", "ne": "eq", "logical_and": "logical_or", "logical_or": "logical_and"}
+COMPARISONS = {
+    "lt": "le",
+    "le": "lt",
+    "gt": "ge",
+    "ge": "gt",
+    "eq": "ne",
+    "ne": "eq",
+    "logical_and": "logical_or",
+    "logical_or": "logical_and",
+}
 FUNCTIONS = {
     "add": "sub",
     "sub": "add",
@@ -59,17 +84,30 @@ def slices(facts: Facts, operator: Operator) -> Found:
     """Other elements of the same tensor."""
     start, stop, axis = (operator.attributes.get(name) for name in ("start", "stop", "axis"))
     source = operator.inputs[0] if operator.inputs else None
-    if operator.kind.removesuffix(BACKWARD) == "slice" and isinstance(start, int) and isinstance(stop, int) and isinstance(source, str):
+    if (
+        operator.kind.removesuffix(BACKWARD) == "slice"
+        and isinstance(start, int)
+        and isinstance(stop, int)
+        and isinstance(source, str)
+    ):
         size = facts.tensors[source].shape[axis] if isinstance(axis, int) else 0
         for by in (-1, 1):
             if start + by >= 0 and stop + by <= size:
-                yield f"{abs(by)} element {'earlier' if by < 0 else 'later'}", _between(start + by, stop + by)
+                yield (
+                    f"{abs(by)} element {'earlier' if by < 0 else 'later'}",
+                    _between(start + by, stop + by),
+                )
     for name, value in operator.attributes.items():
         if name in POSITIONS:
             yield from _places(name, value)
     before, after = operator.attributes.get("before"), operator.attributes.get("after")
     if operator.kind.removesuffix(BACKWARD) == "pad" and before != after:
-        yield "padded at the other end", lambda o: (replace(o, attributes={**o.attributes, "before": after or 0, "after": before or 0}),)
+        yield (
+            "padded at the other end",
+            lambda o: (
+                replace(o, attributes={**o.attributes, "before": after or 0, "after": before or 0}),
+            ),
+        )
     shift = operator.attributes.get("shift")
     if isinstance(shift, int):
         yield "rolled the other way", lambda o: (with_attribute(o, "shift", -shift),)
@@ -88,7 +126,10 @@ def _places(name: str, value: Any) -> Found:
 
 def _tables(name: str, table: Table) -> Found:
     if len(set(table.values)) > 1:
-        yield f"{name} of the next one", _set(name, Table(table.over, (*table.values[1:], table.values[0])))
+        yield (
+            f"{name} of the next one",
+            _set(name, Table(table.over, (*table.values[1:], table.values[0]))),
+        )
         yield f"{name} of the first for all", _set(name, table.values[0])
 
 
@@ -109,8 +150,14 @@ def _moved(offset: Any) -> Found:
     if isinstance(offset, Table):
         yield from _tables("offset", offset)
         whole = [int(str(value)) for value in offset.values]
-        yield "offset one more", _set("offset", Table(offset.over, tuple(value + 1 for value in whole)))
-        yield "the last offset one more", _set("offset", Table(offset.over, (*whole[:-1], whole[-1] + 1)))
+        yield (
+            "offset one more",
+            _set("offset", Table(offset.over, tuple(value + 1 for value in whole))),
+        )
+        yield (
+            "the last offset one more",
+            _set("offset", Table(offset.over, (*whole[:-1], whole[-1] + 1))),
+        )
     elif isinstance(offset, int):
         yield "offset one more", _set("offset", offset + 1)
 
@@ -135,12 +182,26 @@ def axes(facts: Facts, operator: Operator) -> Found:
         if name in AXES and isinstance(value, int) and rank > 1:
             for other in sorted({(value - 1) % rank, (value + 1) % rank} - {value % rank}):
                 yield f"{name} {other} instead of {value}", _set(name, other)
-        elif name == "axes" and isinstance(value, tuple) and len(value) == 1 and rank > 1 and isinstance(value[0], int):
+        elif (
+            name == "axes"
+            and isinstance(value, tuple)
+            and len(value) == 1
+            and rank > 1
+            and isinstance(value[0], int)
+        ):
             other = (value[0] - 1) % rank
             yield f"axes {other} instead of {value[0]}", _set(name, (other,))
         elif name == "permutation" and isinstance(value, tuple) and len(value) > 1:
-            yield "the last two dimensions exchanged", _set(name, (*value[:-2], value[-1], value[-2]))
-        elif name == "sizes" and operator.kind.removesuffix(BACKWARD) in ("view", "reshape") and isinstance(value, tuple) and len(value) > 2:
+            yield (
+                "the last two dimensions exchanged",
+                _set(name, (*value[:-2], value[-1], value[-2])),
+            )
+        elif (
+            name == "sizes"
+            and operator.kind.removesuffix(BACKWARD) in ("view", "reshape")
+            and isinstance(value, tuple)
+            and len(value) > 2
+        ):
             yield "the last two sizes exchanged", _set(name, (*value[:-2], value[-1], value[-2]))
 
 
@@ -152,7 +213,11 @@ def constants(facts: Facts, operator: Operator) -> Found:
             for what, value in _others(operand.value):
                 yield f"operand {place} {what}", _literal(place, value)
     for name, attribute in operator.attributes.items():
-        if name in CONSTANTS and isinstance(attribute, (int, float, str)) and not isinstance(attribute, bool):
+        if (
+            name in CONSTANTS
+            and isinstance(attribute, (int, float, str))
+            and not isinstance(attribute, bool)
+        ):
             if name in ("dims", "diagonal"):
                 yield f"{name} one more", _set(name, int(attribute) + 1)
                 continue
@@ -194,14 +259,24 @@ def other_attributes(facts: Facts, operator: Operator) -> Found:
 def masks(facts: Facts, operator: Operator) -> Found:
     """Other elements masked."""
     if operator.kind in COMPARISONS:
-        yield f"{COMPARISONS[operator.kind]} instead of {operator.kind}", _of_kind(COMPARISONS[operator.kind])
+        yield (
+            f"{COMPARISONS[operator.kind]} instead of {operator.kind}",
+            _of_kind(COMPARISONS[operator.kind]),
+        )
     if operator.kind == "logical_not":
         yield "not negated", _of_kind("identity")
     if operator.kind in ("where", "masked_fill"):
         mask = operator.inputs[0 if operator.kind == "where" else 1]
         kept = operator.inputs[1 if operator.kind == "where" else 0]
-        if isinstance(mask, str) and isinstance(kept, str) and facts.tensors[kept].shape == facts.tensors[operator.outputs[0]].shape:
-            yield "nothing masked", lambda o: (replace(o, kind="identity", inputs=(kept,), attributes={}),)
+        if (
+            isinstance(mask, str)
+            and isinstance(kept, str)
+            and facts.tensors[kept].shape == facts.tensors[operator.outputs[0]].shape
+        ):
+            yield (
+                "nothing masked",
+                lambda o: (replace(o, kind="identity", inputs=(kept,), attributes={}),),
+            )
     for name in ("before", "diagonal"):
         if operator.kind in ("tril", "triu", "causal_mask") and name == "diagonal":
             diagonal = operator.attributes.get(name, 0)
@@ -214,10 +289,17 @@ def functions(facts: Facts, operator: Operator) -> Found:
     del facts
     plain = operator.kind.removesuffix(BACKWARD)
     if plain in FUNCTIONS and operator.group is None:
-        kept = {} if plain in ("gelu",) or FUNCTIONS[plain] in ("mul", "div") else dict(operator.attributes)
+        kept = (
+            {}
+            if plain in ("gelu",) or FUNCTIONS[plain] in ("mul", "div")
+            else dict(operator.attributes)
+        )
         suffix = operator.kind[len(plain) :]
         other = FUNCTIONS[plain] + suffix
-        yield f"{other} instead of {operator.kind}", lambda o: (replace(o, kind=other, attributes=kept),)
+        yield (
+            f"{other} instead of {operator.kind}",
+            lambda o: (replace(o, kind=other, attributes=kept),),
+        )
 
 
 def _of_kind(kind: str) -> Edit:

@@ -1,4 +1,6 @@
-"""Which codes of ``pitcheck explain`` name the mistake of a mutant rightly, by the kind of mutation. The first of each is the best name."""
+"""Which codes of ``pitcheck explain`` name the mistake of a mutant rightly, by the kind of
+mutation. The first of each is the best name.
+"""
 
 from __future__ import annotations
 
@@ -35,5 +37,6 @@ RIGHT_CODES: Mapping[str, tuple[str, ...]] = {
 }
 """Every kind of mutation has a row; where several codes say the same of it, each is right.
 
-An addition that is left out is a term that is missing; an operand that was meant to go through one operator first is an operator that is passed over.
+An addition that is left out is a term that is missing; an operand that was meant to go through one
+operator first is an operator that is passed over.
 """

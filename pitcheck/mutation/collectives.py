@@ -1,4 +1,6 @@
-"""Mutations of collectives: left out, repeated, put in, over other ranks, with another reduction."""
+"""Mutations of collectives: left out, repeated, put in, over other ranks, with another
+reduction.
+"""
 
 from __future__ import annotations
 
@@ -23,43 +25,83 @@ REDUCTIONS = ("sum", "max", "min")
 def dropped_reductions(facts: Facts, operator: Operator) -> Found:
     """Every rank goes on with its own term."""
     if operator.kind == "all_reduce":
-        yield "every rank keeps its own", lambda o: (replace(o, kind="identity", attributes={}, group=None),)
+        yield (
+            "every rank keeps its own",
+            lambda o: (replace(o, kind="identity", attributes={}, group=None),),
+        )
     if operator.kind == "reduce_scatter" and operator.group is not None and operator.group.axes:
         over = tuple(axis.name for axis in facts.plan.mesh if axis.name in operator.group.axes)
         count = _members(facts, operator.group)
-        part = {"axis": operator.attributes["axis"], "count": count, "position": Table(over, tuple(range(count)))}
-        yield "every rank takes its part of its own term", lambda o: (replace(o, kind="chunk", attributes=part, group=None),)
+        part = {
+            "axis": operator.attributes["axis"],
+            "count": count,
+            "position": Table(over, tuple(range(count))),
+        }
+        yield (
+            "every rank takes its part of its own term",
+            lambda o: (replace(o, kind="chunk", attributes=part, group=None),),
+        )
 
 
 def dropped_exchanges(facts: Facts, operator: Operator) -> Found:
     """Every rank goes on with what it had."""
-    if operator.kind in ("all_to_all", "broadcast") and operator.outputs and _shape(facts, operator.inputs[0]) == _shape(facts, operator.outputs[0]):
-        yield "every rank keeps its own", lambda o: (replace(o, kind="identity", attributes={}, group=None),)
+    if (
+        operator.kind in ("all_to_all", "broadcast")
+        and operator.outputs
+        and _shape(facts, operator.inputs[0]) == _shape(facts, operator.outputs[0])
+    ):
+        yield (
+            "every rank keeps its own",
+            lambda o: (replace(o, kind="identity", attributes={}, group=None),),
+        )
     if operator.kind == "all_gather" and operator.group is not None:
         count = _members(facts, operator.group)
         again = {"axis": operator.attributes["axis"]}
-        yield "every rank takes its own part for all", lambda o: (replace(o, kind="cat", inputs=o.inputs * count, attributes=again, group=None),)
+        yield (
+            "every rank takes its own part for all",
+            lambda o: (
+                replace(o, kind="cat", inputs=o.inputs * count, attributes=again, group=None),
+            ),
+        )
 
 
 def repeated_reductions(facts: Facts, operator: Operator) -> Found:
     """What was summed is summed again."""
     del facts
     if operator.kind == "all_reduce" and len(operator.outputs) == 1:
-        yield "twice", lambda o: followed(o, "all_reduce", group=o.group, attributes=dict(o.attributes))
+        yield (
+            "twice",
+            lambda o: followed(o, "all_reduce", group=o.group, attributes=dict(o.attributes)),
+        )
     if operator.kind == "reduce_scatter" and isinstance(operator.inputs[0], str):
         yield "twice", _summed_before
 
 
 def _summed_before(operator: Operator) -> tuple[Operator, ...]:
     source = f"{operator.inputs[0]}{MARK}"
-    reduction = {"reduction": operator.attributes["reduction"]} if "reduction" in operator.attributes else {}
-    before = replace(operator, id=f"{operator.id}{MARK}{MARK}", kind="all_reduce", outputs=(source,), attributes=reduction)
+    reduction = (
+        {"reduction": operator.attributes["reduction"]}
+        if "reduction" in operator.attributes
+        else {}
+    )
+    before = replace(
+        operator,
+        id=f"{operator.id}{MARK}{MARK}",
+        kind="all_reduce",
+        outputs=(source,),
+        attributes=reduction,
+    )
     return before, replace(operator, inputs=(source,))
 
 
 def inserted_reductions(facts: Facts, operator: Operator) -> Found:
     """A reduction where none belongs."""
-    if operator.group is not None or operator.kind in PAIRED or operator.kind == "boundary" or not facts.one_real_result(operator):
+    if (
+        operator.group is not None
+        or operator.kind in PAIRED
+        or operator.kind == "boundary"
+        or not facts.one_real_result(operator)
+    ):
         return
     for axis in facts.spread(operator):
         for reduction in ("sum", "avg"):
@@ -67,7 +109,12 @@ def inserted_reductions(facts: Facts, operator: Operator) -> Found:
 
 
 def _reduced_after(axis: str, reduction: str) -> Edit:
-    return lambda o: followed(o, "all_reduce", group=Group(axes=(axis,)), attributes={} if reduction == "sum" else {"reduction": reduction})
+    return lambda o: followed(
+        o,
+        "all_reduce",
+        group=Group(axes=(axis,)),
+        attributes={} if reduction == "sum" else {"reduction": reduction},
+    )
 
 
 def regrouped(facts: Facts, operator: Operator) -> Found:
@@ -79,8 +126,20 @@ def regrouped(facts: Facts, operator: Operator) -> Found:
     lists = facts.groups(operator.group, operator)
     size = max(map(len, lists), default=0)
     if operator.kind == "all_reduce" and size > 2:
-        yield "over two halves", _over(Group(ranks=tuple(part for m in lists for part in (m[: len(m) // 2], m[len(m) // 2 :]))))
-        yield "the last rank left out", _over(Group(ranks=tuple(part for m in lists for part in (m[:-1], m[-1:]))))
+        yield (
+            "over two halves",
+            _over(
+                Group(
+                    ranks=tuple(
+                        part for m in lists for part in (m[: len(m) // 2], m[len(m) // 2 :])
+                    )
+                )
+            ),
+        )
+        yield (
+            "the last rank left out",
+            _over(Group(ranks=tuple(part for m in lists for part in (m[:-1], m[-1:])))),
+        )
     if len(lists) > 1 and size > 1 and len(set(map(len, lists))) == 1:
         first, second, *others = lists
         crossed = ((*first[:-1], second[-1]), (*second[:-1], first[-1]), *others)
@@ -92,11 +151,21 @@ def _other_axes(facts: Facts, operator: Operator) -> Iterator[tuple[str, ...]]:
         return
     mine, spread = set(operator.group.axes), facts.spread(operator)
     more = [(axis,) for axis in spread]
-    fewer = [tuple(axis for axis in operator.group.axes if axis != left_out) for left_out in operator.group.axes]
-    wider = [tuple(a for a in facts.sizes if a in mine or a == axis) for axis in spread if axis not in mine]
+    fewer = [
+        tuple(axis for axis in operator.group.axes if axis != left_out)
+        for left_out in operator.group.axes
+    ]
+    wider = [
+        tuple(a for a in facts.sizes if a in mine or a == axis)
+        for axis in spread
+        if axis not in mine
+    ]
     count = _members(facts, operator.group)
     for names in dict.fromkeys((*more, *fewer, *wider)):
-        fits = operator.kind in ("all_reduce", "broadcast") or _members(facts, Group(axes=names)) == count
+        fits = (
+            operator.kind in ("all_reduce", "broadcast")
+            or _members(facts, Group(axes=names)) == count
+        )
         if names and set(names) != mine and fits:
             yield names
 
@@ -109,7 +178,10 @@ def members_moved(facts: Facts, operator: Operator) -> Found:
     if lists and max(map(len, lists)) > 1:
         yield "members in reverse", _over(Group(ranks=tuple(members[::-1] for members in lists)))
         if max(map(len, lists)) > 2:
-            yield "members one further", _over(Group(ranks=tuple((*members[1:], members[0]) for members in lists)))
+            yield (
+                "members one further",
+                _over(Group(ranks=tuple((*members[1:], members[0]) for members in lists))),
+            )
 
 
 def _over(group: Group) -> Edit:
@@ -131,7 +203,10 @@ def averages(facts: Facts, operator: Operator) -> Found:
     if operator.kind in REDUCING and facts.one_real_result(operator):
         mine = operator.attributes.get("reduction", "sum")
         if mine in ("sum", "avg"):
-            yield f"{'avg' if mine == 'sum' else 'sum'} instead of {mine}", _reducing("avg" if mine == "sum" else "sum")
+            yield (
+                f"{'avg' if mine == 'sum' else 'sum'} instead of {mine}",
+                _reducing("avg" if mine == "sum" else "sum"),
+            )
 
 
 def _reducing(reduction: str) -> Edit:

@@ -20,7 +20,8 @@ Place = Mapping[str, int]
 
 
 def changed_at(plan: Plan, identity: str, place: Place, edit: Edit) -> Plan | None:
-    """The plan in which operator ``identity`` is exchanged at ``place`` and runs as before everywhere else; an empty place is everywhere.
+    """The plan in which operator ``identity`` is exchanged at ``place`` and runs as before
+    everywhere else; an empty place is everywhere.
 
     None where it does not run at the place, or where the edit changes nothing.
     """
@@ -29,7 +30,9 @@ def changed_at(plan: Plan, identity: str, place: Place, edit: Edit) -> Plan | No
     inside, outside = split(old.where, place, axis_sizes(plan))
     if not inside:
         return None
-    part = replace(old, id=f"{old.id}{MARK}" if outside else old.id, where=inside if place else old.where)
+    part = replace(
+        old, id=f"{old.id}{MARK}" if outside else old.id, where=inside if place else old.where
+    )
     changed = edit(part)
     if changed == (part,):
         return None
@@ -42,12 +45,17 @@ def axis_sizes(plan: Plan) -> dict[str, int]:
     return {axis.name: axis.size for axis in plan.mesh} | {MICROBATCH_AXIS: plan.microbatches}
 
 
-def split(where: tuple[Box, ...], place: Place, sizes: Mapping[str, int]) -> tuple[tuple[Box, ...], tuple[Box, ...]]:
+def split(
+    where: tuple[Box, ...], place: Place, sizes: Mapping[str, int]
+) -> tuple[tuple[Box, ...], tuple[Box, ...]]:
     """The boxes within the place, and those around it."""
     inside: list[Box] = []
     outside: list[Box] = []
     for box in where or ({},):
-        within = {axis: tuple(i for i in box.get(axis, range(sizes[axis])) if i == at) for axis, at in place.items()}
+        within = {
+            axis: tuple(i for i in box.get(axis, range(sizes[axis])) if i == at)
+            for axis, at in place.items()
+        }
         if not all(within.values()):
             outside.append(box)
             continue
@@ -73,15 +81,28 @@ def exchanged(plan: Plan, number: int, *changed: Operator) -> Plan:
     old = plan.operators[number]
     operators = (*plan.operators[:number], *changed, *plan.operators[number + 1 :])
     ids = tuple(operator.id for operator in changed)
-    blocks = {name: tuple(itertools.chain.from_iterable(ids if i == old.id else (i,) for i in members)) for name, members in plan.blocks.items()}
+    blocks = {
+        name: tuple(itertools.chain.from_iterable(ids if i == old.id else (i,) for i in members))
+        for name, members in plan.blocks.items()
+    }
     return replace(plan, operators=operators, blocks=blocks)
 
 
 def complete(plan: Plan) -> Plan:
-    """The plan with a tensor for every name that an edit made, shaped as the one it stands before."""
+    """The plan with a tensor for every name that an edit made, shaped as the one it
+    stands before.
+    """
     known = {tensor.name: tensor for tensor in plan.tensors}
     added = {
-        name: replace(known[name.rstrip(MARK)], name=name, gradient_of=None, updated=None, role="activation", lineage=None, storage=None)
+        name: replace(
+            known[name.rstrip(MARK)],
+            name=name,
+            gradient_of=None,
+            updated=None,
+            role="activation",
+            lineage=None,
+            storage=None,
+        )
         for operator in plan.operators
         for name in operator.outputs
         if name and name not in known
@@ -96,15 +117,26 @@ def with_attribute(operator: Operator, name: str, value: Any) -> Operator:
 
 def with_operand(operator: Operator, place: int, operand: Operand) -> Operator:
     """The operator with another operand."""
-    return replace(operator, inputs=(*operator.inputs[:place], operand, *operator.inputs[place + 1 :]))
+    return replace(
+        operator, inputs=(*operator.inputs[:place], operand, *operator.inputs[place + 1 :])
+    )
 
 
-def followed(operator: Operator, kind: str, *others: Operand, **fields: Any) -> tuple[Operator, Operator]:
+def followed(
+    operator: Operator, kind: str, *others: Operand, **fields: Any
+) -> tuple[Operator, Operator]:
     """The operator, and one more that makes its only result out of what it gave."""
     result = operator.outputs[0]
     inner = f"{result}{MARK}"
     first = replace(operator, outputs=(inner,))
     after = Operator(
-        f"{operator.id}{MARK}{MARK}", kind, (inner, *others), (result,), where=operator.where, source=operator.source, module=operator.module, **fields
+        f"{operator.id}{MARK}{MARK}",
+        kind,
+        (inner, *others),
+        (result,),
+        where=operator.where,
+        source=operator.source,
+        module=operator.module,
+        **fields,
     )
     return first, after

@@ -1,4 +1,6 @@
-"""What mutations ask a plan: which tensors are alike, what is there before an operator runs, which ranks run it."""
+"""What mutations ask a plan: which tensors are alike, what is there before an operator runs, which
+ranks run it.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ GIVEN = -1
 
 
 class Facts:
-    """Facts about one plan. Positions are those of the list of operators, which is an order in which one device could run them."""
+    """Facts about one plan. Positions are those of the list of operators, which is an order in
+    which one device could run them.
+    """
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
@@ -40,7 +44,9 @@ class Facts:
         return {form: sorted(members) for form, members in found.items()}
 
     def alike(self, name: str, operator: Operator, count: int) -> list[str]:
-        """At most ``count`` other tensors of the same form that are there before an operator runs, the latest first."""
+        """At most ``count`` other tensors of the same form that are there before an operator runs,
+        the latest first.
+        """
         members = self._alike[_form(self.tensors[name])]
         end = bisect_left(members, (self.position[operator.id], ""))
         others = [other for _, other in members[max(0, end - count - 1) : end] if other != name]
@@ -48,8 +54,16 @@ class Facts:
 
     def repeated(self, operator: Operator) -> bool:
         """Whether an operator runs once per micro-batch."""
-        names = [name for name in operator.outputs if name] or [o.tensor if isinstance(o, Use) else o for o in operator.inputs if not hasattr(o, "value")]
-        return self.plan.microbatches > 1 and any(isinstance(name, str) and self.tensors[name].microbatched for name in names if name in self.tensors)
+        names = [name for name in operator.outputs if name] or [
+            o.tensor if isinstance(o, Use) else o
+            for o in operator.inputs
+            if not hasattr(o, "value")
+        ]
+        return self.plan.microbatches > 1 and any(
+            isinstance(name, str) and self.tensors[name].microbatched
+            for name in names
+            if name in self.tensors
+        )
 
     def floating(self, name: str) -> bool:
         """Whether a tensor holds real numbers."""
@@ -61,7 +75,11 @@ class Facts:
 
     def values(self, operator: Operator, axis: str) -> set[int]:
         """The values along an axis at which an operator runs."""
-        return {value for box in operator.where or ({},) for value in box.get(axis, range(self.sizes[axis]))}
+        return {
+            value
+            for box in operator.where or ({},)
+            for value in box.get(axis, range(self.sizes[axis]))
+        }
 
     def ranks(self, operator: Operator) -> list[int]:
         """The ranks that run an operator."""
@@ -71,11 +89,19 @@ class Facts:
     def groups(self, group: Group, operator: Operator) -> list[tuple[int, ...]]:
         """The lists of ranks of a group that run an operator."""
         running = set(self.ranks(operator))
-        return [members for members in self._coordinates.groups(group, "group") if running.issuperset(members)]
+        return [
+            members
+            for members in self._coordinates.groups(group, "group")
+            if running.issuperset(members)
+        ]
 
     def spread(self, operator: Operator) -> list[str]:
         """The mesh axes of more than one rank, all of which run the operator."""
-        return [axis.name for axis in self.plan.mesh if axis.size > 1 and len(self.values(operator, axis.name)) == axis.size]
+        return [
+            axis.name
+            for axis in self.plan.mesh
+            if axis.size > 1 and len(self.values(operator, axis.name)) == axis.size
+        ]
 
 
 def _form(tensor: Tensor) -> tuple[object, ...]:

@@ -1,4 +1,6 @@
-"""Mutants of a plan, chosen by a seed: of every kind alike, of every operator that the kind can change alike, at all coordinates or at some."""
+"""Mutants of a plan, chosen by a seed: of every kind alike, of every operator that the kind can
+change alike, at all coordinates or at some.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ from pitcheck.plan.model import MICROBATCH_AXIS, Operator, Plan
 ATTEMPTS = 30
 """So often in a row a choice may give nothing new, then a kind is exhausted."""
 EVERYWHERE, ONE_AXIS = 0.5, 0.8
-"""Half of the mutants are changed at all coordinates, three of ten at one value of an axis, two of ten at one coordinate."""
+"""Half of the mutants are changed at all coordinates, three of ten at one value of an axis, two of
+ten at one coordinate.
+"""
 WITHIN_GROUP = 0.1
 """So rarely a collective is changed for a part of its members, which mostly hangs."""
 _DIGITS = re.compile(r"\d+")
@@ -25,7 +29,9 @@ _DIGITS = re.compile(r"\d+")
 
 @dataclass(frozen=True)
 class Mutant:
-    """A plan with one mistake: of which ``kind``, in which record or tensor (``operator``), what (``label``), and at which coordinates (empty: at all)."""
+    """A plan with one mistake: of which ``kind``, in which record or tensor (``operator``), what
+    (``label``), and at which coordinates (empty: at all).
+    """
 
     kind: str
     operator: str
@@ -64,7 +70,9 @@ def chosen_kinds(names: Sequence[str]) -> tuple[str, ...]:
 
 
 def mutants(plan: Plan, count: int, seed: int, kinds: Sequence[str] = KINDS) -> Iterator[Mutant]:
-    """At most ``count`` different mutants, the same for the same arguments; fewer where the plan has no more."""
+    """At most ``count`` different mutants, the same for the same arguments; fewer where the plan
+    has no more.
+    """
     facts = Facts(plan)
     draw = random.Random(f"mutants {seed}")
     strata = {kind: _strata(facts, kind) for kind in kinds}
@@ -83,23 +91,35 @@ def mutants(plan: Plan, count: int, seed: int, kinds: Sequence[str] = KINDS) -> 
 
 
 def _strata(facts: Facts, kind: str) -> list[list[_Site]]:
-    """The sites of a kind, apart by what kind of operator is changed and how, so that what is rare is chosen as often as what is common."""
+    """The sites of a kind, apart by what kind of operator is changed and how, so that what is rare
+    is chosen as often as what is common.
+    """
     found: dict[tuple[str, str], list[_Site]] = {}
     if kind in OF_PLANS:
         for name, label, whole in OF_PLANS[kind](facts):
-            found.setdefault(("", _DIGITS.sub("", label.split()[0])), []).append(_Site(name, label, whole=whole))
+            found.setdefault(("", _DIGITS.sub("", label.split()[0])), []).append(
+                _Site(name, label, whole=whole)
+            )
         return list(found.values())
     for operator in facts.plan.operators:
         for label, edit in OF_RECORDS[kind](facts, operator):
-            found.setdefault((operator.kind, _DIGITS.sub("", label.partition(" is ")[0])), []).append(_Site(operator.id, label, edit))
+            found.setdefault(
+                (operator.kind, _DIGITS.sub("", label.partition(" is ")[0])), []
+            ).append(_Site(operator.id, label, edit))
     return list(found.values())
 
 
-def _fresh(facts: Facts, kind: str, strata: list[list[_Site]], draw: random.Random, seen: set[str]) -> Mutant | None:
+def _fresh(
+    facts: Facts, kind: str, strata: list[list[_Site]], draw: random.Random, seen: set[str]
+) -> Mutant | None:
     """A mutant that was not seen before, None where none is found."""
     for _ in range(ATTEMPTS):
         site = draw.choice(draw.choice(strata))
-        place = _place(facts, facts.plan.operators[facts.position[site.operator]], draw) if site.edit is not None else {}
+        place = (
+            _place(facts, facts.plan.operators[facts.position[site.operator]], draw)
+            if site.edit is not None
+            else {}
+        )
         plan = _changed(facts.plan, site, place)
         if plan is None or plan == facts.plan:
             continue

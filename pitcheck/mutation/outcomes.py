@@ -9,7 +9,9 @@ import msgspec
 from pitcheck.report.report import Report
 
 Effect = OneOf["changes", "same", "does not run"]
-Status = OneOf["caught", "invalid", "survivor", "open", "proven", "unproven", "refused", "alarm", "failed"]
+Status = OneOf[
+    "caught", "invalid", "survivor", "open", "proven", "unproven", "refused", "alarm", "failed"
+]
 EXPLAINED: dict[Status, str] = {
     "caught": "it changes an output, and the check shows that",
     "invalid": "it changes an output or does not run, and validation refuses it",
@@ -24,7 +26,8 @@ EXPLAINED: dict[Status, str] = {
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """A mutant and what was found. ``codes`` name its mistake rightly; ``code``, ``at`` and ``cause`` are the first finding's, and ``reason`` is its title.
+    """A mutant and what was found. ``codes`` name its mistake rightly; ``code``, ``at`` and
+    ``cause`` are the first finding's, and ``reason`` is its title.
 
     ``outputs`` are those that differ or are missing, ``error`` says why the mutant does not run.
     """

@@ -14,11 +14,14 @@ SCHEMA = "pitcheck.mutants/1"
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
-    """Counts of one kind, or of all. ``mutants`` = ``invalid`` + ``refused`` + ``changing`` + ``unchanging`` + ``failed``; of the last but one ``proven``.
+    """Counts of one kind, or of all. ``mutants`` = ``invalid`` + ``refused`` + ``changing`` +
+    ``unchanging`` + ``failed``; of the last but one ``proven``.
 
-    ``invalid``: refused by validation, and changes an output or does not run. ``changing``: another one that does; of these ``caught`` are mismatches,
-    ``survivors`` are called equivalent, ``open`` are not decided. ``cause_right``: of those caught, the first finding's code names the mistake;
-    ``place_right``: it names the record. ``alarms``: called a mismatch, and no draw of the executor shows a difference.
+    ``invalid``: refused by validation, and changes an output or does not run. ``changing``: another
+    one that does; of these ``caught`` are mismatches, ``survivors`` are called equivalent, ``open``
+    are not decided. ``cause_right``: of those caught, the first finding's code names the mistake;
+    ``place_right``: it names the record. ``alarms``: called a mismatch, and no draw of the executor
+    shows a difference.
     """
 
     kind: str
@@ -83,7 +86,9 @@ def rows(outcomes: Sequence[Outcome]) -> list[Row]:
 
 
 def cells(counts: Row) -> tuple[str, ...]:
-    """A row of the table under ``HEADINGS``. Mutants that validation refuses count as invalid, whether they would have changed anything or not."""
+    """A row of the table under ``HEADINGS``. Mutants that validation refuses count as invalid,
+    whether they would have changed anything or not.
+    """
     numbers = (
         counts.mutants,
         counts.invalid + counts.refused,
@@ -106,7 +111,9 @@ def of_status(outcomes: Iterable[Outcome], *statuses: Status) -> list[Outcome]:
 
 
 def reasons(outcomes: Iterable[Outcome]) -> Iterator[tuple[str, int, Outcome]]:
-    """(code and title, how many, the first) of outcomes that are left open, the most frequent reason first."""
+    """(code and title, how many, the first) of outcomes that are left open, the most frequent
+    reason first.
+    """
     found: dict[str, list[Outcome]] = {}
     for outcome in outcomes:
         found.setdefault(outcome.code, []).append(outcome)

@@ -19,13 +19,17 @@ SEEDS = tuple(range(12))
 """Draws in which an output may show the change."""
 FINEST = 1e-12
 ABOVE_NOISE = 1000
-"""A difference counts where it is so often as large as that of the right plan, which is rounding, and no smaller than the finest."""
+"""A difference counts where it is so often as large as that of the right plan, which is rounding,
+and no smaller than the finest.
+"""
 MOST_INSTANCES = 200_000
 MOST_ELEMENTS = 50_000_000
 """What the executor, which loops over ranks, is asked to do at most."""
 
 Check = Callable[[Plan], Report]
-"""The check of a plan against the reference; what stops it is a finding, and an internal error one of PIT900."""
+"""The check of a plan against the reference; what stops it is a finding, and an internal error one
+of PIT900.
+"""
 
 
 @dataclass(frozen=True)
@@ -67,7 +71,8 @@ def _effect(judged: Judgement) -> Effect:
 def trial(reference: Plan, parallel: Plan, check: Check) -> Trial:
     """What mutants of ``parallel`` are judged with.
 
-    Raises UsageError where the plans are too large to be executed rank by rank, or where ``parallel`` is not right itself.
+    Raises UsageError where the plans are too large to be executed rank by rank, or where
+    ``parallel`` is not right itself.
     """
     for plan, side in ((reference, "reference"), (parallel, "parallel plan")):
         _refuse_large(plan, side)
@@ -76,11 +81,17 @@ def trial(reference: Plan, parallel: Plan, check: Check) -> Trial:
     for seed in SEEDS:
         found = judge.once(parallel, seed)
         if not found.same:
-            raise UsageError(f"mutants are made of a right plan, but this one {_wrong(found)}; mend it first (pitcheck check says more)")
+            raise UsageError(
+                f"mutants are made of a right plan, but this one {_wrong(found)}; mend it first "
+                f"(pitcheck check says more)"
+            )
         noise = max(noise, found.largest)
     report = check(parallel)
     if report.verdict != "equivalent":
-        raise UsageError(f"mutants are made of a plan that is proven, but of this one the check says {report.verdict}; see pitcheck check")
+        raise UsageError(
+            f"mutants are made of a plan that is proven, but of this one the check says "
+            f"{report.verdict}; see pitcheck check"
+        )
     return Trial(judge.of_tolerance(min(TOLERANCE, max(FINEST, ABOVE_NOISE * noise))), check)
 
 
@@ -93,16 +104,23 @@ def _wrong(found: Judgement) -> str:
 def _refuse_large(plan: Plan, side: str) -> None:
     coordinates = Coordinates.of(plan)
     instances = sum(int(coordinates.mask(operator.where).sum()) for operator in plan.operators)
-    elements = coordinates.ranks * sum(prod(tensor.shape) * (plan.microbatches if tensor.microbatched else 1) for tensor in plan.tensors)
+    elements = coordinates.ranks * sum(
+        prod(tensor.shape) * (plan.microbatches if tensor.microbatched else 1)
+        for tensor in plan.tensors
+    )
     if instances > MOST_INSTANCES or elements > MOST_ELEMENTS:
         raise UsageError(
-            f"the {side} is too large to be executed rank by rank at full shapes: {instances} operators (at most {MOST_INSTANCES}) on {elements} elements "
-            f"(at most {MOST_ELEMENTS}); take a small model and few ranks, such as a -tiny one: --set model=llama3-8b-tiny --set sequences=8 --set length=8 "
+            f"the {side} is too large to be executed rank by rank at full shapes: {instances} "
+            f"operators (at most {MOST_INSTANCES}) on {elements} elements "
+            f"(at most {MOST_ELEMENTS}); take a small model and few ranks, such as a -tiny one: "
+            f"--set model=llama3-8b-tiny --set sequences=8 --set length=8 "
             "--set dp=2 --set tp=2 --set pp=2"
         )
 
 
-def outcomes(of: Trial, some: Sequence[Mutant], jobs: int, progress: Callable[[int, int], None] | None = None) -> Iterator[Outcome]:
+def outcomes(
+    of: Trial, some: Sequence[Mutant], jobs: int, progress: Callable[[int, int], None] | None = None
+) -> Iterator[Outcome]:
     """What becomes of mutants, in their order, in so many processes."""
     if jobs < 2 or len(some) < 2 or not can_fork():
         for number, mutant in enumerate(some):
@@ -113,7 +131,9 @@ def outcomes(of: Trial, some: Sequence[Mutant], jobs: int, progress: Callable[[i
     yield from _forked(of, some, jobs, progress)
 
 
-def _forked(of: Trial, some: Sequence[Mutant], jobs: int, progress: Callable[[int, int], None] | None) -> Iterator[Outcome]:
+def _forked(
+    of: Trial, some: Sequence[Mutant], jobs: int, progress: Callable[[int, int], None] | None
+) -> Iterator[Outcome]:
     forks: Forks[int] = Forks()
     done: dict[int, Outcome] = {}
     started = ended = given = 0

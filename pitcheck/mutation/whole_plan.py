@@ -1,4 +1,6 @@
-"""Mutations of a plan that are not of one record: the order of programs, who is sent to, what is given."""
+"""Mutations of a plan that are not of one record: the order of programs, who is sent to, what is
+given.
+"""
 
 from __future__ import annotations
 
@@ -13,13 +15,27 @@ from pitcheck.mutation.edits import MARK, split
 from pitcheck.mutation.facts import Facts
 from pitcheck.ops.registry import communication_of
 from pitcheck.ops.traits import Communication
-from pitcheck.plan.model import Box, Lineage, Number, Operator, Plan, Program, Shard, Step, Table, Tensor, Use
+from pitcheck.plan.model import (
+    Box,
+    Lineage,
+    Number,
+    Operator,
+    Plan,
+    Program,
+    Shard,
+    Step,
+    Table,
+    Tensor,
+    Use,
+)
 
 Changed = Iterator[tuple[str, str, Callable[[], Plan]]]
 """(what is changed, how, the plan)."""
 Member = TypeVar("Member")
 EVERY = 7
-"""Of the neighbours in a list every so many-th pair is exchanged on one rank, the others on all ranks."""
+"""Of the neighbours in a list every so many-th pair is exchanged on one rank, the others on all
+ranks.
+"""
 
 
 def orders(facts: Facts) -> Changed:
@@ -28,40 +44,78 @@ def orders(facts: Facts) -> Changed:
     for number, program in enumerate(plan.programs):
         for at in range(len(program.steps) - 1):
             if program.steps[at] != program.steps[at + 1]:
-                yield _step(program.steps[at]), f"steps {at} and {at + 1} of program {number} exchanged", partial(_other_steps, plan, number, at)
-    ranks: list[Box] = [{axis.name: (place,)} for axis in plan.mesh if axis.size > 1 for place in (0, axis.size - 1)]
+                yield (
+                    _step(program.steps[at]),
+                    f"steps {at} and {at + 1} of program {number} exchanged",
+                    partial(_other_steps, plan, number, at),
+                )
+    ranks: list[Box] = [
+        {axis.name: (place,)} for axis in plan.mesh if axis.size > 1 for place in (0, axis.size - 1)
+    ]
     operators = {operator.id: operator for operator in plan.operators}
     for name, members in _lists(plan).items():
         for at, (first, second) in enumerate(pairwise(members)):
             other = _exchanged(members, at)
             if _reads(operators[second], operators[first].outputs):
-                yield first, f"behind {second}, which reads it", partial(_reordered, plan, name, other, None)
+                yield (
+                    first,
+                    f"behind {second}, which reads it",
+                    partial(_reordered, plan, name, other, None),
+                )
                 continue
             yield first, f"after {second}", partial(_reordered, plan, name, other, None)
             if ranks and at % EVERY == 0:
                 where = ranks[at // EVERY % len(ranks)]
-                yield first, f"after {second} where {_said(where)}", partial(_reordered, plan, name, other, where)
+                yield (
+                    first,
+                    f"after {second} where {_said(where)}",
+                    partial(_reordered, plan, name, other, where),
+                )
 
 
 def collective_orders(facts: Facts) -> Changed:
-    """A collective runs after the next one, on all ranks or on some: then like ones exchange their data, and others hang."""
+    """A collective runs after the next one, on all ranks or on some: then like ones exchange their
+    data, and others hang.
+    """
     plan = facts.plan
     operators = {operator.id: operator for operator in plan.operators}
     for name, members in _lists(plan).items():
-        events = [at for at, identity in enumerate(members) if operators[identity].group is not None]
+        events = [
+            at for at, identity in enumerate(members) if operators[identity].group is not None
+        ]
         for first, second in pairwise(events):
             moved = operators[members[first]]
-            if any(_reads(operators[identity], moved.outputs) for identity in members[first + 1 : second + 1]):
+            if any(
+                _reads(operators[identity], moved.outputs)
+                for identity in members[first + 1 : second + 1]
+            ):
                 continue
-            other = (*members[:first], *members[first + 1 : second + 1], members[first], *members[second + 1 :])
-            yield moved.id, f"everywhere after {members[second]}", partial(_reordered, plan, name, other, None)
+            other = (
+                *members[:first],
+                *members[first + 1 : second + 1],
+                members[first],
+                *members[second + 1 :],
+            )
+            yield (
+                moved.id,
+                f"everywhere after {members[second]}",
+                partial(_reordered, plan, name, other, None),
+            )
             for axis in facts.spread(moved):
                 where: Box = {axis: (facts.sizes[axis] - 1,)}
-                yield moved.id, f"after {members[second]} where {_said(where)}", partial(_reordered, plan, name, other, where)
+                yield (
+                    moved.id,
+                    f"after {members[second]} where {_said(where)}",
+                    partial(_reordered, plan, name, other, where),
+                )
 
 
 def _reads(operator: Operator, names: tuple[str, ...]) -> bool:
-    return any((operand.tensor if isinstance(operand, Use) else operand) in names for operand in operator.inputs if not isinstance(operand, Number))
+    return any(
+        (operand.tensor if isinstance(operand, Use) else operand) in names
+        for operand in operator.inputs
+        if not isinstance(operand, Number)
+    )
 
 
 def _said(where: Box) -> str:
@@ -69,22 +123,35 @@ def _said(where: Box) -> str:
 
 
 def _lists(plan: Plan) -> dict[str, tuple[str, ...]]:
-    """The orders that a plan states: its blocks, or the list of its operators under an empty name."""
+    """The orders that a plan states: its blocks, or the list of its operators under an
+    empty name.
+    """
     return plan.blocks or {"": tuple(operator.id for operator in plan.operators)}
 
 
 def _step(step: Step) -> str:
-    return step.block if step.microbatch is None else f"{step.block} of micro-batch {step.microbatch}"
+    return (
+        step.block if step.microbatch is None else f"{step.block} of micro-batch {step.microbatch}"
+    )
 
 
 def _other_steps(plan: Plan, number: int, at: int) -> Plan:
     program = plan.programs[number]
     steps = _exchanged(program.steps, at)
-    return replace(plan, programs=(*plan.programs[:number], replace(program, steps=steps), *plan.programs[number + 1 :]))
+    return replace(
+        plan,
+        programs=(
+            *plan.programs[:number],
+            replace(program, steps=steps),
+            *plan.programs[number + 1 :],
+        ),
+    )
 
 
 def _reordered(plan: Plan, name: str, other: tuple[str, ...], where: Box | None) -> Plan:
-    """The plan with another order of a block, or of its list, for all ranks or for those in a box."""
+    """The plan with another order of a block, or of its list, for all ranks or for those
+    in a box.
+    """
     if not plan.blocks:
         return _listed(plan, other, where)
     if where is None:
@@ -97,7 +164,10 @@ def _apart(plan: Plan, program: Program, where: Box, name: str) -> Iterator[Prog
     place = {axis: values[0] for axis, values in where.items()}
     inside, outside = split(program.where, place, {axis.name: axis.size for axis in plan.mesh})
     if inside:
-        steps = tuple(replace(step, block=f"{name}{MARK}") if step.block == name else step for step in program.steps)
+        steps = tuple(
+            replace(step, block=f"{name}{MARK}") if step.block == name else step
+            for step in program.steps
+        )
         yield Program(steps, inside)
     if outside:
         yield replace(program, where=outside)
@@ -110,14 +180,21 @@ def _listed(plan: Plan, other: tuple[str, ...], where: Box | None) -> Plan:
     if where is None:
         return replace(plan, operators=changed)
     inside, outside = split((), {axis: values[0] for axis, values in where.items()}, facts.sizes)
-    programs = Program(_steps(facts, changed), inside), Program(_steps(facts, plan.operators), outside)
-    return replace(plan, blocks={operator.id: (operator.id,) for operator in plan.operators}, programs=programs)
+    programs = (
+        Program(_steps(facts, changed), inside),
+        Program(_steps(facts, plan.operators), outside),
+    )
+    return replace(
+        plan, blocks={operator.id: (operator.id,) for operator in plan.operators}, programs=programs
+    )
 
 
 def _steps(facts: Facts, operators: tuple[Operator, ...]) -> tuple[Step, ...]:
     """Every operator for all its micro-batches, in this order."""
     count = facts.plan.microbatches
-    return tuple(Step(o.id, m) for o in operators for m in (range(count) if facts.repeated(o) else (None,)))
+    return tuple(
+        Step(o.id, m) for o in operators for m in (range(count) if facts.repeated(o) else (None,))
+    )
 
 
 def _exchanged(members: tuple[Member, ...], at: int) -> tuple[Member, ...]:
@@ -128,14 +205,26 @@ def peers(facts: Facts) -> Changed:
     """Two ranks get what was meant for the other."""
     plan = facts.plan
     order = tuple(axis.name for axis in plan.mesh)
-    receives = {str(o.attributes.get("tag")): o for o in plan.operators if communication_of(o.kind) is Communication.RECEIVE}
+    receives = {
+        str(o.attributes.get("tag")): o
+        for o in plan.operators
+        if communication_of(o.kind) is Communication.RECEIVE
+    }
     for send in plan.operators:
         receive = receives.get(str(send.attributes.get("tag")))
-        if communication_of(send.kind) is not Communication.SEND or receive is None or not (_per_rank(send, order) and _per_rank(receive, order)):
+        if (
+            communication_of(send.kind) is not Communication.SEND
+            or receive is None
+            or not (_per_rank(send, order) and _per_rank(receive, order))
+        ):
             continue
         takers = facts.ranks(receive)
         for first, second in zip(takers[::2], takers[1::2], strict=False):
-            yield send.id, f"ranks {first} and {second} exchanged", partial(_exchanged_peers, plan, send, receive, first, second)
+            yield (
+                send.id,
+                f"ranks {first} and {second} exchanged",
+                partial(_exchanged_peers, plan, send, receive, first, second),
+            )
 
 
 def _per_rank(operator: Operator, order: tuple[str, ...]) -> bool:
@@ -143,7 +232,9 @@ def _per_rank(operator: Operator, order: tuple[str, ...]) -> bool:
     return isinstance(peer, Table) and peer.over == order
 
 
-def _exchanged_peers(plan: Plan, send: Operator, receive: Operator, first: int, second: int) -> Plan:
+def _exchanged_peers(
+    plan: Plan, send: Operator, receive: Operator, first: int, second: int
+) -> Plan:
     other = {first: second, second: first}
     sent, taken = send.attributes["peer"], receive.attributes["peer"]
     if not (isinstance(sent, Table) and isinstance(taken, Table)):
@@ -152,7 +243,9 @@ def _exchanged_peers(plan: Plan, send: Operator, receive: Operator, first: int, 
     by = tuple(taken.values[other.get(rank, rank)] for rank in range(len(taken.values)))
     changed = {
         send.id: replace(send, attributes={**send.attributes, "peer": Table(sent.over, to)}),
-        receive.id: replace(receive, attributes={**receive.attributes, "peer": Table(taken.over, by)}),
+        receive.id: replace(
+            receive, attributes={**receive.attributes, "peer": Table(taken.over, by)}
+        ),
     }
     return replace(plan, operators=tuple(changed.get(o.id, o) for o in plan.operators))
 
@@ -162,21 +255,39 @@ def given(facts: Facts) -> Changed:
     for number, tensor in enumerate(facts.plan.tensors):
         if facts.written[tensor.name] >= 0 or tensor.lineage is None:
             continue
-        for label, changed in (*_other_cuts(facts, tensor.lineage), *_shifted(facts, tensor, tensor.lineage)):
+        for label, changed in (
+            *_other_cuts(facts, tensor.lineage),
+            *_shifted(facts, tensor, tensor.lineage),
+        ):
             yield tensor.name, label, partial(_with_lineage, facts.plan, number, changed)
 
 
 def _with_lineage(plan: Plan, number: int, lineage: Lineage) -> Plan:
-    return replace(plan, tensors=(*plan.tensors[:number], replace(plan.tensors[number], lineage=lineage), *plan.tensors[number + 1 :]))
+    return replace(
+        plan,
+        tensors=(
+            *plan.tensors[:number],
+            replace(plan.tensors[number], lineage=lineage),
+            *plan.tensors[number + 1 :],
+        ),
+    )
 
 
 def _other_cuts(facts: Facts, lineage: Lineage) -> Iterator[tuple[str, Lineage]]:
     for place, shard in enumerate(lineage.shards):
         if len(shard.by) > 1 and all(facts.sizes[axis] > 1 for axis in shard.by):
-            yield f"dimension {shard.dim} cut in the other order of axes", _reshard(lineage, place, Shard(shard.dim, by=shard.by[::-1]))
+            yield (
+                f"dimension {shard.dim} cut in the other order of axes",
+                _reshard(lineage, place, Shard(shard.dim, by=shard.by[::-1])),
+            )
         if shard.intervals is not None and len(set(shard.intervals.values)) > 1:
             values = shard.intervals.values
-            yield f"parts of dimension {shard.dim} of the next one", _reshard(lineage, place, _cut(shard.dim, shard.intervals.over, (*values[1:], values[0])))
+            yield (
+                f"parts of dimension {shard.dim} of the next one",
+                _reshard(
+                    lineage, place, _cut(shard.dim, shard.intervals.over, (*values[1:], values[0]))
+                ),
+            )
 
 
 def _shifted(facts: Facts, tensor: Tensor, lineage: Lineage) -> Iterator[tuple[str, Lineage]]:
@@ -185,10 +296,19 @@ def _shifted(facts: Facts, tensor: Tensor, lineage: Lineage) -> Iterator[tuple[s
         if len(shard.by) != 1 or facts.sizes[shard.by[0]] < 2:
             continue
         step, count = tensor.shape[shard.dim], facts.sizes[shard.by[0]]
-        early = tuple((((i * step) - (i == count - 1), (i + 1) * step - (i == count - 1)),) for i in range(count))
-        yield f"the last part of dimension {shard.dim} begins one earlier", _reshard(lineage, place, _cut(shard.dim, shard.by, early))
+        early = tuple(
+            (((i * step) - (i == count - 1), (i + 1) * step - (i == count - 1)),)
+            for i in range(count)
+        )
+        yield (
+            f"the last part of dimension {shard.dim} begins one earlier",
+            _reshard(lineage, place, _cut(shard.dim, shard.by, early)),
+        )
         reverse = tuple(((i * step, (i + 1) * step),) for i in reversed(range(count)))
-        yield f"parts of dimension {shard.dim} in reverse", _reshard(lineage, place, _cut(shard.dim, shard.by, reverse))
+        yield (
+            f"parts of dimension {shard.dim} in reverse",
+            _reshard(lineage, place, _cut(shard.dim, shard.by, reverse)),
+        )
 
 
 def _cut(dim: int, over: tuple[str, ...], values: tuple[object, ...]) -> Shard:

@@ -1,4 +1,6 @@
-"""Mutations of what an operator reads: other operands, versions, micro-batches, terms left out, factors, steps left out."""
+"""Mutations of what an operator reads: other operands, versions, micro-batches, terms left out,
+factors, steps left out.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +17,24 @@ from pitcheck.plan.schedule.run_order import PAIRED
 
 Found = Iterator[tuple[str, Edit]]
 BACKWARD = ".backward"
-FREELY = frozenset({"linear", "matmul", "bmm", "einsum", "mul", "square", "silu", "gelu", "relu", "embedding", "masked_fill"})
-"""Operators whose derivative can only be written with their inputs; of the others it may use the output instead, and exchanging one of them is ambiguous."""
+FREELY = frozenset(
+    {
+        "linear",
+        "matmul",
+        "bmm",
+        "einsum",
+        "mul",
+        "square",
+        "silu",
+        "gelu",
+        "relu",
+        "embedding",
+        "masked_fill",
+    }
+)
+"""Operators whose derivative can only be written with their inputs; of the others it may use the
+output instead, and exchanging one of them is ambiguous.
+"""
 ORDERED = frozenset({"sub", "div", "matmul", "bmm", "linear", "lt", "le", "gt", "ge", "pow"})
 HANDLED = frozenset({"identity", "accumulate", "add", "sub", "where", "masked_fill", "logical_not"})
 """Left out by a kind of its own."""
@@ -49,9 +67,15 @@ def exchanged_operands(facts: Facts, operator: Operator) -> Found:
     if operator.kind in ORDERED and len(operator.inputs) >= 2:
         shapes = [facts.tensors[o].shape if isinstance(o, str) else () for o in operator.inputs[:2]]
         if shapes[0] == shapes[1]:
-            yield "operands 0 and 1 exchanged", lambda o: (replace(o, inputs=(o.inputs[1], o.inputs[0], *o.inputs[2:])),)
+            yield (
+                "operands 0 and 1 exchanged",
+                lambda o: (replace(o, inputs=(o.inputs[1], o.inputs[0], *o.inputs[2:])),),
+            )
     if operator.kind == "cat" and len(operator.inputs) >= 2:
-        yield "the first two parts exchanged", lambda o: (replace(o, inputs=(o.inputs[1], o.inputs[0], *o.inputs[2:])),)
+        yield (
+            "the first two parts exchanged",
+            lambda o: (replace(o, inputs=(o.inputs[1], o.inputs[0], *o.inputs[2:])),),
+        )
 
 
 def stale(facts: Facts, operator: Operator) -> Found:
@@ -70,8 +94,14 @@ def microbatches(facts: Facts, operator: Operator) -> Found:
     if operator.kind == "accumulate":
         mine = operator.attributes.get("microbatches") or tuple(range(count))
         if isinstance(mine, tuple) and len(mine) > 1:
-            yield "without the last micro-batch", lambda o: (with_attribute(o, "microbatches", mine[:-1]),)
-            yield "without the first micro-batch", lambda o: (with_attribute(o, "microbatches", mine[1:]),)
+            yield (
+                "without the last micro-batch",
+                lambda o: (with_attribute(o, "microbatches", mine[:-1]),),
+            )
+            yield (
+                "without the first micro-batch",
+                lambda o: (with_attribute(o, "microbatches", mine[1:]),),
+            )
         return
     if operator.group is not None or communication_of(operator.kind) is Communication.SEND:
         return
@@ -79,11 +109,21 @@ def microbatches(facts: Facts, operator: Operator) -> Found:
         if not _changeable(operator, place):
             continue
         if isinstance(operand, Use):
-            yield f"operand {place} of the next micro-batch", _reading(place, Use(operand.tensor, (operand.microbatch + 1) % count))
-        elif isinstance(operand, str) and operand in facts.tensors and facts.tensors[operand].microbatched:
+            yield (
+                f"operand {place} of the next micro-batch",
+                _reading(place, Use(operand.tensor, (operand.microbatch + 1) % count)),
+            )
+        elif (
+            isinstance(operand, str)
+            and operand in facts.tensors
+            and facts.tensors[operand].microbatched
+        ):
             yield f"operand {place} always of micro-batch 0", _reading(place, Use(operand, 0))
             if facts.written[operand] < 0:
-                yield f"operand {place} always of the last micro-batch", _reading(place, Use(operand, count - 1))
+                yield (
+                    f"operand {place} always of the last micro-batch",
+                    _reading(place, Use(operand, count - 1)),
+                )
 
 
 def terms(facts: Facts, operator: Operator) -> Found:
@@ -94,7 +134,12 @@ def terms(facts: Facts, operator: Operator) -> Found:
             if isinstance(operand, str) and facts.tensors[operand].shape == result.shape:
                 yield f"only operand {place}", _only(operand)
         first, second = operator.inputs[:2]
-        if operator.kind == "add" and isinstance(first, str) and isinstance(second, str) and facts.tensors[first].shape == facts.tensors[second].shape:
+        if (
+            operator.kind == "add"
+            and isinstance(first, str)
+            and isinstance(second, str)
+            and facts.tensors[first].shape == facts.tensors[second].shape
+        ):
             yield "operand 0 twice", _reading(1, first)
     if operator.kind == "stack" and len(operator.inputs) > 1:
         yield "operand 0 in place of operand 1", _reading(1, operator.inputs[0])
@@ -121,10 +166,19 @@ def _scaled(kind: str, number: int) -> Edit:
 
 def skipped(facts: Facts, operator: Operator) -> Found:
     """What comes in goes out as it is."""
-    if operator.group is not None or len(operator.outputs) != 1 or not operator.inputs or operator.kind in HANDLED:
+    if (
+        operator.group is not None
+        or len(operator.outputs) != 1
+        or not operator.inputs
+        or operator.kind in HANDLED
+    ):
         return
     source, result = operator.inputs[0], operator.outputs[0]
-    if isinstance(source, str) and not operator.kind.endswith(BACKWARD) and _form(facts, source) == _form(facts, result):
+    if (
+        isinstance(source, str)
+        and not operator.kind.endswith(BACKWARD)
+        and _form(facts, source) == _form(facts, result)
+    ):
         yield "left out", _only(source)
 
 

@@ -14,23 +14,35 @@ from pitcheck.ops.registry import BACKWARD, divided, operator_kind
 
 
 def symbolic_attributes(kind: OperatorKind | str, attributes: Attributes) -> dict[str, Any]:
-    """Attributes for the run on axes: numbers that :func:`reduce_attributes` rewrites are marked as following the dimensions, so that they are no literals."""
+    """Attributes for the run on axes: numbers that :func:`reduce_attributes` rewrites are marked as
+    following the dimensions, so that they are no literals.
+    """
     return _rewritten(kind, attributes, lambda _, value: _followed(value))
 
 
 def _followed(value: Any) -> Any:
     if isinstance(value, (tuple, list)):
         return tuple(_followed(n) for n in value)
-    return Size(value) if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else value
+    return (
+        Size(value)
+        if isinstance(value, int) and not isinstance(value, bool) and value >= 0
+        else value
+    )
 
 
 def reduce_attributes(
-    kind: OperatorKind | str, attributes: Attributes, input_values: Sequence[AxisValue], output_values: Sequence[AxisValue | None], sizes: Sizes
+    kind: OperatorKind | str,
+    attributes: Attributes,
+    input_values: Sequence[AxisValue],
+    output_values: Sequence[AxisValue | None],
+    sizes: Sizes,
 ) -> dict[str, Any]:
     """Attributes at reduced sizes, for an operator or (a name in ``.backward``) its derivative.
 
-    Role ``sizes``: the reduced sizes of output 0's dimensions (-1 is kept); role ``position``: an offset along dimension ``axis`` of input 0, or a tuple of
-    lengths of consecutive parts of it, scaled with it; others are unchanged. Raises UnsupportedError for an offset that is not a boundary.
+    Role ``sizes``: the reduced sizes of output 0's dimensions (-1 is kept); role ``position``: an
+    offset along dimension ``axis`` of input 0, or a tuple of lengths of consecutive parts of it,
+    scaled with it; others are unchanged. Raises UnsupportedError for an offset that is not a
+    boundary.
     """
     forward, result = _forward(kind, attributes, input_values, output_values)
 
@@ -42,15 +54,27 @@ def reduce_attributes(
     return _rewritten(kind, attributes, rewrite)
 
 
-def _rewritten(kind: OperatorKind | str, attributes: Attributes, rewrite: Callable[[str, Any], Any]) -> dict[str, Any]:
-    declared: Mapping[str, str] = (operator_kind(kind) if isinstance(kind, str) else kind).attributes
+def _rewritten(
+    kind: OperatorKind | str, attributes: Attributes, rewrite: Callable[[str, Any], Any]
+) -> dict[str, Any]:
+    declared: Mapping[str, str] = (
+        operator_kind(kind) if isinstance(kind, str) else kind
+    ).attributes
     collective = (operator_kind(kind) if isinstance(kind, str) else kind).collective
     roles = {"sizes"} if collective else {"sizes", "position"}
-    return {name: rewrite(declared[name], value) if declared.get(name) in roles and value is not None else value for name, value in attributes.items()}
+    return {
+        name: rewrite(declared[name], value)
+        if declared.get(name) in roles and value is not None
+        else value
+        for name, value in attributes.items()
+    }
 
 
 def _forward(
-    kind: OperatorKind | str, attributes: Attributes, inputs: Sequence[AxisValue], outputs: Sequence[AxisValue | None]
+    kind: OperatorKind | str,
+    attributes: Attributes,
+    inputs: Sequence[AxisValue],
+    outputs: Sequence[AxisValue | None],
 ) -> tuple[AxisValue | None, AxisValue | None]:
     """Input 0 and output 0 of the forward operator."""
     first = inputs[0] if inputs else None
@@ -65,11 +89,15 @@ def _reduced_sizes(value: Any, result: AxisValue | None, sizes: Sizes) -> Any:
         return value
     given = tuple(value)
     if len(given) != len(result.dims):
-        raise ShapeError(f"the sizes {given} are not those of a result of {len(result.dims)} dimensions")
+        raise ShapeError(
+            f"the sizes {given} are not those of a result of {len(result.dims)} dimensions"
+        )
     return tuple(n if n == -1 else sizes.size(d) for n, d in zip(given, result.dims, strict=True))
 
 
-def _reduced_positions(value: Any, first: AxisValue | None, attributes: Attributes, sizes: Sizes) -> Any:
+def _reduced_positions(
+    value: Any, first: AxisValue | None, attributes: Attributes, sizes: Sizes
+) -> Any:
     if first is None or "axis" not in attributes:
         return value
     node = first.dims[int(attributes["axis"]) % len(first.dims)]

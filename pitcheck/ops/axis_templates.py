@@ -1,7 +1,9 @@
-"""What an operator does to dimensions, found once for all places where it has the same attributes and shapes.
+"""What an operator does to dimensions, found once for all places where it has the same attributes
+and shapes.
 
-A meaning run on axes only makes dimensions and ties them; which calls it makes depends on its attributes and on the sizes of its operands, never on what
-was tied before. So the calls are recorded in a scratch system and made again on other dimensions.
+A meaning run on axes only makes dimensions and ties them; which calls it makes depends on its
+attributes and on the sizes of its operands, never on what was tied before. So the calls are
+recorded in a scratch system and made again on other dimensions.
 """
 
 from __future__ import annotations
@@ -22,7 +24,9 @@ Evaluate = Callable[[Any, str, Sequence[Any], Mapping[str, Any], Sequence[bool] 
 
 @dataclass(frozen=True)
 class _Call:
-    """One call on a system: ``nodes`` are numbers of dimensions in the order in which the recording met them, ``rest`` is everything else."""
+    """One call on a system: ``nodes`` are numbers of dimensions in the order in which the recording
+    met them, ``rest`` is everything else.
+    """
 
     name: str
     nodes: tuple[int, ...]
@@ -113,14 +117,17 @@ class _Recorder(AxisSystem):
             self.silent = before
 
     def viewed(self, dims: Sequence[Dimension], shape: Sequence[int]) -> tuple[Dimension, ...]:
-        """A reshape, recorded as one call: how it refines depends on what is tied where it is made again."""
+        """A reshape, recorded as one call: how it refines depends on what is tied where it is made
+        again.
+        """
         self._note("view", tuple(dims), tuple(int(n) for n in shape))
         before, self.silent = self.silent, True
         try:
             made = view(self, dims, shape)
         finally:
             self.silent = before
-        # Every place of the result is a new number: made again, it may be another dimension than here.
+        # Every place of the result is a new number: made again, it may be another dimension than
+        # here.
         fresh = tuple(AxisSystem.dimension(self, d.size, "", d.copies) for d in made)
         for old, new in zip(made, fresh, strict=True):
             self._quietly(lambda a=old, b=new: AxisSystem.tie(self, a, b))  # type: ignore[misc]
@@ -142,36 +149,91 @@ class Templates:
         self._evaluate = evaluate
         self._found: dict[tuple[Any, ...], _Template] = {}
 
-    def run(self, algebra: AxisAlgebra, kind: str, inputs: Sequence[AxisValue], attributes: Mapping[str, Any], wanted: Sequence[bool] | None) -> list[Any]:
-        """What ``evaluate`` would do with ``attributes`` at full size, in the algebra's system. Raises what it raises."""
-        if any(value.counts is not None or value.places is not None or value.counted for value in inputs):
-            return self._evaluate(algebra, kind, inputs, symbolic_attributes(kind, attributes), wanted)
-        signature = tuple((v.kind, v.literal, v.is_discrete, v.occurs, tuple((d.size, d.copies) for d in v.dims), _repeats(v.dims)) for v in inputs)
-        key = (kind, repr(sorted(attributes.items())), signature, None if wanted is None else tuple(wanted))
+    def run(
+        self,
+        algebra: AxisAlgebra,
+        kind: str,
+        inputs: Sequence[AxisValue],
+        attributes: Mapping[str, Any],
+        wanted: Sequence[bool] | None,
+    ) -> list[Any]:
+        """What ``evaluate`` would do with ``attributes`` at full size, in the algebra's system.
+        Raises what it raises.
+        """
+        if any(
+            value.counts is not None or value.places is not None or value.counted
+            for value in inputs
+        ):
+            return self._evaluate(
+                algebra, kind, inputs, symbolic_attributes(kind, attributes), wanted
+            )
+        signature = tuple(
+            (
+                v.kind,
+                v.literal,
+                v.is_discrete,
+                v.occurs,
+                tuple((d.size, d.copies) for d in v.dims),
+                _repeats(v.dims),
+            )
+            for v in inputs
+        )
+        key = (
+            kind,
+            repr(sorted(attributes.items())),
+            signature,
+            None if wanted is None else tuple(wanted),
+        )
         template = self._found.get(key)
         if template is None:
             template = self._found[key] = self._record(kind, inputs, attributes, wanted)
         return _replay(template, algebra.system, [d for v in inputs for d in v.dims])
 
-    def _record(self, kind: str, inputs: Sequence[AxisValue], attributes: Mapping[str, Any], wanted: Sequence[bool] | None) -> _Template:
+    def _record(
+        self,
+        kind: str,
+        inputs: Sequence[AxisValue],
+        attributes: Mapping[str, Any],
+        wanted: Sequence[bool] | None,
+    ) -> _Template:
         recorder = _Recorder()
         recorder.silent = True
         given = [
-            AxisValue(v.kind, tuple(recorder.dimension(d.size, "", d.copies) for d in v.dims), v.literal, derived=v.derived, occurs=v.occurs) for v in inputs
+            AxisValue(
+                v.kind,
+                tuple(recorder.dimension(d.size, "", d.copies) for d in v.dims),
+                v.literal,
+                derived=v.derived,
+                occurs=v.occurs,
+            )
+            for v in inputs
         ]
         for value in given:
             for node in value.dims:
                 recorder.meet(node)
         recorder.silent = False
-        results = self._evaluate(_RecordingAlgebra(recorder), kind, given, symbolic_attributes(kind, attributes), wanted)
+        results = self._evaluate(
+            _RecordingAlgebra(recorder), kind, given, symbolic_attributes(kind, attributes), wanted
+        )
         outputs = tuple(None if r is None else _output(recorder, r) for r in results)
         return _Template(tuple(recorder.calls), outputs)
 
 
 def _output(recorder: _Recorder, value: AxisValue) -> _Output:
-    counts, places = (None if node is None else recorder.meet(node) for node in (value.counts, value.places))
+    counts, places = (
+        None if node is None else recorder.meet(node) for node in (value.counts, value.places)
+    )
     derived = None if value.derived is None else tuple(recorder.meet(d) for d in value.derived)
-    return _Output(value.kind, tuple(recorder.meet(d) for d in value.dims), counts, value.literal, places, value.boundary, derived, value.occurs)
+    return _Output(
+        value.kind,
+        tuple(recorder.meet(d) for d in value.dims),
+        counts,
+        value.literal,
+        places,
+        value.boundary,
+        derived,
+        value.occurs,
+    )
 
 
 def _repeats(dims: Sequence[Dimension]) -> tuple[int, ...]:
@@ -197,4 +259,13 @@ def _replay(template: _Template, system: AxisSystem, nodes: list[Dimension]) -> 
 def _made(output: _Output, nodes: Sequence[Dimension]) -> AxisValue:
     counts, places = (None if n is None else nodes[n] for n in (output.counts, output.places))
     derived = None if output.derived is None else tuple(nodes[n] for n in output.derived)
-    return AxisValue(output.kind, tuple(nodes[n] for n in output.dims), output.literal, counts, places, output.boundary, derived, output.occurs)
+    return AxisValue(
+        output.kind,
+        tuple(nodes[n] for n in output.dims),
+        output.literal,
+        counts,
+        places,
+        output.boundary,
+        derived,
+        output.occurs,
+    )

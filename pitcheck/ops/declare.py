@@ -1,4 +1,6 @@
-"""Declarations written in terms: from formulas to :class:`~pitcheck.ops.declaration.OperatorKind`."""
+"""Declarations written in terms: from formulas to
+:class:`~pitcheck.ops.declaration.OperatorKind`.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,14 @@ from types import MappingProxyType
 from typing import Any
 
 from pitcheck.algebra.interface import Algebra
-from pitcheck.ops.declaration import AttributeRole, Attributes, Derivative, Meaning, Offset, OperatorKind
+from pitcheck.ops.declaration import (
+    AttributeRole,
+    Attributes,
+    Derivative,
+    Meaning,
+    Offset,
+    OperatorKind,
+)
 from pitcheck.ops.term import Term, promote, sum_to
 from pitcheck.ops.traits import Communication, Condition, Trait
 
@@ -20,7 +29,9 @@ Lazy = Callable[[], Term]
 
 @dataclass(frozen=True)
 class Local:
-    """What a derivative is computed from: the operator's inputs, its outputs, and the gradients of the outputs."""
+    """What a derivative is computed from: the operator's inputs, its outputs, and the gradients of
+    the outputs.
+    """
 
     inputs: list[Term]
     outputs: list[Term]
@@ -61,7 +72,9 @@ MANY = 2**31
 """Upper bound of the number of inputs of an operator that takes any number."""
 
 WANTED = "wanted"
-"""Attribute of a derivative: a flag per forward input; gradients that are not wanted are not computed."""
+"""Attribute of a derivative: a flag per forward input; gradients that are not wanted are not
+computed.
+"""
 
 
 def declare(
@@ -126,21 +139,40 @@ def _meaning(formula: Formula) -> Meaning:
 
 
 def _derivative(backward: Backward) -> Derivative:
-    def derivative(algebra: Algebra[Any], inputs: Sequence[Any], outputs: Sequence[Any], gradients: Sequence[Any], attributes: Attributes) -> list[Any]:
-        forward, results, given = ([Term(algebra, v) for v in values] for values in (inputs, outputs, gradients))
+    def derivative(
+        algebra: Algebra[Any],
+        inputs: Sequence[Any],
+        outputs: Sequence[Any],
+        gradients: Sequence[Any],
+        attributes: Attributes,
+    ) -> list[Any]:
+        forward, results, given = (
+            [Term(algebra, v) for v in values] for values in (inputs, outputs, gradients)
+        )
         lazy = backward(Local(forward, results, given, attributes))
         wanted = attributes.get(WANTED) or (True,) * len(inputs)
-        differentiable = [flag and algebra.kind(v) == "field" for flag, v in zip(wanted, inputs, strict=True)]
-        return [gradient().value if gradient is not None and chosen else None for gradient, chosen in zip(lazy, differentiable, strict=True)]
+        differentiable = [
+            flag and algebra.kind(v) == "field" for flag, v in zip(wanted, inputs, strict=True)
+        ]
+        return [
+            gradient().value if gradient is not None and chosen else None
+            for gradient, chosen in zip(lazy, differentiable, strict=True)
+        ]
 
     return derivative
 
 
-def elementwise(name: str, function: Callable[..., Term], *slopes: Slope, traits: Iterable[Trait] = (), doc: str = "") -> OperatorKind:
+def elementwise(
+    name: str,
+    function: Callable[..., Term],
+    *slopes: Slope,
+    traits: Iterable[Trait] = (),
+    doc: str = "",
+) -> OperatorKind:
     """Return an operator of one or more operands that broadcast, ``function(*operands)``.
 
-    ``slopes[i]`` is the partial derivative by operand i; its product with the gradient of the result is summed back to the operand's shape. Without slopes
-    there is no derivative.
+    ``slopes[i]`` is the partial derivative by operand i; its product with the gradient of the
+    result is summed back to the operand's shape. Without slopes there is no derivative.
     """
     count = function.__code__.co_argcount
 
@@ -149,9 +181,20 @@ def elementwise(name: str, function: Callable[..., Term], *slopes: Slope, traits
 
     def backward(local: Local) -> Sequence[Lazy | None]:
         promoted = replace(local, inputs=promote(local.inputs))
-        return [_product(promoted, slope, operand.shape) for slope, operand in zip(slopes, local.inputs, strict=True)]
+        return [
+            _product(promoted, slope, operand.shape)
+            for slope, operand in zip(slopes, local.inputs, strict=True)
+        ]
 
-    return declare(name, formula, backward if slopes else None, inputs=(count, count), in_place=True, traits=traits, doc=doc)
+    return declare(
+        name,
+        formula,
+        backward if slopes else None,
+        inputs=(count, count),
+        in_place=True,
+        traits=traits,
+        doc=doc,
+    )
 
 
 def _product(local: Local, slope: Slope, shape: tuple[int, ...]) -> Lazy:

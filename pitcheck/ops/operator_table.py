@@ -8,15 +8,18 @@ from pitcheck.ops.registry import operator_themes
 
 _HEAD = """# Operators
 
-Every operator that has a meaning, by what it is about; `pitcheck.ops.operator_table.operator_table` writes this page from the declarations. An operator or an
-attribute that is not here is never guessed at: a plan that needs it is inconclusive.
+Every operator that has a meaning, by what it is about; `pitcheck.ops.operator_table.operator_table`
+writes this page from the declarations. An operator or an attribute that is not here is never
+guessed at: a plan that needs it is inconclusive.
 
-*Inputs* is the number of inputs. *Attributes* are given with their role in the reduction of shapes, those that are required in bold. *Gradient* says whether
-the derivative `NAME.backward` exists: its inputs are the operator's inputs, then its outputs, then the gradients of its outputs (attributes
-`forward_inputs`, `forward_outputs`, and `gradients`, the numbers of the outputs whose gradients are given; with `forward_outputs` 0 the outputs are computed
-anew); its outputs are the gradients of the operator's inputs.
-Operands of different kinds become one kind: bool, then int, then floating. Axes may be negative. The gradient of an operand that was broadcast is summed to the
-operand's shape. An attribute named `position` of a collective is the member's own place; the plan does not give it.
+*Inputs* is the number of inputs. *Attributes* are given with their role in the reduction of shapes,
+those that are required in bold. *Gradient* says whether the derivative `NAME.backward` exists: its
+inputs are the operator's inputs, then its outputs, then the gradients of its outputs (attributes
+`forward_inputs`, `forward_outputs`, and `gradients`, the numbers of the outputs whose gradients are
+given; with `forward_outputs` 0 the outputs are computed anew); its outputs are the gradients of the
+operator's inputs. Operands of different kinds become one kind: bool, then int, then floating. Axes
+may be negative. The gradient of an operand that was broadcast is summed to the operand's shape. An
+attribute named `position` of a collective is the member's own place; the plan does not give it.
 """
 
 
@@ -24,7 +27,12 @@ def operator_table() -> str:
     """The operators as Markdown, a table for each theme."""
     sections = [_HEAD]
     for theme, kinds in operator_themes().items():
-        lines = [f"## {theme.rstrip('.')}", "", "| operator | inputs | attributes | gradient | meaning |", "|---|---|---|---|---|"]
+        lines = [
+            f"## {theme.rstrip('.')}",
+            "",
+            "| operator | inputs | attributes | gradient | meaning |",
+            "|---|---|---|---|---|",
+        ]
         lines.extend(_row(kind) for kind in kinds)
         sections.append("\n".join(lines) + "\n")
     return "\n".join(sections)
@@ -32,8 +40,20 @@ def operator_table() -> str:
 
 def _row(kind: OperatorKind) -> str:
     least, most = kind.inputs
-    count = str(least) if least == most else f"{least} or more" if most == MANY else f"{least} to {most}"
+    count = (
+        str(least)
+        if least == most
+        else f"{least} or more"
+        if most == MANY
+        else f"{least} to {most}"
+    )
     inputs = "stack" if kind.collective else count
-    attributes = ", ".join(f"**{name}** ({role})" if name in kind.required else f"{name} ({role})" for name, role in kind.attributes.items())
+    attributes = ", ".join(
+        f"**{name}** ({role})" if name in kind.required else f"{name} ({role})"
+        for name, role in kind.attributes.items()
+    )
     gradient = "yes" if kind.derivative else "no"
-    return f"| `{kind.name}` | {inputs} | {attributes} | {gradient} | {kind.doc.replace('|', '&#124;')} |"
+    return (
+        f"| `{kind.name}` | {inputs} | {attributes} | {gradient} | "
+        f"{kind.doc.replace('|', '&#124;')} |"
+    )

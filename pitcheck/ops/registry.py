@@ -53,13 +53,19 @@ _THEMES = (
 
 
 def operator_themes() -> dict[str, tuple[OperatorKind, ...]]:
-    """All operators by what they are about: the first line of a table's description -> its operators."""
-    return {(theme.__doc__ or theme.__name__).partition("\n")[0]: theme.OPERATORS for theme in _THEMES}
+    """All operators by what they are about: the first line of a table's description -> its
+    operators.
+    """
+    return {
+        (theme.__doc__ or theme.__name__).partition("\n")[0]: theme.OPERATORS for theme in _THEMES
+    }
 
 
 @cache
 def _registry() -> Mapping[str, OperatorKind]:
-    return MappingProxyType({kind.name: kind for kinds in operator_themes().values() for kind in kinds})
+    return MappingProxyType(
+        {kind.name: kind for kinds in operator_themes().values() for kind in kinds}
+    )
 
 
 def operator_names() -> tuple[str, ...]:
@@ -68,20 +74,29 @@ def operator_names() -> tuple[str, ...]:
 
 
 def operator_kind(name: str) -> OperatorKind:
-    """The operator called ``name`` (with or without ``.backward``). Raises UnsupportedError for an unknown one."""
+    """The operator called ``name`` (with or without ``.backward``). Raises UnsupportedError for an
+    unknown one.
+    """
     kind = _registry().get(name.removesuffix(BACKWARD))
     if kind is None:
-        raise UnsupportedError(f"the operator {name!r} has no meaning here; the known ones are listed in docs/operators.md")
+        raise UnsupportedError(
+            f"the operator {name!r} has no meaning here; the known ones are listed in "
+            f"docs/operators.md"
+        )
     return kind
 
 
 def declared(name: str) -> OperatorKind | None:
-    """Return the operator called ``name``; None for an unknown one, and for a derivative, which has none of the traits of its operator."""
+    """Return the operator called ``name``; None for an unknown one, and for a derivative, which has
+    none of the traits of its operator.
+    """
     return _registry().get(name)
 
 
 def writes_in_place(name: str) -> bool:
-    """Return True if the result of an operator, or of a derivative, may take the place of an operand of its shape; False for an unknown one."""
+    """Return True if the result of an operator, or of a derivative, may take the place of an
+    operand of its shape; False for an unknown one.
+    """
     try:
         return operator_kind(name.removesuffix(".backward")).in_place
     except UnsupportedError:
@@ -90,24 +105,41 @@ def writes_in_place(name: str) -> bool:
 
 @cache
 def kinds_with(*traits: Trait) -> frozenset[str]:
-    """Return the names of the operators that have one of ``traits`` with all attributes, and of the derivatives that have one.
+    """Return the names of the operators that have one of ``traits`` with all attributes, and of the
+    derivatives that have one.
 
-    Operators that have a trait with some attributes only are left out; ask :func:`has_trait` where there are attributes.
+    Operators that have a trait with some attributes only are left out; ask :func:`has_trait` where
+    there are attributes.
     """
     found = {kind.name for kind in _registry().values() if not kind.traits.isdisjoint(traits)}
     derived = ALSO_OF_DERIVATIVES.intersection(traits)
-    return frozenset(found | {kind.name + BACKWARD for kind in _registry().values() if not kind.traits.isdisjoint(derived)})
+    return frozenset(
+        found
+        | {
+            kind.name + BACKWARD
+            for kind in _registry().values()
+            if not kind.traits.isdisjoint(derived)
+        }
+    )
 
 
 @cache
 def _conditional(trait: Trait) -> Mapping[str, Condition]:
-    return MappingProxyType({kind.name: kind.conditional[trait] for kind in _registry().values() if trait in kind.conditional})
+    return MappingProxyType(
+        {
+            kind.name: kind.conditional[trait]
+            for kind in _registry().values()
+            if trait in kind.conditional
+        }
+    )
 
 
 def has_trait(kind_name: str, trait: Trait, attributes: Attributes) -> bool:
-    """Return True if an operator has a trait with these attributes. A derivative has the traits in ``ALSO_OF_DERIVATIVES`` alone, an unknown operator none.
+    """Return True if an operator has a trait with these attributes. A derivative has the traits in
+    ``ALSO_OF_DERIVATIVES`` alone, an unknown operator none.
 
-    Raises PlanError for an attribute that a trait depends on and that is no number where it must be one.
+    Raises PlanError for an attribute that a trait depends on and that is no number where it must be
+    one.
     """
     if kind_name in kinds_with(trait):
         return True
@@ -123,8 +155,12 @@ def communication_of(kind_name: str) -> Communication:
 
 
 def shared_operands(kind_name: str) -> tuple[int, ...]:
-    """Return the operands whose gradients are sums over leading places of operand 0, if ``kind_name`` is a derivative; else none."""
-    kind = _registry().get(kind_name.removesuffix(BACKWARD)) if kind_name.endswith(BACKWARD) else None
+    """Return the operands whose gradients are sums over leading places of operand 0, if
+    ``kind_name`` is a derivative; else none.
+    """
+    kind = (
+        _registry().get(kind_name.removesuffix(BACKWARD)) if kind_name.endswith(BACKWARD) else None
+    )
     return () if kind is None else kind.shared
 
 
@@ -134,13 +170,17 @@ def inner_dimensions(kind: OperatorKind, attributes: Attributes) -> int:
 
 
 def offset_of(kind_name: str) -> Offset | None:
-    """Return where the outputs of an operator lie in its inputs, or the inputs in the output; None if they are computed, or of an unknown one."""
+    """Return where the outputs of an operator lie in its inputs, or the inputs in the output; None
+    if they are computed, or of an unknown one.
+    """
     kind = _registry().get(kind_name)
     return None if kind is None else kind.offset
 
 
 def divided_axis(kind_name: str) -> str:
-    """Return the attribute that names the dimension which a collective cuts into one part per member; "" for any other operator."""
+    """Return the attribute that names the dimension which a collective cuts into one part per
+    member; "" for any other operator.
+    """
     kind = _registry().get(kind_name)
     return "" if kind is None else kind.divided_axis
 
@@ -159,33 +199,49 @@ def random_kinds() -> frozenset[str]:
 
 @cache
 def collective_kinds() -> frozenset[str]:
-    """Return the names of the operators whose input arrives stacked: collectives, and the sum over micro-batches."""
+    """Return the names of the operators whose input arrives stacked: collectives, and the sum over
+    micro-batches.
+    """
     return frozenset(kind.name for kind in _registry().values() if kind.collective)
 
 
 def check_attributes(kind: OperatorKind, attributes: Attributes, backward: bool = False) -> None:
-    """Raise UnsupportedError for an attribute that the operator does not have, PlanError for a required one that is absent.
+    """Raise UnsupportedError for an attribute that the operator does not have, PlanError for a
+    required one that is absent.
 
-    With ``backward`` the attributes of the derivative (``forward_inputs``, ``forward_outputs``, ``gradients``, ``wanted``) are allowed too.
+    With ``backward`` the attributes of the derivative (``forward_inputs``, ``forward_outputs``,
+    ``gradients``, ``wanted``) are allowed too.
     """
     for name in attributes:
         if name not in kind.attributes and not (backward and name in BACKWARD_ATTRIBUTES):
             known = ", ".join(kind.attributes) or "none"
-            raise UnsupportedError(f"the operator {kind.name!r} has no attribute {name!r} (it has: {known})")
+            raise UnsupportedError(
+                f"the operator {kind.name!r} has no attribute {name!r} (it has: {known})"
+            )
     for name in kind.required:
         if name not in attributes:
-            raise PlanError(f"the operator {kind.name!r} needs the attribute {name!r}", f"attributes.{name}")
+            raise PlanError(
+                f"the operator {kind.name!r} needs the attribute {name!r}", f"attributes.{name}"
+            )
 
 
-def evaluate(algebra: Algebra[Any], kind_name: str, inputs: Sequence[Any], attributes: Attributes, wanted: Sequence[bool] | None = None) -> list[Any]:
+def evaluate(
+    algebra: Algebra[Any],
+    kind_name: str,
+    inputs: Sequence[Any],
+    attributes: Attributes,
+    wanted: Sequence[bool] | None = None,
+) -> list[Any]:
     """The outputs of an operator, or of its derivative where the name ends in ``.backward``.
 
-    The inputs of a derivative are the forward inputs (attribute ``forward_inputs`` says how many; default: all that the rest leaves), the
-    forward outputs (``forward_outputs``, default 1; with 0 they are computed anew), and the gradients of the outputs numbered in attribute
-    ``gradients`` (default: all); a gradient that is not given is zero. Its results are one gradient per forward input, None where there is none or
-    ``wanted`` says that it is not wanted.
+    The inputs of a derivative are the forward inputs (attribute ``forward_inputs`` says how many;
+    default: all that the rest leaves), the forward outputs (``forward_outputs``, default 1; with 0
+    they are computed anew), and the gradients of the outputs numbered in attribute ``gradients``
+    (default: all); a gradient that is not given is zero. Its results are one gradient per forward
+    input, None where there is none or ``wanted`` says that it is not wanted.
 
-    Raises UnsupportedError for an unknown operator or attribute or a missing derivative, PlanError for a wrong number of inputs or a missing attribute.
+    Raises UnsupportedError for an unknown operator or attribute or a missing derivative, PlanError
+    for a wrong number of inputs or a missing attribute.
     """
     kind = operator_kind(kind_name)
     backward = kind_name.endswith(BACKWARD)
@@ -196,27 +252,47 @@ def evaluate(algebra: Algebra[Any], kind_name: str, inputs: Sequence[Any], attri
     return kind.meaning(algebra, inputs, attributes)
 
 
-def _evaluate_backward(algebra: Algebra[Any], kind: OperatorKind, inputs: Sequence[Any], attributes: Attributes, wanted: Sequence[bool] | None) -> list[Any]:
+def _evaluate_backward(
+    algebra: Algebra[Any],
+    kind: OperatorKind,
+    inputs: Sequence[Any],
+    attributes: Attributes,
+    wanted: Sequence[bool] | None,
+) -> list[Any]:
     if kind.derivative is None:
         raise UnsupportedError(f"the operator {kind.name!r} has no derivative")
     operands, results, given = divided(attributes, len(inputs))
     if operands + results + len(given) != len(inputs):
         raise PlanError(
-            f"{kind.name}.backward has {len(inputs)} inputs, which are not {operands} forward inputs, {results} forward outputs "
+            f"{kind.name}.backward has {len(inputs)} inputs, which are not {operands} forward "
+            f"inputs, {results} forward outputs "
             f"and the gradients of outputs {given}"
         )
     _check_count(kind, operands)
     plain = forward_attributes(attributes)
     forward, rest = inputs[:operands], inputs[operands + results :]
-    outputs = inputs[operands : operands + results] if results else kind.meaning(algebra, forward, plain)
+    outputs = (
+        inputs[operands : operands + results] if results else kind.meaning(algebra, forward, plain)
+    )
     flags = tuple(attributes.get(WANTED) or (True,) * operands) if wanted is None else tuple(wanted)
     if len(flags) != operands:
-        raise PlanError(f"{kind.name}.backward has {operands} forward inputs but {len(flags)} flags say which gradients are wanted")
-    return kind.derivative(algebra, forward, outputs, _all_gradients(algebra, kind, outputs, given, rest), {**plain, WANTED: flags})
+        raise PlanError(
+            f"{kind.name}.backward has {operands} forward inputs but {len(flags)} flags say which "
+            f"gradients are wanted"
+        )
+    return kind.derivative(
+        algebra,
+        forward,
+        outputs,
+        _all_gradients(algebra, kind, outputs, given, rest),
+        {**plain, WANTED: flags},
+    )
 
 
 def divided(attributes: Attributes, count: int) -> tuple[int, int, tuple[int, ...]]:
-    """How the operands of a derivative are divided: (forward inputs, forward outputs, numbers of the outputs whose gradients stand behind them)."""
+    """How the operands of a derivative are divided: (forward inputs, forward outputs, numbers of
+    the outputs whose gradients stand behind them).
+    """
     results = int(attributes.get("forward_outputs", 1))
     given = tuple(attributes.get("gradients", range(max(results, 1))))
     return int(attributes.get("forward_inputs", count - results - len(given))), results, given
@@ -227,15 +303,33 @@ def forward_attributes(attributes: Attributes) -> dict[str, Any]:
     return {name: value for name, value in attributes.items() if name not in BACKWARD_ATTRIBUTES}
 
 
-def _all_gradients(algebra: Algebra[Any], kind: OperatorKind, outputs: Sequence[Any], given: tuple[int, ...], gradients: Sequence[Any]) -> list[Any]:
-    """A gradient per output, zeros where none is given. Raises PlanError where one is given twice, belongs to no output or has another shape."""
+def _all_gradients(
+    algebra: Algebra[Any],
+    kind: OperatorKind,
+    outputs: Sequence[Any],
+    given: tuple[int, ...],
+    gradients: Sequence[Any],
+) -> list[Any]:
+    """A gradient per output, zeros where none is given. Raises PlanError where one is given twice,
+    belongs to no output or has another shape.
+    """
     of_output = dict(zip(given, gradients, strict=True))
     if len(of_output) != len(given) or not of_output.keys() <= set(range(len(outputs))):
-        raise PlanError(f"{kind.name}.backward has the gradients of outputs {given}; the {len(outputs)} outputs have one each", "attributes.gradients")
+        raise PlanError(
+            f"{kind.name}.backward has the gradients of outputs {given}; the {len(outputs)} "
+            f"outputs have one each",
+            "attributes.gradients",
+        )
     for number, gradient in of_output.items():
         if algebra.shape(gradient) != algebra.shape(outputs[number]):
-            raise ShapeError(f"{kind.name}.backward: output {number} has shape {algebra.shape(outputs[number])}, its gradient {algebra.shape(gradient)}")
-    return [of_output[i] if i in of_output else Term(algebra, output).like(0).value for i, output in enumerate(outputs)]
+            raise ShapeError(
+                f"{kind.name}.backward: output {number} has shape "
+                f"{algebra.shape(outputs[number])}, its gradient {algebra.shape(gradient)}"
+            )
+    return [
+        of_output[i] if i in of_output else Term(algebra, output).like(0).value
+        for i, output in enumerate(outputs)
+    ]
 
 
 def _check_count(kind: OperatorKind, count: int) -> None:

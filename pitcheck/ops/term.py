@@ -1,10 +1,12 @@
 """Values with arithmetic: the notation in which operators' formulas are written.
 
-A :class:`Term` is a value together with its algebra, so that ``x * (1 - y)`` can be written instead of nested calls. It adds nothing to the
-:class:`~pitcheck.algebra.interface.Algebra`: every method is one or a few of its operations. Here, unlike there, negative axes count from the end.
+A :class:`Term` is a value together with its algebra, so that ``x * (1 - y)`` can be written instead
+of nested calls. It adds nothing to the :class:`~pitcheck.algebra.interface.Algebra`: every method
+is one or a few of its operations. Here, unlike there, negative axes count from the end.
 
-Sizes are used as the algebra gives them and never passed through ``int``: in the algebra of axes they remember the dimensions they come from, and a
-reshape to an equal shape may still tie dimensions.
+Sizes are used as the algebra gives them and never passed through ``int``: in the algebra of axes
+they remember the dimensions they come from, and a reshape to an equal shape may still tie
+dimensions.
 """
 
 from __future__ import annotations
@@ -24,7 +26,9 @@ Real = int | Fraction
 
 @dataclass(frozen=True, eq=False)
 class Term:
-    """A value of an algebra. Plain numbers in formulas become constants of the other operand's kind."""
+    """A value of an algebra. Plain numbers in formulas become constants of the other operand's
+    kind.
+    """
 
     algebra: Algebra[Any]
     value: Any
@@ -46,11 +50,15 @@ class Term:
         return self.algebra.kind(self.value)
 
     def axis(self, axis: int) -> int:
-        """The dimension ``axis`` counted from the front. Raises ShapeError where there is no such dimension."""
+        """The dimension ``axis`` counted from the front. Raises ShapeError where there is no such
+        dimension.
+        """
         return normalise(axis, self.ndim)
 
     def axes(self, axes: Sequence[int] | int | None) -> tuple[int, ...]:
-        """Several dimensions counted from the front; None is all of them. Raises ShapeError for one that is missing or stands twice."""
+        """Several dimensions counted from the front; None is all of them. Raises ShapeError for one
+        that is missing or stands twice.
+        """
         if axes is None:
             return tuple(range(self.ndim))
         result = tuple(self.axis(a) for a in ((axes,) if isinstance(axes, int) else axes))
@@ -63,7 +71,11 @@ class Term:
         return Term(self.algebra, value)
 
     def _value(self, other: Term | Real) -> Any:
-        return other.value if isinstance(other, Term) else self.algebra.constant(Fraction(other), self.kind)
+        return (
+            other.value
+            if isinstance(other, Term)
+            else self.algebra.constant(Fraction(other), self.kind)
+        )
 
     def constant(self, number: Fraction | float, kind: Kind = "field") -> Term:
         """A 0-d constant of the same algebra."""
@@ -142,7 +154,9 @@ class Term:
         """Sum over ``axes`` divided by their extent."""
         return self.sum(axes, keep) / self.extent(axes)
 
-    def maximum_over(self, axes: Sequence[int] | int | None = None, keep: bool = False, least: bool = False) -> Term:
+    def maximum_over(
+        self, axes: Sequence[int] | int | None = None, keep: bool = False, least: bool = False
+    ) -> Term:
         """Maximum (with ``least``: minimum) over ``axes``."""
         reduce = self.algebra.reduce_min if least else self.algebra.reduce_max
         over = self.axes(axes)
@@ -157,7 +171,11 @@ class Term:
         return self._of(self.algebra.shift(self.value, over[0]))._kept(self.shape, over, True)
 
     def _kept(self, shape: tuple[int, ...], axes: tuple[int, ...], keep: bool) -> Term:
-        return self.reshape(tuple(1 if i in axes else n for i, n in enumerate(shape))) if keep else self
+        return (
+            self.reshape(tuple(1 if i in axes else n for i, n in enumerate(shape)))
+            if keep
+            else self
+        )
 
     # --- structure
     def reshape(self, shape: Sequence[int]) -> Term:
@@ -168,7 +186,10 @@ class Term:
         """Dimension i of the result is dimension ``permutation[i]``."""
         order = self.axes(permutation)
         if len(order) != self.ndim:
-            raise ShapeError(f"the permutation {tuple(permutation)} does not name each of the {self.ndim} dimensions once")
+            raise ShapeError(
+                f"the permutation {tuple(permutation)} does not name each of the {self.ndim} "
+                f"dimensions once"
+            )
         return self._of(self.algebra.transpose(self.value, order))
 
     def swap(self, first: int, second: int) -> Term:
@@ -201,10 +222,14 @@ class Term:
         return self.reshape(self.shape[:place] + self.shape[place + 1 :])
 
     def slice(self, axis: int, start: int, stop: int, step: int = 1) -> Term:
-        """Elements ``start, start + step, ... < stop`` along ``axis``; offsets must lie within the dimension."""
+        """Elements ``start, start + step, ... < stop`` along ``axis``; offsets must lie within the
+        dimension.
+        """
         place = self.axis(axis)
         if not 0 <= start <= stop <= self.shape[place]:
-            raise ShapeError(f"the slice [{start}:{stop}] does not lie within dimension {place} of {self.shape}")
+            raise ShapeError(
+                f"the slice [{start}:{stop}] does not lie within dimension {place} of {self.shape}"
+            )
         if step < 1:
             raise ShapeError(f"a slice's step is at least 1, not {step}")
         return self._of(self.algebra.slice(self.value, place, start, stop, step))
@@ -213,7 +238,10 @@ class Term:
         """Part number ``position`` of ``count`` equal parts of dimension ``axis``."""
         size = self.shape[self.axis(axis)]
         if count < 1 or size % count:
-            raise ShapeError(f"dimension {self.axis(axis)} of {self.shape} cannot be cut into {count} equal parts")
+            raise ShapeError(
+                f"dimension {self.axis(axis)} of {self.shape} cannot be cut into {count} equal "
+                f"parts"
+            )
         if not 0 <= position < count:
             raise ShapeError(f"part {position} of {count} does not exist")
         return self.slice(axis, position * (size // count), (position + 1) * (size // count))
@@ -221,7 +249,9 @@ class Term:
     def select(self, axis: int, position: int) -> Term:
         """The elements at ``position`` of ``axis``, which disappears."""
         place = self.axis(axis)
-        return self.slice(place, position, position + 1).reshape(self.shape[:place] + self.shape[place + 1 :])
+        return self.slice(place, position, position + 1).reshape(
+            self.shape[:place] + self.shape[place + 1 :]
+        )
 
     def flip(self, axis: int) -> Term:
         """Reverse the order along ``axis``."""
@@ -236,13 +266,19 @@ class Term:
         return self._of(self.algebra.boundary(self.value, self.axis(axis), offset))
 
     def positions(self, axis: int) -> Term:
-        """Positions along ``axis``, int, shaped to broadcast against this term (size 1 elsewhere)."""
+        """Positions along ``axis``, int, shaped to broadcast against this term (size 1
+        elsewhere).
+        """
         place = self.axis(axis)
-        return self.arange(place).reshape(tuple(n if i == place else 1 for i, n in enumerate(self.shape)))
+        return self.arange(place).reshape(
+            tuple(n if i == place else 1 for i, n in enumerate(self.shape))
+        )
 
     def like(self, number: Fraction | float | int, kind: Kind = "field") -> Term:
         """A value of the same shape filled with ``number``."""
-        return self.constant(number if isinstance(number, float) else Fraction(number), kind).expand(self.shape)
+        return self.constant(
+            number if isinstance(number, float) else Fraction(number), kind
+        ).expand(self.shape)
 
     # --- indexing
     def take(self, axis: int, indices: Term) -> Term:
@@ -251,7 +287,9 @@ class Term:
 
     def add_at(self, axis: int, indices: Term, source: Term) -> Term:
         """This with ``source`` added at ``indices`` of ``axis``."""
-        return self._of(self.algebra.add_at(self.value, self.axis(axis), indices.value, source.value))
+        return self._of(
+            self.algebra.add_at(self.value, self.axis(axis), indices.value, source.value)
+        )
 
     def take_along(self, axis: int, indices: Term) -> Term:
         """One element per index along ``axis``."""
@@ -259,7 +297,9 @@ class Term:
 
     def add_along(self, axis: int, indices: Term, source: Term) -> Term:
         """This with ``source`` added, element by element, at ``indices`` along ``axis``."""
-        return self._of(self.algebra.add_along(self.value, self.axis(axis), indices.value, source.value))
+        return self._of(
+            self.algebra.add_along(self.value, self.axis(axis), indices.value, source.value)
+        )
 
     # --- decisions
     def compare(self, comparison: Comparison, other: Term | Real) -> Term:
@@ -301,7 +341,9 @@ def concatenate(terms: Sequence[Term], axis: int) -> Term:
     first = terms[0]
     if len(terms) == 1:
         return first
-    return Term(first.algebra, first.algebra.concatenate([t.value for t in terms], first.axis(axis)))
+    return Term(
+        first.algebra, first.algebra.concatenate([t.value for t in terms], first.axis(axis))
+    )
 
 
 def promote(terms: Sequence[Term]) -> list[Term]:
@@ -323,15 +365,21 @@ def sum_to(gradient: Term, shape: tuple[int, ...]) -> Term:
 
 
 def number(algebra: Algebra[Any], value: int | float | str, place: str) -> Term:
-    """A number of an attribute as an exact field constant; roots become square roots of constants."""
+    """A number of an attribute as an exact field constant; roots become square roots of
+    constants.
+    """
     return exact(algebra, parse_number(value, place))
 
 
 def exact(algebra: Algebra[Any], literal: Literal) -> Term:
-    """A literal as an exact field constant; sqrt(n / pi) is sqrt(2 n) times the density of the normal distribution at 0, 1 / sqrt(2 pi)."""
+    """A literal as an exact field constant; sqrt(n / pi) is sqrt(2 n) times the density of the
+    normal distribution at 0, 1 / sqrt(2 pi).
+    """
     if not isinstance(literal, Root):
         return Term(algebra, algebra.constant(literal))
-    square = Term(algebra, algebra.constant(2 * literal.square if literal.over_pi else literal.square))
+    square = Term(
+        algebra, algebra.constant(2 * literal.square if literal.over_pi else literal.square)
+    )
     root = square.sqrt().sqrt() if literal.fourth else square.sqrt()
     if literal.over_pi:
         root = root * root.constant(Fraction(0)).function("normal_density")
@@ -339,27 +387,37 @@ def exact(algebra: Algebra[Any], literal: Literal) -> Term:
 
 
 def normalise(axis: int, ndim: int) -> int:
-    """An axis counted from the front. Raises ShapeError where it is not one of ``ndim`` dimensions."""
+    """An axis counted from the front. Raises ShapeError where it is not one of ``ndim``
+    dimensions.
+    """
     if not -ndim <= axis < ndim:
         raise ShapeError(f"axis {axis} is outside a tensor of {ndim} dimensions")
     return axis % ndim
 
 
 def complete(sizes: tuple[int, ...], old: tuple[int, ...]) -> tuple[int, ...]:
-    """Sizes of a reshape, with -1 computed. Raises ShapeError where the number of elements differs."""
+    """Sizes of a reshape, with -1 computed. Raises ShapeError where the number of
+    elements differs.
+    """
     unknown = [i for i, n in enumerate(sizes) if n == -1]
     if len(unknown) > 1 or any(n < -1 for n in sizes):
-        raise ShapeError(f"the sizes {sizes} are not those of a reshape: at most one is -1, none is below")
+        raise ShapeError(
+            f"the sizes {sizes} are not those of a reshape: at most one is -1, none is below"
+        )
     total, known = prod(old), prod(n for n in sizes if n != -1)
     if unknown and known and total % known == 0:
         return tuple(total // known if n == -1 else n for n in sizes)
     if unknown or total != known:
-        raise ShapeError(f"a tensor of shape {old} cannot be viewed as {sizes}: the number of elements differs")
+        raise ShapeError(
+            f"a tensor of shape {old} cannot be viewed as {sizes}: the number of elements differs"
+        )
     return sizes
 
 
 def needed(attributes: Any, name: str) -> Any:
-    """An attribute without which the meaning is not defined. Raises PlanError where it is absent."""
+    """An attribute without which the meaning is not defined. Raises PlanError where it is
+    absent.
+    """
     if name not in attributes:
         raise PlanError(f"the attribute {name!r} is required", f"attributes.{name}")
     return attributes[name]

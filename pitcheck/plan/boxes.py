@@ -10,10 +10,12 @@ from pitcheck.plan.model import MICROBATCH_AXIS, Box
 
 
 def boxes_of(mask: NDArray[np.bool_], coordinates: Coordinates) -> tuple[Box, ...]:
-    """Disjoint boxes whose union is exactly ``mask``, of shape (ranks, microbatches), or (ranks,) for all micro-batches alike; all true gives ``()``.
+    """Disjoint boxes whose union is exactly ``mask``, of shape (ranks, microbatches), or (ranks,)
+    for all micro-batches alike; all true gives ``()``.
 
-    A mask without a true element gives one box that holds no coordinate. The cover is greedy: slices along an axis that are equal share their boxes, and
-    the axis with the fewest different slices comes first. The number of boxes is not always least.
+    A mask without a true element gives one box that holds no coordinate. The cover is greedy:
+    slices along an axis that are equal share their boxes, and the axis with the fewest different
+    slices comes first. The number of boxes is not always least.
     """
     if mask.all():
         return ()

@@ -1,4 +1,6 @@
-"""Roots of collectives: at which coordinates the operand of a broadcast or scatter is read, and the result of a reduce or gather is there."""
+"""Roots of collectives: at which coordinates the operand of a broadcast or scatter is read, and the
+result of a reduce or gather is there.
+"""
 
 from __future__ import annotations
 
@@ -32,25 +34,40 @@ def has_root(operator: Operator) -> bool:
 
 
 def places_in_group(coordinates: Coordinates, group: Group) -> NDArray[np.int64]:
-    """Return the place of every rank in its list of a group, shape (ranks,); -1 for a rank that is in none. Raises PlanError as ``Coordinates.groups``."""
+    """Return the place of every rank in its list of a group, shape (ranks,); -1 for a rank that is
+    in none. Raises PlanError as ``Coordinates.groups``.
+    """
     places = np.full(coordinates.ranks, -1, dtype=np.int64)
     if not group.ranks:
         coordinates.group_sizes(group)
-        return coordinates.row_major(tuple(axis.name for axis in coordinates.mesh if axis.name in group.axes))[:, 0]
+        return coordinates.row_major(
+            tuple(axis.name for axis in coordinates.mesh if axis.name in group.axes)
+        )[:, 0]
     for members in coordinates.groups(group):
         places[list(members)] = np.arange(len(members))
     return places
 
 
 def root_places(root: Attribute) -> tuple[int, ...]:
-    """Return the values of an attribute ``root``. Raises PlanError where one is no integer, or none that a group could have."""
+    """Return the values of an attribute ``root``. Raises PlanError where one is no integer, or none
+    that a group could have.
+    """
     values = attribute_values(root)
-    odd = next((value for value in values if isinstance(value, bool) or not isinstance(value, int)), None)
+    odd = next(
+        (value for value in values if isinstance(value, bool) or not isinstance(value, int)), None
+    )
     if odd is not None or None in values:
-        raise PlanError(f"root {odd!r} is no place in a group; it is an integer that counts from 0 in the group's order", "attributes.root")
+        raise PlanError(
+            f"root {odd!r} is no place in a group; it is an integer that counts from 0 in the "
+            f"group's order",
+            "attributes.root",
+        )
     places = tuple(value for value in values if isinstance(value, int))
     if any(not 0 <= place < _MOST for place in places):
-        raise PlanError("the root is no place in a group; it counts from 0 in the group's order", "attributes.root")
+        raise PlanError(
+            "the root is no place in a group; it counts from 0 in the group's order",
+            "attributes.root",
+        )
     return places
 
 
@@ -61,6 +78,12 @@ def at_root(coordinates: Coordinates, operator: Operator) -> NDArray[np.bool_]:
     """
     root = operator.attributes.get("root")
     values = np.array(root_places(root), dtype=np.int64)
-    index = coordinates.table(root, "attributes.root")[0] if isinstance(root, Table) else np.zeros((1, 1), dtype=np.int64)
+    index = (
+        coordinates.table(root, "attributes.root")[0]
+        if isinstance(root, Table)
+        else np.zeros((1, 1), dtype=np.int64)
+    )
     places = places_in_group(coordinates, operator.group or Group())
-    return np.broadcast_to(values[index] == places[:, None], (coordinates.ranks, coordinates.microbatches))
+    return np.broadcast_to(
+        values[index] == places[:, None], (coordinates.ranks, coordinates.microbatches)
+    )

@@ -9,7 +9,9 @@ from contextlib import contextmanager
 
 @contextmanager
 def collector_off() -> Iterator[None]:
-    """Reading and folding make many objects and no cycles: the collector would only walk them again and again. It is as before afterwards."""
+    """Reading and folding make many objects and no cycles: the collector would only walk them again
+    and again. It is as before afterwards.
+    """
     enabled = gc.isenabled()
     gc.disable()
     try:

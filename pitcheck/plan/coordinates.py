@@ -1,4 +1,6 @@
-"""Coordinates of a mesh as arrays: ranks are numbered row-major over the mesh axes, micro-batches stand beside them."""
+"""Coordinates of a mesh as arrays: ranks are numbered row-major over the mesh axes, micro-batches
+stand beside them.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,9 @@ class Coordinates:
 
     @property
     def extents(self) -> dict[str, int]:
-        """``shape`` by name: sizes of the mesh axes, in order, and the number of micro-batches as ``mb``."""
+        """``shape`` by name: sizes of the mesh axes, in order, and the number of micro-batches as
+        ``mb``.
+        """
         return {**self.sizes, MICROBATCH_AXIS: self.microbatches}
 
     def dimension(self, axis: str, place: str) -> int:
@@ -48,11 +52,14 @@ class Coordinates:
         if axis == MICROBATCH_AXIS:
             return len(self.sizes)
         if axis not in self.sizes:
-            raise PlanError(f"unknown axis {axis!r}; the mesh has {', '.join(self.sizes)} and mb", place)
+            raise PlanError(
+                f"unknown axis {axis!r}; the mesh has {', '.join(self.sizes)} and mb", place
+            )
         return list(self.sizes).index(axis)
 
     def mask_grid(self, where: tuple[Box, ...], place: str = "where") -> NDArray[np.bool_]:
-        """The union of boxes as a boolean array that broadcasts to ``shape``, of size 1 along axes that no box names.
+        """The union of boxes as a boolean array that broadcasts to ``shape``, of size 1 along axes
+        that no box names.
 
         Raises PlanError for an unknown axis or a value out of range.
         """
@@ -64,13 +71,18 @@ class Coordinates:
                 size = self.shape[dimension]
                 wrong = [v for v in values if not 0 <= v < size]
                 if wrong:
-                    raise PlanError(f"value {wrong[0]} is outside axis {axis!r} of size {size}", f"{place}[{number}].{axis}")
+                    raise PlanError(
+                        f"value {wrong[0]} is outside axis {axis!r} of size {size}",
+                        f"{place}[{number}].{axis}",
+                    )
                 mask = mask & self._column(dimension, np.isin(np.arange(size), values))
             result = mask if result is None else result | mask
         return np.ones((1,) * len(self.shape), dtype=np.bool_) if result is None else result
 
     def row_major_grid(self, over: tuple[str, ...], place: str = "over") -> NDArray[np.int64]:
-        """Row-major position of every coordinate within the axes ``over``: an array that broadcasts to ``shape``, of size 1 along all others."""
+        """Row-major position of every coordinate within the axes ``over``: an array that broadcasts
+        to ``shape``, of size 1 along all others.
+        """
         position = np.zeros((1,) * len(self.shape), dtype=np.int64)
         for axis in over:
             dimension = self.dimension(axis, place)
@@ -107,10 +119,14 @@ class Coordinates:
         for axis, values in box.items():
             size = self.microbatches if axis == MICROBATCH_AXIS else self.sizes.get(axis)
             if size is None:
-                raise PlanError(f"unknown axis {axis!r}; the mesh has {', '.join(self.sizes)} and mb", place)
+                raise PlanError(
+                    f"unknown axis {axis!r}; the mesh has {', '.join(self.sizes)} and mb", place
+                )
             wrong = [v for v in values if not 0 <= v < size]
             if wrong:
-                raise PlanError(f"value {wrong[0]} is outside axis {axis!r} of size {size}", f"{place}.{axis}")
+                raise PlanError(
+                    f"value {wrong[0]} is outside axis {axis!r} of size {size}", f"{place}.{axis}"
+                )
             if axis == MICROBATCH_AXIS:
                 microbatches &= np.isin(np.arange(size), values)
             else:
@@ -119,7 +135,9 @@ class Coordinates:
         return mask
 
     def row_major(self, over: tuple[str, ...], place: str = "over") -> NDArray[np.int64]:
-        """Row-major position of every coordinate within the axes ``over``, shape (ranks, microbatches)."""
+        """Row-major position of every coordinate within the axes ``over``, shape (ranks,
+        microbatches).
+        """
         position = np.zeros((self.ranks, self.microbatches), dtype=np.int64)
         for axis in over:
             if axis == MICROBATCH_AXIS:
@@ -127,14 +145,20 @@ class Coordinates:
             elif axis in self.sizes:
                 position = position * self.sizes[axis] + self._of_rank[axis][:, None]
             else:
-                raise PlanError(f"unknown axis {axis!r}; the mesh has {', '.join(self.sizes)} and mb", place)
+                raise PlanError(
+                    f"unknown axis {axis!r}; the mesh has {', '.join(self.sizes)} and mb", place
+                )
         return position
 
     def count(self, over: tuple[str, ...]) -> int:
         """Number of positions of the axes ``over``."""
-        return prod(self.microbatches if axis == MICROBATCH_AXIS else self.sizes[axis] for axis in over)
+        return prod(
+            self.microbatches if axis == MICROBATCH_AXIS else self.sizes[axis] for axis in over
+        )
 
-    def table(self, table: Table, place: str = "table") -> tuple[NDArray[np.int64], tuple[Any, ...]]:
+    def table(
+        self, table: Table, place: str = "table"
+    ) -> tuple[NDArray[np.int64], tuple[Any, ...]]:
         """A table as (index per coordinate of shape (ranks, microbatches), its values).
 
         Raises PlanError where the number of values is not the number of positions.
@@ -142,7 +166,10 @@ class Coordinates:
         positions = self.row_major(table.over, f"{place}.over")
         expected = self.count(table.over)
         if len(table.values) != expected:
-            raise PlanError(f"{len(table.values)} values for {expected} positions over {', '.join(table.over)}", f"{place}.values")
+            raise PlanError(
+                f"{len(table.values)} values for {expected} positions over {', '.join(table.over)}",
+                f"{place}.values",
+            )
         return positions, table.values
 
     def groups(self, group: Group, place: str = "group") -> list[tuple[int, ...]]:
@@ -156,18 +183,25 @@ class Coordinates:
             flat = [rank for ranks in group.ranks for rank in ranks]
             wrong = [rank for rank in flat if not 0 <= rank < self.ranks]
             if wrong:
-                raise PlanError(f"rank {wrong[0]} is not among the {self.ranks} ranks of the mesh", place)
+                raise PlanError(
+                    f"rank {wrong[0]} is not among the {self.ranks} ranks of the mesh", place
+                )
             if len(set(flat)) != len(flat):
                 twice = next(rank for rank in flat if flat.count(rank) > 1)
                 raise PlanError(f"rank {twice} stands twice in the group's rank lists", place)
             return [tuple(ranks) for ranks in group.ranks]
         unknown = [axis for axis in group.axes if axis not in self.sizes]
         if unknown:
-            raise PlanError(f"unknown axis {unknown[0]!r}; the mesh has {', '.join(self.sizes)}", f"{place}.axes")
+            raise PlanError(
+                f"unknown axis {unknown[0]!r}; the mesh has {', '.join(self.sizes)}",
+                f"{place}.axes",
+            )
         return self._along(group)
 
     def group_sizes(self, group: Group, place: str = "group") -> list[int]:
-        """The different sizes of the rank lists of a group, ascending. Raises PlanError as ``groups`` does."""
+        """The different sizes of the rank lists of a group, ascending. Raises PlanError as
+        ``groups`` does.
+        """
         if not group.ranks and set(group.axes) <= set(self.sizes):
             return [prod(self.sizes[axis] for axis in set(group.axes))]
         return sorted({len(members) for members in self.groups(group, place)})
@@ -185,7 +219,8 @@ class Coordinates:
 def places_of(ranks: NDArray[np.int64], sizes: Sequence[int]) -> tuple[NDArray[np.int64], ...]:
     """The coordinate of every rank along every axis of these sizes, each of the shape of ``ranks``.
 
-    As ``np.unravel_index``, which in NumPy 2.4 is wrong for large arrays whose last dimension has size 1.
+    As ``np.unravel_index``, which in NumPy 2.4 is wrong for large arrays whose last dimension has
+    size 1.
     """
     found = []
     for size in reversed(sizes):

@@ -1,6 +1,8 @@
-"""Plan files: readable JSON (``.plan.json``) and MessagePack in a zstd frame (``.plan.zst``) of the same structs.
+"""Plan files: readable JSON (``.plan.json``) and MessagePack in a zstd frame (``.plan.zst``) of the
+same structs.
 
-Reading is bounded and never runs code; whatever is wrong with a file is a PlanError that names the place.
+Reading is bounded and never runs code; whatever is wrong with a file is a PlanError that names the
+place.
 """
 
 from __future__ import annotations
@@ -28,7 +30,8 @@ ZSTD_SUFFIX = ".plan.zst"
 SIZE_LIMIT = 1 << 30
 _THINGS_LIMIT = 1 << 24
 _ZSTD_LEVEL = 9
-# zstd expands at most 2^15-fold, so that one piece adds at most 32 MiB before the limit is looked at again.
+# zstd expands at most 2^15-fold, so that one piece adds at most 32 MiB before the limit is looked
+# at again.
 _PIECE = 1 << 10
 _AT = re.compile(r" - at `\$\.?(.*?)`$")
 _BYTE = re.compile(r" \(byte (\d+)\)$")
@@ -41,9 +44,10 @@ class _Header(msgspec.Struct):
 def read_plan(path: str | os.PathLike[str], limit: int = SIZE_LIMIT) -> Plan:
     """Read a plan file, chosen by its suffix: ``.plan.json`` or ``.plan.zst``.
 
-    ``limit`` bounds the (decompressed) size in bytes. Raises UsageError for another suffix or a file that cannot be opened and PlanError,
-    with the place in the file, for everything that is not a plan of format ``pitcheck.plan/1``. The plan is well-formed, not yet valid:
-    see :func:`pitcheck.plan.validate.validate`.
+    ``limit`` bounds the (decompressed) size in bytes. Raises UsageError for another suffix or a
+    file that cannot be opened and PlanError, with the place in the file, for everything that is not
+    a plan of format ``pitcheck.plan/1``. The plan is well-formed, not yet valid: see
+    :func:`pitcheck.plan.validate.validate`.
     """
     file = Path(path)
     compressed = _is_compressed(file)
@@ -55,14 +59,20 @@ def read_plan(path: str | os.PathLike[str], limit: int = SIZE_LIMIT) -> Plan:
 
 
 def decode_plan(data: bytes, origin: str = "plan", encoding: str = "json") -> Plan:
-    """The plan in ``data``, "json" or "msgpack" (not compressed). ``origin`` names it in messages. Raises PlanError."""
+    """The plan in ``data``, "json" or "msgpack" (not compressed). ``origin`` names it in messages.
+    Raises PlanError.
+    """
     if encoding == "json":
         decode: Callable[[bytes, Any], Any] = _decode_json
     else:
         decode = _decode_msgpack
     header: _Header = _guard(lambda: decode(data, _Header), data, origin)
     if header.format != FORMAT:
-        said = f"the format is {header.format!r}" if header.format else "the file does not name its format"
+        said = (
+            f"the format is {header.format!r}"
+            if header.format
+            else "the file does not name its format"
+        )
         raise PlanError(f"{said}; this version reads {FORMAT!r} (in {origin})", "format")
     plan: Plan = _guard(lambda: decode(data, Plan), data, origin)
     if encoding == "json":
@@ -72,16 +82,20 @@ def decode_plan(data: bytes, origin: str = "plan", encoding: str = "json") -> Pl
 
 
 def write_plan(plan: Plan, path: str | os.PathLike[str]) -> None:
-    """Write a plan file, chosen by its suffix; the file appears whole or not at all. Equal plans give equal bytes.
+    """Write a plan file, chosen by its suffix; the file appears whole or not at all. Equal plans
+    give equal bytes.
 
-    Raises UsageError for another suffix or where the file cannot be written, PlanError for a value that the format cannot hold (a NaN or infinite attribute).
+    Raises UsageError for another suffix or where the file cannot be written, PlanError for a value
+    that the format cannot hold (a NaN or infinite attribute).
     """
     file = Path(path)
     if _is_compressed(file):
         _refuse_special_floats(plan)
         with _writable(file):
             packed = msgspec.msgpack.encode(plan, order="deterministic")
-        data = zstandard.ZstdCompressor(level=_ZSTD_LEVEL, write_checksum=True, write_content_size=True).compress(packed)
+        data = zstandard.ZstdCompressor(
+            level=_ZSTD_LEVEL, write_checksum=True, write_content_size=True
+        ).compress(packed)
     else:
         with _writable(file):
             data = encode_json(plan)
@@ -89,9 +103,11 @@ def write_plan(plan: Plan, path: str | os.PathLike[str]) -> None:
 
 
 def well_formed(plan: Plan, origin: str) -> Plan:
-    """Return the plan as it would be read from a file of it, which is what the types of its fields promise.
+    """Return the plan as it would be read from a file of it, which is what the types of its fields
+    promise.
 
-    ``origin`` names it in messages. Raises PlanError for a value that no plan file holds, as :func:`read_plan` and :func:`write_plan` do.
+    ``origin`` names it in messages. Raises PlanError for a value that no plan file holds, as
+    :func:`read_plan` and :func:`write_plan` do.
     """
     with _writable(Path(origin)):
         packed = msgspec.msgpack.encode(plan)
@@ -101,16 +117,27 @@ def well_formed(plan: Plan, origin: str) -> Plan:
 
 
 def encode_json(plan: Plan) -> bytes:
-    """The plan as JSON, one tensor, operator, ... a line, with a final newline. Raises PlanError for a NaN or infinite attribute."""
+    """The plan as JSON, one tensor, operator, ... a line, with a final newline. Raises PlanError
+    for a NaN or infinite attribute.
+    """
     _refuse_special_floats(plan)
     encode = msgspec.json.Encoder(order="deterministic").encode
-    fields = {name: getattr(plan, name) for name in ("format", *(f for f in plan.__struct_fields__ if f != "format"))}
+    fields = {
+        name: getattr(plan, name)
+        for name in ("format", *(f for f in plan.__struct_fields__ if f != "format"))
+    }
     parts: list[bytes] = []
     for name, value in fields.items():
         if isinstance(value, tuple) and value:
             body = b"[\n  " + b",\n  ".join(encode(entry) for entry in value) + b"\n ]"
         elif isinstance(value, dict) and value:
-            body = b"{\n  " + b",\n  ".join(encode(key) + b":" + encode(entry) for key, entry in sorted(value.items())) + b"\n }"
+            body = (
+                b"{\n  "
+                + b",\n  ".join(
+                    encode(key) + b":" + encode(entry) for key, entry in sorted(value.items())
+                )
+                + b"\n }"
+            )
         else:
             body = encode(value)
         parts.append(b" " + encode(name) + b": " + body)
@@ -132,12 +159,16 @@ def _load(file: Path, limit: int) -> bytes:
     except OSError as error:
         raise UsageError(f"{file}: cannot be read: {error.strerror or error}") from None
     if len(data) > limit:
-        raise PlanError(f"the file is larger than the limit of {limit} bytes (in {file})", f"byte {limit}")
+        raise PlanError(
+            f"the file is larger than the limit of {limit} bytes (in {file})", f"byte {limit}"
+        )
     return data
 
 
 def _decompress(data: bytes, limit: int, file: Path) -> bytes:
-    """The content of the one zstd frame in ``data``; never more than ``limit`` bytes and one piece are held."""
+    """The content of the one zstd frame in ``data``; never more than ``limit`` bytes and one piece
+    are held.
+    """
     frame = zstandard.ZstdDecompressor().decompressobj()
     pieces: list[bytes] = []
     size = position = 0
@@ -145,17 +176,24 @@ def _decompress(data: bytes, limit: int, file: Path) -> bytes:
         try:
             piece = frame.decompress(data[position : position + _PIECE])
         except zstandard.ZstdError as error:
-            raise PlanError(f"the zstd frame is damaged: {error} (in {file})", f"byte {position}") from None
+            raise PlanError(
+                f"the zstd frame is damaged: {error} (in {file})", f"byte {position}"
+            ) from None
         position += _PIECE
         size += len(piece)
         if size > limit:
-            raise PlanError(f"the content is larger than the limit of {limit} bytes (in {file})", f"byte {min(position, len(data))}")
+            raise PlanError(
+                f"the content is larger than the limit of {limit} bytes (in {file})",
+                f"byte {min(position, len(data))}",
+            )
         pieces.append(piece)
     if not frame.eof:
         raise PlanError(f"the zstd frame is truncated (in {file})", f"byte {len(data)}")
     rest = len(frame.unused_data) + max(0, len(data) - position)
     if rest:
-        raise PlanError(f"{rest} bytes follow the zstd frame (in {file})", f"byte {len(data) - rest}")
+        raise PlanError(
+            f"{rest} bytes follow the zstd frame (in {file})", f"byte {len(data) - rest}"
+        )
     return b"".join(pieces)
 
 
@@ -189,7 +227,10 @@ def _raise_decode_error(text: str, data: bytes, origin: str) -> NoReturn:
         raise PlanError(f"{text} (in {origin})", place) from None
     position = int(byte.group(1))
     if data[position : position + 3] in (b"NaN", b"Inf"):
-        text = "NaN and Infinity are not JSON; write a literal operand as the string 'nan', 'inf' or '-inf'"
+        text = (
+            "NaN and Infinity are not JSON; write a literal operand as the string 'nan', 'inf' "
+            "or '-inf'"
+        )
     else:
         text = text[: byte.start()]
     raise PlanError(f"{text} (in {origin})", f"byte {position}") from None
@@ -203,7 +244,9 @@ class _Duplicate:
 
 
 def _refuse_duplicate_keys(data: bytes, origin: str) -> None:
-    """Decoders keep the last of two equal keys; a file with two says two things, and neither is to be trusted."""
+    """Decoders keep the last of two equal keys; a file with two says two things, and neither is to
+    be trusted.
+    """
     found = False
 
     def build(pairs: list[tuple[str, Any]]) -> Any:
@@ -221,7 +264,10 @@ def _refuse_duplicate_keys(data: bytes, origin: str) -> None:
         raise PlanError(f"a value cannot be read: {error} (in {origin})", "file") from None
     if found:
         place, key = next(_duplicates(tree, ""))
-        raise PlanError(f"the key {key!r} stands twice in one object (in {origin})", f"{place}.{key}".lstrip("."))
+        raise PlanError(
+            f"the key {key!r} stands twice in one object (in {origin})",
+            f"{place}.{key}".lstrip("."),
+        )
 
 
 def _duplicates(tree: Any, place: str) -> Iterator[tuple[str, str]]:
@@ -241,31 +287,47 @@ def _refuse_oversize(plan: Plan, origin: str) -> None:
     for name in ("tensors", "operators", "outputs", "programs", "blocks"):
         count = len(getattr(plan, name))
         if count > _THINGS_LIMIT:
-            raise PlanError(f"{count} entries; at most {_THINGS_LIMIT} are read (in {origin})", name)
+            raise PlanError(
+                f"{count} entries; at most {_THINGS_LIMIT} are read (in {origin})", name
+            )
 
 
 def _refuse_special_floats(plan: Plan) -> None:
     """JSON has no NaN or infinity, and a writer would turn them into null: another plan."""
     for number, tensor in enumerate(plan.tensors):
         if _is_special(tensor.value):
-            raise PlanError("NaN and infinity cannot be written as numbers; write the string 'nan', 'inf' or '-inf'", f"tensors[{number}].value")
+            raise PlanError(
+                "NaN and infinity cannot be written as numbers; write the string 'nan', 'inf' or "
+                "'-inf'",
+                f"tensors[{number}].value",
+            )
     for number, operator in enumerate(plan.operators):
         for key, attribute in operator.attributes.items():
             if _is_special(attribute):
-                raise PlanError(f"attribute {key!r} is {attribute}; NaN and infinity cannot be written", f"operators[{number}].attributes.{key}")
+                raise PlanError(
+                    f"attribute {key!r} is {attribute}; NaN and infinity cannot be written",
+                    f"operators[{number}].attributes.{key}",
+                )
         for position, operand in enumerate(operator.inputs):
             if isinstance(operand, Number) and _is_special(operand.value):
-                raise PlanError("write a literal that is no finite number as 'nan', 'inf' or '-inf'", f"operators[{number}].inputs[{position}]")
+                raise PlanError(
+                    "write a literal that is no finite number as 'nan', 'inf' or '-inf'",
+                    f"operators[{number}].inputs[{position}]",
+                )
 
 
 def _is_special(value: Attribute) -> bool:
     if isinstance(value, float):
         return not math.isfinite(value)
-    return isinstance(value, Table) and any(isinstance(entry, float) and not math.isfinite(entry) for entry in value.values)
+    return isinstance(value, Table) and any(
+        isinstance(entry, float) and not math.isfinite(entry) for entry in value.values
+    )
 
 
 def _replace(file: Path, data: bytes) -> None:
-    """Write beside the file, then rename: a reader sees the old file or the new one, never a part."""
+    """Write beside the file, then rename: a reader sees the old file or the new one,
+    never a part.
+    """
     temporary: str | None = None
     try:
         descriptor, temporary = tempfile.mkstemp(prefix=f".{file.name}.", dir=file.parent)
@@ -282,8 +344,12 @@ def _replace(file: Path, data: bytes) -> None:
 
 @contextmanager
 def _writable(file: Path) -> Iterator[None]:
-    """What the encoders refuse: integers beyond 64 bits, text that is no Unicode, values of another type."""
+    """What the encoders refuse: integers beyond 64 bits, text that is no Unicode, values of another
+    type.
+    """
     try:
         yield
     except (OverflowError, UnicodeEncodeError, TypeError, msgspec.MsgspecError) as error:
-        raise PlanError(f"the plan has a value that {file.name} cannot hold: {error}", "plan") from None
+        raise PlanError(
+            f"the plan has a value that {file.name} cannot hold: {error}", "plan"
+        ) from None

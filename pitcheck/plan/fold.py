@@ -1,8 +1,8 @@
 """Folding: from one list of operators per rank to records over coordinates, blocks and programs.
 
-Instances that differ only in where they run become one record; where they also differ in integer attributes (a peer, an offset), that
-attribute becomes a table.
-Ranks with the same sequence of records share one program, and a block that recurs is stored once.
+Instances that differ only in where they run become one record; where they also differ in integer
+attributes (a peer, an offset), that attribute becomes a table. Ranks with the same sequence of
+records share one program, and a block that recurs is stored once.
 """
 
 from __future__ import annotations
@@ -19,11 +19,24 @@ from pitcheck.errors import PlanError
 from pitcheck.plan.boxes import boxes_of
 from pitcheck.plan.collector import collector_off
 from pitcheck.plan.coordinates import Coordinates
-from pitcheck.plan.model import MICROBATCH_AXIS, Attribute, Axis, Box, Group, Number, Operand, Operator, Program, Step, Table
+from pitcheck.plan.model import (
+    MICROBATCH_AXIS,
+    Attribute,
+    Axis,
+    Box,
+    Group,
+    Number,
+    Operand,
+    Operator,
+    Program,
+    Step,
+    Table,
+)
 
 
 class Instance(msgspec.Struct, frozen=True, gc=False):
-    """One operator of one rank, as :class:`~pitcheck.plan.model.Operator`, but for where it runs. ``inputs`` and ``outputs`` name tensor families.
+    """One operator of one rank, as :class:`~pitcheck.plan.model.Operator`, but for where it runs.
+    ``inputs`` and ``outputs`` name tensor families.
 
     ``microbatch`` is the micro-batch it runs for, None for operators that run once.
     """
@@ -39,7 +52,9 @@ class Instance(msgspec.Struct, frozen=True, gc=False):
 
 
 class _Form(msgspec.Struct, frozen=True, gc=False):
-    """What distinct instances are made of: the number of their record's skeleton and their integer attributes. ``literal``: a literal is among the inputs."""
+    """What distinct instances are made of: the number of their record's skeleton and their integer
+    attributes. ``literal``: a literal is among the inputs.
+    """
 
     skeleton: int
     integers: tuple[int, ...]
@@ -60,9 +75,11 @@ class _Known(msgspec.Struct, frozen=True, gc=False):
 
 @dataclass
 class _Record:
-    """One record in the making: an instance that shows what it is, the classes and micro-batches that run it, and its integer attributes.
+    """One record in the making: an instance that shows what it is, the classes and micro-batches
+    that run it, and its integer attributes.
 
-    ``places`` (rank, micro-batch, integers) are those of a record whose integers are not the same everywhere.
+    ``places`` (rank, micro-batch, integers) are those of a record whose integers are not the same
+    everywhere.
     """
 
     shown: Instance
@@ -75,7 +92,9 @@ class _Record:
 
 @dataclass
 class _Class:
-    """Ranks that run the same steps of records; ``integers`` are the integer attributes on the first of them, step by step."""
+    """Ranks that run the same steps of records; ``integers`` are the integer attributes on the
+    first of them, step by step.
+    """
 
     steps: tuple[_Step, ...]
     integers: list[tuple[int, ...]]
@@ -85,10 +104,12 @@ class _Class:
 def fold(
     mesh: tuple[Axis, ...], microbatches: int, programs: Mapping[int, Sequence[Instance]]
 ) -> tuple[tuple[Operator, ...], dict[str, tuple[str, ...]], tuple[Program, ...]]:
-    """Fold the operators of every rank (``programs``: rank -> its operators in program order) into operators, blocks and programs of a Plan.
+    """Fold the operators of every rank (``programs``: rank -> its operators in program order) into
+    operators, blocks and programs of a Plan.
 
-    Operators stand in the order in which they are first met; ids are unique and made of kind and output. The k-th instance of the same form on a rank and
-    micro-batch always belongs to the k-th record of that form. Passing one and the same sequence object for several ranks folds it once.
+    Operators stand in the order in which they are first met; ids are unique and made of kind and
+    output. The k-th instance of the same form on a rank and micro-batch always belongs to the k-th
+    record of that form. Passing one and the same sequence object for several ranks folds it once.
     Raises PlanError for a rank or micro-batch out of range, or an integer beyond 64 bits.
     """
     with collector_off():
@@ -110,7 +131,9 @@ class _Folding:
         self._where: dict[tuple[tuple[int, int], ...], tuple[Box, ...]] = {}
         self._tables: dict[bytes, Attribute] = {}
 
-    def run(self, programs: Mapping[int, Sequence[Instance]]) -> tuple[tuple[Operator, ...], dict[str, tuple[str, ...]], tuple[Program, ...]]:
+    def run(
+        self, programs: Mapping[int, Sequence[Instance]]
+    ) -> tuple[tuple[Operator, ...], dict[str, tuple[str, ...]], tuple[Program, ...]]:
         self._classify(programs)
         operators = self._operators()
         blocks, folded = self._programs([operator.id for operator in operators])
@@ -122,7 +145,10 @@ class _Folding:
         known: dict[int, tuple[_Class, list[tuple[int, ...]]]] = {}
         for rank, sequence in programs.items():
             if not 0 <= rank < self.coordinates.ranks:
-                raise PlanError(f"rank {rank} is not among the {self.coordinates.ranks} ranks of the mesh", f"programs[{rank}]")
+                raise PlanError(
+                    f"rank {rank} is not among the {self.coordinates.ranks} ranks of the mesh",
+                    f"programs[{rank}]",
+                )
             identity = id(sequence)
             if identity not in known:
                 known[identity] = self._sequence(rank, sequence)
@@ -134,7 +160,9 @@ class _Folding:
         self._place(ranks)
         self._members = [np.array(group.ranks) for group in self.classes.values()]
 
-    def _sequence(self, rank: int, sequence: Sequence[Instance]) -> tuple[_Class, list[tuple[int, ...]]]:
+    def _sequence(
+        self, rank: int, sequence: Sequence[Instance]
+    ) -> tuple[_Class, list[tuple[int, ...]]]:
         """The class of one rank, and its integer attributes step by step."""
         seen = self._seen
         known = []
@@ -154,8 +182,13 @@ class _Folding:
     def _known(self, instance: Instance, rank: int, position: int) -> _Known:
         form = self._form_of(instance)
         microbatch = -1 if instance.microbatch is None else instance.microbatch
-        if not -1 <= microbatch < self.microbatches or (microbatch == -1 and instance.microbatch is not None):
-            raise PlanError(f"micro-batch {instance.microbatch} of {self.microbatches}", f"programs[{rank}][{position}].microbatch")
+        if not -1 <= microbatch < self.microbatches or (
+            microbatch == -1 and instance.microbatch is not None
+        ):
+            raise PlanError(
+                f"micro-batch {instance.microbatch} of {self.microbatches}",
+                f"programs[{rank}][{position}].microbatch",
+            )
         step = (form.skeleton, microbatch)
         return _Known(self._steps.setdefault(step, step), form.integers, instance)
 
@@ -170,13 +203,17 @@ class _Folding:
             which = self._numbers.get((skeleton, count))
             if which is None:
                 which = self._numbers[skeleton, count] = len(self.records)
-                self.records.append(_Record(met.instance, _integer_names(met.instance.attributes), met.integers))
+                self.records.append(
+                    _Record(met.instance, _integer_names(met.instance.attributes), met.integers)
+                )
             self.records[which].runs.append((number, microbatch))
             steps.append((which, microbatch))
         return _Class(tuple(steps), integers)
 
     def _compare(self, group: _Class, integers: list[tuple[int, ...]]) -> None:
-        """Note the records that have other integers on a rank of the class than where they were first met."""
+        """Note the records that have other integers on a rank of the class than where they were
+        first met.
+        """
         if integers is not group.integers and integers == group.integers:
             return
         for (number, _), values in zip(group.steps, integers, strict=True):
@@ -191,7 +228,11 @@ class _Folding:
             found = varying.get(id(group))
             if found is None:
                 records = [self.records[number] for number, _ in group.steps]
-                found = varying[id(group)] = [(n, group.steps[n][1], record) for n, record in enumerate(records) if record.varies]
+                found = varying[id(group)] = [
+                    (n, group.steps[n][1], record)
+                    for n, record in enumerate(records)
+                    if record.varies
+                ]
             for position, microbatch, record in found:
                 record.places.append((rank, microbatch, integers[position]))
 
@@ -216,13 +257,34 @@ class _Folding:
         plain = key
         if literal:
             # Literals 1 and 1.0 are equal too, so that the key alone does not tell the form.
-            key = (*key, tuple(type(operand.value) for operand in instance.inputs if isinstance(operand, Number)))
+            key = (
+                *key,
+                tuple(
+                    type(operand.value)
+                    for operand in instance.inputs
+                    if isinstance(operand, Number)
+                ),
+            )
         form = self._forms.get(key)
         if form is None:
             names = _integer_names(instance.attributes)
-            others = tuple(sorted((k, type(v).__name__, v) for k, v in instance.attributes.items() if k not in names)) if len(names) < len(key[3]) else ()
+            others = (
+                tuple(
+                    sorted(
+                        (k, type(v).__name__, v)
+                        for k, v in instance.attributes.items()
+                        if k not in names
+                    )
+                )
+                if len(names) < len(key[3])
+                else ()
+            )
             skeleton = (*key[:3], names, others, *key[4:])
-            form = _Form(self._skeletons.setdefault(skeleton, len(self._skeletons)), tuple(_integer(instance.attributes[name]) for name in names), literal)
+            form = _Form(
+                self._skeletons.setdefault(skeleton, len(self._skeletons)),
+                tuple(_integer(instance.attributes[name]) for name in names),
+                literal,
+            )
             self._forms[key] = form
             self._forms.setdefault(plain, form)
         return form
@@ -261,11 +323,20 @@ class _Folding:
         return self._where[key]
 
     def _integers(self, record: _Record, column: int) -> Attribute:
-        """One integer if it is the same everywhere, else a table over as few axes as tell its values apart."""
-        rows = np.array([(rank, microbatch, integers[column]) for rank, microbatch, integers in record.places], dtype=np.int64)
+        """One integer if it is the same everywhere, else a table over as few axes as tell its
+        values apart.
+        """
+        rows = np.array(
+            [(rank, microbatch, integers[column]) for rank, microbatch, integers in record.places],
+            dtype=np.int64,
+        )
         key = rows.tobytes()
         if key not in self._tables:
-            self._tables[key] = self._table(rows, record.shown.microbatch is not None, f"{record.shown.kind}: attribute {record.names[column]!r}")
+            self._tables[key] = self._table(
+                rows,
+                record.shown.microbatch is not None,
+                f"{record.shown.kind}: attribute {record.names[column]!r}",
+            )
         return self._tables[key]
 
     def _table(self, rows: NDArray[np.int64], per_microbatch: bool, named: str) -> Attribute:
@@ -273,7 +344,9 @@ class _Folding:
         ranks, microbatches, values = rows.T
         if (values == values[0]).all():
             return int(values[0])
-        columns = {axis.name: self.coordinates.of_rank(axis.name)[ranks] for axis in self.coordinates.mesh}
+        columns = {
+            axis.name: self.coordinates.of_rank(axis.name)[ranks] for axis in self.coordinates.mesh
+        }
         if per_microbatch:
             columns[MICROBATCH_AXIS] = microbatches
         over = list(columns)
@@ -286,8 +359,12 @@ class _Folding:
             raise PlanError(f"{named} has two values at one coordinate")
         return Table(tuple(over), tuple(int(v) for v in filled))
 
-    def _filled(self, over: list[str], columns: Mapping[str, NDArray[np.int64]], values: NDArray[np.int64]) -> NDArray[np.int64] | None:
-        """The table over these axes (the first value where the record does not run), or None where they do not determine the value."""
+    def _filled(
+        self, over: list[str], columns: Mapping[str, NDArray[np.int64]], values: NDArray[np.int64]
+    ) -> NDArray[np.int64] | None:
+        """The table over these axes (the first value where the record does not run), or None where
+        they do not determine the value.
+        """
         position = np.zeros(len(values), dtype=np.int64)
         for axis in over:
             size = self.microbatches if axis == MICROBATCH_AXIS else self.coordinates.sizes[axis]
@@ -298,7 +375,9 @@ class _Folding:
 
     # --- programs
 
-    def _programs(self, ids: Sequence[str]) -> tuple[dict[str, tuple[str, ...]], tuple[Program, ...]]:
+    def _programs(
+        self, ids: Sequence[str]
+    ) -> tuple[dict[str, tuple[str, ...]], tuple[Program, ...]]:
         names: dict[tuple[int, ...], str] = {}
         blocks: dict[str, tuple[str, ...]] = {}
         programs: list[Program] = []
@@ -316,7 +395,9 @@ class _Folding:
 
 
 def _runs(sequence: Iterable[tuple[int, int]]) -> Iterable[tuple[int, tuple[int, ...]]]:
-    """Maximal runs of one micro-batch: (micro-batch, records). A record that recurs within a run starts a new one."""
+    """Maximal runs of one micro-batch: (micro-batch, records). A record that recurs within a run
+    starts a new one.
+    """
     current: list[int] = []
     now = -1
     for number, microbatch in sequence:
@@ -330,7 +411,15 @@ def _runs(sequence: Iterable[tuple[int, int]]) -> Iterable[tuple[int, tuple[int,
 
 
 def _integer_names(attributes: Mapping[str, Attribute]) -> tuple[str, ...]:
-    return tuple(sorted(k for k, v in attributes.items() if isinstance(v, int) and not isinstance(v, bool))) if attributes else ()
+    return (
+        tuple(
+            sorted(
+                k for k, v in attributes.items() if isinstance(v, int) and not isinstance(v, bool)
+            )
+        )
+        if attributes
+        else ()
+    )
 
 
 def _integer(value: Attribute) -> int:
@@ -341,7 +430,9 @@ def _integer(value: Attribute) -> int:
 
 def _unique(shown: Instance, used: dict[str, int]) -> str:
     """An id that names kind and output (or input), numbered where it would not be unique."""
-    named = next((name for name in shown.outputs if name), "") or next((operand for operand in shown.inputs if isinstance(operand, str)), "")
+    named = next((name for name in shown.outputs if name), "") or next(
+        (operand for operand in shown.inputs if isinstance(operand, str)), ""
+    )
     base = f"{shown.kind}:{named}" if named else shown.kind
     number = used.get(base, 0)
     used[base] = number + 1

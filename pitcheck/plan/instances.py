@@ -12,7 +12,8 @@ from pitcheck.plan.schedule.run_order import runs_per_microbatch, where_key
 
 
 def count_instances(plan: Plan) -> int:
-    """The number of single operators of all ranks and micro-batches: one per rank where a record runs once, else one per rank and micro-batch.
+    """The number of single operators of all ranks and micro-batches: one per rank where a record
+    runs once, else one per rank and micro-batch.
 
     Raises PlanError for boxes that do not fit the mesh.
     """
@@ -40,4 +41,6 @@ def _count(coordinates: Coordinates, where: tuple[Box, ...], per_microbatch: boo
     if not per_microbatch:
         mask, sizes = np.asarray(mask.any(axis=-1, keepdims=True)), (*sizes[:-1], 1)
     # An entry of size 1 along an axis stands for all its coordinates.
-    return int(mask.sum()) * prod(size for size, own in zip(sizes, mask.shape, strict=True) if own == 1)
+    return int(mask.sum()) * prod(
+        size for size, own in zip(sizes, mask.shape, strict=True) if own == 1
+    )

@@ -1,7 +1,8 @@
 """The plan: an SSA graph over a device mesh, folded over ranks and micro-batches.
 
-One :class:`Operator` record stands for all coordinates (mesh coordinate, micro-batch) at which the same operator runs.
-Everything here is immutable data; reading it never runs code. The file format (``docs/plan-format.md``) is these structs.
+One :class:`Operator` record stands for all coordinates (mesh coordinate, micro-batch) at which the
+same operator runs. Everything here is immutable data; reading it never runs code. The file format
+(``docs/plan-format.md``) is these structs.
 """
 
 from __future__ import annotations
@@ -15,11 +16,15 @@ from pitcheck.base.dtypes import DType
 FORMAT = "pitcheck.plan/1"
 MICROBATCH_AXIS = "mb"
 
-Role = OneOf["input", "parameter", "constant", "activation", "gradient", "optimizer_state", "output"]
+Role = OneOf[
+    "input", "parameter", "constant", "activation", "gradient", "optimizer_state", "output"
+]
 Scalar = bool | int | float | str
 
 Box = dict[str, tuple[int, ...]]
-"""Values per axis (mesh axes and ``mb``) whose product is a set of coordinates; an axis that is absent takes all its values."""
+"""Values per axis (mesh axes and ``mb``) whose product is a set of coordinates; an axis that is
+absent takes all its values.
+"""
 
 
 class Axis(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -29,8 +34,12 @@ class Axis(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
     size: int
 
 
-class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, tag="table"):
-    """A value per coordinate: ``values`` is flat, row-major over the axes named in ``over`` (mesh axes and ``mb``)."""
+class Table(
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, tag="table"
+):
+    """A value per coordinate: ``values`` is flat, row-major over the axes named in ``over`` (mesh
+    axes and ``mb``).
+    """
 
     over: tuple[str, ...]
     values: tuple[Scalar | tuple[int | tuple[int, ...], ...], ...]
@@ -40,16 +49,20 @@ Attribute = bool | int | float | str | None | Table | tuple[int | str | tuple[in
 
 
 def attribute_values(attribute: Attribute) -> tuple[Attribute, ...]:
-    """Return the values that an attribute has over all coordinates: those of a table, or the only one."""
+    """Return the values that an attribute has over all coordinates: those of a table, or the only
+    one.
+    """
     return attribute.values if isinstance(attribute, Table) else (attribute,)
 
 
 class Group(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """The ranks that take part in a collective: either the mesh ``axes`` it runs over, or explicit ``ranks`` lists.
+    """The ranks that take part in a collective: either the mesh ``axes`` it runs over, or explicit
+    ``ranks`` lists.
 
-    With ``axes``, ranks that differ only in those axes form one group, ordered row-major by those axes in mesh order. With ``ranks``,
-    every list is one group, in the order that gathering and scattering follow. A frontend whose framework sorts a group sorts it.
-    ``name`` tells communicators of the same ranks apart: each has an order of collectives of its own.
+    With ``axes``, ranks that differ only in those axes form one group, ordered row-major by those
+    axes in mesh order. With ``ranks``, every list is one group, in the order that gathering and
+    scattering follow. A frontend whose framework sorts a group sorts it. ``name`` tells
+    communicators of the same ranks apart: each has an order of collectives of its own.
     """
 
     axes: tuple[str, ...] = ()
@@ -60,9 +73,10 @@ class Group(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
 class Shard(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """Which part of reference dimension ``dim`` a coordinate holds.
 
-    Either ``by``: the dimension is cut evenly, row-major over these axes (mesh axes and ``mb``); or ``intervals``: per coordinate the list of
-    half-open ``(start, stop)`` intervals of the reference dimension whose concatenation is the local dimension; a ``(-1, n)`` interval
-    is ``n`` free elements (padding), a ``(-2, n)`` interval ``n`` zeros.
+    Either ``by``: the dimension is cut evenly, row-major over these axes (mesh axes and ``mb``); or
+    ``intervals``: per coordinate the list of half-open ``(start, stop)`` intervals of the reference
+    dimension whose concatenation is the local dimension; a ``(-1, n)`` interval is ``n`` free
+    elements (padding), a ``(-2, n)`` interval ``n`` zeros.
     """
 
     dim: int
@@ -73,9 +87,10 @@ class Shard(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
 class Lineage(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """Which part of which reference tensor a parallel tensor holds, per coordinate.
 
-    Dimensions without a shard are whole; coordinates with equal parts are replicas. ``partial`` names the axes (mesh axes and ``mb``), or with
-    ``partial_ranks`` the rank lists, over whose members the values are terms of a sum (``reduction`` "sum") or max; ``scale`` is a
-    rational ("1", "1/2"): parallel value = scale * reference value.
+    Dimensions without a shard are whole; coordinates with equal parts are replicas. ``partial``
+    names the axes (mesh axes and ``mb``), or with ``partial_ranks`` the rank lists, over whose
+    members the values are terms of a sum (``reduction`` "sum") or max; ``scale`` is a rational
+    ("1", "1/2"): parallel value = scale * reference value.
     """
 
     reference: str
@@ -87,11 +102,14 @@ class Lineage(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
 
 
 class Tensor(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A family of tensors over coordinates: one per rank, and per micro-batch where ``microbatched``.
+    """A family of tensors over coordinates: one per rank, and per micro-batch where
+    ``microbatched``.
 
-    ``lineage`` of inputs, parameters and optimizer state is specification; of anything in between it is a hint. ``gradient_of`` names the
-    parameter (or other tensor) of the same plan whose gradient this is. ``storage`` names the buffer of which this is a version; it lies there row-major from
-    element ``offset`` on, counted in elements of its own dtype. Without ``storage`` it has a buffer of its own.
+    ``lineage`` of inputs, parameters and optimizer state is specification; of anything in between
+    it is a hint. ``gradient_of`` names the parameter (or other tensor) of the same plan whose
+    gradient this is. ``storage`` names the buffer of which this is a version; it lies there
+    row-major from element ``offset`` on, counted in elements of its own dtype. Without ``storage``
+    it has a buffer of its own.
     """
 
     name: str
@@ -102,13 +120,17 @@ class Tensor(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     lineage: Lineage | None = None
     gradient_of: str | None = None
     updated: str | None = None
-    """Name of the parameter or state tensor of the same plan whose new value this is, at the end of the step."""
+    """Name of the parameter or state tensor of the same plan whose new value this is, at the end of
+    the step.
+    """
     storage: str | None = None
     offset: int = 0
     value: Scalar | None = None
     """Of a ``constant``: the number that fills it."""
     bounds: tuple[int, int] | None = None
-    """Of an integer input: the half-open range of its values (a vocabulary), e.g. ``(0, 50257)``."""
+    """Of an integer input: the half-open range of its values (a vocabulary), e.g. ``(0,
+    50257)``.
+    """
 
 
 class Use(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, tag="use"):
@@ -118,8 +140,12 @@ class Use(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults
     microbatch: int
 
 
-class Number(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, tag="number"):
-    """A literal operand. ``value`` is an int, a float, or a string: "1/3", "sqrt(1/2)", "inf", "-inf", "nan"."""
+class Number(
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, tag="number"
+):
+    """A literal operand. ``value`` is an int, a float, or a string: "1/3", "sqrt(1/2)", "inf",
+    "-inf", "nan".
+    """
 
     value: int | float | str
 
@@ -128,11 +154,14 @@ Operand = str | Use | Number
 
 
 class Operator(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """One record: the same operator at all coordinates in ``where`` (a union of boxes; empty: everywhere).
+    """One record: the same operator at all coordinates in ``where`` (a union of boxes; empty:
+    everywhere).
 
-    ``kind`` is a name from ``pitcheck.ops`` or such a name with ``.backward``: the derivative, whose inputs are the forward operator's inputs,
-    then its outputs, then the gradients of its outputs, and whose outputs are the gradients of the forward inputs ("" where not wanted).
-    An operator runs once per micro-batch where an output (without outputs: an input) is microbatched, else once.
+    ``kind`` is a name from ``pitcheck.ops`` or such a name with ``.backward``: the derivative,
+    whose inputs are the forward operator's inputs, then its outputs, then the gradients of its
+    outputs, and whose outputs are the gradients of the forward inputs ("" where not wanted). An
+    operator runs once per micro-batch where an output (without outputs: an input) is microbatched,
+    else once.
     """
 
     id: str
@@ -154,7 +183,9 @@ class Step(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
 
 
 class Program(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """The steps, in order, of all ranks in ``where`` (boxes over mesh axes only; empty: every rank)."""
+    """The steps, in order, of all ranks in ``where`` (boxes over mesh axes only; empty: every
+    rank).
+    """
 
     steps: tuple[Step, ...]
     where: tuple[Box, ...] = ()
@@ -163,8 +194,10 @@ class Program(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
 class Output(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """A result of the plan that is compared.
 
-    In a reference plan ``tensor`` alone. In a parallel plan ``reference`` names the reference tensor that ``tensor`` must equal; ``lineage`` says how it is
-    spread where that differs from the default (a gradient or updated state: as the parameter it belongs to; anything else: whole on every rank).
+    In a reference plan ``tensor`` alone. In a parallel plan ``reference`` names the reference
+    tensor that ``tensor`` must equal; ``lineage`` says how it is spread where that differs from the
+    default (a gradient or updated state: as the parameter it belongs to; anything else: whole on
+    every rank).
     """
 
     tensor: str
@@ -173,10 +206,12 @@ class Output(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
 
 
 class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A whole plan. ``blocks`` maps a block's name to the ids of its operators in order; ``programs`` give every rank's order.
+    """A whole plan. ``blocks`` maps a block's name to the ids of its operators in order;
+    ``programs`` give every rank's order.
 
-    Without programs every rank runs the operators in the order of the list, each for all its micro-batches in ascending order.
-    ``assumptions`` are sentences that the frontend had to assume; they go into the report.
+    Without programs every rank runs the operators in the order of the list, each for all its
+    micro-batches in ascending order. ``assumptions`` are sentences that the frontend had to assume;
+    they go into the report.
     """
 
     mesh: tuple[Axis, ...]

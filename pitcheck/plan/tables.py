@@ -26,12 +26,25 @@ class Places:
         return self._known[axes]
 
     def table(self, axes: Sequence[str], held: Mapping[int, Intervals]) -> Table:
-        """The intervals that ranks hold, over the fewest of ``axes`` that tell them apart; where no rank holds any, those of one that does."""
+        """The intervals that ranks hold, over the fewest of ``axes`` that tell them apart; where no
+        rank holds any, those of one that does.
+        """
         usual = next(iter(held.values()))
         for count in range(len(axes) + 1):
             for chosen in combinations(axes, count):
                 places = self.along(chosen)
                 entries: dict[int, Intervals] = {}
-                if all(entries.setdefault(places[rank], intervals) == intervals for rank, intervals in held.items()):
-                    return Table(chosen, tuple(entries.get(position, usual) for position in range(self.coordinates.count(chosen))))
-        raise PlanError(f"a tensor has two parts on ranks that no axis among {', '.join(axes)} tells apart")
+                if all(
+                    entries.setdefault(places[rank], intervals) == intervals
+                    for rank, intervals in held.items()
+                ):
+                    return Table(
+                        chosen,
+                        tuple(
+                            entries.get(position, usual)
+                            for position in range(self.coordinates.count(chosen))
+                        ),
+                    )
+        raise PlanError(
+            f"a tensor has two parts on ranks that no axis among {', '.join(axes)} tells apart"
+        )

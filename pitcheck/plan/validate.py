@@ -25,16 +25,22 @@ from pitcheck.plan.schedule.run_order import Schedule
 
 
 def validate(plan: Plan, reference: Plan | None = None, limit: int = 50) -> list[Violation]:
-    """All violations of a plan, at most ``limit`` per code; PIT008 of a hint is a warning, every other one makes the plan invalid.
+    """All violations of a plan, at most ``limit`` per code; PIT008 of a hint is a warning, every
+    other one makes the plan invalid.
 
-    ``reference`` is the reference plan where ``plan`` is a parallel one, None for a reference plan itself. Later rules are checked only where earlier
-    ones hold on which they rest: the mesh, then boxes, tables and groups, then all others, then deadlock. Never raises.
+    ``reference`` is the reference plan where ``plan`` is a parallel one, None for a reference plan
+    itself. Later rules are checked only where earlier ones hold on which they rest: the mesh, then
+    boxes, tables and groups, then all others, then deadlock. Never raises.
     """
     return _validated(plan, reference, limit)[0]
 
 
-def examine(plan: Plan, reference: Plan | None = None, limit: int = 50) -> tuple[list[Violation], Matching | None]:
-    """(what ``validate`` finds, and after it what else ``match`` does; the matching that ``match`` gives), with the events of the plan matched once."""
+def examine(
+    plan: Plan, reference: Plan | None = None, limit: int = 50
+) -> tuple[list[Violation], Matching | None]:
+    """(what ``validate`` finds, and after it what else ``match`` does; the matching that ``match``
+    gives), with the events of the plan matched once.
+    """
     violations, matching = _validated(plan, reference, limit)
     if matching is not None:
         return violations, matching
@@ -43,7 +49,9 @@ def examine(plan: Plan, reference: Plan | None = None, limit: int = 50) -> tuple
     return [*violations, *(v for v in more if (v.code, v.place, v.message) not in seen)], matching
 
 
-def _validated(plan: Plan, reference: Plan | None, limit: int) -> tuple[list[Violation], Matching | None]:
+def _validated(
+    plan: Plan, reference: Plan | None, limit: int
+) -> tuple[list[Violation], Matching | None]:
     """(the violations, the matching if events came to be matched)."""
     broken = mesh_violations(plan)
     if broken:
@@ -61,14 +69,18 @@ def _validated(plan: Plan, reference: Plan | None, limit: int) -> tuple[list[Vio
 
 @dataclass
 class _OfRanks:
-    """The findings of rules that look at single ranks: on what they write and read, and on the order in which they run and meet; and who meets whom."""
+    """The findings of rules that look at single ranks: on what they write and read, and on the
+    order in which they run and meet; and who meets whom.
+    """
 
     assignment: list[Violation]
     order: list[Violation]
     matching: Matching | None
 
 
-def _content(plan: Plan, reference: Plan | None, coordinates: Coordinates, ranks: _OfRanks) -> Iterator[Violation]:
+def _content(
+    plan: Plan, reference: Plan | None, coordinates: Coordinates, ranks: _OfRanks
+) -> Iterator[Violation]:
     yield from ranks.assignment
     yield from check_values(plan)
     yield from ShapeRules(plan, coordinates).run()
@@ -85,7 +97,9 @@ def _of_ranks(plan: Plan) -> _OfRanks:
     if found.assignment or found.order:
         # What is wrong names ranks: it is looked for again among all of them.
         return _of_these(plan)
-    return replace(found, matching=None if found.matching is None else lifted(plan, found.matching, few))
+    return replace(
+        found, matching=None if found.matching is None else lifted(plan, found.matching, few)
+    )
 
 
 def _of_these(plan: Plan) -> _OfRanks:

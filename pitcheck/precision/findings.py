@@ -15,27 +15,43 @@ from pitcheck.report.report import Finding, FindingVerdict
 
 
 def precision_findings(
-    reference: Plan, graphs: tuple[Graph, Graph], given: Iterable[Cut], between: Iterable[Cut], outputs: Iterable[Cut], verdict: FindingVerdict
+    reference: Plan,
+    graphs: tuple[Graph, Graph],
+    given: Iterable[Cut],
+    between: Iterable[Cut],
+    outputs: Iterable[Cut],
+    verdict: FindingVerdict,
 ) -> Iterator[Finding]:
-    """A finding of ``verdict`` for every operator (of a loop: for the first of those at one source line) that rounds more than the reference does.
+    """A finding of ``verdict`` for every operator (of a loop: for the first of those at one source
+    line) that rounds more than the reference does.
 
-    ``graphs``: those of reference and parallel plan. The cuts say which of their values are equal: those given, those in between, and outputs.
+    ``graphs``: those of reference and parallel plan. The cuts say which of their values are equal:
+    those given, those in between, and outputs.
     """
     alike: dict[Hashable, list[Broken]] = {}
     for broken in broken_rules(reference, *graphs, given, between, outputs):
         node = graphs[1].nodes[broken.node]
-        alike.setdefault((broken.code, node.source or node.operator, node.kind, broken.dtype, broken.wanted), []).append(broken)
+        alike.setdefault(
+            (broken.code, node.source or node.operator, node.kind, broken.dtype, broken.wanted), []
+        ).append(broken)
     for group in alike.values():
         yield _finding(group, graphs, verdict)
 
 
-def _finding(group: Sequence[Broken], graphs: tuple[Graph, Graph], verdict: FindingVerdict) -> Finding:
+def _finding(
+    group: Sequence[Broken], graphs: tuple[Graph, Graph], verdict: FindingVerdict
+) -> Finding:
     first = group[0]
     reference, parallel = graphs
     node = parallel.nodes[first.node]
     name = parallel.values[first.value].name
     operators = len({parallel.nodes[each.node].operator for each in group})
-    more = f"; {operators - 1} more {'operator' if operators == 2 else 'operators'} at this place likewise" if operators > 1 else ""
+    more = (
+        f"; {operators - 1} more {'operator' if operators == 2 else 'operators'} at this place "
+        f"likewise"
+        if operators > 1
+        else ""
+    )
     title, repair = _said(first, node, name)
     return Finding(
         code=first.code,
@@ -43,7 +59,9 @@ def _finding(group: Sequence[Broken], graphs: tuple[Graph, Graph], verdict: Find
         title=title,
         operator=f"{node.operator} ({node.kind})",
         source=node.source or None,
-        ranks=tuple(sorted({rank for each in group for rank in _ranks(parallel, parallel.nodes[each.node])})),
+        ranks=tuple(
+            sorted({rank for each in group for rank in _ranks(parallel, parallel.nodes[each.node])})
+        ),
         cause=f"{_theirs(reference, first)}{more}",
         repair=repair,
     )
@@ -53,15 +71,30 @@ def _said(broken: Broken, node: Node, name: str) -> tuple[str, str]:
     """The title and the repair."""
     narrow, wide = broken.dtype, broken.wanted
     if broken.code == "PIT301" and not is_addition(node):
-        return f"{name!r} is computed by {node.kind!r} in {narrow}; the reference computes it in {wide}", f"cast the operands of {node.kind!r} to {wide}"
+        return (
+            f"{name!r} is computed by {node.kind!r} in {narrow}; the reference computes it in "
+            f"{wide}",
+            f"cast the operands of {node.kind!r} to {wide}",
+        )
     if broken.code == "PIT301":
-        return f"{name!r} is summed in {narrow}; the reference sums in {wide}", f"cast what is summed to {wide} before {node.kind!r}"
+        return (
+            f"{name!r} is summed in {narrow}; the reference sums in {wide}",
+            f"cast what is summed to {wide} before {node.kind!r}",
+        )
     if broken.code == "PIT303":
-        said = f"terms of one gradient are accumulated in {narrow} in {name!r} and in {wide} elsewhere"
+        said = (
+            f"terms of one gradient are accumulated in {narrow} in {name!r} and in {wide} elsewhere"
+        )
         return said, f"accumulate all terms in {wide}"
     if is_exact(node):
-        return f"{name!r} is cast to {narrow} on a way on which the reference keeps {wide}", f"leave the cast to {narrow} out"
-    return f"{name!r} is computed in {narrow}; the reference casts to {wide} first", f"cast the operands of {node.kind!r} to {wide}"
+        return (
+            f"{name!r} is cast to {narrow} on a way on which the reference keeps {wide}",
+            f"leave the cast to {narrow} out",
+        )
+    return (
+        f"{name!r} is computed in {narrow}; the reference casts to {wide} first",
+        f"cast the operands of {node.kind!r} to {wide}",
+    )
 
 
 def _theirs(graph: Graph, broken: Broken) -> str:

@@ -1,4 +1,6 @@
-"""The rules. Dtypes are compared along values that are proven to be equal, and only the first place is named at which the parallel plan rounds more."""
+"""The rules. Dtypes are compared along values that are proven to be equal, and only the first place
+is named at which the parallel plan rounds more.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ from pitcheck.precision.walks import Sum, Way, sum_of, way_to
 
 @dataclass(frozen=True)
 class Broken:
-    """A rule is broken where ``node`` of the parallel plan computes ``value``, in ``dtype`` where the reference has ``wanted``, of which ``reference`` is."""
+    """A rule is broken where ``node`` of the parallel plan computes ``value``, in ``dtype`` where
+    the reference has ``wanted``, of which ``reference`` is.
+    """
 
     code: str
     node: int
@@ -26,12 +30,16 @@ class Broken:
     wanted: str
     reference: int
     name: str
-    """The reference's name of what this is a part of: the one that it keeps it under, if it does."""
+    """The reference's name of what this is a part of: the one that it keeps it under, if
+    it does.
+    """
 
 
 @dataclass
 class Matches:
-    """Which computed or given value of the parallel plan is which of the reference, both as first computed, before casts."""
+    """Which computed or given value of the parallel plan is which of the reference, both as first
+    computed, before casts.
+    """
 
     reference: Side
     parallel: Side
@@ -40,7 +48,9 @@ class Matches:
     outputs: list[tuple[int, int]] = field(default_factory=list)
     """What is compared, in the forms that are: (value, reference value)."""
     kept: dict[int, int] = field(default_factory=dict)
-    """Values of the reference that are kept (outputs, gradients, new values): the fewest digits they are kept in."""
+    """Values of the reference that are kept (outputs, gradients, new values): the fewest digits
+    they are kept in.
+    """
     names: dict[int, str] = field(default_factory=dict)
     gradients: set[int] = field(default_factory=set)
     forms: dict[int, int] = field(default_factory=dict)
@@ -49,11 +59,20 @@ class Matches:
     def __post_init__(self) -> None:
         for value in filter(self.reference.is_float, range(len(self.reference.graph.values))):
             root = self.reference.root(value)
-            self.forms[root] = min(self.forms.get(root, self.reference.bits(value)), self.reference.bits(value))
+            self.forms[root] = min(
+                self.forms.get(root, self.reference.bits(value)), self.reference.bits(value)
+            )
 
     def enter(self, cut: Cut, given: bool = False, output: bool = False) -> None:
-        """Note a cut, of an output or in between, or one that is given. Terms of sums and scaled values are no matches."""
-        if cut.scale != 1 or (cut.parts.terms > 1).any() or not self.parallel.is_float(cut.value) or not self.reference.is_float(cut.reference):
+        """Note a cut, of an output or in between, or one that is given. Terms of sums and scaled
+        values are no matches.
+        """
+        if (
+            cut.scale != 1
+            or (cut.parts.terms > 1).any()
+            or not self.parallel.is_float(cut.value)
+            or not self.reference.is_float(cut.reference)
+        ):
             return
         own = self.parallel.root(cut.value)
         self.pairs.setdefault(own, self.reference.root(cut.reference))
@@ -66,7 +85,9 @@ class Matches:
         """Note what the reference keeps."""
         outputs = {output.tensor for output in plan.outputs}
         for tensor in plan.tensors:
-            if tensor.dtype in BITS and (tensor.gradient_of or tensor.updated or tensor.name in outputs):
+            if tensor.dtype in BITS and (
+                tensor.gradient_of or tensor.updated or tensor.name in outputs
+            ):
                 root = self.reference.root(self.reference.graph.number[tensor.name])
                 self.kept[root] = min(self.kept.get(root, BITS[tensor.dtype]), BITS[tensor.dtype])
                 self.names.setdefault(root, tensor.name)
@@ -75,12 +96,23 @@ class Matches:
 
 
 def in_one_dtype(plans: Iterable[Plan]) -> bool:
-    """Whether all floating-point tensors of the plans have one dtype, so that no rule can be broken."""
+    """Whether all floating-point tensors of the plans have one dtype, so that no rule can be
+    broken.
+    """
     return len({tensor.dtype for plan in plans for tensor in plan.tensors} & BITS.keys()) <= 1
 
 
-def broken_rules(plan: Plan, first: Graph, second: Graph, given: Iterable[Cut], between: Iterable[Cut], outputs: Iterable[Cut]) -> list[Broken]:
-    """Where the rules are broken, in the order of the parallel plan. ``plan``: the reference; the cuts say which values are equal."""
+def broken_rules(
+    plan: Plan,
+    first: Graph,
+    second: Graph,
+    given: Iterable[Cut],
+    between: Iterable[Cut],
+    outputs: Iterable[Cut],
+) -> list[Broken]:
+    """Where the rules are broken, in the order of the parallel plan. ``plan``: the reference; the
+    cuts say which values are equal.
+    """
     matches = Matches(Side(first), Side(second))
     for cut in given:
         matches.enter(cut, given=True)
@@ -89,9 +121,15 @@ def broken_rules(plan: Plan, first: Graph, second: Graph, given: Iterable[Cut], 
     for cut in between:
         matches.enter(cut)
     matches.keep(plan)
-    computed = sorted(matches.pairs.keys() - matches.given, key=lambda value: (second.depth(value), value))
+    computed = sorted(
+        matches.pairs.keys() - matches.given, key=lambda value: (second.depth(value), value)
+    )
     found = [broken for value in computed for broken in _broken_at(matches, value)]
-    found += [broken for value, reference in matches.outputs for broken in _narrow_end(matches, value, reference)]
+    found += [
+        broken
+        for value, reference in matches.outputs
+        for broken in _narrow_end(matches, value, reference)
+    ]
     buffers = {broken.node for broken in found if broken.code == "PIT303"}
     return [broken for broken in found if broken.code == "PIT303" or broken.node not in buffers]
 
@@ -130,7 +168,9 @@ def _narrow_sum(matches: Matches, value: int, wanted: int) -> list[Broken]:
 
 
 def _least(matches: Matches, theirs: Sum, wanted: int) -> int:
-    """The digits in which the reference adds up; where it does so within one operator, those in which it keeps the result."""
+    """The digits in which the reference adds up; where it does so within one operator, those in
+    which it keeps the result.
+    """
     if theirs.parts:
         return _sum_bits(matches.reference, theirs)
     return matches.kept.get(wanted, matches.reference.bits(wanted))
@@ -145,10 +185,16 @@ def _term_bits(side: Side, total: Sum) -> int:
 
 
 def _two_buffers(matches: Matches, value: int, wanted: int) -> Broken | None:
-    """PIT303: a gradient is accumulated in two buffers of different dtype, which the reference does not do."""
+    """PIT303: a gradient is accumulated in two buffers of different dtype, which the reference does
+    not do.
+    """
     own = sum_of(matches.parallel, value, _nowhere)
     pair = _different_buffers(matches.parallel, own)
-    if pair is None or _different_buffers(matches.reference, sum_of(matches.reference, wanted, _nowhere)) is not None:
+    if (
+        pair is None
+        or _different_buffers(matches.reference, sum_of(matches.reference, wanted, _nowhere))
+        is not None
+    ):
         return None
     narrow, wide = sorted(pair, key=matches.parallel.bits)
     return _broken(matches, "PIT303", narrow, matches.parallel.bits(wide), wanted)
@@ -160,25 +206,36 @@ def _nowhere(_: int) -> bool:
 
 def _different_buffers(side: Side, total: Sum) -> tuple[int, int] | None:
     """Two values of different dtype in which different terms of a sum are accumulated."""
-    buffers = [part for part in total.parts if any(_accumulates(node) for node in side.writers(part))]
+    buffers = [
+        part for part in total.parts if any(_accumulates(node) for node in side.writers(part))
+    ]
     if len({side.dtype(buffer) for buffer in buffers}) < 2:
         return None
     for one, other in combinations(sorted(buffers, key=side.graph.depth), 2):
-        if side.dtype(one) != side.dtype(other) and one not in total.under(other) and other not in total.under(one):
+        if (
+            side.dtype(one) != side.dtype(other)
+            and one not in total.under(other)
+            and other not in total.under(one)
+        ):
             return one, other
     return None
 
 
 def _accumulates(node: Node) -> bool:
     """Return True if a node adds to what its own rank has: an operand, or a micro-batch."""
-    return has_trait(node.kind, Trait.ADDS_PLAINLY, node.attributes) and communication_of(node.kind) is Communication.NONE
+    return (
+        has_trait(node.kind, Trait.ADDS_PLAINLY, node.attributes)
+        and communication_of(node.kind) is Communication.NONE
+    )
 
 
 # --- everything else
 
 
 def _narrow_way(matches: Matches, own: Way, wanted: int, inputs: Mapping[int, int]) -> list[Broken]:
-    """PIT302, or PIT301 where what is narrow is a reduction: what is between matched values is narrower than in the reference, though they are not."""
+    """PIT302, or PIT301 where what is narrow is a reduction: what is between matched values is
+    narrower than in the reference, though they are not.
+    """
     theirs = way_to(matches.reference, wanted, set(inputs.values()))
     least = min(matches.reference.bits(value) for value in theirs.values())
     side = matches.parallel
@@ -186,24 +243,54 @@ def _narrow_way(matches: Matches, own: Way, wanted: int, inputs: Mapping[int, in
     if not narrow:
         return []
     for each, other in inputs.items():
-        if side.bits(each) < min(matches.reference.bits(other), theirs.inputs.get(other, matches.reference.bits(other))):
+        if side.bits(each) < min(
+            matches.reference.bits(other), theirs.inputs.get(other, matches.reference.bits(other))
+        ):
             return []  # It was narrower before.
     first = min(narrow, key=lambda value: (side.graph.depth(value), value))
     if any(is_reduction(node) for node in side.writers(first)):
         return [_broken(matches, "PIT301", first, least, wanted)]
     reduced = _only_reduced(side, first, least)
-    return [_broken(matches, "PIT302" if reduced is None else "PIT301", first if reduced is None else reduced, least, wanted)]
+    return [
+        _broken(
+            matches,
+            "PIT302" if reduced is None else "PIT301",
+            first if reduced is None else reduced,
+            least,
+            wanted,
+        )
+    ]
 
 
 def _narrow_copy(matches: Matches, own: Way, wanted: int) -> list[Broken]:
-    """PIT302: what another place has of a value, such as all rows of it, is cast to a dtype in which the reference has it nowhere."""
+    """PIT302: what another place has of a value, such as all rows of it, is cast to a dtype in
+    which the reference has it nowhere.
+    """
     side, least = matches.parallel, matches.forms[wanted]
-    narrow = [value for value in own.values() if side.bits(value) < least and side.rounds(value) and side.is_moved(value)]
-    return [_broken(matches, "PIT302", min(narrow, key=lambda value: (side.graph.depth(value), value)), least, wanted)] if narrow else []
+    narrow = [
+        value
+        for value in own.values()
+        if side.bits(value) < least and side.rounds(value) and side.is_moved(value)
+    ]
+    return (
+        [
+            _broken(
+                matches,
+                "PIT302",
+                min(narrow, key=lambda value: (side.graph.depth(value), value)),
+                least,
+                wanted,
+            )
+        ]
+        if narrow
+        else []
+    )
 
 
 def _narrow_end(matches: Matches, value: int, reference: int) -> Iterator[Broken]:
-    """PIT302: an output is cast to a narrower dtype after it was computed, than the reference casts it to."""
+    """PIT302: an output is cast to a narrower dtype after it was computed, than the reference casts
+    it to.
+    """
     side, wanted = matches.parallel, matches.reference.root(reference)
     least = int(min(matches.reference.kept_bits(reference), matches.reference.bits(wanted)))
     if side.bits(side.root(value)) >= least > side.kept_bits(value):
@@ -216,7 +303,12 @@ def _only_reduced(side: Side, value: int, least: float) -> int | None:
     uses = sorted(side.uses(value), key=lambda number: side.graph.rank[number])
     if not uses or not all(is_reduction(side.graph.nodes[number]) for number in uses):
         return None
-    results = [output for number in uses for output in side.graph.nodes[number].outputs if output is not None and side.is_float(output)]
+    results = [
+        output
+        for number in uses
+        for output in side.graph.nodes[number].outputs
+        if output is not None and side.is_float(output)
+    ]
     return next((result for result in results if side.bits(result) < least), None)
 
 

@@ -1,4 +1,6 @@
-"""One plan as the precision rules see it: which values are one number in several dtypes, and which operators add up."""
+"""One plan as the precision rules see it: which values are one number in several dtypes, and which
+operators add up.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,14 @@ from pitcheck.graph.graph import Graph, Node, sources_of
 from pitcheck.ops.registry import BACKWARD, has_trait, kinds_with
 from pitcheck.ops.traits import Trait
 
-BITS: Mapping[str, int] = {"float64": 53, "float32": 24, "float16": 11, "bfloat16": 8, "float8_e4m3": 4, "float8_e5m2": 3}
+BITS: Mapping[str, int] = {
+    "float64": 53,
+    "float32": 24,
+    "float16": 11,
+    "bfloat16": 8,
+    "float8_e4m3": 4,
+    "float8_e5m2": 3,
+}
 """Binary digits of the significand: what decides how much a sum rounds."""
 
 CAST = "cast"
@@ -67,21 +76,29 @@ class Side:
 
     def rounds(self, value: int) -> bool:
         """Whether a value is rounded where it is computed or cast."""
-        return any(not is_exact(node) or any(self.bits(operand) > self.bits(value) for operand in self.operands(node)) for node in self.writers(value))
+        return any(
+            not is_exact(node)
+            or any(self.bits(operand) > self.bits(value) for operand in self.operands(node))
+            for node in self.writers(value)
+        )
 
     def is_moved(self, value: int) -> bool:
         """Whether a value consists of operands, cast perhaps."""
         return all(is_exact(node) for node in self.writers(value))
 
     def kept_bits(self, value: int) -> float:
-        """The fewest digits on the way from the computed value to this form of it; infinite for itself."""
+        """The fewest digits on the way from the computed value to this form of it; infinite for
+        itself.
+        """
         return min((self.bits(each) for each in self.chain(value)[:-1]), default=inf)
 
     def operands(self, node: Node) -> Iterator[int]:
         """The floating-point values whose elements a node reads."""
         for place, operand in enumerate(node.inputs):
             if place not in node.unread:
-                yield from (source.value for source in sources_of(operand) if self.is_float(source.value))
+                yield from (
+                    source.value for source in sources_of(operand) if self.is_float(source.value)
+                )
 
     def readers(self, value: int) -> list[int]:
         """The nodes that read a value."""
@@ -101,7 +118,9 @@ class Side:
                 if _handed_on(node) is None and not is_scaling(node):
                     found.add(number)
                     continue
-                further = [output for output in node.outputs if output is not None and output not in seen]
+                further = [
+                    output for output in node.outputs if output is not None and output not in seen
+                ]
                 seen.update(further)
                 waiting.extend(further)
         return found
@@ -119,7 +138,9 @@ def _handed_on(node: Node) -> int | None:
 
 def is_exact(node: Node) -> bool:
     """Whether a node rounds nothing, but for the dtype of its result."""
-    return _handed_on(node) is not None or has_trait(node.kind, Trait.ROUNDS_NOTHING, node.attributes)
+    return _handed_on(node) is not None or has_trait(
+        node.kind, Trait.ROUNDS_NOTHING, node.attributes
+    )
 
 
 def is_addition(node: Node) -> bool:
@@ -133,8 +154,12 @@ def is_scattered(node: Node) -> bool:
 
 
 def is_arranged(node: Node) -> bool:
-    """Return True if a node's results consist of pieces of its operands, and perhaps of fixed numbers."""
-    return node.kind in kinds_with(Trait.CUTS, Trait.SELECTS, Trait.JOINS, Trait.EXTENDS, Trait.CARRIES)
+    """Return True if a node's results consist of pieces of its operands, and perhaps of fixed
+    numbers.
+    """
+    return node.kind in kinds_with(
+        Trait.CUTS, Trait.SELECTS, Trait.JOINS, Trait.EXTENDS, Trait.CARRIES
+    )
 
 
 def is_reduction(node: Node) -> bool:
@@ -145,4 +170,7 @@ def is_reduction(node: Node) -> bool:
 
 def is_scaling(node: Node) -> bool:
     """Whether a node multiplies its only tensor by a number."""
-    return has_trait(node.kind, Trait.SCALES, node.attributes) and sum(len(sources_of(operand)) for operand in node.inputs) == 1
+    return (
+        has_trait(node.kind, Trait.SCALES, node.attributes)
+        and sum(len(sources_of(operand)) for operand in node.inputs) == 1
+    )

@@ -1,4 +1,6 @@
-"""What lies between a matched value and the matched values that it is computed from, and which terms it is the sum of."""
+"""What lies between a matched value and the matched values that it is computed from, and which
+terms it is the sum of.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,9 @@ from pitcheck.precision.side import Side, is_addition, is_arranged, is_scaling, 
 
 @dataclass
 class Way:
-    """How ``target`` is computed: from which ``inputs``, with the fewest digits in which each is read; ``between``: what is computed and cast on the way."""
+    """How ``target`` is computed: from which ``inputs``, with the fewest digits in which each is
+    read; ``between``: what is computed and cast on the way.
+    """
 
     target: int
     inputs: dict[int, float] = field(default_factory=dict)
@@ -28,7 +32,12 @@ def way_to(side: Side, target: int, stops: Collection[int]) -> Way:
     entered, seen = {target}, {target}
     waiting = [target]
     while waiting:
-        for value in (value for node in side.writers(waiting.pop()) for value in side.operands(node) if value not in seen):
+        for value in (
+            value
+            for node in side.writers(waiting.pop())
+            for value in side.operands(node)
+            if value not in seen
+        ):
             seen.add(value)
             root = side.root(value)
             way.between.update(side.chain(value)[:-1])
@@ -43,7 +52,9 @@ def way_to(side: Side, target: int, stops: Collection[int]) -> Way:
 
 @dataclass
 class Sum:
-    """The sum that a value is: the ``parts`` that are added up (values that additions compute) and the ``terms``; what each part is added up from."""
+    """The sum that a value is: the ``parts`` that are added up (values that additions compute) and
+    the ``terms``; what each part is added up from.
+    """
 
     parts: list[int] = field(default_factory=list)
     terms: list[int] = field(default_factory=list)
@@ -62,7 +73,9 @@ class Sum:
 
 
 def sum_of(side: Side, target: int, stops: Callable[[int], bool]) -> Sum:
-    """The sum that ``target`` is, whatever is cast, moved or scaled in it, down to other values that ``stops`` says, and to what is computed otherwise."""
+    """The sum that ``target`` is, whatever is cast, moved or scaled in it, down to other values
+    that ``stops`` says, and to what is computed otherwise.
+    """
     found = Sum()
     seen = {target}
     waiting = [target]

@@ -1,6 +1,7 @@
 """Configuration files: a model, a batch and a layout in TOML, from which both plans are built.
 
-    model = "llama3-405b"            # a preset, or a table: preset = "...", and fields of the model to change
+    model = "llama3-405b"            # a preset, or a table: preset = "...", and fields of the model
+    to change
 
     [batch]
     sequences = 1024
@@ -32,7 +33,11 @@ from pitcheck.plan.model import Plan
 from pitcheck.programs.layout import Layout, check_layout
 from pitcheck.programs.parallel_plan import flat_parameters, parallel_plan
 
-TABLES: Mapping[str, type[msgspec.Struct]] = {"batch": Batch, "layout": Layout, "optimizer": Optimizer}
+TABLES: Mapping[str, type[msgspec.Struct]] = {
+    "batch": Batch,
+    "layout": Layout,
+    "optimizer": Optimizer,
+}
 MOST_BYTES = 1 << 20
 Field = TypeVar("Field")
 
@@ -48,7 +53,12 @@ class Configuration(msgspec.Struct, frozen=True):
 
     def reference(self) -> Plan:
         """The plan of one device."""
-        return reference_plan(self.model, self.batch, self.optimizer, flat_parameters(self.model, self.batch, self.layout))
+        return reference_plan(
+            self.model,
+            self.batch,
+            self.optimizer,
+            flat_parameters(self.model, self.batch, self.layout),
+        )
 
     def parallel(self) -> Plan:
         """The plan of all ranks."""
@@ -56,16 +66,20 @@ class Configuration(msgspec.Struct, frozen=True):
 
 
 def read_configuration(path: Path, assignments: Sequence[str] = ()) -> Configuration:
-    """The configuration in a TOML file, with ``assignments`` (``tp=4``, ``model.layers=8``) made after it.
+    """The configuration in a TOML file, with ``assignments`` (``tp=4``, ``model.layers=8``) made
+    after it.
 
-    Raises PlanError, naming file and key, for what is no such file and for sizes that cannot run; UsageError for a wrong assignment.
+    Raises PlanError, naming file and key, for what is no such file and for sizes that cannot run;
+    UsageError for a wrong assignment.
     """
     content = _content(path)
     for assignment in assignments:
         _assign(content, assignment)
     unknown = sorted(content.keys() - {"model", *TABLES})
     if unknown:
-        raise PlanError(f"unknown key {unknown[0]!r}; the keys are model, {', '.join(TABLES)}", str(path))
+        raise PlanError(
+            f"unknown key {unknown[0]!r}; the keys are model, {', '.join(TABLES)}", str(path)
+        )
     model = _model(content.get("model"), str(path))
     layout = _converted(content.get("layout", {}), Layout, f"{path}: layout")
     batch = _batch(content.get("batch"), layout, str(path))
@@ -81,7 +95,10 @@ def read_configuration(path: Path, assignments: Sequence[str] = ()) -> Configura
 def _content(path: Path) -> dict[str, Any]:
     try:
         if path.stat().st_size > MOST_BYTES:
-            raise PlanError(f"the file has more than {MOST_BYTES} bytes, which no configuration needs", str(path))
+            raise PlanError(
+                f"the file has more than {MOST_BYTES} bytes, which no configuration needs",
+                str(path),
+            )
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise PlanError(f"cannot read it: {error.strerror or error}", str(path)) from None
@@ -92,7 +109,9 @@ def _content(path: Path) -> dict[str, Any]:
 def _model(given: object, place: str) -> Model:
     fields = {"preset": given} if isinstance(given, str) else given
     if not isinstance(fields, dict):
-        raise PlanError(f'needs model = "NAME" or a table [model]; the names are {", ".join(PRESETS)}', place)
+        raise PlanError(
+            f'needs model = "NAME" or a table [model]; the names are {", ".join(PRESETS)}', place
+        )
     changes = dict(fields)
     name = changes.pop("preset", None)
     if name is None:
@@ -110,17 +129,25 @@ def _merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, An
     merged = dict(base)
     for key, value in changes.items():
         own = merged.get(key)
-        merged[key] = _merged(own, value) if isinstance(own, dict) and isinstance(value, dict) else value
+        merged[key] = (
+            _merged(own, value) if isinstance(own, dict) and isinstance(value, dict) else value
+        )
     return merged
 
 
 def _batch(given: object, layout: Layout, place: str) -> Batch:
-    """The batch; what is taken over a group of tokens is taken on every rank and micro-batch where nothing else is said."""
+    """The batch; what is taken over a group of tokens is taken on every rank and micro-batch where
+    nothing else is said.
+    """
     if not isinstance(given, dict):
         raise PlanError("needs a table [batch] with sequences and length", place)
     batch = _converted(given, Batch, f"{place}: batch")
     groups = layout.dp * layout.microbatches
-    return batch if "groups" in given or groups < 1 or batch.sequences % groups else msgspec.structs.replace(batch, groups=groups)
+    return (
+        batch
+        if "groups" in given or groups < 1 or batch.sequences % groups
+        else msgspec.structs.replace(batch, groups=groups)
+    )
 
 
 def _converted(value: object, kind: type[Field], place: str) -> Field:
@@ -132,11 +159,15 @@ def _converted(value: object, kind: type[Field], place: str) -> Field:
 
 
 def _assign(content: dict[str, Any], assignment: str) -> None:
-    """Make an assignment in the content of a file: KEY=VALUE, where KEY is a path or the name of a field of one table."""
+    """Make an assignment in the content of a file: KEY=VALUE, where KEY is a path or the name of a
+    field of one table.
+    """
     key, equals, text = assignment.partition("=")
     path = key.strip().split(".")
     if not equals or not all(path):
-        raise UsageError(f"--set {assignment}: it must be KEY=VALUE, such as tp=4 or model.layers=8")
+        raise UsageError(
+            f"--set {assignment}: it must be KEY=VALUE, such as tp=4 or model.layers=8"
+        )
     if len(path) == 1 and path[0] not in ("model", *TABLES):
         path = [_table_of(path[0], assignment), path[0]]
     place = content
@@ -152,9 +183,17 @@ def _assign(content: dict[str, Any], assignment: str) -> None:
 
 def _table_of(field: str, assignment: str) -> str:
     tables: dict[str, type[msgspec.Struct]] = {"model": Model, **TABLES}
-    found = [name for name, kind in tables.items() if field in {f.name for f in msgspec.structs.fields(kind)}]
+    found = [
+        name
+        for name, kind in tables.items()
+        if field in {f.name for f in msgspec.structs.fields(kind)}
+    ]
     if len(found) != 1:
-        known = f"it is a field of {' and '.join(found)}: name one, such as {found[0]}.{field}" if found else f"no table ({', '.join(tables)}) has the field"
+        known = (
+            f"it is a field of {' and '.join(found)}: name one, such as {found[0]}.{field}"
+            if found
+            else f"no table ({', '.join(tables)}) has the field"
+        )
         raise UsageError(f"--set {assignment}: {field}: {known}")
     return found[0]
 

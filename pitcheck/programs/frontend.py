@@ -11,7 +11,9 @@ CONFIGURATION_SUFFIX = ".toml"
 
 
 def _read_configuration(request: Request) -> tuple[Plan, Plan]:
-    """Build both plans. Raises PlanError for a configuration that cannot run, UsageError for a wrong assignment."""
+    """Build both plans. Raises PlanError for a configuration that cannot run, UsageError for a
+    wrong assignment.
+    """
     from pitcheck.programs.configuration import read_configuration  # noqa: PLC0415  most plans come from files
 
     configuration = read_configuration(Path(request.source), request.assignments)

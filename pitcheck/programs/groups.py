@@ -1,4 +1,6 @@
-"""Groups of ranks as products of mesh axes: where expert-parallel groups end within the ranks of one kind of parallelism, its axis becomes a product."""
+"""Groups of ranks as products of mesh axes: where expert-parallel groups end within the ranks of
+one kind of parallelism, its axis becomes a product.
+"""
 
 from __future__ import annotations
 
@@ -27,11 +29,19 @@ def copies(model: Model, layout: Layout) -> int:
 def kinds(model: Model, layout: Layout) -> tuple[tuple[str, int], ...]:
     """The kinds of parallelism within a stage, outermost first, with their sizes."""
     same = copies(model, layout)
-    return ("replica", layout.replicas), ("dp", layout.dp // layout.replicas), ("cp", layout.cp), ("tp", layout.tp // same), ("tp_copy", same)
+    return (
+        ("replica", layout.replicas),
+        ("dp", layout.dp // layout.replicas),
+        ("cp", layout.cp),
+        ("tp", layout.tp // same),
+        ("tp_copy", same),
+    )
 
 
 def atoms(model: Model, layout: Layout) -> dict[str, list[Atom]]:
-    """Kind of parallelism -> its axes, outermost first; the kinds, too, but for the pipeline's. Sizes may be 1."""
+    """Kind of parallelism -> its axes, outermost first; the kinds, too, but for the pipeline's.
+    Sizes may be 1.
+    """
     found: dict[str, list[Atom]] = {}
     stride = 1
     for name, size in reversed(kinds(model, layout)):
@@ -41,16 +51,23 @@ def atoms(model: Model, layout: Layout) -> dict[str, list[Atom]]:
 
 
 def ends(layout: Layout) -> tuple[int, int]:
-    """How many consecutive ranks of a stage share the width of an expert, and how many have all experts together."""
+    """How many consecutive ranks of a stage share the width of an expert, and how many have all
+    experts together.
+    """
     return layout.etp, layout.etp * layout.ep
 
 
 def cut_at(size: int, stride: int, places: Sequence[int]) -> list[int]:
-    """Which of ``places`` lie within an axis. An axis can be cut there if each is a multiple of ``stride`` and divides ``size * stride``."""
+    """Which of ``places`` lie within an axis. An axis can be cut there if each is a multiple of
+    ``stride`` and divides ``size * stride``.
+    """
     return sorted({place for place in places if stride < place < stride * size})
 
 
 def _parts(name: str, size: int, stride: int, places: Sequence[int]) -> list[Atom]:
     bounds = [stride, *cut_at(size, stride, places), stride * size]
     parts = [(high // low, low) for low, high in pairwise(bounds)]
-    return [(name + ending, count, low) for ending, (count, low) in zip(PARTS, reversed(parts), strict=False)]
+    return [
+        (name + ending, count, low)
+        for ending, (count, low) in zip(PARTS, reversed(parts), strict=False)
+    ]

@@ -1,4 +1,6 @@
-"""How a training step is spread over ranks, and the rules that refuse what no framework could run."""
+"""How a training step is spread over ranks, and the rules that refuse what no framework
+could run.
+"""
 
 from __future__ import annotations
 
@@ -17,20 +19,27 @@ ContextParallel = OneOf["ring", "allgather", "ulysses"]
 
 
 class Layout(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Sizes of the kinds of parallelism, and how each of them works. Ranks are numbered with ``pp`` outermost, then ``dp``, ``cp``, ``tp``.
+    """Sizes of the kinds of parallelism, and how each of them works. Ranks are numbered with ``pp``
+    outermost, then ``dp``, ``cp``, ``tp``.
 
-    ``ep``: experts are spread over as many ranks of a stage, ``etp``: the width of each is cut over as many. Counted from the innermost rank, ``etp``
-    consecutive ranks share an expert and ``etp`` * ``ep`` have them all, whatever else they are (Liu et al. 2025, as Megatron-LM folds them); ranks with the
-    same experts are expert-data parallel. ``microbatches`` per step and data-parallel rank. ``sequence_parallel``: activations between
-    tensor-parallel regions are cut along the sequence over ``tp`` (Korthikanti et al. 2022). ``schedule``: order of forward and backward passes of a pipeline;
-    "interleaved" has ``virtual`` stages per rank (Narayanan et al. 2021), "zero-bubble" runs gradients of weights apart (Qi et al. 2023).
+    ``ep``: experts are spread over as many ranks of a stage, ``etp``: the width of each is cut over
+    as many. Counted from the innermost rank, ``etp`` consecutive ranks share an expert and ``etp``
+    * ``ep`` have them all, whatever else they are (Liu et al. 2025, as Megatron-LM folds them);
+    ranks with the same experts are expert-data parallel. ``microbatches`` per step and
+    data-parallel rank. ``sequence_parallel``: activations between tensor-parallel regions are cut
+    along the sequence over ``tp`` (Korthikanti et al. 2022). ``schedule``: order of forward and
+    backward passes of a pipeline; "interleaved" has ``virtual`` stages per rank (Narayanan et al.
+    2021), "zero-bubble" runs gradients of weights apart (Qi et al. 2023).
 
-    ``zero``: what is sharded over ``dp`` (Rajbhandari et al. 2020): 1 optimizer state, 2 also gradients, 3 also parameters (FSDP). ``replicas``: with ``zero``
-    3, shards are taken within each of as many equal parts of ``dp``, and gradients are summed over the parts (HSDP). ``bucket``: number of elements of a flat
-    buffer of gradients with ``zero`` 1 and 2. ``flat_buckets``: such a buffer is cut evenly over ``dp`` at any element, with its moments; else
-    every parameter in it is. ``context``: how attention sees keys and values of other ``cp`` ranks; with ``zigzag``
-    each of them has an early and a late part of a sequence, which is so in a ring where nothing else is said. ``recompute``: layers are computed again
-    in the backward pass. A tied embedding is shared by the first and the last stage, as the model says.
+    ``zero``: what is sharded over ``dp`` (Rajbhandari et al. 2020): 1 optimizer state, 2 also
+    gradients, 3 also parameters (FSDP). ``replicas``: with ``zero`` 3, shards are taken within each
+    of as many equal parts of ``dp``, and gradients are summed over the parts (HSDP). ``bucket``:
+    number of elements of a flat buffer of gradients with ``zero`` 1 and 2. ``flat_buckets``: such a
+    buffer is cut evenly over ``dp`` at any element, with its moments; else every parameter in it
+    is. ``context``: how attention sees keys and values of other ``cp`` ranks; with ``zigzag`` each
+    of them has an early and a late part of a sequence, which is so in a ring where nothing else is
+    said. ``recompute``: layers are computed again in the backward pass. A tied embedding is shared
+    by the first and the last stage, as the model says.
     """
 
     dp: int = 1
@@ -63,12 +72,16 @@ class Layout(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def both_ends(self) -> bool:
-        """Whether a context-parallel rank has one part of a sequence counted from the front and one from the back."""
+        """Whether a context-parallel rank has one part of a sequence counted from the front and one
+        from the back.
+        """
         return self.cp > 1 and (self.context == "ring" if self.zigzag is None else self.zigzag)
 
 
 def check_layout(model: Model, batch: Batch, layout: Layout) -> None:
-    """Raise PlanError for a layout that cannot run ``model`` on ``batch``; it names the field, the rule and the value."""
+    """Raise PlanError for a layout that cannot run ``model`` on ``batch``; it names the field, the
+    rule and the value.
+    """
     check_model(model, batch)
     for place, holds, rule in _rules(model, batch, layout):
         if not holds:
@@ -77,7 +90,10 @@ def check_layout(model: Model, batch: Batch, layout: Layout) -> None:
 
 def _rules(model: Model, batch: Batch, layout: Layout) -> Iterator[Rule]:
     sizes = ("dp", "tp", "pp", "cp", "ep", "etp", "microbatches", "virtual", "replicas", "bucket")
-    yield from ((field, getattr(layout, field) >= 1, f"must be at least 1, not {getattr(layout, field)}") for field in sizes)
+    yield from (
+        (field, getattr(layout, field) >= 1, f"must be at least 1, not {getattr(layout, field)}")
+        for field in sizes
+    )
     yield from _batch_rules(batch, layout)
     yield from _tensor_rules(model, batch, layout)
     yield from _context_rules(model, batch, layout)
@@ -88,28 +104,65 @@ def _rules(model: Model, batch: Batch, layout: Layout) -> Iterator[Rule]:
 
 def _batch_rules(batch: Batch, layout: Layout) -> Iterator[Rule]:
     parts = layout.dp * layout.microbatches
-    rule = f"{batch.sequences} sequences cannot be cut evenly into {parts} = dp {layout.dp} * microbatches {layout.microbatches}"
+    rule = (
+        f"{batch.sequences} sequences cannot be cut evenly into {parts} = dp {layout.dp} * "
+        f"microbatches {layout.microbatches}"
+    )
     yield "microbatches", batch.sequences % parts == 0, rule
 
 
 def _tensor_rules(model: Model, batch: Batch, layout: Layout) -> Iterator[Rule]:
     tp, attention = layout.tp, model.attention
-    yield "tp", attention.heads % tp == 0, f"{attention.heads} attention heads cannot be cut evenly over tp {tp}"
+    yield (
+        "tp",
+        attention.heads % tp == 0,
+        f"{attention.heads} attention heads cannot be cut evenly over tp {tp}",
+    )
     if isinstance(attention, Attention):
         kv = attention.kv_heads
-        yield "tp", kv % tp == 0 or tp % kv == 0, f"tp {tp} and {kv} key-value heads: neither divides the other"
+        yield (
+            "tp",
+            kv % tp == 0 or tp % kv == 0,
+            f"tp {tp} and {kv} key-value heads: neither divides the other",
+        )
         whole = not attention.fused or kv % tp == 0
-        yield "tp", whole, f"a fused weight cannot be cut below its {kv} key-value heads, over tp {tp}: use separate weights"
+        yield (
+            "tp",
+            whole,
+            f"a fused weight cannot be cut below its {kv} key-value heads, over tp {tp}: use "
+            f"separate weights",
+        )
     dense = model.experts is None or model.dense_layers > 0
-    yield "tp", not dense or model.ffn % tp == 0, f"a feed-forward part of width {model.ffn} cannot be cut evenly over tp {tp}"
+    yield (
+        "tp",
+        not dense or model.ffn % tp == 0,
+        f"a feed-forward part of width {model.ffn} cannot be cut evenly over tp {tp}",
+    )
     rows = model.embedding_rows
-    yield "tp", rows % tp == 0, f"an embedding of {rows} rows cannot be cut evenly over tp {tp}: pad it (rows) to a multiple of {tp}"
-    yield "sequence_parallel", not layout.sequence_parallel or tp > 1, f"cuts the sequence over tp, which is {tp}"
+    yield (
+        "tp",
+        rows % tp == 0,
+        f"an embedding of {rows} rows cannot be cut evenly over tp {tp}: pad it (rows) to a "
+        f"multiple of {tp}",
+    )
+    yield (
+        "sequence_parallel",
+        not layout.sequence_parallel or tp > 1,
+        f"cuts the sequence over tp, which is {tp}",
+    )
     width = model.hidden
-    yield "tp", not model.predicted or width % tp == 0, f"the map of {width} columns before the predicting layer cannot be cut evenly over tp {tp}"
+    yield (
+        "tp",
+        not model.predicted or width % tp == 0,
+        f"the map of {width} columns before the predicting layer cannot be cut evenly over tp {tp}",
+    )
     own = batch.length // layout.cp
     fits = not layout.sequence_parallel or own % tp == 0
-    yield "sequence_parallel", fits, f"{own} tokens of a sequence on a rank cannot be cut evenly over tp {tp}"
+    yield (
+        "sequence_parallel",
+        fits,
+        f"{own} tokens of a sequence on a rank cannot be cut evenly over tp {tp}",
+    )
 
 
 def _context_rules(model: Model, batch: Batch, layout: Layout) -> Iterator[Rule]:
@@ -117,69 +170,174 @@ def _context_rules(model: Model, batch: Batch, layout: Layout) -> Iterator[Rule]
     if cp == 1:
         yield "zigzag", not layout.zigzag, "orders the parts of a sequence over cp, which is 1"
         return
-    parts, why = (2 * cp, f"2 * cp = {2 * cp} (in zig-zag order a rank has one early and one late part)") if layout.both_ends else (cp, f"cp {cp}")
-    yield "cp", batch.length % parts == 0, f"a sequence of {batch.length} tokens cannot be cut evenly into {why}"
+    parts, why = (
+        (2 * cp, f"2 * cp = {2 * cp} (in zig-zag order a rank has one early and one late part)")
+        if layout.both_ends
+        else (cp, f"cp {cp}")
+    )
+    yield (
+        "cp",
+        batch.length % parts == 0,
+        f"a sequence of {batch.length} tokens cannot be cut evenly into {why}",
+    )
     heads = model.attention.heads // layout.tp
     fits = layout.context != "ulysses" or heads % cp == 0
-    yield "cp", fits, f"{heads} attention heads of a rank cannot be cut evenly over cp {cp}, as ulysses does"
+    yield (
+        "cp",
+        fits,
+        f"{heads} attention heads of a rank cannot be cut evenly over cp {cp}, as ulysses does",
+    )
     if isinstance(model.attention, Attention) and layout.context == "ulysses":
         kv = max(model.attention.kv_heads // layout.tp, 1)
-        yield "cp", kv % cp == 0 or cp % kv == 0, f"cp {cp} and {kv} key-value heads of a rank: neither divides the other, as ulysses needs"
+        yield (
+            "cp",
+            kv % cp == 0 or cp % kv == 0,
+            f"cp {cp} and {kv} key-value heads of a rank: neither divides the other, as ulysses "
+            f"needs",
+        )
 
 
 def _pipeline_rules(model: Model, layout: Layout) -> Iterator[Rule]:
     stages = layout.stages
-    yield "pp", stages <= model.layers, f"{model.layers} layers cannot fill {stages} stages = pp {layout.pp} * virtual {layout.virtual}"
+    yield (
+        "pp",
+        stages <= model.layers,
+        f"{model.layers} layers cannot fill {stages} stages = pp {layout.pp} * virtual "
+        f"{layout.virtual}",
+    )
     interleaved = layout.schedule == "interleaved"
-    yield "virtual", interleaved or layout.virtual == 1, f"{layout.virtual} stages per rank need the schedule interleaved, not {layout.schedule}"
-    yield "virtual", not interleaved or layout.virtual > 1, "the schedule interleaved needs at least 2 stages per rank, not 1"
-    yield "pp", not interleaved or layout.pp > 1, "the schedule interleaved needs pp of at least 2, not 1"
+    yield (
+        "virtual",
+        interleaved or layout.virtual == 1,
+        f"{layout.virtual} stages per rank need the schedule interleaved, not {layout.schedule}",
+    )
+    yield (
+        "virtual",
+        not interleaved or layout.virtual > 1,
+        "the schedule interleaved needs at least 2 stages per rank, not 1",
+    )
+    yield (
+        "pp",
+        not interleaved or layout.pp > 1,
+        "the schedule interleaved needs pp of at least 2, not 1",
+    )
     groups = not interleaved or layout.microbatches % layout.pp == 0
-    yield "microbatches", groups, f"the schedule interleaved runs micro-batches in groups of pp {layout.pp}, which does not divide {layout.microbatches}"
+    yield (
+        "microbatches",
+        groups,
+        f"the schedule interleaved runs micro-batches in groups of pp {layout.pp}, which does not "
+        f"divide {layout.microbatches}",
+    )
 
 
 def _sharding_rules(model: Model, layout: Layout) -> Iterator[Rule]:
     yield "zero", 0 <= layout.zero <= 3, f"the stages of ZeRO are 0, 1, 2, 3, not {layout.zero}"
     yield "zero", not layout.zero or layout.dp > 1, f"ZeRO shards over dp, which is {layout.dp}"
-    yield "replicas", layout.dp % layout.replicas == 0, f"dp {layout.dp} cannot form {layout.replicas} equal parts"
-    yield "replicas", layout.replicas == 1 or layout.zero == 3, f"{layout.replicas} replicas of shards need zero 3, not {layout.zero}"
-    yield "replicas", layout.replicas == 1 or layout.replicas < layout.dp, f"{layout.replicas} replicas leave nothing of dp {layout.dp} to shard over"
+    yield (
+        "replicas",
+        layout.dp % layout.replicas == 0,
+        f"dp {layout.dp} cannot form {layout.replicas} equal parts",
+    )
+    yield (
+        "replicas",
+        layout.replicas == 1 or layout.zero == 3,
+        f"{layout.replicas} replicas of shards need zero 3, not {layout.zero}",
+    )
+    yield (
+        "replicas",
+        layout.replicas == 1 or layout.replicas < layout.dp,
+        f"{layout.replicas} replicas leave nothing of dp {layout.dp} to shard over",
+    )
     flat = layout.flat_buckets
-    yield "flat_buckets", not flat or layout.zero in (1, 2), f"are those of zero 1 and 2, not of zero {layout.zero}"
-    yield "flat_buckets", not flat or model.experts is None, f"are built for dense models, and {model.name} has experts"
+    yield (
+        "flat_buckets",
+        not flat or layout.zero in (1, 2),
+        f"are those of zero 1 and 2, not of zero {layout.zero}",
+    )
+    yield (
+        "flat_buckets",
+        not flat or model.experts is None,
+        f"are built for dense models, and {model.name} has experts",
+    )
     both = layout.pp > 1 and (model.tied or model.predicted > 0)
-    yield "flat_buckets", not flat or not both, f"are not built where both ends of a pipeline share an embedding, as those of {model.name} do"
+    yield (
+        "flat_buckets",
+        not flat or not both,
+        f"are not built where both ends of a pipeline share an embedding, as those of "
+        f"{model.name} do",
+    )
 
 
 def _expert_rules(model: Model, batch: Batch, layout: Layout) -> Iterator[Rule]:
     experts = model.experts
     for field in ("ep", "etp"):
         size = getattr(layout, field)
-        yield field, size == 1 or experts is not None, f"the model {model.name} has no experts to spread over {field} {size}"
+        yield (
+            field,
+            size == 1 or experts is not None,
+            f"the model {model.name} has no experts to spread over {field} {size}",
+        )
     if experts is None:
         return
     ep, etp, tp = layout.ep, layout.etp, layout.tp
-    yield "ep", experts.routed % ep == 0, f"{experts.routed} experts cannot be spread evenly over ep {ep}"
-    yield "etp", experts.ffn % etp == 0, f"an expert of width {experts.ffn} cannot be cut evenly over etp {etp}"
+    yield (
+        "ep",
+        experts.routed % ep == 0,
+        f"{experts.routed} experts cannot be spread evenly over ep {ep}",
+    )
+    yield (
+        "etp",
+        experts.ffn % etp == 0,
+        f"an expert of width {experts.ffn} cannot be cut evenly over etp {etp}",
+    )
     shared = experts.shared * experts.ffn
-    yield "tp", shared % tp == 0, f"shared experts of width {shared} cannot be cut evenly over tp {tp}"
+    yield (
+        "tp",
+        shared % tp == 0,
+        f"shared experts of width {shared} cannot be cut evenly over tp {tp}",
+    )
     inside = layout.dp * layout.cp * tp
-    yield "ep", inside % (ep * etp) == 0, f"ep {ep} * etp {etp} does not divide the {inside} ranks of a stage = dp {layout.dp} * cp {layout.cp} * tp {tp}"
+    yield (
+        "ep",
+        inside % (ep * etp) == 0,
+        f"ep {ep} * etp {etp} does not divide the {inside} ranks of a stage = dp {layout.dp} * cp "
+        f"{layout.cp} * tp {tp}",
+    )
     same = tp > 1 and not layout.sequence_parallel
-    yield "ep", not same or ep == 1, f"tensor-parallel ranks have the same tokens without sequence_parallel, which ep {ep} would send several times"
-    yield "etp", not same or tp % etp == 0, f"tensor-parallel ranks have the same tokens without sequence_parallel: etp {etp} must divide tp {tp}"
+    yield (
+        "ep",
+        not same or ep == 1,
+        f"tensor-parallel ranks have the same tokens without sequence_parallel, which ep {ep} "
+        f"would send several times",
+    )
+    yield (
+        "etp",
+        not same or tp % etp == 0,
+        f"tensor-parallel ranks have the same tokens without sequence_parallel: etp {etp} must "
+        f"divide tp {tp}",
+    )
     yield from _grid_rules(model, layout)
     parts = layout.dp * layout.microbatches
     grouped = Fraction(experts.auxiliary) and experts.auxiliary_over == "group"
-    rule = f"the balance loss is taken over {batch.groups} groups of sequences, which is no multiple of dp {layout.dp} * microbatches {layout.microbatches}"
+    rule = (
+        f"the balance loss is taken over {batch.groups} groups of sequences, which is no "
+        f"multiple of dp {layout.dp} * microbatches {layout.microbatches}"
+    )
     yield "microbatches", not grouped or batch.groups % parts == 0, rule
 
 
 def _grid_rules(model: Model, layout: Layout) -> Iterator[Rule]:
-    """Groups of expert-parallel ranks are products of mesh axes: where one ends within an axis, it ends at a whole number of its parts."""
+    """Groups of expert-parallel ranks are products of mesh axes: where one ends within an axis, it
+    ends at a whole number of its parts.
+    """
     low = 1
     for kind, size in reversed(kinds(model, layout)):
         for end in cut_at(size, low, ends(layout)):
             fits = end % low == 0 and low * size % end == 0
-            yield "ep", fits, f"{end} consecutive ranks (etp {layout.etp} * ep {layout.ep}) end within {kind} {size} of every {low} ranks at no whole part"
+            yield (
+                "ep",
+                fits,
+                f"{end} consecutive ranks (etp {layout.etp} * ep {layout.ep}) end within {kind} "
+                f"{size} of every {low} ranks at no whole part",
+            )
         low *= size

@@ -24,16 +24,25 @@ from pitcheck.programs.pipeline_stages import handed_on, layers_of, schedule
 from pitcheck.programs.rank import Axes, Rank
 
 
-def parallel_plan(model: Model, batch: Batch, layout: Layout, optimizer: Optimizer | None = None) -> Plan:
+def parallel_plan(
+    model: Model, batch: Batch, layout: Layout, optimizer: Optimizer | None = None
+) -> Plan:
     """One training step of ``model`` on ``batch`` as the ranks of ``layout`` run it.
 
-    Inputs, parameters, state and outputs have the names of the reference's (``reference_plan``), and so have most tensors in between that mean the same, with
-    hints of what they hold. Raises PlanError for a layout that cannot run, UnsupportedError for what is not built.
+    Inputs, parameters, state and outputs have the names of the reference's (``reference_plan``),
+    and so have most tensors in between that mean the same, with hints of what they hold. Raises
+    PlanError for a layout that cannot run, UnsupportedError for what is not built.
     """
     check_layout(model, batch, layout)
     with collector_off():
         axes = Axes.of(model, layout)
-        rank = Rank(Tape(f"{model.name}, parallel", axes.sizes, layout.microbatches), model, batch, layout, axes)
+        rank = Rank(
+            Tape(f"{model.name}, parallel", axes.sizes, layout.microbatches),
+            model,
+            batch,
+            layout,
+            axes,
+        )
         step = _Step(rank, _units(rank) if layout.zero == 3 else None)
         step.begin()
         step.forward()
@@ -43,19 +52,25 @@ def parallel_plan(model: Model, batch: Batch, layout: Layout, optimizer: Optimiz
 
 
 def flat_parameters(model: Model, batch: Batch, layout: Layout) -> tuple[tuple[str, ...], ...]:
-    """The parameters of every flat buffer in their order, for the reference; () for a layout without such buffers."""
+    """The parameters of every flat buffer in their order, for the reference; () for a layout
+    without such buffers.
+    """
     check_layout(model, batch, layout)
     if not layout.flat_buckets:
         return ()
     with collector_off():
         axes = Axes.of(model, layout)
-        rank = _forward(Rank(Tape(model.name, axes.sizes, layout.microbatches), model, batch, layout, axes))
+        rank = _forward(
+            Rank(Tape(model.name, axes.sizes, layout.microbatches), model, batch, layout, axes)
+        )
         names = [name for name, tensor in rank.tape.tensors.items() if tensor.role == "parameter"]
         return tuple(one.names for one in flat_buffers(rank, names).values())
 
 
 def _units(rank: Rank) -> Units:
-    """The units of a program that gathers its parameters, read off the program that has them whole."""
+    """The units of a program that gathers its parameters, read off the program that has
+    them whole.
+    """
     return Units(_forward(unsharded(rank)))
 
 
@@ -74,7 +89,14 @@ class _Step:
         self.rank = rank
         self.units = units
         bounds = (0, rank.model.vocabulary)
-        self.tokens = rank.tape.input("tokens", (rank.rows, rank.length), "int64", rank.tokens, microbatched=True, bounds=bounds)
+        self.tokens = rank.tape.input(
+            "tokens",
+            (rank.rows, rank.length),
+            "int64",
+            rank.tokens,
+            microbatched=True,
+            bounds=bounds,
+        )
         self.loss = TokenLoss(rank, "", "loss.tokens")
         self.prediction = Prediction(rank) if rank.model.predicted else None
         self.losses = [self.loss, *([self.prediction.loss] if self.prediction is not None else [])]
@@ -82,7 +104,10 @@ class _Step:
         size = rotary_size(rank.model)
         if size:
             spread = rank.spread({0: rank.sequence()})
-            cos, sin = (rank.tape.input(f"rotary.{name}", (rank.length, size // 2), lineage=spread) for name in ("cos", "sin"))
+            cos, sin = (
+                rank.tape.input(f"rotary.{name}", (rank.length, size // 2), lineage=spread)
+                for name in ("cos", "sin")
+            )
             self.angles = cos, sin
 
     def begin(self) -> None:
@@ -101,13 +126,21 @@ class _Step:
                 x = x if stage else embed(rank, self.tokens, "embedding")
                 visible = mask(rank, self.tokens, f"visible.{stage}")
                 for number in layers_of(stage, rank.layout.stages, rank.model.layers):
-                    x = self._layer(x, stage, f"layers.{number}", visible, rank.model.is_mixture(number))
+                    x = self._layer(
+                        x, stage, f"layers.{number}", visible, rank.model.is_mixture(number)
+                    )
             if stage < rank.last:
                 x = handed_on(rank, x, stage)
         with rank.stage(rank.last):
             self.loss.forward(x)
             if self.prediction is not None:
-                hidden = self._layer(self.prediction.join(x), rank.last, LAYER, visible, rank.model.experts is not None)
+                hidden = self._layer(
+                    self.prediction.join(x),
+                    rank.last,
+                    LAYER,
+                    visible,
+                    rank.model.experts is not None,
+                )
                 self.prediction.loss.forward(hidden)
 
     def _layer(self, x: str, stage: int, name: str, visible: str, mixture: bool) -> str:
@@ -132,14 +165,22 @@ class _Step:
         rank, tape = self.rank, self.rank.tape
         with tape.block("finish"), tape.untracked():
             tape.output(self._total())
-            ordered = {name: gradients[name] for name, tensor in tape.tensors.items() if tensor.role == "parameter"}
+            ordered = {
+                name: gradients[name]
+                for name, tensor in tape.tensors.items()
+                if tensor.role == "parameter"
+            }
             if rank.layout.flat_buckets:
                 self._finish_flat(ordered, settings)
                 return
             pieces = shards_of(rank, list(ordered))
             complete = reduced(rank, ordered, pieces)
             for name, gradient in complete.items():
-                tape.gradient(gradient, of=name, lineage=pieces[name].holds(gradient) if name in pieces else None)
+                tape.gradient(
+                    gradient,
+                    of=name,
+                    lineage=pieces[name].holds(gradient) if name in pieces else None,
+                )
             move_biases(rank)
             adamw(rank, clip(rank, complete, settings, pieces), settings, pieces)
 
@@ -148,7 +189,12 @@ class _Step:
         rank = self.rank
         buffers = flat_buffers(rank, list(gradients))
         rank.homes.update((name, one.stages) for name, one in buffers.items())
-        adamw_flat(rank, clip(rank, reduced_flat(rank, gradients, buffers), settings, buffers), settings, buffers)
+        adamw_flat(
+            rank,
+            clip(rank, reduced_flat(rank, gradients, buffers), settings, buffers),
+            settings,
+            buffers,
+        )
 
     def _total(self) -> str:
         """The sum of all losses, on the ranks of the last stage."""
@@ -158,7 +204,12 @@ class _Step:
             single = not routers and self.prediction is None
             total = self.loss.total("loss" if single else "loss.tokens", None if single else {})
             if self.prediction is not None:
-                total = tape.op("add", total, self.prediction.loss.total("loss.predicted", {}), name="" if routers else "loss")
+                total = tape.op(
+                    "add",
+                    total,
+                    self.prediction.loss.total("loss.predicted", {}),
+                    name="" if routers else "loss",
+                )
             return tape.op("add", total, routers, name="loss") if routers else total
 
     def order(self) -> None:

@@ -1,4 +1,6 @@
-"""Pipeline stages: which layers each has, what is sent between them, and in which order a rank runs them."""
+"""Pipeline stages: which layers each has, what is sent between them, and in which order a rank runs
+them.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ def layers_of(stage: int, stages: int, layers: int) -> range:
 
 
 def handed_on(rank: Rank, x: str, stage: int) -> str:
-    """The residual stream ``x`` of a stage on the ranks of the next one; its gradient is sent back."""
+    """The residual stream ``x`` of a stage on the ranks of the next one; its gradient is
+    sent back.
+    """
     tape = rank.tape
     if rank.pipeline_rank(stage) == rank.pipeline_rank(stage + 1):
         return x
@@ -33,7 +37,13 @@ def handed_on(rank: Rank, x: str, stage: int) -> str:
             tape.send(gradient, before, tag=f"backward.{stage}", **{"async": True})
         with rank.at(stage + 1), tape.block(f"sent.{stage + 1}"):
             tape.wait_sent(gradient)
-        return tape.receive(gradient, following, tape.gradient_name(x), tape.gradient_hint(x), tag=f"backward.{stage}")
+        return tape.receive(
+            gradient,
+            following,
+            tape.gradient_name(x),
+            tape.gradient_hint(x),
+            tag=f"backward.{stage}",
+        )
 
     with rank.stage(stage):
         tape.region([x], [name], after(back))
@@ -41,10 +51,14 @@ def handed_on(rank: Rank, x: str, stage: int) -> str:
 
 
 def schedule(rank: Rank, place: int) -> Steps:
-    """Return the order in which pipeline rank ``place`` runs blocks. Sends are waited for at the end: each was received long before."""
+    """Return the order in which pipeline rank ``place`` runs blocks. Sends are waited for at the
+    end: each was received long before.
+    """
     layout = rank.layout
     stages = range(place, layout.stages, layout.pp)
-    sent: Steps = [(f"sent.{stage}", number) for stage in stages for number in range(layout.microbatches)]
+    sent: Steps = [
+        (f"sent.{stage}", number) for stage in stages for number in range(layout.microbatches)
+    ]
     return [*_passes_of(layout, place), *sent]
 
 
@@ -65,7 +79,9 @@ def _passes(kind: str, stage: int, count: int) -> Steps:
 
 
 def _one_forward_one_backward(forward: Steps, backward: Steps, ahead: int) -> Steps:
-    """1F1B (Narayanan et al. 2019): ``ahead`` forward passes, then one forward and one backward pass in turn, then the backward passes that are left."""
+    """1F1B (Narayanan et al. 2019): ``ahead`` forward passes, then one forward and one backward
+    pass in turn, then the backward passes that are left.
+    """
     steps = forward[:ahead]
     for number, step in enumerate(forward[ahead:]):
         steps += [step, backward[number]]
@@ -73,7 +89,9 @@ def _one_forward_one_backward(forward: Steps, backward: Steps, ahead: int) -> St
 
 
 def _interleaved(layout: Layout, place: int) -> Steps:
-    """1F1B over several stages per rank, micro-batches in groups of as many as there are pipeline ranks (Narayanan et al. 2021)."""
+    """1F1B over several stages per rank, micro-batches in groups of as many as there are pipeline
+    ranks (Narayanan et al. 2021).
+    """
     pp, virtual = layout.pp, layout.virtual
     total = layout.microbatches * virtual
 
@@ -83,12 +101,18 @@ def _interleaved(layout: Layout, place: int) -> Steps:
         stage = (chunk if kind == "forward" else virtual - 1 - chunk) * pp + place
         return f"{kind}.{stage}", group * pp + within % pp
 
-    forward, backward = ([step(kind, number) for number in range(total)] for kind in ("forward", "backward"))
-    return _one_forward_one_backward(forward, backward, min(2 * (pp - 1 - place) + (virtual - 1) * pp, total))
+    forward, backward = (
+        [step(kind, number) for number in range(total)] for kind in ("forward", "backward")
+    )
+    return _one_forward_one_backward(
+        forward, backward, min(2 * (pp - 1 - place) + (virtual - 1) * pp, total)
+    )
 
 
 def _with_weights(steps: Steps, place: int, count: int) -> Steps:
-    """ZB-H1 (Qi et al. 2023): gradients of weights follow as many backward passes later as the rank has stages before it; they fill the end."""
+    """ZB-H1 (Qi et al. 2023): gradients of weights follow as many backward passes later as the rank
+    has stages before it; they fill the end.
+    """
     weights, passed = _passes("weight", place, count), 0
     found: Steps = []
     for step in steps:

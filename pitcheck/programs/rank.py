@@ -1,4 +1,6 @@
-"""What a rank knows: its program's tape, local sizes, the axes of every kind of parallelism, and which part of a tensor it holds."""
+"""What a rank knows: its program's tape, local sizes, the axes of every kind of parallelism, and
+which part of a tensor it holds.
+"""
 
 from __future__ import annotations
 
@@ -22,10 +24,12 @@ Names = tuple[str, ...]
 class Axes:
     """Mesh axes by what they are for, outermost first; those of size 1 are left out.
 
-    With more tensor-parallel ranks than key-value heads ``tensor`` is a product: ``heads``, by which keys and values are cut, times ``copies``, whose ranks
-    hold the same keys and values. ``shards``: the part of ``data`` over which ZeRO shards. ``experts`` are the axes over which experts are spread,
-    ``expert_tensor`` those over which an expert's width is cut, ``expert_data`` all others of a stage; where such a group ends within the ranks of one kind
-    of parallelism, these are a product of two or three axes.
+    With more tensor-parallel ranks than key-value heads ``tensor`` is a product: ``heads``, by
+    which keys and values are cut, times ``copies``, whose ranks hold the same keys and values.
+    ``shards``: the part of ``data`` over which ZeRO shards. ``experts`` are the axes over which
+    experts are spread, ``expert_tensor`` those over which an expert's width is cut, ``expert_data``
+    all others of a stage; where such a group ends within the ranks of one kind of parallelism,
+    these are a product of two or three axes.
     """
 
     sizes: Mapping[str, int]
@@ -51,7 +55,12 @@ class Axes:
             return tuple(name for kind in kinds for name, size, _ in parts[kind] if size > 1)
 
         def between(low: int, high: int) -> Names:
-            return tuple(name for kind in parts for name, size, stride in parts[kind] if size > 1 and low <= stride < high)
+            return tuple(
+                name
+                for kind in parts
+                for name, size, stride in parts[kind]
+                if size > 1 and low <= stride < high
+            )
 
         inside = {name: size for kind in parts.values() for name, size, _ in kind if size > 1}
         return cls(
@@ -75,8 +84,9 @@ class Axes:
 
 @dataclass(frozen=True)
 class Sharing:
-    """Which ranks hold the same part of a parameter. ``sums``: groups of axes over which its gradients are to be summed, in this order; ``shards``: the axes
-    among them over which ZeRO shards it."""
+    """Which ranks hold the same part of a parameter. ``sums``: groups of axes over which its
+    gradients are to be summed, in this order; ``shards``: the axes among them over which ZeRO
+    shards it."""
 
     sums: tuple[Names, ...]
     shards: Names
@@ -109,7 +119,9 @@ class Rank:
     losses: dict[str, tuple[str, tuple[int, ...]]] = field(default_factory=dict)
     """Loss of a router -> (a micro-batch's term of it on one rank, the stages that compute it)."""
     loads: dict[str, tuple[str, tuple[int, ...]]] = field(default_factory=dict)
-    """Router with a bias that its load moves -> (how many tokens of a micro-batch on one rank chose each expert, the stages that count them)."""
+    """Router with a bias that its load moves -> (how many tokens of a micro-batch on one rank chose
+    each expert, the stages that count them).
+    """
     now: list[tuple[int, ...]] = field(default_factory=lambda: [(0,)])
     """The stages for which is being recorded, innermost last."""
 
@@ -130,7 +142,9 @@ class Rank:
 
     @property
     def zigzag(self) -> bool:
-        """Whether a rank has one early and one late part of each sequence, so that all have equal work under a causal mask."""
+        """Whether a rank has one early and one late part of each sequence, so that all have equal
+        work under a causal mask.
+        """
         return self.layout.both_ends
 
     # --- which part of a tensor a rank holds
@@ -166,13 +180,19 @@ class Rank:
             return (*self.axes.context, *inner)
         parts = self.axes.size(inner)
         size = self.length // parts
-        ends = [_both_ends(rank, self.layout.cp, self.batch.length) for rank in range(self.layout.cp)]
-        values = [portion(both, size * part, size * (part + 1)) for both in ends for part in range(parts)]
+        ends = [
+            _both_ends(rank, self.layout.cp, self.batch.length) for rank in range(self.layout.cp)
+        ]
+        values = [
+            portion(both, size * part, size * (part + 1)) for both in ends for part in range(parts)
+        ]
         return Table((*self.axes.context, *inner), tuple(values))
 
     @property
     def sequence_terms(self) -> Names:
-        """Axes over whose ranks the gradient of a parameter of the residual stream is a sum, besides those of data and context."""
+        """Axes over whose ranks the gradient of a parameter of the residual stream is a sum,
+        besides those of data and context.
+        """
         return self.axes.tensor if self.layout.sequence_parallel else ()
 
     @property
@@ -186,33 +206,56 @@ class Rank:
         return self.layout.sequence_parallel or not self.axes.tensor
 
     def dense(self, terms: Names) -> Sharing:
-        """The sharing of a parameter that is whole on every rank but for tensor parallelism, ``terms``: over which of those its gradients are to be summed."""
+        """The sharing of a parameter that is whole on every rank but for tensor parallelism,
+        ``terms``: over which of those its gradients are to be summed.
+        """
         data = (*self.axes.data, *self.axes.context)
-        return Sharing(tuple(group for group in (data, terms) if group), self.axes.shards if self.layout.zero else ())
+        return Sharing(
+            tuple(group for group in (data, terms) if group),
+            self.axes.shards if self.layout.zero else (),
+        )
 
     def expert(self) -> Sharing:
-        """The sharing of an expert's parameter: the ranks with the same experts, as far as their tokens are not the same."""
+        """The sharing of an expert's parameter: the ranks with the same experts, as far as their
+        tokens are not the same.
+        """
         same = () if self.own_tokens else self.axes.tensor
         data = tuple(axis for axis in self.axes.expert_data if axis not in same)
         shards = tuple(axis for axis in data if axis in self.axes.shards)
         return Sharing((data,) if data else (), shards if self.layout.zero else ())
 
     def term(self, name: str, spread: Lineage, axes: Names) -> Lineage | None:
-        """What a part of a gradient holds that is still to be summed over ``axes``; None for an embedding whose terms lie at both ends of the pipeline."""
+        """What a part of a gradient holds that is still to be summed over ``axes``; None for an
+        embedding whose terms lie at both ends of the pipeline.
+        """
         model = self.model
-        at_ends = self.layout.pp > 1 and ((model.tied and name == "embedding.weight") or (model.predicted > 0 and name.startswith("embedding.")))
+        at_ends = self.layout.pp > 1 and (
+            (model.tied and name == "embedding.weight")
+            or (model.predicted > 0 and name.startswith("embedding."))
+        )
         return None if at_ends else Lineage(f"grad:{name}", spread.shards, partial=axes)
 
     def runs(self) -> list[tuple[int | Table, int | Table]]:
-        """The runs of consecutive places of a sequence that a rank has: where each begins and ends."""
+        """The runs of consecutive places of a sequence that a rank has: where each begins
+        and ends.
+        """
         if not self.axes.context:
             return [(0, self.length)]
         if not self.zigzag:
             return [
-                (self._by_context([i * self.length for i in range(self.layout.cp)]), self._by_context([(i + 1) * self.length for i in range(self.layout.cp)]))
+                (
+                    self._by_context([i * self.length for i in range(self.layout.cp)]),
+                    self._by_context([(i + 1) * self.length for i in range(self.layout.cp)]),
+                )
             ]
         ends = [_both_ends(i, self.layout.cp, self.batch.length) for i in range(self.layout.cp)]
-        return [(self._by_context([e[part][0] for e in ends]), self._by_context([e[part][1] for e in ends])) for part in range(2)]
+        return [
+            (
+                self._by_context([e[part][0] for e in ends]),
+                self._by_context([e[part][1] for e in ends]),
+            )
+            for part in range(2)
+        ]
 
     def _by_context(self, values: Sequence[int]) -> Table:
         return Table(self.axes.context, tuple(values))
@@ -228,7 +271,15 @@ class Rank:
 
     def parted(self, lineage: Lineage | None) -> Names:
         """The axes by which something is cut."""
-        found = {axis for shard in lineage.shards for axis in shard.by or (shard.intervals.over if shard.intervals else ())} if lineage is not None else set()
+        found = (
+            {
+                axis
+                for shard in lineage.shards
+                for axis in shard.by or (shard.intervals.over if shard.intervals else ())
+            }
+            if lineage is not None
+            else set()
+        )
         return tuple(axis for axis in self.axes.sizes if axis in found)
 
     @staticmethod
@@ -272,7 +323,13 @@ class Rank:
         names = tuple(self.axes.sizes)
         size, stride = self.axes.size(axes), self.axes.size(names[names.index(axes[-1]) + 1 :])
         places = range(self.axes.size(names))
-        return Table(names, tuple(number + ((number // stride + distance) % size - number // stride % size) * stride for number in places))
+        return Table(
+            names,
+            tuple(
+                number + ((number // stride + distance) % size - number // stride % size) * stride
+                for number in places
+            ),
+        )
 
     @property
     def last(self) -> int:
@@ -310,7 +367,9 @@ def _both_ends(rank: int, ranks: int, length: int) -> Intervals:
 
 
 def portion(intervals: Intervals, low: int, high: int) -> Intervals:
-    """The part from ``low`` to ``high`` of the concatenation of ``intervals``, as far as there is one."""
+    """The part from ``low`` to ``high`` of the concatenation of ``intervals``, as far as there is
+    one.
+    """
     begun, found = 0, []
     for start, stop in intervals:
         first, last = max(low - begun, 0), min(high - begun, stop - start)

@@ -1,7 +1,8 @@
 """In which order context-parallel ranks have the tokens of a sequence.
 
-A rank has one run of consecutive places, or, in zig-zag order, one early and one late run, so that all ranks have equal work under a causal mask. What was
-gathered from all ranks is then in the order of the ranks, not of the sequence.
+A rank has one run of consecutive places, or, in zig-zag order, one early and one late run, so that
+all ranks have equal work under a causal mask. What was gathered from all ranks is then in the order
+of the ranks, not of the sequence.
 """
 
 from __future__ import annotations
@@ -13,17 +14,24 @@ from pitcheck.programs.rank import Rank
 
 
 def places(rank: Rank, tokens: str, name: str = "", hop: int = 0) -> str:
-    """The places in their sequence of the ``tokens`` (sequences, length) of the context-parallel rank ``hop`` before."""
+    """The places in their sequence of the ``tokens`` (sequences, length) of the context-parallel
+    rank ``hop`` before.
+    """
     tape, runs = rank.tape, rank.runs()
     if len(runs) == 1:
         return tape.op("positions", tokens, name=name, axis=1, offset=behind(runs[0][0], hop))
     halves = [tape.op("chunk", tokens, axis=1, count=2, position=half) for half in range(2)]
-    parts = [tape.op("positions", half, axis=1, offset=behind(begun, hop)) for half, (begun, _) in zip(halves, runs, strict=True)]
+    parts = [
+        tape.op("positions", half, axis=1, offset=behind(begun, hop))
+        for half, (begun, _) in zip(halves, runs, strict=True)
+    ]
     return tape.op("cat", *parts, name=name, axis=0)
 
 
 def behind(value: int | Table, hop: int) -> int | Table:
-    """A table over context-parallel ranks as the rank ``hop`` places before has it; a number is the same for all."""
+    """A table over context-parallel ranks as the rank ``hop`` places before has it; a number is the
+    same for all.
+    """
     if not isinstance(value, Table):
         return value
     count = len(value.values)
@@ -31,24 +39,42 @@ def behind(value: int | Table, hop: int) -> int | Table:
 
 
 def in_order(rank: Rank, x: str, axis: int, name: str) -> str:
-    """Whole sequences in the order of their tokens, from ``x`` in the order of the ranks that had them."""
+    """Whole sequences in the order of their tokens, from ``x`` in the order of the ranks that had
+    them.
+    """
     if not rank.zigzag:
         return x
     last = 2 * rank.layout.cp - 1
-    return _rearranged(rank, x, axis, [2 * run if run < rank.layout.cp else 2 * (last - run) + 1 for run in range(last + 1)], name)
+    return _rearranged(
+        rank,
+        x,
+        axis,
+        [2 * run if run < rank.layout.cp else 2 * (last - run) + 1 for run in range(last + 1)],
+        name,
+    )
 
 
 def by_rank(rank: Rank, x: str, axis: int, name: str) -> str:
-    """Whole sequences in the order of the ranks that are to have them: what ``in_order`` was given."""
+    """Whole sequences in the order of the ranks that are to have them: what ``in_order``
+    was given.
+    """
     if not rank.zigzag:
         return x
     last = 2 * rank.layout.cp - 1
-    return _rearranged(rank, x, axis, [run for place in range(rank.layout.cp) for run in (place, last - place)], name)
+    return _rearranged(
+        rank,
+        x,
+        axis,
+        [run for place in range(rank.layout.cp) for run in (place, last - place)],
+        name,
+    )
 
 
 def _rearranged(rank: Rank, x: str, axis: int, order: Sequence[int], name: str) -> str:
     """Equal parts along ``axis`` in another order."""
     tape = rank.tape
     size = tape.tensors[x].shape[axis] // len(order)
-    parts = tape.several("split", x, names=("",) * len(order), axis=axis, sizes=(size,) * len(order))
+    parts = tape.several(
+        "split", x, names=("",) * len(order), axis=axis, sizes=(size,) * len(order)
+    )
     return tape.op("cat", *(parts[number] for number in order), name=name, axis=axis)

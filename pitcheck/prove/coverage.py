@@ -41,7 +41,9 @@ class Outcomes:
         return None if self._routing is None else self._routing.coverage()
 
     def try_reals(self, domains: bool = False) -> Comparison | None:
-        """Evaluate the stage on real numbers as well: a difference, if there is one; with ``domains`` also in where it has a value. Raises StepError."""
+        """Evaluate the stage on real numbers as well: a difference, if there is one; with
+        ``domains`` also in where it has a value. Raises StepError.
+        """
         self._real_trials().domains = domains
         return self._real_trials().difference()
 
@@ -51,23 +53,33 @@ class Outcomes:
             self._routing.take(evaluated, good)
 
     def observe(self, algebra: ResidueAlgebra, good: Any, enough: int) -> str:
-        """Count the ``good`` redraws of an evaluation; a site with an outcome not yet seen in ``enough``, or ""."""
+        """Count the ``good`` redraws of an evaluation; a site with an outcome not yet seen in
+        ``enough``, or "".
+        """
         for site, first in seen_first(algebra.choices, good).items():
             self._first[site] = self._first.get(site, False) | first
         lacking = ""
         for decision in algebra.decisions:
-            counts = [(np.asarray(c)[good] > 0).sum(axis=0) for c in (decision.true, decision.false)]
+            counts = [
+                (np.asarray(c)[good] > 0).sum(axis=0) for c in (decision.true, decision.false)
+            ]
             before = self.decisions.get(decision.site)
-            both = (counts[0], counts[1]) if before is None else (before[0] + counts[0], before[1] + counts[1])
+            both = (
+                (counts[0], counts[1])
+                if before is None
+                else (before[0] + counts[0], before[1] + counts[1])
+            )
             self.decisions[decision.site] = both
             if (both[0] < enough).any() or (both[1] < enough).any():
                 lacking = decision.site
         return lacking
 
     def unseen(self) -> tuple[str, Comparison | None]:
-        """(what neither residues nor real numbers made happen, or ""; a difference found in the attempt). Real numbers are tried once.
+        """(what neither residues nor real numbers made happen, or ""; a difference found in the
+        attempt). Real numbers are tried once.
 
-        A way that too few tokens took comes first: an expert that nothing can choose never came first, either.
+        A way that too few tokens took comes first: an expert that nothing can choose never came
+        first, either.
         """
         found = None
         if self._open is None:
@@ -81,7 +93,9 @@ class Outcomes:
                 found = self._real_trials().bias()
         lacking = "" if self._routing is None else self._routing.lacking()
         site = uncovered(self._first, {} if self._reals is None else self._reals.choices)
-        return lacking or self._open or (f"an element never came first: {site}" if site else ""), found
+        return lacking or self._open or (
+            f"an element never came first: {site}" if site else ""
+        ), found
 
     def _real_trials(self) -> RealTrials:
         self._reals = self._reals or RealTrials(self.shaped, self.seed, self.at_once, self._routing)

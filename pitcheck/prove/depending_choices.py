@@ -1,4 +1,6 @@
-"""Which choices of a stage depend on decisions between floating-point numbers: the others follow the discrete data, which has cases of its own."""
+"""Which choices of a stage depend on decisions between floating-point numbers: the others follow
+the discrete data, which has cases of its own.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +18,8 @@ ORDER = "order"
 
 
 class _Dependence(RangedDegrees):
-    """Notes the sites whose condition or operand depends on an order, and not on ranges that are known alone. Sites are numbered as in the algebra of real
-    trials.
+    """Notes the sites whose condition or operand depends on an order, and not on ranges that are
+    known alone. Sites are numbered as in the algebra of real trials.
     """
 
     def __init__(self, shaped: ShapedStage) -> None:
@@ -42,9 +44,15 @@ class _Dependence(RangedDegrees):
         return value
 
     def compare(self, comparison: Comparison, a: DegreeValue, b: DegreeValue) -> DegreeValue:
-        """With infinity only what is infinite compares otherwise than other numbers do, and that comes of discrete data."""
+        """With infinity only what is infinite compares otherwise than other numbers do, and that
+        comes of discrete data.
+        """
         result = super().compare(comparison, a, b)
-        return self._value("bool", result.shape, result.instances) if {a.identity, b.identity} & self._infinite else result
+        return (
+            self._value("bool", result.shape, result.instances)
+            if {a.identity, b.identity} & self._infinite
+            else result
+        )
 
     def where(self, condition: DegreeValue, a: DegreeValue, b: DegreeValue) -> DegreeValue:
         self._note("?", condition)
@@ -77,9 +85,18 @@ class _Dependence(RangedDegrees):
 
 
 def depending_on_order(shaped: ShapedStage) -> set[str]:
-    """The sites of conditions, casts, products and extrema that depend on an order of floating-point numbers, and of the targets that do."""
+    """The sites of conditions, casts, products and extrema that depend on an order of
+    floating-point numbers, and of the targets that do.
+    """
     algebra = _Dependence(shaped)
-    drawn = {value: algebra.fresh(fresh.key, fresh.shape, 1, fresh.domain, fresh.kind) for value, fresh in shaped.fresh.items()}
+    drawn = {
+        value: algebra.fresh(fresh.key, fresh.shape, 1, fresh.domain, fresh.kind)
+        for value, fresh in shaped.fresh.items()
+    }
     evaluated = evaluate_stage(shaped, algebra, drawn)
-    targets: Sequence[DegreeValue] = [evaluated.reference[target.cut.reference] for target in shaped.stage.targets]
-    return algebra.found | {f"target {number}?0" for number, value in enumerate(targets) if ORDER in value.uses}
+    targets: Sequence[DegreeValue] = [
+        evaluated.reference[target.cut.reference] for target in shaped.stage.targets
+    ]
+    return algebra.found | {
+        f"target {number}?0" for number, value in enumerate(targets) if ORDER in value.uses
+    }

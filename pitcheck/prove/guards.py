@@ -1,10 +1,13 @@
 """Where the parallel plan is defined: what it divides by, and takes logarithms and roots of.
 
-That two formulas are equal as functions says nothing where one of them has no value: x / x is 1, and sqrt(a) sqrt(c) is sqrt(a c), where they are defined. So
-every such operation of the parallel plan reads what is positive by construction, or is seen to be 0 or not in the discrete data, or what the reference
-reads in an operation that has no value there, either. Residues tell which numbers are the same. For what is none of these, trials on real numbers of both
-signs decide. Only a quotient, which lacks a value at single points, is left open, if what is compared depends on it: if it is NaN where its quotients are. A
-flat buffer has elements of other tensors beside those that are compared; what these are divided by is matched where they are compared.
+That two formulas are equal as functions says nothing where one of them has no value: x / x is 1,
+and sqrt(a) sqrt(c) is sqrt(a c), where they are defined. So every such operation of the parallel
+plan reads what is positive by construction, or is seen to be 0 or not in the discrete data, or what
+the reference reads in an operation that has no value there, either. Residues tell which numbers are
+the same. For what is none of these, trials on real numbers of both signs decide. Only a quotient,
+which lacks a value at single points, is left open, if what is compared depends on it: if it is NaN
+where its quotients are. A flat buffer has elements of other tensors beside those that are compared;
+what these are divided by is matched where they are compared.
 """
 
 from __future__ import annotations
@@ -21,18 +24,25 @@ from pitcheck.algebra.value import Value
 
 REFERENCE, PARALLEL = "reference ", "parallel "
 AS_STRONG = {"div": ("div", "log"), "log": ("log",), "sqrt": ("sqrt", "log")}
-"""Operations that have no value where one has none, either. What a logarithm is taken of is neither 0 nor negative."""
+"""Operations that have no value where one has none, either. What a logarithm is taken of is neither
+0 nor negative.
+"""
 SAID = {"div": "a quotient by", "log": "the logarithm of", "sqrt": "the root of"}
 MOST_TRIALS = 4
-"""Draws of an evaluation in which operands are compared: other numbers have the same residues once in 2^28 in each."""
+"""Draws of an evaluation in which operands are compared: other numbers have the same residues once
+in 2^28 in each.
+"""
 
 
 class Unguarded(NamedTuple):
-    """The partial operations of the parallel plan that may have no value where the reference has one.
+    """The partial operations of the parallel plan that may have no value where the reference has
+    one.
 
-    ``quotient`` names the first quotient among them, or is "". A quotient lacks a value at single points, which no trial meets. ``any`` is True if there are
-    such operations at all; roots and logarithms lack values for half of all numbers, which trials show. ``places`` has the divisors of those quotients: the
-    number of the operand in ``guarded`` -> its elements, see :attr:`~pitcheck.algebra.residues.formal_roots.Roots.undefined`.
+    ``quotient`` names the first quotient among them, or is "". A quotient lacks a value at single
+    points, which no trial meets. ``any`` is True if there are such operations at all; roots and
+    logarithms lack values for half of all numbers, which trials show. ``places`` has the divisors
+    of those quotients: the number of the operand in ``guarded`` -> its elements, see
+    :attr:`~pitcheck.algebra.residues.formal_roots.Roots.undefined`.
     """
 
     quotient: str
@@ -41,33 +51,68 @@ class Unguarded(NamedTuple):
 
 
 def unguarded(algebra: PrimeAlgebra, guards: Collection[tuple[str, str]]) -> Unguarded:
-    """Compare the operands of partial operations of both sides. ``guards``: (site, operation) of those that are not positive by construction."""
-    own = [(number, *each) for number, each in enumerate(algebra.guarded) if each[:2] in guards and each[0].startswith(PARALLEL)]
-    given = [(what, value) for site, what, value in algebra.guarded if site.startswith(REFERENCE)] if own else []
+    """Compare the operands of partial operations of both sides. ``guards``: (site, operation) of
+    those that are not positive by construction.
+    """
+    own = [
+        (number, *each)
+        for number, each in enumerate(algebra.guarded)
+        if each[:2] in guards and each[0].startswith(PARALLEL)
+    ]
+    given = (
+        [(what, value) for site, what, value in algebra.guarded if site.startswith(REFERENCE)]
+        if own
+        else []
+    )
     matched: dict[tuple[str, int], NDArray[np.int64]] = {}
     places: dict[int, NDArray[np.bool_]] = {}
     quotient, lacking = "", False
     for number, site, what, value in own:
         level = value.lowest + value.data.shape[0] - 1
         if (what, level) not in matched:
-            known = [_words(algebra, v, level)[0] for kind, v in given if kind in AS_STRONG[what] and v.lowest <= level < v.lowest + v.data.shape[0]]
-            matched[what, level] = np.unique(np.concatenate([words.reshape(-1) for words in known])) if known else np.zeros(0, dtype=np.int64)
+            known = [
+                _words(algebra, v, level)[0]
+                for kind, v in given
+                if kind in AS_STRONG[what] and v.lowest <= level < v.lowest + v.data.shape[0]
+            ]
+            matched[what, level] = (
+                np.unique(np.concatenate([words.reshape(-1) for words in known]))
+                if known
+                else np.zeros(0, dtype=np.int64)
+            )
         words, finite = _words(algebra, value, level)
-        without = np.asarray((~np.isin(words, matched[what, level]) & finite).any(axis=0, keepdims=True))
+        without = np.asarray(
+            (~np.isin(words, matched[what, level]) & finite).any(axis=0, keepdims=True)
+        )
         if without.any():
             lacking = True
             if what == "div":
                 places[number] = without
-                quotient = quotient or f"{SAID[what]} something at {site!r} has no value for all numbers, and the reference has none like it"
+                quotient = (
+                    quotient
+                    or f"{SAID[what]} something at {site!r} has no value for all numbers, and the "
+                    f"reference has none like it"
+                )
     return Unguarded(quotient, lacking, places)
 
 
-def _words(algebra: PrimeAlgebra, value: Value, level: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """The residues of all elements at a level in the first draws, each with the number of its draw, and which of them are neither NaN nor infinite."""
+def _words(
+    algebra: PrimeAlgebra, value: Value, level: int
+) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """The residues of all elements at a level in the first draws, each with the number of its draw,
+    and which of them are neither NaN nor infinite.
+    """
     trials = min(len(algebra.trials), MOST_TRIALS)
     data = to_host(algebra.xp, value.data)[level - value.lowest]
-    special = np.zeros((1,) * data.ndim, dtype=np.uint8) if value.special is None else to_host(algebra.xp, value.special)[0]
-    shape = (max(data.shape[0], special.shape[0]), *np.broadcast_shapes(data.shape[1:], special.shape[1:]))
+    special = (
+        np.zeros((1,) * data.ndim, dtype=np.uint8)
+        if value.special is None
+        else to_host(algebra.xp, value.special)[0]
+    )
+    shape = (
+        max(data.shape[0], special.shape[0]),
+        *np.broadcast_shapes(data.shape[1:], special.shape[1:]),
+    )
     rows = (trials, *shape[1:])
     residues = np.broadcast_to(np.broadcast_to(data, shape)[:trials], rows)
     finite = np.broadcast_to(np.broadcast_to(special == 0, shape)[:trials], rows)

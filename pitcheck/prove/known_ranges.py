@@ -1,6 +1,8 @@
-"""Integers whose range is known for every input, and what that decides: ``topk(x, 2).indices // 4 == 0`` is true of four experts, whatever is drawn.
+"""Integers whose range is known for every input, and what that decides: ``topk(x, 2).indices // 4
+== 0`` is true of four experts, whatever is drawn.
 
-Places come of ordering, along axes whose size at full shapes counts: an index below a reduced size would say nothing of the plan.
+Places come of ordering, along axes whose size at full shapes counts: an index below a reduced size
+would say nothing of the plan.
 """
 
 from __future__ import annotations
@@ -23,7 +25,9 @@ WORD = 1 << 63
 
 
 class RangedDegrees(DegreeAlgebra):
-    """Degrees, and ranges of integers and booleans (0 and 1). What has one value only depends on nothing."""
+    """Degrees, and ranges of integers and booleans (0 and 1). What has one value only depends on
+    nothing.
+    """
 
     def __init__(self, shaped: ShapedStage) -> None:
         super().__init__()
@@ -46,12 +50,20 @@ class RangedDegrees(DegreeAlgebra):
     def _any_of(self, *values: DegreeValue) -> Range | None:
         found = [self.known(value) for value in values]
         known = [own for own in found if own is not None]
-        return (min(low for low, _ in known), max(high for _, high in known)) if known and len(known) == len(found) else None
+        return (
+            (min(low for low, _ in known), max(high for _, high in known))
+            if known and len(known) == len(found)
+            else None
+        )
 
     # --- where integers come from
     def constant(self, number: Fraction | float, kind: Kind = "field") -> DegreeValue:
         value = super().constant(number, kind)
-        if kind == "field" or not isinstance(number, Fraction | int) or Fraction(number).denominator != 1:
+        if (
+            kind == "field"
+            or not isinstance(number, Fraction | int)
+            or Fraction(number).denominator != 1
+        ):
             return value
         whole = int(number) if kind == "int" else int(number != 0)
         return self._ranged(value, (whole, whole))
@@ -61,12 +73,25 @@ class RangedDegrees(DegreeAlgebra):
         return self._ranged(super().order(a, axis, descending), (0, size - 1) if size else None)
 
     def _full_size(self, a: DegreeValue, axis: int) -> int | None:
-        """The size of an axis at full shapes, where it is one of an operand of the step or of a tensor that is whole; None where that is not known."""
+        """The size of an axis at full shapes, where it is one of an operand of the step or of a
+        tensor that is whole; None where that is not known.
+        """
         stage = self._shaped.stage
-        for side, batch, shapes in (("reference ", stage.reference, self._shaped.shapes[0]), ("parallel ", stage.parallel, self._shaped.shapes[1])):
+        for side, batch, shapes in (
+            ("reference ", stage.reference, self._shaped.shapes[0]),
+            ("parallel ", stage.parallel, self._shaped.shapes[1]),
+        ):
             number = step_at(self.site, side)
-            operand = batch.steps[number].inputs[0] if number is not None and batch.steps[number].inputs else None
-            if not isinstance(operand, Argument) or operand.rows.ndim != 1 or operand.value not in shapes:
+            operand = (
+                batch.steps[number].inputs[0]
+                if number is not None and batch.steps[number].inputs
+                else None
+            )
+            if (
+                not isinstance(operand, Argument)
+                or operand.rows.ndim != 1
+                or operand.value not in shapes
+            ):
                 continue
             full, small = batch.shape(operand.value), shapes[operand.value]
             if full == small and prod(small) == prod(a.shape):
@@ -76,7 +101,9 @@ class RangedDegrees(DegreeAlgebra):
         return None
 
     # --- arithmetic
-    def _with_both(self, value: DegreeValue, a: DegreeValue, b: DegreeValue, combined: Any) -> DegreeValue:
+    def _with_both(
+        self, value: DegreeValue, a: DegreeValue, b: DegreeValue, combined: Any
+    ) -> DegreeValue:
         first, second = self.known(a), self.known(b)
         if first is None or second is None:
             return value
@@ -111,7 +138,10 @@ class RangedDegrees(DegreeAlgebra):
         value = super().remainder(a, b)
         if by is None or by[0] != by[1] or by[0] <= 0:
             return value
-        return self._ranged(value, found if found is not None and found[0] >= 0 and found[1] < by[0] else (0, by[0] - 1))
+        return self._ranged(
+            value,
+            found if found is not None and found[0] >= 0 and found[1] < by[0] else (0, by[0] - 1),
+        )
 
     def maximum(self, a: DegreeValue, b: DegreeValue) -> DegreeValue:
         return self._with_both(super().maximum(a, b), a, b, max)
@@ -123,12 +153,20 @@ class RangedDegrees(DegreeAlgebra):
     def compare(self, comparison: Comparison, a: DegreeValue, b: DegreeValue) -> DegreeValue:
         value = super().compare(comparison, a, b)
         first, second = self.known(a), self.known(b)
-        decided = None if a.kind != "int" or first is None or second is None else _decided(comparison, first, second)
+        decided = (
+            None
+            if a.kind != "int" or first is None or second is None
+            else _decided(comparison, first, second)
+        )
         return self._ranged(value, None if decided is None else (int(decided), int(decided)))
 
     def where(self, condition: DegreeValue, a: DegreeValue, b: DegreeValue) -> DegreeValue:
         decided = self.known(condition)
-        chosen = (a, b) if decided is None or decided[0] != decided[1] else ((a,) if decided[0] else (b,))
+        chosen = (
+            (a, b)
+            if decided is None or decided[0] != decided[1]
+            else ((a,) if decided[0] else (b,))
+        )
         return self._ranged(super().where(condition, a, b), self._any_of(*chosen))
 
     def logical_and(self, a: DegreeValue, b: DegreeValue) -> DegreeValue:
@@ -139,7 +177,9 @@ class RangedDegrees(DegreeAlgebra):
 
     def logical_not(self, a: DegreeValue) -> DegreeValue:
         found = self.known(a)
-        return self._ranged(super().logical_not(a), None if found is None else (1 - found[1], 1 - found[0]))
+        return self._ranged(
+            super().logical_not(a), None if found is None else (1 - found[1], 1 - found[0])
+        )
 
     def cast(self, a: DegreeValue, kind: Kind) -> DegreeValue:
         found = self.known(a)
@@ -173,7 +213,9 @@ class RangedDegrees(DegreeAlgebra):
     def stack(self, a: DegreeValue, index: Any) -> DegreeValue:
         return self._ranged(super().stack(a, index), self.known(a))
 
-    def join(self, parts: Sequence[DegreeValue], counts: Sequence[int] | None = None) -> DegreeValue:
+    def join(
+        self, parts: Sequence[DegreeValue], counts: Sequence[int] | None = None
+    ) -> DegreeValue:
         return self._ranged(super().join(parts, counts), self._any_of(*parts))
 
 
@@ -187,9 +229,17 @@ def _both(a: Range | None, b: Range | None, absorbing: int) -> Range | None:
 def _decided(comparison: Comparison, a: Range, b: Range) -> bool | None:
     """The outcome of a comparison that all values in these ranges have; None where they differ."""
     if comparison in ("eq", "ne"):
-        equal = False if a[1] < b[0] or b[1] < a[0] else True if a[0] == a[1] == b[0] == b[1] else None
+        equal = (
+            False if a[1] < b[0] or b[1] < a[0] else True if a[0] == a[1] == b[0] == b[1] else None
+        )
         return equal if equal is None or comparison == "eq" else not equal
     if comparison in ("lt", "ge"):
         less = True if a[1] < b[0] else False if a[0] >= b[1] else None
         return less if less is None or comparison == "lt" else not less
-    return None if (greater := _decided("lt", b, a)) is None else greater if comparison == "gt" else not greater
+    return (
+        None
+        if (greater := _decided("lt", b, a)) is None
+        else greater
+        if comparison == "gt"
+        else not greater
+    )

@@ -1,13 +1,17 @@
-"""Whether the arguments of square roots may be squares: of what sign a root is depends on the draw then, and a bound by norms does not hold.
+"""Whether the arguments of square roots may be squares: of what sign a root is depends on the draw
+then, and a bound by norms does not hold.
 
-The root of q modulo p is q^((p+1)/4), and its square is X(q) q, X the Legendre symbol. A difference with a root y of q is A + B y, its norm A^2 - X B^2 q
-is not 0 where q is no square. Where q = h^2 the root is h X(h): it is h in half of all draws, and sqrt(x^2) = x would be believed as often. Where
-q_1 q_2 = h^2 the same is true of the product of both roots. So it must be *seen* that arguments, and products of two different ones, are no squares: a
-constant times a square has the same symbol modulo p in all draws (but where it is 0), another polynomial in about half of them. Both symbols modulo
-one prime are a proof.
+The root of q modulo p is q^((p+1)/4), and its square is X(q) q, X the Legendre symbol. A difference
+with a root y of q is A + B y, its norm A^2 - X B^2 q is not 0 where q is no square. Where q = h^2
+the root is h X(h): it is h in half of all draws, and sqrt(x^2) = x would be believed as often.
+Where q_1 q_2 = h^2 the same is true of the product of both roots. So it must be *seen* that
+arguments, and products of two different ones, are no squares: a constant times a square has the
+same symbol modulo p in all draws (but where it is 0), another polynomial in about half of them.
+Both symbols modulo one prime are a proof.
 
-Where X is -1, y^2 is -q, and what is false of the root of a real number may be true: y^2 + q is 0 there, whatever q is. So a draw says something of a
-difference with a root only where the argument is a square at some level, and those draws alone are counted (:meth:`Characters.error`).
+Where X is -1, y^2 is -q, and what is false of the root of a real number may be true: y^2 + q is 0
+there, whatever q is. So a draw says something of a difference with a root only where the argument
+is a square at some level, and those draws alone are counted (:meth:`Characters.error`).
 """
 
 from __future__ import annotations
@@ -29,7 +33,9 @@ LIKELY = 0.5
 
 
 class Characters:
-    """Legendre symbols of all arguments of roots, over the draws of a stage, evaluation by evaluation: each has primes of its own."""
+    """Legendre symbols of all arguments of roots, over the draws of a stage, evaluation by
+    evaluation: each has primes of its own.
+    """
 
     def __init__(self) -> None:
         self._arguments: list[Residues] = []
@@ -37,57 +43,80 @@ class Characters:
         self._squares: list[Residues] = []
         self._varying: list[Residues] | None = None
 
-    def observe(self, algebra: PrimeAlgebra, squares: Sequence[Value], good: NDArray[np.bool_]) -> None:
-        """Take in the ``good`` trials of one evaluation. ``squares`` are inputs drawn as squares, whose roots are variables of their own."""
+    def observe(
+        self, algebra: PrimeAlgebra, squares: Sequence[Value], good: NDArray[np.bool_]
+    ) -> None:
+        """Take in the ``good`` trials of one evaluation. ``squares`` are inputs drawn as squares,
+        whose roots are variables of their own.
+        """
         if not algebra.roots or not good.any():
             return
         low = max(argument.lowest for argument, _ in algebra.roots)
-        stop = max(low, min(argument.lowest + argument.data.shape[0] for argument, _ in algebra.roots))
+        stop = max(
+            low, min(argument.lowest + argument.data.shape[0] for argument, _ in algebra.roots)
+        )
         primes = np.array(algebra.chain.primes[low:stop], dtype=np.int64)[:, None, None]
 
         def columns(values: Sequence[Value]) -> Residues:
             parts = [_columns(algebra.xp, value, low, stop, len(good)) for value in values]
-            return np.concatenate([np.zeros((stop - low, len(good), 0), dtype=np.int64), *parts], axis=2)[:, good]
+            return np.concatenate(
+                [np.zeros((stop - low, len(good), 0), dtype=np.int64), *parts], axis=2
+            )[:, good]
 
         arguments, roots = (columns([pair[side] for pair in algebra.roots]) for side in (0, 1))
         self._arguments.append(arguments)
-        self._symbols.append(np.where(arguments == 0, 0, np.where(roots * roots % primes == arguments, 1, -1)))
+        self._symbols.append(
+            np.where(arguments == 0, 0, np.where(roots * roots % primes == arguments, 1, -1))
+        )
         self._squares.append(columns(squares))
         self._varying = None
 
     def unproven(self, enough: int) -> bool:
         """Whether some argument, or the product of two, may still be a square.
 
-        Arguments that keep their residues are constants, whose roots have one sign; that is believed when they kept them ``enough`` times.
+        Arguments that keep their residues are constants, whose roots have one sign; that is
+        believed when they kept them ``enough`` times.
         """
         batches = self._of_varying(enough)
         if not batches or not batches[0].shape[2]:
             return False
-        both = [((symbols.max(axis=1) > 0) & (symbols.min(axis=1) < 0)).any(axis=0) for symbols in batches]
+        both = [
+            ((symbols.max(axis=1) > 0) & (symbols.min(axis=1) < 0)).any(axis=0)
+            for symbols in batches
+        ]
         if not np.any(both, axis=0).all():
             return True
         relative = np.concatenate([_from_first(symbols) for symbols in batches], axis=1)
         return len(np.unique(_rows(relative), axis=0)) < int(relative.shape[2])
 
     def counted(self, enough: int) -> Residues:
-        """In how many draws of every evaluation, one after the other, each argument is a square at some level: shape (evaluations, arguments).
+        """In how many draws of every evaluation, one after the other, each argument is a square at
+        some level: shape (evaluations, arguments).
 
         An evaluation of which no draw is good is none of these.
         """
         batches = self._of_varying(enough)
-        return np.stack([(symbols > 0).any(axis=0).sum(axis=0) for symbols in batches]) if batches else np.zeros((0, 0), dtype=np.int64)
+        return (
+            np.stack([(symbols > 0).any(axis=0).sum(axis=0) for symbols in batches])
+            if batches
+            else np.zeros((0, 0), dtype=np.int64)
+        )
 
     def of_counted(self, per_draw: float) -> float:
-        """log2 of the error of a draw that counts for a difference with one root; ``per_draw``: of one at its best level.
+        """log2 of the error of a draw that counts for a difference with one root; ``per_draw``: of
+        one at its best level.
 
-        The levels' errors, each at most twice that of the next, are added. How many draws it took until so many counted costs a bit for each.
+        The levels' errors, each at most twice that of the next, are added. How many draws it took
+        until so many counted costs a bit for each.
         """
         return _of_counted(per_draw, self._arguments[0].shape[0]) if self._arguments else 0.0
 
     def draws(self, per_draw: float, target: float, enough: int, most: int) -> int:
-        """How many draws it probably takes until so many of them count for every argument that the error is at most ``target``; 0 without roots.
+        """How many draws it probably takes until so many of them count for every argument that the
+        error is at most ``target``; 0 without roots.
 
-        Where these are more than ``most``, of which there will not be as many, any number from that on.
+        Where these are more than ``most``, of which there will not be as many, any number from that
+        on.
         """
         batches = self._of_varying(enough)
         levels, _, arguments = batches[0].shape if batches else (0, 0, 0)
@@ -96,7 +125,12 @@ class Characters:
             return 0
         least, lost = ceil(target / gain), 0.5**levels
         needed = least
-        while needed < most and arguments * sum(comb(needed, n) * (1 - lost) ** n * lost ** (needed - n) for n in range(least)) > LIKELY:
+        while (
+            needed < most
+            and arguments
+            * sum(comb(needed, n) * (1 - lost) ** n * lost ** (needed - n) for n in range(least))
+            > LIKELY
+        ):
             needed += 1
         return needed
 
@@ -107,13 +141,20 @@ class Characters:
         return self._varying or []
 
     def _find_varying(self, enough: int) -> list[Residues]:
-        arguments, squares = np.concatenate(self._arguments, axis=1), np.concatenate(self._squares, axis=1)
+        arguments, squares = (
+            np.concatenate(self._arguments, axis=1),
+            np.concatenate(self._squares, axis=1),
+        )
         _, first = np.unique(_rows(arguments), axis=0, return_index=True)
         kept_residues = [(own == own[:, :1]).all(axis=(0, 1)) for own in self._arguments]
         times = sum(own.shape[0] * (own.shape[1] - 1) for own in self._arguments)
         constant = np.all(kept_residues, axis=0) & (times >= enough)
         drawn = {row.tobytes() for row in _rows(squares)}
-        kept = [i for i in first if not constant[i] and _rows(arguments[:, :, i : i + 1])[0].tobytes() not in drawn]
+        kept = [
+            i
+            for i in first
+            if not constant[i] and _rows(arguments[:, :, i : i + 1])[0].tobytes() not in drawn
+        ]
         return [symbols[:, :, kept] for symbols in self._symbols]
 
 
@@ -132,11 +173,15 @@ def _columns(xp: Any, value: Value, low: int, stop: int, trials: int) -> Residue
 
 def _rows(columns: Residues) -> Residues:
     """A row for every element."""
-    return np.ascontiguousarray(columns.reshape(columns.shape[0] * columns.shape[1], columns.shape[2]).T)
+    return np.ascontiguousarray(
+        columns.reshape(columns.shape[0] * columns.shape[1], columns.shape[2]).T
+    )
 
 
 def _from_first(symbols: Residues) -> Residues:
-    """Symbols relative to the first draw at each level: equal for two arguments whose product has one symbol. Draws with an argument 0 are left out."""
+    """Symbols relative to the first draw at each level: equal for two arguments whose product has
+    one symbol. Draws with an argument 0 are left out.
+    """
     usable = (symbols != 0).all(axis=2, keepdims=True)
     first = np.take_along_axis(symbols, usable.argmax(axis=1)[:, None], axis=1)
     relative: Residues = np.where(usable, symbols * first, 0)

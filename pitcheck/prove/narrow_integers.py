@@ -1,4 +1,6 @@
-"""Integers of 8 and 16 bits wrap around what does not fit, and every algebra here computes with whole numbers: what computes such integers has no meaning."""
+"""Integers of 8 and 16 bits wrap around what does not fit, and every algebra here computes with
+whole numbers: what computes such integers has no meaning.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +14,57 @@ from pitcheck.plan.schedule.run_order import tensor_of
 from pitcheck.report.report import Finding
 
 MOVING = frozenset(
-    {"identity", "contiguous", "detach", "multiref", "view", "reshape", "transpose", "permute", "unsqueeze", "squeeze", "expand", "repeat_interleave"}
-    | {"chunk", "slice", "select", "split", "unbind", "cat", "stack", "pad", "flip", "roll", "tril", "triu"}
-    | {"embedding", "index_select", "gather", "scatter_value", "where", "masked_fill", "one_hot", "full", "full_like", "uninitialised"}
+    {
+        "identity",
+        "contiguous",
+        "detach",
+        "multiref",
+        "view",
+        "reshape",
+        "transpose",
+        "permute",
+        "unsqueeze",
+        "squeeze",
+        "expand",
+        "repeat_interleave",
+    }
+    | {
+        "chunk",
+        "slice",
+        "select",
+        "split",
+        "unbind",
+        "cat",
+        "stack",
+        "pad",
+        "flip",
+        "roll",
+        "tril",
+        "triu",
+    }
+    | {
+        "embedding",
+        "index_select",
+        "gather",
+        "scatter_value",
+        "where",
+        "masked_fill",
+        "one_hot",
+        "full",
+        "full_like",
+        "uninitialised",
+    }
     | {"maximum", "minimum", "max", "min", "amax", "amin", "clamp", "topk", "sort", "sign", "relu"}
-    | {"send", "receive", "wait", "all_gather", "gather_to", "broadcast", "scatter_from", "all_to_all"}
+    | {
+        "send",
+        "receive",
+        "wait",
+        "all_gather",
+        "gather_to",
+        "broadcast",
+        "scatter_from",
+        "all_to_all",
+    }
 )
 """Operators whose results are their operands, 0, 1 or -1, or literals."""
 LITERALS = frozenset({"value", "min", "max"})
@@ -27,17 +75,27 @@ CHOOSING = frozenset({"max", "min"})
 
 
 def wrapping(plan: Plan, side: str) -> Iterator[Finding]:
-    """Yield a finding for the first operator on which an output depends and that may wrap around; none where nothing may."""
+    """Yield a finding for the first operator on which an output depends and that may wrap around;
+    none where nothing may.
+    """
     narrow = {tensor.name: tensor.dtype for tensor in plan.tensors if tensor.dtype in NARROW}
     found = (
-        [(operator, name) for operator in plan.operators for name in operator.outputs if name in narrow and _wraps(operator, narrow[name])] if narrow else []
+        [
+            (operator, name)
+            for operator in plan.operators
+            for name in operator.outputs
+            if name in narrow and _wraps(operator, narrow[name])
+        ]
+        if narrow
+        else []
     )
     needed = _needed(plan) if found else frozenset()
     for operator, name in found:
         if needed.isdisjoint(operator.outputs):
             continue
         title = (
-            f"{side} plan: {operator.kind} {operator.id!r} computes {name!r} in {narrow[name]}, which wraps around what does not fit, and that has "
+            f"{side} plan: {operator.kind} {operator.id!r} computes {name!r} in {narrow[name]}, "
+            f"which wraps around what does not fit, and that has "
             "no meaning here; compute it in int32 or int64"
         )
         yield Finding(code="PIT200", verdict="inconclusive", title=title, operator=operator.id)
@@ -46,9 +104,13 @@ def wrapping(plan: Plan, side: str) -> Iterator[Finding]:
 
 def _wraps(operator: Operator, dtype: str) -> bool:
     if operator.kind in REDUCTIONS:
-        return not CHOOSING.issuperset(attribute_values(operator.attributes.get("reduction", "sum")))
+        return not CHOOSING.issuperset(
+            attribute_values(operator.attributes.get("reduction", "sum"))
+        )
     # A cast says itself what has no meaning.
-    return operator.kind not in (*MOVING, "cast") or not all(_fits(number, dtype) for number in _literals(operator))
+    return operator.kind not in (*MOVING, "cast") or not all(
+        _fits(number, dtype) for number in _literals(operator)
+    )
 
 
 def _literals(operator: Operator) -> Iterator[object]:
@@ -65,14 +127,20 @@ def _fits(number: object, dtype: str) -> bool:
 
 
 def _needed(plan: Plan) -> frozenset[str]:
-    """The tensors that outputs are computed from. An operator is taken to need all of its operands."""
+    """The tensors that outputs are computed from. An operator is taken to need all of its
+    operands.
+    """
     sources: dict[str, set[str]] = {}
     for operator in plan.operators:
         given = {name for operand in operator.inputs if (name := tensor_of(operand)) is not None}
         for name in operator.outputs:
             sources.setdefault(name, set()).update(given)
     # What is received is what is sent anywhere.
-    sent = {name for operator in plan.operators if operator.kind == "send" and (name := tensor_of(operator.inputs[0])) is not None}
+    sent = {
+        name
+        for operator in plan.operators
+        if operator.kind == "send" and (name := tensor_of(operator.inputs[0])) is not None
+    }
     for operator in plan.operators:
         for name in operator.outputs if operator.kind == "receive" else ():
             sources[name] |= sent

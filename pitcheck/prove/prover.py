@@ -1,7 +1,9 @@
-"""The obligations of a check: every output, and every cut that a proof of it takes as given, each as one stage.
+"""The obligations of a check: every output, and every cut that a proof of it takes as given, each
+as one stage.
 
-Obligations are raised from the outputs backwards. A stage for a parallel value takes only values as given that are computed before it, so justifications
-follow the parallel plan's own order and cannot be circular; the reference side is always the reference's own function of its inputs.
+Obligations are raised from the outputs backwards. A stage for a parallel value takes only values as
+given that are computed before it, so justifications follow the parallel plan's own order and cannot
+be circular; the reference side is always the reference's own function of its inputs.
 """
 
 from __future__ import annotations
@@ -29,14 +31,20 @@ WIDENINGS = 6
 DEFERRED = Proof("proven")
 """What stands for the proof of a stage that another process proves."""
 MOST_UNCUT = 2_000
-"""Nodes of both plans together up to which outputs are tried as one stage each, where nothing says where to cut."""
+"""Nodes of both plans together up to which outputs are tried as one stage each, where nothing says
+where to cut.
+"""
 LEAST_STEPS = 40_000
-"""Steps of stages that hints may always cost before they are given up. Every hop of a ring of 16 ranks is a stage of 850 steps."""
+"""Steps of stages that hints may always cost before they are given up. Every hop of a ring of 16
+ranks is a stage of 850 steps.
+"""
 
 
 @dataclass
 class Obligation:
-    """One target with its proof. ``output`` names the reference output it is, "" for a cut in between; ``nodes`` are parallel nodes it covers."""
+    """One target with its proof. ``output`` names the reference output it is, "" for a cut in
+    between; ``nodes`` are parallel nodes it covers.
+    """
 
     target: Target
     proof: Proof
@@ -54,7 +62,9 @@ class Ledger:
     obligations: list[Obligation] = field(default_factory=list)
     proofs: dict[str, Proof] = field(default_factory=dict)
     budget: ErrorBudget = field(default_factory=lambda: ErrorBudget(0.0))
-    """The errors that the attempts at all distinct stages spent, by the canonical form of each stage."""
+    """The errors that the attempts at all distinct stages spent, by the canonical form of each
+    stage.
+    """
     covered: set[int] = field(default_factory=set)
     """Parallel nodes that lie in some stage."""
 
@@ -65,11 +75,13 @@ class Ledger:
 
 
 class Prover:
-    """Raises and proves the obligations of one pair of graphs. ``accepted_log2`` is what the errors of all attempts may add up to.
+    """Raises and proves the obligations of one pair of graphs. ``accepted_log2`` is what the errors
+    of all attempts may add up to.
 
-    With several ``jobs`` large stages are proven by as many processes. With ``patience`` an attempt to prove everything over
-    hints goes on although some stages do not hold, while these are at most so many different ones; ``refused`` has them then. ``failed`` says
-    whether a stage over hints differs, rather than being left open.
+    With several ``jobs`` large stages are proven by as many processes. With ``patience`` an attempt
+    to prove everything over hints goes on although some stages do not hold, while these are at most
+    so many different ones; ``refused`` has them then. ``failed`` says whether a stage over hints
+    differs, rather than being left open.
     """
 
     def __init__(
@@ -104,17 +116,21 @@ class Prover:
         self._sample: Sample | None = None
 
     def hope(self, cuts: dict[int, Cut]) -> Ledger | None:
-        """Prove all outputs over cuts of which nothing is known; None as soon as one does not hold as it stands, or the stages grow larger than both plans.
+        """Prove all outputs over cuts of which nothing is known; None as soon as one does not hold
+        as it stands, or the stages grow larger than both plans.
 
-        Half of the accepted error is kept for this: where it comes to nothing that half counts as spent. Without cuts a stage is all that is before an output,
-        which of large plans is not tried.
+        Half of the accepted error is kept for this: where it comes to nothing that half counts as
+        spent. Without cuts a stage is all that is before an output, which of large plans is not
+        tried.
         """
         if not cuts and len(self.first.nodes) + len(self.second.nodes) > MOST_UNCUT:
             return None
         accepted, self._hoping = self.budget.accepted_log2, True
         self.budget.accepted_log2 = accepted - 1
         if not (self.settings.full_coordinates or self.settings.full_shapes):
-            self._sample = sample_of(self.second, [*self.specification.initial.values(), *cuts.values()])
+            self._sample = sample_of(
+                self.second, [*self.specification.initial.values(), *cuts.values()]
+            )
         ledger = self.run(cuts)
         self.budget.accepted_log2, self._hoping, self._sample = accepted, False, None
         if ledger.holds:
@@ -126,32 +142,42 @@ class Prover:
         return None
 
     def run(self, cuts: dict[int, Cut]) -> Ledger:
-        """Prove all outputs, so that the errors of all attempts add up to at most the accepted one, or leave an output unproven.
+        """Prove all outputs, so that the errors of all attempts add up to at most the accepted one,
+        or leave an output unproven.
 
-        Where so many attempts were needed that their sum is larger, all are proven again to a share of it.
+        Where so many attempts were needed that their sum is larger, all are proven again to a share
+        of it.
         """
         while True:
             ledger = self._settled(cuts)
-            if self.budget.holds or any((o.output or self._hoping) and o.proof.outcome != "proven" for o in ledger.obligations):
+            if self.budget.holds or any(
+                (o.output or self._hoping) and o.proof.outcome != "proven"
+                for o in ledger.obligations
+            ):
                 return ledger
             self.settings = replace(self.settings, target_log2=self.budget.again())
             self.proofs = {}
 
     def at_other_sizes(self, settings: Settings) -> Ledger | None:
-        """Prove the outputs over the cuts that were proven, where something was left open with these settings; None where earlier attempts have used up too
-        much of the accepted error. All that was attempted before counts, too.
+        """Prove the outputs over the cuts that were proven, where something was left open with
+        these settings; None where earlier attempts have used up too much of the accepted error. All
+        that was attempted before counts, too.
         """
         if not self.budget.allows_more:
             return None
         jobs, self.jobs, self.settings = self.jobs, 1, settings
         self.budget.set_aside(EARLIER, self.budget.spent_log2)
-        self.proofs = {key: proof for key, proof in self.proofs.items() if proof.outcome == "proven"}
+        self.proofs = {
+            key: proof for key, proof in self.proofs.items() if proof.outcome == "proven"
+        }
         ledger = self.run(self.usable)
         self.jobs = jobs
         return ledger
 
     def _ahead(self, usable: dict[int, Cut]) -> Ledger | None:
-        """A round in which other processes prove large stages, which are taken for proven until all are cut out; None where one of them is not."""
+        """A round in which other processes prove large stages, which are taken for proven until all
+        are cut out; None where one of them is not.
+        """
         self._workers = workers = Workers(self.jobs, self.settings)
         try:
             ledger = self._round(usable)
@@ -168,9 +194,17 @@ class Prover:
         for key in given - found.keys():
             del self.proofs[key]
             self.budget.withdraw(key)
-        ledger.obligations = [replace(o, proof=found[o.key]) if o.proof is DEFERRED and o.key in found else o for o in ledger.obligations]
+        ledger.obligations = [
+            replace(o, proof=found[o.key]) if o.proof is DEFERRED and o.key in found else o
+            for o in ledger.obligations
+        ]
         # What does not hold whatever becomes of the others is not tried again.
-        return None if given - found.keys() and (not self._hoping or _bearable(_refused(ledger), self.patience)) else ledger
+        return (
+            None
+            if given - found.keys()
+            and (not self._hoping or _bearable(_refused(ledger), self.patience))
+            else ledger
+        )
 
     def _settled(self, cuts: dict[int, Cut]) -> Ledger:
         """Cuts that turn out false are dropped and everything that stood on them is proven anew."""
@@ -180,7 +214,11 @@ class Prover:
             ledger, ahead = ahead or self._round(usable), None
             if self._hoping:
                 return ledger
-            false = {o.target.cut.value for o in ledger.obligations if not o.output and o.proof.outcome != "proven"}
+            false = {
+                o.target.cut.value
+                for o in ledger.obligations
+                if not o.output and o.proof.outcome != "proven"
+            }
             if not false:
                 self.usable = usable
                 return ledger
@@ -209,23 +247,37 @@ class Prover:
         while queue:
             _, value = heapq.heappop(queue)
             waiting.discard(value)
-            target = Target(usable[value], pending[value], self.second.values[value].home, self.second.values[value].name)
+            target = Target(
+                usable[value],
+                pending[value],
+                self.second.values[value].home,
+                self.second.values[value].name,
+            )
             if not self._take(ledger, self._prove(target, usable, ""), demand):
                 return ledger
             if self.progress is not None:
-                self.progress("stages", len(ledger.obligations), len(ledger.obligations) + len(queue))
+                self.progress(
+                    "stages", len(ledger.obligations), len(ledger.obligations) + len(queue)
+                )
         return ledger
 
-    def _take(self, ledger: Ledger, obligation: Obligation, demand: Callable[[int, Mask], None]) -> bool:
-        """Enter an obligation and what it demands. False where nothing more need be looked at: of cuts that are only hoped for nearly all must hold, and of
-        stages that other processes prove all.
+    def _take(
+        self, ledger: Ledger, obligation: Obligation, demand: Callable[[int, Mask], None]
+    ) -> bool:
+        """Enter an obligation and what it demands. False where nothing more need be looked at: of
+        cuts that are only hoped for nearly all must hold, and of stages that other processes prove
+        all.
         """
         ledger.obligations.append(obligation)
         if self._workers is not None:
             self._workers.attend()
             if self._workers.refused:
                 return False
-        if self._hoping and obligation.proof.outcome != "proven" and not _bearable(_refused(ledger), self.patience):
+        if (
+            self._hoping
+            and obligation.proof.outcome != "proven"
+            and not _bearable(_refused(ledger), self.patience)
+        ):
             return False
         ledger.covered.update(obligation.nodes)
         for value, mask in obligation.demands:
@@ -239,15 +291,27 @@ class Prover:
         known = self._again(key, walk, target, output)
         if known is not None:
             return known
-        sampled = self._prove_sample(self._sample, target, usable, output, key, walk) if self._sample is not None else None
+        sampled = (
+            self._prove_sample(self._sample, target, usable, output, key, walk)
+            if self._sample is not None
+            else None
+        )
         if sampled is not None:
             return sampled
         first: Obligation | None = None
         for widened in range(1 if self._hoping else WIDENINGS + 1):
             try:
-                stage = build_stage(self.first, self.second, partial(self._cut_of, usable, excluded), [target])
+                stage = build_stage(
+                    self.first, self.second, partial(self._cut_of, usable, excluded), [target]
+                )
             except UnsupportedError as error:
-                return Obligation(target, Proof("inconclusive", code="PIT201", reason=str(error)), "", output, widened)
+                return Obligation(
+                    target,
+                    Proof("inconclusive", code="PIT201", reason=str(error)),
+                    "",
+                    output,
+                    widened,
+                )
             obligation = self._prove_stage(stage, target, output, widened)
             if not widened:
                 self._fingerprints.remember(key, walk, stage, obligation.key, obligation.demands)
@@ -261,8 +325,18 @@ class Prover:
             excluded |= set(usable) if output and widened == WIDENINGS - 1 else inner
         return first if first is not None else obligation
 
-    def _prove_sample(self, sample: Sample, target: Target, usable: dict[int, Cut], output: str, key: Key, walk: Walk) -> Obligation | None:
-        """Prove one target at a few coordinates that stand for all; None where they do not, or it does not hold."""
+    def _prove_sample(
+        self,
+        sample: Sample,
+        target: Target,
+        usable: dict[int, Cut],
+        output: str,
+        key: Key,
+        walk: Walk,
+    ) -> Obligation | None:
+        """Prove one target at a few coordinates that stand for all; None where they do not, or it
+        does not hold.
+        """
         small = sample.target(target)
         cuts = {value: self._cut_of(usable, set(), value) for value in walk.cuts}
         seen = {value: None if cut is None else sample.cut(cut) for value, cut in cuts.items()}
@@ -273,7 +347,9 @@ class Prover:
         except UnsupportedError:
             return None
         demands = {value: sample.mask(stage.parallel.held[value]) for value in stage.cuts}
-        if sample.sampling.resized(stage.parallel) or any(mask is None for mask in demands.values()):
+        if sample.sampling.resized(stage.parallel) or any(
+            mask is None for mask in demands.values()
+        ):
             return None
         stage = replace(stage, sampling=sample.sampling)
         obligation = self._prove_stage(stage, target, output, 0)
@@ -281,7 +357,9 @@ class Prover:
             # It is proven, or refuted, at all coordinates instead. It was attempted, all the same.
             self.proofs.pop(obligation.key, None)
             return None
-        obligation.demands = tuple((value, mask) for value, mask in demands.items() if mask is not None)
+        obligation.demands = tuple(
+            (value, mask) for value, mask in demands.items() if mask is not None
+        )
         self._fingerprints.remember(key, walk, stage, obligation.key, obligation.demands)
         return obligation
 
@@ -296,12 +374,24 @@ class Prover:
         self.budget.enter(known.form, proof.error_log2, proof.attempts)
         values, nodes = places(walk)
         demands = tuple((values[place], mask) for place, mask in known.demands)
-        return Obligation(target, proof, known.form, output, 0, demands, tuple(nodes[place] for place in known.nodes))
+        return Obligation(
+            target,
+            proof,
+            known.form,
+            output,
+            0,
+            demands,
+            tuple(nodes[place] for place in known.nodes),
+        )
 
     def _too_much(self, stage: Stage) -> bool:
-        """Whether the different stages cut out so far are larger together than both plans: running these as they are costs less then."""
+        """Whether the different stages cut out so far are larger together than both plans: running
+        these as they are costs less then.
+        """
         # An all-to-all is a step per place in its group, but one node.
-        self._steps += len({step.node for step in stage.parallel.steps}) + len({step.node for step in stage.reference.steps})
+        self._steps += len({step.node for step in stage.parallel.steps}) + len(
+            {step.node for step in stage.reference.steps}
+        )
         return self._steps > max(LEAST_STEPS, len(self.first.nodes) + len(self.second.nodes))
 
     def _cut_of(self, usable: dict[int, Cut], excluded: set[int], value: int) -> Cut | None:
@@ -317,7 +407,13 @@ class Prover:
         nodes = tuple(step.node for step in stage.parallel.steps)
         if key not in self.proofs:
             if self._hoping and self._too_much(stage):
-                return Obligation(target, Proof("inconclusive", code="PIT203", reason="hints are too far apart"), "", output, widened)
+                return Obligation(
+                    target,
+                    Proof("inconclusive", code="PIT203", reason="hints are too far apart"),
+                    "",
+                    output,
+                    widened,
+                )
             self.proofs[key] = self._proof(key, stage, keys)
         proof = self.proofs[key]
         self.budget.enter(key, proof.error_log2, proof.attempts)
@@ -335,5 +431,7 @@ def _refused(ledger: Ledger) -> list[Obligation]:
 
 
 def _bearable(refused: Sequence[Obligation], patience: int) -> bool:
-    """Whether stages that do not hold are so few that the others are worth proving. One that was not even cut out ends the attempt."""
+    """Whether stages that do not hold are so few that the others are worth proving. One that was
+    not even cut out ends the attempt.
+    """
     return all(o.key for o in refused) and len({o.key for o in refused}) <= patience

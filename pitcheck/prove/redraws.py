@@ -1,7 +1,8 @@
-"""What redraws of a stage have shown so far: how many agreed over which primes, and the bound that follows.
+"""What redraws of a stage have shown so far: how many agreed over which primes, and the bound that
+follows.
 
-Every evaluation has primes of its own. Over the same primes the errors of redraws multiply, but for the share of primes that may divide the difference; those
-of different primes multiply altogether.
+Every evaluation has primes of its own. Over the same primes the errors of redraws multiply, but for
+the share of primes that may divide the difference; those of different primes multiply altogether.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ from numpy.typing import NDArray
 from pitcheck.algebra.bound.degree_bounds import DrawError
 
 MOST_REJECTED = 0.5
-"""Share of void draws up to which the error of the others is divided by the rest of it; where more are to be feared, they are counted."""
+"""Share of void draws up to which the error of the others is divided by the rest of it; where more
+are to be feared, they are counted.
+"""
 
 
 @dataclass
@@ -30,11 +33,16 @@ class Redraws:
         self.agreed.append(int(good.sum()))
         self.voided.append(int((~good).sum()))
 
-    def error(self, one: DrawError, counts_voids: bool, counted: NDArray[np.int64], of_counted: float) -> float:
-        """log2 of the probability that a false target agrees in all redraws so far that were not void.
+    def error(
+        self, one: DrawError, counts_voids: bool, counted: NDArray[np.int64], of_counted: float
+    ) -> float:
+        """log2 of the probability that a false target agrees in all redraws so far that were not
+        void.
 
-        ``counted``: how many draws of every evaluation with complete ones count for every argument of a root, with an error of ``of_counted`` each. Where many
-        may be void, n redraws that agree among v void ones count as one of C(n + v, v) choices, and 2^-(v+1) of the whole is kept for every v.
+        ``counted``: how many draws of every evaluation with complete ones count for every argument
+        of a root, with an error of ``of_counted`` each. Where many may be void, n redraws that
+        agree among v void ones count as one of C(n + v, v) choices, and 2^-(v+1) of the whole is
+        kept for every v.
         """
         total, place = np.zeros(1 + counted.shape[1]), 0
         for agreed, void in zip(self.agreed, self.voided, strict=True):
@@ -43,14 +51,18 @@ class Redraws:
             total[0] += plain + chosen
             if agreed and len(counted):
                 numbers, which = np.unique(counted[place], return_inverse=True)
-                rooted = [max(plain, one.agreeing(agreed, n * of_counted)) for n in numbers.tolist()]
+                rooted = [
+                    max(plain, one.agreeing(agreed, n * of_counted)) for n in numbers.tolist()
+                ]
                 total[1:] += np.array(rooted)[which.reshape(-1)] + chosen
                 place += 1
         return float(total.max())
 
     @staticmethod
     def at_once(one: DrawError) -> int:
-        """How many draws over the same primes are of use: beyond that bad primes are what is left of the error."""
+        """How many draws over the same primes are of use: beyond that bad primes are what is left
+        of the error.
+        """
         if not one.bad:
             return 0
         least = min(-level for level in one.levels)

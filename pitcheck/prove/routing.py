@@ -1,8 +1,11 @@
-"""Where tokens went in the draws of a stage: from which rank to which, to which expert, and whether some experts were left empty and others flooded.
+"""Where tokens went in the draws of a stage: from which rank to which, to which expert, and whether
+some experts were left empty and others flooded.
 
-A stage in which tokens choose experts says nothing of a way that no token took. So the ways are counted, in all draws together, over residues and on real
-numbers: whatever chooses places by the order of numbers is a *router*, its rows are the ranks whose tokens choose and its places the experts; an all-to-all
-that hands on what depends on a router is a *move*, and what its parts hold besides zeros are the tokens that it carries.
+A stage in which tokens choose experts says nothing of a way that no token took. So the ways are
+counted, in all draws together, over residues and on real numbers: whatever chooses places by the
+order of numbers is a *router*, its rows are the ranks whose tokens choose and its places the
+experts; an all-to-all that hands on what depends on a router is a *move*, and what its parts hold
+besides zeros are the tokens that it carries.
 """
 
 from __future__ import annotations
@@ -37,24 +40,34 @@ CUT_OUT = "slice"
 LEAST_TOKENS = 8
 """Tokens that each rank must have routed."""
 LEAST_CARRIED = 2
-"""Tokens that must have gone from each sender to each receiver: with one alone, its place among others is not tried."""
+"""Tokens that must have gone from each sender to each receiver: with one alone, its place among
+others is not tried.
+"""
 LEAST_EVEN = 3
-"""Draws over residues in which each pair must have carried the same number of tokens before it is believed that it always does."""
+"""Draws over residues in which each pair must have carried the same number of tokens before it is
+believed that it always does.
+"""
 HIDDEN = 1e-6
-"""How much smaller than the largest number of a draw one may be, among real numbers, to be seen in what is compared."""
+"""How much smaller than the largest number of a draw one may be, among real numbers, to be seen in
+what is compared.
+"""
 LEAST_CHOSEN = 1
 """Tokens of each rank that must have chosen each expert."""
 FLOODED = 3.0
-"""How many times its even share an expert must have received in some draw, or half as much above it as all tokens would be."""
+"""How many times its even share an expert must have received in some draw, or half as much above it
+as all tokens would be.
+"""
 
 
 @dataclass(frozen=True)
 class Coverage:
-    """Where tokens went in so many ``draws``: at least so many ``tokens`` a rank, so many ``carried`` for each of the ``pairs`` of a sender and a receiver
-    (0 pairs where nothing is sent), and so many that chose (``chosen``) for each of the ``choices`` of a rank and an expert.
+    """Where tokens went in so many ``draws``: at least so many ``tokens`` a rank, so many
+    ``carried`` for each of the ``pairs`` of a sender and a receiver (0 pairs where nothing is
+    sent), and so many that chose (``chosen``) for each of the ``choices`` of a rank and an expert.
 
-    In one draw ``empty`` experts received nothing and another one ``share`` times its even share; both are 0 where no draw can do that, because all tokens
-    choose all experts, or every expert takes the same number.
+    In one draw ``empty`` experts received nothing and another one ``share`` times its even share;
+    both are 0 where no draw can do that, because all tokens choose all experts, or every expert
+    takes the same number.
     """
 
     draws: int
@@ -67,7 +80,9 @@ class Coverage:
     share: float
 
     def joined(self, other: Coverage) -> Coverage:
-        """What holds of two sets of sizes: all draws, the ways of the larger set, and what the less travelled ones carried."""
+        """What holds of two sets of sizes: all draws, the ways of the larger set, and what the less
+        travelled ones carried.
+        """
         carried = [c.carried for c in (self, other) if c.pairs]
         return Coverage(
             self.draws + other.draws,
@@ -89,14 +104,18 @@ def joined(found: Iterable[Coverage | None]) -> Coverage | None:
 
 @dataclass
 class Router:
-    """A step that chooses places along ``axis`` of an operand for every token; its rows of ``output`` begin at ``begin``."""
+    """A step that chooses places along ``axis`` of an operand for every token; its rows of
+    ``output`` begin at ``begin``.
+    """
 
     step: Step
     output: int
     begin: int
     axis: int
     narrows: bool
-    """Whether another router is left to choose within what it chose (a group of experts): its ways count, but its places are no experts."""
+    """Whether another router is left to choose within what it chose (a group of experts): its ways
+    count, but its places are no experts.
+    """
     chosen: Counts = field(default_factory=lambda: np.zeros((0, 0), dtype=np.int64))
     """How many tokens chose, shape (rows, places)."""
     tokens: Counts = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
@@ -104,7 +123,9 @@ class Router:
     loads: list[Counts] = field(default_factory=list)
     """How many tokens chose each place in every draw, over all rows, shapes (draws, places)."""
     varied: Bools | None = None
-    """Which places had different scores in different draws, (rows, places); None while no two draws were seen together."""
+    """Which places had different scores in different draws, (rows, places); None while no two draws
+    were seen together.
+    """
 
     @property
     def operand(self) -> Argument:
@@ -125,12 +146,21 @@ class Router:
             return  # the same choice in every draw: no draw decides it
         scores: Value = evaluated.parallel[self.operand.value]
         places = scores.data.shape[LEADING + self.axis]
-        found = to_host(xp, data[:, self.begin : self.begin + self.step.count] if data.shape[1] > 1 else data).reshape(trials, -1, *data.shape[2:])
-        found = np.broadcast_to(found, (trials, self.step.count, *found.shape[2:])).reshape(trials, self.step.count, -1)[good]
+        found = to_host(
+            xp, data[:, self.begin : self.begin + self.step.count] if data.shape[1] > 1 else data
+        ).reshape(trials, -1, *data.shape[2:])
+        found = np.broadcast_to(found, (trials, self.step.count, *found.shape[2:])).reshape(
+            trials, self.step.count, -1
+        )[good]
         line = np.arange(found.shape[0] * found.shape[1]).reshape(*found.shape[:2], 1) * places
-        counts = np.bincount((line + found).reshape(-1), minlength=line.size * places).reshape(*found.shape[:2], places)
+        counts = np.bincount((line + found).reshape(-1), minlength=line.size * places).reshape(
+            *found.shape[:2], places
+        )
         if not self.chosen.size:
-            self.chosen, self.tokens = np.zeros(counts.shape[1:], dtype=np.int64), np.zeros(counts.shape[1], dtype=np.int64)
+            self.chosen, self.tokens = (
+                np.zeros(counts.shape[1:], dtype=np.int64),
+                np.zeros(counts.shape[1], dtype=np.int64),
+            )
         self.chosen += counts.sum(axis=0)
         self.tokens += found.shape[0] * (found.shape[2] // self.each)
         self.loads.append(counts.sum(axis=1))
@@ -139,12 +169,28 @@ class Router:
             self.varied = varied if self.varied is None else self.varied | varied
 
     def _varied(self, xp: Any, scores: Value) -> Bools:
-        """Where scores differ between draws: what a mask fills in, or a constant, is chosen by no draw."""
-        key = scores.data[0] if scores.special is None else xp.where(scores.special[0] != 0, -scores.special[0].astype(np.int64), scores.data[0])
+        """Where scores differ between draws: what a mask fills in, or a constant, is chosen by no
+        draw.
+        """
+        key = (
+            scores.data[0]
+            if scores.special is None
+            else xp.where(
+                scores.special[0] != 0, -scores.special[0].astype(np.int64), scores.data[0]
+            )
+        )
         place = LEADING - 1 + self.axis
-        different = (key != key[:1]).any(axis=(0, *(i for i in range(LEADING - 1, key.ndim) if i != place)))
+        different = (key != key[:1]).any(
+            axis=(0, *(i for i in range(LEADING - 1, key.ndim) if i != place))
+        )
         rows = to_host(xp, different)
-        return np.broadcast_to(rows, (int(self.operand.rows.max()) + 1, rows.shape[1]))[self.operand.rows] if len(rows) == 1 else rows[self.operand.rows]
+        return (
+            np.broadcast_to(rows, (int(self.operand.rows.max()) + 1, rows.shape[1]))[
+                self.operand.rows
+            ]
+            if len(rows) == 1
+            else rows[self.operand.rows]
+        )
 
     @property
     def eligible(self) -> Bools:
@@ -152,15 +198,21 @@ class Router:
         return np.ones(self.chosen.shape, dtype=np.bool_) if self.varied is None else self.varied
 
     def bias(self) -> tuple[int, float] | None:
-        """(places that stayed empty, how many times its even share one received) of the draw that flooded a place most; None where none did so far.
+        """(places that stayed empty, how many times its even share one received) of the draw that
+        flooded a place most; None where none did so far.
 
-        No place is counted that no draw can choose; (0, 0) where a token chooses all that there are.
+        No place is counted that no draw can choose; (0, 0) where a token chooses all that there
+        are.
         """
         able = self.eligible.any(axis=0)
         count = int(able.sum())
         if count <= self.each:
             return 0, 0.0
-        loads = np.concatenate(self.loads)[:, able] if self.loads else np.zeros((0, count), dtype=np.int64)
+        loads = (
+            np.concatenate(self.loads)[:, able]
+            if self.loads
+            else np.zeros((0, count), dtype=np.int64)
+        )
         empty = (loads == 0).sum(axis=1)
         share = loads.max(axis=1, initial=0) * count / np.maximum(loads.sum(axis=1), 1)
         share[(empty == 0) | (share < min(FLOODED, (1 + count / self.each) / 2))] = 0.0
@@ -172,9 +224,11 @@ class Router:
 
 @dataclass
 class Move:
-    """An all-to-all of one value: its rows are the senders, its parts along ``dim`` go to the receivers.
+    """An all-to-all of one value: its rows are the senders, its parts along ``dim`` go to the
+    receivers.
 
-    ``sent`` and ``carried``, of shape (rows, receivers): which parts are handed on, and how many tokens they carried.
+    ``sent`` and ``carried``, of shape (rows, receivers): which parts are handed on, and how many
+    tokens they carried.
     """
 
     node: int
@@ -194,9 +248,20 @@ class Move:
             full = full.any(axis=-1)
             rank -= 1
         shape = full.shape[LEADING - 1 :]
-        parts = full.reshape(*full.shape[: LEADING - 1], *shape[: self.dim], count, shape[self.dim] // count, *shape[self.dim + 1 :])
+        parts = full.reshape(
+            *full.shape[: LEADING - 1],
+            *shape[: self.dim],
+            count,
+            shape[self.dim] // count,
+            *shape[self.dim + 1 :],
+        )
         place = LEADING - 1 + self.dim
-        tokens = to_host(evaluated.algebra.xp, parts.sum(axis=tuple(i for i in range(LEADING - 1, parts.ndim) if i != place), dtype=np.int64))
+        tokens = to_host(
+            evaluated.algebra.xp,
+            parts.sum(
+                axis=tuple(i for i in range(LEADING - 1, parts.ndim) if i != place), dtype=np.int64
+            ),
+        )
         each = np.broadcast_to(tokens, (len(good), *self.sent.shape))[good]
         self.carried += each.sum(axis=0)
         if value.data.dtype.kind != "f":
@@ -204,13 +269,21 @@ class Move:
 
     @property
     def even(self) -> bool:
-        """Whether each pair carried the same in all draws over residues, as where experts take a number of tokens each: none is ever empty or flooded."""
-        each = np.concatenate(self.exact) if self.exact else np.zeros((0, *self.sent.shape), dtype=np.int64)
+        """Whether each pair carried the same in all draws over residues, as where experts take a
+        number of tokens each: none is ever empty or flooded.
+        """
+        each = (
+            np.concatenate(self.exact)
+            if self.exact
+            else np.zeros((0, *self.sent.shape), dtype=np.int64)
+        )
         return len(each) >= LEAST_EVEN and bool(((each == each[:1]) | ~self.sent).all())
 
 
 def _full(value: Value) -> Any:
-    """Which elements hold a number other than zero, shape (trials or 1, rows or 1, *shape); of real ones those that larger ones beside them do not hide."""
+    """Which elements hold a number other than zero, shape (trials or 1, rows or 1, *shape); of real
+    ones those that larger ones beside them do not hide.
+    """
     data = value.data[0]
     if data.dtype.kind == "f":
         size = np.where(np.isfinite(data), np.abs(data), 0.0)
@@ -221,7 +294,9 @@ def _full(value: Value) -> Any:
 class Routing:
     """The routers and moves of a stage, and what they did so far."""
 
-    def __init__(self, shaped: ShapedStage, routers: Sequence[Router], moves: Sequence[Move]) -> None:
+    def __init__(
+        self, shaped: ShapedStage, routers: Sequence[Router], moves: Sequence[Move]
+    ) -> None:
         self._batch = shaped.stage.parallel
         self._target = shaped.stage.targets[0].name
         self._routers = routers
@@ -238,14 +313,20 @@ class Routing:
         self._draws += int(chosen.sum())
 
     def places(self) -> int:
-        """The number of experts of a router of which no draw has left some empty and flooded another, or of the one with the most; 0 before any draw."""
+        """The number of experts of a router of which no draw has left some empty and flooded
+        another, or of the one with the most; 0 before any draw.
+        """
         open_ones = [r for r in self._experts if r.loads and r.bias() is None]
         return max((router.chosen.shape[1] for router in open_ones or self._experts), default=0)
 
     @property
     def biased(self) -> bool:
-        """Whether there was a draw that left experts empty and flooded another, for every router, or there can be none."""
-        return (bool(self._moves) and all(move.even for move in self._moves)) or all(router.bias() is not None for router in self._experts)
+        """Whether there was a draw that left experts empty and flooded another, for every router,
+        or there can be none.
+        """
+        return (bool(self._moves) and all(move.even for move in self._moves)) or all(
+            router.bias() is not None for router in self._experts
+        )
 
     def lacking(self) -> str:
         """A way that too few tokens took, or ""."""
@@ -254,7 +335,10 @@ class Routing:
                 return f"the routing of the stage of {self._target!r} was not tried: {said}"
         if self.biased:
             return ""
-        return f"the routing of the stage of {self._target!r} was not tried: no draw left an expert without tokens and gave another one far more than its share"
+        return (
+            f"the routing of the stage of {self._target!r} was not tried: no draw left an "
+            f"expert without tokens and gave another one far more than its share"
+        )
 
     def coverage(self) -> Coverage | None:
         """What was counted so far; None where no draw decides anything."""
@@ -267,8 +351,15 @@ class Routing:
             max((int(move.sent.sum()) for move in self._moves), default=0),
             min((int(move.carried[move.sent].min()) for move in self._moves), default=0),
             sum(int(router.eligible.sum()) for router in routers),
-            min(int(router.chosen[router.eligible].min(initial=router.tokens.max())) for router in self._drawn),
-            *min((found for router in routers if (found := router.bias()) and found[0]), key=lambda found: found[1], default=(0, 0.0)),
+            min(
+                int(router.chosen[router.eligible].min(initial=router.tokens.max()))
+                for router in self._drawn
+            ),
+            *min(
+                (found for router in routers if (found := router.bias()) and found[0]),
+                key=lambda found: found[1],
+                default=(0, 0.0),
+            ),
         )
 
     @property
@@ -288,53 +379,101 @@ class Routing:
             return ""
         node = self._batch.graph.nodes[move.node]
         pair = _pair(self._batch, node, move.value, int(sender), int(receiver))
-        return f"{pair} went {_tokens(least)} in {self._draws} draws, and {LEAST_CARRIED} are needed (operator {node.operator!r})"
+        return (
+            f"{pair} went {_tokens(least)} in {self._draws} draws, and {LEAST_CARRIED} are "
+            f"needed (operator {node.operator!r})"
+        )
 
     def _not_chosen(self, router: Router) -> str:
-        """The row and place that were chosen least, where that is too seldom, or the row with too few tokens."""
+        """The row and place that were chosen least, where that is too seldom, or the row with too
+        few tokens.
+        """
         name, row = self._batch.graph.nodes[router.step.node].operator, int(router.tokens.argmin())
         if router.tokens[row] < LEAST_TOKENS:
             where = _place(self._batch, router.output, router.begin + row)
-            return f"{where} routed {_tokens(int(router.tokens[row]))} in {self._draws} draws, and {LEAST_TOKENS} are needed (operator {name!r})"
+            return (
+                f"{where} routed {_tokens(int(router.tokens[row]))} in {self._draws} draws, "
+                f"and {LEAST_TOKENS} are needed (operator {name!r})"
+            )
         chosen = np.where(router.eligible, router.chosen, LEAST_CHOSEN)
         row, place = (int(i) for i in np.unravel_index(int(chosen.argmin()), chosen.shape))
         least = int(chosen[row, place])
         if least >= LEAST_CHOSEN:
             return ""
         where = _place(self._batch, router.output, router.begin + row)
-        return f"{_tokens(least)} of {where} chose place {place} in {self._draws} draws, and {LEAST_CHOSEN} is needed (operator {name!r})"
+        return (
+            f"{_tokens(least)} of {where} chose place {place} in {self._draws} draws, and "
+            f"{LEAST_CHOSEN} is needed (operator {name!r})"
+        )
 
 
 def routing_of(shaped: ShapedStage) -> Routing | None:
-    """The routing of the parallel side of a stage; None where nothing there is chosen by an order and used."""
+    """The routing of the parallel side of a stage; None where nothing there is chosen by an order
+    and used.
+    """
     batch = shaped.stage.parallel
-    choosing = [number for number, step in enumerate(batch.steps) if step.kind in CHOOSING and step.outputs[-1] is not None]
-    used = {argument.value for step in batch.steps if not step.kind.endswith(BACKWARD) for argument in step.arguments} if choosing else set()
+    choosing = [
+        number
+        for number, step in enumerate(batch.steps)
+        if step.kind in CHOOSING and step.outputs[-1] is not None
+    ]
+    used = (
+        {
+            argument.value
+            for step in batch.steps
+            if not step.kind.endswith(BACKWARD)
+            for argument in step.arguments
+        }
+        if choosing
+        else set()
+    )
     first = begins(batch) if choosing else []
-    routers = [_router(batch, number, first[number]) for number in choosing if batch.steps[number].outputs[-1] in used]
+    routers = [
+        _router(batch, number, first[number])
+        for number in choosing
+        if batch.steps[number].outputs[-1] in used
+    ]
     found = [router for router in routers if router is not None]
-    return Routing(shaped, found, _moves(batch, {router.output for router in found})) if found else None
+    return (
+        Routing(shaped, found, _moves(batch, {router.output for router in found}))
+        if found
+        else None
+    )
 
 
 def _router(batch: Batch, number: int, first: dict[int, int]) -> Router | None:
     """The router at step ``number``; None where integers are ordered, or all of a tensor."""
     step = batch.steps[number]
     output, operand = step.outputs[-1], step.inputs[0]
-    if output is None or not isinstance(operand, Argument) or operand.rows.ndim != 1 or batch.graph.values[operand.value].kind != "field":
+    if (
+        output is None
+        or not isinstance(operand, Argument)
+        or operand.rows.ndim != 1
+        or batch.graph.values[operand.value].kind != "field"
+    ):
         return None
     axis = step.attributes.get("axis", -1 if "k" in step.attributes else None)
     if axis is None:
         return None
-    others = {a.value for other in batch.steps if other.kind in CHOOSING and other is not step for a in other.arguments}
+    others = {
+        a.value
+        for other in batch.steps
+        if other.kind in CHOOSING and other is not step
+        for a in other.arguments
+    }
     narrows = bool(others) and not others.isdisjoint(_reached(batch, [output], CONTRACTIONS))
     return Router(step, output, first[output], int(axis) % len(batch.shape(operand.value)), narrows)
 
 
 def _reached(batch: Batch, values: Iterable[int], closed: frozenset[str] = frozenset()) -> set[int]:
-    """The values of which more than the shape depends on some others, by steps of other kinds than ``closed``."""
+    """The values of which more than the shape depends on some others, by steps of other kinds than
+    ``closed``.
+    """
     found = set(values)
     for step in batch.steps:
-        if step.kind not in closed and any(argument.value in found for argument in step.looked_into):
+        if step.kind not in closed and any(
+            argument.value in found for argument in step.looked_into
+        ):
             found.update(output for output in step.outputs if output is not None)
     return found
 
@@ -348,9 +487,15 @@ def _moves(batch: Batch, chosen: set[int]) -> list[Move]:
             continue
         for operand in values_of(step.inputs):
             if operand.value in reached and batch.graph.values[operand.value].kind == "field":
-                dim, count = int(node.attributes["split_axis"]) % len(batch.shape(operand.value)), _members(node)
+                dim, count = (
+                    int(node.attributes["split_axis"]) % len(batch.shape(operand.value)),
+                    _members(node),
+                )
                 empty = np.zeros((batch.count(operand.value), count), dtype=np.int64)
-                move = found.setdefault((operand.value, dim, count), Move(step.node, operand.value, dim, empty > 0, empty))
+                move = found.setdefault(
+                    (operand.value, dim, count),
+                    Move(step.node, operand.value, dim, empty > 0, empty),
+                )
                 move.sent[operand.rows.reshape(-1), int(node.attributes["position"])] = True
     return list(found.values())
 
@@ -388,7 +533,11 @@ def _place(batch: Batch, value: int, row: int) -> str:
 
 def _named(graph: Graph, code: int) -> str:
     rank, microbatch = graph.place(code)
-    return f"rank {rank}" if graph.coordinates.microbatches == 1 else f"rank {rank}, micro-batch {microbatch}"
+    return (
+        f"rank {rank}"
+        if graph.coordinates.microbatches == 1
+        else f"rank {rank}, micro-batch {microbatch}"
+    )
 
 
 def _tokens(count: int) -> str:

@@ -1,4 +1,6 @@
-"""The degrees of a stage's values: which primes it needs, and how likely a false target agrees in one draw."""
+"""The degrees of a stage's values: which primes it needs, and how likely a false target agrees in
+one draw.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,13 @@ class StageDegrees:
         drawn = {value: _drawn(algebra, fresh) for value, fresh in shaped.fresh.items()}
         values = evaluate_stage(shaped, algebra, drawn)
         cuts = [target.cut for target in shaped.stage.targets]
-        return cls(algebra, tuple((values.parallel[cut.value].degree, values.reference[cut.reference].degree) for cut in cuts))
+        return cls(
+            algebra,
+            tuple(
+                (values.parallel[cut.value].degree, values.reference[cut.reference].degree)
+                for cut in cuts
+            ),
+        )
 
     @property
     def irrational(self) -> int:
@@ -48,11 +56,17 @@ class StageDegrees:
 
     @property
     def decides(self) -> bool:
-        """Whether something occurs by which the sides may differ on real numbers, although they agree over residues."""
-        return any(degree.heuristic for both in self.targets for degree in both) or any(a.has_root != b.has_root for a, b in self.targets)
+        """Whether something occurs by which the sides may differ on real numbers, although they
+        agree over residues.
+        """
+        return any(degree.heuristic for both in self.targets for degree in both) or any(
+            a.has_root != b.has_root for a, b in self.targets
+        )
 
     def families(self, lengths: Sequence[int]) -> Iterator[Family]:
-        """From which primes may be drawn, one family after the other: linked ones, of several lengths, where there is an exponential."""
+        """From which primes may be drawn, one family after the other: linked ones, of several
+        lengths, where there is an exponential.
+        """
         squares = squares_for(self.algebra.roots_of)
         if not self.algebra.exponential:
             yield Family(UNLINKED, False, squares)
@@ -60,18 +74,30 @@ class StageDegrees:
         for length in lengths:
             yield _with_squares(length, squares)
 
-    def error(self, evaluated: Evaluated, comparisons: Sequence[Comparison], chain: Chain, heights: Heights) -> tuple[DrawError, float]:
+    def error(
+        self,
+        evaluated: Evaluated,
+        comparisons: Sequence[Comparison],
+        chain: Chain,
+        heights: Heights,
+    ) -> tuple[DrawError, float]:
         """(how likely a false target agrees in one draw, a bound on the share of void draws)."""
         exact = evaluated.algebra
         errors = []
         for (actual, expected), comparison in zip(self.targets, comparisons, strict=True):
-            levels = sorted(set(exact.levels(comparison.actual)) & set(exact.levels(comparison.expected)))
+            levels = sorted(
+                set(exact.levels(comparison.actual)) & set(exact.levels(comparison.expected))
+            )
             if exact.kind(comparison.actual) != "field":
                 levels = [0]
             errors.append(draw_error(actual, expected, chain.primes, levels, heights))
-        worst = max(errors, key=lambda error: error.log2, default=DrawError((-math.inf,), 0.0, False))
+        worst = max(
+            errors, key=lambda error: error.log2, default=DrawError((-math.inf,), 0.0, False)
+        )
         bad, heuristic = max((e.bad for e in errors), default=0.0), any(e.heuristic for e in errors)
-        return worst._replace(bad=bad, heuristic=heuristic), rejected_share(self.algebra.divisions, chain.primes)
+        return worst._replace(bad=bad, heuristic=heuristic), rejected_share(
+            self.algebra.divisions, chain.primes
+        )
 
 
 def _drawn(algebra: DegreeAlgebra, fresh: Fresh) -> DegreeValue:
@@ -83,7 +109,9 @@ def _drawn(algebra: DegreeAlgebra, fresh: Fresh) -> DegreeValue:
 
 
 def _with_squares(length: int, squares: int) -> Family:
-    """The chains of a length with so many small squares, or with as many as there are chains for."""
+    """The chains of a length with so many small squares, or with as many as there are
+    chains for.
+    """
     while squares > 1:
         try:
             return Family(length, True, squares)

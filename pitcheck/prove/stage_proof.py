@@ -1,4 +1,6 @@
-"""Proving one stage: complete redraws over residues until the bound is met, at two sets of sizes."""
+"""Proving one stage: complete redraws over residues until the bound is met, at two sets
+of sizes.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,14 @@ from pitcheck.prove.legendre_symbols import Characters
 from pitcheck.prove.redraws import MOST_REJECTED, Redraws
 from pitcheck.prove.routing import Coverage, joined
 from pitcheck.prove.stage_degrees import StageDegrees
-from pitcheck.stage.evaluate import Comparison, Evaluated, check_memory, compare_target, evaluate_stage, untested
+from pitcheck.stage.evaluate import (
+    Comparison,
+    Evaluated,
+    check_memory,
+    compare_target,
+    evaluate_stage,
+    untested,
+)
 from pitcheck.stage.reductions.free_variables import undecided
 from pitcheck.stage.reductions.pipeline import STAGE_REDUCTIONS, Reductions, measured, reduced
 from pitcheck.stage.reductions.protocol import Context, Phase
@@ -39,7 +48,9 @@ from pitcheck.stage.stage import ShapedStage, Stage, shape_stage
 Outcome = OneOf["proven", "failed", "inconclusive"]
 MOST_TRIALS = 256
 MOST_ELEMENTS = 1 << 19
-"""Elements of the largest value, over trials that are evaluated together: more do not fit caches, and fewer calls save little then."""
+"""Elements of the largest value, over trials that are evaluated together: more do not fit caches,
+and fewer calls save little then.
+"""
 REAL_NUMBERS = 4
 """How many times as many trials are evaluated together on real numbers, which have no levels."""
 BUDGET = "PIT203"
@@ -62,20 +73,27 @@ MOST_FREE = 2
 
 @dataclass
 class Allowance:
-    """How many elements may still be evaluated, those of one draw of every stage counted. It is shared by stages, and used up in the order of their proofs."""
+    """How many elements may still be evaluated, those of one draw of every stage counted. It is
+    shared by stages, and used up in the order of their proofs.
+    """
 
     left: int
 
     def take(self, elements: int) -> None:
         """Take what a stage needs. Raises BudgetError where it is more than is left."""
         if elements > self.left:
-            raise BudgetError(f"a draw has {elements} elements, more than are tried where nobody asks for larger sizes; --shapes full tries them")
+            raise BudgetError(
+                f"a draw has {elements} elements, more than are tried where nobody asks for "
+                f"larger sizes; --shapes full tries them"
+            )
         self.left -= elements
 
 
 @dataclass(frozen=True)
 class Settings:
-    """How stages are evaluated: array module, run seed, accepted error per obligation (log2), least trials, full or reduced shapes, memory in bytes."""
+    """How stages are evaluated: array module, run seed, accepted error per obligation (log2), least
+    trials, full or reduced shapes, memory in bytes.
+    """
 
     xp: Any
     seed: int
@@ -94,7 +112,9 @@ class Settings:
     full_coordinates: bool = False
     """Whether every coordinate is evaluated, symmetric or not."""
     formal_roots: bool = True
-    """Whether the square of a root is its argument (:mod:`pitcheck.algebra.residues.formal_roots`)."""
+    """Whether the square of a root is its argument
+    (:mod:`pitcheck.algebra.residues.formal_roots`).
+    """
     least: int = LEAST
     """Elements of a unit at reduced shapes, at least."""
     attempt: int = 0
@@ -105,20 +125,29 @@ class Settings:
     """The reductions that make stages smaller, in this order."""
 
     def __post_init__(self) -> None:
-        # Kept over changes of other settings, and by all stages: the primes of a draw are found once.
+        # Kept over changes of other settings, and by all stages: the primes of a draw are found
+        # once.
         given = self.given_primes or DrawnPrimes(self.seed)
         object.__setattr__(self, "given_primes", given)
         object.__setattr__(self, "primes", given)
 
     def phases(self) -> frozenset[Phase]:
         """Return the phases whose reductions may act on every stage."""
-        of_coordinates = set() if self.full_coordinates else {Phase.ROWS} if self.full_shapes else {Phase.ROWS, Phase.COORDINATES}
+        of_coordinates = (
+            set()
+            if self.full_coordinates
+            else {Phase.ROWS}
+            if self.full_shapes
+            else {Phase.ROWS, Phase.COORDINATES}
+        )
         return frozenset(of_coordinates | (set() if self.full_shapes else {Phase.SIZES}))
 
 
 @dataclass
 class Proof:
-    """What became of a stage. ``error_log2``: bound on the probability that it was called proven although it is false."""
+    """What became of a stage. ``error_log2``: bound on the probability that it was called proven
+    although it is false.
+    """
 
     outcome: Outcome
     error_log2: float = 0.0
@@ -137,32 +166,49 @@ class Proof:
     differing: Codes | None = None
     """A code of every compared row at which the sides of a stage that failed differ."""
     undecided: int | None = None
-    """The node of a parallel step of which an outcome was not seen, and whose result may be drawn."""
+    """The node of a parallel step of which an outcome was not seen, and whose result may
+    be drawn.
+    """
 
 
-def prove_stage(stage: Stage, keys: dict[int, str], settings: Settings, statement: str = "") -> Proof:
-    """Prove a stage or say why not. Errors of operators become an inconclusive proof; nothing but a program error is raised.
+def prove_stage(
+    stage: Stage, keys: dict[int, str], settings: Settings, statement: str = ""
+) -> Proof:
+    """Prove a stage or say why not. Errors of operators become an inconclusive proof; nothing but a
+    program error is raised.
 
-    ``statement`` names what is to be proven: attempts at different ones draw different numbers. The error of the proof is that of all attempts made.
+    ``statement`` names what is to be proven: attempts at different ones draw different numbers. The
+    error of the proof is that of all attempts made.
     """
     attempts = Attempts(statement, settings.target_log2)
     proof = _apart_or_whole(stage, keys, settings, attempts)
     return replace(proof, error_log2=attempts.spent_log2, attempts=attempts.count)
 
 
-def _apart_or_whole(stage: Stage, keys: dict[int, str], settings: Settings, attempts: Attempts) -> Proof:
+def _apart_or_whole(
+    stage: Stage, keys: dict[int, str], settings: Settings, attempts: Attempts
+) -> Proof:
     apart = _apart(stage, settings) if Phase.ROWS in settings.phases() else stage
-    first = None if apart is stage else _proof_of(_Statement(apart, keys, settings, attempts, "parts apart, "))
+    first = (
+        None
+        if apart is stage
+        else _proof_of(_Statement(apart, keys, settings, attempts, "parts apart, "))
+    )
     if first is not None and first.outcome == "proven":
         return first
-    # What is wrong, or could not be decided, is looked at as the plan has it, unless that is too large where parts apart have already failed.
+    # What is wrong, or could not be decided, is looked at as the plan has it, unless that is too
+    # large where parts apart have already failed.
     proof = _proof_of(_Statement(stage, keys, settings, attempts))
-    return first if first is not None and first.outcome == "failed" and proof.code == BUDGET else proof
+    return (
+        first if first is not None and first.outcome == "failed" and proof.code == BUDGET else proof
+    )
 
 
 @dataclass(frozen=True)
 class _Statement:
-    """A stage, how it is looked at, and the attempts at it. ``kind`` begins the names of those; ``free``: nodes that give any numbers."""
+    """A stage, how it is looked at, and the attempts at it. ``kind`` begins the names of those;
+    ``free``: nodes that give any numbers.
+    """
 
     stage: Stage
     keys: dict[int, str]
@@ -193,30 +239,44 @@ def _proof_of(statement: _Statement) -> Proof:
 
 
 def _whatever_is_decided(statement: _Statement) -> Proof:
-    """The stage as it is, or, where steps do not decide both ways, with any numbers for what they give. That others differ then refutes nothing."""
+    """The stage as it is, or, where steps do not decide both ways, with any numbers for what they
+    give. That others differ then refutes nothing.
+    """
     proof = last = _either_way(statement)
     free: list[int] = []
     while last.undecided is not None and last.undecided not in free and len(free) < MOST_FREE:
         free.append(last.undecided)
         try:
-            last = _either_way(replace(statement, free=tuple(free), kind=f"{statement.kind}{len(free)} free, "))
+            last = _either_way(
+                replace(statement, free=tuple(free), kind=f"{statement.kind}{len(free)} free, ")
+            )
         except (PitcheckError, MemoryError):
             return proof
     return proof if last.outcome != "proven" else last
 
 
 def _either_way(statement: _Statement) -> Proof:
-    """With formal roots, or, where these are squared and nothing is proven with them, without: each is a proof for itself."""
+    """With formal roots, or, where these are squared and nothing is proven with them, without: each
+    is a proof for itself.
+    """
     proof = _prove_variants(statement)
     if proof.outcome == "proven" or not proof.squared_roots:
         return proof
     settings = replace(statement.settings, formal_roots=False)
-    plain = _prove_variants(replace(statement, settings=settings, kind=f"{statement.kind}roots as residues, "))
+    plain = _prove_variants(
+        replace(statement, settings=settings, kind=f"{statement.kind}roots as residues, ")
+    )
     return proof if plain.outcome != "proven" else plain
 
 
 def _refused(error: PitcheckError, text: str) -> Proof:
-    code = "PIT200" if isinstance(error, UnsupportedError) else BUDGET if isinstance(error, BudgetError) else "PIT003"
+    code = (
+        "PIT200"
+        if isinstance(error, UnsupportedError)
+        else BUDGET
+        if isinstance(error, BudgetError)
+        else "PIT003"
+    )
     return Proof("inconclusive", code=code, reason=text)
 
 
@@ -232,14 +292,26 @@ def _prove_variants(statement: _Statement) -> Proof:
             continue
         seen.add(signature)
         at_once = _at_once(symbols, sizes, settings)
-        weighted, weighed = _prove_weighted(statement, shaped, at_once) if variant == WEIGHTED else (None, frozenset[int]())
+        weighted, weighed = (
+            _prove_weighted(statement, shaped, at_once)
+            if variant == WEIGHTED
+            else (None, frozenset[int]())
+        )
         proven = weighted is not None and weighted.outcome == "proven"
-        proof = weighted if weighted is not None and proven else _prove_shaped(statement, shaped, variant, at_once)
+        proof = (
+            weighted
+            if weighted is not None and proven
+            else _prove_shaped(statement, shaped, variant, at_once)
+        )
         proof.reductions = _described(sizes, settings)
         if proof.outcome != "proven":
             return proof
         proofs.append(proof)
-        if variant == WEIGHTED and not settings.full_shapes and _few_places(symbols, sizes, weighed):
+        if (
+            variant == WEIGHTED
+            and not settings.full_shapes
+            and _few_places(symbols, sizes, weighed)
+        ):
             larger = _prove_larger(statement, symbolic, weighted)
             if larger[-1].outcome != "proven":
                 return larger[-1]
@@ -264,68 +336,113 @@ def _described(sizes: Sizes, settings: Settings) -> tuple[str, ...]:
 
 
 def _measured(stage: Stage, symbolic: SymbolicPair, variant: int, settings: Settings) -> Measured:
-    """The stage at full or reduced shapes; at reduced ones with one (then two) coordinates of every symmetric class.
+    """The stage at full or reduced shapes; at reduced ones with one (then two) coordinates of every
+    symmetric class.
 
     Raises UnsupportedError where a stage that shows a few coordinates does not stand for all.
     """
-    return measured(stage, symbolic, settings.phases(), Context(settings.templates, variant, settings.least), settings.reductions)
+    return measured(
+        stage,
+        symbolic,
+        settings.phases(),
+        Context(settings.templates, variant, settings.least),
+        settings.reductions,
+    )
 
 
 def _shaped(statement: _Statement, found: Measured) -> tuple[ShapedStage, SymbolicPair, Sizes]:
-    """(the stage at definite sizes, with any numbers for what the free steps give; its dimensions; the sizes)."""
+    """(the stage at definite sizes, with any numbers for what the free steps give; its dimensions;
+    the sizes).
+    """
     shaped = shape_stage(found.stage, found.symbolic, found.sizes, statement.keys)
-    shaped = reduced(shaped, Phase.STEPS, Context(free=statement.free), statement.settings.reductions)
+    shaped = reduced(
+        shaped, Phase.STEPS, Context(free=statement.free), statement.settings.reductions
+    )
     if statement.free and not shaped.free:
         raise UnsupportedError("no step is freed of those that are not decided")
     return shaped, found.symbolic, found.sizes
 
 
 def _at_once(symbolic: SymbolicPair, sizes: Sizes, settings: Settings) -> int:
-    """How many trials are evaluated together. Raises BudgetError where one trial needs more memory than there may be, or more elements than are allowed."""
+    """How many trials are evaluated together. Raises BudgetError where one trial needs more memory
+    than there may be, or more elements than are allowed.
+    """
     most = settings.max_memory
     largest = max(symbolic.reference.largest(sizes), symbolic.parallel.largest(sizes), 1)
     read = max(symbolic.reference.largest_read(sizes), symbolic.parallel.largest_read(sizes))
     if 8 * LENGTHS[0] * read > most:
-        raise BudgetError(f"a stage reads {read} elements at once, more than --max-memory allows ({most >> 20} MiB)")
+        raise BudgetError(
+            f"a stage reads {read} elements at once, more than --max-memory allows ({most >> 20} "
+            f"MiB)"
+        )
     held = symbolic.reference.held(sizes) + symbolic.parallel.held(sizes)
     if 8 * LENGTHS[0] * held > most:
-        raise BudgetError(f"a draw of a stage has {held} elements, more than --max-memory allows ({most >> 20} MiB)")
+        raise BudgetError(
+            f"a draw of a stage has {held} elements, more than --max-memory allows ({most >> 20} "
+            f"MiB)"
+        )
     if settings.allowance is not None:
         settings.allowance.take(held)
     return max(1, MOST_ELEMENTS // largest)
 
 
 def _few_places(symbolic: SymbolicPair, sizes: Sizes, weighed: Collection[int]) -> bool:
-    """Whether places along an axis that is reduced, and has no weights, are combined: that it has few of them may be why both sides agree."""
-    return any(own.mixed and number not in weighed and sizes.unit(number) is not None for number, own in symbolic.system.classes())
+    """Whether places along an axis that is reduced, and has no weights, are combined: that it has
+    few of them may be why both sides agree.
+    """
+    return any(
+        own.mixed and number not in weighed and sizes.unit(number) is not None
+        for number, own in symbolic.system.classes()
+    )
 
 
-def _prove_larger(statement: _Statement, symbolic: SymbolicPair, weighted: Proof | None) -> list[Proof]:
-    """Proofs at full sizes where they are small, and else at more reduced ones; the last is none where a proof is lacking.
+def _prove_larger(
+    statement: _Statement, symbolic: SymbolicPair, weighted: Proof | None
+) -> list[Proof]:
+    """Proofs at full sizes where they are small, and else at more reduced ones; the last is none
+    where a proof is lacking.
 
-    What both sides give for ``weighted`` places differs where that failed: then reduced sizes, however many, are no proof.
+    What both sides give for ``weighted`` places differs where that failed: then reduced sizes,
+    however many, are no proof.
     """
     full = symbolic.system.full()
     small = symbolic.reference.held(full) + symbolic.parallel.held(full) <= SMALL
     if not small and weighted is not None and weighted.outcome == "failed":
-        return [replace(weighted, reason="both plans agree at some sizes, but not where every place along an axis that is reduced has a weight")]
+        return [
+            replace(
+                weighted,
+                reason="both plans agree at some sizes, but not where every place along an axis "
+                "that is reduced has a weight",
+            )
+        ]
     proofs: list[Proof] = []
     for variant in (FULL_SIZES,) if small else LARGER:
-        found = Measured(statement.stage, symbolic) if small else _measured(statement.stage, symbolic, variant, statement.settings)
+        found = (
+            Measured(statement.stage, symbolic)
+            if small
+            else _measured(statement.stage, symbolic, variant, statement.settings)
+        )
         shaped, symbols, sizes = _shaped(statement, found)
-        proofs.append(_prove_shaped(statement, shaped, variant, _at_once(symbols, sizes, statement.settings)))
+        proofs.append(
+            _prove_shaped(statement, shaped, variant, _at_once(symbols, sizes, statement.settings))
+        )
         if proofs[-1].outcome != "proven":
             break
     return proofs
 
 
-def _prove_weighted(statement: _Statement, shaped: ShapedStage, at_once: int) -> tuple[Proof | None, frozenset[int]]:
-    """(what becomes of the stage with a weight for every place of its reduced axes, the classes that have weights, where it is proven).
+def _prove_weighted(
+    statement: _Statement, shaped: ShapedStage, at_once: int
+) -> tuple[Proof | None, frozenset[int]]:
+    """(what becomes of the stage with a weight for every place of its reduced axes, the classes
+    that have weights, where it is proven).
 
     None where it cannot be tried. A failure refutes nothing: the real places have all the weight 1.
     """
     context = Context()
-    while (weighted := reduced(shaped, Phase.WEIGHTS, context, statement.settings.reductions)).weights:
+    while (
+        weighted := reduced(shaped, Phase.WEIGHTS, context, statement.settings.reductions)
+    ).weights:
         try:
             proof = _prove_shaped(statement, weighted, VARIANTS[1], at_once)
         except StepError as error:
@@ -341,11 +458,16 @@ def _prove_weighted(statement: _Statement, shaped: ShapedStage, at_once: int) ->
 
 
 def _prove_shaped(statement: _Statement, shaped: ShapedStage, variant: int, at_once: int) -> Proof:
-    """Try primes without exponentials, or chains with more and more levels, until both sides of every target have one in common."""
+    """Try primes without exponentials, or chains with more and more levels, until both sides of
+    every target have one in common.
+    """
     settings = statement.settings
     check_memory(shaped, 16, settings.max_memory)
     degrees = StageDegrees.of(shaped)
-    sizes = f"{statement.kind}sizes {settings.attempt}.{variant}{', weighted' if shaped.weights else ''}"
+    sizes = (
+        f"{statement.kind}sizes "
+        f"{settings.attempt}.{variant}{', weighted' if shaped.weights else ''}"
+    )
     attempt = statement.attempts.reserve(sizes)
     settings = replace(settings, seed=attempt.seed(settings.seed))
     for family in degrees.families(LENGTHS):
@@ -360,7 +482,11 @@ def _prove_shaped(statement: _Statement, shaped: ShapedStage, variant: int, at_o
             if proof.outcome == "proven":
                 statement.attempts.settle(attempt, proof.error_log2)
             return proof
-    return Proof("inconclusive", code="PIT205", reason="exponentials of exponentials go deeper than exact arithmetic follows them")
+    return Proof(
+        "inconclusive",
+        code="PIT205",
+        reason="exponentials of exponentials go deeper than exact arithmetic follows them",
+    )
 
 
 def _judged(trials: _Trials) -> Proof | None:
@@ -377,12 +503,22 @@ def _judged(trials: _Trials) -> Proof | None:
 
 
 class _Trials:
-    """Redraws of a stage over primes of one family, and what they have shown so far: ``number`` of them, at ``most`` so many.
+    """Redraws of a stage over primes of one family, and what they have shown so far: ``number`` of
+    them, at ``most`` so many.
 
     ``refutes``: whether real numbers are tried as well.
     """
 
-    def __init__(self, shaped: ShapedStage, family: Family, degrees: StageDegrees, settings: Settings, at_once: int, *, refutes: bool) -> None:
+    def __init__(
+        self,
+        shaped: ShapedStage,
+        family: Family,
+        degrees: StageDegrees,
+        settings: Settings,
+        at_once: int,
+        *,
+        refutes: bool,
+    ) -> None:
         self.number = 0
         self.most = settings.most_trials
         self.shaped = shaped
@@ -413,16 +549,22 @@ class _Trials:
     def _algebra(self, chain: Chain, redraws: Sequence[int]) -> ResidueAlgebra:
         given = self._settings.xp, chain, self._settings.seed, redraws
         if self.shaped.weights:
-            return WeightedAlgebra(self.shaped.weights, *given, formal_roots=self._settings.formal_roots)
+            return WeightedAlgebra(
+                self.shaped.weights, *given, formal_roots=self._settings.formal_roots
+            )
         return ResidueAlgebra(*given, formal_roots=self._settings.formal_roots)
 
-    def judged(self, algebra: ResidueAlgebra, evaluated: Evaluated, comparisons: Sequence[Comparison]) -> Proof | None:
+    def judged(
+        self, algebra: ResidueAlgebra, evaluated: Evaluated, comparisons: Sequence[Comparison]
+    ) -> Proof | None:
         """Take in an evaluation: a proof, a refutation, or None where more redraws are needed."""
         good = ~np.asarray(algebra.void)
         self._squared_roots = algebra.squared_roots
         self.number += len(algebra.trials)
         for comparison in comparisons:
-            if np.broadcast_to(comparison.differs, (len(good), *comparison.differs.shape[1:]))[good].any():
+            if np.broadcast_to(comparison.differs, (len(good), *comparison.differs.shape[1:]))[
+                good
+            ].any():
                 return self._refuted("over numbers modulo a prime both plans differ", comparison)
         self._outcomes.route(evaluated, good)
         one = self._one
@@ -431,11 +573,20 @@ class _Trials:
             one, rejected = self._degrees.error(evaluated, comparisons, algebra.chain, heights)
             self._counts_voids = rejected > MOST_REJECTED
             if not self._counts_voids:
-                one = one._replace(levels=tuple(level - math.log2(1 - rejected) for level in one.levels))
+                one = one._replace(
+                    levels=tuple(level - math.log2(1 - rejected) for level in one.levels)
+                )
             if max(one.levels) >= 0:
-                return self._open(BUDGET, "the degree bound is vacuous: the stage is too large for primes below 2^31")
+                return self._open(
+                    BUDGET,
+                    "the degree bound is vacuous: the stage is too large for primes below 2^31",
+                )
             if one.agreeing(math.inf) >= 0:
-                return self._open(BUDGET, "the numbers of the stage are so large that too many primes below 2^31 may divide them")
+                return self._open(
+                    BUDGET,
+                    "the numbers of the stage are so large that too many primes below 2^31 may "
+                    "divide them",
+                )
             self._one = one
             undefined = unguarded(algebra, self._degrees.algebra.guards)
             discrete = any(fresh.kind != "field" for fresh in self.shaped.fresh.values())
@@ -450,7 +601,9 @@ class _Trials:
         return self._concluded(one)
 
     def _depends(self, algebra: ResidueAlgebra, places: Mapping[int, Any], good: Any) -> bool:
-        """Return True if anything that is compared is undefined once operands are so at ``places``; the redraws of ``algebra`` are evaluated again."""
+        """Return True if anything that is compared is undefined once operands are so at ``places``;
+        the redraws of ``algebra`` are evaluated again.
+        """
         again = self._algebra(algebra.chain, algebra.trials)
         again.undefined = places
         compared = _compared(self.shaped, again)
@@ -458,9 +611,14 @@ class _Trials:
             return True
         # Where all redraws are void none says that nothing depends on it.
         seen = good if good.any() else ~good
-        return any(np.broadcast_to(each.differs, (len(seen), *each.differs.shape[1:]))[seen].any() for each in compared[1])
+        return any(
+            np.broadcast_to(each.differs, (len(seen), *each.differs.shape[1:]))[seen].any()
+            for each in compared[1]
+        )
 
-    def _left_open(self, algebra: ResidueAlgebra, evaluated: Evaluated, good: Any, enough: int) -> str:
+    def _left_open(
+        self, algebra: ResidueAlgebra, evaluated: Evaluated, good: Any, enough: int
+    ) -> str:
         """What the redraws so far leave open, or ""."""
         last = algebra.trials[-1] + 1
         unseen = self._outcomes.observe(algebra, good, enough)
@@ -483,7 +641,16 @@ class _Trials:
             if not self._lacking:
                 said = _discrete(self.shaped, self._outcomes)
                 seen = self._outcomes.coverage
-                return Proof("proven", error, self.number, 1, tuple(sorted(self._primes)), one.heuristic, discrete=said, routing=seen)
+                return Proof(
+                    "proven",
+                    error,
+                    self.number,
+                    1,
+                    tuple(sorted(self._primes)),
+                    one.heuristic,
+                    discrete=said,
+                    routing=seen,
+                )
         self._wanted = self.number + self._missing(one, error)
         return None
 
@@ -496,14 +663,26 @@ class _Trials:
         if useful:
             target = max(target, one.log2 * useful)
             rooted = self._characters.draws(one.log2, target, self._enough(one), most)
-            return max(2 if self._lacking else 1, min(math.ceil((target - error) / one.log2), useful), rooted)
+            return max(
+                2 if self._lacking else 1,
+                min(math.ceil((target - error) / one.log2), useful),
+                rooted,
+            )
         missing = max(2 if self._lacking else 1, math.ceil((target - error) / one.log2))
-        return max(missing, self._characters.draws(one.log2, target, self._enough(one), most) - sum(self._redraws.agreed))
+        return max(
+            missing,
+            self._characters.draws(one.log2, target, self._enough(one), most)
+            - sum(self._redraws.agreed),
+        )
 
     def _error(self, one: DrawError) -> float:
-        """log2 of the probability that a false target agrees in all redraws so far that were not void."""
+        """log2 of the probability that a false target agrees in all redraws so far that were not
+        void.
+        """
         counted = self._characters.counted(self._enough(one))
-        return self._redraws.error(one, self._counts_voids, counted, self._characters.of_counted(one.log2))
+        return self._redraws.error(
+            one, self._counts_voids, counted, self._characters.of_counted(one.log2)
+        )
 
     def _enough(self, one: DrawError) -> int:
         """In how many draws everything must be seen."""
@@ -512,7 +691,10 @@ class _Trials:
     def given_up(self) -> Proof:
         """What is said after the most redraws."""
         if self._one is not None and self._error(self._one) <= self._settings.target_log2:
-            return replace(self._open("PIT204", f"after {self.number} draws {self._lacking}"), undecided=self._undecided)
+            return replace(
+                self._open("PIT204", f"after {self.number} draws {self._lacking}"),
+                undecided=self._undecided,
+            )
         return self._open(BUDGET, f"the error bound was not reached after {self.number} draws")
 
     def _open(self, code: str, reason: str) -> Proof:
@@ -520,16 +702,29 @@ class _Trials:
 
     def _refuted(self, reason: str, comparison: Comparison) -> Proof:
         squared = self._squared_roots
-        return Proof("failed", primes=tuple(sorted(self._primes)), trials=self.number, reason=reason, squared_roots=squared, differing=comparison.differing())
+        return Proof(
+            "failed",
+            primes=tuple(sorted(self._primes)),
+            trials=self.number,
+            reason=reason,
+            squared_roots=squared,
+            differing=comparison.differing(),
+        )
 
 
-def _compared(shaped: ShapedStage, algebra: ResidueAlgebra) -> tuple[Evaluated, list[Comparison]] | None:
-    """The stage evaluated and its targets compared; None where the chain of primes is too short for its exponentials."""
+def _compared(
+    shaped: ShapedStage, algebra: ResidueAlgebra
+) -> tuple[Evaluated, list[Comparison]] | None:
+    """The stage evaluated and its targets compared; None where the chain of primes is too short for
+    its exponentials.
+    """
     try:
         evaluated = evaluate_stage(shaped, algebra)
         check_shapes(algebra, evaluated.reference, shaped.shapes[0], "reference")
         check_shapes(algebra, evaluated.parallel, shaped.shapes[1], "parallel")
-        return evaluated, [compare_target(shaped, evaluated, n) for n in range(len(shaped.stage.targets))]
+        return evaluated, [
+            compare_target(shaped, evaluated, n) for n in range(len(shaped.stage.targets))
+        ]
     except StepError as failure:
         if isinstance(failure.cause, BudgetError):
             return None
@@ -539,7 +734,14 @@ def _compared(shaped: ShapedStage, algebra: ResidueAlgebra) -> tuple[Evaluated, 
 
 
 def _discrete(shaped: ShapedStage, outcomes: Outcomes) -> tuple[str, ...]:
-    said = [f"{f.key}: integers in [{f.bounds[0]}, {f.bounds[1]}) with {', '.join(map(str, f.marks))} among them" for f in shaped.fresh.values() if f.bounds]
+    said = [
+        f"{f.key}: integers in [{f.bounds[0]}, {f.bounds[1]}) with {', '.join(map(str, f.marks))} "
+        f"among them"
+        for f in shaped.fresh.values()
+        if f.bounds
+    ]
     if outcomes.decisions:
-        said.append(f"{len(outcomes.decisions)} decisions, each seen with both outcomes on every shard")
+        said.append(
+            f"{len(outcomes.decisions)} decisions, each seen with both outcomes on every shard"
+        )
     return tuple(said)

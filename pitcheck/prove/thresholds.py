@@ -1,8 +1,10 @@
 """Thresholds that the two sides do not share: whether a number between them was met.
 
-x > 100 and x > 110 decide alike for every number that is not between 100 and 110. Where one side compares with a number with which the other does not, what is
-compared must have been between it and the nearest ones of the other side, below and above, in some trial: else nothing tells whether the sides differ there.
-Comparisons of integers change between two of them: n <= 4 and n < 5 are one threshold, 4.5.
+x > 100 and x > 110 decide alike for every number that is not between 100 and 110. Where one side
+compares with a number with which the other does not, what is compared must have been between it and
+the nearest ones of the other side, below and above, in some trial: else nothing tells whether the
+sides differ there. Comparisons of integers change between two of them: n <= 4 and n < 5 are one
+threshold, 4.5.
 """
 
 from __future__ import annotations
@@ -17,7 +19,14 @@ import numpy as np
 from pitcheck.algebra.value import Value
 
 _MIRRORED: dict[str, str] = {"lt": "gt", "gt": "lt", "le": "ge", "ge": "le", "eq": "eq", "ne": "ne"}
-_BETWEEN: dict[str, float] = {"le": 0.5, "gt": 0.5, "lt": -0.5, "ge": -0.5, "minimum": 0.5, "maximum": -0.5}
+_BETWEEN: dict[str, float] = {
+    "le": 0.5,
+    "gt": 0.5,
+    "lt": -0.5,
+    "ge": -0.5,
+    "minimum": 0.5,
+    "maximum": -0.5,
+}
 """Where the outcome changes, for integers, from the number that is compared with."""
 
 COARSE = tuple(2.0**step for step in range(-14, 15))
@@ -32,7 +41,9 @@ Pair = tuple[str, float, float]
 
 @dataclass(frozen=True)
 class Guard:
-    """A comparison with one number: at which ``site``, of values of which ``kind``, where it changes its outcome, and what is compared, array (trials, ...)."""
+    """A comparison with one number: at which ``site``, of values of which ``kind``, where it
+    changes its outcome, and what is compared, array (trials, ...).
+    """
 
     site: str
     kind: str
@@ -42,10 +53,17 @@ class Guard:
 
 
 def guards(site: str, what: str, a: Value, b: Value) -> Iterable[Guard]:
-    """The comparison or extremum ``what`` of two values as a guard, where one of them is one number in all of several trials."""
+    """The comparison or extremum ``what`` of two values as a guard, where one of them is one number
+    in all of several trials.
+    """
     for value, other, name in ((a, b, what), (b, a, _MIRRORED.get(what, what))):
         number = _one_number(other)
-        if number is not None and value.kind in ("field", "int") and value.data.shape[1] > 1 and name not in ("eq", "ne"):
+        if (
+            number is not None
+            and value.kind in ("field", "int")
+            and value.data.shape[1] > 1
+            and name not in ("eq", "ne")
+        ):
             moved = _BETWEEN[name] if value.kind == "int" else 0.0
             yield Guard(site, value.kind, number, number + moved, value.data[0])
 
@@ -67,7 +85,9 @@ class Thresholds:
     """By side and kind of the numbers: every threshold, with the comparison's number and step."""
     met: set[Pair] = field(default_factory=set)
     bounded: bool = False
-    """Whether trials had as many elements alike as there are, so that no count goes beyond those seen."""
+    """Whether trials had as many elements alike as there are, so that no count goes beyond those
+    seen.
+    """
     _seen: dict[tuple[str, float], tuple[float, float]] = field(default_factory=dict)
     """By kind and threshold the least and the greatest number that was compared with it."""
 
@@ -75,13 +95,22 @@ class Thresholds:
         """Note the comparisons of some trials."""
         for guard in seen:
             side, _, step = guard.site.partition(" ")
-            self.names.setdefault((side, guard.kind), {}).setdefault(guard.threshold, f"{guard.number:g} ({step})")
+            self.names.setdefault((side, guard.kind), {}).setdefault(
+                guard.threshold, f"{guard.number:g} ({step})"
+            )
             if guard.kind == "int" and guard.compared.size:
                 low, high = self._seen.get((guard.kind, guard.threshold), (inf, -inf))
-                self._seen[guard.kind, guard.threshold] = min(low, int(guard.compared.min())), max(high, int(guard.compared.max()))
+                self._seen[guard.kind, guard.threshold] = (
+                    min(low, int(guard.compared.min())),
+                    max(high, int(guard.compared.max())),
+                )
         for pair in self.missing():
             kind, low, high = pair
-            at = (guard.compared for guard in seen if guard.kind == kind and guard.threshold in (low, high))
+            at = (
+                guard.compared
+                for guard in seen
+                if guard.kind == kind and guard.threshold in (low, high)
+            )
             if any(bool(((low < compared) & (compared < high)).any()) for compared in at):
                 self.met.add(pair)
 
@@ -92,24 +121,44 @@ class Thresholds:
             sides = [self.names.get((side, kind), {}) for side in ("reference", "parallel")]
             for own, other in (sides, sides[::-1]):
                 for number in own.keys() - other.keys():
-                    found += [(kind, min(number, n), max(number, n)) for n in _nearest(number, other)]
+                    found += [
+                        (kind, min(number, n), max(number, n)) for n in _nearest(number, other)
+                    ]
         return sorted({pair for pair in found if pair not in self.met and not self._beyond(pair)})
 
     def _beyond(self, pair: Pair) -> bool:
-        """Whether no integer comes between a pair: all that are compared lie on one side of it, in trials that had the greatest counts there are."""
+        """Whether no integer comes between a pair: all that are compared lie on one side of it, in
+        trials that had the greatest counts there are.
+        """
         kind, low, high = pair
         ranges = [self._seen[kind, n] for n in (low, high) if (kind, n) in self._seen]
-        return self.bounded and kind == "int" and (all(top < low for _, top in ranges) or all(bottom > high for bottom, _ in ranges))
+        return (
+            self.bounded
+            and kind == "int"
+            and (all(top < low for _, top in ranges) or all(bottom > high for bottom, _ in ranges))
+        )
 
     def said(self) -> str:
         """A sentence about a pair between which nothing was seen, or ""."""
         for kind, *numbers in self.missing():
-            names = [" and ".join(f"{side} {own[n]}" for (side, of), own in sorted(self.names.items()) if of == kind and n in own) for n in numbers]
-            return f"a number between two thresholds that decide differently was never met: {' and '.join(names)}"
+            names = [
+                " and ".join(
+                    f"{side} {own[n]}"
+                    for (side, of), own in sorted(self.names.items())
+                    if of == kind and n in own
+                )
+                for n in numbers
+            ]
+            return (
+                f"a number between two thresholds that decide differently was never met: "
+                f"{' and '.join(names)}"
+            )
         return ""
 
     def search(self, tried: Callable[[Sequence[float]], Sequence[Guard]]) -> None:
-        """Look for scales of the inputs at which something lies between; ``tried`` tries scales, in ascending order, and gives the comparisons seen."""
+        """Look for scales of the inputs at which something lies between; ``tried`` tries scales, in
+        ascending order, and gives the comparisons seen.
+        """
         for pair in self.missing():
             scales: Sequence[float] = COARSE
             for _ in range(ROUNDS):
@@ -124,10 +173,16 @@ def _nearest(number: float, others: Iterable[float]) -> list[float]:
 
 
 def _bracket(scales: Sequence[float], seen: Sequence[Guard], pair: Pair) -> Sequence[float]:
-    """Finer scales between two of ``scales``, at one of which a compared element is below and at the other above the pair; none where there are no such."""
+    """Finer scales between two of ``scales``, at one of which a compared element is below and at
+    the other above the pair; none where there are no such.
+    """
     kind, low, high = pair
     for guard in seen:
-        if guard.kind != kind or guard.threshold not in (low, high) or len(guard.compared) != len(scales):
+        if (
+            guard.kind != kind
+            or guard.threshold not in (low, high)
+            or len(guard.compared) != len(scales)
+        ):
             continue
         compared = guard.compared.reshape(len(scales), -1)
         under, over = compared <= low, compared >= high

@@ -20,9 +20,13 @@ from pitcheck.algebra.value import Value
 Floats = NDArray[np.float64]
 
 LARGEST = 1e12
-"""Numbers of a plan beyond this are no thresholds that inputs are drawn at: they would hide everything beside them."""
+"""Numbers of a plan beyond this are no thresholds that inputs are drawn at: they would hide
+everything beside them.
+"""
 FEW = 4
-"""Numbers up to which their sums, differences, products and quotients are taken for possible thresholds, too."""
+"""Numbers up to which their sums, differences, products and quotients are taken for possible
+thresholds, too.
+"""
 MOST_POINTS = 48
 GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0
 RAISED = 8.0
@@ -32,20 +36,30 @@ FIRST_RAISED = 1 << 20
 FIRST_ALIKE = 1 << 21
 """From this trial number on, lines are alike."""
 FIRST_SCALED = 1 << 22
-"""From this trial number on, all trials have the same ordinary numbers, each times a factor of its own."""
+"""From this trial number on, all trials have the same ordinary numbers, each times a factor of its
+own.
+"""
 ONE_RAISED, ALIKE, SCALED = -1, -2, -3
-"""Sorts of numbers that are asked for: one element of every line raised, all lines alike, and ordinary ones on another scale."""
+"""Sorts of numbers that are asked for: one element of every line raised, all lines alike, and
+ordinary ones on another scale.
+"""
 UNCOUNTED = np.zeros((0, 0), dtype=np.int64)
 """What stands for the counts of a decision on real numbers."""
 WAYS = 4
-"""Ways in which lines are alike, one trial after the other: which axes of a tensor are tokens is not known."""
+"""Ways in which lines are alike, one trial after the other: which axes of a tensor are tokens is
+not known.
+"""
 APART = 1.0 / 64.0
-"""By how much lines that are alike differ, in standard deviations: what chooses by them chooses the same for nearly all, and what is chosen is told apart."""
+"""By how much lines that are alike differ, in standard deviations: what chooses by them chooses the
+same for nearly all, and what is chosen is told apart.
+"""
 
 
 @dataclass(frozen=True)
 class Points:
-    """Where decisions may change: ``named`` are 0, the numbers that both sides name, and their negatives; ``derived`` what a step makes of two of them."""
+    """Where decisions may change: ``named`` are 0, the numbers that both sides name, and their
+    negatives; ``derived`` what a step makes of two of them.
+    """
 
     named: Floats
     derived: Floats
@@ -56,7 +70,12 @@ def points_of(numbers: Iterable[float]) -> Points:
     own = sorted({abs(n) for n in numbers if 0 < abs(n) <= LARGEST})[:MOST_POINTS]
     found = {0.0, *own}
     if len(own) <= FEW:
-        found.update(n for a, b in product(own, own) for n in (a + b, abs(a - b), a * b, a / b) if n <= LARGEST)
+        found.update(
+            n
+            for a, b in product(own, own)
+            for n in (a + b, abs(a - b), a * b, a / b)
+            if n <= LARGEST
+        )
     return Points(_mirrored({0.0, *own}), _mirrored(found))
 
 
@@ -66,7 +85,8 @@ def _mirrored(sizes: Iterable[float]) -> Floats:
 
 @dataclass(frozen=True)
 class Raising:
-    """Of which tensors elements are raised: of those with at least ``rank`` dimensions, along axes of ``size``; tensors of fewer dimensions are small then.
+    """Of which tensors elements are raised: of those with at least ``rank`` dimensions, along axes
+    of ``size``; tensors of fewer dimensions are small then.
 
     The lines of a tensor are divided among ``instances``, in each of which every element is raised.
     """
@@ -77,32 +97,44 @@ class Raising:
 
     @classmethod
     def among(cls, shapes: Iterable[Sequence[int]], size: int, instances: int) -> Raising:
-        """Along axes of ``size`` of matrices, so that several elements are tried at once, where there are any."""
-        return cls(size, 2 if any(len(shape) > 1 and size in shape for shape in shapes) else 0, instances)
+        """Along axes of ``size`` of matrices, so that several elements are tried at once, where
+        there are any.
+        """
+        return cls(
+            size, 2 if any(len(shape) > 1 and size in shape for shape in shapes) else 0, instances
+        )
 
     def apart(self, shape: Sequence[int], axis: int) -> tuple[int, int]:
-        """(how far apart the raised elements of an instance's lines are along an axis, how many lines an instance has)."""
+        """(how far apart the raised elements of an instance's lines are along an axis, how many
+        lines an instance has).
+        """
         lines = max(1, prod(shape) // max(shape[axis], 1) // self.instances)
         return max(1, -(-shape[axis] // lines)), lines
 
     def turn(self, shape: Sequence[int], axis: int) -> int:
         """In how many trials elements are raised in turn; in so many then they are lowered.
 
-        Half of them raise every element in every instance of consecutive lines; all of them most elements in most others.
+        Half of them raise every element in every instance of consecutive lines; all of them most
+        elements in most others.
         """
         return min(max(1, shape[axis]), 2 * self.apart(shape, axis)[0])
 
-    def places(self, shape: Sequence[int], axis: int, number: int) -> tuple[float, NDArray[np.int64]]:
+    def places(
+        self, shape: Sequence[int], axis: int, number: int
+    ) -> tuple[float, NDArray[np.int64]]:
         """(1 to raise or -1 to lower, which place of every line) in trial ``number`` along an axis.
 
-        Consecutive lines are moved against each other by equal steps, as many as an instance has, and what follows by multiples of the golden section:
-        an instance may have lines from several places, and these are spread, too.
+        Consecutive lines are moved against each other by equal steps, as many as an instance has,
+        and what follows by multiples of the golden section: an instance may have lines from several
+        places, and these are spread, too.
         """
         size, turn = shape[axis], self.turn(shape, axis)
         apart, own = self.apart(shape, axis)
         block, rest = divmod(number, turn)
         lines = np.arange(prod(shape) // size)
-        moved = lines % own * apart + np.floor(size * (lines // own * GOLDEN % 1.0)).astype(np.int64)
+        moved = lines % own * apart + np.floor(size * (lines // own * GOLDEN % 1.0)).astype(
+            np.int64
+        )
         return 1.0 - 2.0 * (block % 2), (block // 2 * turn + rest + moved) % size
 
     def most(self, shape: Sequence[int], axis: int) -> int:
@@ -111,36 +143,68 @@ class Raising:
         return 2 * turn * -(-shape[axis] // turn)
 
     def axes(self, shape: Sequence[int]) -> list[int]:
-        """The axes of a tensor along which an element is raised; all where it has none of the size."""
-        return [axis for axis, size in enumerate(shape) if size == self.size] or list(range(len(shape)))
+        """The axes of a tensor along which an element is raised; all where it has none of
+        the size.
+        """
+        return [axis for axis, size in enumerate(shape) if size == self.size] or list(
+            range(len(shape))
+        )
 
 
 class TrialInputs(RealAlgebra):
-    """float64 whose fresh values are of another sort in every trial: all tensors alike in the first ``len(SORTS)`` trials, then each as it falls."""
+    """float64 whose fresh values are of another sort in every trial: all tensors alike in the first
+    ``len(SORTS)`` trials, then each as it falls.
+    """
 
-    def __init__(self, seed: int, trials: Sequence[int], points: Points, raising: Raising | None = None, factors: Sequence[float] = ()) -> None:
+    def __init__(
+        self,
+        seed: int,
+        trials: Sequence[int],
+        points: Points,
+        raising: Raising | None = None,
+        factors: Sequence[float] = (),
+    ) -> None:
         super().__init__(np, seed, trials)
         self.points = points
         self.factors = factors
         self.raising = raising or Raising()
 
-    def fresh(self, key: str, shape: Sequence[int], instances: int = 1, domain: Any = "any") -> Value:
-        """Field values of the sort of every trial; of domain ``square`` their squares, of domain ``nonzero`` without zeros."""
+    def fresh(
+        self, key: str, shape: Sequence[int], instances: int = 1, domain: Any = "any"
+    ) -> Value:
+        """Field values of the sort of every trial; of domain ``square`` their squares, of domain
+        ``nonzero`` without zeros.
+        """
         drawn = [min(trial, FIRST_SCALED) for trial in self.trials]
         words = [
-            unit_interval(np, uniform_words(np, lane_keys(np, key_of(self.seed, "trial", key, part), range(1), drawn), instances, shape))[0] for part in (0, 1)
+            unit_interval(
+                np,
+                uniform_words(
+                    np,
+                    lane_keys(np, key_of(self.seed, "trial", key, part), range(1), drawn),
+                    instances,
+                    shape,
+                ),
+            )[0]
+            for part in (0, 1)
         ]
         result = np.empty_like(words[0])
         sorts = np.array([sort_of(self.seed, key, trial) for trial in self.trials])
         for sort in np.unique(sorts):
             chosen = sorts == sort
             own = [t for t, c in zip(self.trials, chosen, strict=True) if c]
-            result[chosen] = self._draw(int(sort), len(shape))(_Draw(words[0][chosen], words[1][chosen], self.points, own, self.raising))
+            result[chosen] = self._draw(int(sort), len(shape))(
+                _Draw(words[0][chosen], words[1][chosen], self.points, own, self.raising)
+            )
         if self.factors:
-            factors = [self.factors[trial - FIRST_SCALED] if trial >= FIRST_SCALED else 1.0 for trial in self.trials]
+            factors = [
+                self.factors[trial - FIRST_SCALED] if trial >= FIRST_SCALED else 1.0
+                for trial in self.trials
+            ]
             result *= np.reshape(factors, (-1, *(1,) * (result.ndim - 1)))
         if domain == "square":
-            # A root of what is negative has no value: whether both sides say so is seen where some are.
+            # A root of what is negative has no value: whether both sides say so is seen where some
+            # are.
             signed = np.isin(sorts, SIGNED).reshape(-1, *(1,) * (result.ndim - 1))
             result = np.where(signed, result, result * result)
         elif domain == "nonzero":
@@ -176,7 +240,9 @@ def sort_of(seed: int, key: str, trial: int) -> int:
 class _Draw:
     """Uniform numbers in (0, 1), shape (trials, instances, *shape), to make others of."""
 
-    def __init__(self, first: Floats, second: Floats, points: Points, trials: Sequence[int], raising: Raising) -> None:
+    def __init__(
+        self, first: Floats, second: Floats, points: Points, trials: Sequence[int], raising: Raising
+    ) -> None:
         self.first = first
         self.second = second
         self.points = points
@@ -218,13 +284,19 @@ def _near(d: _Draw) -> Floats:
     points = d.points.derived
     number = points[(d.first * len(points)).astype(np.int64)]
     steps = d.second * 52.0
-    distance = np.where(steps < 4.0, 0.0, np.exp2(-np.floor(steps / 2.0 - 2.0)) * np.where(steps % 2.0 < 1.0, -1.0, 1.0))
+    distance = np.where(
+        steps < 4.0,
+        0.0,
+        np.exp2(-np.floor(steps / 2.0 - 2.0)) * np.where(steps % 2.0 < 1.0, -1.0, 1.0),
+    )
     result: Floats = number + np.where(number == 0, 1.0, np.abs(number)) * distance
     return result
 
 
 def _between(points: Floats, d: _Draw) -> Floats:
-    """A point itself, or a number between it and the next one: whatever is compared with the points gets every outcome."""
+    """A point itself, or a number between it and the next one: whatever is compared with the points
+    gets every outcome.
+    """
     place = d.first * (2 * len(points) + 1)
     slot = place.astype(np.int64)
     width = max(1.0, float(points[-1]))
@@ -279,8 +351,20 @@ def _one_sign(d: _Draw) -> Floats:
 
 
 SORTS: tuple[Callable[[_Draw], Floats], ...] = (
-    _ordinary, _at_named, _positive, _few, _spread, _negative, _large, _at_derived, _integers, _mostly_positive, _near, _one_sign, _small
-)  # fmt: skip
+    _ordinary,
+    _at_named,
+    _positive,
+    _few,
+    _spread,
+    _negative,
+    _large,
+    _at_derived,
+    _integers,
+    _mostly_positive,
+    _near,
+    _one_sign,
+    _small,
+)
 """How numbers are drawn, one sort after the other. The first is what a plan meets."""
 
 SIGNED = (SORTS.index(_few), SORTS.index(_mostly_positive))
@@ -288,7 +372,9 @@ SIGNED = (SORTS.index(_few), SORTS.index(_mostly_positive))
 
 
 def _raised(d: _Draw) -> Floats:
-    """Ordinary numbers, one element of every line along one axis far above or below the others: after as many trials as a line is long, each has been."""
+    """Ordinary numbers, one element of every line along one axis far above or below the others:
+    after as many trials as a line is long, each has been.
+    """
     values = d.normal * d.scale
     shape = values.shape[2:]
     if not shape or 0 in shape:
@@ -300,25 +386,36 @@ def _raised(d: _Draw) -> Floats:
         along = np.arange(shape[axis]).reshape([-1 if i == axis else 1 for i in range(len(shape))])
         sign, places = d.raising.places(shape, axis, number)
         place = places.reshape([1 if i == axis else n for i, n in enumerate(shape)])
-        values[index] = np.where(along == place, sign * (RAISED * d.scale + np.abs(values[index])), values[index])
+        values[index] = np.where(
+            along == place, sign * (RAISED * d.scale + np.abs(values[index])), values[index]
+        )
     return values
 
 
 def _alike(d: _Draw) -> Floats:
-    """Ordinary numbers that depend on the places along some axes, and hardly on those along the others: tokens that all look the same to what routes them."""
+    """Ordinary numbers that depend on the places along some axes, and hardly on those along the
+    others: tokens that all look the same to what routes them.
+    """
     values = d.normal * d.scale
     shape = values.shape[2:]
     if not shape or 0 in shape:
         return values
     for index, trial in enumerate(d.trials):
         kept = _told_apart(shape, trial - FIRST_ALIKE, d.raising.size)
-        first = values[index][(slice(None), *(slice(None) if axis in kept else slice(0, 1) for axis in range(len(shape))))]
+        first = values[index][
+            (
+                slice(None),
+                *(slice(None) if axis in kept else slice(0, 1) for axis in range(len(shape))),
+            )
+        ]
         values[index] = first + APART * values[index]
     return values
 
 
 def _told_apart(shape: Sequence[int], number: int, size: int) -> Sequence[int]:
-    """Along which axes the numbers of a trial differ: all but two (sequences and places), but one (tokens), the last alone, or one of ``size`` (experts)."""
+    """Along which axes the numbers of a trial differ: all but two (sequences and places), but one
+    (tokens), the last alone, or one of ``size`` (experts).
+    """
     last = len(shape) - 1
     fours, way = divmod(number, WAYS)
     if way < WAYS - 1:

@@ -1,4 +1,6 @@
-"""Proving large stages on other processes of the machine, while the caller cuts out more of them."""
+"""Proving large stages on other processes of the machine, while the caller cuts out more
+of them.
+"""
 
 from __future__ import annotations
 
@@ -12,15 +14,19 @@ from pitcheck.stage.stage import Stage
 STEP = 20
 """How many rows a step costs beside its own."""
 LARGE = 4000
-"""Rows of stages (steps included) from which on a process of its own costs less than it saves: about 0.1 s."""
+"""Rows of stages (steps included) from which on a process of its own costs less than it saves:
+about 0.1 s.
+"""
 
 Keys = dict[int, str]
 
 
 class Workers:
-    """At most ``jobs`` processes, this one among them until it waits, each of which proves one stage.
+    """At most ``jobs`` processes, this one among them until it waits, each of which proves one
+    stage.
 
-    Workers are forks, which inherit the stages; the numbers drawn do not depend on who draws them. Raises UsageError where the system cannot fork.
+    Workers are forks, which inherit the stages; the numbers drawn do not depend on who draws them.
+    Raises UsageError where the system cannot fork.
     """
 
     def __init__(self, jobs: int, settings: Settings) -> None:
@@ -32,7 +38,9 @@ class Workers:
         self._waiting: dict[str, tuple[Stage, Keys]] = {}
         self._proofs: dict[str, Proof] = {}
         self.refused = False
-        """Whether some stage was not proven: the caller needs its values, and proves it again. So it does with what a worker that died left undone."""
+        """Whether some stage was not proven: the caller needs its values, and proves it again. So
+        it does with what a worker that died left undone.
+        """
 
     def give(self, key: str, stage: Stage, keys: Keys) -> None:
         """Prove a stage as soon as a process is free."""
@@ -72,7 +80,9 @@ class Workers:
 
 def cost(stage: Stage) -> int:
     """What proving a stage costs, roughly: its rows, and the calls of its steps."""
-    return sum(step.count + STEP for batch in (stage.parallel, stage.reference) for step in batch.steps)
+    return sum(
+        step.count + STEP for batch in (stage.parallel, stage.reference) for step in batch.steps
+    )
 
 
 def _proven(statement: str, stage: Stage, keys: Keys, settings: Settings) -> Proof | None:

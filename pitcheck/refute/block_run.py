@@ -1,6 +1,8 @@
-"""The whole pair of plans, or one stage of it, run on float64 on inputs in which most blocks of the batch are equal: thousands of ranks at the cost of a few.
+"""The whole pair of plans, or one stage of it, run on float64 on inputs in which most blocks of the
+batch are equal: thousands of ranks at the cost of a few.
 
-The input is one of the whole pair, and both plans are evaluated on it as they are. What makes it cheap is that equal blocks give equal rows.
+The input is one of the whole pair, and both plans are evaluated on it as they are. What makes it
+cheap is that equal blocks give equal rows.
 """
 
 from __future__ import annotations
@@ -30,21 +32,31 @@ from pitcheck.stage.stage import CutOf, ShapedStage, Target, shape_stage
 COLOURS = 3
 """Different blocks of an input that is coloured at random."""
 ATTEMPTS = 3
-"""Inputs that are tried: the first sets the suspected coordinate apart from those around it, the next ones colour at random."""
+"""Inputs that are tried: the first sets the suspected coordinate apart from those around it, the
+next ones colour at random.
+"""
 TRIALS = 4
-"""Draws of a run of the whole pair: one of each kind of discrete draw, fewer where that needs too much memory."""
+"""Draws of a run of the whole pair: one of each kind of discrete draw, fewer where that needs too
+much memory.
+"""
 STAGE_TRIALS = 8
 LEAST = (3, 2)
-"""Elements of a segment of every dimension of the whole pair: the fewer where one draw of the more needs too much memory.
+"""Elements of a segment of every dimension of the whole pair: the fewer where one draw of the more
+needs too much memory.
 
-Rather fewer draws than fewer elements: what is normed over two elements is nearly a sign, and hides most of what is wrong.
+Rather fewer draws than fewer elements: what is normed over two elements is nearly a sign, and hides
+most of what is wrong.
 """
 SHARE = 2
-"""The values of a run may need this part of the memory; by what can be seen beforehand, which is more than it is."""
+"""The values of a run may need this part of the memory; by what can be seen beforehand, which is
+more than it is.
+"""
 
 
 def find_batch(first: Graph, specification: Specification) -> Batched | None:
-    """The dimension of the reference's inputs that is cut into the most even blocks; None where there is none."""
+    """The dimension of the reference's inputs that is cut into the most even blocks; None where
+    there is none.
+    """
     found: dict[tuple[int, int], dict[int, int]] = {}
     for cut in specification.initial.values():
         info = first.values[cut.reference]
@@ -52,7 +64,11 @@ def find_batch(first: Graph, specification: Specification) -> Batched | None:
             continue
         for dim, different in enumerate(cut.parts.intervals):
             lengths = {i[0][1] - i[0][0] for i in different if len(i) == 1 and i[0][0] >= 0}
-            if len(different) > 1 and len(lengths) == 1 and all(len(i) == 1 and i[0][0] >= 0 for i in different):
+            if (
+                len(different) > 1
+                and len(lengths) == 1
+                and all(len(i) == 1 and i[0][0] >= 0 for i in different)
+            ):
                 found.setdefault((info.shape[dim], lengths.pop()), {})[cut.reference] = dim
     if not found:
         return None
@@ -60,10 +76,14 @@ def find_batch(first: Graph, specification: Specification) -> Batched | None:
     return Batched(total, segment, dims)
 
 
-def colourings(second: Graph, specification: Specification, batched: Batched, suspects: Codes, seed: int) -> Iterator[Blocks]:
-    """Ways to fill the blocks of a batch with few different ones. ``suspects``: codes of coordinates that should hold another block than those around them.
+def colourings(
+    second: Graph, specification: Specification, batched: Batched, suspects: Codes, seed: int
+) -> Iterator[Blocks]:
+    """Ways to fill the blocks of a batch with few different ones. ``suspects``: codes of
+    coordinates that should hold another block than those around them.
 
-    The first way has two: a block is of the other one where it is at the place of the suspect along an odd number of axes.
+    The first way has two: a block is of the other one where it is at the place of the suspect along
+    an odd number of axes.
     """
     cut = next(cut for cut in specification.initial.values() if cut.reference in batched.dims)
     grid = batched.block_of(cut)
@@ -76,7 +96,11 @@ def colourings(second: Graph, specification: Specification, batched: Batched, su
         for axis, size in enumerate(grid.shape):
             if size == 1:
                 continue
-            own = np.zeros(size, dtype=np.int64) if attempt == 0 else generator.integers(0, COLOURS, size)
+            own = (
+                np.zeros(size, dtype=np.int64)
+                if attempt == 0
+                else generator.integers(0, COLOURS, size)
+            )
             if attempt == 0:
                 at = int(places[axis][0]) if len(suspects) else 0
                 own[at] = 1
@@ -90,27 +114,67 @@ def colourings(second: Graph, specification: Specification, batched: Batched, su
 
 
 def run_on_blocks(
-    first: Graph, second: Graph, specification: Specification, blocks: Blocks, seed: int, templates: Templates, max_memory: int, draws: range = range(TRIALS)
+    first: Graph,
+    second: Graph,
+    specification: Specification,
+    blocks: Blocks,
+    seed: int,
+    templates: Templates,
+    max_memory: int,
+    draws: range = range(TRIALS),
 ) -> WholeRun:
-    """Both plans from their inputs, of which the outputs alone are kept, in as many of the ``draws`` as fit into memory.
+    """Both plans from their inputs, of which the outputs alone are kept, in as many of the
+    ``draws`` as fit into memory.
 
-    Raises StepError, PlanError, UnsupportedError (the reference does more along the batch than add up), BudgetError.
+    Raises StepError, PlanError, UnsupportedError (the reference does more along the batch than add
+    up), BudgetError.
     """
     initial = {value: blocks.of(cut) for value, cut in specification.initial.items()}
     targets = [Target.at(e.cut, e.where, second, e.name) for e in specification.expected]
-    return _run(first, second, initial.get, targets, blocks, seed, templates, max_memory, draws, targets_only=True)
+    return _run(
+        first,
+        second,
+        initial.get,
+        targets,
+        blocks,
+        seed,
+        templates,
+        max_memory,
+        draws,
+        targets_only=True,
+    )
 
 
 def run_stage_on_blocks(
-    first: Graph, second: Graph, cut_of: CutOf, target: Target, blocks: Blocks, seed: int, templates: Templates, max_memory: int
+    first: Graph,
+    second: Graph,
+    cut_of: CutOf,
+    target: Target,
+    blocks: Blocks,
+    seed: int,
+    templates: Templates,
+    max_memory: int,
 ) -> WholeRun:
-    """One stage, of which all values are kept. ``blocks`` has the dimensions of all reference values; raises what ``run_on_blocks`` raises."""
+    """One stage, of which all values are kept. ``blocks`` has the dimensions of all reference
+    values; raises what ``run_on_blocks`` raises.
+    """
 
     def moved(value: int) -> Cut | None:
         cut = cut_of(value)
         return None if cut is None else blocks.of(cut)
 
-    return _run(first, second, moved, [target], blocks, seed, templates, max_memory, range(STAGE_TRIALS), targets_only=False)
+    return _run(
+        first,
+        second,
+        moved,
+        [target],
+        blocks,
+        seed,
+        templates,
+        max_memory,
+        range(STAGE_TRIALS),
+        targets_only=False,
+    )
 
 
 def _run(
@@ -126,42 +190,76 @@ def _run(
     *,
     targets_only: bool,
 ) -> WholeRun:
-    shaped, symbolic, blocks = shape_on_blocks(first, second, cut_of, targets, blocks, templates, max_memory // SHARE if targets_only else None)
+    shaped, symbolic, blocks = shape_on_blocks(
+        first,
+        second,
+        cut_of,
+        targets,
+        blocks,
+        templates,
+        max_memory // SHARE if targets_only else None,
+    )
     fitting = max(1, max_memory // SHARE // _bytes(symbolic, shaped.sizes))
     draws = draws[:fitting]
     check_memory(shaped, len(draws), max_memory)
     if _bytes(symbolic, shaped.sizes) > max_memory:
-        raise BudgetError(f"a draw needs about {_bytes(symbolic, shaped.sizes) >> 20} MiB, more than --max-memory allows ({max_memory >> 20} MiB)")
+        raise BudgetError(
+            f"a draw needs about {_bytes(symbolic, shaped.sizes) >> 20} MiB, more than "
+            f"--max-memory allows ({max_memory >> 20} MiB)"
+        )
     with np.errstate(all="ignore"):
         evaluated = evaluate_stage(shaped, RealAlgebra(np, seed, draws), targets_only=targets_only)
         comparisons = [compare_target(shaped, evaluated, n) for n in range(len(targets))]
-    run = WholeRun(shaped.stage, symbolic, shaped, evaluated, comparisons, largest_differences(comparisons))
+    run = WholeRun(
+        shaped.stage, symbolic, shaped, evaluated, comparisons, largest_differences(comparisons)
+    )
     return replace(run, blocks=blocks, targets_only=targets_only)
 
 
 def shape_on_blocks(
-    first: Graph, second: Graph, cut_of: CutOf, targets: Iterable[Target], blocks: Blocks, templates: Templates, memory: int | None = None
+    first: Graph,
+    second: Graph,
+    cut_of: CutOf,
+    targets: Iterable[Target],
+    blocks: Blocks,
+    templates: Templates,
+    memory: int | None = None,
 ) -> tuple[ShapedStage, SymbolicPair, Blocks]:
-    """The stage at reduced sizes with the different blocks alone; and the blocks with the dimensions of all its reference values.
+    """The stage at reduced sizes with the different blocks alone; and the blocks with the
+    dimensions of all its reference values.
 
     With ``memory`` the largest of some small sizes are taken at which one draw fits.
     """
     stage = build_stage(first, second, cut_of, list(targets))
     if memory is not None:
-        # Members of a group that hold equal blocks give equal parts; only where parts are rows of their own these are computed once.
+        # Members of a group that hold equal blocks give equal parts; only where parts are rows of
+        # their own these are computed once.
         stage = taken_apart(stage, templates)
     batched = blocks.batched
     known = {value: dim for value, dim in batched.dims.items() if value < len(first.values)}
-    own = weighted(stage.reference, batched.total, {v: d for v, d in known.items() if v in stage.reference.inputs}, templates)
-    blocks = replace(blocks, batched=replace(batched, dims={**known, **own.dims}, scaled=own.scaled))
-    stage = replace(stage, reference=own.batch, targets=tuple(replace(t, cut=blocks.of(t.cut)) for t in stage.targets))
+    own = weighted(
+        stage.reference,
+        batched.total,
+        {v: d for v, d in known.items() if v in stage.reference.inputs},
+        templates,
+    )
+    blocks = replace(
+        blocks, batched=replace(batched, dims={**known, **own.dims}, scaled=own.scaled)
+    )
+    stage = replace(
+        stage,
+        reference=own.batch,
+        targets=tuple(replace(t, cut=blocks.of(t.cut)) for t in stage.targets),
+    )
     symbolic = symbolic_pair(stage.reference, stage.parallel, stage.all_cuts(), templates)
     sizes = block_sizes(symbolic, blocks) if memory is None else _fitting(symbolic, blocks, memory)
     keys = {value: f"whole/{info.name}" for value, info in enumerate(own.batch.graph.values)}
     shaped = shape_stage(stage, symbolic, sizes or symbolic.system.solve(0), keys)
     for value, weight in own.weights.items():
         if sizes is None:
-            raise UnsupportedError("something is added up over a batch that no input of the stage has")
+            raise UnsupportedError(
+                "something is added up over a batch that no input of the stage has"
+            )
         shaped.fresh[value] = replace(shaped.fresh[value], numbers=sizes.weights(weight))
     return shaped, symbolic, blocks
 
@@ -176,5 +274,10 @@ def _fitting(symbolic: SymbolicPair, blocks: Blocks, memory: int) -> BlockSizes 
 
 
 def _bytes(symbolic: SymbolicPair, sizes: Sizes) -> int:
-    """The memory of one draw, of all values of the reference; the parallel plan's are about as many."""
-    return 8 * sum(prod(symbolic.reference.shape(value, sizes)) for value in symbolic.reference.values) + 1
+    """The memory of one draw, of all values of the reference; the parallel plan's are about as
+    many.
+    """
+    return (
+        8 * sum(prod(symbolic.reference.shape(value, sizes)) for value in symbolic.reference.values)
+        + 1
+    )

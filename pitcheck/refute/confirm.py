@@ -1,12 +1,16 @@
-"""Whether a difference that float64 shows is one: the same run of the same numbers, to as many digits as no rounding survives.
+"""Whether a difference that float64 shows is one: the same run of the same numbers, to as many
+digits as no rounding survives.
 
-float64 loses what cancels, overflows and saturates, so that two right plans may differ in it by anything. Exit code 1 needs the difference to stay when the
-output is computed again from the same inputs with ``DIGITS``, with which every sum and difference of float64 numbers is exact. A run with fewer digits before
-it would tell nothing more: what differs only because digits are few differs less with more.
+float64 loses what cancels, overflows and saturates, so that two right plans may differ in it by
+anything. Exit code 1 needs the difference to stay when the output is computed again from the same
+inputs with ``DIGITS``, with which every sum and difference of float64 numbers is exact. A run with
+fewer digits before it would tell nothing more: what differs only because digits are few differs
+less with more.
 
-A tensor that is 0 for every input (the gradient of a key bias, which softmax does not see) is rounding alone with any number of digits. So a difference counts
-by the terms that it is left of, not by the result: one that may be rounding has to stay the same with still more digits, and where both plans were given the
-numbers in which they agree, with these a little other, too.
+A tensor that is 0 for every input (the gradient of a key bias, which softmax does not see) is
+rounding alone with any number of digits. So a difference counts by the terms that it is left of,
+not by the result: one that may be rounding has to stay the same with still more digits, and where
+both plans were given the numbers in which they agree, with these a little other, too.
 """
 
 from __future__ import annotations
@@ -40,36 +44,53 @@ from pitcheck.stage.run_batch import run_batch
 DIGITS = 680
 """float64 numbers reach from 2^-1074 to 2^1024: 633 decimal digits hold the sum of any two."""
 REAL = 1e-30
-"""Relative difference from which on two results differ; far above what is rounded off even where 600 digits cancel."""
+"""Relative difference from which on two results differ; far above what is rounded off even where
+600 digits cancel.
+"""
 TOLD = 1e-300
 """Relative difference from which on still more digits are asked."""
 MORE_DIGITS = 760
-"""Digits with which a difference is the same that is none of rounding: what rounding leaves is 10^-80 of it then."""
+"""Digits with which a difference is the same that is none of rounding: what rounding leaves is
+10^-80 of it then.
+"""
 SURE = 1e-100
-"""From this size on a difference is no rounding of ``DIGITS`` digits, whatever finite float64 numbers it was computed from."""
+"""From this size on a difference is no rounding of ``DIGITS`` digits, whatever finite float64
+numbers it was computed from.
+"""
 SURE_OF_GIVEN = 1e-9
-"""Where numbers were given in which both plans agree to float64's digits: from this share of the largest of them, and of the inputs, on."""
+"""Where numbers were given in which both plans agree to float64's digits: from this share of the
+largest of them, and of the inputs, on.
+"""
 STAYS = 0.01
 """The share of itself by which a difference may change at most."""
 MOST_WORK = 1_000_000
-"""Multiplications of many digits, about a microsecond and a half each, that one confirmation may cost."""
+"""Multiplications of many digits, about a microsecond and a half each, that one confirmation may
+cost.
+"""
 
 
 class Told(Enum):
-    """Whether an output really differs on a run's inputs. UNKNOWN: where that costs too much, or cannot be computed."""
+    """Whether an output really differs on a run's inputs. UNKNOWN: where that costs too much, or
+    cannot be computed.
+    """
 
     DIFFERS = "differs"
     EQUAL = "equal"
     ROUNDING = "rounding"
-    """No more differs than what rounding leaves of terms that cancel, or something hangs on that."""
+    """No more differs than what rounding leaves of terms that cancel, or something hangs
+    on that.
+    """
     UNKNOWN = "unknown"
 
 
-def confirmed(run: WholeRun, number: int, cuts: Mapping[int, Cut], times: int = 1) -> tuple[Told, Shown | None]:
-    """Whether output ``number`` really differs on the run's inputs, and what shows it; unknown where that costs more than ``times`` the usual limit.
+def confirmed(
+    run: WholeRun, number: int, cuts: Mapping[int, Cut], times: int = 1
+) -> tuple[Told, Shown | None]:
+    """Whether output ``number`` really differs on the run's inputs, and what shows it; unknown
+    where that costs more than ``times`` the usual limit.
 
-    Computed from the plans' inputs, or if that is too much from the nearest tensors in which both plans agree (``cuts``), filled
-    with the reference's own values.
+    Computed from the plans' inputs, or if that is too much from the nearest tensors in which both
+    plans agree (``cuts``), filled with the reference's own values.
     """
     starts: tuple[Mapping[int, Cut], ...] = ({}, _agreeing(run, cuts))
     for given in starts:
@@ -80,7 +101,9 @@ def confirmed(run: WholeRun, number: int, cuts: Mapping[int, Cut], times: int = 
 
 
 def replicas_differ(run: WholeRun, number: int) -> bool:
-    """Whether ranks with the same part of output ``number`` really hold different numbers, from the plans' inputs on; False where it costs too much."""
+    """Whether ranks with the same part of output ``number`` really hold different numbers, from the
+    plans' inputs on; False where it costs too much.
+    """
     cone = _cone(run, number, {})
     return cone.work <= MOST_WORK and _told(run, number, cone, _replicas)[0] is Told.DIFFERS
 
@@ -92,7 +115,9 @@ def cost(run: WholeRun, number: int, cuts: Mapping[int, Cut]) -> float:
 
 @dataclass
 class _Cone:
-    """The numbers of the steps of both sides that an output needs, the cuts they begin at, and what they cost."""
+    """The numbers of the steps of both sides that an output needs, the cuts they begin at, and what
+    they cost.
+    """
 
     reference: list[int]
     parallel: list[int]
@@ -105,7 +130,13 @@ def _agreeing(run: WholeRun, cuts: Mapping[int, Cut]) -> dict[int, Cut]:
     targets = {c.target.cut.value for c in run.comparisons}
     usable = {}
     for value, cut in cuts.items():
-        if cut.scale == 1 and cut.group_of is None and value in run.evaluated.parallel and cut.reference in run.evaluated.reference and value not in targets:
+        if (
+            cut.scale == 1
+            and cut.group_of is None
+            and value in run.evaluated.parallel
+            and cut.reference in run.evaluated.reference
+            and value not in targets
+        ):
             usable[value] = cut
     return usable
 
@@ -114,36 +145,48 @@ def _cone(run: WholeRun, number: int, given: Mapping[int, Cut]) -> _Cone:
     target = run.comparisons[number].target.cut
     parallel, reached = _steps(run.stage.parallel, target.value, given)
     begun = {value: given[value] for value in reached if value in given}
-    reference, _ = _steps(run.stage.reference, target.reference, {cut.reference for cut in begun.values()})
+    reference, _ = _steps(
+        run.stage.reference, target.reference, {cut.reference for cut in begun.values()}
+    )
     work = sum(_work(run.stage.reference.steps[n], run.evaluated.reference) for n in reference)
     work += sum(_work(run.stage.parallel.steps[n], run.evaluated.parallel) for n in parallel)
     return _Cone(reference, parallel, begun, work)
 
 
 def _steps(batch: Batch, target: int, given: Iterable[int]) -> tuple[list[int], set[int]]:
-    """(numbers of the steps that compute ``target`` from ``given`` and the inputs, all values needed). What is given is not computed, be it the target."""
+    """(numbers of the steps that compute ``target`` from ``given`` and the inputs, all values
+    needed). What is given is not computed, be it the target.
+    """
     stop = set(given)
     needed = {target}
     kept = []
     for number in reversed(range(len(batch.steps))):
         step = batch.steps[number]
-        if any(output in needed and output not in stop for output in step.outputs if output is not None):
+        if any(
+            output in needed and output not in stop for output in step.outputs if output is not None
+        ):
             kept.append(number)
             needed.update(a.value for a in step.arguments)
     return kept[::-1], needed
 
 
 def _work(step: Step, values: Mapping[int, Any]) -> float:
-    """About how many multiplications a step is, per trial: of a product of matrices (m, k) and (k, n), of sizes a, b and c, there are sqrt(a b c) = m k n."""
+    """About how many multiplications a step is, per trial: of a product of matrices (m, k) and (k,
+    n), of sizes a, b and c, there are sqrt(a b c) = m k n.
+    """
     read = [len(a.rows.reshape(-1)) * prod(values[a.value].data.shape[3:]) for a in step.arguments]
     written = [step.count * prod(values[o].data.shape[3:]) for o in step.outputs if o is not None]
     if step.kind.removesuffix(BACKWARD) in kinds_with(Trait.MULTIPLIES_MATRICES) and len(read) > 1:
         largest = sorted([*read, *written])[-3:]
-        return float(np.sqrt(float(prod(n // step.count for n in largest))) * step.count * (len(written) + 1))
+        return float(
+            np.sqrt(float(prod(n // step.count for n in largest))) * step.count * (len(written) + 1)
+        )
     return float(sum(read) + sum(written))
 
 
-def _told(run: WholeRun, number: int, cone: _Cone, pair: Callable[[Comparison], Comparison]) -> tuple[Told, Shown | None]:
+def _told(
+    run: WholeRun, number: int, cone: _Cone, pair: Callable[[Comparison], Comparison]
+) -> tuple[Told, Shown | None]:
     """Whether the two sides of ``pair`` differ with many digits."""
     try:
         first, algebra = _compared_to(DIGITS, run, number, cone)
@@ -155,34 +198,56 @@ def _told(run: WholeRun, number: int, cone: _Cone, pair: Callable[[Comparison], 
         kept = _kept(run, number, cone, pair, found)
         if not kept:
             return Told.ROUNDING, None
-        start = f", from {len(cone.given)} tensors on in which both plans agree" if cone.given else ""
-        return Told.DIFFERS, shown_by_digits(run, pair(first), number, max(kept, key=lambda p: _size(found.places[p])), f"{DIGITS} digits{start}")
-    except (PitcheckError, ArithmeticError, ValueError):  # mpmath has its own errors where numbers leave its range
+        start = (
+            f", from {len(cone.given)} tensors on in which both plans agree" if cone.given else ""
+        )
+        return Told.DIFFERS, shown_by_digits(
+            run,
+            pair(first),
+            number,
+            max(kept, key=lambda p: _size(found.places[p])),
+            f"{DIGITS} digits{start}",
+        )
+    # mpmath has its own errors where numbers leave its range
+    except (PitcheckError, ArithmeticError, ValueError):
         return Told.UNKNOWN, None
 
 
-def _kept(run: WholeRun, number: int, cone: _Cone, pair: Callable[[Comparison], Comparison], found: _Apart) -> list[int]:
+def _kept(
+    run: WholeRun, number: int, cone: _Cone, pair: Callable[[Comparison], Comparison], found: _Apart
+) -> list[int]:
     """Places of those differences that are none of rounding."""
     limit = max(SURE, REAL * found.largest)
     if cone.given:
-        # What agrees to float64's digits need not be equal: a difference that is one is seen, as large, in the run itself.
+        # What agrees to float64's digits need not be equal: a difference that is one is seen, as
+        # large, in the run itself.
         seen = _in_run(run, number, pair)
-        places = {place: d for place, d in found.places.items() if not math.isfinite(seen[place]) or _same(seen[place], d, 0.5)}
+        places = {
+            place: d
+            for place, d in found.places.items()
+            if not math.isfinite(seen[place]) or _same(seen[place], d, 0.5)
+        }
         limit = max(limit, SURE_OF_GIVEN * max(_largest_given(run, cone), largest_input(run)))
     else:
         places = found.places
     sure = [place for place, difference in places.items() if _size(difference) > limit]
     if sure or not places:
         return sure
-    again, algebra = _compared_to(MORE_DIGITS, run, number, cone, disturbed_reference(run) if cone.given else None)
+    again, algebra = _compared_to(
+        MORE_DIGITS, run, number, cone, disturbed_reference(run) if cone.given else None
+    )
     if algebra.undecided:
         return []
     later = _apart(pair(again)).places
-    return [place for place, difference in places.items() if _same(later.get(place), difference, STAYS)]
+    return [
+        place for place, difference in places.items() if _same(later.get(place), difference, STAYS)
+    ]
 
 
 def _same(found: Any, wanted: Any, share: float) -> bool:
-    """Whether two differences are the same but for a share of them; those that are not finite are all the same."""
+    """Whether two differences are the same but for a share of them; those that are not finite are
+    all the same.
+    """
     if found is None:
         return False
     if math.isinf(_size(wanted)):
@@ -196,34 +261,66 @@ def _size(difference: Any) -> Any:
 
 
 def _largest_given(run: WholeRun, cone: _Cone) -> float:
-    given = (np.asarray(run.evaluated.reference[cut.reference].data, dtype=np.float64) for cut in cone.given.values())
-    return max((float(np.max(np.abs(data), where=np.isfinite(data), initial=0.0)) for data in given), default=0.0)
+    given = (
+        np.asarray(run.evaluated.reference[cut.reference].data, dtype=np.float64)
+        for cut in cone.given.values()
+    )
+    return max(
+        (float(np.max(np.abs(data), where=np.isfinite(data), initial=0.0)) for data in given),
+        default=0.0,
+    )
 
 
 def _in_run(run: WholeRun, number: int, pair: Callable[[Comparison], Comparison]) -> Floats:
     """The differences that the run itself has, in its worst trial, one per place."""
     comparison = pair(run.comparisons[number])
-    actual, expected = np.broadcast_arrays(*(np.asarray(v.data, dtype=np.float64)[0] for v in (comparison.actual, comparison.expected)))
+    actual, expected = np.broadcast_arrays(
+        *(np.asarray(v.data, dtype=np.float64)[0] for v in (comparison.actual, comparison.expected))
+    )
     trial = min(_worst_trial(run.comparisons[number]), len(actual) - 1)
     with np.errstate(all="ignore"):
         found: Floats = (actual[trial] - expected[trial]).reshape(-1)
     return found
 
 
-def _compared_to(digits: int, run: WholeRun, number: int, cone: _Cone, values: Mapping[int, Value] | None = None) -> tuple[Comparison, WatchedAlgebra]:
-    """An output of both sides, to so many digits. ``values``: the reference's, of which some are given; by default the run's own."""
+def _compared_to(
+    digits: int, run: WholeRun, number: int, cone: _Cone, values: Mapping[int, Value] | None = None
+) -> tuple[Comparison, WatchedAlgebra]:
+    """An output of both sides, to so many digits. ``values``: the reference's, of which some are
+    given; by default the run's own.
+    """
     trial = _worst_trial(run.comparisons[number])
-    algebra = WatchedAlgebra(digits, run.evaluated.algebra.seed, [run.evaluated.algebra.trials[trial]])
+    algebra = WatchedAlgebra(
+        digits, run.evaluated.algebra.seed, [run.evaluated.algebra.trials[trial]]
+    )
     stage, shaped = run.stage, run.shaped
     drawn = {v: _exact(algebra, a, trial) for v, a in run.evaluated.drawn.items()}
     known = run.evaluated.reference if values is None else values
     begun = {c.reference: _exact(algebra, known[c.reference], trial) for c in cone.given.values()}
     with np.errstate(all="ignore"):
-        reference = _run(stage.reference, algebra, {**_constants(algebra, shaped.constants[0]), **drawn, **begun}, shaped.attributes[0], cone.reference)
-        derived = {v: derive(algebra, d, drawn[d.source]) for v, d in shaped.derived.items() if v not in cone.given}
+        reference = _run(
+            stage.reference,
+            algebra,
+            {**_constants(algebra, shaped.constants[0]), **drawn, **begun},
+            shaped.attributes[0],
+            cone.reference,
+        )
+        derived = {
+            v: derive(algebra, d, drawn[d.source])
+            for v, d in shaped.derived.items()
+            if v not in cone.given
+        }
         held = {v: _held(run, algebra, cut, begun[cut.reference]) for v, cut in cone.given.items()}
-        parallel = _run(stage.parallel, algebra, {**_constants(algebra, shaped.constants[1]), **derived, **held}, shaped.attributes[1], cone.parallel)
-        return compare_target(shaped, Evaluated(algebra, drawn, reference, parallel), number), algebra
+        parallel = _run(
+            stage.parallel,
+            algebra,
+            {**_constants(algebra, shaped.constants[1]), **derived, **held},
+            shaped.attributes[1],
+            cone.parallel,
+        )
+        return compare_target(
+            shaped, Evaluated(algebra, drawn, reference, parallel), number
+        ), algebra
 
 
 def _both_sides(found: Comparison) -> Comparison:
@@ -233,12 +330,17 @@ def _both_sides(found: Comparison) -> Comparison:
 def _replicas(found: Comparison) -> Comparison:
     """Every row beside the first one of the same part, in place of the reference's."""
     _, first, which = np.unique(found.parts, return_index=True, return_inverse=True)
-    return replace(found, expected=replace(found.actual, data=found.actual.data[:, :, first[which.reshape(-1)]]))
+    return replace(
+        found,
+        expected=replace(found.actual, data=found.actual.data[:, :, first[which.reshape(-1)]]),
+    )
 
 
 def _worst_trial(comparison: Comparison) -> int:
     """The trial that shows the largest difference."""
-    found = np.where(comparison.judged[:1], real_differences(comparison.actual, comparison.expected), -1.0)
+    found = np.where(
+        comparison.judged[:1], real_differences(comparison.actual, comparison.expected), -1.0
+    )
     return int(found.reshape(len(found), -1).max(axis=1).argmax())
 
 
@@ -248,46 +350,78 @@ def _exact(algebra: PreciseAlgebra, value: Value, trial: int) -> Value:
     return algebra.number(data[0]) if value.kind == "field" else Value(value.kind, data)
 
 
-def _constants(algebra: PreciseAlgebra, known: Mapping[int, tuple[Any, tuple[int, ...], str]]) -> dict[int, Value]:
+def _constants(
+    algebra: PreciseAlgebra, known: Mapping[int, tuple[Any, tuple[int, ...], str]]
+) -> dict[int, Value]:
     return {v: constant_value(algebra, *constant) for v, constant in known.items()}
 
 
 def _held(run: WholeRun, algebra: PreciseAlgebra, cut: Cut, whole: Value) -> Value:
-    """All rows of a parallel value at a cut. A row that no coordinate has (of a step that reads more than it runs at) is read by none: any part does."""
+    """All rows of a parallel value at a cut. A row that no coordinate has (of a step that reads
+    more than it runs at) is read by none: any part does.
+    """
     rows = run.stage.parallel.rows[cut.value]
     boxes = [run.symbolic.box(cut, part.box, run.shaped.sizes) for part in cut.parts]
     anywhere = int(np.argmax(rows >= 0))
-    codes = [next(iter(np.flatnonzero(rows == row)), anywhere) for row in range(run.stage.parallel.count(cut.value))]
-    parts: list[Value] = [take_box(algebra, whole, boxes[int(cut.part_of[code])], "free") for code in codes]
+    codes = [
+        next(iter(np.flatnonzero(rows == row)), anywhere)
+        for row in range(run.stage.parallel.count(cut.value))
+    ]
+    parts: list[Value] = [
+        take_box(algebra, whole, boxes[int(cut.part_of[code])], "free") for code in codes
+    ]
     return parts[0] if len(parts) == 1 else algebra.join(parts)
 
 
-def _run(batch: Batch, algebra: PreciseAlgebra, given: dict[int, Value], attributes: Sequence[Mapping[str, Any]], steps: list[int]) -> dict[int, Value]:
-    """Run some of a batch's steps; what is given stands first among a value's rows, and holds all of them."""
-    inputs = {value: np.arange(batch.count(value), dtype=np.int64) for value in given if value in batch.grids}
+def _run(
+    batch: Batch,
+    algebra: PreciseAlgebra,
+    given: dict[int, Value],
+    attributes: Sequence[Mapping[str, Any]],
+    steps: list[int],
+) -> dict[int, Value]:
+    """Run some of a batch's steps; what is given stands first among a value's rows, and holds all
+    of them.
+    """
+    inputs = {
+        value: np.arange(batch.count(value), dtype=np.int64)
+        for value in given
+        if value in batch.grids
+    }
     part = replace(batch, inputs=inputs, steps=[batch.steps[n] for n in steps])
     return run_batch(part, algebra, given, [attributes[n] for n in steps])
 
 
 @dataclass
 class _Apart:
-    """The differences of elements, by their places, and the largest finite element of either side."""
+    """The differences of elements, by their places, and the largest finite element of
+    either side.
+    """
 
     places: dict[int, Any]
     largest: Any
 
 
 def _apart(comparison: Comparison) -> _Apart:
-    """The elements that differ by more than ``TOLD`` of the largest element, or that are NaN on one side alone.
+    """The elements that differ by more than ``TOLD`` of the largest element, or that are NaN on one
+    side alone.
 
-    No number of so many digits overflows: a NaN on one side alone is a root of a negative number or 0/0, and not what float64 makes of a large one.
+    No number of so many digits overflows: a NaN on one side alone is a root of a negative number or
+    0/0, and not what float64 makes of a large one.
     """
-    a, b, mask = (each.reshape(-1) for each in np.broadcast_arrays(comparison.actual.data[0], comparison.expected.data[0], comparison.judged[:1]))
+    a, b, mask = (
+        each.reshape(-1)
+        for each in np.broadcast_arrays(
+            comparison.actual.data[0], comparison.expected.data[0], comparison.judged[:1]
+        )
+    )
     places = np.flatnonzero(mask)
     if comparison.actual.kind != "field":
         return _Apart({int(i): int(a[i]) - int(b[i]) for i in places if a[i] != b[i]}, 0)
     largest = max((abs(x) for x in (*a[places], *b[places]) if x - x == 0), default=0)
-    return _Apart({int(i): a[i] - b[i] for i in places if _element_apart(a[i], b[i], largest * TOLD)}, largest)
+    return _Apart(
+        {int(i): a[i] - b[i] for i in places if _element_apart(a[i], b[i], largest * TOLD)}, largest
+    )
 
 
 def _element_apart(x: Any, y: Any, limit: Any) -> bool:

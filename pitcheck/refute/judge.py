@@ -1,4 +1,6 @@
-"""Which differences of a run count: those that more digits confirm, or that are far from anything rounding does, between outputs that draw alike."""
+"""Which differences of a run count: those that more digits confirm, or that are far from anything
+rounding does, between outputs that draw alike.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,13 @@ from pitcheck.ops.registry import operator_kind
 from pitcheck.refute.block_run import TRIALS, run_on_blocks
 from pitcheck.refute.confirm import Told, confirmed, cost, replicas_differ
 from pitcheck.refute.random_streams import unlike_draws
-from pitcheck.refute.rounding_noise import finite_difference, finite_on_one_side, largest_input, magnitude, standing_out
+from pitcheck.refute.rounding_noise import (
+    finite_difference,
+    finite_on_one_side,
+    largest_input,
+    magnitude,
+    standing_out,
+)
 from pitcheck.refute.shown import shown_by_noise
 from pitcheck.refute.whole_run import WholeRun, conjecture, run_whole
 from pitcheck.report.report import Shown
@@ -25,28 +33,41 @@ from pitcheck.stage.equal_blocks import Blocks
 PLAIN = 1e-6
 """Relative difference from which on float64 may tell by itself, where more digits cost too much."""
 SMALL = 1e-9
-"""An output whose largest element is below this share of the largest input may be what rounding leaves of 0."""
+"""An output whose largest element is below this share of the largest input may be what rounding
+leaves of 0.
+"""
 MOST_CONFIRMATIONS = 6
 PATIENCE = 8
-"""So many times as much as otherwise may be spent on one output that is finite on one side alone."""
+"""So many times as much as otherwise may be spent on one output that is finite on one
+side alone.
+"""
 MAGNITUDES = (8.0, 1 / 64)
-"""Standard deviations of inputs tried where a stage fails although ordinary inputs show no difference: saturated functions, and nearly linear ones."""
+"""Standard deviations of inputs tried where a stage fails although ordinary inputs show no
+difference: saturated functions, and nearly linear ones.
+"""
 NEAR_DRAWS = (3, 4, 8, 5, 6, 12)
-"""One draw of each look at the nearest outputs. The first has evenly drawn integers and booleans that are all true, which most differences show in; three have
-marked integers, because the one at the end of a shard must be in the right block; and one of every other kind."""
+"""One draw of each look at the nearest outputs. The first has evenly drawn integers and booleans
+that are all true, which most differences show in; three have marked integers, because the one at
+the end of a shard must be in the right block; and one of every other kind."""
 FIRST_DRAW = 16
 """The first draw of a look at all outputs."""
 MORE_DRAWS = 8
-"""Further runs on ordinary inputs there: an element that only counts where it is the largest is seen in few draws."""
+"""Further runs on ordinary inputs there: an element that only counts where it is the largest is
+seen in few draws.
+"""
 EARLY_DRAWS = 2
 """So many of them are looked at before conjectures are proven, where a stage over hints fails."""
 FULL_MEMORY = 1 << 26
-"""Bytes that both plans may take at full shapes for a further run there: a small size may be by accident the number that a wrong count is."""
+"""Bytes that both plans may take at full shapes for a further run there: a small size may be by
+accident the number that a wrong count is.
+"""
 
 
 @dataclass
 class Judged:
-    """``real``: numbers of the outputs that differ, and what shows it of one of them. ``draws``: of outputs that cannot be compared, how their draws differ."""
+    """``real``: numbers of the outputs that differ, and what shows it of one of them. ``draws``: of
+    outputs that cannot be compared, how their draws differ.
+    """
 
     real: list[int] = field(default_factory=list)
     shown: Shown | None = None
@@ -56,17 +77,21 @@ class Judged:
 def judge(run: WholeRun, cuts: Mapping[int, Cut], numbers: Sequence[int]) -> Judged:
     """Which of the outputs ``numbers`` differ on the run's inputs.
 
-    One difference has to be confirmed with more digits, or to stand out far from rounding where that costs too much; beside it all outputs that differ more
-    than ``PLAIN`` count.
+    One difference has to be confirmed with more digits, or to stand out far from rounding where
+    that costs too much; beside it all outputs that differ more than ``PLAIN`` count.
     """
     result = Judged(draws={n: why for n in numbers if (why := _incomparable(run, n))})
-    left = sorted((n for n in numbers if n not in result.draws), key=lambda n: (cost(run, n, cuts), n))
+    left = sorted(
+        (n for n in numbers if n not in result.draws), key=lambda n: (cost(run, n, cuts), n)
+    )
     plain = [n for n in left if finite_difference(run.comparisons[n]) > PLAIN]
     refuted: set[int] = set()
     for n in left[:MOST_CONFIRMATIONS]:
         told, result.shown = confirmed(run, n, cuts)
         if told is Told.DIFFERS:
-            result.real = sorted({n, *_beside(run, [m for m in plain if m != n and m not in refuted])})
+            result.real = sorted(
+                {n, *_beside(run, [m for m in plain if m != n and m not in refuted])}
+            )
             return result
         if told is not Told.UNKNOWN:
             refuted.add(n)
@@ -79,14 +104,20 @@ def judge(run: WholeRun, cuts: Mapping[int, Cut], numbers: Sequence[int]) -> Jud
 
 
 def _beside(run: WholeRun, plain: Sequence[int]) -> list[int]:
-    """Outputs that differ plainly beside one that really does. Those that are next to nothing beside the inputs have to stand out from rounding."""
+    """Outputs that differ plainly beside one that really does. Those that are next to nothing
+    beside the inputs have to stand out from rounding.
+    """
     small = [n for n in plain if magnitude(run.comparisons[n]) < SMALL * largest_input(run)]
     kept = {*plain} - {*small} | {*standing_out(run, small)}
     return [n for n in plain if n in kept]
 
 
-def _not_finite(run: WholeRun, cuts: Mapping[int, Cut], numbers: Sequence[int]) -> tuple[list[int], Shown | None]:
-    """Outputs that are finite on one side alone, where more digits confirm it of the cheapest. Nothing less tells what overflows from what is infinite."""
+def _not_finite(
+    run: WholeRun, cuts: Mapping[int, Cut], numbers: Sequence[int]
+) -> tuple[list[int], Shown | None]:
+    """Outputs that are finite on one side alone, where more digits confirm it of the cheapest.
+    Nothing less tells what overflows from what is infinite.
+    """
     found = [n for n in numbers if finite_on_one_side(run.comparisons[n])]
     told, shown = confirmed(run, found[0], cuts, PATIENCE) if found else (Told.UNKNOWN, None)
     return (sorted(found), shown) if told is Told.DIFFERS else ([], None)
@@ -95,10 +126,15 @@ def _not_finite(run: WholeRun, cuts: Mapping[int, Cut], numbers: Sequence[int]) 
 def _incomparable(run: WholeRun, number: int) -> str:
     """Why an output cannot be compared because of its random draws, or "".
 
-    Other draws are no mistake of their own; but ranks that hold the same part of an output must have drawn the same, whatever that is.
+    Other draws are no mistake of their own; but ranks that hold the same part of an output must
+    have drawn the same, whatever that is.
     """
     unlike = unlike_draws(run, run.comparisons[number].target)
-    return "" if unlike is None or (unlike.same_streams and replicas_differ(run, number)) else unlike.why
+    return (
+        ""
+        if unlike is None or (unlike.same_streams and replicas_differ(run, number))
+        else unlike.why
+    )
 
 
 def look_on_blocks(
@@ -111,12 +147,23 @@ def look_on_blocks(
     templates: Templates,
     max_memory: int,
 ) -> SecondLook | None:
-    """A run of both plans on few different blocks of data in which outputs differ; None where none of those tried shows that.
+    """A run of both plans on few different blocks of data in which outputs differ; None where none
+    of those tried shows that.
 
-    ``all_blocks``: which blocks are equal, in each run; ``near``: the outputs to look at before all of them are. Raises what ``run_on_blocks`` raises.
+    ``all_blocks``: which blocks are equal, in each run; ``near``: the outputs to look at before all
+    of them are. Raises what ``run_on_blocks`` raises.
     """
     for blocks, outputs, draws in _looks(all_blocks, near, specification.expected):
-        run = run_on_blocks(first, second, replace(specification, expected=list(outputs)), blocks, seed, templates, max_memory, draws)
+        run = run_on_blocks(
+            first,
+            second,
+            replace(specification, expected=list(outputs)),
+            blocks,
+            seed,
+            templates,
+            max_memory,
+            draws,
+        )
         real = _judge_on_blocks(run)
         if real:
             return SecondLook(run, {}, real, shown_by_noise(run, real[0]))
@@ -124,11 +171,15 @@ def look_on_blocks(
     return None
 
 
-def _looks(all_blocks: Iterable[Blocks], near: Sequence[Expected], expected: Sequence[Expected]) -> Iterator[tuple[Blocks, Sequence[Expected], range]]:
-    """(blocks, outputs, draws) of every run: one draw up to the nearest outputs shows most differences, and costs least.
+def _looks(
+    all_blocks: Iterable[Blocks], near: Sequence[Expected], expected: Sequence[Expected]
+) -> Iterator[tuple[Blocks, Sequence[Expected], range]]:
+    """(blocks, outputs, draws) of every run: one draw up to the nearest outputs shows most
+    differences, and costs least.
 
-    No two runs draw the same: whether an expert that computes something else has a token at all is up to the draw. Each begins with another kind of discrete
-    draws, because memory may allow one draw only: where all tokens count nobody sees that the mask is another one.
+    No two runs draw the same: whether an expert that computes something else has a token at all is
+    up to the draw. Each begins with another kind of discrete draws, because memory may allow one
+    draw only: where all tokens count nobody sees that the mask is another one.
     """
     for number, blocks in enumerate(all_blocks):
         for draw in NEAR_DRAWS if near and number == 0 else ():
@@ -138,15 +189,25 @@ def _looks(all_blocks: Iterable[Blocks], near: Sequence[Expected], expected: Seq
 
 
 def _judge_on_blocks(run: WholeRun) -> list[int]:
-    """Numbers of the outputs that differ on a run of which only they were kept: by far more than rounding, and drawing alike."""
-    random = [side for side in (run.stage.reference, run.stage.parallel) if any(operator_kind(step.kind).random for step in side.steps)]
-    numbers = [n for n in run.suspects() if not (random and unlike_draws(run, run.comparisons[n].target))]
+    """Numbers of the outputs that differ on a run of which only they were kept: by far more than
+    rounding, and drawing alike.
+    """
+    random = [
+        side
+        for side in (run.stage.reference, run.stage.parallel)
+        if any(operator_kind(step.kind).random for step in side.steps)
+    ]
+    numbers = [
+        n for n in run.suspects() if not (random and unlike_draws(run, run.comparisons[n].target))
+    ]
     return standing_out(run, numbers)
 
 
 @dataclass
 class SecondLook:
-    """A run in which outputs differ after all: which, and what shows it of one of them. Made where that was looked at by another arithmetic, and only there."""
+    """A run in which outputs differ after all: which, and what shows it of one of them. Made where
+    that was looked at by another arithmetic, and only there.
+    """
 
     run: WholeRun
     cuts: dict[int, Cut]
@@ -177,30 +238,59 @@ def second_look(
     full_shapes: bool = False,
     max_memory: int = GIB,
 ) -> SecondLook | None:
-    """Look again at outputs that could not be proven: with more digits, on inputs of other magnitudes, on more draws, on tokens that are alike, at full shapes.
+    """Look again at outputs that could not be proven: with more digits, on inputs of other
+    magnitudes, on more draws, on tokens that are alike, at full shapes.
 
     None where nothing differs.
     """
-    open_ones = [n for n, comparison in enumerate(run.comparisons) if comparison.target.name in names]
+    open_ones = [
+        n for n, comparison in enumerate(run.comparisons) if comparison.target.name in names
+    ]
     found = _looked(run, cuts, open_ones)
     if found is not None:
         return found
     magnitudes = [Inputs(seed, scale) for scale in MAGNITUDES]
     drawn = [Inputs(key_of(seed, number)) for number in range(1, MORE_DRAWS + 1)]
     inputs = (*magnitudes, *drawn, Inputs(seed, alike=True), Inputs(seed, full_shapes=True))
-    return _look_at(inputs, first, second, specification, open_ones, templates, full_shapes=full_shapes, max_memory=max_memory)
+    return _look_at(
+        inputs,
+        first,
+        second,
+        specification,
+        open_ones,
+        templates,
+        full_shapes=full_shapes,
+        max_memory=max_memory,
+    )
 
 
 def early_look(
-    first: Graph, second: Graph, specification: Specification, seed: int, templates: Templates, *, full_shapes: bool = False, max_memory: int = GIB
+    first: Graph,
+    second: Graph,
+    specification: Specification,
+    seed: int,
+    templates: Templates,
+    *,
+    full_shapes: bool = False,
+    max_memory: int = GIB,
 ) -> SecondLook | None:
-    """Look at all outputs on the first of the further draws: a wrong mask, place or route may be right in one draw, and is no more in most others.
+    """Look at all outputs on the first of the further draws: a wrong mask, place or route may be
+    right in one draw, and is no more in most others.
 
     It costs much less than proving the stages of a plan that is wrong. None where nothing differs.
     """
     drawn = [Inputs(key_of(seed, number)) for number in range(1, EARLY_DRAWS + 1)]
     numbers = range(len(specification.expected))
-    return _look_at(drawn, first, second, specification, numbers, templates, full_shapes=full_shapes, max_memory=max_memory)
+    return _look_at(
+        drawn,
+        first,
+        second,
+        specification,
+        numbers,
+        templates,
+        full_shapes=full_shapes,
+        max_memory=max_memory,
+    )
 
 
 def _look_at(
@@ -215,9 +305,22 @@ def _look_at(
     max_memory: int,
 ) -> SecondLook | None:
     for inputs in tried:
-        full, memory = full_shapes or inputs.full_shapes, min(max_memory, FULL_MEMORY) if inputs.full_shapes else max_memory
+        full, memory = (
+            full_shapes or inputs.full_shapes,
+            min(max_memory, FULL_MEMORY) if inputs.full_shapes else max_memory,
+        )
         try:
-            other = run_whole(first, second, specification, inputs.seed, full, templates, scale=inputs.scale, alike=inputs.alike, max_memory=memory)
+            other = run_whole(
+                first,
+                second,
+                specification,
+                inputs.seed,
+                full,
+                templates,
+                scale=inputs.scale,
+                alike=inputs.alike,
+                max_memory=memory,
+            )
             suspects = [n for n in other.suspects() if n in numbers]
             other_cuts = conjecture(other, second, specification) if suspects else {}
         except PitcheckError:  # an operator may refuse such inputs

@@ -1,6 +1,7 @@
 """Outputs that reduced shapes left open, tried at larger sizes and then at full ones.
 
-That costs what nobody asked for, and so it is limited by the elements of a draw, not by a clock: the same seed gives the same report on any machine.
+That costs what nobody asked for, and so it is limited by the elements of a draw, not by a clock:
+the same seed gives the same report on any machine.
 """
 
 from __future__ import annotations
@@ -13,12 +14,16 @@ from pitcheck.prove.stage_proof import Allowance
 LARGER = 8
 """Elements of a unit that are tried before full shapes."""
 MOST_ELEMENTS = 1 << 23
-"""Elements that are evaluated at each set of larger sizes, those of one draw of every stage counted: about ten seconds."""
+"""Elements that are evaluated at each set of larger sizes, those of one draw of every stage
+counted: about ten seconds.
+"""
 MOST_TRIALS = 96
 MOST_NODES = 20_000
 """Nodes of both plans together up to which stages are cut out once more."""
 RETRIED = frozenset({"PIT003", "PIT200", "PIT202", "PIT203"})
-"""What sizes may be the cause of: shapes or boundaries that reduced sizes do not have, a difference modulo a prime, a bound or budget."""
+"""What sizes may be the cause of: shapes or boundaries that reduced sizes do not have, a difference
+modulo a prime, a bound or budget.
+"""
 
 
 @dataclass(frozen=True)
@@ -30,22 +35,37 @@ class Retried:
 
 
 def retried(prover: Prover, ledger: Ledger) -> Retried:
-    """The ledger of the attempt that left fewest outputs open: of the sizes before, of larger ones, or of full shapes."""
-    if prover.settings.full_shapes or len(prover.first.nodes) + len(prover.second.nodes) > MOST_NODES:
+    """The ledger of the attempt that left fewest outputs open: of the sizes before, of larger ones,
+    or of full shapes.
+    """
+    if (
+        prover.settings.full_shapes
+        or len(prover.first.nodes) + len(prover.second.nodes) > MOST_NODES
+    ):
         return Retried(ledger)
     base, tried = prover.settings, ""
     for number, (least, what) in enumerate(((LARGER, "larger sizes"), (0, "full shapes")), start=1):
         left = _open(ledger)
         if not any((o.proof.code or "PIT202") in RETRIED for o in left):
             break
-        sizes = replace(prover.settings, full_shapes=True) if not least else replace(prover.settings, least=least)
-        found = prover.at_other_sizes(replace(sizes, attempt=number, allowance=Allowance(MOST_ELEMENTS), most_trials=MOST_TRIALS))
+        sizes = (
+            replace(prover.settings, full_shapes=True)
+            if not least
+            else replace(prover.settings, least=least)
+        )
+        found = prover.at_other_sizes(
+            replace(
+                sizes, attempt=number, allowance=Allowance(MOST_ELEMENTS), most_trials=MOST_TRIALS
+            )
+        )
         if found is None:
             break
         ledger.budget = found.budget
         if len(_open(found)) < len(left):
             ledger = found
-        elif all(o.proof.code != "PIT203" or "--shapes full" not in o.proof.reason for o in _open(found)):
+        elif all(
+            o.proof.code != "PIT203" or "--shapes full" not in o.proof.reason for o in _open(found)
+        ):
             tried = f"{tried} and {what}" if tried else what
     prover.settings = replace(base, target_log2=prover.settings.target_log2)
     return Retried(ledger, tried)

@@ -1,4 +1,6 @@
-"""Which outputs show that a value is wrong, and cost least to run: both plans need be run no further than to these."""
+"""Which outputs show that a value is wrong, and cost least to run: both plans need be run no
+further than to these.
+"""
 
 from __future__ import annotations
 
@@ -10,23 +12,33 @@ from pitcheck.graph.graph import Graph, sources_of
 
 KINDS: tuple[tuple[Kind, ...], ...] = ("field",), ("field", "int", "bool")
 CANDIDATES = 8
-"""Outputs of which the cheapest is found: so many of those that come first in the program after a value, and all that are single numbers."""
+"""Outputs of which the cheapest is found: so many of those that come first in the program after a
+value, and all that are single numbers.
+"""
 
 
-def nearest_outputs(graph: Graph, expected: Sequence[Expected], values: Iterable[int]) -> list[Expected]:
-    """For every one of some values an output that is computed from it, by as few operators as can be told; one may serve several values.
+def nearest_outputs(
+    graph: Graph, expected: Sequence[Expected], values: Iterable[int]
+) -> list[Expected]:
+    """For every one of some values an output that is computed from it, by as few operators as can
+    be told; one may serve several values.
 
-    What reaches an output through integers alone, such as a choice of experts, shows there in few draws: other outputs come first.
+    What reaches an output through integers alone, such as a choice of experts, shows there in few
+    draws: other outputs come first.
     """
     readers = _readers(graph)
     chosen: list[Expected] = []
     for value in values:
         smoothly, anyhow = (_reached(graph, readers, value, kinds) for kinds in KINDS)
         reached = smoothly if any(e.cut.value in smoothly for e in expected) else anyhow
-        after = sorted((e for e in expected if e.cut.value in reached), key=lambda e: graph.depth(e.cut.value))
+        after = sorted(
+            (e for e in expected if e.cut.value in reached), key=lambda e: graph.depth(e.cut.value)
+        )
         if after and not any(e.cut.value in reached for e in chosen):
             single = [e for e in after[CANDIDATES:] if not graph.values[e.cut.value].shape]
-            chosen.append(min([*after[:CANDIDATES], *single], key=lambda e: _cost(graph, e.cut.value)))
+            chosen.append(
+                min([*after[:CANDIDATES], *single], key=lambda e: _cost(graph, e.cut.value))
+            )
     return chosen
 
 
@@ -39,12 +51,18 @@ def _readers(graph: Graph) -> Mapping[int, list[int]]:
     return result
 
 
-def _reached(graph: Graph, readers: Mapping[int, list[int]], value: int, kinds: Collection[Kind]) -> set[int]:
+def _reached(
+    graph: Graph, readers: Mapping[int, list[int]], value: int, kinds: Collection[Kind]
+) -> set[int]:
     """The value and all that is computed from it through values of some kinds."""
     reached, left = {value}, [value]
     while left:
         for number in readers.get(left.pop(), ()):
-            more = {output for output in graph.nodes[number].outputs if output is not None and graph.values[output].kind in kinds} - reached
+            more = {
+                output
+                for output in graph.nodes[number].outputs
+                if output is not None and graph.values[output].kind in kinds
+            } - reached
             reached |= more
             left.extend(more)
     return reached
@@ -58,5 +76,11 @@ def _cost(graph: Graph, value: int) -> int:
         number = left.pop()
         if number not in needed:
             needed.add(number)
-            left.extend(w for operand in graph.nodes[number].inputs for s in sources_of(operand) for w in graph.values[s.value].writers if w not in needed)
+            left.extend(
+                w
+                for operand in graph.nodes[number].inputs
+                for s in sources_of(operand)
+                for w in graph.values[s.value].writers
+                if w not in needed
+            )
     return len(needed)

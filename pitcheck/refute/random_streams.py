@@ -1,4 +1,6 @@
-"""Which random draws an output depends on. Two plans can be compared where the parallel one takes no others than the reference."""
+"""Which random draws an output depends on. Two plans can be compared where the parallel one takes
+no others than the reference.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,12 @@ def draws_of(batch: Batch, target: int) -> dict[str, Numbers]:
         key = step.kind, repr(sorted(step.attributes.items())), shape
         if key not in seen:
             seen.add(key)
-            evaluate(recorder, step.kind, [Value("field", np.broadcast_to(0.0, (1, 1, 1, *shape)))], step.attributes)
+            evaluate(
+                recorder,
+                step.kind,
+                [Value("field", np.broadcast_to(0.0, (1, 1, 1, *shape)))],
+                step.attributes,
+            )
     return {stream: np.unique(np.concatenate(found)) for stream, found in recorder.taken.items()}
 
 
@@ -61,13 +68,20 @@ def needed_steps(batch: Batch, target: int) -> list[Step]:
     for step in reversed(batch.steps):
         if any(output in needed for output in step.outputs if output is not None):
             kept.append(step)
-            needed.update(a.value for o in step.inputs for a in (o if isinstance(o, tuple) else (o,)) if isinstance(a, Argument))
+            needed.update(
+                a.value
+                for o in step.inputs
+                for a in (o if isinstance(o, tuple) else (o,))
+                if isinstance(a, Argument)
+            )
     return kept
 
 
 @dataclass(frozen=True)
 class Unlike:
-    """How draws differ. ``same_streams``: in numbers alone, so that it is known which draws are the same and which are not."""
+    """How draws differ. ``same_streams``: in numbers alone, so that it is known which draws are the
+    same and which are not.
+    """
 
     why: str
     same_streams: bool
@@ -76,28 +90,42 @@ class Unlike:
 def unlike_draws(run: WholeRun, target: Target) -> Unlike | None:
     """What the parallel plan draws for an output that the reference does not draw, if anything.
 
-    Where all its numbers are among the reference's, a difference is real: the output is another function of the same numbers.
+    Where all its numbers are among the reference's, a difference is real: the output is another
+    function of the same numbers.
     """
     reference = draws_of(run.stage.reference, target.cut.reference)
     parallel = draws_of(run.stage.parallel, target.cut.value)
     if parallel.keys() - reference.keys():
-        why = f"the reference draws from {_named(reference)}, the parallel plan from {_named(parallel)}; name the streams alike to have them compared"
+        why = (
+            f"the reference draws from {_named(reference)}, the parallel plan from "
+            f"{_named(parallel)}; name the streams alike to have them compared"
+        )
         return Unlike(why, same_streams=False)
     for stream, taken in sorted(parallel.items()):
         wanted = reference[stream]
         if not np.isin(taken, wanted).all():
-            why = f"of stream {stream!r} the reference takes {_ranges(wanted)}, the parallel plan {_ranges(taken)}; each element must take the same number"
+            why = (
+                f"of stream {stream!r} the reference takes {_ranges(wanted)}, the parallel plan "
+                f"{_ranges(taken)}; each element must take the same number"
+            )
             return Unlike(why, same_streams=True)
     return None
 
 
 def _named(streams: dict[str, Any]) -> str:
-    return f"stream{'s' if len(streams) > 1 else ''} {', '.join(map(repr, sorted(streams)))}" if streams else "no stream"
+    return (
+        f"stream{'s' if len(streams) > 1 else ''} {', '.join(map(repr, sorted(streams)))}"
+        if streams
+        else "no stream"
+    )
 
 
 def _ranges(numbers: Numbers) -> str:
     """Numbers as text: their runs, the first three of them."""
     breaks = np.flatnonzero(np.diff(numbers) != 1)
     firsts, lasts = numbers[np.r_[0, breaks + 1]], numbers[np.r_[breaks, len(numbers) - 1]]
-    spelled = [f"{a}" if a == b else f"{a} to {b}" for a, b in zip(firsts[:3].tolist(), lasts[:3].tolist(), strict=True)]
+    spelled = [
+        f"{a}" if a == b else f"{a} to {b}"
+        for a, b in zip(firsts[:3].tolist(), lasts[:3].tolist(), strict=True)
+    ]
     return f"draws {', '.join(spelled)}{' and more' if len(firsts) > 3 else ''}"

@@ -1,6 +1,8 @@
-"""How far rounding moves the outputs of a run: the same run with every result of an operation disturbed in its last digits.
+"""How far rounding moves the outputs of a run: the same run with every result of an operation
+disturbed in its last digits.
 
-Monte Carlo arithmetic (Parker: Monte Carlo Arithmetic, UCLA CSD-970002, 1997): what cancels or overflows in float64 shows as a large change of the result.
+Monte Carlo arithmetic (Parker: Monte Carlo Arithmetic, UCLA CSD-970002, 1997): what cancels or
+overflows in float64 shows as a large change of the result.
 """
 
 from __future__ import annotations
@@ -31,28 +33,44 @@ class NoisyAlgebra(Noise):
 
 
 def standing_out(run: WholeRun, numbers: Sequence[int]) -> list[int]:
-    """Those of the outputs ``numbers`` in which finite elements differ by far more than what rounding does to either side."""
+    """Those of the outputs ``numbers`` in which finite elements differ by far more than what
+    rounding does to either side.
+    """
     if not numbers:
         return []
     try:
         with np.errstate(all="ignore"):
-            disturbed = evaluate_stage(run.shaped, NoisyAlgebra(run.evaluated.algebra), run.evaluated.drawn, targets_only=run.targets_only)
-            return [n for n in numbers if _stands_out(run.comparisons[n], compare_target(run.shaped, disturbed, n))]
+            disturbed = evaluate_stage(
+                run.shaped,
+                NoisyAlgebra(run.evaluated.algebra),
+                run.evaluated.drawn,
+                targets_only=run.targets_only,
+            )
+            return [
+                n
+                for n in numbers
+                if _stands_out(run.comparisons[n], compare_target(run.shaped, disturbed, n))
+            ]
     except PitcheckError:
         return []
 
 
 def disturbed_reference(run: WholeRun) -> dict[int, Value]:
-    """The values of the reference on the run's inputs, with every result disturbed: as far as rounding may move them, however small they are.
+    """The values of the reference on the run's inputs, with every result disturbed: as far as
+    rounding may move them, however small they are.
 
     Raises PitcheckError where an operator cannot be run.
     """
     with np.errstate(all="ignore"):
-        return evaluate_stage(run.shaped, NoisyAlgebra(run.evaluated.algebra), run.evaluated.drawn).reference
+        return evaluate_stage(
+            run.shaped, NoisyAlgebra(run.evaluated.algebra), run.evaluated.drawn
+        ).reference
 
 
 def finite_difference(comparison: Comparison) -> float:
-    """The largest relative difference of elements that are finite on both sides: that others are NaN does not make it less of one."""
+    """The largest relative difference of elements that are finite on both sides: that others are
+    NaN does not make it less of one.
+    """
     differences = real_differences(comparison.actual, comparison.expected)
     return _largest(differences, comparison.judged[:1] & np.isfinite(differences))
 
@@ -64,7 +82,14 @@ def magnitude(comparison: Comparison) -> float:
 
 def largest_input(run: WholeRun) -> float:
     """The largest finite number that both plans were given."""
-    return max((_largest_finite(value.data) for value in run.evaluated.drawn.values() if value.kind == "field"), default=0.0)
+    return max(
+        (
+            _largest_finite(value.data)
+            for value in run.evaluated.drawn.values()
+            if value.kind == "field"
+        ),
+        default=0.0,
+    )
 
 
 def _largest_finite(data: Any) -> float:
@@ -73,15 +98,24 @@ def _largest_finite(data: Any) -> float:
 
 
 def finite_on_one_side(comparison: Comparison) -> bool:
-    """Whether an element is finite on one side alone: what overflows may be so, and what is infinite or undefined in truth."""
-    actual, expected, judged = np.broadcast_arrays(comparison.actual.data[0], comparison.expected.data[0], comparison.judged[:1])
-    return comparison.actual.kind == "field" and bool((np.isfinite(actual) != np.isfinite(expected))[judged].any())
+    """Whether an element is finite on one side alone: what overflows may be so, and what is
+    infinite or undefined in truth.
+    """
+    actual, expected, judged = np.broadcast_arrays(
+        comparison.actual.data[0], comparison.expected.data[0], comparison.judged[:1]
+    )
+    return comparison.actual.kind == "field" and bool(
+        (np.isfinite(actual) != np.isfinite(expected))[judged].any()
+    )
 
 
 def _stands_out(before: Comparison, after: Comparison) -> bool:
     differences = real_differences(before.actual, before.expected)
     looked_at = before.judged[:1] & np.isfinite(differences)
-    moved = max(_largest(real_differences(a, b), looked_at) for a, b in ((before.actual, after.actual), (before.expected, after.expected)))
+    moved = max(
+        _largest(real_differences(a, b), looked_at)
+        for a, b in ((before.actual, after.actual), (before.expected, after.expected))
+    )
     return _largest(differences, looked_at) > CLEAR * max(moved, DISTURBANCE)
 
 

@@ -1,4 +1,6 @@
-"""What shows that an output differs: one element of it, by another arithmetic than float64's. Exit code 1 needs one."""
+"""What shows that an output differs: one element of it, by another arithmetic than float64's. Exit
+code 1 needs one.
+"""
 
 from __future__ import annotations
 
@@ -12,38 +14,71 @@ from pitcheck.refute.whole_run import WholeRun
 from pitcheck.report.report import Shown
 from pitcheck.stage.evaluate import Comparison
 
-DISTURBED = "float64 with other last digits of every result, which change less than a ten-thousandth of the difference"
+DISTURBED = (
+    "float64 with other last digits of every result, which change less than a "
+    "ten-thousandth of the difference"
+)
 ENOUGH = (9, 17, 40, 80, 160, 320, 640)
 """Digits with which two values may be told apart."""
 
 
-def shown_by_digits(run: WholeRun, comparison: Comparison, number: int, place: int, arithmetic: str) -> Shown:
+def shown_by_digits(
+    run: WholeRun, comparison: Comparison, number: int, place: int, arithmetic: str
+) -> Shown:
     """The element at flat ``place`` of one trial of a comparison whose values have many digits."""
-    actual, expected = np.broadcast_arrays(comparison.actual.data[0, :1], comparison.expected.data[0, :1])
+    actual, expected = np.broadcast_arrays(
+        comparison.actual.data[0, :1], comparison.expected.data[0, :1]
+    )
     index = tuple(int(i) for i in np.unravel_index(place, actual.shape))
     reference, parallel = _apart(expected[index], actual[index], comparison.actual.kind)
-    return Shown(comparison.target.name, element_of(run, number, comparison, index), reference, parallel, arithmetic)
+    return Shown(
+        comparison.target.name,
+        element_of(run, number, comparison, index),
+        reference,
+        parallel,
+        arithmetic,
+    )
 
 
 def shown_by_noise(run: WholeRun, number: int) -> Shown:
-    """The finite element that differs most in an output of which disturbing float64's last digits moves no element as far."""
+    """The finite element that differs most in an output of which disturbing float64's last digits
+    moves no element as far.
+    """
     comparison = run.comparisons[number]
     differences = real_differences(comparison.actual, comparison.expected)
-    place = np.unravel_index(int(np.argmax(np.where(comparison.judged[:1] & np.isfinite(differences), differences, -1.0))), differences.shape)
+    place = np.unravel_index(
+        int(
+            np.argmax(np.where(comparison.judged[:1] & np.isfinite(differences), differences, -1.0))
+        ),
+        differences.shape,
+    )
     index = tuple(int(i) for i in place)
-    pair = (np.broadcast_to(np.asarray(v.data, dtype=np.float64)[0], differences.shape)[index] for v in (comparison.expected, comparison.actual))
+    pair = (
+        np.broadcast_to(np.asarray(v.data, dtype=np.float64)[0], differences.shape)[index]
+        for v in (comparison.expected, comparison.actual)
+    )
     reference, parallel = (f"{float(x):.17g}" for x in pair)
-    return Shown(comparison.target.name, element_of(run, number, comparison, index), reference, parallel, DISTURBED)
+    return Shown(
+        comparison.target.name,
+        element_of(run, number, comparison, index),
+        reference,
+        parallel,
+        DISTURBED,
+    )
 
 
-def element_of(run: WholeRun, number: int, comparison: Comparison, index: tuple[int, ...]) -> tuple[int, ...]:
+def element_of(
+    run: WholeRun, number: int, comparison: Comparison, index: tuple[int, ...]
+) -> tuple[int, ...]:
     """The place in the reference's tensor of (trial, compared row, *place in the part)."""
     box = run.shaped.boxes[number][int(comparison.parts[index[1]])]
     return tuple(global_place(i, intervals) for i, intervals in zip(index[2:], box, strict=True))
 
 
 def global_place(local: int, intervals: tuple[Interval, ...]) -> int:
-    """Where along a dimension of the reference's tensor the ``local``-th element of these intervals lies."""
+    """Where along a dimension of the reference's tensor the ``local``-th element of these intervals
+    lies.
+    """
     for start, stop in intervals:
         size = stop - start if start >= 0 else stop
         if local < size:

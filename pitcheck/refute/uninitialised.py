@@ -1,7 +1,9 @@
-"""Memory that nobody has written to: which outputs may depend on it, and plans in which something definite lies there.
+"""Memory that nobody has written to: which outputs may depend on it, and plans in which something
+definite lies there.
 
-What ``uninitialised`` gives is any value, on every coordinate and side. An output that no label of such memory reaches is the same whatever lies there; so
-the plans are compared with zeros there, for all other contents at once. An output that a label reaches is never called equivalent.
+What ``uninitialised`` gives is any value, on every coordinate and side. An output that no label of
+such memory reaches is the same whatever lies there; so the plans are compared with zeros there, for
+all other contents at once. An output that a label reaches is never called equivalent.
 """
 
 from __future__ import annotations
@@ -31,16 +33,23 @@ from pitcheck.stage.run_batch import run_batch, step_at
 
 PLUS, MINUS, ZERO, NAN = "plus", "minus", "zero", "nan"
 CONTENTS = ((PLUS, MINUS), (MINUS, PLUS), (PLUS, ZERO), (ZERO, PLUS), (PLUS, NAN), (NAN, PLUS))
-"""What lies in the memory of the reference and of the parallel plan while a difference is looked for; numbers first, which a witness can have."""
+"""What lies in the memory of the reference and of the parallel plan while a difference is looked
+for; numbers first, which a witness can have.
+"""
 REPAIR = "write to all of it before it is read, or use only the part that is written"
-REPAIR_OF_COLLECTIVE = "use the result on the root alone (let what reads it, and an 'identity' for an output, run there: 'where'), or give it to all ranks"
+REPAIR_OF_COLLECTIVE = (
+    "use the result on the root alone (let what reads it, and an 'identity' "
+    "for an output, run there: 'where'), or give it to all ranks"
+)
 MOST_NAMED = 8
 """So many outputs that depend on such memory are named."""
 
 
 @dataclass(frozen=True)
 class Reached:
-    """Memory that ``node`` made and nobody has written to, and what depends on it: an output of ``side``, or (``used``) what is done with it there."""
+    """Memory that ``node`` made and nobody has written to, and what depends on it: an output of
+    ``side``, or (``used``) what is done with it there.
+    """
 
     side: str
     node: Node
@@ -56,7 +65,10 @@ class Reached:
         """What depends on what, in a sentence."""
         made = f"memory that {self.node.operator!r} made and nobody has written to"
         if self.of_collective:
-            made = f"what {self.node.operator!r} leaves on ranks that are not its root, which is undefined"
+            made = (
+                f"what {self.node.operator!r} leaves on ranks that are not its root, which is "
+                f"undefined"
+            )
         if self.used:
             return f"{self.side} plan: {made} is used as {self.used}: any number may lie there"
         return f"{self.side} plan: {self.output!r} depends on {made}: any value may lie there"
@@ -82,14 +94,19 @@ class Reached:
 
 
 def reached(first: Graph, second: Graph, specification: Specification) -> list[Reached]:
-    """The outputs to prove that may depend on memory that nobody has written to, and integers from there that are indices or divisors.
+    """The outputs to prove that may depend on memory that nobody has written to, and integers from
+    there that are indices or divisors.
 
     Raises StepError for an operator that cannot be followed.
     """
-    theirs: dict[int, Mask] = {e.cut.reference: np.ones(first.anywhere, dtype=np.bool_) for e in specification.expected}
+    theirs: dict[int, Mask] = {
+        e.cut.reference: np.ones(first.anywhere, dtype=np.bool_) for e in specification.expected
+    }
     ours: dict[int, Mask] = {}
     for e in specification.expected:
-        ours[e.cut.value] = either(ours.get(e.cut.value), near(e.where, second.values[e.cut.value].home))
+        ours[e.cut.value] = either(
+            ours.get(e.cut.value), near(e.where, second.values[e.cut.value].home)
+        )
     found: list[Reached] = []
     if _has_any(first):
         run = _Run("reference", first, theirs)
@@ -100,7 +117,11 @@ def reached(first: Graph, second: Graph, specification: Specification) -> list[R
         run = _Run("parallel", second, ours)
         for e in specification.expected:
             codes = e.cut.lattice.codes(e.where)
-            found += run.reaching(e.name, e.cut.value, {int(code): e.cut.parts[int(e.cut.part_of[code])].box for code in codes})
+            found += run.reaching(
+                e.name,
+                e.cut.value,
+                {int(code): e.cut.parts[int(e.cut.part_of[code])].box for code in codes},
+            )
         found += run.misused()
     return found
 
@@ -110,7 +131,9 @@ def _has_any(graph: Graph) -> bool:
 
 
 class _Run:
-    """What computes some values of a graph, run on labels at full sizes. All that is given from outside is one value without any."""
+    """What computes some values of a graph, run on labels at full sizes. All that is given from
+    outside is one value without any.
+    """
 
     def __init__(self, side: str, graph: Graph, targets: Mapping[int, Mask]) -> None:
         self.side = side
@@ -123,15 +146,29 @@ class _Run:
         self.batch: Batch = extract(graph, targets, boundary)
         if self.batch.missing:
             names = ", ".join(repr(graph.values[value].name) for value in self.batch.missing)
-            raise UnsupportedError(f"{names} of the {side} plan is needed where nothing computes it")
+            raise UnsupportedError(
+                f"{names} of the {side} plan is needed where nothing computes it"
+            )
         self.algebra = TaintAlgebra()
         self.values: dict[int, Tainted] = {}
         if not any(step.kind == UNINITIALISED for step in self.batch.steps):
             return
-        inputs = {value: self.algebra.clean(graph.values[value].kind, graph.values[value].shape) for value in self.batch.inputs}
-        self.values = run_batch(self.batch, self.algebra, inputs, evaluator=self._evaluated, keep=targets.keys())
+        inputs = {
+            value: self.algebra.clean(graph.values[value].kind, graph.values[value].shape)
+            for value in self.batch.inputs
+        }
+        self.values = run_batch(
+            self.batch, self.algebra, inputs, evaluator=self._evaluated, keep=targets.keys()
+        )
 
-    def _evaluated(self, algebra: Any, kind: str, inputs: Sequence[Any], attributes: Mapping[str, Any], wanted: Sequence[bool] | None) -> list[Any]:
+    def _evaluated(
+        self,
+        algebra: Any,
+        kind: str,
+        inputs: Sequence[Any],
+        attributes: Mapping[str, Any],
+        wanted: Sequence[bool] | None,
+    ) -> list[Any]:
         if kind != UNINITIALISED:
             return evaluate(algebra, kind, inputs, attributes, wanted)
         step = step_at(self.algebra.site, "")
@@ -140,7 +177,9 @@ class _Run:
         return [self.algebra.labelled(label, made, attributes["sizes"])]
 
     def reaching(self, output: str, value: int, boxes: Mapping[int, Box]) -> Iterator[Reached]:
-        """An output of which some element has a label, at the coordinates of ``boxes`` (none: at all); padding on which nothing may depend is left out."""
+        """An output of which some element has a label, at the coordinates of ``boxes`` (none: at
+        all); padding on which nothing may depend is left out.
+        """
         held = self.values.get(value)
         if held is None or held.labels is None:
             return
@@ -156,17 +195,24 @@ class _Run:
         for label, codes in by_label.items():
             places = [self.graph.place(code) for code in codes]
             ranks, microbatches = (tuple(sorted({place[i] for place in places})) for i in (0, 1))
-            yield replaced(self._reached(label), output=output, ranks=ranks, microbatches=microbatches)
+            yield replaced(
+                self._reached(label), output=output, ranks=ranks, microbatches=microbatches
+            )
 
     def misused(self) -> Iterator[Reached]:
         """Indices and divisors that have a label."""
-        for label, what in dict.fromkeys((misuse.label, misuse.what) for misuse in self.algebra.misused):
+        for label, what in dict.fromkeys(
+            (misuse.label, misuse.what) for misuse in self.algebra.misused
+        ):
             yield replaced(self._reached(label), used=what)
 
     def _reached(self, label: int) -> Reached:
         """The memory of a label."""
         made = self.graph.nodes[label - 1]
-        of_collective = any(node.position == made.position and node.kind != UNINITIALISED for node in self.graph.nodes)
+        of_collective = any(
+            node.position == made.position and node.kind != UNINITIALISED
+            for node in self.graph.nodes
+        )
         return Reached(self.side, made, of_collective=of_collective)
 
 
@@ -190,10 +236,19 @@ def _label(labels: Labels, row: int, box: Box | None) -> int:
 
 
 def filled(plan: Plan, content: str, side: str) -> Plan:
-    """The plan with numbers of a sign, of every operator and side another, with zeros or with NaN in the memory that nobody has written to."""
+    """The plan with numbers of a sign, of every operator and side another, with zeros or with NaN
+    in the memory that nobody has written to.
+    """
     dtypes = {tensor.name: tensor.dtype for tensor in plan.tensors}
     operators = tuple(
-        _filled(operator, content, 2 * number + (side == "parallel"), kind_of(dtypes[operator.outputs[0]])) if operator.kind == UNINITIALISED else operator
+        _filled(
+            operator,
+            content,
+            2 * number + (side == "parallel"),
+            kind_of(dtypes[operator.outputs[0]]),
+        )
+        if operator.kind == UNINITIALISED
+        else operator
         for number, operator in enumerate(plan.operators)
     )
     return replace(plan, operators=operators)
@@ -202,12 +257,16 @@ def filled(plan: Plan, content: str, side: str) -> Plan:
 def _filled(operator: Operator, content: str, number: int, kind: Kind) -> Operator:
     sign = {MINUS: -1, ZERO: 0}.get(content, 1)
     field = "nan" if content == NAN else f"{sign * (8 * (number % 7) + 5)}/8"
-    value = {"field": field, "int": sign * (1009 + number), "bool": int(content in (PLUS, NAN))}[kind]
+    value = {"field": field, "int": sign * (1009 + number), "bool": int(content in (PLUS, NAN))}[
+        kind
+    ]
     return replace(operator, kind="full", attributes={**operator.attributes, "value": value})
 
 
 def blamed(findings: Sequence[Finding], found: Sequence[Reached]) -> list[Finding]:
-    """The findings of a mismatch in plans that are :func:`filled`: for what such memory reaches, it is the cause, whatever looks like one."""
+    """The findings of a mismatch in plans that are :func:`filled`: for what such memory reaches, it
+    is the cause, whatever looks like one.
+    """
     causes = {each.output: each for each in reversed(found)}
     result: list[Finding] = []
     for finding in findings:
@@ -221,4 +280,12 @@ def blamed(findings: Sequence[Finding], found: Sequence[Reached]) -> list[Findin
 
 def _caused(finding: Finding, cause: Reached) -> Finding:
     said = "the values shown are those with something definite there; other contents give others"
-    return replace(finding, code="PIT118", title=cause.title, operator=cause.node.operator, source=cause.node.source or None, cause=said, repair=cause.repair)
+    return replace(
+        finding,
+        code="PIT118",
+        title=cause.title,
+        operator=cause.node.operator,
+        source=cause.node.source or None,
+        cause=said,
+        repair=cause.repair,
+    )

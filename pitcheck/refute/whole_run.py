@@ -21,7 +21,14 @@ from pitcheck.prove.trial_inputs import FIRST_ALIKE, TrialInputs, points_of
 from pitcheck.stage.building import build_stage
 from pitcheck.stage.drawn_inputs import draw
 from pitcheck.stage.equal_blocks import Blocks
-from pitcheck.stage.evaluate import Comparison, Evaluated, check_memory, compare_target, evaluate_stage, untested
+from pitcheck.stage.evaluate import (
+    Comparison,
+    Evaluated,
+    check_memory,
+    compare_target,
+    evaluate_stage,
+    untested,
+)
 from pitcheck.stage.shapes import SymbolicPair, symbolic_pair
 from pitcheck.stage.stage import CutOf, ShapedStage, Stage, Target, shape_stage
 
@@ -29,14 +36,18 @@ MOST_TRIALS = 24
 ALIKE_TRIALS = 4
 """Draws of tokens that are alike."""
 ROOMY = 1 << 23
-"""The number of elements of all values up to which every dimension has a size of its own; more of them are run at the smallest sizes that there are."""
+"""The number of elements of all values up to which every dimension has a size of its own; more of
+them are run at the smallest sizes that there are.
+"""
 SAME = 1e-9
 """Relative difference below which two float64 results of a whole step count as rounding."""
 
 
 @dataclass
 class WholeRun:
-    """The pair run once on float64. ``largest`` is the largest relative difference of every output; ``comparisons`` stand beside it."""
+    """The pair run once on float64. ``largest`` is the largest relative difference of every output;
+    ``comparisons`` stand beside it.
+    """
 
     stage: Stage
     symbolic: SymbolicPair
@@ -50,7 +61,9 @@ class WholeRun:
     """Whether other values than those compared were given up."""
 
     def suspects(self) -> list[int]:
-        """Numbers of the outputs that differ by more than float64 usually rounds. Whether they really do, more digits must tell."""
+        """Numbers of the outputs that differ by more than float64 usually rounds. Whether they
+        really do, more digits must tell.
+        """
         return [number for number, difference in enumerate(self.largest) if difference > SAME]
 
 
@@ -66,23 +79,48 @@ def run_whole(
     alike: bool = False,
     max_memory: int = GIB,
 ) -> WholeRun:
-    """Run both plans from their inputs, of standard deviation ``scale`` (default: what suits their shapes), or on tokens that are ``alike``.
+    """Run both plans from their inputs, of standard deviation ``scale`` (default: what suits their
+    shapes), or on tokens that are ``alike``.
 
-    Raises StepError, PlanError, UnsupportedError, and BudgetError where the values of one draw, or the inputs of all, need more than ``max_memory`` bytes.
+    Raises StepError, PlanError, UnsupportedError, and BudgetError where the values of one draw, or
+    the inputs of all, need more than ``max_memory`` bytes.
     """
     targets = [Target.at(e.cut, e.where, second, e.name) for e in specification.expected]
     stage = build_stage(first, second, specification.initial.get, targets)
     shaped, symbolic = _shaped(first, stage, templates, max_memory, full_shapes=full_shapes)
-    return _compared(shaped, symbolic, _alike(shaped, seed, max_memory) if alike else _evaluated(shaped, seed, scale, max_memory))
+    return _compared(
+        shaped,
+        symbolic,
+        _alike(shaped, seed, max_memory) if alike else _evaluated(shaped, seed, scale, max_memory),
+    )
 
 
-def run_stage(first: Graph, second: Graph, cut_of: CutOf, target: Target, seed: int, templates: Templates, *, max_memory: int) -> WholeRun:
-    """One stage as if it were the whole pair, from what it reads (``cut_of``, as of ``build_stage``) to its target. Raises what ``run_whole`` raises."""
-    shaped, symbolic = _shaped(first, build_stage(first, second, cut_of, [target]), templates, max_memory, full_shapes=False)
+def run_stage(
+    first: Graph,
+    second: Graph,
+    cut_of: CutOf,
+    target: Target,
+    seed: int,
+    templates: Templates,
+    *,
+    max_memory: int,
+) -> WholeRun:
+    """One stage as if it were the whole pair, from what it reads (``cut_of``, as of
+    ``build_stage``) to its target. Raises what ``run_whole`` raises.
+    """
+    shaped, symbolic = _shaped(
+        first,
+        build_stage(first, second, cut_of, [target]),
+        templates,
+        max_memory,
+        full_shapes=False,
+    )
     return _compared(shaped, symbolic, _evaluated(shaped, seed, None, max_memory))
 
 
-def _shaped(first: Graph, stage: Stage, templates: Templates, max_memory: int, *, full_shapes: bool) -> tuple[ShapedStage, SymbolicPair]:
+def _shaped(
+    first: Graph, stage: Stage, templates: Templates, max_memory: int, *, full_shapes: bool
+) -> tuple[ShapedStage, SymbolicPair]:
     symbolic = symbolic_pair(stage.reference, stage.parallel, stage.all_cuts(), templates)
     sizes = symbolic.system.full() if full_shapes else _small_sizes(symbolic)
     _check_values(symbolic, sizes, max_memory)
@@ -92,8 +130,12 @@ def _shaped(first: Graph, stage: Stage, templates: Templates, max_memory: int, *
 
 def _compared(shaped: ShapedStage, symbolic: SymbolicPair, evaluated: Evaluated) -> WholeRun:
     with np.errstate(all="ignore"):
-        comparisons = [compare_target(shaped, evaluated, n) for n in range(len(shaped.stage.targets))]
-    return WholeRun(shaped.stage, symbolic, shaped, evaluated, comparisons, largest_differences(comparisons))
+        comparisons = [
+            compare_target(shaped, evaluated, n) for n in range(len(shaped.stage.targets))
+        ]
+    return WholeRun(
+        shaped.stage, symbolic, shaped, evaluated, comparisons, largest_differences(comparisons)
+    )
 
 
 def _check_values(symbolic: SymbolicPair, sizes: Sizes, most: int) -> None:
@@ -101,24 +143,36 @@ def _check_values(symbolic: SymbolicPair, sizes: Sizes, most: int) -> None:
     if needed > most:
         whole = sizes.largest_whole()
         raise BudgetError(
-            f"a draw of both plans together needs about {needed >> 20} MiB, more than --max-memory allows ({most >> 20} MiB)"
+            f"a draw of both plans together needs about {needed >> 20} MiB, more than "
+            f"--max-memory allows ({most >> 20} MiB)"
             + (f"; the largest size that cannot be reduced: {whole}" if whole else "")
         )
 
 
 def _small_sizes(symbolic: SymbolicPair) -> Sizes:
-    """Sizes at which a run fits: where it shows no difference, proofs have dimensions of different sizes all the same."""
+    """Sizes at which a run fits: where it shows no difference, proofs have dimensions of different
+    sizes all the same.
+    """
     sizes = symbolic.system.solve(0)
-    return sizes if symbolic.reference.held(sizes) + symbolic.parallel.held(sizes) <= ROOMY else symbolic.system.shrink(LEAST)
+    return (
+        sizes
+        if symbolic.reference.held(sizes) + symbolic.parallel.held(sizes) <= ROOMY
+        else symbolic.system.shrink(LEAST)
+    )
 
 
 def largest_differences(comparisons: Sequence[Comparison]) -> list[float]:
     """The largest relative difference of every comparison on the reals."""
-    return [float(np.max(real_differences(c.actual, c.expected), where=c.judged[:1], initial=0.0)) for c in comparisons]
+    return [
+        float(np.max(real_differences(c.actual, c.expected), where=c.judged[:1], initial=0.0))
+        for c in comparisons
+    ]
 
 
 def _evaluated(shaped: ShapedStage, seed: int, scale: float | None, max_memory: int) -> Evaluated:
-    """Both sides in as many trials as are enough; more where fewer than two are finite (a draw in which no token counts is NaN from the loss on)."""
+    """Both sides in as many trials as are enough; more where fewer than two are finite (a draw in
+    which no token counts is NaN from the loss on).
+    """
     trials = _enough_trials(shaped, seed)
     while True:
         check_memory(shaped, trials, max_memory)
@@ -130,34 +184,61 @@ def _evaluated(shaped: ShapedStage, seed: int, scale: float | None, max_memory: 
 
 
 def _alike(shaped: ShapedStage, seed: int, max_memory: int) -> Evaluated:
-    """Both sides where tokens hardly differ, so that what chooses chooses the same for nearly all."""
+    """Both sides where tokens hardly differ, so that what chooses chooses the same for
+    nearly all.
+    """
     check_memory(shaped, ALIKE_TRIALS, max_memory)
-    inputs, algebra = TrialInputs(seed, range(FIRST_ALIKE, FIRST_ALIKE + ALIKE_TRIALS), points_of(())), RealAlgebra(np, seed, range(ALIKE_TRIALS))
+    inputs, algebra = (
+        TrialInputs(seed, range(FIRST_ALIKE, FIRST_ALIKE + ALIKE_TRIALS), points_of(())),
+        RealAlgebra(np, seed, range(ALIKE_TRIALS)),
+    )
     with np.errstate(all="ignore"):
-        return evaluate_stage(shaped, algebra, {value: draw(inputs, fresh) for value, fresh in shaped.fresh.items()})
+        return evaluate_stage(
+            shaped, algebra, {value: draw(inputs, fresh) for value, fresh in shaped.fresh.items()}
+        )
 
 
 def _enough_trials(shaped: ShapedStage, seed: int) -> int:
     """Two draws, and as many more as bring every discrete case to every shard."""
-    return next((n for n in range(2, MOST_TRIALS) if not untested(shaped, seed, range(n))), MOST_TRIALS)
+    return next(
+        (n for n in range(2, MOST_TRIALS) if not untested(shaped, seed, range(n))), MOST_TRIALS
+    )
 
 
 def conjecture(run: WholeRun, second: Graph, specification: Specification) -> dict[int, Cut]:
     """Cuts of everything in between."""
-    return find_cuts(run.shaped, run.symbolic, run.evaluated, plausible_scales(second), specification.initial)
+    return find_cuts(
+        run.shaped, run.symbolic, run.evaluated, plausible_scales(second), specification.initial
+    )
 
 
-def further_conjecture(run: WholeRun, second: Graph, specification: Specification, cuts: Mapping[int, Cut]) -> dict[int, Cut]:
-    """Cuts that hold with the size of a mesh axis as a factor, although no group of the plan has it: a wrong plan may have forgotten the group."""
+def further_conjecture(
+    run: WholeRun, second: Graph, specification: Specification, cuts: Mapping[int, Cut]
+) -> dict[int, Cut]:
+    """Cuts that hold with the size of a mesh axis as a factor, although no group of the plan has
+    it: a wrong plan may have forgotten the group.
+    """
     used = plausible_scales(second)
-    sizes = [Fraction(size) for size in sorted(set(second.coordinates.sizes.values()) - {1}) if size not in used]
+    sizes = [
+        Fraction(size)
+        for size in sorted(set(second.coordinates.sizes.values()) - {1})
+        if size not in used
+    ]
     if not sizes:
         return dict(cuts)
-    return find_cuts(run.shaped, run.symbolic, run.evaluated, [*used, *sizes, *(1 / size for size in sizes)], {**cuts, **specification.initial})
+    return find_cuts(
+        run.shaped,
+        run.symbolic,
+        run.evaluated,
+        [*used, *sizes, *(1 / size for size in sizes)],
+        {**cuts, **specification.initial},
+    )
 
 
 def plausible_scales(graph: Graph) -> Sequence[Fraction]:
-    """Factors by which a right plan may scale what it holds for a while: sizes of its groups and numbers of its micro-batches, and their inverses."""
+    """Factors by which a right plan may scale what it holds for a while: sizes of its groups and
+    numbers of its micro-batches, and their inverses.
+    """
     sizes = {graph.coordinates.microbatches}
     for node in graph.nodes:
         for operand in node.inputs:

@@ -1,4 +1,6 @@
-"""The codes of findings: what each is called, which verdict it leads to, and its page (``docs/causes``)."""
+"""The codes of findings: what each is called, which verdict it leads to, and its page
+(``docs/causes``).
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ class Code:
         try:
             return path.read_text(encoding="utf-8")
         except OSError as error:
-            raise UsageError(f"cannot read the page {path}: {error.strerror or error}; install pitcheck anew") from None
+            raise UsageError(
+                f"cannot read the page {path}: {error.strerror or error}; install pitcheck anew"
+            ) from None
 
 
 CODES: tuple[Code, ...] = (
@@ -67,7 +71,11 @@ CODES: tuple[Code, ...] = (
     Code("PIT206", "random draws do not map one to one", "inconclusive"),
     Code("PIT207", "a result may depend on memory that nobody has written to", "inconclusive"),
     Code("PIT301", "a sum or a norm in a narrower dtype than the reference's", "warning"),
-    Code("PIT302", "a cast of the reference is missing, or there is one more to a narrower dtype", "warning"),
+    Code(
+        "PIT302",
+        "a cast of the reference is missing, or there is one more to a narrower dtype",
+        "warning",
+    ),
     Code("PIT303", "a gradient is accumulated in two buffers of different dtype", "warning"),
     Code("PIT500", "nothing was compared", "nothing-checked"),
     Code("PIT900", "internal error", "invalid"),

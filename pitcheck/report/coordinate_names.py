@@ -9,9 +9,11 @@ _MOST_RUNS = 8
 
 
 def describe_ranks(ranks: Sequence[int], mesh: Mapping[str, int]) -> str:
-    """The ranks as a product of mesh coordinates where they are one, else as runs of numbers; "" for no ranks.
+    """The ranks as a product of mesh coordinates where they are one, else as runs of numbers; ""
+    for no ranks.
 
-    ``mesh`` maps axes to sizes, and ranks are numbered row-major over it. ``tp=0 of every dp, pp`` names all ranks whose tp is 0.
+    ``mesh`` maps axes to sizes, and ranks are numbered row-major over it. ``tp=0 of every dp, pp``
+    names all ranks whose tp is 0.
     """
     wanted = sorted(set(ranks))
     if not wanted:
@@ -36,7 +38,9 @@ def describe_microbatches(microbatches: Sequence[int], total: int) -> str:
 
 
 def _as_box(ranks: Sequence[int], mesh: Mapping[str, int]) -> dict[str, list[int]] | None:
-    """The values per axis whose product is exactly ``ranks`` (ascending, distinct), or None where it is no product."""
+    """The values per axis whose product is exactly ``ranks`` (ascending, distinct), or None where
+    it is no product.
+    """
     if not mesh or not 0 <= ranks[0] <= ranks[-1] < prod(mesh.values()):
         return None
     box: dict[str, list[int]] = {}
@@ -55,6 +59,8 @@ def _runs(numbers: Sequence[int]) -> str:
             runs[-1][1] = number
         else:
             runs.append([number, number])
-    shown = [str(first) if first == last else f"{first}..{last}" for first, last in runs[:_MOST_RUNS]]
+    shown = [
+        str(first) if first == last else f"{first}..{last}" for first, last in runs[:_MOST_RUNS]
+    ]
     left = sum(last - first + 1 for first, last in runs[_MOST_RUNS:])
     return ", ".join(shown) + (f" and {left} more" if left else "")

@@ -1,4 +1,6 @@
-"""The report as workflow commands of GitHub Actions: printed by a step, they become annotations at the source lines (``docs/ci.md``)."""
+"""The report as workflow commands of GitHub Actions: printed by a step, they become annotations at
+the source lines (``docs/ci.md``).
+"""
 
 from __future__ import annotations
 
@@ -22,10 +24,18 @@ COMMANDS: Mapping[FindingVerdict, Command] = {
 
 
 def encode(report: Report, plans: Sequence[str] = ()) -> bytes:
-    """A command per finding, and one for the verdict where no finding says it. ``plans``: the files that were checked, for findings without a source line."""
+    """A command per finding, and one for the verdict where no finding says it. ``plans``: the files
+    that were checked, for findings without a source line.
+    """
     lines = [_finding(finding, report, plans) for finding in report.findings]
     if report.verdict == "equivalent":
-        lines.append(command("notice", {"title": "pitcheck"}, [sentence(report), bound(report), *report.exceptions]))
+        lines.append(
+            command(
+                "notice",
+                {"title": "pitcheck"},
+                [sentence(report), bound(report), *report.exceptions],
+            )
+        )
     elif all(finding.verdict != report.verdict for finding in report.findings):
         lines.append(command(COMMANDS[report.verdict], {"title": "pitcheck"}, [sentence(report)]))
     return "".join(f"{line}\n" for line in lines).encode("utf-8")
@@ -41,15 +51,21 @@ def _finding(finding: Finding, report: Report, plans: Sequence[str]) -> str:
 
 
 def _message(finding: Finding, report: Report) -> Iterable[str]:
-    yield ", ".join(part for part in (finding.operator, *coordinates(finding, report)) if part) or finding.title
+    yield (
+        ", ".join(part for part in (finding.operator, *coordinates(finding, report)) if part)
+        or finding.title
+    )
     for label, text in (*details(finding), *endings(finding)):
         yield f"{label}: {text}"
 
 
 def command(name: Command, properties: Mapping[str, str], message: Iterable[str]) -> str:
-    """One workflow command: a single line, whatever the texts hold. Control characters and lone surrogates are shown escaped, as in the text report."""
+    """One workflow command: a single line, whatever the texts hold. Control characters and lone
+    surrogates are shown escaped, as in the text report.
+    """
     said = ",".join(f"{key}={_property(printable(value))}" for key, value in properties.items())
-    return f"::{name}{' ' if said else ''}{said}::{_data(chr(10).join(printable(line) for line in message))}"
+    text = _data("\n".join(printable(line) for line in message))
+    return f"::{name}{' ' if said else ''}{said}::{text}"
 
 
 def _data(text: str) -> str:

@@ -1,4 +1,6 @@
-"""The report as JSON (``docs/report-format.md``): one object, indented, UTF-8, ended by a newline."""
+"""The report as JSON (``docs/report-format.md``): one object, indented, UTF-8, ended by a
+newline.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from pitcheck.base.schemas import schema_of
 from pitcheck.report.report import SCHEMA, Report
 
 
@@ -17,7 +20,8 @@ def encode(report: Report) -> bytes:
 def indented(content: Any) -> bytes:
     """JSON of structs or plain data, indented and ended by a newline.
 
-    Lone surrogates (names of undecodable files) cannot stand in UTF-8 and are written as backslash escapes.
+    Lone surrogates (names of undecodable files) cannot stand in UTF-8 and are written as backslash
+    escapes.
     """
     try:
         raw = msgspec.json.encode(content)
@@ -32,14 +36,17 @@ def decode(data: bytes) -> Report:
 
 
 def json_schema() -> dict[str, Any]:
-    """JSON Schema (draft 2020-12) of the report, published as ``docs/report.schema.json``. Every field is always written."""
-    schema = msgspec.json.schema(Report)
+    """Return the JSON Schema of the report, published as ``docs/report.schema.json``.
+
+    Every field is always written.
+    """
+    schema = schema_of(Report, "pitcheck report")
     for definition in schema["$defs"].values():
         definition["required"] = list(definition["properties"])
         for described in definition["properties"].values():
             described.pop("default", None)
     schema["$defs"]["Report"]["properties"]["schema"] = {"const": SCHEMA}
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "pitcheck report", **schema}
+    return schema
 
 
 def _encodable(value: Any) -> Any:

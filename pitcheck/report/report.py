@@ -1,4 +1,5 @@
-"""The report: everything a check found, as immutable data. Its JSON form (``docs/report-format.md``) is these structs, field by field.
+"""The report: everything a check found, as immutable data. Its JSON form
+(``docs/report-format.md``) is these structs, field by field.
 
 A report knows only the verdict and what led to it; it knows nothing of fields, stages or plans.
 """
@@ -16,9 +17,17 @@ from pitcheck.errors import PitcheckError
 SCHEMA = "pitcheck.report/1"
 
 Verdict = OneOf["equivalent", "mismatch", "invalid", "inconclusive", "nothing-checked"]
-FindingVerdict = OneOf["mismatch", "invalid", "inconclusive", "nothing-checked", "warning", "imprecise"]
+FindingVerdict = OneOf[
+    "mismatch", "invalid", "inconclusive", "nothing-checked", "warning", "imprecise"
+]
 
-EXIT_CODES: Mapping[Verdict, int] = {"equivalent": 0, "mismatch": 1, "invalid": 2, "inconclusive": 3, "nothing-checked": 5}
+EXIT_CODES: Mapping[Verdict, int] = {
+    "equivalent": 0,
+    "mismatch": 1,
+    "invalid": 2,
+    "inconclusive": 3,
+    "nothing-checked": 5,
+}
 
 IMPRECISE = 4
 """The exit code of an equivalent report with a finding of verdict ``imprecise``."""
@@ -27,14 +36,18 @@ NOTHING_CLAIMED = 0.0
 """``error_bound_log2`` of a report that claims no equivalence: a probability of at most 1."""
 
 VOLATILE = ("backend", "peak_memory_mb", "seconds")
-"""The fields that may differ between two runs with the same plans, options and seed. All others are equal byte for byte."""
+"""The fields that may differ between two runs with the same plans, options and seed. All others are
+equal byte for byte.
+"""
 
 
 class TriedRepair(msgspec.Struct, frozen=True, kw_only=True):
-    """What a repair that was tried makes right, seen in a run of both plans with the repair made; ``together``: with those of all findings that have one.
+    """What a repair that was tried makes right, seen in a run of both plans with the repair made;
+    ``together``: with those of all findings that have one.
 
-    ``right`` are the outputs that differ and are right then, ``wrong`` those that are wrong then, of ``compared`` outputs in all. Of a repair that was tried
-    in a stage alone these are its one tensor.
+    ``right`` are the outputs that differ and are right then, ``wrong`` those that are wrong then,
+    of ``compared`` outputs in all. Of a repair that was tried in a stage alone these are its one
+    tensor.
     """
 
     right: tuple[str, ...]
@@ -46,10 +59,12 @@ class TriedRepair(msgspec.Struct, frozen=True, kw_only=True):
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """One thing that is wrong, or that could not be decided.
 
-    ``code`` has a page (``pitcheck explain CODE``). ``ranks`` and ``microbatches`` are the numbers of the coordinates concerned (ranks are numbered row-major
-    over the mesh; empty: not tied to any). ``element`` is the index in the reference tensor ``output`` at which ``reference_value`` and
-    ``parallel_value`` stand, both as exact or decimal text. What is not known is ``None``. A finding of verdict ``warning`` does not change the
-    verdict; one of verdict ``imprecise``, which precision rules lead to where the user wants it, only the exit code of an equivalent report.
+    ``code`` has a page (``pitcheck explain CODE``). ``ranks`` and ``microbatches`` are the numbers
+    of the coordinates concerned (ranks are numbered row-major over the mesh; empty: not tied to
+    any). ``element`` is the index in the reference tensor ``output`` at which ``reference_value``
+    and ``parallel_value`` stand, both as exact or decimal text. What is not known is ``None``. A
+    finding of verdict ``warning`` does not change the verdict; one of verdict ``imprecise``, which
+    precision rules lead to where the user wants it, only the exit code of an equivalent report.
     """
 
     code: str
@@ -73,7 +88,9 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OperatorCounts(msgspec.Struct, frozen=True, kw_only=True):
-    """Operators: ``reference`` and ``parallel`` count instances (over ranks and micro-batches), ``records`` the records of both plans."""
+    """Operators: ``reference`` and ``parallel`` count instances (over ranks and micro-batches),
+    ``records`` the records of both plans.
+    """
 
     reference: int = 0
     parallel: int = 0
@@ -88,7 +105,9 @@ class OutputCounts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StageCounts(msgspec.Struct, frozen=True, kw_only=True):
-    """Stages: ``distinct`` ones are those left when equal ones are proven once; ``widened`` ones were merged with their predecessors."""
+    """Stages: ``distinct`` ones are those left when equal ones are proven once; ``widened`` ones
+    were merged with their predecessors.
+    """
 
     total: int = 0
     distinct: int = 0
@@ -99,11 +118,14 @@ class StageCounts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RoutedTokens(msgspec.Struct, frozen=True, kw_only=True):
-    """Where tokens went while a stage in which they choose experts was proven, in all ``draws`` together.
+    """Where tokens went while a stage in which they choose experts was proven, in all ``draws``
+    together.
 
-    ``tensor`` is the one proven, ``tokens`` the least number of tokens that a rank routed; ``sender_receiver_pairs`` (0 where no rank sends tokens to others)
-    each carried at least ``tokens_per_pair``, and of ``source_expert_pairs`` each at least ``tokens_per_expert``. In one draw ``empty_experts`` received
-    nothing and another one ``largest_share`` times its even share (both 0 where no draw can do that). Ranks are those that are kept.
+    ``tensor`` is the one proven, ``tokens`` the least number of tokens that a rank routed;
+    ``sender_receiver_pairs`` (0 where no rank sends tokens to others) each carried at least
+    ``tokens_per_pair``, and of ``source_expert_pairs`` each at least ``tokens_per_expert``. In one
+    draw ``empty_experts`` received nothing and another one ``largest_share`` times its even share
+    (both 0 where no draw can do that). Ranks are those that are kept.
     """
 
     stage: str
@@ -131,9 +153,11 @@ class Seconds(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Shown(msgspec.Struct, frozen=True):
-    """What shows a mismatch: an element of ``output`` on one input of both plans, evaluated from it again by another arithmetic than float64.
+    """What shows a mismatch: an element of ``output`` on one input of both plans, evaluated from it
+    again by another arithmetic than float64.
 
-    ``arithmetic`` says which one, and from where on. Both values are decimal text, with as many digits as tell them apart.
+    ``arithmetic`` says which one, and from where on. Both values are decimal text, with as many
+    digits as tell them apart.
     """
 
     output: str
@@ -146,15 +170,19 @@ class Shown(msgspec.Struct, frozen=True):
 class Report(msgspec.Struct, frozen=True, kw_only=True):
     """The outcome of one check.
 
-    ``error_bound_log2`` is the base-2 logarithm of the bound on the probability that unequal plans were called equivalent; 0 where nothing is
-    claimed, and finite always. ``exit_code`` follows from the verdict and the findings, and is set here. ``trials`` is the largest number of complete redraws
-    that any stage needed. ``routing`` has every proof of a stage in which tokens choose experts.
-    The sentences: ``exceptions`` are what the user's specification excepts from full equality; ``reductions`` say which shapes and coordinates were made
-    smaller and by which rule; ``heuristic`` names the terms of the bound that are not proven; ``not_covered`` says what the bound does not cover.
+    ``error_bound_log2`` is the base-2 logarithm of the bound on the probability that unequal plans
+    were called equivalent; 0 where nothing is claimed, and finite always. ``exit_code`` follows
+    from the verdict and the findings, and is set here. ``trials`` is the largest number of complete
+    redraws that any stage needed. ``routing`` has every proof of a stage in which tokens choose
+    experts. The sentences: ``exceptions`` are what the user's specification excepts from full
+    equality; ``reductions`` say which shapes and coordinates were made smaller and by which rule;
+    ``heuristic`` names the terms of the bound that are not proven; ``not_covered`` says what the
+    bound does not cover.
 
     ``shown`` is what shows a mismatch, and ``None`` for every other verdict.
 
-    Raises PitcheckError for an error bound that is not finite or above probability 1, and for a mismatch that nothing shows.
+    Raises PitcheckError for an error bound that is not finite or above probability 1, and for a
+    mismatch that nothing shows.
     """
 
     schema: str = SCHEMA
@@ -187,11 +215,19 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         if not math.isfinite(self.error_bound_log2) or self.error_bound_log2 > 0:
-            raise PitcheckError(f"error_bound_log2 is {self.error_bound_log2}; it must be finite and at most 0 (a probability of at most 1)")
+            raise PitcheckError(
+                f"error_bound_log2 is {self.error_bound_log2}; it must be finite and at most 0 (a "
+                f"probability of at most 1)"
+            )
         if (self.verdict == "mismatch") != (self.shown is not None):
-            raise PitcheckError(f"a report of verdict {self.verdict!r} with shown={self.shown!r}; give one of them the other")
+            raise PitcheckError(
+                f"a report of verdict {self.verdict!r} with shown={self.shown!r}; give one of "
+                f"them the other"
+            )
         msgspec.structs.force_setattr(self, "exit_code", self._exit_code())
 
     def _exit_code(self) -> int:
-        imprecise = self.verdict == "equivalent" and any(finding.verdict == "imprecise" for finding in self.findings)
+        imprecise = self.verdict == "equivalent" and any(
+            finding.verdict == "imprecise" for finding in self.findings
+        )
         return IMPRECISE if imprecise else EXIT_CODES[self.verdict]

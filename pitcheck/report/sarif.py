@@ -1,4 +1,6 @@
-"""The report as SARIF 2.1.0, the OASIS format in which code scanners and editors take findings: one run, one result per finding (``docs/ci.md``)."""
+"""The report as SARIF 2.1.0, the OASIS format in which code scanners and editors take findings: one
+run, one result per finding (``docs/ci.md``).
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ from pitcheck.report.report import Finding, FindingVerdict, Report
 from pitcheck.report.sources import Source, place_of, side_of, source_line
 from pitcheck.report.text import coordinates, details
 
-SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
+SCHEMA = (
+    "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
+)
 FINGERPRINT = "pitcheckFault/v1"
 
 LEVELS: Mapping[FindingVerdict, str] = {
@@ -31,7 +35,8 @@ _MEANING = re.compile(r"^## What it means\n(.*?)^## ", re.MULTILINE | re.DOTALL)
 
 
 def encode(report: Report, plans: Sequence[str] = ()) -> bytes:
-    """The report's SARIF log: equal reports give equal bytes. ``plans``: the files that were checked, for findings without a source line.
+    """The report's SARIF log: equal reports give equal bytes. ``plans``: the files that were
+    checked, for findings without a source line.
 
     Raises UsageError where the installation lacks the pages of the codes.
     """
@@ -39,11 +44,22 @@ def encode(report: Report, plans: Sequence[str] = ()) -> bytes:
 
 
 def _run(report: Report, plans: Sequence[str]) -> dict[str, Any]:
-    driver = {"name": "pitcheck", "version": __version__, "semanticVersion": __version__, "rules": [_rule(code) for code in CODES]}
+    driver = {
+        "name": "pitcheck",
+        "version": __version__,
+        "semanticVersion": __version__,
+        "rules": [_rule(code) for code in CODES],
+    }
     successful = all(finding.code != "PIT900" for finding in report.findings)
     return {
         "tool": {"driver": driver},
-        "invocations": [{"executionSuccessful": successful, "exitCode": report.exit_code, "exitCodeDescription": report.verdict}],
+        "invocations": [
+            {
+                "executionSuccessful": successful,
+                "exitCode": report.exit_code,
+                "exitCodeDescription": report.verdict,
+            }
+        ],
         "columnKind": "unicodeCodePoints",
         "results": _results(report, plans),
         "properties": _properties(report),
@@ -95,7 +111,11 @@ def _results(report: Report, plans: Sequence[str]) -> list[dict[str, Any]]:
                 "locations": [_location(finding, place_of(finding, plans))],
                 **({"relatedLocations": related} if related else {}),
                 "partialFingerprints": {FINGERPRINT: f"{fault}:{seen[fault]}"},
-                "properties": {"verdict": finding.verdict, "ranks": finding.ranks, "microbatches": finding.microbatches},
+                "properties": {
+                    "verdict": finding.verdict,
+                    "ranks": finding.ranks,
+                    "microbatches": finding.microbatches,
+                },
             }
         )
     return results
@@ -114,12 +134,24 @@ def _message(finding: Finding, report: Report) -> Iterable[str]:
 
 
 def _location(finding: Finding, place: Source | None) -> dict[str, Any]:
-    """The source line; without one the plan's file. The operator stands beside it, and the plan that has it."""
+    """The source line; without one the plan's file. The operator stands beside it, and the plan
+    that has it.
+    """
     plan = f"{side_of(finding)} plan"
     logical = [{"name": plan, "kind": "plan"}]
     if finding.operator:
-        logical.insert(0, {"name": finding.operator, "fullyQualifiedName": f"{plan}/{finding.operator}", "kind": "operator"})
-    return {**({"physicalLocation": _physical(place)} if place is not None else {}), "logicalLocations": logical}
+        logical.insert(
+            0,
+            {
+                "name": finding.operator,
+                "fullyQualifiedName": f"{plan}/{finding.operator}",
+                "kind": "operator",
+            },
+        )
+    return {
+        **({"physicalLocation": _physical(place)} if place is not None else {}),
+        "logicalLocations": logical,
+    }
 
 
 def _physical(place: Source) -> dict[str, Any]:
@@ -131,20 +163,33 @@ def _related(finding: Finding) -> list[dict[str, Any]]:
     """The output that differs, and the witness that shows it."""
     related: list[dict[str, Any]] = []
     if finding.output:
-        related.append({"logicalLocations": [{"name": finding.output, "kind": "tensor"}], "message": {"text": f"the tensor that is wrong: {finding.output}"}})
+        related.append(
+            {
+                "logicalLocations": [{"name": finding.output, "kind": "tensor"}],
+                "message": {"text": f"the tensor that is wrong: {finding.output}"},
+            }
+        )
     if finding.witness:
         physical = _physical(Source(finding.witness))
-        related.append({"physicalLocation": physical, "message": {"text": f"the input that shows it: pitcheck replay {finding.witness}"}})
+        related.append(
+            {
+                "physicalLocation": physical,
+                "message": {"text": f"the input that shows it: pitcheck replay {finding.witness}"},
+            }
+        )
     return [{"id": number, **each} for number, each in enumerate(related)]
 
 
 def _fault(finding: Finding) -> str:
     """A fault's identity: what is wrong, and at which operator of which file.
 
-    Neither the line, which edits elsewhere in the file move, nor what the seed or the number of ranks changes.
+    Neither the line, which edits elsewhere in the file move, nor what the seed or the number of
+    ranks changes.
     """
     place = source_line(finding.source)
     known = [finding.operator or "", place.file if place is not None else finding.source or ""]
     if not any(known):
         known = [finding.output or finding.title]
-    return hashlib.sha256("\0".join([finding.code, *known]).encode("utf-8", "backslashreplace")).hexdigest()[:16]
+    return hashlib.sha256(
+        "\0".join([finding.code, *known]).encode("utf-8", "backslashreplace")
+    ).hexdigest()[:16]

@@ -14,14 +14,18 @@ _NUMBER = re.compile("[1-9][0-9]{0,8}")
 
 
 class Source(NamedTuple):
-    """A file, as seen from the working directory where it lies below it, and a line of it (from 1); None for the whole file."""
+    """A file, as seen from the working directory where it lies below it, and a line of it (from 1);
+    None for the whole file.
+    """
 
     file: str
     line: int | None = None
 
     @property
     def uri(self) -> str:
-        """The file as a URI, relative where the path is. What UTF-8 cannot hold is written as a backslash escape."""
+        """The file as a URI, relative where the path is. What UTF-8 cannot hold is written as a
+        backslash escape.
+        """
         path = quote(self.file, safe="/", errors="backslashreplace")
         return f"file://{path}" if path.startswith("/") else path
 
@@ -35,7 +39,9 @@ def source_line(text: str | None) -> Source | None:
 
 
 def place_of(finding: Finding, plans: Sequence[str]) -> Source | None:
-    """The line to blame; where the plan names none, the file of the plan that the finding is about. ``plans``: the files, the reference first, if any."""
+    """The line to blame; where the plan names none, the file of the plan that the finding is about.
+    ``plans``: the files, the reference first, if any.
+    """
     found = source_line(finding.source)
     if found is not None or not plans:
         return found
@@ -44,11 +50,15 @@ def place_of(finding: Finding, plans: Sequence[str]) -> Source | None:
 
 
 def side_of(finding: Finding) -> str:
-    """Which plan a finding is about: what validation says of the reference plan, and of nothing else, begins with its name."""
+    """Which plan a finding is about: what validation says of the reference plan, and of nothing
+    else, begins with its name.
+    """
     return "reference" if finding.title.startswith("reference plan:") else "parallel"
 
 
 def _seen(file: str) -> str:
     path = Path(file)
     here = Path.cwd()
-    return (path.relative_to(here) if path.is_absolute() and path.is_relative_to(here) else path).as_posix()
+    return (
+        path.relative_to(here) if path.is_absolute() and path.is_relative_to(here) else path
+    ).as_posix()

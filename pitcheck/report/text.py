@@ -1,4 +1,6 @@
-"""The report as console text: findings first, the verdict last. Plain text, 100 columns; colour is laid over it on a terminal only."""
+"""The report as console text: findings first, the verdict last. Plain text, 100 columns; colour is
+laid over it on a terminal only.
+"""
 
 from __future__ import annotations
 
@@ -53,8 +55,9 @@ class Line(NamedTuple):
 def render(report: Report, *, quiet: bool = False, verbose: bool = False) -> list[Line]:
     """The report's lines.
 
-    ``quiet`` leaves the headline of every finding and the verdict; ``verbose`` shows every list whole and adds the times. Control characters and lone
-    surrogates (a plan may hold any text) are shown escaped, so that no plan can steer a terminal.
+    ``quiet`` leaves the headline of every finding and the verdict; ``verbose`` shows every list
+    whole and adds the times. Control characters and lone surrogates (a plan may hold any text) are
+    shown escaped, so that no plan can steer a terminal.
     """
     if quiet:
         return [*(_headline(finding) for finding in report.findings), *_verdict(report)]
@@ -65,17 +68,29 @@ def render(report: Report, *, quiet: bool = False, verbose: bool = False) -> lis
     for finding in shown:
         lines += [*_finding(finding, report), Line("")]
     if len(shown) < len(report.findings):
-        lines += [Line(f"and {len(report.findings) - len(shown)} more findings (--verbose shows them)"), Line("")]
+        lines += [
+            Line(f"and {len(report.findings) - len(shown)} more findings (--verbose shows them)"),
+            Line(""),
+        ]
     summary = _summary(report, verbose)
     if summary:
         lines += [*summary, Line("")]
-    lines += [*_verdict(report), *_bound(report), *_bulleted("not covered", report.not_covered, whole=True)]
+    lines += [
+        *_verdict(report),
+        *_bound(report),
+        *_bulleted("not covered", report.not_covered, whole=True),
+    ]
     return lines
 
 
 def printable(text: str) -> str:
-    """``text`` with everything that a terminal would obey, and what UTF-8 cannot hold, as escapes."""
-    return "".join(character if character.isprintable() else character.encode("unicode_escape").decode() for character in text)
+    """``text`` with everything that a terminal would obey, and what UTF-8 cannot hold, as
+    escapes.
+    """
+    return "".join(
+        character if character.isprintable() else character.encode("unicode_escape").decode()
+        for character in text
+    )
 
 
 # --- findings
@@ -87,14 +102,22 @@ def _headline(finding: Finding) -> Line:
 
 
 def _finding(finding: Finding, report: Report) -> list[Line]:
-    """The finding in at most FINDING_LINES lines: cut short in the middle, so that help and witness stay."""
+    """The finding in at most FINDING_LINES lines: cut short in the middle, so that help and witness
+    stay.
+    """
     head = _headline(finding)
-    first = [Line(text, head.style) for text in textwrap.wrap(head.text, WIDTH, subsequent_indent="  ")]
+    first = [
+        Line(text, head.style) for text in textwrap.wrap(head.text, WIDTH, subsequent_indent="  ")
+    ]
     place = _place(finding, report)
     if place:
         first += _wrapped("  --> ", place, "strong")
-    last = [line for label, text in endings(finding) for line in _wrapped("   = ", f"{label}: {text}")]
-    body = [line for label, text in details(finding) for line in _wrapped("   = ", f"{label}: {text}")]
+    last = [
+        line for label, text in endings(finding) for line in _wrapped("   = ", f"{label}: {text}")
+    ]
+    body = [
+        line for label, text in details(finding) for line in _wrapped("   = ", f"{label}: {text}")
+    ]
     first, last = first[: FINDING_LINES // 3], last[: FINDING_LINES // 3]
     room = FINDING_LINES - len(first) - len(last)
     if len(body) > room:
@@ -103,13 +126,19 @@ def _finding(finding: Finding, report: Report) -> list[Line]:
 
 
 def _place(finding: Finding, report: Report) -> str:
-    where = f"{finding.source}  ({finding.operator})" if finding.source and finding.operator else finding.source or finding.operator
+    where = (
+        f"{finding.source}  ({finding.operator})"
+        if finding.source and finding.operator
+        else finding.source or finding.operator
+    )
     return "   ".join(part for part in (where, *coordinates(finding, report)) if part)
 
 
 def coordinates(finding: Finding, report: Report) -> tuple[str, str]:
     """The ranks and the micro-batches of a finding, "" for none in particular."""
-    return describe_ranks(finding.ranks, report.mesh), describe_microbatches(finding.microbatches, report.microbatches)
+    return describe_ranks(finding.ranks, report.mesh), describe_microbatches(
+        finding.microbatches, report.microbatches
+    )
 
 
 def details(finding: Finding) -> Iterable[tuple[str, str]]:
@@ -117,16 +146,24 @@ def details(finding: Finding) -> Iterable[tuple[str, str]]:
     if finding.stage:
         yield "stage", finding.stage
     if finding.output:
-        yield "output", finding.output + (f" at {list(finding.element)}" if finding.element is not None else "")
+        yield (
+            "output",
+            finding.output
+            + (f" at {list(finding.element)}" if finding.element is not None else ""),
+        )
     if finding.reference_value is not None or finding.parallel_value is not None:
-        reference, parallel = _told_apart(finding.reference_value or "-", finding.parallel_value or "-")
+        reference, parallel = _told_apart(
+            finding.reference_value or "-", finding.parallel_value or "-"
+        )
         yield "reference", f"{reference}     parallel: {parallel}"
     if finding.cause:
         yield "cause", finding.cause
 
 
 def _told_apart(reference: str, parallel: str) -> tuple[str, str]:
-    """Two values with as many digits as it takes to tell them apart; as they are where they are no plain decimals or differ beyond the 17th digit."""
+    """Two values with as many digits as it takes to tell them apart; as they are where they are no
+    plain decimals or differ beyond the 17th digit.
+    """
     values = reference, parallel
     if max(map(len, values)) <= _SHORT or not all(map(_DECIMAL.fullmatch, values)):
         return values
@@ -157,18 +194,35 @@ def _summary(report: Report, verbose: bool) -> list[Line]:
         return []
     counts, stages = report.operators, report.stages
     mesh = " ".join(f"{axis}={size}" for axis, size in report.mesh.items()) or "one device"
-    lines = _labelled("mesh", f"{mesh} ({_count(report.ranks, 'rank')}), {_count(report.microbatches, 'micro-batch', 'micro-batches')}")
-    lines += _labelled("operators", f"{counts.reference} reference, {counts.parallel} parallel, in {_count(counts.records, 'record')}")
+    lines = _labelled(
+        "mesh",
+        f"{mesh} ({_count(report.ranks, 'rank')}), "
+        f"{_count(report.microbatches, 'micro-batch', 'micro-batches')}",
+    )
+    lines += _labelled(
+        "operators",
+        f"{counts.reference} reference, {counts.parallel} parallel, in "
+        f"{_count(counts.records, 'record')}",
+    )
     lines += _labelled("outputs", f"{report.outputs.proven} of {report.outputs.total} proven")
     if stages.total:
-        proven = f"{stages.proven} proven, {stages.failed} failed, {stages.inconclusive} inconclusive, {stages.widened} widened"
+        proven = (
+            f"{stages.proven} proven, {stages.failed} failed, {stages.inconclusive} "
+            f"inconclusive, {stages.widened} widened"
+        )
         lines += _labelled("stages", f"{stages.total} ({stages.distinct} distinct): {proven}")
-    lines += _labelled("run", f"seed {report.seed}, {_count(report.trials, 'trial')}, {report.backend}, {report.seconds.total:.2f} s")
+    lines += _labelled(
+        "run",
+        f"seed {report.seed}, {_count(report.trials, 'trial')}, {report.backend}, "
+        f"{report.seconds.total:.2f} s",
+    )
     if verbose:
         lines += _verbose(report)
     lines += _bulleted("assuming", report.assumptions, verbose)
     lines += _bulleted("tried", report.discrete_cases, verbose)
-    lines += _bulleted("routing", tuple(dict.fromkeys(_routed(routed) for routed in report.routing)), verbose)
+    lines += _bulleted(
+        "routing", tuple(dict.fromkeys(_routed(routed) for routed in report.routing)), verbose
+    )
     lines += _bulleted("reduced", report.reductions, verbose)
     lines += _bulleted("dead", report.dead_operators, verbose)
     return lines
@@ -178,10 +232,19 @@ def _routed(routed: RoutedTokens) -> str:
     """Where tokens went, in one sentence."""
     said = [f"{_count(routed.draws, 'draw')}, at least {_count(routed.tokens, 'token')} a rank"]
     if routed.sender_receiver_pairs:
-        said.append(f"{_count(routed.sender_receiver_pairs, 'sender-receiver pair')}, at least {_count(routed.tokens_per_pair, 'token')} each")
-    said.append(f"{_count(routed.source_expert_pairs, 'source-expert pair')}, at least {routed.tokens_per_expert}")
+        said.append(
+            f"{_count(routed.sender_receiver_pairs, 'sender-receiver pair')}, at least "
+            f"{_count(routed.tokens_per_pair, 'token')} each"
+        )
+    said.append(
+        f"{_count(routed.source_expert_pairs, 'source-expert pair')}, at least "
+        f"{routed.tokens_per_expert}"
+    )
     if routed.largest_share:
-        said.append(f"one draw with {_count(routed.empty_experts, 'expert')} empty and one with {routed.largest_share:.1f} times its share")
+        said.append(
+            f"one draw with {_count(routed.empty_experts, 'expert')} empty and one with "
+            f"{routed.largest_share:.1f} times its share"
+        )
     return "; ".join(said)
 
 
@@ -189,7 +252,9 @@ def _verbose(report: Report) -> list[Line]:
     seconds = report.seconds
     steps = ("load", "validate", "lineage", "stages", "evaluate", "explain")
     lines = _labelled("primes", ", ".join(map(str, report.primes)) or "none")
-    lines += _labelled("seconds", ", ".join(f"{step} {getattr(seconds, step):.2f}" for step in steps))
+    lines += _labelled(
+        "seconds", ", ".join(f"{step} {getattr(seconds, step):.2f}" for step in steps)
+    )
     return lines + _labelled("memory", f"{report.peak_memory_mb:.0f} MB at the peak")
 
 
@@ -204,11 +269,15 @@ def sentence(report: Report) -> str:
     meaning = {
         "equivalent": proven,
         "mismatch": "the parallel plan computes something else, and an input shows it",
-        "invalid": "internal error; nothing is said about the plans" if internal else "a plan is malformed or cannot run",
+        "invalid": "internal error; nothing is said about the plans"
+        if internal
+        else "a plan is malformed or cannot run",
         "inconclusive": f"{proven}; the rest is neither proven nor refuted",
         "nothing-checked": "no output was compared; this is not a success",
     }[report.verdict]
-    imprecise = ", but a precision rule is broken (exit code 4)" if report.exit_code == IMPRECISE else ""
+    imprecise = (
+        ", but a precision rule is broken (exit code 4)" if report.exit_code == IMPRECISE else ""
+    )
     return f"{report.verdict}: {meaning}{imprecise}"
 
 
@@ -220,8 +289,13 @@ def _bound(report: Report) -> list[Line]:
 
 def bound(report: Report) -> str:
     """The bound on the probability of error, in words."""
-    claim = "this verdict is wrong" if report.verdict == "equivalent" else "what is called proven here is not"
-    rounded = math.ceil(report.error_bound_log2 * 10) / 10  # up: what is printed must not claim more than was computed
+    claim = (
+        "this verdict is wrong"
+        if report.verdict == "equivalent"
+        else "what is called proven here is not"
+    )
+    # up: what is printed must not claim more than was computed
+    rounded = math.ceil(report.error_bound_log2 * 10) / 10
     return f"error bound: {claim} with probability at most 2^{rounded:.1f}"
 
 
@@ -230,18 +304,28 @@ def _labelled(label: str, text: str) -> list[Line]:
 
 
 def _bulleted(label: str, sentences: Sequence[str], whole: bool) -> list[Line]:
-    """The sentences beside one label; unless ``whole``, only the first of them and the number of the others."""
+    """The sentences beside one label; unless ``whole``, only the first of them and the number of
+    the others.
+    """
     shown = sentences if whole or len(sentences) <= _LIST_LINES else sentences[: _LIST_LINES - 1]
-    lines = [line for i, sentence in enumerate(shown) for line in _labelled(label if i == 0 else "", sentence)]
+    lines = [
+        line
+        for i, sentence in enumerate(shown)
+        for line in _labelled(label if i == 0 else "", sentence)
+    ]
     if len(shown) < len(sentences):
         lines += _labelled("", f"and {len(sentences) - len(shown)} more (--verbose)")
     return lines
 
 
 def _wrapped(prefix: str, text: str, style: Style = "plain") -> list[Line]:
-    """``text`` at WIDTH columns behind ``prefix``, its later lines indented as far. Runs of spaces inside a line are kept."""
+    """``text`` at WIDTH columns behind ``prefix``, its later lines indented as far. Runs of spaces
+    inside a line are kept.
+    """
     rows = textwrap.wrap(printable(text), WIDTH - len(prefix), break_on_hyphens=False) or [""]
-    return [Line((prefix if i == 0 else " " * len(prefix)) + row, style) for i, row in enumerate(rows)]
+    return [
+        Line((prefix if i == 0 else " " * len(prefix)) + row, style) for i, row in enumerate(rows)
+    ]
 
 
 def _count(number: int, one: str, many: str = "") -> str:

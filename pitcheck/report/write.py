@@ -1,4 +1,6 @@
-"""Where reports go: ``FORMAT`` and ``FORMAT:FILE`` options, files that are written whole or not at all, and the console."""
+"""Where reports go: ``FORMAT`` and ``FORMAT:FILE`` options, files that are written whole or not at
+all, and the console.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ STDOUT = "-"
 
 @dataclass(frozen=True)
 class Form:
-    """How a report is written. ``plans`` are the files that were checked, the reference first; ``quiet`` and ``verbose`` are about text alone."""
+    """How a report is written. ``plans`` are the files that were checked, the reference first;
+    ``quiet`` and ``verbose`` are about text alone.
+    """
 
     quiet: bool = False
     verbose: bool = False
@@ -27,7 +31,9 @@ class Form:
 
 
 def _text(report: Report, form: Form) -> bytes:
-    return "".join(f"{line.text}\n" for line in render(report, quiet=form.quiet, verbose=form.verbose)).encode("utf-8")
+    return "".join(
+        f"{line.text}\n" for line in render(report, quiet=form.quiet, verbose=form.verbose)
+    ).encode("utf-8")
 
 
 FORMATS: Mapping[str, Callable[[Report, Form], bytes]] = {
@@ -47,18 +53,29 @@ class Destination:
 
 
 def parse_destination(text: str) -> Destination:
-    """``FORMAT:FILE``, or ``FORMAT`` for standard output, as a destination. Raises UsageError for an unknown format or a missing file."""
+    """``FORMAT:FILE``, or ``FORMAT`` for standard output, as a destination. Raises UsageError for
+    an unknown format or a missing file.
+    """
     format_, colon, file = text.partition(":")
     if format_ not in FORMATS:
-        raise UsageError(f"output {text!r}: unknown format {format_!r}; the formats are {', '.join(FORMATS)} (as in json:report.json)")
+        raise UsageError(
+            f"output {text!r}: unknown format {format_!r}; the formats are {', '.join(FORMATS)} "
+            f"(as in json:report.json)"
+        )
     if colon and not file:
-        raise UsageError(f"output {text!r}: no file; write {format_}:FILE, or {format_} for standard output")
+        raise UsageError(
+            f"output {text!r}: no file; write {format_}:FILE, or {format_} for standard output"
+        )
     return Destination(format_, file or STDOUT)
 
 
 def check_destinations(destinations: Sequence[Destination]) -> None:
-    """Raise UsageError, before any work is done, for destinations that collide or cannot be written."""
-    files = [STDOUT if each.file == STDOUT else os.path.realpath(each.file) for each in destinations]
+    """Raise UsageError, before any work is done, for destinations that collide or cannot be
+    written.
+    """
+    files = [
+        STDOUT if each.file == STDOUT else os.path.realpath(each.file) for each in destinations
+    ]
     for i, file in enumerate(files):
         if file in files[:i]:
             shared = "standard output" if file == STDOUT else destinations[i].file
@@ -69,16 +86,21 @@ def check_destinations(destinations: Sequence[Destination]) -> None:
         if path.is_dir():
             raise UsageError(f"output {destinations[i].file} is a directory; name a file")
         if not path.parent.is_dir():
-            raise UsageError(f"output {destinations[i].file}: directory {path.parent} does not exist; create it first")
+            raise UsageError(
+                f"output {destinations[i].file}: directory {path.parent} does not exist; create "
+                f"it first"
+            )
         target = path if path.exists() else path.parent
         if not os.access(target, os.W_OK):
             raise UsageError(f"output {destinations[i].file}: no permission to write {target}")
 
 
 def write_report(report: Report, destinations: Sequence[Destination], form: Form = Form()) -> None:
-    """Write the report to every destination, and as text to standard output unless a destination takes that.
+    """Write the report to every destination, and as text to standard output unless a destination
+    takes that.
 
-    Every destination is tried; then UsageError is raised for those that failed. A standard output that nobody reads any more is no failure.
+    Every destination is tried; then UsageError is raised for those that failed. A standard output
+    that nobody reads any more is no failure.
     """
     failures = []
     for each in destinations:
@@ -100,7 +122,8 @@ def write_report(report: Report, destinations: Sequence[Destination], form: Form
 
 
 def write_whole(path: Path, data: bytes) -> None:
-    """Write ``data`` so that the file is at no moment half-written: beside it first, then moved into its place.
+    """Write ``data`` so that the file is at no moment half-written: beside it first, then moved
+    into its place.
 
     Devices and pipes, which cannot be replaced, are written to. Raises OSError.
     """
@@ -118,7 +141,9 @@ def write_whole(path: Path, data: bytes) -> None:
 
 
 def print_bytes(data: bytes) -> None:
-    """Print UTF-8 bytes whatever the locale's encoding. A reader that has gone is no failure; raises UsageError for any other."""
+    """Print UTF-8 bytes whatever the locale's encoding. A reader that has gone is no failure;
+    raises UsageError for any other.
+    """
     buffer = getattr(sys.stdout, "buffer", None)
     try:
         if buffer is None:
@@ -128,18 +153,30 @@ def print_bytes(data: bytes) -> None:
             buffer.write(data)
         sys.stdout.flush()
     except OSError as error:
-        # What is left in the buffer has no way out either: without this the interpreter complains when it flushes at its end.
+        # What is left in the buffer has no way out either: without this the interpreter complains
+        # when it flushes at its end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if not isinstance(error, BrokenPipeError):
-            raise UsageError(f"cannot write to standard output: {error.strerror or error}") from None
+            raise UsageError(
+                f"cannot write to standard output: {error.strerror or error}"
+            ) from None
 
 
 def _coloured(lines: Sequence[Line], stream: TextIO) -> bytes:
-    """The lines with the escapes of the terminal behind ``stream``. Captured rather than printed: rich ends the process itself on a broken pipe."""
+    """The lines with the escapes of the terminal behind ``stream``. Captured rather than printed:
+    rich ends the process itself on a broken pipe.
+    """
     from rich.console import Console  # noqa: PLC0415  only a terminal pays for rich
     from rich.text import Text  # noqa: PLC0415
 
-    styles = {"plain": "", "strong": "bold", "good": "bold green", "bad": "bold red", "unsure": "bold yellow", "faint": "dim"}
+    styles = {
+        "plain": "",
+        "strong": "bold",
+        "good": "bold green",
+        "bad": "bold red",
+        "unsure": "bold yellow",
+        "faint": "dim",
+    }
     console = Console(file=stream, soft_wrap=True, highlight=False)
     with console.capture() as captured:
         console.print(Text("\n").join(Text(line.text, style=styles[line.style]) for line in lines))

@@ -1,7 +1,9 @@
-"""A part of a graph, cut out between a boundary and its targets, as a straight list of batched steps.
+"""A part of a graph, cut out between a boundary and its targets, as a straight list of batched
+steps.
 
-Coordinates at which an operator would compute the same thing from the same inputs are computed once: every value has *rows*, and coordinates
-point to rows. That is exact for any pattern of replication, because an operator is a function of its inputs.
+Coordinates at which an operator would compute the same thing from the same inputs are computed
+once: every value has *rows*, and coordinates point to rows. That is exact for any pattern of
+replication, because an operator is a function of its inputs.
 """
 
 from __future__ import annotations
@@ -25,7 +27,9 @@ MANY_COLUMNS = 8
 ODD = np.uint64(0x9E3779B97F4A7C15)
 
 Boundary = Callable[[int], Grid | None]
-"""For a value, the number of the part it holds at every coordinate (-1: computed there), or None where it is not on the boundary at all."""
+"""For a value, the number of the part it holds at every coordinate (-1: computed there), or None
+where it is not on the boundary at all.
+"""
 
 
 @dataclass(frozen=True)
@@ -41,7 +45,9 @@ StepOperand = Argument | tuple[Argument, ...] | Literal
 
 @dataclass(frozen=True)
 class Step:
-    """One operator at ``count`` distinct rows; its results are appended to the rows of its output values."""
+    """One operator at ``count`` distinct rows; its results are appended to the rows of its output
+    values.
+    """
 
     node: int
     kind: str
@@ -60,17 +66,25 @@ class Step:
     @property
     def looked_into(self) -> list[Argument]:
         """Those of which more than the shape matters."""
-        return values_of(operand for place, operand in enumerate(self.inputs) if place not in self.unread)
+        return values_of(
+            operand for place, operand in enumerate(self.inputs) if place not in self.unread
+        )
 
 
 def values_of(operands: Iterable[StepOperand]) -> list[Argument]:
     """Those of some operands that are values, the members of a stack one by one."""
-    return [a for operand in operands for a in (operand if isinstance(operand, tuple) else (operand,)) if isinstance(a, Argument)]
+    return [
+        a
+        for operand in operands
+        for a in (operand if isinstance(operand, tuple) else (operand,))
+        if isinstance(a, Argument)
+    ]
 
 
 @dataclass
 class Batch:
-    """Steps in order. ``inputs`` maps a boundary value to the parts its rows hold; ``grids`` maps a value to its row at every coordinate of ``held``.
+    """Steps in order. ``inputs`` maps a boundary value to the parts its rows hold; ``grids`` maps a
+    value to its row at every coordinate of ``held``.
 
     Both are kept near the value's home. Where a value is not held a grid may have any row, or -1.
     """
@@ -143,12 +157,20 @@ def extract(graph: Graph, targets: Mapping[int, Mask], boundary: Boundary) -> Ba
         return batch
     for number in sorted(cone.running, key=graph.rank.__getitem__):
         node = graph.nodes[number]
-        _add_step(batch, number, node, cone.running[number], tuple(output if output in cone.needed else None for output in node.outputs))
+        _add_step(
+            batch,
+            number,
+            node,
+            cone.running[number],
+            tuple(output if output in cone.needed else None for output in node.outputs),
+        )
     return batch
 
 
 def _add_input(batch: Batch, value: int, mask: Mask, parts: Grid) -> None:
-    """Rows of the parts that are needed. Where some coordinates hold no part, the grid says which."""
+    """Rows of the parts that are needed. Where some coordinates hold no part, the grid
+    says which.
+    """
     places = focus(mask)
     present, held = np.broadcast_arrays(near(parts, places), near(mask, places))
     given = held & (present >= 0)
@@ -164,7 +186,9 @@ def _add_input(batch: Batch, value: int, mask: Mask, parts: Grid) -> None:
 
 
 class _Cone:
-    """What lies between a boundary and some targets. All masks are near the homes of what they belong to."""
+    """What lies between a boundary and some targets. All masks are near the homes of what they
+    belong to.
+    """
 
     def __init__(self, graph: Graph, boundary: Boundary) -> None:
         self.graph = graph
@@ -226,7 +250,9 @@ class _Cone:
         for output in node.outputs:
             if output in self.needed:
                 wanted = self._computed(output, self.needed[output])
-                run = either(run, wanted if self.graph.values[output].home else near(wanted, node.home))
+                run = either(
+                    run, wanted if self.graph.values[output].home else near(wanted, node.home)
+                )
         return run
 
     def _computed(self, value: int, mask: Mask) -> Mask:
@@ -241,7 +267,9 @@ class _Cone:
             return
         reach = source.reach(far(run, node.home, node.lattice.shape, False))
         mask = near(reach, home)
-        if home and int(np.broadcast_to(reach, _full(reach, home, node.lattice.shape)).sum()) != int(mask.sum()):
+        if home and int(
+            np.broadcast_to(reach, _full(reach, home, node.lattice.shape)).sum()
+        ) != int(mask.sum()):
             self._outside[source.value] = reach
         self._need(source.value, mask)
 
@@ -256,35 +284,59 @@ def crosses(source: Source, home: Home) -> bool:
     return source.read is not None and any(axis in source.read.axes for axis, _ in home)
 
 
-def _add_step(batch: Batch, number: int, node: Node, run: Mask, outputs: tuple[int | None, ...]) -> None:
-    """Append a node as a step. What nothing reads is left out of its outputs: it need not be computed, and what computing it would mix is not mixed."""
+def _add_step(
+    batch: Batch, number: int, node: Node, run: Mask, outputs: tuple[int | None, ...]
+) -> None:
+    """Append a node as a step. What nothing reads is left out of its outputs: it need not be
+    computed, and what computing it would mix is not mixed.
+    """
     anywhere = np.zeros(batch.graph.anywhere, dtype=np.int64)
     grids = [
         [(anywhere, 0)]
         if place in node.unread
-        else [(near(_seen(source, batch.grids[source.value], node), node.home), source.members) for source in sources_of(operand)]
+        else [
+            (near(_seen(source, batch.grids[source.value], node), node.home), source.members)
+            for source in sources_of(operand)
+        ]
         for place, operand in enumerate(node.inputs)
     ]
     flat = [(grid, members) for several in grids for grid, members in several]
-    shape = np.broadcast_shapes(run.shape, *(grid.shape[:-1] if members else grid.shape for grid, members in flat))
+    shape = np.broadcast_shapes(
+        run.shape, *(grid.shape[:-1] if members else grid.shape for grid, members in flat)
+    )
     chosen = None if run.all() else np.flatnonzero(np.broadcast_to(run, shape).reshape(-1))
     count = prod(shape) if chosen is None else len(chosen)
     columns = [_column(grid, members, shape, chosen) for grid, members in flat]
     first, which = distinct_columns(columns, count)
     if len(first) < count:
         columns = [column[first] for column in columns]
-    batch.steps.append(Step(number, node.kind, node.attributes, _operands(node, grids, columns), outputs, len(first), node.unread))
+    batch.steps.append(
+        Step(
+            number,
+            node.kind,
+            node.attributes,
+            _operands(node, grids, columns),
+            outputs,
+            len(first),
+            node.unread,
+        )
+    )
     for output in outputs:
         if output is not None:
             rows = np.full(prod(shape), -1, dtype=np.int64)
             rows[slice(None) if chosen is None else chosen] = batch.counts.get(output, 0) + which
             _write(batch, output, rows.reshape(shape), len(first), node)
             info = batch.graph.values[output]
-            batch.held[output] = either(batch.held.get(output), run if info.home else far(run, node.home, info.lattice.shape, False))
+            batch.held[output] = either(
+                batch.held.get(output),
+                run if info.home else far(run, node.home, info.lattice.shape, False),
+            )
 
 
 def _seen(source: Source, grid: Grid, node: Node) -> Grid:
-    """What a node reads of a grid. A node that runs once has one entry along micro-batches: the others of a read by code stand for no coordinate."""
+    """What a node reads of a grid. A node that runs once has one entry along micro-batches: the
+    others of a read by code stand for no coordinate.
+    """
     found = source.gather(grid)
     if node.lattice.microbatched:
         return found
@@ -292,15 +344,22 @@ def _seen(source: Source, grid: Grid, node: Node) -> Grid:
 
 
 def _column(grid: Grid, members: int, shape: tuple[int, ...], chosen: Codes | None) -> Codes:
-    dense = np.broadcast_to(grid, (*shape, members) if members else shape).reshape((-1, members) if members else (-1,))
+    dense = np.broadcast_to(grid, (*shape, members) if members else shape).reshape(
+        (-1, members) if members else (-1,)
+    )
     return dense if chosen is None else dense[chosen]
 
 
-def _operands(node: Node, grids: Sequence[Sequence[object]], columns: Sequence[Codes]) -> tuple[StepOperand, ...]:
+def _operands(
+    node: Node, grids: Sequence[Sequence[object]], columns: Sequence[Codes]
+) -> tuple[StepOperand, ...]:
     left = iter(columns)
     result: list[StepOperand] = []
     for operand, several in zip(node.inputs, grids, strict=True):
-        found = [Argument(source.value, next(left)) for source, _ in zip(sources_of(operand), several, strict=True)]
+        found = [
+            Argument(source.value, next(left))
+            for source, _ in zip(sources_of(operand), several, strict=True)
+        ]
         if isinstance(operand, Source):
             result.append(found[0])
         elif isinstance(operand, Stacked):
@@ -311,7 +370,9 @@ def _operands(node: Node, grids: Sequence[Sequence[object]], columns: Sequence[C
 
 
 def _write(batch: Batch, output: int, rows: Grid, more: int, node: Node) -> None:
-    """Append rows to a value. Several writers, or a boundary that holds a part of it, have written elsewhere."""
+    """Append rows to a value. Several writers, or a boundary that holds a part of it, have written
+    elsewhere.
+    """
     info = batch.graph.values[output]
     grid = rows if info.home else far(rows, node.home, info.lattice.shape, -1)
     before = batch.grids.get(output)
@@ -329,7 +390,11 @@ def distinct_columns(columns: list[Codes], count: int) -> tuple[Codes, Codes]:
             return found
     key = np.zeros(count, dtype=np.int64)
     span = 1
-    for column in (c[:, i] if c.ndim == 2 else c for c in columns for i in range(c.shape[1] if c.ndim == 2 else 1)):
+    for column in (
+        c[:, i] if c.ndim == 2 else c
+        for c in columns
+        for i in range(c.shape[1] if c.ndim == 2 else 1)
+    ):
         width = int(column.max()) + 1
         if width == 1:
             continue
@@ -342,7 +407,9 @@ def distinct_columns(columns: list[Codes], count: int) -> tuple[Codes, Codes]:
 
 
 def _distinct_words(columns: list[Codes]) -> tuple[Codes, Codes] | None:
-    """The same by a word of every row, of which it is checked that equal ones belong to equal rows; None where they do not."""
+    """The same by a word of every row, of which it is checked that equal ones belong to equal rows;
+    None where they do not.
+    """
     table = np.concatenate([column.reshape(len(column), -1) for column in columns], axis=1)
     weights = np.arange(1, table.shape[1] + 1, dtype=np.uint64) * ODD | np.uint64(1)
     with np.errstate(over="ignore"):

@@ -1,4 +1,6 @@
-"""Cutting a stage out of both plans: the parallel side back to cut tensors, the reference side back to the same tensors."""
+"""Cutting a stage out of both plans: the parallel side back to cut tensors, the reference side back
+to the same tensors.
+"""
 
 from __future__ import annotations
 
@@ -16,16 +18,33 @@ from pitcheck.stage.reductions.protocol import Context, Phase
 from pitcheck.stage.stage import CutOf, Stage, Target, constant_mask
 
 
-def build_stage(first: Graph, second: Graph, cut_of: CutOf, targets: Sequence[Target], reductions: Reductions = STAGE_REDUCTIONS) -> Stage:
-    """Cut out the cone of ``targets``, without what the reductions that act on a new stage leave out.
+def build_stage(
+    first: Graph,
+    second: Graph,
+    cut_of: CutOf,
+    targets: Sequence[Target],
+    reductions: Reductions = STAGE_REDUCTIONS,
+) -> Stage:
+    """Cut out the cone of ``targets``, without what the reductions that act on a new stage leave
+    out.
 
-    ``cut_of`` gives the cut at which a parallel value may be taken as given (it must be proven elsewhere, or be initial). A target itself is never
-    taken as given. Raises UnsupportedError where something is needed that nothing computes.
+    ``cut_of`` gives the cut at which a parallel value may be taken as given (it must be proven
+    elsewhere, or be initial). A target itself is never taken as given. Raises UnsupportedError
+    where something is needed that nothing computes.
     """
     parallel = _parallel(second, cut_of, targets)
-    met = {value: cut for value in parallel.inputs if (cut := cut_of(value)) is not None and constant_mask(second, value) is None}
+    met = {
+        value: cut
+        for value in parallel.inputs
+        if (cut := cut_of(value)) is not None and constant_mask(second, value) is None
+    }
     reference = _reference(first, met.values(), targets)
-    stage = reduced(Stage(reference, parallel, dict(met), tuple(targets), met), Phase.CUT_OUT, Context(), reductions)
+    stage = reduced(
+        Stage(reference, parallel, dict(met), tuple(targets), met),
+        Phase.CUT_OUT,
+        Context(),
+        reductions,
+    )
     _give_what_is_read(stage)
     return stage
 
@@ -36,7 +55,11 @@ def _parallel(graph: Graph, cut_of: CutOf, targets: Sequence[Target]) -> Batch:
 
     def boundary(value: int) -> Grid | None:
         constant = constant_mask(graph, value)
-        cut = None if constant is not None or (value in own and graph.values[value].writers) else cut_of(value)
+        cut = (
+            None
+            if constant is not None or (value in own and graph.values[value].writers)
+            else cut_of(value)
+        )
         return constant if cut is None else cut.grid
 
     masks: dict[int, Mask] = {}
@@ -60,7 +83,9 @@ def _reference(graph: Graph, cuts: Iterable[Cut], targets: Sequence[Target]) -> 
 
 
 def _give_what_is_read(stage: Stage) -> None:
-    """Enter as inputs of the reference the tensors that the parallel side alone reads: it is from these that its inputs are derived."""
+    """Enter as inputs of the reference the tensors that the parallel side alone reads: it is from
+    these that its inputs are derived.
+    """
     batch = stage.reference
     for value in {cut.reference for cut in stage.cuts.values()} - batch.inputs.keys():
         if value not in batch.grids:
@@ -75,4 +100,7 @@ def _everywhere(graph: Graph) -> Grid:
 def _no_missing(batch: Batch, side: str) -> None:
     for value, mask in batch.missing.items():
         rank, microbatch = batch.graph.place(batch.graph.values[value].lattice.first(mask))
-        raise UnsupportedError(f"{side} plan: {batch.graph.values[value].name!r} is read on rank {rank}, micro-batch {microbatch}, where nothing computes it")
+        raise UnsupportedError(
+            f"{side} plan: {batch.graph.values[value].name!r} is read on rank {rank}, micro-batch "
+            f"{microbatch}, where nothing computes it"
+        )

@@ -1,9 +1,13 @@
-"""A plan seen at a few coordinates of the axes along which all its ranks, or all its micro-batches, do the same with different rows.
+"""A plan seen at a few coordinates of the axes along which all its ranks, or all its micro-batches,
+do the same with different rows.
 
-An axis is *uniform* where no operator is left out or has other attributes at some of its coordinates, every collective has all of them in a group or each in
-one of its own, nothing is exchanged along it otherwise, and no parameter depends on it. Cutting out a stage for a few of its coordinates takes as long
-whether there are 16 or 16,384. What is proven so holds for all only where the stage itself shows it: its coordinates are renamings of each other along a
-pure batch dimension, or the terms of one sum, or do not differ at all. That is checked on the stage; without it, it is cut out at all coordinates.
+An axis is *uniform* where no operator is left out or has other attributes at some of its
+coordinates, every collective has all of them in a group or each in one of its own, nothing is
+exchanged along it otherwise, and no parameter depends on it. Cutting out a stage for a few of its
+coordinates takes as long whether there are 16 or 16,384. What is proven so holds for all only where
+the stage itself shows it: its coordinates are renamings of each other along a pure batch dimension,
+or the terms of one sum, or do not differ at all. That is checked on the stage; without it, it is
+cut out at all coordinates.
 """
 
 from __future__ import annotations
@@ -15,7 +19,20 @@ import numpy as np
 
 from pitcheck.graph.cuts import Cut
 from pitcheck.graph.graph import Graph, Node, Operand, Source, Stacked, sources_of
-from pitcheck.graph.grids import FromPlaces, Grid, Lattice, Mask, OfMicrobatch, Once, OverGroup, OverListed, OverMicrobatches, Read, Shape, Through
+from pitcheck.graph.grids import (
+    FromPlaces,
+    Grid,
+    Lattice,
+    Mask,
+    OfMicrobatch,
+    Once,
+    OverGroup,
+    OverListed,
+    OverMicrobatches,
+    Read,
+    Shape,
+    Through,
+)
 from pitcheck.graph.parts import Parts
 from pitcheck.plan.coordinates import Coordinates
 from pitcheck.plan.model import Axis
@@ -26,18 +43,27 @@ MOST = 8
 """Axes up to this size are seen whole."""
 KEPT = 3
 KEPT_ALONE = 6
-"""Coordinates of an axis that are seen, where there are several uniform ones or one alone: enough of them together to show how they differ."""
+"""Coordinates of an axis that are seen, where there are several uniform ones or one alone: enough
+of them together to show how they differ.
+"""
 HELD = frozenset({"parameter", "optimizer_state"})
 
 
 class Sample:
-    """The graph of a plan at a few coordinates of its uniform axes, and what cuts, targets and masks are there."""
+    """The graph of a plan at a few coordinates of its uniform axes, and what cuts, targets and
+    masks are there.
+    """
 
     def __init__(self, graph: Graph, kept: Mapping[int, tuple[int, ...]]) -> None:
         self._full = graph
         self.kept = kept
-        self._shape: Shape = tuple(len(kept[axis]) if axis in kept else size for axis, size in enumerate(graph.coordinates.shape))
-        self._lattices = {microbatched: Lattice(self._shape, microbatched) for microbatched in (False, True)}
+        self._shape: Shape = tuple(
+            len(kept[axis]) if axis in kept else size
+            for axis, size in enumerate(graph.coordinates.shape)
+        )
+        self._lattices = {
+            microbatched: Lattice(self._shape, microbatched) for microbatched in (False, True)
+        }
         self._reads: dict[int, tuple[Read, Read]] = {}
         self._cuts: dict[int, tuple[Cut, Cut | None]] = {}
         self._placed: dict[tuple[int, int], tuple[Cut, tuple[Parts, Grid] | None]] = {}
@@ -46,23 +72,47 @@ class Sample:
     @property
     def sampling(self) -> Sampling:
         """How many coordinates are seen of how many, by axis."""
-        return Sampling({axis: (len(places), self._full.coordinates.shape[axis]) for axis, places in self.kept.items()})
+        return Sampling(
+            {
+                axis: (len(places), self._full.coordinates.shape[axis])
+                for axis, places in self.kept.items()
+            }
+        )
 
     def _small_graph(self) -> Graph:
         full = self._full
-        mesh = tuple(Axis(axis.name, size) for axis, size in zip(full.coordinates.mesh, self._shape, strict=False))
-        values = [replace(value, lattice=self._lattices[value.lattice.microbatched]) for value in full.values]
+        mesh = tuple(
+            Axis(axis.name, size)
+            for axis, size in zip(full.coordinates.mesh, self._shape, strict=False)
+        )
+        values = [
+            replace(value, lattice=self._lattices[value.lattice.microbatched])
+            for value in full.values
+        ]
         nodes = [self._node(node) for node in full.nodes]
-        return Graph(Coordinates(mesh, self._shape[-1]), values, nodes, full.number, full.order, full.rank)
+        return Graph(
+            Coordinates(mesh, self._shape[-1]), values, nodes, full.number, full.order, full.rank
+        )
 
     def _node(self, node: Node) -> Node:
-        return replace(node, inputs=tuple(self._operand(operand) for operand in node.inputs), lattice=self._lattices[node.lattice.microbatched])
+        return replace(
+            node,
+            inputs=tuple(self._operand(operand) for operand in node.inputs),
+            lattice=self._lattices[node.lattice.microbatched],
+        )
 
     def _operand(self, operand: Operand) -> Operand:
         if isinstance(operand, Source):
-            return operand if operand.read is None else Source(operand.value, self._read(operand.read))
+            return (
+                operand if operand.read is None else Source(operand.value, self._read(operand.read))
+            )
         if isinstance(operand, Stacked):
-            return Stacked(tuple(Source(m.value, None if m.read is None else self._read(m.read)) for m in operand.members))
+            return Stacked(
+                tuple(
+                    Source(m.value, None if m.read is None else self._read(m.read))
+                    for m in operand.members
+                )
+            )
         return operand
 
     def _read(self, read: Read) -> Read:
@@ -71,7 +121,9 @@ class Sample:
         return self._reads[id(read)][1]
 
     def cut(self, cut: Cut) -> Cut | None:
-        """The cut at the coordinates that are seen; None where it does not move along one dimension as they do."""
+        """The cut at the coordinates that are seen; None where it does not move along one dimension
+        as they do.
+        """
         if id(cut) not in self._cuts:
             self._cuts[id(cut)] = cut, self._small_cut(cut)
         return self._cuts[id(cut)][1]
@@ -79,17 +131,27 @@ class Sample:
     def _small_cut(self, cut: Cut) -> Cut | None:
         lattice = self._lattices[cut.lattice.microbatched]
         if cut.groups is not None:
-            return replace(cut, lattice=lattice) if not extended(cut.grid, self.kept) and not extended(cut.groups, self.kept) else None
+            return (
+                replace(cut, lattice=lattice)
+                if not extended(cut.grid, self.kept) and not extended(cut.groups, self.kept)
+                else None
+            )
         key = id(cut.parts), id(cut.grid)
         if key not in self._placed:
             self._placed[key] = cut, _seen(cut, self.kept)
         found = self._placed[key][1]
-        return None if found is None else replace(cut, parts=found[0], grid=found[1], lattice=lattice)
+        return (
+            None if found is None else replace(cut, parts=found[0], grid=found[1], lattice=lattice)
+        )
 
     def target(self, target: Target) -> Target | None:
-        """The target at the coordinates that are seen; None where it is not the same at all of them."""
+        """The target at the coordinates that are seen; None where it is not the same at all of
+        them.
+        """
         cut, where = self.cut(target.cut), self.mask(target.where)
-        return None if cut is None or where is None else Target(cut, where, target.home, target.name)
+        return (
+            None if cut is None or where is None else Target(cut, where, target.home, target.name)
+        )
 
     def mask(self, mask: Mask) -> Mask | None:
         """A mask without extent along the uniform axes; None where it differs along one."""
@@ -103,7 +165,9 @@ class Sample:
 
 
 def sample_of(graph: Graph, cuts: Iterable[Cut]) -> Sample | None:
-    """A few coordinates of the uniform axes of a graph whose tensors are given by ``cuts``; None where it has none that is long enough."""
+    """A few coordinates of the uniform axes of a graph whose tensors are given by ``cuts``; None
+    where it has none that is long enough.
+    """
     shape = graph.coordinates.shape
     axes = {axis for axis, size in enumerate(shape) if size > MOST}
     for cut in cuts:
@@ -111,7 +175,13 @@ def sample_of(graph: Graph, cuts: Iterable[Cut]) -> Sample | None:
             axes -= {axis for axis in axes if cut.grid.shape[axis] > 1}
     for node in graph.nodes if axes else ():
         axes -= {axis for axis in axes if node.where.shape[axis] > 1}
-    reads = {id(source.read): source.read for node in (graph.nodes if axes else ()) for operand in node.inputs for source in sources_of(operand) if source.read}
+    reads = {
+        id(source.read): source.read
+        for node in (graph.nodes if axes else ())
+        for operand in node.inputs
+        for source in sources_of(operand)
+        if source.read
+    }
     axes = {axis for axis in axes if all(_is_uniform(read, axis) for read in reads.values())}
     if not axes:
         return None
@@ -120,7 +190,9 @@ def sample_of(graph: Graph, cuts: Iterable[Cut]) -> Sample | None:
 
 
 def _is_uniform(read: Read, axis: int) -> bool:
-    """Whether a read is the same at all coordinates of an axis, and takes all of it or nothing beside its own place."""
+    """Whether a read is the same at all coordinates of an axis, and takes all of it or nothing
+    beside its own place.
+    """
     if isinstance(read, Through):
         return _is_uniform(read.outer, axis) and _is_uniform(read.inner, axis)
     if isinstance(read, (Once, OverGroup)):
@@ -140,7 +212,9 @@ def _reshaped(read: Read, shape: Shape) -> Read:
 
 
 def _seen(cut: Cut, kept: Mapping[int, tuple[int, ...]]) -> tuple[Parts, Grid] | None:
-    """(the parts that are seen, which one every coordinate has); None where the parts do not divide one dimension among the coordinates in equal steps."""
+    """(the parts that are seen, which one every coordinate has); None where the parts do not divide
+    one dimension among the coordinates in equal steps.
+    """
     axes = extended(cut.grid, kept)
     if not axes:
         return cut.parts, cut.grid
@@ -154,13 +228,26 @@ def _seen(cut: Cut, kept: Mapping[int, tuple[int, ...]]) -> tuple[Parts, Grid] |
 
 
 def _moves(cut: Cut, axes: list[int]) -> bool:
-    """Whether the parts along ``axes`` are, but for equal steps along one dimension, the same, and all together divide that dimension from its beginning.
+    """Whether the parts along ``axes`` are, but for equal steps along one dimension, the same, and
+    all together divide that dimension from its beginning.
 
-    Along other dimensions they may have any intervals, such as an early and a late part of a sequence.
+    Along other dimensions they may have any intervals, such as an early and a late part of a
+    sequence.
     """
     held = cut.parts.which
-    pairs = {axis: [np.take(cut.grid, range(*bounds), axis=axis) for bounds in ((0, cut.grid.shape[axis] - 1), (1, cut.grid.shape[axis]))] for axis in axes}
-    moving = {dim for own, following in pairs.values() for dim in range(held.shape[1]) if (held[own, dim] != held[following, dim]).any()}
+    pairs = {
+        axis: [
+            np.take(cut.grid, range(*bounds), axis=axis)
+            for bounds in ((0, cut.grid.shape[axis] - 1), (1, cut.grid.shape[axis]))
+        ]
+        for axis in axes
+    }
+    moving = {
+        dim
+        for own, following in pairs.values()
+        for dim in range(held.shape[1])
+        if (held[own, dim] != held[following, dim]).any()
+    }
     starts = cut.parts.begins(min(moving)) if len(moving) == 1 else None
     if starts is None:
         return False
@@ -173,6 +260,12 @@ def _moves(cut: Cut, axes: list[int]) -> bool:
             return False
         if (words[cut.grid] != words[first]).any() or (lengths[cut.grid] != lengths[first]).any():
             return False
-    along = [axis for axis in range(cut.grid.ndim) if (starts[cut.grid] != starts[np.take(cut.grid, [0], axis=axis)]).any()]
-    one = cut.grid[tuple(slice(None) if axis in along else slice(0, 1) for axis in range(cut.grid.ndim))].reshape(-1)
+    along = [
+        axis
+        for axis in range(cut.grid.ndim)
+        if (starts[cut.grid] != starts[np.take(cut.grid, [0], axis=axis)]).any()
+    ]
+    one = cut.grid[
+        tuple(slice(None) if axis in along else slice(0, 1) for axis in range(cut.grid.ndim))
+    ].reshape(-1)
     return bool((np.sort(starts[one]) == np.arange(len(one)) * lengths[one[0]]).all())

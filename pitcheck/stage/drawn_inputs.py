@@ -1,4 +1,6 @@
-"""Drawing the inputs of a pair of batches: fresh values for the reference, and from them, by lineage, the rows of the parallel values."""
+"""Drawing the inputs of a pair of batches: fresh values for the reference, and from them, by
+lineage, the rows of the parallel values.
+"""
 
 from __future__ import annotations
 
@@ -29,52 +31,80 @@ LAYOUTS = 3
 def draw(algebra: Any, fresh: Fresh) -> Any:
     """One instance of a reference tensor."""
     if fresh.numbers:
-        over, under = (_filled(algebra, fresh, [getattr(n, part) for n in fresh.numbers]) for part in ("numerator", "denominator"))
-        return over if all(n.denominator == 1 for n in fresh.numbers) else algebra.divide(over, under)
+        over, under = (
+            _filled(algebra, fresh, [getattr(n, part) for n in fresh.numbers])
+            for part in ("numerator", "denominator")
+        )
+        return (
+            over if all(n.denominator == 1 for n in fresh.numbers) else algebra.divide(over, under)
+        )
     if fresh.kind == "field":
         return algebra.fresh(fresh.key, fresh.shape, 1, fresh.domain)
     if fresh.unread:
-        zeros: np.ndarray[Any, np.dtype[Any]] = np.zeros((1, 1, *(1 for _ in fresh.shape)), dtype=np.int64 if fresh.kind == "int" else np.bool_)
+        zeros: np.ndarray[Any, np.dtype[Any]] = np.zeros(
+            (1, 1, *(1 for _ in fresh.shape)), dtype=np.int64 if fresh.kind == "int" else np.bool_
+        )
         return algebra.integers(np.broadcast_to(zeros, (len(algebra.trials), 1, *fresh.shape)))
     return algebra.integers(discrete(fresh, algebra.seed, list(algebra.trials)))
 
 
 def _filled(algebra: Any, fresh: Fresh, numbers: Sequence[int]) -> Any:
     filled = np.array(numbers, dtype=np.int64).reshape(1, 1, *fresh.shape)
-    return algebra.cast(algebra.integers(np.repeat(filled, len(algebra.trials), axis=0)), fresh.kind)
+    return algebra.cast(
+        algebra.integers(np.repeat(filled, len(algebra.trials), axis=0)), fresh.kind
+    )
 
 
 def discrete(fresh: Fresh, seed: int, trials: Sequence[int]) -> np.ndarray[Any, np.dtype[Any]]:
-    """Integers or booleans of shape (trials, 1, *shape). Raises UnsupportedError for integers without bounds.
+    """Integers or booleans of shape (trials, 1, *shape). Raises UnsupportedError for integers
+    without bounds.
 
-    Of four trials of integers one holds marked values in an order of its own, with uniform ones between them, one has half of its rows filled with one marked
-    value, the others are uniform. Of four trials of booleans one has rows that are all alike, one lacks half of its rows altogether, one is all true, one is
-    uniform.
+    Of four trials of integers one holds marked values in an order of its own, with uniform ones
+    between them, one has half of its rows filled with one marked value, the others are uniform. Of
+    four trials of booleans one has rows that are all alike, one lacks half of its rows altogether,
+    one is all true, one is uniform.
     """
     return np.stack([_discrete_trial(fresh, seed, trial) for trial in trials])[:, None]
 
 
 def _discrete_trial(fresh: Fresh, seed: int, trial: int) -> np.ndarray[Any, np.dtype[Any]]:
-    generator = np.random.Generator(np.random.Philox(key=_key(fresh.key, seed), counter=[0, 0, 0, trial]))
+    generator = np.random.Generator(
+        np.random.Philox(key=_key(fresh.key, seed), counter=[0, 0, 0, trial])
+    )
     if fresh.loads and trial % 2:
         return _loaded(fresh, generator, trial // 2)
     if fresh.kind == "bool":
         return _booleans(fresh.shape, generator, trial)
     if fresh.bounds is None:
-        raise UnsupportedError(f"integer tensor {fresh.key!r} has no bounds: say between which values it lies (bounds of the tensor)")
+        raise UnsupportedError(
+            f"integer tensor {fresh.key!r} has no bounds: say between which values it lies "
+            f"(bounds of the tensor)"
+        )
     uniform = generator.integers(*fresh.bounds, size=fresh.shape, dtype=np.int64)
     if not fresh.marks or trial % 2:
         return uniform
     if trial % CASES == 2:
         fill = fresh.marks[trial // CASES % len(fresh.marks)]
-        return _half(uniform, fill, fill + 1 if fill + 1 < fresh.bounds[1] else fresh.bounds[0], trial)
+        return _half(
+            uniform, fill, fill + 1 if fill + 1 < fresh.bounds[1] else fresh.bounds[0], trial
+        )
     count = prod(fresh.shape)
-    marks = np.concatenate([generator.permutation(np.array(fresh.marks, dtype=np.int64)) for _ in range(count // len(fresh.marks) + 1)])
-    return np.where(generator.random(fresh.shape) < MARKED, marks[:count].reshape(fresh.shape), uniform)
+    marks = np.concatenate(
+        [
+            generator.permutation(np.array(fresh.marks, dtype=np.int64))
+            for _ in range(count // len(fresh.marks) + 1)
+        ]
+    )
+    return np.where(
+        generator.random(fresh.shape) < MARKED, marks[:count].reshape(fresh.shape), uniform
+    )
 
 
-def _loaded(fresh: Fresh, generator: np.random.Generator, number: int) -> np.ndarray[Any, np.dtype[Any]]:
-    """Exactly so many elements that hold one integer: the first ones, the last ones, evenly spread ones, in turn; the others hold others.
+def _loaded(
+    fresh: Fresh, generator: np.random.Generator, number: int
+) -> np.ndarray[Any, np.dtype[Any]]:
+    """Exactly so many elements that hold one integer: the first ones, the last ones, evenly spread
+    ones, in turn; the others hold others.
 
     Where there are rows, and one has room for so many, they are in each row.
     """
@@ -84,33 +114,51 @@ def _loaded(fresh: Fresh, generator: np.random.Generator, number: int) -> np.nda
     others += (others >= held) & (high - low > 1)
     row = fresh.shape[-1] if count <= fresh.shape[-1] else prod(fresh.shape)
     layout = number % LAYOUTS
-    places = np.arange(count) if layout == 0 else np.arange(row - count, row) if layout == 1 else np.arange(count) * row // count
+    places = (
+        np.arange(count)
+        if layout == 0
+        else np.arange(row - count, row)
+        if layout == 1
+        else np.arange(count) * row // count
+    )
     flat = others.reshape(-1, row)
     flat[:, places] = held
     result = flat.reshape(fresh.shape)
     return result if fresh.kind == "int" else result.astype(np.bool_)
 
 
-def _booleans(shape: tuple[int, ...], generator: np.random.Generator, trial: int) -> np.ndarray[Any, np.dtype[Any]]:
+def _booleans(
+    shape: tuple[int, ...], generator: np.random.Generator, trial: int
+) -> np.ndarray[Any, np.dtype[Any]]:
     uniform = generator.integers(0, 2, size=shape).astype(np.bool_)
     if not shape or trial % CASES == 0:
         return uniform
     if trial % CASES == 1:
-        return np.broadcast_to(generator.integers(0, 2, size=(*shape[:-1], 1)).astype(np.bool_), shape)
+        return np.broadcast_to(
+            generator.integers(0, 2, size=(*shape[:-1], 1)).astype(np.bool_), shape
+        )
     return _half(uniform, 0, 1, trial) if trial % CASES == 2 else np.ones(shape, dtype=np.bool_)
 
 
-def _half(values: np.ndarray[Any, np.dtype[Any]], fill: int, other: int, trial: int) -> np.ndarray[Any, np.dtype[Any]]:
-    """The first or the last half of the rows filled, and nowhere else that value: of several ranks that share the rows, one is filled wholly, but not all."""
+def _half(
+    values: np.ndarray[Any, np.dtype[Any]], fill: int, other: int, trial: int
+) -> np.ndarray[Any, np.dtype[Any]]:
+    """The first or the last half of the rows filled, and nowhere else that value: of several ranks
+    that share the rows, one is filled wholly, but not all.
+    """
     result = np.where(values == fill, np.array(other, dtype=values.dtype), values)
     if result.ndim:
         length = (result.shape[0] + 1) // 2
-        result[slice(0, length) if trial // CASES % 2 == 0 else slice(result.shape[0] - length, None)] = fill
+        result[
+            slice(0, length) if trial // CASES % 2 == 0 else slice(result.shape[0] - length, None)
+        ] = fill
     return result
 
 
 def untried(fresh: Fresh, boxes: Sequence[Box], seed: int, trials: Sequence[int]) -> int | None:
-    """A marked value that some box of an integer tensor has not held in any of the trials (-1: too few trials for all kinds of draws), or None."""
+    """A marked value that some box of an integer tensor has not held in any of the trials (-1: too
+    few trials for all kinds of draws), or None.
+    """
     if fresh.unread:
         return None
     if fresh.kind != "field" and len(trials) < CASES:
@@ -121,8 +169,17 @@ def untried(fresh: Fresh, boxes: Sequence[Box], seed: int, trials: Sequence[int]
         return None
     drawn = discrete(fresh, seed, trials)[:, 0]
     for box in boxes:
-        index = [np.concatenate([np.arange(a, b) for a, b in intervals if a >= 0] or [np.zeros(0, dtype=np.int64)]) for intervals in box]
-        held = set(np.unique(drawn[np.ix_(np.arange(len(drawn)), *index)]).tolist()) if index else set(np.unique(drawn).tolist())
+        index = [
+            np.concatenate(
+                [np.arange(a, b) for a, b in intervals if a >= 0] or [np.zeros(0, dtype=np.int64)]
+            )
+            for intervals in box
+        ]
+        held = (
+            set(np.unique(drawn[np.ix_(np.arange(len(drawn)), *index)]).tolist())
+            if index
+            else set(np.unique(drawn).tolist())
+        )
         missing = sorted(set(fresh.marks) - held)
         if missing and all(len(i) for i in index):
             return int(missing[0])
@@ -147,18 +204,33 @@ def derive(algebra: Any, derived: Derived, whole: Any) -> Any:
         if (box, terms) not in blocks:
             blocks[box, terms] = total
             total += terms
-            held = scaled(algebra, take_box(algebra, whole, derived.boxes[box], f"{derived.key}/free{row}", derived.padding), derived.scale)
-            made.append(held if terms == 1 else _shares(algebra, held, terms, f"{derived.key}/{box}"))
+            held = scaled(
+                algebra,
+                take_box(
+                    algebra, whole, derived.boxes[box], f"{derived.key}/free{row}", derived.padding
+                ),
+                derived.scale,
+            )
+            made.append(
+                held if terms == 1 else _shares(algebra, held, terms, f"{derived.key}/{box}")
+            )
             counts.append(terms)
         rows.append(blocks[box, terms] + term)
     joined = made[0] if len(made) == 1 else algebra.join(made, counts)
-    return joined if rows == list(range(total)) else algebra.gather(joined, np.array(rows, dtype=np.int64))
+    return (
+        joined
+        if rows == list(range(total))
+        else algebra.gather(joined, np.array(rows, dtype=np.int64))
+    )
 
 
 def _shares(algebra: Any, total: Any, terms: int, key: str) -> Any:
     """Rows of random terms that add up to ``total``."""
     drawn = algebra.fresh(f"{key}/terms", algebra.shape(total), terms - 1, "any")
-    last = algebra.subtract(total, algebra.sum(algebra.stack(drawn, np.arange(terms - 1, dtype=np.int64)[None, :]), (0,)))
+    last = algebra.subtract(
+        total,
+        algebra.sum(algebra.stack(drawn, np.arange(terms - 1, dtype=np.int64)[None, :]), (0,)),
+    )
     return algebra.join([drawn, last], (terms - 1, 1))
 
 
@@ -172,7 +244,9 @@ def scaled(algebra: Any, value: Any, scale: Fraction) -> Any:
 
 
 def take_box(algebra: Any, whole: Any, box: Box, key: str, padding: Padding | None = None) -> Any:
-    """The box of a value; free intervals are drawn afresh under ``key``, integers as ``padding`` says, other padding is zero."""
+    """The box of a value; free intervals are drawn afresh under ``key``, integers as ``padding``
+    says, other padding is zero.
+    """
     value = whole
     for dim, intervals in enumerate(box):
         size = algebra.shape(value)[dim]
@@ -185,19 +259,32 @@ def take_box(algebra: Any, whole: Any, box: Box, key: str, padding: Padding | No
                 pieces.append(_free(algebra, value, f"{key}/{dim}.{number}", shape, padding))
             elif start == ZERO:
                 shape = (*algebra.shape(value)[:dim], stop, *algebra.shape(value)[dim + 1 :])
-                pieces.append(algebra.expand(algebra.constant(Fraction(0), algebra.kind(value)), shape))
+                pieces.append(
+                    algebra.expand(algebra.constant(Fraction(0), algebra.kind(value)), shape)
+                )
             else:
                 pieces.append(algebra.slice(value, dim, start, stop))
         value = pieces[0] if len(pieces) == 1 else algebra.concatenate(pieces, dim)
     return value
 
 
-def _free(algebra: Any, like: Any, key: str, shape: tuple[int, ...], padding: Padding | None) -> Any:
+def _free(
+    algebra: Any, like: Any, key: str, shape: tuple[int, ...], padding: Padding | None
+) -> Any:
     kind = algebra.kind(like)
     if kind == "field":
         return algebra.fresh(key, shape, 1, "any")
     trials = list(algebra.trials)
-    drawn = discrete(Fresh(key, shape, kind, bounds=(padding.bounds if padding else (0, 2)) if kind == "int" else None), algebra.seed, trials)
+    drawn = discrete(
+        Fresh(
+            key,
+            shape,
+            kind,
+            bounds=(padding.bounds if padding else (0, 2)) if kind == "int" else None,
+        ),
+        algebra.seed,
+        trials,
+    )
     if kind == "int" and padding is not None and padding.marks:
         filled = [n for n, trial in enumerate(trials) if trial % 2 == 0]
         numbers = [padding.marks[trials[n] // 2 % len(padding.marks)] for n in filled]
@@ -205,6 +292,8 @@ def _free(algebra: Any, like: Any, key: str, shape: tuple[int, ...], padding: Pa
     return algebra.integers(drawn)
 
 
-def derive_all(algebra: Any, drawn: Mapping[int, Any], derived: Mapping[int, Derived]) -> dict[int, Any]:
+def derive_all(
+    algebra: Any, drawn: Mapping[int, Any], derived: Mapping[int, Derived]
+) -> dict[int, Any]:
     """All parallel inputs."""
     return {value: derive(algebra, rows, drawn[rows.source]) for value, rows in derived.items()}

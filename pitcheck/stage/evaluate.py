@@ -29,20 +29,57 @@ class Evaluated:
 
 
 def evaluate_stage(
-    shaped: ShapedStage, algebra: Any, drawn: Mapping[int, Any] | None = None, observe: Observer | None = None, *, targets_only: bool = False
+    shaped: ShapedStage,
+    algebra: Any,
+    drawn: Mapping[int, Any] | None = None,
+    observe: Observer | None = None,
+    *,
+    targets_only: bool = False,
 ) -> Evaluated:
-    """Draw the inputs (or take those given, by reference value) and run both sides; with ``targets_only`` no other values are kept. Raises StepError."""
+    """Draw the inputs (or take those given, by reference value) and run both sides; with
+    ``targets_only`` no other values are kept. Raises StepError.
+    """
     stage = shaped.stage
     kept: tuple[frozenset[int] | None, ...] = (None, None)
     if targets_only:
-        kept = frozenset(t.cut.reference for t in stage.targets), frozenset(t.cut.value for t in stage.targets)
-    values = dict(drawn) if drawn is not None else {value: draw(algebra, fresh) for value, fresh in shaped.fresh.items()}
-    constants = [{v: constant_value(algebra, *known) for v, known in side.items()} for side in shaped.constants]
+        kept = (
+            frozenset(t.cut.reference for t in stage.targets),
+            frozenset(t.cut.value for t in stage.targets),
+        )
+    values = (
+        dict(drawn)
+        if drawn is not None
+        else {value: draw(algebra, fresh) for value, fresh in shaped.fresh.items()}
+    )
+    constants = [
+        {v: constant_value(algebra, *known) for v, known in side.items()}
+        for side in shaped.constants
+    ]
     given = {value: values[value] for value in stage.reference.inputs if value in values}
-    reference = run_batch(stage.reference, algebra, {**constants[0], **given}, shaped.attributes[0], observe, "reference ", keep=kept[0])
+    reference = run_batch(
+        stage.reference,
+        algebra,
+        {**constants[0], **given},
+        shaped.attributes[0],
+        observe,
+        "reference ",
+        keep=kept[0],
+    )
     derived = derive_all(algebra, values, shaped.derived)
-    free = {number: algebra.fresh(key, shape, stage.parallel.steps[number].count) for number, (key, shape) in shaped.free.items()}
-    parallel = run_batch(stage.parallel, algebra, {**constants[1], **derived}, shaped.attributes[1], observe, "parallel ", keep=kept[1], free=free)
+    free = {
+        number: algebra.fresh(key, shape, stage.parallel.steps[number].count)
+        for number, (key, shape) in shaped.free.items()
+    }
+    parallel = run_batch(
+        stage.parallel,
+        algebra,
+        {**constants[1], **derived},
+        shaped.attributes[1],
+        observe,
+        "parallel ",
+        keep=kept[1],
+        free=free,
+    )
     return Evaluated(algebra, values, reference, parallel)
 
 
@@ -56,7 +93,9 @@ def constant_value(algebra: Any, number: Any, shape: tuple[int, ...], kind: str)
 
 @dataclass
 class Comparison:
-    """One target compared: ``differs`` has shape (trials, compared rows, *local shape); ``codes`` names a code for every compared row."""
+    """One target compared: ``differs`` has shape (trials, compared rows, *local shape); ``codes``
+    names a code for every compared row.
+    """
 
     target: Target
     differs: NDArray[np.bool_]
@@ -69,13 +108,17 @@ class Comparison:
 
     def differing(self) -> NDArray[np.int64]:
         """The codes of the rows that differ, of all rows where none is seen to."""
-        wrong = np.asarray(self.differs).any(axis=tuple(d for d in range(self.differs.ndim) if d != 1))
+        wrong = np.asarray(self.differs).any(
+            axis=tuple(d for d in range(self.differs.ndim) if d != 1)
+        )
         chosen: NDArray[np.int64] = self.codes[wrong] if wrong.any() else self.codes
         return chosen
 
 
 def compare_target(shaped: ShapedStage, evaluated: Evaluated, number: int) -> Comparison:
-    """Compare target ``number``: every distinct row against the part it must hold. Raises BudgetError where there is no common level."""
+    """Compare target ``number``: every distinct row against the part it must hold. Raises
+    BudgetError where there is no common level.
+    """
     algebra = evaluated.algebra
     target = shaped.stage.targets[number]
     compared, sums, codes = compared_rows(target, shaped.stage.parallel)
@@ -86,15 +129,23 @@ def compare_target(shaped: ShapedStage, evaluated: Evaluated, number: int) -> Co
     else:
         parts = compared[1]
         actual = algebra.gather(actual, compared[0])
-    expected = expected_parts(algebra, shaped, number, evaluated.reference[target.cut.reference], parts)
+    expected = expected_parts(
+        algebra, shaped, number, evaluated.reference[target.cut.reference], parts
+    )
     judged = judged_elements(shaped.boxes[number], parts, algebra.shape(actual))
     differs = algebra.differs(actual, expected) & judged
-    return Comparison(target, differs, expected, actual, parts, codes, np.broadcast_to(judged, differs.shape))
+    return Comparison(
+        target, differs, expected, actual, parts, codes, np.broadcast_to(judged, differs.shape)
+    )
 
 
-def judged_elements(boxes: Mapping[int, Box], parts: NDArray[np.int64], shape: tuple[int, ...]) -> NDArray[np.bool_]:
+def judged_elements(
+    boxes: Mapping[int, Box], parts: NDArray[np.int64], shape: tuple[int, ...]
+) -> NDArray[np.bool_]:
     """Which elements of every row are judged: all but the free ones. Shape (1, rows, *shape)."""
-    if not any(interval[0] == FREE for box in boxes.values() for intervals in box for interval in intervals):
+    if not any(
+        interval[0] == FREE for box in boxes.values() for intervals in box for interval in intervals
+    ):
         return np.ones((1,) * (2 + len(shape)), dtype=np.bool_)
     judged = np.ones((1, len(parts), *shape), dtype=np.bool_)
     for row, part in enumerate(parts):
@@ -107,14 +158,25 @@ def judged_elements(boxes: Mapping[int, Box], parts: NDArray[np.int64], shape: t
     return judged
 
 
-def expected_parts(algebra: Any, shaped: ShapedStage, number: int, whole: Any, parts: NDArray[np.int64]) -> Any:
+def expected_parts(
+    algebra: Any, shaped: ShapedStage, number: int, whole: Any, parts: NDArray[np.int64]
+) -> Any:
     """The reference's value for every compared row."""
     cut: Cut = shaped.stage.targets[number].cut
     distinct, which = np.unique(parts, return_inverse=True)
-    boxes = Derived("", cut.reference, tuple(shaped.boxes[number][int(p)] for p in distinct), tuple((n, 0, 1) for n in range(len(distinct))), cut.scale)
+    boxes = Derived(
+        "",
+        cut.reference,
+        tuple(shaped.boxes[number][int(p)] for p in distinct),
+        tuple((n, 0, 1) for n in range(len(distinct))),
+        cut.scale,
+    )
     if len(distinct) > FEW and boxes.places is not None:
         return algebra.gather(derive(algebra, boxes, whole), which.reshape(-1))
-    rows = [scaled(algebra, take_box(algebra, whole, shaped.boxes[number][int(p)], "free"), cut.scale) for p in distinct]
+    rows = [
+        scaled(algebra, take_box(algebra, whole, shaped.boxes[number][int(p)], "free"), cut.scale)
+        for p in distinct
+    ]
     joined = rows[0] if len(rows) == 1 else algebra.join(rows)
     return algebra.gather(joined, which.reshape(-1))
 
@@ -125,21 +187,38 @@ def untested(shaped: ShapedStage, seed: int, trials: Sequence[int]) -> str:
         if fresh.kind == "field":
             continue
         whole = tuple(((0, size),) for size in fresh.shape)
-        boxes = [box for derived in shaped.derived.values() if derived.source == value for box in derived.boxes]
+        boxes = [
+            box
+            for derived in shaped.derived.values()
+            if derived.source == value
+            for box in derived.boxes
+        ]
         missing = untried(fresh, boxes or [whole], seed, trials)
         if missing is not None:
-            return f"{fresh.key} = {missing} on every shard" if missing >= 0 else f"all kinds of draws of {fresh.key}"
+            return (
+                f"{fresh.key} = {missing} on every shard"
+                if missing >= 0
+                else f"all kinds of draws of {fresh.key}"
+            )
     for derived in shaped.derived.values():
         padding = derived.padding
         if padding is not None and len(trials) < padding.trials and derived.is_padded:
-            return f"padding of {shaped.fresh[derived.source].key} = {padding.marks[(trials[-1] + 1) // 2]}"
+            return (
+                f"padding of {shaped.fresh[derived.source].key} = "
+                f"{padding.marks[(trials[-1] + 1) // 2]}"
+            )
     return ""
 
 
 def check_memory(shaped: ShapedStage, copies: int, most: int) -> None:
-    """Raise BudgetError where ``copies`` (levels times draws at once) of a stage's inputs alone need more than ``most`` bytes."""
+    """Raise BudgetError where ``copies`` (levels times draws at once) of a stage's inputs alone
+    need more than ``most`` bytes.
+    """
     cells = sum(prod(f.shape) for f in shaped.fresh.values())
     rows = sum(d.cells for d in shaped.derived.values())
     needed = 8 * copies * (cells + rows)
     if needed > most:
-        raise BudgetError(f"a stage needs about {needed >> 20} MiB for its inputs alone, more than --max-memory allows ({most >> 20} MiB)")
+        raise BudgetError(
+            f"a stage needs about {needed >> 20} MiB for its inputs alone, more than --max-memory "
+            f"allows ({most >> 20} MiB)"
+        )

@@ -1,7 +1,9 @@
-"""Recognising a stage without cutting it out: two targets with one fingerprint have the same stage but for the numbers of nodes and values.
+"""Recognising a stage without cutting it out: two targets with one fingerprint have the same stage
+but for the numbers of nodes and values.
 
-A fingerprint says everything that cutting out and canonical form look at, before any coordinate is followed: the nodes around the target with their
-attributes, masks and tables, the cuts at which they end with their parts, and what is known of every value. It is finer than the canonical form (it
+A fingerprint says everything that cutting out and canonical form look at, before any coordinate is
+followed: the nodes around the target with their attributes, masks and tables, the cuts at which
+they end with their parts, and what is known of every value. It is finer than the canonical form (it
 knows ranks), so it only saves work where a plan repeats itself, as layers do.
 """
 
@@ -25,7 +27,9 @@ CutOf = Callable[[int], Cut | None]
 
 @dataclass
 class Walk:
-    """Values and nodes in the order in which a walk from the target meets them, and what it said of them."""
+    """Values and nodes in the order in which a walk from the target meets them, and what it said of
+    them.
+    """
 
     said: list[Hashable] = field(default_factory=list)
     values: dict[int, int] = field(default_factory=dict)
@@ -37,7 +41,9 @@ class Walk:
 
 @dataclass(frozen=True)
 class Known:
-    """What became of a stage: its canonical form; by place in the walk, the cuts it takes as given with the codes needed of them, and the nodes it covers."""
+    """What became of a stage: its canonical form; by place in the walk, the cuts it takes as given
+    with the codes needed of them, and the nodes it covers.
+    """
 
     form: str
     demands: tuple[tuple[int, Mask], ...]
@@ -45,7 +51,9 @@ class Known:
 
 
 class Fingerprints:
-    """Fingerprints over one pair of graphs. Masks, tables and parts are numbered once, so that a fingerprint is a tuple of small numbers."""
+    """Fingerprints over one pair of graphs. Masks, tables and parts are numbered once, so that a
+    fingerprint is a tuple of small numbers.
+    """
 
     def __init__(self, first: Graph, second: Graph, initial: Mapping[int, Cut]) -> None:
         self.first = first
@@ -63,7 +71,10 @@ class Fingerprints:
         parallel = Walk()
 
         def ends(value: int) -> Hashable:
-            if self.second.values[value].tensor.value is not None and not self.second.values[value].writers:
+            if (
+                self.second.values[value].tensor.value is not None
+                and not self.second.values[value].writers
+            ):
                 return "constant"
             cut = None if value == own and self.second.values[value].writers else cut_of(value)
             if cut is None:
@@ -88,25 +99,41 @@ class Fingerprints:
 
         self._walk(self.first, 0, target.cut.reference, reference, given)
         infos = tuple(self._info(0, value) for value in numbers)
-        key = (self._cut(target.cut), self._number(_said(target.where)), tuple(parallel.said), tuple(reference.said), infos)
+        key = (
+            self._cut(target.cut),
+            self._number(_said(target.where)),
+            tuple(parallel.said),
+            tuple(reference.said),
+            infos,
+        )
         return key, parallel
 
-    def remember(self, key: Key, walk: Walk, stage: Stage, form: str, demanded: Sequence[tuple[int, Mask]]) -> None:
-        """Note what a stage is, unless cutting it out met fewer cuts than the walk: then the walk does not tell where the reference's side ends."""
+    def remember(
+        self, key: Key, walk: Walk, stage: Stage, form: str, demanded: Sequence[tuple[int, Mask]]
+    ) -> None:
+        """Note what a stage is, unless cutting it out met fewer cuts than the walk: then the walk
+        does not tell where the reference's side ends.
+        """
         if set(stage.met) != set(walk.cuts):
             return
         demands = tuple((walk.values[value], mask) for value, mask in demanded)
         nodes = tuple(walk.nodes[step.node] for step in stage.parallel.steps)
         self.known[key] = Known(form, demands, nodes)
 
-    def _walk(self, graph: Graph, side: int, start: int, walk: Walk, ends: Callable[[int], Hashable]) -> None:
+    def _walk(
+        self, graph: Graph, side: int, start: int, walk: Walk, ends: Callable[[int], Hashable]
+    ) -> None:
         waiting = [start]
         walk.values[start] = 0
         while waiting:
             value = waiting.pop()
             end = ends(value)
             home = graph.values[value].home
-            walk.said += [self._info(side, value), end, walk.homes.setdefault(home, len(walk.homes))]
+            walk.said += [
+                self._info(side, value),
+                end,
+                walk.homes.setdefault(home, len(walk.homes)),
+            ]
             if end is not None:
                 continue
             for number in graph.values[value].writers:
@@ -116,7 +143,10 @@ class Fingerprints:
                     walk.said.append(walk.nodes[number])
                     continue
                 walk.nodes[number] = len(walk.nodes)
-                walk.said += [self._node(side, number, node), walk.homes.setdefault(node.home, len(walk.homes))]
+                walk.said += [
+                    self._node(side, number, node),
+                    walk.homes.setdefault(node.home, len(walk.homes)),
+                ]
                 for source, _ in node.reads:
                     if source.value not in walk.values:
                         walk.values[source.value] = len(walk.values)
@@ -132,7 +162,9 @@ class Fingerprints:
             operands = tuple(self._operand(side, node, o) for o in node.inputs)
             attributes = repr(sorted(node.attributes.items()))
             axes = tuple(axis for axis, _ in node.home)
-            found = self._of[side][number] = self._number((node.kind, attributes, _said(node.near), axes, operands, len(node.outputs)))
+            found = self._of[side][number] = self._number(
+                (node.kind, attributes, _said(node.near), axes, operands, len(node.outputs))
+            )
         return found
 
     def _operand(self, side: int, node: Node, operand: object) -> Hashable:
@@ -143,27 +175,39 @@ class Fingerprints:
         return repr(operand)
 
     def _source(self, side: int, node: Node, source: Source) -> Hashable:
-        """How a node reads: with where it is where that matters, because it reads across, or what it reads is more than what is near its home."""
+        """How a node reads: with where it is where that matters, because it reads across, or what
+        it reads is more than what is near its home.
+        """
         info = (self.first, self.second)[side].values[source.value]
         if info.writers:
-            if isinstance(source.read, FromPlaces) and self._is_across(source.read, node.home, info.home):
+            if isinstance(source.read, FromPlaces) and self._is_across(
+                source.read, node.home, info.home
+            ):
                 return "across", source.read.axis
             elsewhere = info.home != node.home
         else:
             cut = self.initial.get(source.value)
             elsewhere = cut is not None and any(cut.grid.shape[axis] > 1 for axis, _ in node.home)
-        return source.key, (node.home, info.home) if node.home and (elsewhere or crosses(source, node.home)) else ()
+        return source.key, (node.home, info.home) if node.home and (
+            elsewhere or crosses(source, node.home)
+        ) else ()
 
     def _is_across(self, read: FromPlaces, here: Home, there: Home) -> bool:
-        """Whether a read goes from one home to the other, so that where these are does not matter."""
-        return there == tuple((axis, read.places[place] if axis == read.axis else place) for axis, place in here) and any(a == read.axis for a, _ in here)
+        """Whether a read goes from one home to the other, so that where these are does
+        not matter.
+        """
+        return there == tuple(
+            (axis, read.places[place] if axis == read.axis else place) for axis, place in here
+        ) and any(a == read.axis for a, _ in here)
 
     def _info(self, side: int, value: int) -> int:
         found = self._infos[side].get(value)
         if found is None:
             info = (self.first, self.second)[side].values[value]
             tensor = info.tensor
-            found = self._infos[side][value] = self._number((info.shape, info.kind, repr(tensor.value), tensor.bounds, bool(info.writers)))
+            found = self._infos[side][value] = self._number(
+                (info.shape, info.kind, repr(tensor.value), tensor.bounds, bool(info.writers))
+            )
         return found
 
     def _cut(self, cut: Cut) -> int:
@@ -171,7 +215,10 @@ class Fingerprints:
         if kept is None:
             group = None if cut.groups is None else _said(cut.groups)
             # The cut is kept beside its number, so that no other one can take its place in memory.
-            kept = self._cuts[id(cut)] = cut, self._number((cut.parts.digest, cut.scale, _said(cut.grid), group))
+            kept = self._cuts[id(cut)] = (
+                cut,
+                self._number((cut.parts.digest, cut.scale, _said(cut.grid), group)),
+            )
         return kept[1]
 
 
@@ -181,4 +228,6 @@ def _said(grid: NDArray[Any]) -> Hashable:
 
 def places(walk: Walk) -> tuple[Mapping[int, int], Mapping[int, int]]:
     """(values by place, nodes by place)."""
-    return {place: value for value, place in walk.values.items()}, {place: node for node, place in walk.nodes.items()}
+    return {place: value for value, place in walk.values.items()}, {
+        place: node for node, place in walk.nodes.items()
+    }

@@ -1,4 +1,6 @@
-"""The inputs of a stage at definite sizes, as data: what is drawn for the reference, and which parts of it the parallel plan holds."""
+"""The inputs of a stage at definite sizes, as data: what is drawn for the reference, and which
+parts of it the parallel plan holds.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +16,29 @@ import numpy as np
 from pitcheck.algebra.interface import Kind
 from pitcheck.graph.cuts import FREE, Box, length
 
-STRUCTURAL = frozenset({"view", "reshape", "transpose", "permute", "slice", "chunk", "expand", "squeeze", "unsqueeze", "identity", "contiguous", "split"})
+STRUCTURAL = frozenset(
+    {
+        "view",
+        "reshape",
+        "transpose",
+        "permute",
+        "slice",
+        "chunk",
+        "expand",
+        "squeeze",
+        "unsqueeze",
+        "identity",
+        "contiguous",
+        "split",
+    }
+)
 
 
 @dataclass(frozen=True)
 class Fresh:
-    """A reference tensor to draw: its key, reduced shape, kind, domain; integers between ``bounds``, among them ``marks``."""
+    """A reference tensor to draw: its key, reduced shape, kind, domain; integers between
+    ``bounds``, among them ``marks``.
+    """
 
     key: str
     shape: tuple[int, ...]
@@ -30,14 +49,18 @@ class Fresh:
     numbers: tuple[Fraction, ...] = ()
     """What it is filled with in every trial, where it is not drawn."""
     loads: tuple[tuple[int, int], ...] = ()
-    """Pairs (integer, how many elements hold it) that must be tried, where what is counted decides something; of booleans the integer is 1."""
+    """Pairs (integer, how many elements hold it) that must be tried, where what is counted decides
+    something; of booleans the integer is 1.
+    """
     unread: bool = False
     """Whether its shape alone matters: integers and booleans are not drawn then."""
 
 
 @dataclass(frozen=True)
 class Padding:
-    """Between which ``bounds`` free integers lie (half-open), and which of them are filled in one after the other: one in every second trial."""
+    """Between which ``bounds`` free integers lie (half-open), and which of them are filled in one
+    after the other: one in every second trial.
+    """
 
     bounds: tuple[int, int]
     marks: tuple[int, ...]
@@ -50,7 +73,9 @@ class Padding:
 
 @dataclass(frozen=True)
 class Derived:
-    """Rows of a parallel value: for every row the part of reference tensor ``source`` that it holds, in boxes at reduced sizes."""
+    """Rows of a parallel value: for every row the part of reference tensor ``source`` that it
+    holds, in boxes at reduced sizes.
+    """
 
     key: str
     source: int
@@ -64,7 +89,9 @@ class Derived:
     @property
     def is_padded(self) -> bool:
         """Whether some box has free elements."""
-        return any(start == FREE for box in self.boxes for intervals in box for start, _ in intervals)
+        return any(
+            start == FREE for box in self.boxes for intervals in box for start, _ in intervals
+        )
 
     @cached_property
     def cells(self) -> int:
@@ -74,13 +101,24 @@ class Derived:
 
     @cached_property
     def places(self) -> tuple[np.ndarray[Any, np.dtype[np.int64]], ...] | None:
-        """Per dimension which places every row holds, (rows, size), if all rows are of one shape, without padding, and none is a term; else None."""
-        if any(i[0] < 0 for box in self.boxes for intervals in box for i in intervals) or any(terms != 1 for _, _, terms in self.terms):
+        """Per dimension which places every row holds, (rows, size), if all rows are of one shape,
+        without padding, and none is a term; else None.
+        """
+        if any(i[0] < 0 for box in self.boxes for intervals in box for i in intervals) or any(
+            terms != 1 for _, _, terms in self.terms
+        ):
             return None
-        if not self.boxes[0] or len({tuple(sum(map(length, intervals)) for intervals in box) for box in self.boxes}) != 1:
+        if (
+            not self.boxes[0]
+            or len({tuple(sum(map(length, intervals)) for intervals in box) for box in self.boxes})
+            != 1
+        ):
             return None
         rows = [box for box, _, _ in self.terms]
-        return tuple(np.stack([_held(intervals) for intervals in column])[rows] for column in zip(*self.boxes, strict=True))
+        return tuple(
+            np.stack([_held(intervals) for intervals in column])[rows]
+            for column in zip(*self.boxes, strict=True)
+        )
 
 
 def _held(intervals: Sequence[tuple[int, int]]) -> np.ndarray[Any, np.dtype[np.int64]]:

@@ -32,19 +32,25 @@ def numbers(batch: Batch) -> set[float]:
 
 
 def integers_at_issue(batch: Batch) -> set[int]:
-    """Integers at which a step may decide otherwise than at others: those it is compared with, and their neighbours beyond the border.
+    """Integers at which a step may decide otherwise than at others: those it is compared with, and
+    their neighbours beyond the border.
 
-    Of up to ``FEW`` numbers also their sums and differences: an integer may be moved by one before it is compared with another.
+    Of up to ``FEW`` numbers also their sums and differences: an integer may be moved by one before
+    it is compared with another.
     """
     below, above = kinds_with(Trait.CHANGES_BELOW), kinds_with(Trait.CHANGES_ABOVE)
     found = {int(n) for n in _constants(batch) if n.denominator == 1}
     for step in batch.steps:
-        found.update(int(n) for name, n in _attributes(step) if name in MARKING and n.denominator == 1)
+        found.update(
+            int(n) for name, n in _attributes(step) if name in MARKING and n.denominator == 1
+        )
         for place, n in _operands(step):
             if n.denominator == 1:
                 found.add(int(n))
                 kinds = (below, above) if place else (above, below)
-                found.update([int(n) - 1] * (step.kind in kinds[0]) + [int(n) + 1] * (step.kind in kinds[1]))
+                found.update(
+                    [int(n) - 1] * (step.kind in kinds[0]) + [int(n) + 1] * (step.kind in kinds[1])
+                )
     if len(found) <= FEW:
         found |= {m for a, b in combinations(found, 2) for m in (a + b, a - b, b - a)}
     return found
@@ -76,7 +82,9 @@ def _constant(graph: Graph, value: int) -> Any:
 
 
 def _exact(value: Any) -> list[Fraction]:
-    """The number as a rational (a root: the rational nearest to it); nothing for what is not finite as a float64."""
+    """The number as a rational (a root: the rational nearest to it); nothing for what is not finite
+    as a float64.
+    """
     try:
         number = value if isinstance(value, (Fraction, Root)) else parse_number(value)
     except PlanError:

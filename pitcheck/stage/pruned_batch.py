@@ -22,7 +22,9 @@ def pruned(batch: Batch, *targets: int) -> Batch:
 def pruned_to(batch: Batch, targets: Mapping[int, Codes]) -> Batch:
     """``batch`` with those rows alone that some rows of values need."""
     first = begins(batch)
-    needed: dict[int, Rows] = {target: np.zeros(batch.count(target), dtype=np.bool_) for target in targets}
+    needed: dict[int, Rows] = {
+        target: np.zeros(batch.count(target), dtype=np.bool_) for target in targets
+    }
     for target, compared in targets.items():
         needed[target][compared] = True
     kept: dict[int, Codes] = {}
@@ -35,7 +37,9 @@ def pruned_to(batch: Batch, targets: Mapping[int, Codes]) -> Batch:
         if wanted.any():
             kept[number] = np.flatnonzero(wanted)
             for argument in step.arguments:
-                rows = needed.setdefault(argument.value, np.zeros(batch.count(argument.value), dtype=np.bool_))
+                rows = needed.setdefault(
+                    argument.value, np.zeros(batch.count(argument.value), dtype=np.bool_)
+                )
                 rows[argument.rows[kept[number]].reshape(-1)] = True
     return _rebuilt(batch, first, needed, kept)
 
@@ -51,7 +55,9 @@ def begins(batch: Batch) -> list[dict[int, int]]:
     return result
 
 
-def _rebuilt(batch: Batch, first: list[dict[int, int]], needed: dict[int, Rows], kept: dict[int, Codes]) -> Batch:
+def _rebuilt(
+    batch: Batch, first: list[dict[int, int]], needed: dict[int, Rows], kept: dict[int, Codes]
+) -> Batch:
     places: dict[int, Codes] = {}
     counts: dict[int, int] = {}
     inputs: dict[int, Codes] = {}
@@ -62,7 +68,11 @@ def _rebuilt(batch: Batch, first: list[dict[int, int]], needed: dict[int, Rows],
         counts[value] = counts.get(value, 0) + len(rows)
 
     for value, parts in batch.inputs.items():
-        rows = np.flatnonzero(needed[value][: len(parts)]) if value in needed else np.zeros(0, dtype=np.int64)
+        rows = (
+            np.flatnonzero(needed[value][: len(parts)])
+            if value in needed
+            else np.zeros(0, dtype=np.int64)
+        )
         if len(rows):
             inputs[value] = parts[rows]
             enter(value, rows)
@@ -73,7 +83,11 @@ def _rebuilt(batch: Batch, first: list[dict[int, int]], needed: dict[int, Rows],
         steps.append(replace(step, inputs=operands, count=len(chosen)))
         for output, begin in first[number].items():
             enter(output, begin + chosen)
-    grids = {value: np.where(grid >= 0, places[value][grid], -1) for value, grid in batch.grids.items() if value in places}
+    grids = {
+        value: np.where(grid >= 0, places[value][grid], -1)
+        for value, grid in batch.grids.items()
+        if value in places
+    }
     return replace(batch, inputs=inputs, steps=steps, grids=grids, counts=counts)
 
 

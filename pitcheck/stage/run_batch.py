@@ -58,13 +58,16 @@ def run_batch(
     keep: Collection[int] | None = None,
     free: Mapping[int, Any] | None = None,
 ) -> dict[int, Any]:
-    """Run all steps and return every value computed (and the inputs), by number; those of ``keep`` alone where it is given.
+    """Run all steps and return every value computed (and the inputs), by number; those of ``keep``
+    alone where it is given.
 
-    ``inputs`` holds the rows of ``batch.inputs``; ``attributes`` replaces the steps' own, step by step; ``side`` begins the sites' names; ``evaluator``
-    stands in for the registry's; ``free`` has by number of a step what stands in for its only result.
-    Raises StepError.
+    ``inputs`` holds the rows of ``batch.inputs``; ``attributes`` replaces the steps' own, step by
+    step; ``side`` begins the sites' names; ``evaluator`` stands in for the registry's; ``free`` has
+    by number of a step what stands in for its only result. Raises StepError.
     """
-    pieces: dict[int, list[Piece]] = {value: [(a, len(batch.inputs.get(value, (0,))))] for value, a in inputs.items()}
+    pieces: dict[int, list[Piece]] = {
+        value: [(a, len(batch.inputs.get(value, (0,))))] for value, a in inputs.items()
+    }
     done = {} if keep is None else _last_uses(batch, keep)
     known = free or {}
     for number, step in enumerate(batch.steps):
@@ -72,7 +75,11 @@ def run_batch(
         given = _operands(algebra, pieces, step)
         try:
             own = step.attributes if attributes is None else attributes[number]
-            results = [known[number]] if number in known else evaluator(algebra, step.kind, given, own, wanted_of(step))
+            results = (
+                [known[number]]
+                if number in known
+                else evaluator(algebra, step.kind, given, own, wanted_of(step))
+            )
         except PitcheckError as error:
             raise StepError(step, batch, error) from error
         for output, result in zip(step.outputs, results, strict=True):
@@ -86,13 +93,17 @@ def run_batch(
 
 
 def step_at(site: str, side: str) -> int | None:
-    """The number of the step of a side at which an algebra was when it recorded a decision; None where that is no site of the side."""
+    """The number of the step of a side at which an algebra was when it recorded a decision; None
+    where that is no site of the side.
+    """
     number = site.removeprefix(side).partition(" ")[0]
     return int(number) if site.startswith(side) and number.isdecimal() else None
 
 
 def _last_uses(batch: Batch, keep: Collection[int]) -> dict[int, list[int]]:
-    """By number of a step the values that nothing reads or writes after it, but for those to keep."""
+    """By number of a step the values that nothing reads or writes after it, but for those
+    to keep.
+    """
     last: dict[int, int] = {}
     for number, step in enumerate(batch.steps):
         read = (argument.value for argument in step.arguments)
@@ -115,11 +126,21 @@ def literal(algebra: Algebra[Any], number: Literal) -> Any:
 
 
 def _operands(algebra: Batched, pieces: dict[int, list[Piece]], step: Step) -> list[Any]:
-    """The operands of a step. Literals are integers where they are whole and no tensor beside them is a floating-point one, as in PyTorch."""
-    given = [None if not isinstance(o, (Argument, tuple)) else _operand(algebra, pieces, o) for o in step.inputs]
+    """The operands of a step. Literals are integers where they are whole and no tensor beside them
+    is a floating-point one, as in PyTorch.
+    """
+    given = [
+        None if not isinstance(o, (Argument, tuple)) else _operand(algebra, pieces, o)
+        for o in step.inputs
+    ]
     kinds = {algebra.kind(a) for a in given if a is not None}
     discrete = bool(kinds) and "field" not in kinds
-    return [literal_operand(algebra, o, discrete) if a is None and not isinstance(o, (Argument, tuple)) else a for a, o in zip(given, step.inputs, strict=True)]
+    return [
+        literal_operand(algebra, o, discrete)
+        if a is None and not isinstance(o, (Argument, tuple))
+        else a
+        for a, o in zip(given, step.inputs, strict=True)
+    ]
 
 
 def literal_operand(algebra: Batched, number: Literal, discrete: bool) -> Any:
@@ -128,7 +149,9 @@ def literal_operand(algebra: Batched, number: Literal, discrete: bool) -> Any:
     return literal(algebra, number)
 
 
-def _operand(algebra: Batched, pieces: dict[int, list[Piece]], operand: Argument | tuple[Argument, ...]) -> Any:
+def _operand(
+    algebra: Batched, pieces: dict[int, list[Piece]], operand: Argument | tuple[Argument, ...]
+) -> Any:
     if isinstance(operand, Argument):
         return _pick(algebra, pieces, operand)
     members = []
@@ -150,7 +173,9 @@ def _pick(algebra: Batched, pieces: dict[int, list[Piece]], argument: Argument) 
 
 
 def _whole(algebra: Batched, parts: list[Piece]) -> Piece:
-    """A value with all its rows. A piece may store one row for all that it stands for; counts say how many."""
+    """A value with all its rows. A piece may store one row for all that it stands for; counts say
+    how many.
+    """
     if len(parts) == 1:
         return parts[0]
     counts = [count for _, count in parts]

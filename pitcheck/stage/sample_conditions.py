@@ -1,4 +1,6 @@
-"""What a stage that was cut out at a few coordinates of some axes must show to stand for all of them."""
+"""What a stage that was cut out at a few coordinates of some axes must show to stand for all of
+them.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ from pitcheck.stage.batch import Batch
 
 @dataclass(frozen=True)
 class Sampling:
-    """Axes of which a stage was cut out at some coordinates only: (how many, of how many), by dimension of the coordinates."""
+    """Axes of which a stage was cut out at some coordinates only: (how many, of how many), by
+    dimension of the coordinates.
+    """
 
     axes: Mapping[int, tuple[int, int]]
 
@@ -31,23 +35,51 @@ class Sampling:
         return frozenset(axis for grid in grids for axis in extended(grid, self.axes))
 
     def crossed(self, batch: Batch, but: Collection[int] = ()) -> bool:
-        """Whether a step, beside those numbered ``but``, reads along one of the axes: what it computes may then depend on how many coordinates there are."""
-        nodes = (batch.graph.nodes[step.node] for number, step in enumerate(batch.steps) if number not in but)
-        sources = (source for node in nodes for operand in node.inputs for source in sources_of(operand))
-        return any(axis in self.axes for source in sources if source.read is not None for axis in _left(source.read))
+        """Whether a step, beside those numbered ``but``, reads along one of the axes: what it
+        computes may then depend on how many coordinates there are.
+        """
+        nodes = (
+            batch.graph.nodes[step.node]
+            for number, step in enumerate(batch.steps)
+            if number not in but
+        )
+        sources = (
+            source for node in nodes for operand in node.inputs for source in sources_of(operand)
+        )
+        return any(
+            axis in self.axes
+            for source in sources
+            if source.read is not None
+            for axis in _left(source.read)
+        )
 
     def resized(self, batch: Batch) -> bool:
-        """Whether the size of what a step gives says how many members it joins, or cuts for, along one of the axes."""
+        """Whether the size of what a step gives says how many members it joins, or cuts for, along
+        one of the axes.
+        """
         resizing = collective_kinds() - kinds_with(Trait.KEEPS_SIZES)
         nodes = [batch.graph.nodes[step.node] for step in batch.steps if step.kind in resizing]
-        reads = (source.read for node in nodes for operand in node.inputs for source in sources_of(operand))
+        reads = (
+            source.read
+            for node in nodes
+            for operand in node.inputs
+            for source in sources_of(operand)
+        )
         return any(axis in self.axes for read in reads if read is not None for axis in _left(read))
 
-    def in_one_class(self, classes: Codes, codes: Codes, lattice: Lattice, axes: Collection[int]) -> bool:
-        """Whether coordinates (by ``codes``) that differ along ``axes`` alone are all there, and of one class."""
+    def in_one_class(
+        self, classes: Codes, codes: Codes, lattice: Lattice, axes: Collection[int]
+    ) -> bool:
+        """Whether coordinates (by ``codes``) that differ along ``axes`` alone are all there, and of
+        one class.
+        """
         seen, _ = self.counts(axes)
         places = [np.zeros(len(codes), dtype=np.int64)]
-        places += [column for axis, column in enumerate(np.unravel_index(codes, lattice.shape)) if axis not in axes]
+        places += [
+            column
+            for axis, column in enumerate(np.unravel_index(codes, lattice.shape))
+            if axis not in axes
+        ]
         _, groups = np.unique(np.stack(places, axis=1), axis=0, return_inverse=True)
         groups = groups.reshape(-1)
         order = np.argsort(groups, kind="stable")
@@ -63,7 +95,9 @@ def extended(grid: Grid, axes: Iterable[int]) -> list[int]:
 
 
 def _left(read: Read) -> tuple[int, ...]:
-    """The dimensions along which a read leaves its own coordinate; a tensor that exists once per step is the same for every micro-batch."""
+    """The dimensions along which a read leaves its own coordinate; a tensor that exists once per
+    step is the same for every micro-batch.
+    """
     if isinstance(read, Through):
         return (*_left(read.outer), *_left(read.inner))
     return () if isinstance(read, Once) else read.axes

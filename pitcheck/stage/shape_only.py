@@ -1,4 +1,6 @@
-"""Steps of whose results the shape alone matters, such as a loss of which nothing but the gradient is asked for: what they mix is not mixed in any result."""
+"""Steps of whose results the shape alone matters, such as a loss of which nothing but the gradient
+is asked for: what they mix is not mixed in any result.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,9 @@ from pitcheck.stage.run_batch import Evaluator
 
 
 def shape_only(batch: Batch, kept: Collection[int]) -> frozenset[int]:
-    """The numbers of the steps of whose results, and of what is made of them, nobody reads an element; ``kept`` are values that are read from outside."""
+    """The numbers of the steps of whose results, and of what is made of them, nobody reads an
+    element; ``kept`` are values that are read from outside.
+    """
     looked, met = set(kept), set[int]()
     found = set()
     for number, step in reversed(list(enumerate(batch.steps))):
@@ -26,11 +30,19 @@ def shape_only(batch: Batch, kept: Collection[int]) -> frozenset[int]:
 
 
 def describing(templates: Templates, batch: Batch, kept: Collection[int]) -> Evaluator:
-    """An evaluator for one run of a batch on axes, in which steps of whose results the shape alone matters mix nothing."""
+    """An evaluator for one run of a batch on axes, in which steps of whose results the shape alone
+    matters mix nothing.
+    """
     numbers = iter(range(len(batch.steps)))
     described = shape_only(batch, kept)
 
-    def run(algebra: Any, kind: str, inputs: Sequence[Any], attributes: Mapping[str, Any], wanted: Sequence[bool] | None) -> list[Any]:
+    def run(
+        algebra: Any,
+        kind: str,
+        inputs: Sequence[Any],
+        attributes: Mapping[str, Any],
+        wanted: Sequence[bool] | None,
+    ) -> list[Any]:
         if next(numbers) not in described:
             return templates.run(algebra, kind, inputs, attributes, wanted)
         with algebra.system.described():

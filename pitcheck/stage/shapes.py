@@ -1,4 +1,6 @@
-"""Reduced shapes of a pair of batches: dimensions are tied by running both batches on axes, and by the lineage between them."""
+"""Reduced shapes of a pair of batches: dimensions are tied by running both batches on axes, and by
+the lineage between them.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ T = TypeVar("T")
 
 @dataclass
 class SymbolicBatch:
-    """A batch run on axes: the dimensions of every value, and of every step's operands and results."""
+    """A batch run on axes: the dimensions of every value, and of every step's operands
+    and results.
+    """
 
     batch: Batch
     values: dict[int, AxisValue]
@@ -38,21 +42,30 @@ class SymbolicBatch:
 
     def largest(self, sizes: Sizes) -> int:
         """The number of elements of the largest value, over all its rows."""
-        return max((self.batch.counts[value] * prod(self.shape(value, sizes)) for value in self.values), default=0)
+        return max(
+            (self.batch.counts[value] * prod(self.shape(value, sizes)) for value in self.values),
+            default=0,
+        )
 
     def held(self, sizes: Sizes) -> int:
         """The number of elements of all values together, over all their rows."""
-        return sum(self.batch.counts[value] * prod(self.shape(value, sizes)) for value in self.values)
+        return sum(
+            self.batch.counts[value] * prod(self.shape(value, sizes)) for value in self.values
+        )
 
     def largest_read(self, sizes: Sizes) -> int:
         """The number of elements of the largest operand, over all rows of its step."""
         known = {value: prod(self.shape(value, sizes)) for value in self.values}
-        return max((a.rows.size * known[a.value] for step in self.batch.steps for a in step.arguments), default=0)
+        return max(
+            (a.rows.size * known[a.value] for step in self.batch.steps for a in step.arguments),
+            default=0,
+        )
 
     def attributes(self, sizes: Sizes) -> list[Mapping[str, Any]]:
         """Every step's attributes at reduced sizes."""
         return [
-            reduce_attributes(step.kind, step.attributes, inputs, outputs, sizes) for step, (inputs, outputs) in zip(self.batch.steps, self.steps, strict=True)
+            reduce_attributes(step.kind, step.attributes, inputs, outputs, sizes)
+            for step, (inputs, outputs) in zip(self.batch.steps, self.steps, strict=True)
         ]
 
 
@@ -79,7 +92,9 @@ class SymbolicPair:
         return self.boxes(cut, sizes)(box)
 
     def boxes(self, cut: Cut, sizes: Sizes) -> Callable[[Box], Box]:
-        """What gives boxes of the cut's reference value at reduced sizes. Few intervals along each dimension make many boxes."""
+        """What gives boxes of the cut's reference value at reduced sizes. Few intervals along each
+        dimension make many boxes.
+        """
         local = self.parallel.values[cut.value].dims
         nodes = self.reference.values[cut.reference].dims
         known: list[dict[tuple[Interval, ...], tuple[Interval, ...]]] = [{} for _ in nodes]
@@ -87,7 +102,12 @@ class SymbolicPair:
         def reduced(dim: int, intervals: tuple[Interval, ...]) -> tuple[Interval, ...]:
             if len(intervals) == 1 and intervals[0][0] < 0:
                 return ((intervals[0][0], sizes.size(local[dim])),)
-            return tuple(i if i[0] < 0 else (sizes.position(nodes[dim], i[0]), sizes.position(nodes[dim], i[1])) for i in intervals)
+            return tuple(
+                i
+                if i[0] < 0
+                else (sizes.position(nodes[dim], i[0]), sizes.position(nodes[dim], i[1]))
+                for i in intervals
+            )
 
         def of(box: Box) -> Box:
             result = []
@@ -101,31 +121,56 @@ class SymbolicPair:
         return of
 
 
-def symbolic_pair(reference: Batch, parallel: Batch, cuts: Sequence[Cut], templates: Templates | None = None) -> SymbolicPair:
-    """Run both batches on axes. ``cuts`` are all cuts at the batches' boundaries and targets; ``templates`` are shared between stages.
-    Raises StepError and PlanError for shapes that do not fit."""
+def symbolic_pair(
+    reference: Batch, parallel: Batch, cuts: Sequence[Cut], templates: Templates | None = None
+) -> SymbolicPair:
+    """Run both batches on axes. ``cuts`` are all cuts at the batches' boundaries and targets;
+    ``templates`` are shared between stages. Raises StepError and PlanError for shapes that do not
+    fit."""
     system = AxisSystem()
     algebra = AxisAlgebra(system)
     shared = templates or Templates(evaluate)
     ranges = {value: system.places() for value in reference.inputs if _has_range(reference, value)}
     first = _run(reference, algebra, shared, ranges, {cut.reference for cut in cuts})
-    second = _run(parallel, algebra, shared, {cut.value: ranges[cut.reference] for cut in cuts if cut.reference in ranges}, {cut.value for cut in cuts})
+    second = _run(
+        parallel,
+        algebra,
+        shared,
+        {cut.value: ranges[cut.reference] for cut in cuts if cut.reference in ranges},
+        {cut.value for cut in cuts},
+    )
     for cut in cuts:
         if cut.reference in first.values and cut.value in second.values:
             _tie(system, first.values[cut.reference], second.values[cut.value], cut)
             _tie_places(system, first.values[cut.reference], second.values[cut.value])
-    _keep_counts(system, _given(first, {cut.reference for cut in cuts}) + _given(second, {cut.value for cut in cuts}))
+    _keep_counts(
+        system,
+        _given(first, {cut.reference for cut in cuts})
+        + _given(second, {cut.value for cut in cuts}),
+    )
     return SymbolicPair(system, first, second, tuple(cuts))
 
 
 def _given(side: SymbolicBatch, compared: Collection[int]) -> list[Dimension]:
     """The dimensions of what a side is given, but for constants, and of what is compared."""
-    drawn = [value for value in side.batch.inputs if side.batch.graph.values[value].tensor.value is None or side.batch.graph.values[value].writers]
-    return [node for value in (*drawn, *compared) if value in side.values for node in side.values[value].dims]
+    drawn = [
+        value
+        for value in side.batch.inputs
+        if side.batch.graph.values[value].tensor.value is None
+        or side.batch.graph.values[value].writers
+    ]
+    return [
+        node
+        for value in (*drawn, *compared)
+        if value in side.values
+        for node in side.values[value].dims
+    ]
 
 
 def _keep_counts(system: AxisSystem, given: Sequence[Dimension]) -> None:
-    """Keep whole what none of ``given`` has: what is made along such a dimension (a sum of ones) is a number, to which the other side may come by others."""
+    """Keep whole what none of ``given`` has: what is made along such a dimension (a sum of ones) is
+    a number, to which the other side may come by others.
+    """
     queue, seen = list(given), set()
     while queue:
         node = queue.pop()
@@ -141,20 +186,40 @@ def _keep_counts(system: AxisSystem, given: Sequence[Dimension]) -> None:
 def _has_range(batch: Batch, value: int) -> bool:
     """Whether a drawn input holds integers from 0 on, which may be places along a dimension."""
     tensor = batch.graph.values[value].tensor
-    return tensor.bounds is not None and tensor.bounds[0] == 0 and (tensor.value is None or bool(batch.graph.values[value].writers))
+    return (
+        tensor.bounds is not None
+        and tensor.bounds[0] == 0
+        and (tensor.value is None or bool(batch.graph.values[value].writers))
+    )
 
 
-def _run(batch: Batch, algebra: AxisAlgebra, templates: Templates, ranges: Mapping[int, Dimension], kept: Collection[int]) -> SymbolicBatch:
-    """``ranges``: of integer inputs, what their numbers are places along; ``kept``: the values at cuts."""
+def _run(
+    batch: Batch,
+    algebra: AxisAlgebra,
+    templates: Templates,
+    ranges: Mapping[int, Dimension],
+    kept: Collection[int],
+) -> SymbolicBatch:
+    """``ranges``: of integer inputs, what their numbers are places along; ``kept``: the values at
+    cuts.
+    """
     graph = batch.graph
-    inputs = {value: replace(algebra.tensor(graph.values[value].shape, graph.values[value].kind), places=ranges.get(value)) for value in batch.inputs}
+    inputs = {
+        value: replace(
+            algebra.tensor(graph.values[value].shape, graph.values[value].kind),
+            places=ranges.get(value),
+        )
+        for value in batch.inputs
+    }
     for value in batch.inputs:
         filled = graph.values[value].tensor.value
         if filled is not None and not graph.values[value].writers:
             literal(algebra, parse_number(filled, f"tensors[{graph.values[value].name}].value"))
     steps: list[tuple[Sequence[AxisValue], Sequence[AxisValue | None]]] = []
 
-    def observe(_: int, step: Step, given: Sequence[AxisValue], results: Sequence[AxisValue | None]) -> None:
+    def observe(
+        _: int, step: Step, given: Sequence[AxisValue], results: Sequence[AxisValue | None]
+    ) -> None:
         steps.append((given, results))
         tie_derivative(algebra, step, given, results, templates, graph.nodes[step.node].operator)
         for output, result in zip(step.outputs, results, strict=True):
@@ -162,38 +227,59 @@ def _run(batch: Batch, algebra: AxisAlgebra, templates: Templates, ranges: Mappi
                 continue
             if algebra.shape(result) != batch.shape(output):
                 raise PlanError(
-                    f"{step.kind} gives a tensor of shape {algebra.shape(result)}, but {graph.values[output].name!r} is declared as {batch.shape(output)}",
+                    f"{step.kind} gives a tensor of shape {algebra.shape(result)}, but "
+                    f"{graph.values[output].name!r} is declared as {batch.shape(output)}",
                     f"operators[{graph.nodes[step.node].operator}]",
                 )
 
-    values = run_batch(batch, algebra, inputs, observe=observe, evaluator=describing(templates, batch, kept))
+    values = run_batch(
+        batch, algebra, inputs, observe=observe, evaluator=describing(templates, batch, kept)
+    )
     return SymbolicBatch(batch, values, steps)
 
 
 def tie_derivative(
-    algebra: AxisAlgebra, step: Step, given: Sequence[AxisValue], results: Sequence[AxisValue | None], templates: Templates, operator: str
+    algebra: AxisAlgebra,
+    step: Step,
+    given: Sequence[AxisValue],
+    results: Sequence[AxisValue | None],
+    templates: Templates,
+    operator: str,
 ) -> None:
-    """A gradient has the dimensions of what it is the gradient of, and what the operator ties its derivative finds tied, also where formulas do not use it.
+    """A gradient has the dimensions of what it is the gradient of, and what the operator ties its
+    derivative finds tied, also where formulas do not use it.
 
-    Raises PlanError, at ``operator``, where a forward output that is given has another shape than the operator gives with these attributes: it is none of
-    its outputs then.
+    Raises PlanError, at ``operator``, where a forward output that is given has another shape than
+    the operator gives with these attributes: it is none of its outputs then.
     """
     if not step.kind.endswith(BACKWARD):
         return
     inputs, outputs, gradients = divided(step.attributes, len(given))
     plain = forward_attributes(step.attributes)
     with algebra.system.described():
-        computed = templates.run(algebra, step.kind.removesuffix(BACKWARD), given[:inputs], plain, None)
-    pairs = [(computed[output], given[inputs + outputs + place]) for place, output in enumerate(gradients)]
-    for number, (value, output) in enumerate(zip(computed, given[inputs : inputs + outputs], strict=False)):
+        computed = templates.run(
+            algebra, step.kind.removesuffix(BACKWARD), given[:inputs], plain, None
+        )
+    pairs = [
+        (computed[output], given[inputs + outputs + place])
+        for place, output in enumerate(gradients)
+    ]
+    for number, (value, output) in enumerate(
+        zip(computed, given[inputs : inputs + outputs], strict=False)
+    ):
         if algebra.shape(value) != algebra.shape(output):
             raise PlanError(
-                f"{step.kind}: with these operands and attributes the operator gives a tensor of shape {algebra.shape(value)} as output {number}, but what is "
+                f"{step.kind}: with these operands and attributes the operator gives a tensor of "
+                f"shape {algebra.shape(value)} as output {number}, but what is "
                 f"given as that output has shape {algebra.shape(output)}",
                 f"operators[{operator}]",
             )
         pairs.append((value, output))
-    pairs += [(value, result) for value, result in zip(given[:inputs], results, strict=False) if result is not None]
+    pairs += [
+        (value, result)
+        for value, result in zip(given[:inputs], results, strict=False)
+        if result is not None
+    ]
     for value, gradient in pairs:
         for node, other in zip(value.dims, gradient.dims, strict=False):
             if node.size == other.size:
@@ -213,7 +299,11 @@ def _tie_places(system: AxisSystem, whole: AxisValue, local: AxisValue) -> None:
 def _tie(system: AxisSystem, whole: AxisValue, local: AxisValue, cut: Cut) -> None:
     """Tie every local dimension to the reference dimension whose intervals it holds."""
     for dim, different in enumerate(cut.parts.intervals):
-        single = [intervals[0][0] for intervals in different if len(intervals) == 1 and intervals[0][0] >= 0]
+        single = [
+            intervals[0][0]
+            for intervals in different
+            if len(intervals) == 1 and intervals[0][0] >= 0
+        ]
         if single:
             system.tie_segments(local.dims[dim], whole.dims[dim], single)
         for intervals in different:

@@ -1,4 +1,5 @@
-"""A stage: a part of the reference and a part of the parallel plan between the same cuts, with what must hold at its target.
+"""A stage: a part of the reference and a part of the parallel plan between the same cuts, with what
+must hold at its target.
 
 The whole pair of plans is one such stage too, cut at the plans' initial tensors.
 """
@@ -36,7 +37,9 @@ CutOf = Callable[[int], Cut | None]
 MOST_LOADED = 8
 """Integers of which many elements hold one at a time."""
 MOST_LOADS, LEAST_LOADS, LOADED_CELLS = 32, 8, 1 << 12
-"""Pairs of such an integer and how many elements hold it, at most and whatever a stage costs; and how many elements all of them may have between."""
+"""Pairs of such an integer and how many elements hold it, at most and whatever a stage costs; and
+how many elements all of them may have between.
+"""
 LARGE = 1 << 31
 """Free integers without bounds lie between minus this and this."""
 MOST_PADDING = 48
@@ -45,7 +48,9 @@ MOST_PADDING = 48
 
 @dataclass(frozen=True)
 class Target:
-    """What must hold: ``cut`` at the coordinates ``where``, near the home of the parallel value; the terms of a partial cut are added over every group."""
+    """What must hold: ``cut`` at the coordinates ``where``, near the home of the parallel value;
+    the terms of a partial cut are added over every group.
+    """
 
     cut: Cut
     where: Mask
@@ -66,7 +71,8 @@ class Target:
 
 @dataclass
 class Stage:
-    """Both sides of a stage. ``cuts`` maps every drawn parallel input to its cut; ``met`` has those as well that only reach other parts of a buffer.
+    """Both sides of a stage. ``cuts`` maps every drawn parallel input to its cut; ``met`` has those
+    as well that only reach other parts of a buffer.
 
     ``sampling``: of which axes it shows a few coordinates only.
     """
@@ -97,23 +103,33 @@ class ShapedStage:
     stage: Stage
     fresh: dict[int, Fresh]
     derived: dict[int, Derived]
-    constants: tuple[dict[int, tuple[Any, tuple[int, ...], str]], dict[int, tuple[Any, tuple[int, ...], str]]]
+    constants: tuple[
+        dict[int, tuple[Any, tuple[int, ...], str]], dict[int, tuple[Any, tuple[int, ...], str]]
+    ]
     attributes: tuple[list[Mapping[str, Any]], list[Mapping[str, Any]]]
     boxes: list[Mapping[int, Box]]
     """Per target the boxes of the parts that are compared."""
     sizes: Sizes
     shapes: tuple[Mapping[int, tuple[int, ...]], Mapping[int, tuple[int, ...]]]
-    """Of every value of the reference and of the parallel side the shape that its dimensions say."""
+    """Of every value of the reference and of the parallel side the shape that its
+    dimensions say.
+    """
     free: Mapping[int, tuple[str, tuple[int, ...]]] = field(default_factory=dict)
-    """Parallel steps for whose result any numbers are drawn: by number of the step under which key, and the shape."""
+    """Parallel steps for whose result any numbers are drawn: by number of the step under which key,
+    and the shape.
+    """
     weights: Mapping[int, Pattern] = field(default_factory=dict)
     """The weights of the places of an axis, by its size."""
 
 
-def shape_stage(stage: Stage, symbolic: SymbolicPair, sizes: Sizes, keys: Mapping[int, str]) -> ShapedStage:
-    """Give a stage definite sizes; ``keys`` names the reference inputs, so that equal stages draw equal numbers.
+def shape_stage(
+    stage: Stage, symbolic: SymbolicPair, sizes: Sizes, keys: Mapping[int, str]
+) -> ShapedStage:
+    """Give a stage definite sizes; ``keys`` names the reference inputs, so that equal stages draw
+    equal numbers.
 
-    Raises ReductionError where these sizes leave nothing of a tensor that has elements (equality of nothing would prove nothing), or are not one assignment.
+    Raises ReductionError where these sizes leave nothing of a tensor that has elements (equality of
+    nothing would prove nothing), or are not one assignment.
     """
     squares = _square_inputs(stage)
     unread = _unread(stage)
@@ -124,11 +140,19 @@ def shape_stage(stage: Stage, symbolic: SymbolicPair, sizes: Sizes, keys: Mappin
         bounds, marks = _range(stage, symbolic, value, sizes)
         shape = symbolic.reference.shape(value, sizes)
         if 0 in shape and 0 not in info.shape:
-            raise ReductionError(f"{info.name!r} of shape {info.shape} would be reduced to {shape}: nothing would be compared")
-        fresh[value] = Fresh(keys[value], shape, info.kind, domain, bounds, marks, unread=value in unread)
+            raise ReductionError(
+                f"{info.name!r} of shape {info.shape} would be reduced to {shape}: nothing would "
+                f"be compared"
+            )
+        fresh[value] = Fresh(
+            keys[value], shape, info.kind, domain, bounds, marks, unread=value in unread
+        )
         if symbolic.system.decides and info.kind != "field" and not fresh[value].unread:
             fresh[value] = replace(fresh[value], loads=_loads(stage, fresh[value]))
-    derived = {value: _derived(stage, value, cut, symbolic, sizes, f"{keys[cut.reference]}/{n}") for n, (value, cut) in enumerate(stage.cuts.items())}
+    derived = {
+        value: _derived(stage, value, cut, symbolic, sizes, f"{keys[cut.reference]}/{n}")
+        for n, (value, cut) in enumerate(stage.cuts.items())
+    }
     boxes = [_boxes(target, symbolic, sizes) for target in stage.targets]
     shapes = _shapes(symbolic.reference, sizes), _shapes(symbolic.parallel, sizes)
     _check(stage, shapes, derived, boxes)
@@ -136,7 +160,10 @@ def shape_stage(stage: Stage, symbolic: SymbolicPair, sizes: Sizes, keys: Mappin
         stage,
         fresh,
         derived,
-        (_constants(stage.reference, symbolic.reference.shape, sizes), _constants(stage.parallel, symbolic.parallel.shape, sizes)),
+        (
+            _constants(stage.reference, symbolic.reference.shape, sizes),
+            _constants(stage.parallel, symbolic.parallel.shape, sizes),
+        ),
         (symbolic.reference.attributes(sizes), symbolic.parallel.attributes(sizes)),
         boxes,
         sizes,
@@ -148,32 +175,63 @@ def _shapes(side: SymbolicBatch, sizes: Sizes) -> dict[int, tuple[int, ...]]:
     return {value: side.shape(value, sizes) for value in side.values}
 
 
-def _check(stage: Stage, shapes: Sequence[Mapping[int, tuple[int, ...]]], derived: Mapping[int, Derived], boxes: Sequence[Mapping[int, Box]]) -> None:
-    """Check that the sizes are one assignment over both sides. Raises ReductionError where they are not."""
+def _check(
+    stage: Stage,
+    shapes: Sequence[Mapping[int, tuple[int, ...]]],
+    derived: Mapping[int, Derived],
+    boxes: Sequence[Mapping[int, Box]],
+) -> None:
+    """Check that the sizes are one assignment over both sides. Raises ReductionError where they are
+    not.
+    """
     parts: list[tuple[Cut, list[tuple[Box, Box]]]] = []
     for value, cut in stage.cuts.items():
-        first_with = {row[0]: n for n, row in zip(stage.parallel.inputs[value].tolist(), derived[value].terms, strict=True)}
-        parts.append((cut, [(cut.parts[n].box, derived[value].boxes[box]) for box, n in first_with.items()]))
-    parts += [(target.cut, [(target.cut.parts[n].box, box) for n, box in own.items()]) for target, own in zip(stage.targets, boxes, strict=True)]
+        first_with = {
+            row[0]: n
+            for n, row in zip(
+                stage.parallel.inputs[value].tolist(), derived[value].terms, strict=True
+            )
+        }
+        parts.append(
+            (cut, [(cut.parts[n].box, derived[value].boxes[box]) for box, n in first_with.items()])
+        )
+    parts += [
+        (target.cut, [(target.cut.parts[n].box, box) for n, box in own.items()])
+        for target, own in zip(stage.targets, boxes, strict=True)
+    ]
     first, second = stage.reference.graph.values, stage.parallel.graph.values
     for cut, pairs in parts:
-        whole, local = (first[cut.reference].shape, shapes[0][cut.reference]), (second[cut.value].shape, shapes[1][cut.value])
+        whole, local = (
+            (first[cut.reference].shape, shapes[0][cut.reference]),
+            (second[cut.value].shape, shapes[1][cut.value]),
+        )
         check_parts(second[cut.value].name, whole, local, pairs)
 
 
 def _loads(stage: Stage, fresh: Fresh) -> tuple[tuple[int, int], ...]:
-    """How many elements are to hold which integer, where numbers are counted that decide something: as many as a step compares with, one more or less, all
-    of them and half of them; of many integers the first and last ones that are marked.
+    """How many elements are to hold which integer, where numbers are counted that decide something:
+    as many as a step compares with, one more or less, all of them and half of them; of many
+    integers the first and last ones that are marked.
     """
     low, high = fresh.bounds or (0, 2)
-    values = [1] if fresh.kind == "bool" else list(range(low, high)) if high - low <= MOST_LOADED else _ends(fresh.marks)
+    values = (
+        [1]
+        if fresh.kind == "bool"
+        else list(range(low, high))
+        if high - low <= MOST_LOADED
+        else _ends(fresh.marks)
+    )
     total = prod(fresh.shape)
-    named = sorted(integers_at_issue(stage.reference) | integers_at_issue(stage.parallel), reverse=True)
+    named = sorted(
+        integers_at_issue(stage.reference) | integers_at_issue(stage.parallel), reverse=True
+    )
     counts = dict.fromkeys((total, *(n + more for n in named for more in (1, 0, -1)), total // 2))
     own = [n for n in counts if 0 < n <= total]
     pairs = sorted(product(range(len(values)), range(len(own))), key=sum)
     most = max(LEAST_LOADS, min(MOST_LOADS, LOADED_CELLS // max(total, 1)))
-    return tuple((values[value], own[count]) for value, count in pairs[:most]) if fresh.shape else ()
+    return (
+        tuple((values[value], own[count]) for value, count in pairs[:most]) if fresh.shape else ()
+    )
 
 
 def _ends(marks: Sequence[int]) -> list[int]:
@@ -184,7 +242,15 @@ def _ends(marks: Sequence[int]) -> list[int]:
 def _unread(stage: Stage) -> set[int]:
     """Reference inputs of which neither side looks at more than the shape."""
     compared = {target.cut.reference for target in stage.targets}
-    read = compared | _looked_into(stage.reference) | {stage.cuts[value].reference for value in _looked_into(stage.parallel) if value in stage.cuts}
+    read = (
+        compared
+        | _looked_into(stage.reference)
+        | {
+            stage.cuts[value].reference
+            for value in _looked_into(stage.parallel)
+            if value in stage.cuts
+        }
+    )
     return set(_drawn_reference(stage)) - read
 
 
@@ -195,16 +261,25 @@ def _looked_into(batch: Batch) -> set[int]:
 
 def _boxes(target: Target, symbolic: SymbolicPair, sizes: Sizes) -> Mapping[int, Box]:
     reduced = symbolic.boxes(target.cut, sizes)
-    return {n: reduced(target.cut.parts[n].box) for n in present_parts(target.cut, target.where, target.home).tolist()}
+    return {
+        n: reduced(target.cut.parts[n].box)
+        for n in present_parts(target.cut, target.where, target.home).tolist()
+    }
 
 
 def _drawn_reference(stage: Stage) -> list[int]:
     """Reference values to draw: its own boundary, and what parallel inputs are derived from."""
-    given = [value for value in stage.reference.inputs if constant_mask(stage.reference.graph, value) is None]
+    given = [
+        value
+        for value in stage.reference.inputs
+        if constant_mask(stage.reference.graph, value) is None
+    ]
     return list(dict.fromkeys([*given, *(cut.reference for cut in stage.cuts.values())]))
 
 
-def _derived(stage: Stage, value: int, cut: Cut, symbolic: SymbolicPair, sizes: Sizes, key: str) -> Derived:
+def _derived(
+    stage: Stage, value: int, cut: Cut, symbolic: SymbolicPair, sizes: Sizes, key: str
+) -> Derived:
     boxes: dict[tuple[Box, int], int] = {}
     shaped: list[Box] = []
     rows = []
@@ -215,19 +290,33 @@ def _derived(stage: Stage, value: int, cut: Cut, symbolic: SymbolicPair, sizes: 
             boxes[part.box, part.owner] = len(shaped)
             shaped.append(reduced(part.box))
         rows.append((boxes[part.box, part.owner], part.term, part.terms))
-    return Derived(key, cut.reference, tuple(shaped), tuple(rows), cut.scale, _padding(stage, symbolic, value, cut, sizes))
+    return Derived(
+        key,
+        cut.reference,
+        tuple(shaped),
+        tuple(rows),
+        cut.scale,
+        _padding(stage, symbolic, value, cut, sizes),
+    )
 
 
-def _padding(stage: Stage, symbolic: SymbolicPair, value: int, cut: Cut, sizes: Sizes) -> Padding | None:
-    """What free elements of an integer input of the parallel plan may be: what its bounds allow, or, where it has none, anything.
+def _padding(
+    stage: Stage, symbolic: SymbolicPair, value: int, cut: Cut, sizes: Sizes
+) -> Padding | None:
+    """What free elements of an integer input of the parallel plan may be: what its bounds allow,
+    or, where it has none, anything.
 
-    Anything is tried as the numbers that steps name, those right beside the bounds of the reference, small ones and large ones. Padding that is a place along
-    a reduced dimension is no other place than there are, or lies right before the first or behind the last.
+    Anything is tried as the numbers that steps name, those right beside the bounds of the
+    reference, small ones and large ones. Padding that is a place along a reduced dimension is no
+    other place than there are, or lies right before the first or behind the last.
     """
     graph = stage.parallel.graph
     if graph.values[value].kind != "int":
         return None
-    own, due = graph.values[value].tensor.bounds, stage.reference.graph.values[cut.reference].tensor.bounds
+    own, due = (
+        graph.values[value].tensor.bounds,
+        stage.reference.graph.values[cut.reference].tensor.bounds,
+    )
     (low, high), marks = _between(stage, symbolic, cut.reference, own or due or (0, 2), sizes)
     if own is None:
         whole = due is None or high == due[1]
@@ -236,19 +325,27 @@ def _padding(stage: Stage, symbolic: SymbolicPair, value: int, cut: Cut, sizes: 
     return Padding((low, high), tuple(sorted(set(marks)))[:MOST_PADDING])
 
 
-def _constants(batch: Batch, shape: Callable[[int, Sizes], tuple[int, ...]], sizes: Sizes) -> dict[int, tuple[Any, tuple[int, ...], str]]:
+def _constants(
+    batch: Batch, shape: Callable[[int, Sizes], tuple[int, ...]], sizes: Sizes
+) -> dict[int, tuple[Any, tuple[int, ...], str]]:
     found: dict[int, tuple[Any, tuple[int, ...], str]] = {}
     for value in batch.inputs:
         info = batch.graph.values[value]
         if constant_mask(batch.graph, value) is not None and info.tensor.value is not None:
-            found[value] = (parse_number(info.tensor.value, f"tensors[{info.name}].value"), shape(value, sizes), info.kind)
+            found[value] = (
+                parse_number(info.tensor.value, f"tensors[{info.name}].value"),
+                shape(value, sizes),
+                info.kind,
+            )
     return found
 
 
 def _square_inputs(stage: Stage) -> set[int]:
-    """Reference inputs whose elements are arguments of the reference's roots as they are: they are drawn as squares.
+    """Reference inputs whose elements are arguments of the reference's roots as they are: they are
+    drawn as squares.
 
-    A root of the parallel plan alone narrows nothing: its argument may be any number in the reference.
+    A root of the parallel plan alone narrows nothing: its argument may be any number in the
+    reference.
     """
     marked: set[int] = set()
     parts = kinds_with(Trait.SHOWS_ALL, Trait.CUTS)
@@ -258,27 +355,41 @@ def _square_inputs(stage: Stage) -> set[int]:
         if not isinstance(source, Argument) or source.value not in origin:
             continue
         if step.kind in parts:
-            origin.update({output: origin[source.value] for output in step.outputs if output is not None})
+            origin.update(
+                {output: origin[source.value] for output in step.outputs if output is not None}
+            )
         elif has_trait(step.kind, Trait.TAKES_ROOT, step.attributes):
             marked.add(origin[source.value])
     return marked
 
 
-def _range(stage: Stage, symbolic: SymbolicPair, value: int, sizes: Sizes) -> tuple[tuple[int, int] | None, tuple[int, ...]]:
-    """Between which values an integer input is drawn, and which it must take: its first and last, both sides of every boundary of the dimension along which
-    they are places, and those that steps name. Places along a dimension that is reduced are reduced with it; no step names another of them than 0.
+def _range(
+    stage: Stage, symbolic: SymbolicPair, value: int, sizes: Sizes
+) -> tuple[tuple[int, int] | None, tuple[int, ...]]:
+    """Between which values an integer input is drawn, and which it must take: its first and last,
+    both sides of every boundary of the dimension along which they are places, and those that steps
+    name. Places along a dimension that is reduced are reduced with it; no step names another of
+    them than 0.
     """
     bounds = stage.reference.graph.values[value].tensor.bounds
     return (None, ()) if bounds is None else _between(stage, symbolic, value, bounds, sizes)
 
 
-def _between(stage: Stage, symbolic: SymbolicPair, value: int, bounds: tuple[int, int], sizes: Sizes) -> tuple[tuple[int, int], tuple[int, ...]]:
-    """Bounds, and the integers within them that must be tried, of what holds integers of the kind that reference input ``value`` does."""
+def _between(
+    stage: Stage, symbolic: SymbolicPair, value: int, bounds: tuple[int, int], sizes: Sizes
+) -> tuple[tuple[int, int], tuple[int, ...]]:
+    """Bounds, and the integers within them that must be tried, of what holds integers of the kind
+    that reference input ``value`` does.
+    """
     along = symbolic.reference.values[value].places
     low, high = bounds[0], bounds[1] if along is None else sizes.below(along, bounds[1])
     marks = {low, high - 1}
     if high == bounds[1]:
-        marks |= integers_at_issue(stage.reference) | integers_at_issue(stage.parallel) | _shard_ends(stage, high)
+        marks |= (
+            integers_at_issue(stage.reference)
+            | integers_at_issue(stage.parallel)
+            | _shard_ends(stage, high)
+        )
     if along is not None:
         marks |= {x for place in sizes.boundaries(along) for x in (place - 1, place)}
     return (low, high), tuple(sorted(m for m in marks if low <= m < high))
@@ -291,15 +402,22 @@ def _shard_ends(stage: Stage, high: int) -> set[int]:
         shape = stage.reference.graph.values[cut.reference].shape
         for size, different in zip(shape, cut.parts.intervals, strict=False):
             if size == high:
-                found |= {x for intervals in different for start, stop in intervals if start >= 0 for x in (start, stop - 1)}
+                found |= {
+                    x
+                    for intervals in different
+                    for start, stop in intervals
+                    if start >= 0
+                    for x in (start, stop - 1)
+                }
     return found
 
 
 def canonical_form(stage: Stage) -> tuple[str, dict[int, str]]:
-    """(SHA-256 of everything that decides whether the stage holds, the canonical key of every reference input).
+    """(SHA-256 of everything that decides whether the stage holds, the canonical key of every
+    reference input).
 
-    Names, layers, ranks and micro-batches are left out: values are numbered as the steps meet them. Constants, literals, dtype kinds, full shapes,
-    gather tables, parts and bounds are in.
+    Names, layers, ranks and micro-batches are left out: values are numbered as the steps meet them.
+    Constants, literals, dtype kinds, full shapes, gather tables, parts and bounds are in.
     """
     digest = hashlib.sha256()
     reference = _Numbering(stage.reference)
@@ -308,11 +426,22 @@ def canonical_form(stage: Stage) -> tuple[str, dict[int, str]]:
         for line in numbering.lines():
             digest.update(line)
     for value, cut in stage.cuts.items():
-        digest.update(repr((parallel.of(value), reference.of(cut.reference), cut.parts.digest, cut.scale)).encode())
+        digest.update(
+            repr(
+                (parallel.of(value), reference.of(cut.reference), cut.parts.digest, cut.scale)
+            ).encode()
+        )
         digest.update(stage.parallel.inputs[value].tobytes())
     for target in stage.targets:
         compared, sums, _ = compared_rows(target, stage.parallel)
-        said = (parallel.of(target.cut.value), reference.of(target.cut.reference), target.cut.parts.digest, target.cut.scale, compared.shape, sums.shape)
+        said = (
+            parallel.of(target.cut.value),
+            reference.of(target.cut.reference),
+            target.cut.parts.digest,
+            target.cut.scale,
+            compared.shape,
+            sums.shape,
+        )
         digest.update(repr(said).encode())
         digest.update(compared.tobytes() + sums.tobytes())
     keys = {value: f"r{reference.of(value)}" for value in _drawn_reference(stage)}
@@ -322,19 +451,26 @@ def canonical_form(stage: Stage) -> tuple[str, dict[int, str]]:
 
 
 def compared_rows(target: Target, parallel: Batch) -> tuple[Codes, Codes, Codes]:
-    """(distinct pairs (row, part) to compare, shape (2, n); no rows; a code of each), or for a partial cut (part of every sum, shape (1, n); rows of its terms,
-    shape (n, terms); a code of its first term).
+    """(distinct pairs (row, part) to compare, shape (2, n); no rows; a code of each), or for a
+    partial cut (part of every sum, shape (1, n); rows of its terms, shape (n, terms); a code of its
+    first term).
 
     Raises UnsupportedError where a group lacks a term: nothing may be compared then.
     """
     cut = target.cut
     grids = [parallel.grids[cut.value], cut.grid, *([] if cut.groups is None else [cut.groups])]
     places = focus(target.where)
-    where, *found = np.broadcast_arrays(near(target.where, places), *(near(near(grid, target.home), places) for grid in grids))
+    where, *found = np.broadcast_arrays(
+        near(target.where, places), *(near(near(grid, target.home), places) for grid in grids)
+    )
     rows, parts = found[0][where], found[1][where]
     if cut.groups is None:
         pairs, _ = distinct(rows * len(cut.parts) + parts)
-        return np.stack([rows[pairs], parts[pairs]]), np.zeros((0, 0), dtype=np.int64), _codes_at(target, places, where, pairs)
+        return (
+            np.stack([rows[pairs], parts[pairs]]),
+            np.zeros((0, 0), dtype=np.int64),
+            _codes_at(target, places, where, pairs),
+        )
     order = by_group(target, parts, found[2][where])
     sums = rows[order]
     _, firsts = np.unique(sums, axis=0, return_index=True)
@@ -344,7 +480,8 @@ def compared_rows(target: Target, parallel: Batch) -> tuple[Codes, Codes, Codes]
 
 
 def by_group(target: Target, parts: Codes, groups: Codes) -> Codes:
-    """The places of the terms of every sum, shape (sums, terms), the sums in the order of their numbers; ``parts`` and ``groups`` by place.
+    """The places of the terms of every sum, shape (sums, terms), the sums in the order of their
+    numbers; ``parts`` and ``groups`` by place.
 
     Raises UnsupportedError where a group lacks a term.
     """
@@ -353,16 +490,23 @@ def by_group(target: Target, parts: Codes, groups: Codes) -> Codes:
     counts = np.unique(groups, return_counts=True)[1]
     whole = counts == expected
     if not whole.all() or (terms[order].reshape(-1, expected) != np.arange(expected)).any():
-        raise UnsupportedError(f"{target.name}: a sum has {int(counts[~whole][0]) if not whole.all() else 'some twice'} of its {expected} terms")
+        raise UnsupportedError(
+            f"{target.name}: a sum has "
+            f"{int(counts[~whole][0]) if not whole.all() else 'some twice'} of its {expected} terms"
+        )
     return order.reshape(-1, expected)
 
 
 def _codes_at(target: Target, places: Home, where: Mask, chosen: Codes) -> Codes:
-    """The coordinate codes of some of the coordinates of a mask that is near ``places`` and the target's home."""
+    """The coordinate codes of some of the coordinates of a mask that is near ``places`` and the
+    target's home.
+    """
     coordinates = [column[chosen] for column in np.nonzero(where)]
     for axis, place in (*target.home, *places):
         coordinates[axis] = np.full(len(chosen), place, dtype=np.int64)
-    codes: Codes = np.ravel_multi_index(tuple(coordinates), target.cut.lattice.shape).astype(np.int64)
+    codes: Codes = np.ravel_multi_index(tuple(coordinates), target.cut.lattice.shape).astype(
+        np.int64
+    )
     return codes
 
 
@@ -379,7 +523,10 @@ class _Numbering:
     def lines(self) -> list[bytes]:
         result = []
         for step in self.batch.steps:
-            parts: list[bytes] = [step.kind.encode(), repr(sorted(step.attributes.items())).encode()]
+            parts: list[bytes] = [
+                step.kind.encode(),
+                repr(sorted(step.attributes.items())).encode(),
+            ]
             for operand in step.inputs:
                 if isinstance(operand, Argument):
                     parts.append(self._argument(operand))
@@ -392,7 +539,9 @@ class _Numbering:
         return result
 
     def _argument(self, argument: Argument) -> bytes:
-        return repr((self.of(argument.value), argument.rows.shape)).encode() + argument.rows.tobytes()
+        return (
+            repr((self.of(argument.value), argument.rows.shape)).encode() + argument.rows.tobytes()
+        )
 
     def described(self) -> list[tuple[object, ...]]:
         values = self.batch.graph.values
@@ -400,5 +549,14 @@ class _Numbering:
         for value, number in self._numbers.items():
             info = values[value]
             given = value in self.batch.inputs
-            known.append((number, self.batch.shape(value), info.kind, given, info.tensor.value if given else None, info.tensor.bounds if given else None))
+            known.append(
+                (
+                    number,
+                    self.batch.shape(value),
+                    info.kind,
+                    given,
+                    info.tensor.value if given else None,
+                    info.tensor.bounds if given else None,
+                )
+            )
         return known

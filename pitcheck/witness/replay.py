@@ -1,7 +1,9 @@
-"""Replaying a witness: the stage with its inputs, in float64, to many digits and over a prime field by galois.
+"""Replaying a witness: the stage with its inputs, in float64, to many digits and over a prime field
+by galois.
 
-What float64 shows is no more than a hint: it rounds away what is small, and of what is 0 in truth nothing but rounding is left of it. A witness is reproduced
-where the other two show the difference; to many digits it must not be what is left of terms that cancel.
+What float64 shows is no more than a hint: it rounds away what is small, and of what is 0 in truth
+nothing but rounding is left of it. A witness is reproduced where the other two show the difference;
+to many digits it must not be what is left of terms that cancel.
 """
 
 from __future__ import annotations
@@ -29,7 +31,9 @@ from pitcheck.witness.witness import Filled, Held, Side, Witness, batch_of, read
 DIGITS = 60
 """Digits that are shown."""
 COMPUTED, AGAIN = 200, 260
-"""Digits with which a witness is computed, and with which a difference that may be rounding is looked at again."""
+"""Digits with which a witness is computed, and with which a difference that may be rounding is
+looked at again.
+"""
 SURE = 1e-60
 """From this size on a difference is no rounding of so many digits, of terms up to 10^100."""
 STAYS = 0.01
@@ -49,26 +53,51 @@ class Replayed:
     """Parallel minus reference, in that arithmetic."""
 
 
-def replay_in(witness: Witness, arithmetic: str, algebra: Any, show: Callable[[Any], str]) -> Replayed:
-    """Run both sides of a witness that ``check_witness`` passed in one algebra. Raises StepError for an operator that cannot run in it."""
+def replay_in(
+    witness: Witness, arithmetic: str, algebra: Any, show: Callable[[Any], str]
+) -> Replayed:
+    """Run both sides of a witness that ``check_witness`` passed in one algebra. Raises StepError
+    for an operator that cannot run in it.
+    """
     try:
         with np.errstate(all="ignore"):
             return _replayed(witness, arithmetic, algebra, show)
     except BROKEN as error:
-        raise PlanError(f"a step cannot be run ({type(error).__name__}: {error})", arithmetic) from error
+        raise PlanError(
+            f"a step cannot be run ({type(error).__name__}: {error})", arithmetic
+        ) from error
 
 
-def _replayed(witness: Witness, arithmetic: str, algebra: Any, show: Callable[[Any], str]) -> Replayed:
-    drawn = {value: _filled(algebra, filled, f"inputs[{value}]") for value, filled in witness.inputs.items()}
+def _replayed(
+    witness: Witness, arithmetic: str, algebra: Any, show: Callable[[Any], str]
+) -> Replayed:
+    drawn = {
+        value: _filled(algebra, filled, f"inputs[{value}]")
+        for value, filled in witness.inputs.items()
+    }
     held = {value: _held(algebra, value, h, drawn) for value, h in witness.held.items()}
     sides = [_run(witness.reference, algebra, drawn, dict.fromkeys(drawn, 1), "reference")]
-    sides.append(_run(witness.parallel, algebra, held, {v: len(h.rows) for v, h in witness.held.items()}, "parallel"))
+    sides.append(
+        _run(
+            witness.parallel,
+            algebra,
+            held,
+            {v: len(h.rows) for v, h in witness.held.items()},
+            "parallel",
+        )
+    )
     compared = witness.compared
     box = tuple(tuple(intervals) for intervals in compared.box)
-    expected = scaled(algebra, take_box(algebra, sides[0][compared.reference], box, "free"), scale_of(compared.scale, "compared.scale"))
+    expected = scaled(
+        algebra,
+        take_box(algebra, sides[0][compared.reference], box, "free"),
+        scale_of(compared.scale, "compared.scale"),
+    )
     actual = algebra.gather(sides[1][compared.parallel], np.array(compared.rows[:1]))
     if len(compared.rows) > 1:
-        actual = algebra.sum(algebra.stack(sides[1][compared.parallel], np.array([compared.rows])), (0,))
+        actual = algebra.sum(
+            algebra.stack(sides[1][compared.parallel], np.array([compared.rows])), (0,)
+        )
     element = (0, *compared.element)
     differs = np.asarray(algebra.differs(actual, expected))[0]
     first, second = expected.data[(0, 0, *element)], actual.data[(0, 0, *element)]
@@ -77,14 +106,20 @@ def _replayed(witness: Witness, arithmetic: str, algebra: Any, show: Callable[[A
 
 
 def replay_to_digits(witness: Witness, name: str) -> Replayed:
-    """Run both sides to many digits. A difference that may be what is left of terms that cancel, or hangs on such a number, is none. Raises StepError."""
+    """Run both sides to many digits. A difference that may be what is left of terms that cancel, or
+    hangs on such a number, is none. Raises StepError.
+    """
     algebra = WatchedAlgebra(COMPUTED, 0, [0])
     result = replay_in(witness, name, algebra, _to_digits)
     if not result.differs or algebra.undecided:
         return replace(result, differs=False)
     if _finite(result.difference) and abs(result.difference) <= SURE:
         again = replay_in(witness, name, WatchedAlgebra(AGAIN, 0, [0]), _to_digits)
-        return replace(result, differs=again.differs and abs(again.difference - result.difference) <= STAYS * abs(result.difference))
+        return replace(
+            result,
+            differs=again.differs
+            and abs(again.difference - result.difference) <= STAYS * abs(result.difference),
+        )
     return result
 
 
@@ -97,8 +132,13 @@ def _finite(number: Any) -> bool:
 
 
 def stands_disturbed(witness: Witness) -> bool:
-    """Whether the difference in float64 is far more than other last digits of every result make of either side. Raises StepError."""
-    plain, moved = (replay_in(witness, "float64", algebra, repr) for algebra in (RealAlgebra(np, 0, [0]), _Disturbed()))
+    """Whether the difference in float64 is far more than other last digits of every result make of
+    either side. Raises StepError.
+    """
+    plain, moved = (
+        replay_in(witness, "float64", algebra, repr)
+        for algebra in (RealAlgebra(np, 0, [0]), _Disturbed())
+    )
     if not _finite(plain.difference) or plain.difference == 0:
         return plain.differs
     return bool(abs(moved.difference - plain.difference) <= DISTURBED * abs(plain.difference))
@@ -112,22 +152,45 @@ class _Disturbed(Noise):
         self.generator = np.random.default_rng(0)
 
 
-def _run(side: Side, algebra: Any, given: dict[int, Any], rows: dict[int, int], name: str) -> dict[int, Any]:
-    constants = {v: _filled(algebra, f, f"{name}.constants[{v}]") for v, f in side.constants.items()}
-    return run_batch(batch_of(side, {**rows, **dict.fromkeys(constants, 1)}, name), algebra, {**constants, **given})
+def _run(
+    side: Side, algebra: Any, given: dict[int, Any], rows: dict[int, int], name: str
+) -> dict[int, Any]:
+    constants = {
+        v: _filled(algebra, f, f"{name}.constants[{v}]") for v, f in side.constants.items()
+    }
+    return run_batch(
+        batch_of(side, {**rows, **dict.fromkeys(constants, 1)}, name),
+        algebra,
+        {**constants, **given},
+    )
 
 
 def _filled(algebra: Any, filled: Filled, place: str) -> Any:
     if len(filled.numbers) == 1:
         value = literal(algebra, parse_number(filled.numbers[0], place))
-        return algebra.expand(algebra.cast(value, filled.kind) if filled.kind != "field" else value, tuple(filled.shape))
-    integers = np.array([int(n) for n in filled.numbers], dtype=np.int64).reshape(1, 1, *filled.shape)
+        return algebra.expand(
+            algebra.cast(value, filled.kind) if filled.kind != "field" else value,
+            tuple(filled.shape),
+        )
+    integers = np.array([int(n) for n in filled.numbers], dtype=np.int64).reshape(
+        1, 1, *filled.shape
+    )
     return algebra.cast(algebra.integers(integers), filled.kind)
 
 
 def _held(algebra: Any, value: int, held: Held, drawn: dict[int, Any]) -> Any:
     boxes = tuple(tuple(tuple(intervals) for intervals in box) for box in held.boxes)
-    return derive(algebra, Derived(f"witness{value}", held.source, boxes, tuple(held.rows), scale_of(held.scale, f"held[{value}].scale")), drawn[held.source])
+    return derive(
+        algebra,
+        Derived(
+            f"witness{value}",
+            held.source,
+            boxes,
+            tuple(held.rows),
+            scale_of(held.scale, f"held[{value}].scale"),
+        ),
+        drawn[held.source],
+    )
 
 
 FLOAT64 = "float64"
@@ -152,13 +215,18 @@ ARITHMETICS: Mapping[str, Callable[[Witness], Replayed]] = {
 
 
 def replay(path: Path) -> tuple[str, int]:
-    """(text of all replays, 1 where the difference is there in all arithmetics that tell it, else 0). Raises PlanError for a file that is no sound witness.
+    """(text of all replays, 1 where the difference is there in all arithmetics that tell it, else
+    0). Raises PlanError for a file that is no sound witness.
 
     float64 tells it only where no other arithmetic applies.
     """
     witness = read_witness(path)
     check_witness(witness)
-    lines = [f"{witness.code}: {witness.title}", f"  output {witness.output}, element {tuple(witness.compared.element)} of the part compared"]
+    lines = [
+        f"{witness.code}: {witness.title}",
+        f"  output {witness.output}, element {tuple(witness.compared.element)} of the part "
+        f"compared",
+    ]
     seen: dict[str, bool] = {}
     for name, run in ARITHMETICS.items():
         try:
@@ -169,8 +237,13 @@ def replay(path: Path) -> tuple[str, int]:
             lines.append(f"  {name}: not applicable ({error})")
             continue
         seen[name] = result.differs
-        lines.append(f"  {name}: reference {result.reference}, parallel {result.parallel}: {'differs' if result.differs else 'equal'}")
+        lines.append(
+            f"  {name}: reference {result.reference}, parallel {result.parallel}: "
+            f"{'differs' if result.differs else 'equal'}"
+        )
     telling = [differs for name, differs in seen.items() if name != FLOAT64 or len(seen) == 1]
     reproduced = bool(telling) and all(telling)
-    lines.append("the difference is reproduced" if reproduced else "the difference is NOT reproduced")
+    lines.append(
+        "the difference is reproduced" if reproduced else "the difference is NOT reproduced"
+    )
     return "\n".join(lines), 1 if reproduced else 0

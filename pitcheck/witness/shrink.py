@@ -1,4 +1,6 @@
-"""Finding a small witness: a stage that ends in a wrong output, with small integers, as many zeros as possible, on which it still differs."""
+"""Finding a small witness: a stage that ends in a wrong output, with small integers, as many zeros
+as possible, on which it still differs.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +21,22 @@ from pitcheck.stage.building import build_stage
 from pitcheck.stage.drawn_inputs import discrete
 from pitcheck.stage.evaluate import Comparison, compare_target, evaluate_stage
 from pitcheck.stage.shapes import symbolic_pair
-from pitcheck.stage.stage import ShapedStage, Stage, Target, canonical_form, compared_rows, shape_stage
-from pitcheck.witness.replay import DIGITS, FLOAT64, Replayed, in_float64, replay_to_digits, stands_disturbed
+from pitcheck.stage.stage import (
+    ShapedStage,
+    Stage,
+    Target,
+    canonical_form,
+    compared_rows,
+    shape_stage,
+)
+from pitcheck.witness.replay import (
+    DIGITS,
+    FLOAT64,
+    Replayed,
+    in_float64,
+    replay_to_digits,
+    stands_disturbed,
+)
 from pitcheck.witness.sound import check_witness
 from pitcheck.witness.witness import Compared, Filled, Held, Witness, side_of
 
@@ -28,25 +44,42 @@ Inputs = dict[int, NDArray[np.int64]]
 CLEAR = 1e-6
 """Relative difference that a witness shows at least."""
 SMALL_ONES = (3, 6)
-"""Which candidates are computed to many digits where float64 shows the difference in none: integers that are not all zeros and ones."""
+"""Which candidates are computed to many digits where float64 shows the difference in none: integers
+that are not all zeros and ones.
+"""
 MOST_STAGES = 3
 MOST_EVALUATIONS = 120
 MOST_WORK = 4000
 """Steps times evaluations that shrinking may cost."""
 MOST_PRECISE_STEPS = 80
-"""Stages of more steps are confirmed in float64 alone, plain and with disturbed last digits: many digits would take minutes."""
+"""Stages of more steps are confirmed in float64 alone, plain and with disturbed last digits: many
+digits would take minutes.
+"""
 
 
-def find_witness(first: Graph, second: Graph, given: Mapping[int, Cut], targets: list[Target], finding: Finding, seed: int) -> Witness | None:
-    """A witness for a stage that ends in one of ``targets`` (the finding's output first, then the smallest) and differs.
+def find_witness(
+    first: Graph,
+    second: Graph,
+    given: Mapping[int, Cut],
+    targets: list[Target],
+    finding: Finding,
+    seed: int,
+) -> Witness | None:
+    """A witness for a stage that ends in one of ``targets`` (the finding's output first, then the
+    smallest) and differs.
 
     None where no small integers show the difference.
 
     ``given``: cuts at which parallel values may be taken as given.
     """
     tried = 0
-    for alike in ([t for t in targets if t.name == finding.output], [t for t in targets if t.name != finding.output]):
-        for stage in sorted((s for t in alike for s in _stage(first, second, given, t)), key=_work)[: MOST_STAGES - tried]:
+    for alike in (
+        [t for t in targets if t.name == finding.output],
+        [t for t in targets if t.name != finding.output],
+    ):
+        for stage in sorted((s for t in alike for s in _stage(first, second, given, t)), key=_work)[
+            : MOST_STAGES - tried
+        ]:
             tried += 1
             try:
                 witness = _from_stage(stage, finding, seed)
@@ -75,16 +108,23 @@ def _from_stage(stage: Stage, finding: Finding, seed: int) -> Witness | None:
 
 
 def witness_of(shaped: ShapedStage, finding: Finding, seed: int) -> Witness | None:
-    """A witness for one stage of one target; None where no small integers show the difference. Raises PitcheckError where it cannot be evaluated."""
+    """A witness for one stage of one target; None where no small integers show the difference.
+    Raises PitcheckError where it cannot be evaluated.
+    """
     search = _Search(shaped, seed)
     inputs = search.first()
     if inputs is not None:
         inputs = search.shrink(inputs)
-        return _confirmed(_witness(shaped, inputs, search.compare(inputs), finding), _work(shaped.stage))
+        return _confirmed(
+            _witness(shaped, inputs, search.compare(inputs), finding), _work(shaped.stage)
+        )
     if _work(shaped.stage) > MOST_PRECISE_STEPS:
         return None
     # What float64 does not show clearly, more digits may.
-    small = (_confirmed(_witness(shaped, each, search.compare(each), finding), _work(shaped.stage)) for each in islice(search.candidates(), *SMALL_ONES))
+    small = (
+        _confirmed(_witness(shaped, each, search.compare(each), finding), _work(shaped.stage))
+        for each in islice(search.candidates(), *SMALL_ONES)
+    )
     return next((witness for witness in small if witness is not None), None)
 
 
@@ -99,7 +139,10 @@ class _Search:
     def compare(self, inputs: Inputs) -> Comparison:
         """Both sides on the reals."""
         algebra = RealAlgebra(np, self.seed, [0])
-        drawn = {v: algebra.cast(algebra.integers(a[None, None]), self.shaped.fresh[v].kind) for v, a in inputs.items()}
+        drawn = {
+            v: algebra.cast(algebra.integers(a[None, None]), self.shaped.fresh[v].kind)
+            for v, a in inputs.items()
+        }
         with np.errstate(all="ignore"):
             return compare_target(self.shaped, evaluate_stage(self.shaped, algebra, drawn), 0)
 
@@ -122,10 +165,22 @@ class _Search:
     def candidates(self) -> Iterator[Inputs]:
         """Inputs that are tried: small integers, at first hardly more than zeros and ones."""
         generator = np.random.default_rng(self.seed)
-        for low, high in ((0, 2), (0, 2), (0, 2), (1, 3), (-1, 3), (-3, 4), (1, 8), (-9, 10), (-9, 10)):
+        for low, high in (
+            (0, 2),
+            (0, 2),
+            (0, 2),
+            (1, 3),
+            (-1, 3),
+            (-3, 4),
+            (1, 8),
+            (-9, 10),
+            (-9, 10),
+        ):
             yield {v: self._draw(v, generator, low, high) for v in self.shaped.fresh}
 
-    def _draw(self, value: int, generator: np.random.Generator, low: int, high: int) -> NDArray[np.int64]:
+    def _draw(
+        self, value: int, generator: np.random.Generator, low: int, high: int
+    ) -> NDArray[np.int64]:
         fresh = self.shaped.fresh[value]
         if fresh.numbers:
             if any(n.denominator != 1 for n in fresh.numbers):
@@ -137,16 +192,26 @@ class _Search:
         return drawn * drawn if fresh.domain == "square" else drawn
 
     def shrink(self, inputs: Inputs) -> Inputs:
-        """Set whole tensors, then halves and ever smaller blocks of all of them to zero while the difference stays."""
-        parts = {value: 1 for value in inputs if self.shaped.fresh[value].kind == "field" and not self.shaped.fresh[value].numbers}
+        """Set whole tensors, then halves and ever smaller blocks of all of them to zero while the
+        difference stays.
+        """
+        parts = {
+            value: 1
+            for value in inputs
+            if self.shaped.fresh[value].kind == "field" and not self.shaped.fresh[value].numbers
+        }
         while parts and self.left > 0:
             for value, count in parts.items():
                 inputs = self._without_blocks(inputs, value, -(-inputs[value].size // count))
-            parts = {value: 2 * count for value, count in parts.items() if count < inputs[value].size}
+            parts = {
+                value: 2 * count for value, count in parts.items() if count < inputs[value].size
+            }
         return inputs
 
     def _without_blocks(self, inputs: Inputs, value: int, block: int) -> Inputs:
-        """The inputs without those blocks of a tensor that the difference does not need; blocks of zeros cost nothing."""
+        """The inputs without those blocks of a tensor that the difference does not need; blocks of
+        zeros cost nothing.
+        """
         for number in np.unique(np.flatnonzero(inputs[value]) // max(block, 1)).tolist():
             if self.left <= 0:
                 break
@@ -158,10 +223,14 @@ class _Search:
         return inputs
 
 
-def _witness(shaped: ShapedStage, inputs: Inputs, comparison: Comparison, finding: Finding) -> Witness:
+def _witness(
+    shaped: ShapedStage, inputs: Inputs, comparison: Comparison, finding: Finding
+) -> Witness:
     stage = shaped.stage
     target = stage.targets[0]
-    found = np.where(comparison.judged[:1], real_differences(comparison.actual, comparison.expected), -1)
+    found = np.where(
+        comparison.judged[:1], real_differences(comparison.actual, comparison.expected), -1
+    )
     place = np.unravel_index(int(np.argmax(found)), found.shape)
     row = int(place[1])
     compared, sums, _ = compared_rows(target, stage.parallel)
@@ -176,12 +245,33 @@ def _witness(shaped: ShapedStage, inputs: Inputs, comparison: Comparison, findin
         microbatches=list(finding.microbatches),
         reference=side_of(stage.reference, shaped.attributes[0], shaped.constants[0]),
         parallel=side_of(stage.parallel, shaped.attributes[1], shaped.constants[1]),
-        inputs={v: Filled(values[v].name, list(a.shape), shaped.fresh[v].kind, [str(int(n)) for n in a.reshape(-1)]) for v, a in inputs.items()},
+        inputs={
+            v: Filled(
+                values[v].name,
+                list(a.shape),
+                shaped.fresh[v].kind,
+                [str(int(n)) for n in a.reshape(-1)],
+            )
+            for v, a in inputs.items()
+        },
         held={
-            v: Held(stage.parallel.graph.values[v].name, d.source, [[list(i) for i in b] for b in d.boxes], list(d.terms), str(d.scale))
+            v: Held(
+                stage.parallel.graph.values[v].name,
+                d.source,
+                [[list(i) for i in b] for b in d.boxes],
+                list(d.terms),
+                str(d.scale),
+            )
             for v, d in shaped.derived.items()
         },
-        compared=Compared(target.cut.value, target.cut.reference, rows, [list(i) for i in box], str(target.cut.scale), [int(i) for i in place[2:]]),
+        compared=Compared(
+            target.cut.value,
+            target.cut.reference,
+            rows,
+            [list(i) for i in box],
+            str(target.cut.scale),
+            [int(i) for i in place[2:]],
+        ),
         reference_value="",
         parallel_value="",
         confirmed_by=[],
@@ -189,7 +279,8 @@ def _witness(shaped: ShapedStage, inputs: Inputs, comparison: Comparison, findin
 
 
 def _confirmed(witness: Witness, steps: int) -> Witness | None:
-    """The witness with both values to as many digits as was computed; None where another arithmetic than float64 does not show it.
+    """The witness with both values to as many digits as was computed; None where another arithmetic
+    than float64 does not show it.
 
     Raises PlanError for one too large.
     """
@@ -200,8 +291,16 @@ def _confirmed(witness: Witness, steps: int) -> Witness | None:
     try:
         plain = in_float64(witness)
         if digits is not None:
-            return _shown(witness, digits, [FLOAT64, digits.arithmetic] if plain.differs else [digits.arithmetic])
-        return _shown(witness, plain, [FLOAT64]) if plain.differs and stands_disturbed(witness) else None
+            return _shown(
+                witness,
+                digits,
+                [FLOAT64, digits.arithmetic] if plain.differs else [digits.arithmetic],
+            )
+        return (
+            _shown(witness, plain, [FLOAT64])
+            if plain.differs and stands_disturbed(witness)
+            else None
+        )
     except PitcheckError:
         return None if digits is None else _shown(witness, digits, [digits.arithmetic])
 
@@ -215,4 +314,9 @@ def _to_digits(witness: Witness) -> Replayed | None:
 
 
 def _shown(witness: Witness, result: Replayed, confirmed: list[str]) -> Witness:
-    return replace(witness, reference_value=result.reference, parallel_value=result.parallel, confirmed_by=confirmed)
+    return replace(
+        witness,
+        reference_value=result.reference,
+        parallel_value=result.parallel,
+        confirmed_by=confirmed,
+    )

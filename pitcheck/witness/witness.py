@@ -1,4 +1,6 @@
-"""The witness file: one stage with small inputs on which both sides differ, complete in itself, and its reading and writing."""
+"""The witness file: one stage with small inputs on which both sides differ, complete in itself, and
+its reading and writing.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +59,9 @@ class Filled(msgspec.Struct, frozen=True):
 
 
 class Held(msgspec.Struct, frozen=True):
-    """What the rows of a parallel input hold of reference tensor ``source``: ``rows`` are (box, term, number of terms)."""
+    """What the rows of a parallel input hold of reference tensor ``source``: ``rows`` are (box,
+    term, number of terms).
+    """
 
     name: str
     source: int
@@ -74,7 +78,9 @@ class Side(msgspec.Struct, frozen=True):
 
 
 class Compared(msgspec.Struct, frozen=True):
-    """What is compared: the sum over ``rows`` of parallel value ``parallel`` against ``scale`` times ``box`` of reference value ``reference``."""
+    """What is compared: the sum over ``rows`` of parallel value ``parallel`` against ``scale``
+    times ``box`` of reference value ``reference``.
+    """
 
     parallel: int
     reference: int
@@ -85,7 +91,9 @@ class Compared(msgspec.Struct, frozen=True):
 
 
 class Witness(msgspec.Struct, frozen=True):
-    """A witness. ``reference_value`` and ``parallel_value`` are what the two sides give at ``compared.element``, to 60 digits where that was computed."""
+    """A witness. ``reference_value`` and ``parallel_value`` are what the two sides give at
+    ``compared.element``, to 60 digits where that was computed.
+    """
 
     code: str
     title: str
@@ -104,7 +112,9 @@ class Witness(msgspec.Struct, frozen=True):
 
 
 def write_witness(witness: Witness, directory: Path) -> Path:
-    """Write a witness under a name made of its code and contents; whole or not at all. Returns the path. Raises OSError where it cannot be written."""
+    """Write a witness under a name made of its code and contents; whole or not at all. Returns the
+    path. Raises OSError where it cannot be written.
+    """
     data = msgspec.json.format(msgspec.json.encode(witness), indent=1)
     path = directory / f"{witness.code}-{hashlib.sha256(data).hexdigest()[:10]}.witness.json"
     directory.mkdir(parents=True, exist_ok=True)
@@ -120,7 +130,9 @@ def write_witness(witness: Witness, directory: Path) -> Path:
 
 
 def save_witness(witness: Witness, directory: Path | None) -> tuple[str | None, str | None]:
-    """The path of the witness, written into ``directory`` unless that is None; or why it could not be written, which makes the difference no less of one."""
+    """The path of the witness, written into ``directory`` unless that is None; or why it could not
+    be written, which makes the difference no less of one.
+    """
     if directory is None:
         return None, None
     try:
@@ -145,7 +157,9 @@ def read_witness(path: Path) -> Witness:
 # --- batches to data
 
 
-def side_of(batch: Batch, attributes: list[Any], constants: dict[int, tuple[Any, tuple[int, ...], str]]) -> Side:
+def side_of(
+    batch: Batch, attributes: list[Any], constants: dict[int, tuple[Any, tuple[int, ...], str]]
+) -> Side:
     """One side of a stage as data."""
     steps = [
         WitnessStep(
@@ -159,7 +173,9 @@ def side_of(batch: Batch, attributes: list[Any], constants: dict[int, tuple[Any,
         for step, given in zip(batch.steps, attributes, strict=True)
     ]
     filled = {
-        value: Filled(batch.graph.values[value].name, list(shape), cast("Kind", kind), [spell_number(number)])
+        value: Filled(
+            batch.graph.values[value].name, list(shape), cast("Kind", kind), [spell_number(number)]
+        )
         for value, (number, shape, kind) in constants.items()
     }
     return Side(steps, filled)
@@ -188,16 +204,35 @@ def spell_number(number: Literal) -> str:
 
 
 def batch_of(side: Side, inputs: dict[int, int], place: str) -> Batch:
-    """A batch that runs the side's steps; ``inputs`` maps input values to their number of rows. Raises PlanError for rows out of range."""
+    """A batch that runs the side's steps; ``inputs`` maps input values to their number of rows.
+    Raises PlanError for rows out of range.
+    """
     graph = Graph(Coordinates((Axis("witness", 1),), 1))
-    batch = Batch(graph, inputs={value: np.arange(rows, dtype=np.int64) for value, rows in inputs.items()})
+    batch = Batch(
+        graph, inputs={value: np.arange(rows, dtype=np.int64) for value, rows in inputs.items()}
+    )
     filled = dict(inputs)
     lattice = Lattice((1, 1), microbatched=False)
     for number, step in enumerate(side.steps):
-        operands = tuple(_read_operand(o, filled, step.count, f"{place}.steps[{number}]") for o in step.inputs)
+        operands = tuple(
+            _read_operand(o, filled, step.count, f"{place}.steps[{number}]") for o in step.inputs
+        )
         attributes = {name: _tuples(value) for name, value in step.attributes.items()}
-        graph.nodes.append(Node(step.kind, attributes, (), tuple(step.outputs), np.zeros((1, 1), dtype=np.bool_), lattice, step.operator, number))
-        batch.steps.append(Step(number, step.kind, attributes, operands, tuple(step.outputs), step.count))
+        graph.nodes.append(
+            Node(
+                step.kind,
+                attributes,
+                (),
+                tuple(step.outputs),
+                np.zeros((1, 1), dtype=np.bool_),
+                lattice,
+                step.operator,
+                number,
+            )
+        )
+        batch.steps.append(
+            Step(number, step.kind, attributes, operands, tuple(step.outputs), step.count)
+        )
         for output in step.outputs:
             if output is not None:
                 filled[output] = filled.get(output, 0) + step.count
@@ -223,11 +258,15 @@ def _read_operand(operand: Operand, filled: dict[int, int], count: int, place: s
 def _read_argument(operand: Operand, filled: dict[int, int], count: int, place: str) -> Argument:
     if operand.members or operand.number or operand.value not in filled:
         raise PlanError(f"value {operand.value} is not there when it is read", place)
-    flat = [row for entry in operand.rows for row in (entry if isinstance(entry, list) else (entry,))]
+    flat = [
+        row for entry in operand.rows for row in (entry if isinstance(entry, list) else (entry,))
+    ]
     if any(type(row) is not int for row in flat):
         raise PlanError("rows are no table of integers", place)
     if any(not 0 <= row < filled[operand.value] for row in flat):
-        raise PlanError(f"value {operand.value} has {filled[operand.value]} rows, and others are read", place)
+        raise PlanError(
+            f"value {operand.value} has {filled[operand.value]} rows, and others are read", place
+        )
     try:
         rows = np.array(operand.rows, dtype=np.int64)
     except ValueError:

@@ -13,7 +13,9 @@ CHAIN = chains_of(3)[0]
 NAMES = ("finite", "nan", "+inf", "-inf")
 
 
-def residues(seed: int = 0, trials: tuple[int, ...] = (0, 1), chain: Chain = CHAIN) -> ResidueAlgebra:
+def residues(
+    seed: int = 0, trials: tuple[int, ...] = (0, 1), chain: Chain = CHAIN
+) -> ResidueAlgebra:
     return ResidueAlgebra(np, chain, seed, trials)
 
 
@@ -27,13 +29,22 @@ def classes(a: Any, value: Value) -> list[str]:
     """What every element is, in the first trial and instance: "finite", "nan", ..."""
     flat = value.data[0, 0, 0].reshape(-1)
     if flat.dtype == np.int64:
-        codes = np.zeros(flat.shape, np.uint8) if value.special is None else value.special[0, 0, 0].reshape(-1)
+        codes = (
+            np.zeros(flat.shape, np.uint8)
+            if value.special is None
+            else value.special[0, 0, 0].reshape(-1)
+        )
         return [NAMES[c] for c in codes]
-    return ["nan" if np.isnan(v) else "+inf" if v == np.inf else "-inf" if v == -np.inf else "finite" for v in flat.astype(float)]
+    return [
+        "nan" if np.isnan(v) else "+inf" if v == np.inf else "-inf" if v == -np.inf else "finite"
+        for v in flat.astype(float)
+    ]
 
 
 def small_integers(a: Any, value: Value) -> list[int | str]:
-    """Every element of the first trial and instance as a small balanced integer, or the name of what it is instead."""
+    """Every element of the first trial and instance as a small balanced integer, or the name of
+    what it is instead.
+    """
     result: list[int | str] = []
     for index, name in enumerate(classes(a, value)):
         if name != "finite":
@@ -48,12 +59,40 @@ def small_integers(a: Any, value: Value) -> list[int | str]:
     return result
 
 
-def random_expression(a: Any, generator: np.random.Generator, steps: int, roots: bool = True, logs: bool = True) -> list[Value]:
-    """All values along a random straight program on 2x3 tensors with two instances: the same program for the same generator state in every algebra."""
-    values = [a.fresh("x", (2, 3), 1, "nonzero"), a.fresh("y", (2, 3), 2, "square"), a.expand(a.constant(Fraction(2, 3)), (2, 3))]
-    unary = ["negate", "transposed", "sum", "reversed", "power", "inverse", "function", "reduce_max", "ordered"]
+def random_expression(
+    a: Any, generator: np.random.Generator, steps: int, roots: bool = True, logs: bool = True
+) -> list[Value]:
+    """All values along a random straight program on 2x3 tensors with two instances: the same
+    program for the same generator state in every algebra.
+    """
+    values = [
+        a.fresh("x", (2, 3), 1, "nonzero"),
+        a.fresh("y", (2, 3), 2, "square"),
+        a.expand(a.constant(Fraction(2, 3)), (2, 3)),
+    ]
+    unary = [
+        "negate",
+        "transposed",
+        "sum",
+        "reversed",
+        "power",
+        "inverse",
+        "function",
+        "reduce_max",
+        "ordered",
+    ]
     unary += ["sqrt"] * roots + ["log"] * logs
-    binary = ["add", "subtract", "multiply", "divide", "matmul", "maximum", "where", "add_at", "merged"]
+    binary = [
+        "add",
+        "subtract",
+        "multiply",
+        "divide",
+        "matmul",
+        "maximum",
+        "where",
+        "add_at",
+        "merged",
+    ]
     exponentials = 0
     for _ in range(steps):
         x, y = (values[int(generator.integers(len(values)))] for _ in range(2))

@@ -1,4 +1,6 @@
-"""Trials and instances: the same numbers whatever is computed beside them; broadcasting; decisions."""
+"""Trials and instances: the same numbers whatever is computed beside them; broadcasting;
+decisions.
+"""
 
 from fractions import Fraction
 from typing import Any
@@ -17,7 +19,11 @@ from pitcheck.errors import BudgetError, ShapeError, UnsupportedError
 
 
 def make(kind: str, seed: int = 0, trials: tuple[int, ...] = (0, 1, 2)) -> Any:
-    return {"residues": residues, "real": lambda s, t: RealAlgebra(np, s, t), "precise": lambda s, t: PreciseAlgebra(40, s, t)}[kind](seed, trials)
+    return {
+        "residues": residues,
+        "real": lambda s, t: RealAlgebra(np, s, t),
+        "precise": lambda s, t: PreciseAlgebra(40, s, t),
+    }[kind](seed, trials)
 
 
 KINDS = ["residues", "real", "precise"]
@@ -118,18 +124,27 @@ def test_indexing_is_numpys(kind: str, seed: int) -> None:
     along = a.take_along(x, 1, a.integers(along_index))
     base, source = a.fresh("b", (3, 4)), a.fresh("s", (3, 5), 2)
     added = a.add_at(base, 1, i, source)
-    summed = a.add_along(base, 1, a.integers(along_index), a.slice(a.concatenate([source, source], 1), 1, 0, 6))
+    summed = a.add_along(
+        base, 1, a.integers(along_index), a.slice(a.concatenate([source, source], 1), 1, 0, 6)
+    )
     for t in range(3):
         for n in range(2):
             assert np.array_equal(taken.data[:, t, n], x.data[:, t, n].take(index[t, n], axis=2))
             for level in range(x.data.shape[0]):
-                assert np.array_equal(along.data[level, t, n], np.take_along_axis(x.data[level, t, n], along_index[0, n], axis=1))
-    one_hot = [[a.cast(a.compare("eq", i, a.constant(Fraction(k), "int")), "field")] for k in range(4)]
+                assert np.array_equal(
+                    along.data[level, t, n],
+                    np.take_along_axis(x.data[level, t, n], along_index[0, n], axis=1),
+                )
+    one_hot = [
+        [a.cast(a.compare("eq", i, a.constant(Fraction(k), "int")), "field")] for k in range(4)
+    ]
     expected = [a.sum(a.multiply(source, a.reshape(h[0], (1, 5))), (1,)) for h in one_hot]
     columns = a.concatenate([a.reshape(e, (3, 1)) for e in expected], 1)
     assert not a.differs(added, a.add(base, columns)).any()
     total = a.sum(a.subtract(summed, base), (0, 1))
-    assert not a.differs(total, a.sum(a.slice(a.concatenate([source, source], 1), 1, 0, 6), (0, 1))).any()
+    assert not a.differs(
+        total, a.sum(a.slice(a.concatenate([source, source], 1), 1, 0, 6), (0, 1))
+    ).any()
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -173,9 +188,14 @@ def test_integers_are_what_they_are(kind: str) -> None:
     given_x, given_y = np.array([[[7, -7, 5]]]), np.array([[[2, 2, -3]]])
     x, y = a.integers(given_x), a.integers(given_y)
     for name in ("add", "subtract", "multiply", "floor_divide", "remainder", "maximum", "minimum"):
-        assert np.array_equal(getattr(a, name)(x, y).data[0], getattr(np, name)(given_x, given_y)), name
+        assert np.array_equal(
+            getattr(a, name)(x, y).data[0], getattr(np, name)(given_x, given_y)
+        ), name
     assert a.cast(x, "bool").data.all()
-    assert not a.differs(a.cast(x, "field"), a.concatenate([a.reshape(a.constant(Fraction(v)), (1,)) for v in (7, -7, 5)], 0)).any()
+    assert not a.differs(
+        a.cast(x, "field"),
+        a.concatenate([a.reshape(a.constant(Fraction(v)), (1,)) for v in (7, -7, 5)], 0),
+    ).any()
     assert np.array_equal(a.cast(a.cast(x, "field"), "int").data, x.data)
     assert a.order(x, 0, False).data.tolist() == [[[[1, 2, 0]]]]
     ties = a.integers(np.array([[[1, 2, 1, 2]]]))
@@ -192,9 +212,14 @@ def test_computed_residues_have_no_integer_part() -> None:
 def test_the_order_is_total_odd_and_true_for_literals() -> None:
     p = CHAIN.primes[-1]
     literals = (
-        [Fraction(n) for n in (-600, -6, -1, 0, 1, 6, 600)] + [Fraction(1, n) for n in (2, 3, 4, 5, 8, 10, 20, 100, 1000)] + [Fraction(9, 10), Fraction(-3, 4)]
+        [Fraction(n) for n in (-600, -6, -1, 0, 1, 6, 600)]
+        + [Fraction(1, n) for n in (2, 3, 4, 5, 8, 10, 20, 100, 1000)]
+        + [Fraction(9, 10), Fraction(-3, 4)]
     )
-    keys = {q: int(order_key(np, np.array(q.numerator * pow(q.denominator, -1, p) % p), p)) for q in literals}
+    keys = {
+        q: int(order_key(np, np.array(q.numerator * pow(q.denominator, -1, p) % p), p))
+        for q in literals
+    }
     assert sorted(literals) == sorted(literals, key=keys.__getitem__)
     everything = np.arange(1439)
     key = order_key(np, everything, 1439)
@@ -226,12 +251,23 @@ def test_decisions_are_counted_per_trial_and_instance(kind: str) -> None:
     a.where(above, x, y)
     a.compare("gt", a.constant(Fraction(1)), a.constant(Fraction(0)))
     a.where(a.compare("lt", a.arange(x, 0), a.constant(Fraction(5), "int")), x, y)
-    assert [d.site for d in a.decisions] == ["clamp#0", "clamp#1", *(f"top#{slot}" for slot in range(10))]
+    assert [d.site for d in a.decisions] == [
+        "clamp#0",
+        "clamp#1",
+        *(f"top#{slot}" for slot in range(10)),
+    ]
     first = a.decisions[0]
-    assert np.array_equal(first.true, above.data.sum(axis=(0, 3))) and (first.true + first.false == 10).all()
+    assert (
+        np.array_equal(first.true, above.data.sum(axis=(0, 3)))
+        and (first.true + first.false == 10).all()
+    )
     for t in range(3):
         for n in range(2):
-            row = x.data[-1, t, n] if kind == "real" else order_key(np, x.data[-1, t, n], CHAIN.primes[-1])
+            row = (
+                x.data[-1, t, n]
+                if kind == "real"
+                else order_key(np, x.data[-1, t, n], CHAIN.primes[-1])
+            )
             chosen = [int(d.true[t, n]) for d in a.decisions[2:]]
             assert chosen == [int(i == row.argmax()) for i in range(10)]
 
@@ -268,17 +304,33 @@ def test_keyed_functions() -> None:
     assert not a.differs(a.function("erf", a.negate(x)), a.negate(a.function("erf", x))).any()
     phi = [a.function("normal_cdf", v) for v in (x, a.negate(x))]
     assert not a.differs(a.add(*phi), a.multiply(half, a.constant(Fraction(2)))).any()
-    assert not a.differs(a.function("normal_density", x), a.function("normal_density", a.negate(x))).any()
+    assert not a.differs(
+        a.function("normal_density", x), a.function("normal_density", a.negate(x))
+    ).any()
     assert a.differs(a.function("kernel", x), a.function("kernel", a.negate(x))).all()
     assert a.differs(a.function("kernel", x, y), a.function("kernel", y, x)).all()
     assert a.differs(a.function("kernel", x), a.function("other", x)).all()
     cut = a.add(x, a.multiply(a.exp(y), a.constant(Fraction(0))))
-    assert a.levels(cut) == range(1, 3) and not a.differs(a.function("kernel", cut), a.function("kernel", x)).any()
+    assert (
+        a.levels(cut) == range(1, 3)
+        and not a.differs(a.function("kernel", cut), a.function("kernel", x)).any()
+    )
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(
-    "index", [[[0, 1, 2, 3]], [[0, 2], [1, 3]], [[0, 1], [2, 3]], [[3, 2, 1, 0]], [[1, 1], [1, 1]], [[2]], [[0, 1], [1, 0]], [[0, 1, 3]], [[1, 3], [0, 2]]]
+    "index",
+    [
+        [[0, 1, 2, 3]],
+        [[0, 2], [1, 3]],
+        [[0, 1], [2, 3]],
+        [[3, 2, 1, 0]],
+        [[1, 1], [1, 1]],
+        [[2]],
+        [[0, 1], [1, 0]],
+        [[0, 1, 3]],
+        [[1, 3], [0, 2]],
+    ],
 )
 def test_a_stack_has_the_members_that_are_named(kind: str, index: list[list[int]]) -> None:
     """Also where these are a regular pattern, which is a view."""

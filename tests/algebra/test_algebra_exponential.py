@@ -1,4 +1,6 @@
-"""exp and log of a chain: homomorphisms, checked with Python's integers, and the identities of softmax that rest on them."""
+"""exp and log of a chain: homomorphisms, checked with Python's integers, and the identities of
+softmax that rest on them.
+"""
 
 from fractions import Fraction
 
@@ -16,7 +18,9 @@ from pitcheck.errors import BudgetError
 CHAIN = chains_of(4)[0]
 
 
-def algebra(seed: int = 0, trials: tuple[int, ...] = (0, 1), chain: Chain = CHAIN) -> ResidueAlgebra:
+def algebra(
+    seed: int = 0, trials: tuple[int, ...] = (0, 1), chain: Chain = CHAIN
+) -> ResidueAlgebra:
     return ResidueAlgebra(np, chain, seed, trials)
 
 
@@ -31,7 +35,9 @@ def test_exp_is_the_power_of_w() -> None:
         for trial in (0, 1):
             w = pow(4, exponents[level - 1][trial], p)
             assert w != 1 and pow(w, (p - 1) // 2, p) == 1
-            assert y.data[level - 1, trial, 0].tolist() == [pow(w, int(v), p) for v in x.data[level - 1, trial, 0]]
+            assert y.data[level - 1, trial, 0].tolist() == [
+                pow(w, int(v), p) for v in x.data[level - 1, trial, 0]
+            ]
 
 
 @given(st.integers(0, 2**40))
@@ -65,7 +71,15 @@ def test_the_logarithm_is_that_of_python() -> None:
     a = ResidueAlgebra(np, chain, 1, (0, 1))
     exponents = draw_exponents(chain.primes, 1, (0, 1))
     numbers = np.arange(1, 47)
-    found = a.plain(a.log(Value("field", np.stack([numbers % 23, numbers])[:, None, None] + np.zeros((2, 1, 1, 46), dtype=np.int64))))
+    found = a.plain(
+        a.log(
+            Value(
+                "field",
+                np.stack([numbers % 23, numbers])[:, None, None]
+                + np.zeros((2, 1, 1, 46), dtype=np.int64),
+            )
+        )
+    )
     for trial in (0, 1):
         w = pow(4, exponents[0][trial], 47)
         for n, r in zip(numbers, found.data[0, trial, 0], strict=True):
@@ -85,7 +99,9 @@ def softmax(a: ResidueAlgebra, x: Value) -> Value:
 
 
 def online(a: ResidueAlgebra, x: Value, v: Value, block: int, rescale: bool = True) -> Value:
-    """softmax(x) @ v, one block of columns after the other, with a running maximum (Milakov, Gimelshein 2018)."""
+    """softmax(x) @ v, one block of columns after the other, with a running maximum (Milakov,
+    Gimelshein 2018).
+    """
     m = total = out = None
     for start in range(0, a.shape(x)[1], block):
         part = a.slice(x, 1, start, start + block)
@@ -132,8 +148,12 @@ def test_merged_softmax_is_softmax() -> None:
     outs = [a.matmul(softmax(a, part), values) for part, values in blocks]
     sums = [lse(a, part) for part, _ in blocks]
     top = a.maximum(sums[0], sums[1])
-    merged = a.add(top, a.log(a.add(a.exp(a.subtract(sums[0], top)), a.exp(a.subtract(sums[1], top)))))
-    out = a.add(*(a.multiply(o, a.exp(a.subtract(s, merged))) for o, s in zip(outs, sums, strict=True)))
+    merged = a.add(
+        top, a.log(a.add(a.exp(a.subtract(sums[0], top)), a.exp(a.subtract(sums[1], top))))
+    )
+    out = a.add(
+        *(a.multiply(o, a.exp(a.subtract(s, merged))) for o, s in zip(outs, sums, strict=True))
+    )
     assert not a.differs(out, a.matmul(softmax(a, x), v)).any()
     assert not a.differs(merged, lse(a, x)).any()
     assert a.differs(merged, sums[0]).all()
@@ -148,7 +168,9 @@ def test_forms_of_log_sum_exp() -> None:
     assert not a.differs(a.exp(a.subtract(x, direct)), softmax(a, x)).any()
     assert not a.differs(a.exp(lse(a, x)), rows(a, a.exp(x), "sum")).any()
     third = a.constant(Fraction(1, 3))
-    assert not a.differs(a.multiply(a.sum(direct, (0,)), third), a.sum(a.multiply(lse(a, x), third), (0,))).any()
+    assert not a.differs(
+        a.multiply(a.sum(direct, (0,)), third), a.sum(a.multiply(lse(a, x), third), (0,))
+    ).any()
     assert a.differs(lse(a, x), a.multiply(direct, a.constant(Fraction(2)))).all()
     assert a.differs(lse(a, x), a.log(rows(a, a.exp(a.slice(x, 1, 0, 4)), "sum"))).all()
 
@@ -165,7 +187,9 @@ def test_vocabulary_parallel_cross_entropy() -> None:
     parallel = a.sum(a.subtract(a.log(total), a.subtract(picked, m)), (0, 1))
     assert not a.differs(whole, parallel).any()
     quarter = a.constant(Fraction(1, 4))
-    assert not a.differs(a.divide(whole, a.constant(Fraction(4))), a.multiply(parallel, quarter)).any()
+    assert not a.differs(
+        a.divide(whole, a.constant(Fraction(4))), a.multiply(parallel, quarter)
+    ).any()
 
 
 def test_formal_logarithms_survive_structure_and_choice() -> None:
@@ -193,7 +217,9 @@ def test_formal_logarithms_survive_structure_and_choice() -> None:
     ]:
         kept = move(log)
         assert not a.differs(kept, move(plain)).any()
-        assert not a.differs(a.exp(kept), a.exp(move(plain))).any() or (kept.logs and _up_to_sign(a, kept, move(plain)))
+        assert not a.differs(a.exp(kept), a.exp(move(plain))).any() or (
+            kept.logs and _up_to_sign(a, kept, move(plain))
+        )
 
 
 def _up_to_sign(a: ResidueAlgebra, kept: Value, plain: Value) -> bool:

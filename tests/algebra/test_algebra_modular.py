@@ -14,11 +14,27 @@ M = Modular(np, CHAIN)
 
 
 def adversarial(chain: Chain, count: int, seed: int) -> np.ndarray:
-    """Residues of shape (levels, 1, 1, count): 0, 1, p-1, the halves, powers of two, random ones."""
+    """Residues of shape (levels, 1, 1, count): 0, 1, p-1, the halves, powers of two,
+    random ones.
+    """
     generator = np.random.default_rng(seed)
     rows = []
     for p in chain.primes:
-        special = [0, 1, 2, p - 1, p - 2, p // 2, p // 2 + 1, 1 << 15, (1 << 15) - 1, 1 << 16, (1 << 16) - 1, p >> 16 << 16, (p >> 16 << 16) - 1]
+        special = [
+            0,
+            1,
+            2,
+            p - 1,
+            p - 2,
+            p // 2,
+            p // 2 + 1,
+            1 << 15,
+            (1 << 15) - 1,
+            1 << 16,
+            (1 << 16) - 1,
+            p >> 16 << 16,
+            (p >> 16 << 16) - 1,
+        ]
         values = [v % p for v in special] + list(generator.integers(0, p, count))
         rows.append([values[i] for i in generator.permutation(len(values))[:count]])
     return np.array(rows, dtype=np.int64).reshape(len(chain), 1, 1, count)
@@ -79,18 +95,36 @@ def test_galois_agrees_on_products_and_inverses() -> None:
 
 def exact_product(a: np.ndarray, b: np.ndarray, low: int) -> np.ndarray:
     full = a.astype(object) @ b.astype(object)
-    return np.stack([(level % CHAIN.primes[low + i]).astype(np.int64) for i, level in enumerate(full)])
+    return np.stack(
+        [(level % CHAIN.primes[low + i]).astype(np.int64) for i, level in enumerate(full)]
+    )
 
 
-@pytest.mark.parametrize("terms", [0, 1, 2, 4, 7, 8, 9, 63, 64, 65, 191, 192, 193, 255, 256, 384, 385, 1000])
+@pytest.mark.parametrize(
+    "terms", [0, 1, 2, 4, 7, 8, 9, 63, 64, 65, 191, 192, 193, 255, 256, 384, 385, 1000]
+)
 @pytest.mark.parametrize("fill", ["top", "half", "past half", "low bits", "mixed"])
 def test_matrix_products_are_exact(terms: int, fill: str) -> None:
     def matrix(shape: tuple[int, ...], seed: int) -> np.ndarray:
         generator = np.random.default_rng(seed)
         rows = []
         for p in CHAIN.primes:
-            pool = {"top": [p - 1], "half": [p // 2], "past half": [p // 2 + 1], "low bits": [(p // 2 >> 16 << 16) - (1 << 15) - 1, (1 << 15)]}.get(fill)
-            pool = pool or [0, 1, p - 1, p // 2, p // 2 + 1, 1 << 15, p >> 1, int(generator.integers(p))]
+            pool = {
+                "top": [p - 1],
+                "half": [p // 2],
+                "past half": [p // 2 + 1],
+                "low bits": [(p // 2 >> 16 << 16) - (1 << 15) - 1, (1 << 15)],
+            }.get(fill)
+            pool = pool or [
+                0,
+                1,
+                p - 1,
+                p // 2,
+                p // 2 + 1,
+                1 << 15,
+                p >> 1,
+                int(generator.integers(p)),
+            ]
             rows.append(generator.choice(np.array(pool, dtype=np.int64) % p, size=shape))
         return np.stack(rows)
 
@@ -110,9 +144,13 @@ def test_matrix_products_broadcast_over_trials_and_instances() -> None:
 @given(st.integers(1, 40), st.integers(0, 1000))
 def test_products_and_sums_along_an_axis(size: int, seed: int) -> None:
     a = adversarial(CHAIN, 40, seed)[..., :size].reshape(4, 1, 1, size, 1)
-    product = [[int(np.prod(level.astype(object))) % p] for level, p in zip(a, CHAIN.primes, strict=True)]
+    product = [
+        [int(np.prod(level.astype(object))) % p] for level, p in zip(a, CHAIN.primes, strict=True)
+    ]
     assert M.product(a, 3, 0).reshape(4, 1).tolist() == product
-    total = [[int(np.sum(level.astype(object))) % p] for level, p in zip(a, CHAIN.primes, strict=True)]
+    total = [
+        [int(np.sum(level.astype(object))) % p] for level, p in zip(a, CHAIN.primes, strict=True)
+    ]
     assert M.sum(a, (3,), 0).reshape(4, 1).tolist() == total
 
 

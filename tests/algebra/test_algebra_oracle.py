@@ -11,13 +11,28 @@ from pitcheck.algebra.residues.galois_oracle import GaloisAlgebra
 TINY = Chain((359, 719, 1439))
 
 
-def agree(chain: Chain, seed: int, steps: int, trials: tuple[int, ...], roots: bool = True, logs: bool = True) -> None:
+def agree(
+    chain: Chain,
+    seed: int,
+    steps: int,
+    trials: tuple[int, ...],
+    roots: bool = True,
+    logs: bool = True,
+) -> None:
     ours, oracle = ResidueAlgebra(np, chain, seed, trials), GaloisAlgebra(chain, seed, trials)
-    pairs = zip(*(random_expression(a, np.random.default_rng(seed), steps, roots, logs) for a in (ours, oracle)), strict=True)
+    pairs = zip(
+        *(
+            random_expression(a, np.random.default_rng(seed), steps, roots, logs)
+            for a in (ours, oracle)
+        ),
+        strict=True,
+    )
     for mine, theirs in pairs:
         x, y = ours.plain(mine), oracle.plain(theirs)
         assert x.lowest == y.lowest and x.kind == y.kind
-        assert (x.special is None) == (y.special is None) and (x.special is None or np.array_equal(x.special, y.special))
+        assert (x.special is None) == (y.special is None) and (
+            x.special is None or np.array_equal(x.special, y.special)
+        )
         finite = np.ones((1, 1, 1), bool) if x.special is None else x.special == 0
         kept = ~ours.void[None, :, None].reshape((1, -1) + (1,) * (x.data.ndim - 2))
         assert np.array_equal(x.data * finite * kept, y.data * finite * kept)

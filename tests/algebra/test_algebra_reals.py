@@ -26,7 +26,9 @@ def pair(x: list[float]) -> tuple[Value, Value]:
 
 def same(precise: Value, expected: np.ndarray, tolerance: float = 1e-12) -> None:
     found = precise.data.astype(float).reshape(-1)
-    np.testing.assert_allclose(found, np.broadcast_to(expected, found.shape), rtol=tolerance, atol=1e-290)
+    np.testing.assert_allclose(
+        found, np.broadcast_to(expected, found.shape), rtol=tolerance, atol=1e-290
+    )
 
 
 @given(st.lists(st.tuples(floats, floats), min_size=1, max_size=6))
@@ -40,10 +42,15 @@ def test_binary_operations(given_pairs: list[tuple[float, float]]) -> None:
             same(getattr(P, name)(px, py), expected, 1e-9)
         quotient = np.array(x) / (np.array(y) + 0.0)
         positive_zero = np.where(np.array(y) == 0, np.array(x) / 0.0, quotient)
-        np.testing.assert_array_equal(R.divide(rx, R.add(ry, R.constant(Fraction(0)))).data.reshape(-1), positive_zero)
+        np.testing.assert_array_equal(
+            R.divide(rx, R.add(ry, R.constant(Fraction(0)))).data.reshape(-1), positive_zero
+        )
         same(P.divide(px, py), positive_zero)
         for name in ("eq", "ne", "lt", "le", "gt", "ge"):
-            assert R.compare(name, rx, ry).data.tolist() == P.compare(name, px, py).data.astype(bool).tolist()
+            assert (
+                R.compare(name, rx, ry).data.tolist()
+                == P.compare(name, px, py).data.astype(bool).tolist()
+            )
 
 
 @given(st.lists(floats, min_size=1, max_size=6))
@@ -51,7 +58,12 @@ def test_unary_operations(x: list[float]) -> None:
     r, p = pair(x)
     v = np.array(x)
     with np.errstate(all="ignore"):
-        for name, oracle in {"negate": np.negative, "exp": np.exp, "log": np.log, "sqrt": np.sqrt}.items():
+        for name, oracle in {
+            "negate": np.negative,
+            "exp": np.exp,
+            "log": np.log,
+            "sqrt": np.sqrt,
+        }.items():
             small = np.where(abs(v) > 600, v / 1e5, v) if name == "exp" else v
             r, p = pair(list(small))
             np.testing.assert_array_equal(getattr(R, name)(r).data.reshape(-1), oracle(small))
@@ -59,7 +71,9 @@ def test_unary_operations(x: list[float]) -> None:
         r, p = pair(x)
         for axis_function in ("reduce_max", "reduce_min"):
             expected = (np.max if axis_function == "reduce_max" else np.min)(v)
-            np.testing.assert_array_equal(getattr(R, axis_function)(r, 0).data.reshape(-1), [expected])
+            np.testing.assert_array_equal(
+                getattr(R, axis_function)(r, 0).data.reshape(-1), [expected]
+            )
             same(getattr(P, axis_function)(p, 0), expected)
         order = R.order(r, 0, False).data.reshape(-1)
         np.testing.assert_array_equal(order, np.argsort(v, kind="stable"))
@@ -70,11 +84,21 @@ def test_unary_operations(x: list[float]) -> None:
 def test_functions_by_name(x: list[float]) -> None:
     r, p = pair(x)
     for name in FUNCTIONS.keys() - {"normal_quantile"}:
-        same(P.function(name, p), R.function(name, r).data.reshape(-1), 1e-9 if name == "tan" else 2e-13)
+        same(
+            P.function(name, p),
+            R.function(name, r).data.reshape(-1),
+            1e-9 if name == "tan" else 2e-13,
+        )
     with mpmath.workdps(60):
         for found, v in zip(P.function("normal_cdf", p).data.reshape(-1), x, strict=True):
             assert abs(found - mpmath.ncdf(v)) < mpmath.mpf(10) ** -50
-            assert abs(found - R.function("normal_cdf", Value("field", np.full((1, 1, 1), v))).data.item()) < 2e-16
+            assert (
+                abs(
+                    found
+                    - R.function("normal_cdf", Value("field", np.full((1, 1, 1), v))).data.item()
+                )
+                < 2e-16
+            )
 
 
 @given(st.lists(st.floats(2**-53, 1 - 2**-53), min_size=1, max_size=5))
@@ -85,7 +109,9 @@ def test_quantiles(x: list[float]) -> None:
     same(P.function("normal_quantile", p), found.data.reshape(-1))
     back = R.function("normal_cdf", found).data.reshape(-1)
     np.testing.assert_allclose(back[: len(x)], x, rtol=1e-12)
-    np.testing.assert_array_equal(found.data.reshape(-1)[len(x) :], [-np.inf, np.inf, np.nan, np.nan])
+    np.testing.assert_array_equal(
+        found.data.reshape(-1)[len(x) :], [-np.inf, np.inf, np.nan, np.nan]
+    )
 
 
 def test_unknown_functions_are_refused() -> None:
@@ -102,10 +128,17 @@ def test_matrices_powers_and_sums() -> None:
         x, y = a.fresh("x", (3, 4), 2), a.fresh("y", (4, 2))
         fx, fy = x.data.astype(float), y.data.astype(float)
         np.testing.assert_allclose(a.matmul(x, y).data.astype(float), fx @ fy, rtol=1e-12)
-        np.testing.assert_allclose(a.sum(x, (0, 1)).data.astype(float), fx.sum(axis=(3, 4)), rtol=1e-10)
+        np.testing.assert_allclose(
+            a.sum(x, (0, 1)).data.astype(float), fx.sum(axis=(3, 4)), rtol=1e-10
+        )
         np.testing.assert_allclose(a.power(x, -3).data.astype(float), fx**-3.0, rtol=1e-12)
-        assert np.array_equal(a.cast(a.multiply(x, a.constant(Fraction(100))), "int").data, np.trunc(fx * 100).astype(int))
-    np.testing.assert_array_equal(r.fresh("x", (3, 4)).data, p.fresh("x", (3, 4)).data.astype(float))
+        assert np.array_equal(
+            a.cast(a.multiply(x, a.constant(Fraction(100))), "int").data,
+            np.trunc(fx * 100).astype(int),
+        )
+    np.testing.assert_array_equal(
+        r.fresh("x", (3, 4)).data, p.fresh("x", (3, 4)).data.astype(float)
+    )
 
 
 def test_sixty_digits_see_what_float64_does_not() -> None:
@@ -113,7 +146,9 @@ def test_sixty_digits_see_what_float64_does_not() -> None:
     assert not P.differs(third, P.constant(Fraction(1, 3))).any()
     nearly = P.constant(Fraction(1, 3) + Fraction(1, 10**40))
     assert P.differs(third, nearly).all()
-    assert not R.differs(R.constant(Fraction(1, 3)), R.constant(Fraction(1, 3) + Fraction(1, 10**40))).any()
+    assert not R.differs(
+        R.constant(Fraction(1, 3)), R.constant(Fraction(1, 3) + Fraction(1, 10**40))
+    ).any()
 
 
 def test_the_tolerance_is_relative_to_trial_and_instance() -> None:

@@ -1,4 +1,6 @@
-"""Formal roots: (sqrt s)^2 is s for sums of squares, however the root is moved in between, and for nothing that may be negative."""
+"""Formal roots: (sqrt s)^2 is s for sums of squares, however the root is moved in between, and for
+nothing that may be negative.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ MOVES: dict[str, Callable[[Any, Value], Value]] = {
     "sliced and joined": lambda a, v: a.concatenate([a.slice(v, 0, 2, 4), a.slice(v, 0, 0, 2)], 0),
     "taken": lambda a, v: a.take(v, 0, a.arange(v, 0)),
     "stacked over ranks": lambda a, v: a.stack(v, np.array([[0, 1], [1, 0]])),
-    "joined of ranks": lambda a, v: a.join([a.gather(v, np.array([1])), a.gather(v, np.array([0]))]),
+    "joined of ranks": lambda a, v: a.join(
+        [a.gather(v, np.array([1])), a.gather(v, np.array([0]))]
+    ),
     "expanded": lambda a, v: a.expand(v, (5, 4)),
 }
 
@@ -53,7 +57,11 @@ def test_norm_of_norms_is_the_norm() -> None:
     a = residues(2, TRIALS)
     x, y = squares(a, "x"), squares(a, "y")
     inner = a.sqrt(a.add(x, y))
-    assert same(a, a.power(a.sqrt(a.power(a.sqrt(a.add(a.power(a.sqrt(x), 2), a.power(a.sqrt(y), 2))), 2)), 2), a.add(x, y))
+    assert same(
+        a,
+        a.power(a.sqrt(a.power(a.sqrt(a.add(a.power(a.sqrt(x), 2), a.power(a.sqrt(y), 2))), 2)), 2),
+        a.add(x, y),
+    )
     assert not a.roots, "a root that is only squared needs no sign"
     assert same(a, a.sqrt(a.power(inner, 2)), inner) and len(a.roots) == 2
 
@@ -62,18 +70,32 @@ def test_products_and_quotients_of_roots() -> None:
     a = residues(3, TRIALS)
     x, y = squares(a, "x"), squares(a, "y")
     half = a.sqrt(a.constant(Fraction(1, 2)))
-    for scaled in (a.multiply(a.sqrt(x), half), a.divide(a.sqrt(x), a.sqrt(a.constant(Fraction(2))))):
+    for scaled in (
+        a.multiply(a.sqrt(x), half),
+        a.divide(a.sqrt(x), a.sqrt(a.constant(Fraction(2)))),
+    ):
         assert same(a, a.power(scaled, 2), a.multiply(x, a.constant(Fraction(1, 2))))
         assert same(a, scaled, a.sqrt(a.multiply(x, a.constant(Fraction(1, 2)))))
     assert same(a, a.power(a.divide(a.sqrt(x), a.sqrt(y)), 2), a.divide(x, y))
 
 
 def test_what_may_be_negative_has_no_formal_root() -> None:
-    """Of a real number below zero there is no root; among residues the square of one is the number or its negative."""
+    """Of a real number below zero there is no root; among residues the square of one is the number
+    or its negative.
+    """
     a = residues(4, TRIALS)
     x, s, t = a.fresh("x", (4,)), squares(a), squares(a, "t")
     one = a.constant(Fraction(1))
-    for value in (x, a.subtract(s, t), a.negate(s), a.multiply(s, x), a.add(s, x), a.multiply(s, a.negate(one)), a.divide(x, s), a.power(x, 3)):
+    for value in (
+        x,
+        a.subtract(s, t),
+        a.negate(s),
+        a.multiply(s, x),
+        a.add(s, x),
+        a.multiply(s, a.negate(one)),
+        a.divide(x, s),
+        a.power(x, 3),
+    ):
         root = a.sqrt(value)
         assert root.square is None
         differs = a.differs(a.multiply(root, root), value)
@@ -83,13 +105,31 @@ def test_what_may_be_negative_has_no_formal_root() -> None:
     assert a.sqrt(a.concatenate([s, x], 0)).square is None
 
 
-@pytest.mark.parametrize("use", ["add", "subtract", "multiply", "divide", "maximum", "where", "concatenate", "exp", "negate", "sum", "differs"])
+@pytest.mark.parametrize(
+    "use",
+    [
+        "add",
+        "subtract",
+        "multiply",
+        "divide",
+        "maximum",
+        "where",
+        "concatenate",
+        "exp",
+        "negate",
+        "sum",
+        "differs",
+    ],
+)
 def test_every_other_use_notes_the_root(use: str) -> None:
     a = residues(5, TRIALS)
     s, x = squares(a), a.fresh("x", (4,))
     root = a.sqrt(s)
     uses: dict[str, Callable[[], Any]] = {
-        **{name: lambda name=name: getattr(a, name)(root, x) for name in ("add", "subtract", "multiply", "divide", "maximum", "differs")},
+        **{
+            name: lambda name=name: getattr(a, name)(root, x)
+            for name in ("add", "subtract", "multiply", "divide", "maximum", "differs")
+        },
         "where": lambda: a.where(a.compare("gt", x, a.constant(Fraction(0))), root, x),
         "concatenate": lambda: a.concatenate([root, x], 0),
         "sum": lambda: a.sum(root, (0,)),

@@ -14,7 +14,10 @@ PAIRS = list(itertools.product(GIVEN, GIVEN))
 
 
 def ieee(values: np.ndarray) -> list[str]:
-    return ["nan" if np.isnan(v) else "+inf" if v == np.inf else "-inf" if v == -np.inf else "finite" for v in values.reshape(-1)]
+    return [
+        "nan" if np.isnan(v) else "+inf" if v == np.inf else "-inf" if v == -np.inf else "finite"
+        for v in values.reshape(-1)
+    ]
 
 
 @pytest.mark.parametrize("name", ["add", "subtract", "multiply", "divide", "maximum", "minimum"])
@@ -34,7 +37,14 @@ def test_binary_rules(name: str) -> None:
 def test_comparisons(name: str) -> None:
     a = residues()
     x, y = (np.array(column) for column in zip(*PAIRS, strict=True))
-    numpy_name = {"eq": "equal", "ne": "not_equal", "lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater_equal"}[name]
+    numpy_name = {
+        "eq": "equal",
+        "ne": "not_equal",
+        "lt": "less",
+        "le": "less_equal",
+        "gt": "greater",
+        "ge": "greater_equal",
+    }[name]
     found = a.compare(name, numbers(a, list(x)), numbers(a, list(y)))
     assert found.data[0, 0, 0].tolist() == getattr(np, numpy_name)(x, y).tolist()
 
@@ -46,8 +56,17 @@ def test_unary_rules() -> None:
     with np.errstate(all="ignore"):
         assert classes(a, a.negate(x)) == ieee(-values)
         assert classes(a, a.exp(x)) == ieee(np.exp(values))
-        assert classes(a, a.log(a.maximum(x, a.constant(Fraction(0))))) == ieee(np.log(np.maximum(values, 0)))
-        assert classes(a, a.sqrt(a.maximum(x, a.constant(float("-inf"))))) == ["finite", "finite", "finite", "+inf", "nan", "nan"]
+        assert classes(a, a.log(a.maximum(x, a.constant(Fraction(0))))) == ieee(
+            np.log(np.maximum(values, 0))
+        )
+        assert classes(a, a.sqrt(a.maximum(x, a.constant(float("-inf"))))) == [
+            "finite",
+            "finite",
+            "finite",
+            "+inf",
+            "nan",
+            "nan",
+        ]
         for n in (-2, -1, 0, 1, 2, 3):
             assert classes(a, a.power(x, n)) == ieee(values ** float(n)), n
     assert small_integers(a, a.exp(x)) == [1, "no integer", "no integer", "+inf", 0, "nan"]
@@ -59,7 +78,10 @@ def test_sums_and_products_of_matrices() -> None:
     generator = np.random.default_rng(1)
     m = generator.choice(GIVEN, (4, 3), p=[0.2, 0.3, 0.3, 0.08, 0.06, 0.06])
     n = generator.choice(GIVEN, (3, 5), p=[0.2, 0.3, 0.3, 0.08, 0.06, 0.06])
-    x, y = a.reshape(numbers(a, list(m.reshape(-1))), (4, 3)), a.reshape(numbers(a, list(n.reshape(-1))), (3, 5))
+    x, y = (
+        a.reshape(numbers(a, list(m.reshape(-1))), (4, 3)),
+        a.reshape(numbers(a, list(n.reshape(-1))), (3, 5)),
+    )
     with np.errstate(all="ignore"):
         assert classes(a, a.matmul(x, y)) == ieee(m @ n)
         assert classes(a, a.sum(x, (1,))) == ieee(m.sum(axis=1))
@@ -90,7 +112,9 @@ def test_a_fully_masked_row_is_nan_and_a_partly_masked_one_is_not() -> None:
     assert classes(a, y) == ["nan"] * 3 + ["finite"] * 3
     two = a.exp(a.concatenate([a.slice(x, 1, 0, 1), a.slice(x, 1, 2, 3)], 1))
     kept = a.divide(two, a.reshape(a.sum(two, (1,)), (2, 1)))
-    assert not a.differs(a.slice(a.slice(kept, 0, 1, 2), 1, 0, 1), a.slice(a.slice(y, 0, 1, 2), 1, 0, 1)).any()
+    assert not a.differs(
+        a.slice(a.slice(kept, 0, 1, 2), 1, 0, 1), a.slice(a.slice(y, 0, 1, 2), 1, 0, 1)
+    ).any()
     assert small_integers(a, a.slice(y, 1, 1, 2))[1] == 0
 
 
@@ -120,12 +144,27 @@ def test_a_divisor_that_vanishes_by_chance_voids_its_trial_alone() -> None:
 def test_infinities_keep_their_sign_by_the_order() -> None:
     a = residues()
     zero = a.constant(Fraction(0))
-    assert small_integers(a, a.divide(numbers(a, [1.0, -1.0, 0.0]), zero)) == ["+inf", "-inf", "nan"]
+    assert small_integers(a, a.divide(numbers(a, [1.0, -1.0, 0.0]), zero)) == [
+        "+inf",
+        "-inf",
+        "nan",
+    ]
 
 
 def test_without_specials_no_codes_appear() -> None:
     a = residues()
     x = a.fresh("x", (2, 2), 1, "nonzero")
-    for value in [a.add(x, x), a.divide(x, x), a.exp(x), a.matmul(x, x), a.maximum(x, x), a.sqrt(x), a.where(a.compare("gt", x, x), x, x)]:
+    for value in [
+        a.add(x, x),
+        a.divide(x, x),
+        a.exp(x),
+        a.matmul(x, x),
+        a.maximum(x, x),
+        a.sqrt(x),
+        a.where(a.compare("gt", x, x), x, x),
+    ]:
         assert value.special is None
-    assert a.where(a.integers(np.ones((1, 1, 2, 2), bool)), x, a.constant(float("nan"))).special is None
+    assert (
+        a.where(a.integers(np.ones((1, 1, 2, 2), bool)), x, a.constant(float("nan"))).special
+        is None
+    )

@@ -6,10 +6,25 @@ import galois
 import pytest
 
 from pitcheck.algebra.residues.chains import Chain
-from pitcheck.algebra.residues.drawn_primes import SQUARES, DrawnPrimes, Family, is_prime, squares_for
+from pitcheck.algebra.residues.drawn_primes import (
+    SQUARES,
+    DrawnPrimes,
+    Family,
+    is_prime,
+    squares_for,
+)
 from pitcheck.errors import UsageError
 
-FAMILIES = [Family(3, False), Family(3, False, 3), Family(1, False, 7), Family(3), Family(3, True, 2), Family(3, True, 4), Family(4), Family(2, True, 5)]
+FAMILIES = [
+    Family(3, False),
+    Family(3, False, 3),
+    Family(1, False, 7),
+    Family(3),
+    Family(3, True, 2),
+    Family(3, True, 4),
+    Family(4),
+    Family(2, True, 5),
+]
 SEED = (1 << 127) + 12345
 
 
@@ -24,7 +39,11 @@ def test_draws_are_chains_of_the_family_and_all_different(family: Family) -> Non
         assert 1 << 30 < chain.primes[-1] < 1 << 31
         assert all(galois.is_prime(p) and p % 12 == 11 for p in chain.primes)
         assert all(p >= 2 ** family.least_log2(level) for level, p in enumerate(chain.primes))
-        assert all(pow(small, (p - 1) // 2, p) == 1 for small in SQUARES[: family.squares] for p in chain.primes)
+        assert all(
+            pow(small, (p - 1) // 2, p) == 1
+            for small in SQUARES[: family.squares]
+            for p in chain.primes
+        )
 
 
 def test_a_seed_gives_the_same_primes_in_whatever_order_they_are_asked_for() -> None:
@@ -35,13 +54,25 @@ def test_a_seed_gives_the_same_primes_in_whatever_order_they_are_asked_for() -> 
 
 
 def test_is_prime_agrees_with_galois() -> None:
-    numbers = [*range(49, 3001, 2), *range((1 << 31) - 2001, 1 << 31, 2), 3215031751 % (1 << 31) | 1, 1373653, 25326001]
+    numbers = [
+        *range(49, 3001, 2),
+        *range((1 << 31) - 2001, 1 << 31, 2),
+        3215031751 % (1 << 31) | 1,
+        1373653,
+        25326001,
+    ]
     assert [n for n in numbers if is_prime(n) != galois.is_prime(n)] == []
 
 
 def test_squares_are_asked_for_as_far_as_roots_need_them() -> None:
     assert squares_for(()) == 1
-    assert (squares_for({9}), squares_for({36}), squares_for({8}), squares_for({20}), squares_for({3, 17})) == (1, 2, 2, 3, 7)
+    assert (
+        squares_for({9}),
+        squares_for({36}),
+        squares_for({8}),
+        squares_for({20}),
+        squares_for({3, 17}),
+    ) == (1, 2, 2, 3, 7)
     assert squares_for({0}) == 4
 
 

@@ -33,7 +33,9 @@ def random(generator: np.random.Generator, *shape: int) -> Array:
     """Labels of a few boxes."""
     result = np.zeros((ROWS, *shape), dtype=np.int32)
     for label in range(1, 4):
-        box = tuple(slice(*sorted(generator.integers(0, n + 1, 2).tolist())) for n in (ROWS, *shape))
+        box = tuple(
+            slice(*sorted(generator.integers(0, n + 1, 2).tolist())) for n in (ROWS, *shape)
+        )
         result[box] = label
     return result
 
@@ -49,7 +51,9 @@ def test_views(old: tuple[int, ...], new: tuple[int, ...]) -> None:
     generator = np.random.default_rng(1)
     for _ in range(30):
         array = random(generator, *old)
-        np.testing.assert_array_equal(dense(blocks_of(array).reshaped(new)), array.reshape(ROWS, *new))
+        np.testing.assert_array_equal(
+            dense(blocks_of(array).reshaped(new)), array.reshape(ROWS, *new)
+        )
 
 
 def test_moves_and_sums() -> None:
@@ -59,14 +63,23 @@ def test_moves_and_sums() -> None:
         labels = blocks_of(array)
         start, stop = sorted(generator.integers(0, 6, 2).tolist())
         if start < stop:
-            np.testing.assert_array_equal(dense(labels.part(1, start, stop)), array[:, :, start:stop])
+            np.testing.assert_array_equal(
+                dense(labels.part(1, start, stop)), array[:, :, start:stop]
+            )
         places = generator.integers(0, 5, 7)
         np.testing.assert_array_equal(dense(labels.at(1, places)), array[:, :, places])
         np.testing.assert_array_equal(dense(labels.flipped(1)), array[:, :, ::-1])
-        np.testing.assert_array_equal(dense(labels.transposed((2, 0, 1))), array.transpose(0, 3, 1, 2))
+        np.testing.assert_array_equal(
+            dense(labels.transposed((2, 0, 1))), array.transpose(0, 3, 1, 2)
+        )
         np.testing.assert_array_equal(dense(labels.largest((1,)).without((1,))), array.max(axis=2))
-        np.testing.assert_array_equal(dense(joined([labels, blocks_of(other)], 1)), np.concatenate([array, other], axis=2))
-        np.testing.assert_array_equal(dense(union([labels, blocks_of(other[:, :, :1]).expanded((4, 5, 3))])), np.maximum(array, other[:, :, :1]))
+        np.testing.assert_array_equal(
+            dense(joined([labels, blocks_of(other)], 1)), np.concatenate([array, other], axis=2)
+        )
+        np.testing.assert_array_equal(
+            dense(union([labels, blocks_of(other[:, :, :1]).expanded((4, 5, 3))])),
+            np.maximum(array, other[:, :, :1]),
+        )
 
 
 def test_instances() -> None:
@@ -77,7 +90,9 @@ def test_instances() -> None:
     stacked = algebra.stack(first, index)
     assert stacked.shape == (2, 3, 4)
     assert stacked.labels is not None
-    np.testing.assert_array_equal(stacked.labels.refined(((0, 1, 2), (0, 1, 2, 3), (0, 1, 2, 3, 4))).cells, array[index])
+    np.testing.assert_array_equal(
+        stacked.labels.refined(((0, 1, 2), (0, 1, 2, 3), (0, 1, 2, 3, 4))).cells, array[index]
+    )
     both = algebra.join([first, second], (2, 2))
     chosen = algebra.gather(both, np.array([3, 0]))
     assert chosen.labels is not None
@@ -93,7 +108,9 @@ def replaced(algebra: TaintAlgebra, array: Array) -> Any:
 def test_what_it_costs_does_not_depend_on_sizes() -> None:
     algebra = TaintAlgebra()
     rows, columns = 1 << 20, 1 << 12
-    buffer = algebra.concatenate([algebra.clean("field", (rows * columns,)), algebra.labelled(5, "field", (columns,))], 0)
+    buffer = algebra.concatenate(
+        [algebra.clean("field", (rows * columns,)), algebra.labelled(5, "field", (columns,))], 0
+    )
     matrix = algebra.reshape(buffer, (rows + 1, columns))
     assert matrix.labels is not None
     assert matrix.labels.cuts == ((0, rows, rows + 1), (0, columns))
@@ -105,6 +122,9 @@ def test_what_it_costs_does_not_depend_on_sizes() -> None:
 def test_too_many_blocks_are_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(taint_mask, "MOST_CELLS", 8)
     array = np.arange(ROWS * 24, dtype=np.int32).reshape(ROWS, 4, 6) % 5
-    for labels in (blocks_of(array), Labels(((0, 1, 2, 3, 4), (0, 1, 2, 3, 4, 5, 6)), array).reshaped((24,))):
+    for labels in (
+        blocks_of(array),
+        Labels(((0, 1, 2, 3, 4), (0, 1, 2, 3, 4, 5, 6)), array).reshaped((24,)),
+    ):
         assert (dense(labels) == 4).all()
     assert (dense(union([everywhere(0, (4, 6)), blocks_of(array)])) == 4).all()

@@ -36,10 +36,18 @@ def rows(reference: str, *intervals: Any, **more: Any) -> Lineage:
 
 def alone(tensors: Sequence[Tensor], operators: Sequence[Operator], *outputs: str) -> Plan:
     """A reference on one device."""
-    return Plan((), tuple(tensors), tuple(operators), tuple(Output(name) for name in outputs or ("y",)))
+    return Plan(
+        (), tuple(tensors), tuple(operators), tuple(Output(name) for name in outputs or ("y",))
+    )
 
 
-def spread(tensors: Sequence[Tensor], operators: Sequence[Operator], *outputs: Output, mesh: tuple[Axis, ...] = RANKS, **more: Any) -> Plan:
+def spread(
+    tensors: Sequence[Tensor],
+    operators: Sequence[Operator],
+    *outputs: Output,
+    mesh: tuple[Axis, ...] = RANKS,
+    **more: Any,
+) -> Plan:
     """A parallel plan; its output is y if none is given."""
     return Plan(mesh, tuple(tensors), tuple(operators), outputs or (Output("y", "y"),), **more)
 
@@ -56,7 +64,16 @@ NEGATED = alone([given("x"), tensor("y")], [Operator("u", "neg", ("x",), ("y",))
 """The reference of most plans about time: y is -x."""
 
 
-def against(tensors: Sequence[Tensor], operators: Sequence[Operator], **more: Any) -> tuple[str, str]:
+def against(
+    tensors: Sequence[Tensor], operators: Sequence[Operator], **more: Any
+) -> tuple[str, str]:
     """What is found of a plan that should negate x; x and y need not be named."""
     known = {each.name for each in tensors}
-    return found(NEGATED, spread([*(each for each in (given("x"), tensor("y")) if each.name not in known), *tensors], operators, **more))
+    return found(
+        NEGATED,
+        spread(
+            [*(each for each in (given("x"), tensor("y")) if each.name not in known), *tensors],
+            operators,
+            **more,
+        ),
+    )

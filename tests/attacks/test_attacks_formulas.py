@@ -41,7 +41,9 @@ def in_a_folder_of_its_own(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def settled(found: Report, verdicts: tuple[str, ...]) -> None:
-    """The verdict is one of these, no error inside stands for it, and what is not proven has its reason."""
+    """The verdict is one of these, no error inside stands for it, and what is not proven has its
+    reason.
+    """
     assert found.verdict in verdicts, found.findings
     assert found.verdict == "equivalent" or found.findings
     assert "PIT900" not in {finding.code for finding in found.findings}, found.findings
@@ -55,7 +57,12 @@ def test_the_folder_is_whole() -> None:
 @pytest.mark.parametrize("name", RIGHT if EXISTS else [])
 def test_a_formula_of_the_folder_gets_a_verdict_that_is_right(name: str) -> None:
     files = [FOLDER / name / f"{side}.plan.json" for side in ("reference", "parallel")]
-    settled(checked([lambda: [read(str(files[0]))], lambda: [read(str(files[1]))]], Options(seed=1, jobs=1)), RIGHT[name])
+    settled(
+        checked(
+            [lambda: [read(str(files[0]))], lambda: [read(str(files[1]))]], Options(seed=1, jobs=1)
+        ),
+        RIGHT[name],
+    )
 
 
 def verdict_of(reference: Plan, parallel: Plan) -> str:
@@ -72,13 +79,19 @@ def shuffled(times: int, length: int = 64) -> Plan:
     b = Builder("shuffles")
     x = b.input("x", (4, length))
     for _ in range(times):
-        x = b.op("reshape", b.op("transpose", b.op("view", x, sizes=(4, length // 2, 2)), dim0=1, dim1=2), sizes=(4, length))
+        x = b.op(
+            "reshape",
+            b.op("transpose", b.op("view", x, sizes=(4, length // 2, 2)), dim0=1, dim1=2),
+            sizes=(4, length),
+        )
     b.output(b.op("mul", x, Number(2), out="y"))
     return b.plan()
 
 
 def test_the_order_of_a_perfect_shuffle() -> None:
-    """The shuffle sends place i < 63 to i / 2 modulo 63, so the order is that of 2 modulo 63, which is 6: 2^6 = 64 = 1. So 30 are the identity."""
+    """The shuffle sends place i < 63 to i / 2 modulo 63, so the order is that of 2 modulo 63, which
+    is 6: 2^6 = 64 = 1. So 30 are the identity.
+    """
     places, found = np.arange(64), []
     for _ in range(30):
         places = places.reshape(32, 2).T.reshape(64)
@@ -86,13 +99,17 @@ def test_the_order_of_a_perfect_shuffle() -> None:
     assert [times + 1 for times, identity in enumerate(found) if identity] == [6, 12, 18, 24, 30]
 
 
-@pytest.mark.parametrize(("times", "verdict"), [(6, "equivalent"), (29, "mismatch"), (31, "mismatch")])
+@pytest.mark.parametrize(
+    ("times", "verdict"), [(6, "equivalent"), (29, "mismatch"), (31, "mismatch")]
+)
 def test_only_whole_orders_of_shuffles_are_nothing(times: int, verdict: str) -> None:
     assert verdict_of(shuffled(0), shuffled(times)) == verdict
 
 
 def test_reduced_lengths_have_other_orders() -> None:
-    """Of 62 elements the order is that of 2 modulo 61, which is 60; where shapes are reduced 6 shuffles might be none."""
+    """Of 62 elements the order is that of 2 modulo 61, which is 60; where shapes are reduced 6
+    shuffles might be none.
+    """
     assert verdict_of(shuffled(0, 62), shuffled(6, 62)) == "mismatch"
 
 
@@ -100,21 +117,28 @@ def test_reduced_lengths_have_other_orders() -> None:
 
 
 def of_size(*, corrected: bool, length: int = 30) -> Plan:
-    """Twice a sum; ``corrected`` adds (n - 3) (n - 4) / n times it, which is 0 for the sizes that shapes are likely to be reduced to and no others."""
+    """Twice a sum; ``corrected`` adds (n - 3) (n - 4) / n times it, which is 0 for the sizes that
+    shapes are likely to be reduced to and no others.
+    """
     b = Builder("polynomial")
     x = b.input("x", (4, length))
     total = b.op("sum", x, axes=(1,))
     if corrected:
         scaled = b.op("sum", b.op("scale_by_size", x, axis=1, exponent=1), axes=(1,))
         rest = b.op("mul", b.op("mean", x, axes=(1,)), Number(12))
-        total = b.op("add", total, b.op("add", b.op("sub", scaled, b.op("mul", total, Number(7))), rest))
+        total = b.op(
+            "add", total, b.op("add", b.op("sub", scaled, b.op("mul", total, Number(7))), rest)
+        )
     b.output(b.op("mul", total, Number(2), out="y"))
     return b.plan()
 
 
 def test_a_polynomial_in_a_size_is_taken_at_the_size() -> None:
     assert verdict_of(of_size(corrected=False), of_size(corrected=True)) == "mismatch"
-    assert verdict_of(of_size(corrected=False, length=4), of_size(corrected=True, length=4)) == "equivalent"
+    assert (
+        verdict_of(of_size(corrected=False, length=4), of_size(corrected=True, length=4))
+        == "equivalent"
+    )
 
 
 # --- gathers of many ranks
@@ -126,7 +150,11 @@ def test_rows_are_gathered_from_many_ranks(ranks: int) -> None:
         b = Builder("rows", {"dp": size} if size > 1 else None)
         y = b.op("square", b.input("x", (4 * ranks // size, 8), {0: "dp"} if size > 1 else None))
         group = [tuple(range(size))[:: -1 if reverse else 1]]
-        b.output(b.op("all_gather", y, out="y", axis=0, group=group) if size > 1 else b.op("identity", y, out="y"))
+        b.output(
+            b.op("all_gather", y, out="y", axis=0, group=group)
+            if size > 1
+            else b.op("identity", y, out="y")
+        )
         return b.plan()
 
     assert verdict_of(plan(1), plan(ranks)) == "equivalent"
@@ -136,11 +164,18 @@ def test_rows_are_gathered_from_many_ranks(ranks: int) -> None:
 # --- numbers that are too large
 
 
-@pytest.mark.parametrize("exponent", [10**5, 10**400, -(10**400)], ids=["large", "beyond floats", "below them"])
+@pytest.mark.parametrize(
+    "exponent", [10**5, 10**400, -(10**400)], ids=["large", "beyond floats", "below them"]
+)
 def test_a_huge_exponent_is_no_internal_error(exponent: int) -> None:
     def plan(power: int) -> Plan:
         tensors = (Tensor("x", (4, 6), role="input"), Tensor("y", (4, 6)))
-        return Plan((), tensors, (Operator("y", "pow", ("x",), ("y",), {"exponent": power}),), (Output("y"),))
+        return Plan(
+            (),
+            tensors,
+            (Operator("y", "pow", ("x",), ("y",), {"exponent": power}),),
+            (Output("y"),),
+        )
 
     verdict_of(plan(exponent), plan(exponent))
     assert verdict_of(plan(2), plan(exponent)) != "equivalent"
@@ -150,12 +185,18 @@ def test_a_huge_exponent_is_no_internal_error(exponent: int) -> None:
 
 
 def counted(above: int | None, ranks: int = 1, low: int = 0) -> Plan:
-    """How many of 5 ids are larger than ``above``; two ranks hold 3 each, of which one is padding."""
+    """How many of 5 ids are larger than ``above``; two ranks hold 3 each, of which one is
+    padding.
+    """
     b = Builder("ids", {"dp": ranks} if ranks > 1 else None)
     spec = {0: intervals("dp", [(0, 3)], [(3, 5), (-1, 1)])} if ranks > 1 else None
     ids = b.input("ids", (3 if spec else 5,), spec, dtype="int64", bounds=(low, 50))
     found = b.op("sum", b.op("cast", b.op("gt", ids, Number(above)), dtype="float32"))
-    b.output(b.op("all_reduce", found, group="dp", out="y") if ranks > 1 else b.op("identity", found, out="y"))
+    b.output(
+        b.op("all_reduce", found, group="dp", out="y")
+        if ranks > 1
+        else b.op("identity", found, out="y")
+    )
     return b.plan()
 
 

@@ -1,4 +1,6 @@
-"""Short PyTorch programs in which something goes on that no plan file can say: hooks, objects, numbers kept from the last call, integers of 8 bits."""
+"""Short PyTorch programs in which something goes on that no plan file can say: hooks, objects,
+numbers kept from the last call, integers of 8 bits.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ def coalesced(waits: bool) -> Callable[[nn.Module], None]:
 def launching() -> nn.Sequential:
     model = network()
     for parameter in model.parameters():
-        parameter.register_post_accumulate_grad_hook(lambda own: dist.all_reduce(own.grad, async_op=True) and None)
+        parameter.register_post_accumulate_grad_hook(
+            lambda own: dist.all_reduce(own.grad, async_op=True) and None
+        )
     return model
 
 
@@ -59,10 +63,16 @@ def test_collectives_that_a_block_joins_are_waited_for() -> None:
 
 @pytest.mark.parametrize(
     ("sync", "make", "said"),
-    [(halve, launching, "invalid"), (gathered_as_objects, network, "inconclusive"), (fewer_on_one_rank, network, "invalid")],
+    [
+        (halve, launching, "invalid"),
+        (gathered_as_objects, network, "inconclusive"),
+        (fewer_on_one_rank, network, "invalid"),
+    ],
     ids=["launched in a hook", "gathered as objects", "fewer on one rank"],
 )
-def test_ways_around_communication(sync: Callable[[nn.Module], None], make: Callable[[], nn.Sequential], said: str) -> None:
+def test_ways_around_communication(
+    sync: Callable[[nn.Module], None], make: Callable[[], nn.Sequential], said: str
+) -> None:
     assert verdict(sync, make)[0] == said
 
 
@@ -81,16 +91,32 @@ def test_the_loss_of_the_last_call_is_not_that_of_this_one() -> None:
 
         return Program(model, step)
 
-    spec = Spec(lambda: build(False), lambda _: build(True), {"dp": 2}, {"x": Input((8, 6), split={0: "dp"})}, {"loss": Part(mean="dp")})
+    spec = Spec(
+        lambda: build(False),
+        lambda _: build(True),
+        {"dp": 2},
+        {"x": Input((8, 6), split={0: "dp"})},
+        {"loss": Part(mean="dp")},
+    )
     assert check(spec, Options(seed=1, jobs=1)).verdict in ("mismatch", "inconclusive")
 
 
-@pytest.mark.parametrize(("dtype", "said"), [(torch.uint8, "inconclusive"), (torch.int64, "equivalent")])
+@pytest.mark.parametrize(
+    ("dtype", "said"), [(torch.uint8, "inconclusive"), (torch.int64, "equivalent")]
+)
 def test_bytes_are_not_computed_with(dtype: torch.dtype, said: str) -> None:
     def build(kept: torch.dtype) -> Program:
         model = nn.Linear(1, 1)
-        return Program(model, lambda batch: ((batch["x"].to(kept) * 2).float() * model.weight[0, 0]).sum())
+        return Program(
+            model, lambda batch: ((batch["x"].to(kept) * 2).float() * model.weight[0, 0]).sum()
+        )
 
     batch = {"x": Input((4,), "uint8", bounds=(0, 200), split={0: "dp"})}
-    spec = Spec(lambda: build(torch.int64), lambda _: build(dtype), {"dp": 2}, batch, {"loss": Part(sum="dp")})
+    spec = Spec(
+        lambda: build(torch.int64),
+        lambda _: build(dtype),
+        {"dp": 2},
+        batch,
+        {"loss": Part(sum="dp")},
+    )
     assert check(spec, Options(seed=1, jobs=1)).verdict == said

@@ -1,13 +1,42 @@
-"""Handles, batches, roots, peers, micro-batches and one rank of many: plans that no run gets right, beside those that do."""
+"""Handles, batches, roots, peers, micro-batches and one rank of many: plans that no run gets right,
+beside those that do.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
-from attacks.pairs import ALL, FIRST, NEG, NEGATED, OTHER, SECOND, against, alone, evenly, found, given, rows, spread, tensor
+from attacks.pairs import (
+    ALL,
+    FIRST,
+    NEG,
+    NEGATED,
+    OTHER,
+    SECOND,
+    against,
+    alone,
+    evenly,
+    found,
+    given,
+    rows,
+    spread,
+    tensor,
+)
 
-from pitcheck.plan.model import Axis, Group, Lineage, Number, Operator, Output, Program, Shard, Step, Table, Use
+from pitcheck.plan.model import (
+    Axis,
+    Group,
+    Lineage,
+    Number,
+    Operator,
+    Output,
+    Program,
+    Shard,
+    Step,
+    Table,
+    Use,
+)
 
 A, B = tensor("a"), tensor("b")
 
@@ -34,7 +63,13 @@ def test_what_a_broadcast_moves_stays_until_its_wait() -> None:
     assert against(memory, [NEG, LAUNCHED, over, WAIT]) == ("invalid", "PIT010")
 
 
-@pytest.mark.parametrize("early", [Operator("early", "identity", ("b",), ("y",)), Operator("early", "mul", ("v", Number(1)), ("y",))])
+@pytest.mark.parametrize(
+    "early",
+    [
+        Operator("early", "identity", ("b",), ("y",)),
+        Operator("early", "mul", ("v", Number(1)), ("y",)),
+    ],
+)
 def test_a_result_is_read_after_its_wait_also_through_a_view(early: Operator) -> None:
     view = Operator("view", "reshape", ("b",), ("v",), {"sizes": (4,)})
     wait = Operator("wait", "wait", ("b",), ("c",))
@@ -120,7 +155,23 @@ def test_members_name_one_list_of_ranks() -> None:
 
     assert against([A], mean(ALL))[0] == "equivalent"
     assert against([A], mean(Group(ranks=((1, 0),))))[0] == "invalid"
-    assert against([A], [NEG, Operator("both", "all_reduce", ("a",), ("y",), {"reduction": "avg"}, Group(ranks=((0, 1), (1, 0))))])[0] == "invalid"
+    assert (
+        against(
+            [A],
+            [
+                NEG,
+                Operator(
+                    "both",
+                    "all_reduce",
+                    ("a",),
+                    ("y",),
+                    {"reduction": "avg"},
+                    Group(ranks=((0, 1), (1, 0))),
+                ),
+            ],
+        )[0]
+        == "invalid"
+    )
 
 
 def test_only_the_root_has_what_is_reduced_to_it() -> None:
@@ -128,7 +179,12 @@ def test_only_the_root_has_what_is_reduced_to_it() -> None:
     read = Operator("read", "identity", ("b",), ("y",))
     assert against([A, B], [NEG, reduced, read]) == ("mismatch", "PIT118")
     own = Operator("own", "identity", ("a",), ("y",), where=SECOND)
-    assert against([A, B], [NEG, reduced, Operator("read", "identity", ("b",), ("y",), where=FIRST), own])[0] == "equivalent"
+    assert (
+        against(
+            [A, B], [NEG, reduced, Operator("read", "identity", ("b",), ("y",), where=FIRST), own]
+        )[0]
+        == "equivalent"
+    )
 
 
 # --- memory
@@ -136,17 +192,33 @@ def test_only_the_root_has_what_is_reduced_to_it() -> None:
 
 def test_an_input_is_overwritten_on_one_rank_and_read_there_again() -> None:
     memory = [given("x", storage="Q"), tensor("a", storage="Q")]
-    over, use = Operator("over", "square", ("x",), ("a",), where=SECOND), Operator("use", "neg", ("x",), ("y",))
+    over, use = (
+        Operator("over", "square", ("x",), ("a",), where=SECOND),
+        Operator("use", "neg", ("x",), ("y",)),
+    )
     assert against(memory, [use, over])[0] == "equivalent"
     assert against(memory, [over, use]) == ("invalid", "PIT010")
 
 
-@pytest.mark.parametrize(("kind", "attributes", "shape"), [("transpose", {"dim0": 0, "dim1": 1}, (2, 2)), ("expand", {"sizes": (3, 2, 2)}, (3, 2, 2))])
-def test_what_is_no_view_of_whole_places_is_written(kind: str, attributes: dict[str, Any], shape: tuple[int, ...]) -> None:
+@pytest.mark.parametrize(
+    ("kind", "attributes", "shape"),
+    [("transpose", {"dim0": 0, "dim1": 1}, (2, 2)), ("expand", {"sizes": (3, 2, 2)}, (3, 2, 2))],
+)
+def test_what_is_no_view_of_whole_places_is_written(
+    kind: str, attributes: dict[str, Any], shape: tuple[int, ...]
+) -> None:
     reference = alone([given("x", 2, 2), tensor("y", 2, 2)], [Operator("u", "neg", ("x",), ("y",))])
-    moved, use = Operator("moved", kind, ("a",), ("v",), attributes), Operator("use", "identity", ("a",), ("y",))
+    moved, use = (
+        Operator("moved", kind, ("a",), ("v",), attributes),
+        Operator("use", "identity", ("a",), ("y",)),
+    )
     for storage, verdict in (("S", "invalid"), ("T", "equivalent")):
-        memory = [given("x", 2, 2), tensor("a", 2, 2, storage="S"), tensor("v", *shape, storage=storage), tensor("y", 2, 2)]
+        memory = [
+            given("x", 2, 2),
+            tensor("a", 2, 2, storage="S"),
+            tensor("v", *shape, storage=storage),
+            tensor("y", 2, 2),
+        ]
         assert found(reference, spread(memory, [NEG, moved, use]))[0] == verdict
 
 
@@ -161,11 +233,26 @@ PARTS = [
 ]
 
 
-def ordered(operators: list[Operator], first: tuple[int, ...], second: tuple[int, ...]) -> tuple[str, str]:
+def ordered(
+    operators: list[Operator], first: tuple[int, ...], second: tuple[int, ...]
+) -> tuple[str, str]:
     """Both ranks run all operators of theirs once per micro-batch, in these orders."""
     blocks = {"b": tuple(operator.id for operator in operators)}
-    programs = tuple(Program(tuple(Step("b", mb) for mb in order), where) for order, where in ((first, FIRST), (second, SECOND)))
-    return found(EIGHT, spread(PARTS, operators, Output("y", "y", BY_MB), microbatches=2, blocks=blocks, programs=programs))
+    programs = tuple(
+        Program(tuple(Step("b", mb) for mb in order), where)
+        for order, where in ((first, FIRST), (second, SECOND))
+    )
+    return found(
+        EIGHT,
+        spread(
+            PARTS,
+            operators,
+            Output("y", "y", BY_MB),
+            microbatches=2,
+            blocks=blocks,
+            programs=programs,
+        ),
+    )
 
 
 MEANS = [NEG, Operator("mean", "all_reduce", ("a",), ("y",), {"reduction": "avg"}, ALL)]
@@ -174,25 +261,52 @@ PIPELINE = [Operator("neg", "neg", ("x",), ("a",), where=FIRST), SEND, RECEIVE]
 
 @pytest.mark.parametrize("operators", [MEANS, PIPELINE], ids=["collectives", "messages"])
 def test_micro_batches_meet_in_the_order_in_which_they_come(operators: list[Operator]) -> None:
-    assert ordered(operators, (0, 1), (0, 1))[0] == ordered(operators, (1, 0), (1, 0))[0] == "equivalent"
+    assert (
+        ordered(operators, (0, 1), (0, 1))[0]
+        == ordered(operators, (1, 0), (1, 0))[0]
+        == "equivalent"
+    )
     assert ordered(operators, (0, 1), (1, 0))[0] == "mismatch"
 
 
 @pytest.mark.parametrize(("number", "verdict"), [(0, "mismatch"), (-1, "invalid"), (2, "invalid")])
 def test_a_micro_batch_is_named_by_its_number(number: int, verdict: str) -> None:
     use = Operator("neg", "neg", (Use("x", number),), ("y",))
-    assert found(EIGHT, spread([PARTS[0], PARTS[2]], [use], Output("y", "y", BY_MB), microbatches=2))[0] == verdict
+    assert (
+        found(EIGHT, spread([PARTS[0], PARTS[2]], [use], Output("y", "y", BY_MB), microbatches=2))[
+            0
+        ]
+        == verdict
+    )
 
 
 @pytest.mark.parametrize(
     ("listed", "verdict"),
-    [(None, "equivalent"), ((1, 0), "equivalent"), ((0, 0), "mismatch"), ((0, 1, 1), "mismatch"), ((0,), "mismatch"), ((), "invalid"), ((0, -1), "invalid")],
+    [
+        (None, "equivalent"),
+        ((1, 0), "equivalent"),
+        ((0, 0), "mismatch"),
+        ((0, 1, 1), "mismatch"),
+        ((0,), "mismatch"),
+        ((), "invalid"),
+        ((0, -1), "invalid"),
+    ],
 )
 def test_each_micro_batch_is_added_up_once(listed: tuple[int, ...] | None, verdict: str) -> None:
-    folded = [Operator("fold", "reshape", ("x",), ("s",), {"sizes": (2, 4)}), Operator("sum", "sum", ("s",), ("y",), {"axes": (0,)})]
+    folded = [
+        Operator("fold", "reshape", ("x",), ("s",), {"sizes": (2, 4)}),
+        Operator("sum", "sum", ("s",), ("y",), {"axes": (0,)}),
+    ]
     reference = alone([given("x", 8), tensor("s", 2, 4), tensor("y")], folded)
-    operators = [Operator("a", "identity", ("x",), ("a",)), Operator("y", "accumulate", ("a",), ("y",), {} if listed is None else {"microbatches": listed})]
-    assert found(reference, spread([*PARTS[:2], tensor("y")], operators, microbatches=2))[0] == verdict
+    operators = [
+        Operator("a", "identity", ("x",), ("a",)),
+        Operator(
+            "y", "accumulate", ("a",), ("y",), {} if listed is None else {"microbatches": listed}
+        ),
+    ]
+    assert (
+        found(reference, spread([*PARTS[:2], tensor("y")], operators, microbatches=2))[0] == verdict
+    )
 
 
 # --- one rank of many
@@ -213,34 +327,52 @@ def at_one(there: Any, elsewhere: Any) -> Table:
         ("all_reduce", {"reduction": at_one("max", "avg")}, "PIT006"),
     ],
 )
-def test_a_collective_that_one_rank_of_many_calls_otherwise(kind: str, attributes: dict[str, Any], code: str) -> None:
+def test_a_collective_that_one_rank_of_many_calls_otherwise(
+    kind: str, attributes: dict[str, Any], code: str
+) -> None:
     one = Operator("one", kind, ("a",), ("y",), attributes, ALL)
-    assert found(NEGATED, spread([given("x"), A, tensor("y")], [NEG, one], mesh=MESH)) == ("invalid", code)
+    assert found(NEGATED, spread([given("x"), A, tensor("y")], [NEG, one], mesh=MESH)) == (
+        "invalid",
+        code,
+    )
 
 
 def test_one_rank_of_many_overwrites_its_output() -> None:
     memory = [given("x"), tensor("y", storage="S"), tensor("z", storage="S")]
-    use, over = Operator("use", "neg", ("x",), ("y",)), Operator("over", "square", ("x",), ("z",), where=({"r": (ODD,)},))
+    use, over = (
+        Operator("use", "neg", ("x",), ("y",)),
+        Operator("over", "square", ("x",), ("z",), where=({"r": (ODD,)},)),
+    )
     assert found(NEGATED, spread(memory, [over, use], mesh=MESH))[0] == "equivalent"
     assert found(NEGATED, spread(memory, [use, over], mesh=MESH)) == ("invalid", "PIT010")
 
 
 def test_two_of_many_messages_are_exchanged() -> None:
-    turned = [Operator("u", "neg", ("x",), ("n",)), Operator("v", "roll", ("n",), ("y",), {"axis": 0, "shift": 1})]
+    turned = [
+        Operator("u", "neg", ("x",), ("n",)),
+        Operator("v", "roll", ("n",), ("y",), {"axis": 0, "shift": 1}),
+    ]
     reference = alone([given("x", MANY), tensor("n", MANY), tensor("y", MANY)], turned)
 
     def ring(exchanged: bool, both: bool = True) -> tuple[str, str]:
-        to, back = [(rank + 1) % MANY for rank in range(MANY)], [(rank - 1) % MANY for rank in range(MANY)]
+        to, back = (
+            [(rank + 1) % MANY for rank in range(MANY)],
+            [(rank - 1) % MANY for rank in range(MANY)],
+        )
         if exchanged:
             to[516], to[700] = to[700], to[516]
             if both:
                 back[517], back[701] = back[701], back[517]
         moves = [
             Operator("send", "send", ("a",), (), {"peer": Table(("r",), tuple(to)), "batch": 1}),
-            Operator("receive", "receive", (), ("y",), {"peer": Table(("r",), tuple(back)), "batch": 1}),
+            Operator(
+                "receive", "receive", (), ("y",), {"peer": Table(("r",), tuple(back)), "batch": 1}
+            ),
         ]
         tensors = [given("x", 1, lineage=evenly("x")), tensor("a", 1), tensor("y", 1)]
-        return found(reference, spread(tensors, [NEG, *moves], Output("y", "y", evenly("y")), mesh=MESH))
+        return found(
+            reference, spread(tensors, [NEG, *moves], Output("y", "y", evenly("y")), mesh=MESH)
+        )
 
     assert ring(False)[0] == "equivalent"
     assert ring(True)[0] == "mismatch"
@@ -253,9 +385,14 @@ def test_one_of_many_groups_gathers_in_another_order() -> None:
     held = rows("y", *(((rank - rank % 2, rank - rank % 2 + 2),) for rank in range(MANY)))
     for reverse, verdict in ((False, "equivalent"), (True, "mismatch")):
         lists = [pair[::-1] if reverse and pair[0] == ODD - 1 else pair for pair in pairs]
-        gather = Operator("gather", "all_gather", ("a",), ("y",), {"axis": 0}, Group(ranks=tuple(lists)))
+        gather = Operator(
+            "gather", "all_gather", ("a",), ("y",), {"axis": 0}, Group(ranks=tuple(lists))
+        )
         tensors = [given("x", 1, lineage=evenly("x")), tensor("a", 1), tensor("y", 2)]
-        assert found(reference, spread(tensors, [NEG, gather], Output("y", "y", held), mesh=MESH))[0] == verdict
+        assert (
+            found(reference, spread(tensors, [NEG, gather], Output("y", "y", held), mesh=MESH))[0]
+            == verdict
+        )
 
 
 # --- random draws
@@ -274,7 +411,13 @@ def test_one_of_many_groups_gathers_in_another_order() -> None:
 )
 def test_ranks_draw_their_own_numbers(said: dict[str, Any], right: bool) -> None:
     times = Operator("times", "mul", ("x", "d"), ("y",))
-    reference = alone([given("x", 8), tensor("d", 8), tensor("y", 8)], [Operator("draw", "uniform", ("x",), ("d",), {"stream": "noise"}), times])
+    reference = alone(
+        [given("x", 8), tensor("d", 8), tensor("y", 8)],
+        [Operator("draw", "uniform", ("x",), ("d",), {"stream": "noise"}), times],
+    )
     draw = Operator("draw", "uniform", ("x",), ("d",), {"stream": "noise", **said})
     tensors = [given("x", 4, lineage=evenly("x")), tensor("d", 4), tensor("y", 4)]
-    assert (found(reference, spread(tensors, [draw, times], Output("y", "y", evenly("y"))))[0] == "equivalent") == right
+    assert (
+        found(reference, spread(tensors, [draw, times], Output("y", "y", evenly("y"))))[0]
+        == "equivalent"
+    ) == right

@@ -1,4 +1,6 @@
-"""PyTorch programs about time, state and the recorder, each with the verdicts that its file says are right."""
+"""PyTorch programs about time, state and the recorder, each with the verdicts that its file says
+are right.
+"""
 
 from __future__ import annotations
 
@@ -22,29 +24,47 @@ SAID = {
     "key_bias.py": dict.fromkeys(("ddp", "ddp_sdpa", "by_hand", "by_hand_opt"), "equivalent"),
     "deep_copied.py": dict.fromkeys(("control", "deepcopied"), "mismatch"),
     "module_to.py": {
-        **dict.fromkeys(("to_cpu", "to_f64", "bf16", "deep", "metainit", "load_sd", "fmt", "wn"), "equivalent"),
-        # They look at numbers that no recording knows, or call what has no meaning; the reason is said.
+        **dict.fromkeys(
+            ("to_cpu", "to_f64", "bf16", "deep", "metainit", "load_sd", "fmt", "wn"), "equivalent"
+        ),
+        # They look at numbers that no recording knows, or call what has no meaning; the reason is
+        # said.
         **dict.fromkeys(("item", "nonfinite", "isnan", "sn"), "equivalent|inconclusive"),
     },
 }
 MISTAKEN = {
-    # Its specification has the name of the function that its step calls, so the step raises TypeError.
+    # Its specification has the name of the function that its step calls, so the step raises
+    # TypeError.
     "barrier_all": "invalid",
 }
 
 
 def steps() -> dict[str, str]:
-    """Verdicts of ``steps.py``, read from its text: importing PyTorch only to collect tests would cost seconds."""
-    calls = [node.value for node in ast.parse((FOLDER / "steps.py").read_text()).body if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)]
-    said = [call.args[:2] for call in calls if isinstance(call.func, ast.Name) and call.func.id == "dp"]
-    return {ast.literal_eval(name): ast.literal_eval(verdicts) for name, verdicts in said} | MISTAKEN
+    """Verdicts of ``steps.py``, read from its text: importing PyTorch only to collect tests would
+    cost seconds.
+    """
+    calls = [
+        node.value
+        for node in ast.parse((FOLDER / "steps.py").read_text()).body
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)
+    ]
+    said = [
+        call.args[:2] for call in calls if isinstance(call.func, ast.Name) and call.func.id == "dp"
+    ]
+    return {
+        ast.literal_eval(name): ast.literal_eval(verdicts) for name, verdicts in said
+    } | MISTAKEN
 
 
 def programs() -> list[Any]:
     if not EXISTS:
         return []
     said = {"steps.py": steps(), **SAID}
-    return [pytest.param(file, name, said[file][name], id=f"{file[:-3]}-{name}") for file in said for name in said[file]]
+    return [
+        pytest.param(file, name, said[file][name], id=f"{file[:-3]}-{name}")
+        for file in said
+        for name in said[file]
+    ]
 
 
 def report(file: str, name: str) -> Report:
@@ -59,7 +79,9 @@ def test_the_folder_is_whole() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("file", "name", "verdicts"), programs())
-def test_a_program_gets_a_verdict_that_is_right(file: str, name: str, verdicts: str, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_program_gets_a_verdict_that_is_right(
+    file: str, name: str, verdicts: str, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     found = report(file, name)
     assert found.verdict in verdicts.split("|"), found.findings

@@ -1,4 +1,6 @@
-"""Literals are read as the exact numbers they stand for, and written so that they are read again."""
+"""Literals are read as the exact numbers they stand for, and written so that they are
+read again.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ RECOGNISED = {
     math.sqrt(1 / math.sqrt(8)): Root(Fraction(1, 8), fourth=True),
     math.sqrt(1 / math.sqrt(48)): Root(Fraction(1, 48), fourth=True),
     -math.sqrt(math.sqrt(3)): Root(Fraction(3), -1, fourth=True),
-    math.nextafter(math.sqrt(1 / math.sqrt(8)), 1): Fraction(repr(math.nextafter(math.sqrt(1 / math.sqrt(8)), 1))),
+    math.nextafter(math.sqrt(1 / math.sqrt(8)), 1): Fraction(
+        repr(math.nextafter(math.sqrt(1 / math.sqrt(8)), 1))
+    ),
     0.79788456: Fraction(79788456, 10**8),
     math.pi: Fraction(repr(math.pi)),
 }
@@ -33,7 +37,9 @@ def test_recognised(value: float) -> None:
     assert parse_number(value) == RECOGNISED[value]
 
 
-@pytest.mark.parametrize("text", ["sqrt(2)", "-sqrt(3/8)", "sqrt(2/pi)", "-sqrt(1/2/pi)", "-sqrt(sqrt(1/8))", "5/7"])
+@pytest.mark.parametrize(
+    "text", ["sqrt(2)", "-sqrt(3/8)", "sqrt(2/pi)", "-sqrt(1/2/pi)", "-sqrt(sqrt(1/8))", "5/7"]
+)
 def test_written_as_read(text: str) -> None:
     assert str(parse_number(text)) == text
 
@@ -47,7 +53,9 @@ def test_a_float_stays_itself(value: float) -> None:
         square = found.square / pi if found.over_pi else found.square
         scale = 10**80
         if found.fourth:
-            root = found.sign * float(Fraction(math.isqrt(math.isqrt(int(square * scale**4))), scale))
+            root = found.sign * float(
+                Fraction(math.isqrt(math.isqrt(int(square * scale**4))), scale)
+            )
             assert abs(root - value) <= math.ulp(value)
             return
         assert found.sign * float(Fraction(math.isqrt(int(square * scale**2)), scale)) == value

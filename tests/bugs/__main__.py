@@ -1,7 +1,9 @@
-"""What is said today of the known bugs: ``PYTHONPATH=.:tests python -m bugs [--full] [--write] [--page] [NAME ...]``.
+"""What is said today of the known bugs: ``PYTHONPATH=.:tests python -m bugs [--full] [--write]
+[--page] [NAME ...]``.
 
-``--full``: each report in full, too. ``--write``: what is named first where it is not what the records want goes into ``today.json``, which the tests
-hold the checker to. ``--page``: nothing is checked, the table of ``docs/bugs.md`` is written.
+``--full``: each report in full, too. ``--write``: what is named first where it is not what the
+records want goes into ``today.json``, which the tests hold the checker to. ``--page``: nothing is
+checked, the table of ``docs/bugs.md`` is written.
 """
 
 from __future__ import annotations
@@ -23,11 +25,16 @@ OPTIONS = ("--full", "--write", "--page")
 
 
 def main(arguments: Sequence[str]) -> None:
-    """One line per bug and configuration: whether an output changes, the verdict, the first finding."""
+    """One line per bug and configuration: whether an output changes, the verdict, the first
+    finding.
+    """
     names = [name for name in arguments if not name.startswith("--")]
     unknown = [given for given in arguments if given not in BUGS and given not in OPTIONS]
     if unknown:
-        sys.exit(f"no such bug or option: {', '.join(unknown)}; options are {', '.join(OPTIONS)}, bugs those of tests/bugs")
+        sys.exit(
+            f"no such bug or option: {', '.join(unknown)}; options are {', '.join(OPTIONS)}, bugs "
+            f"those of tests/bugs"
+        )
     today = {bug: dict(codes) for bug, codes in named_today().items()}
     for name in names or BUGS:
         bug = BUGS[name]
@@ -36,14 +43,24 @@ def main(arguments: Sequence[str]) -> None:
             report = _tried(f"{name}: {where}", setting, full="--full" in arguments)
             first = first_of(report)
             right = first is not None and is_named(bug, first)
-            print(f"    {'right' if right else 'wanted ' + ' or '.join(bug.codes)}: {said(first) if first else 'nothing'}", flush=True)
+            print(
+                f"    {'right' if right else 'wanted ' + ' or '.join(bug.codes)}: "
+                f"{said(first) if first else 'nothing'}",
+                flush=True,
+            )
             if first is not None and not right:
                 today.setdefault(name, {})[where] = first.code
         for where, setting in bug.silent.items():
             report = _tried(f"{name}: silent, {where}", setting, full="--full" in arguments)
             if report.verdict != "equivalent":
-                print(f"    WRONG ALARM: {[said(finding) for finding in report.findings[:3]]}", flush=True)
-    print(f"the cause is named first of {len(BUGS) - len(today)} of {len(BUGS)} bugs, wherever they show")
+                print(
+                    f"    WRONG ALARM: {[said(finding) for finding in report.findings[:3]]}",
+                    flush=True,
+                )
+    print(
+        f"the cause is named first of {len(BUGS) - len(today)} of {len(BUGS)} bugs, wherever they "
+        f"show"
+    )
     if "--write" in arguments:
         TODAY.write_text(json.dumps(today, indent=2, sort_keys=True) + "\n", encoding="utf-8")
 
@@ -55,7 +72,11 @@ def _tried(title: str, setting: Setting, full: bool) -> Report:
     report = check(*pair, Options(seed=1))
     same = " (the code builds the right program)" if pair == setting.right() else ""
     took = f"{judged - begun:.1f} + {process_time() - judged:.1f} s"
-    print(f"{title}: {'changes an output' if changes else 'changes nothing'}, {report.verdict}{same}, {took}", flush=True)
+    print(
+        f"{title}: {'changes an output' if changes else 'changes nothing'}, "
+        f"{report.verdict}{same}, {took}",
+        flush=True,
+    )
     if full:
         print("\n".join(line.text for line in render(report)))
     return report

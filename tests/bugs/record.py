@@ -1,4 +1,6 @@
-"""What is recorded of a known bug: the right program, the buggy one, where the bug shows, where the same code is right, and how it should be called."""
+"""What is recorded of a known bug: the right program, the buggy one, where the bug shows, where the
+same code is right, and how it should be called.
+"""
 
 from __future__ import annotations
 
@@ -30,15 +32,18 @@ class Setting(Protocol):
     def wrong(self) -> Pair: ...
 
     def changes(self) -> bool:
-        """Whether the buggy code changes an output, by arithmetic that shares nothing with the checker."""
+        """Whether the buggy code changes an output, by arithmetic that shares nothing with the
+        checker.
+        """
 
 
 @dataclass(frozen=True)
 class Bug:
-    """A bug. ``where``: project and number; ``should`` and ``was``: the dataflow; ``codes``: of the cause, the best one first, then any that are as right.
+    """A bug. ``where``: project and number; ``should`` and ``was``: the dataflow; ``codes``: of the
+    cause, the best one first, then any that are as right.
 
-    ``says``: what the first finding must name, in any of its texts. ``shows`` and ``silent``: configurations by name, the fastest one first;
-    ``slow``: even that is left to the slow tests.
+    ``says``: what the first finding must name, in any of its texts. ``shows`` and ``silent``:
+    configurations by name, the fastest one first; ``slow``: even that is left to the slow tests.
     """
 
     where: str
@@ -93,7 +98,9 @@ class Written:
 
 @dataclass(frozen=True)
 class Recorded:
-    """PyTorch programs, recorded as they run: ``program(False)`` is the pair with the right one, ``program(True)`` that with the buggy one."""
+    """PyTorch programs, recorded as they run: ``program(False)`` is the pair with the right one,
+    ``program(True)`` that with the buggy one.
+    """
 
     program: Callable[[bool], Spec]
 
@@ -104,7 +111,9 @@ class Recorded:
         return capture(self.program(True))
 
     def changes(self) -> bool:
-        """By what torch computes of the recorded operators in float64; of what ranks hold terms of, gradients tell."""
+        """By what torch computes of the recorded operators in float64; of what ranks hold terms of,
+        gradients tell.
+        """
         spec = self.program(True)
         true = truth(spec)
         compared = {key: value for key, value in true.results.items() if key[0] != "output"}

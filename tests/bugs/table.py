@@ -11,14 +11,19 @@ from bugs.record import Bug
 
 from pitcheck.report.report import Finding, Report
 
-BUGS: dict[str, Bug] = {path.stem: import_module(f"bugs.records.{path.stem}").BUG for path in sorted((Path(__file__).parent / "records").glob("*.py"))}
+BUGS: dict[str, Bug] = {
+    path.stem: import_module(f"bugs.records.{path.stem}").BUG
+    for path in sorted((Path(__file__).parent / "records").glob("*.py"))
+}
 """Every module of the folder ``records`` by its name."""
 PAGE = Path(__file__).parents[2] / "docs" / "bugs.md"
 TODAY = Path(__file__).parent / "today.json"
 
 
 def named_today() -> Mapping[str, Mapping[str, str]]:
-    """bug -> configuration -> the code that is named first today, where it is not what the record wants. ``python -m bugs --write`` writes it anew."""
+    """bug -> configuration -> the code that is named first today, where it is not what the record
+    wants. ``python -m bugs --write`` writes it anew.
+    """
     found: Mapping[str, Mapping[str, str]] = json.loads(TODAY.read_text(encoding="utf-8"))
     return found
 
@@ -30,7 +35,18 @@ def first_of(report: Report) -> Finding | None:
 
 def said(finding: Finding) -> str:
     """All that a finding tells."""
-    return " | ".join(str(part) for part in (finding.code, finding.operator, finding.output, finding.cause, finding.repair, finding.title) if part)
+    return " | ".join(
+        str(part)
+        for part in (
+            finding.code,
+            finding.operator,
+            finding.output,
+            finding.cause,
+            finding.repair,
+            finding.title,
+        )
+        if part
+    )
 
 
 def is_named(bug: Bug, finding: Finding) -> bool:
@@ -40,7 +56,11 @@ def is_named(bug: Bug, finding: Finding) -> bool:
 
 def page() -> str:
     """The page of all bugs, as ``docs/bugs.md`` has it."""
-    return PAGE.read_text(encoding="utf-8").partition(HEADER)[0] + "\n".join([HEADER, "|---|---|---|---|---|", *_lines()]) + "\n"
+    return (
+        PAGE.read_text(encoding="utf-8").partition(HEADER)[0]
+        + "\n".join([HEADER, "|---|---|---|---|---|", *_lines()])
+        + "\n"
+    )
 
 
 HEADER = "| bug | should be → was | cause | shows on | right on |"
@@ -48,5 +68,7 @@ HEADER = "| bug | should be → was | cause | shows on | right on |"
 
 def _lines() -> list[str]:
     return [
-        f"| {bug.where} | {bug.should} → {bug.was} | {' or '.join(bug.codes)} | {'; '.join(bug.shows)} | {'; '.join(bug.silent)} |" for bug in BUGS.values()
+        f"| {bug.where} | {bug.should} → {bug.was} | {' or '.join(bug.codes)} | "
+        f"{'; '.join(bug.shows)} | {'; '.join(bug.silent)} |"
+        for bug in BUGS.values()
     ]

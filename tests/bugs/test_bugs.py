@@ -1,4 +1,6 @@
-"""Known bugs: each is caught where it shows, by its cause; where the same code is right, nothing is said."""
+"""Known bugs: each is caught where it shows, by its cause; where the same code is right, nothing is
+said.
+"""
 
 from __future__ import annotations
 
@@ -22,14 +24,19 @@ def settings(kind: str, first: list[Any], others: list[Any]) -> list[Any]:
     found = []
     for name, bug in BUGS.items():
         marks = SLOW if bug.slow and not first else first
-        found += [pytest.param(name, where, id=f"{name}: {where}", marks=others if place else marks) for place, where in enumerate(getattr(bug, kind))]
+        found += [
+            pytest.param(name, where, id=f"{name}: {where}", marks=others if place else marks)
+            for place, where in enumerate(getattr(bug, kind))
+        ]
     return found
 
 
 def programs() -> list[Any]:
     """Every configuration; what the builders build is proven elsewhere, too."""
     return [
-        pytest.param(name, where, id=f"{name}: {where}", marks=NIGHTLY if isinstance(setting, Built) else [])
+        pytest.param(
+            name, where, id=f"{name}: {where}", marks=NIGHTLY if isinstance(setting, Built) else []
+        )
         for name, bug in BUGS.items()
         for where, setting in {**bug.shows, **bug.silent}.items()
     ]
@@ -57,7 +64,10 @@ def test_a_bug_is_caught_where_it_shows(name: str, where: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.nightly
-@pytest.mark.parametrize("name", [name for name, bug in BUGS.items() if isinstance(next(iter(bug.shows.values())), Built)])
+@pytest.mark.parametrize(
+    "name",
+    [name for name, bug in BUGS.items() if isinstance(next(iter(bug.shows.values())), Built)],
+)
 def test_a_bug_is_caught_without_a_word_on_what_lies_between(name: str) -> None:
     reference, wrong = next(iter(BUGS[name].shows.values())).wrong()
     assert check(reference, without_hints(wrong), Options(seed=1)).verdict == "mismatch"
@@ -78,11 +88,15 @@ def test_the_right_program_is_proven(name: str, where: str) -> None:
 
 
 def test_what_is_named_today_is_of_bugs_that_are_recorded() -> None:
-    """And is none of the codes that they want, but where words are wanted, too, which a finding at another place lacks."""
+    """And is none of the codes that they want, but where words are wanted, too, which a finding at
+    another place lacks.
+    """
     for name, codes in named_today().items():
         assert codes.keys() <= BUGS[name].shows.keys()
         assert BUGS[name].says or not set(codes.values()) & set(BUGS[name].codes)
 
 
 def test_the_page_has_all_bugs() -> None:
-    assert PAGE.read_text(encoding="utf-8") == page(), "write it anew: PYTHONPATH=.:tests python -m bugs --page"
+    assert PAGE.read_text(encoding="utf-8") == page(), (
+        "write it anew: PYTHONPATH=.:tests python -m bugs --page"
+    )

@@ -1,4 +1,6 @@
-"""Pairs of plans that differ, to be tried over tiny primes: how often is one called proven, and what probability of that does the proof claim?"""
+"""Pairs of plans that differ, to be tried over tiny primes: how often is one called proven, and
+what probability of that does the proof claim?
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ Formula = Callable[..., str]
 
 @dataclass(frozen=True)
 class Case:
-    """``reference`` and ``parallel`` append operators on the inputs named by the letters of ``inputs`` and return the output; they are not equal."""
+    """``reference`` and ``parallel`` append operators on the inputs named by the letters of
+    ``inputs`` and return the output; they are not equal.
+    """
 
     name: str
     primes: tuple[int, ...]
@@ -48,7 +52,9 @@ class Case:
 
 @dataclass(frozen=True)
 class Measured:
-    """``proven`` of ``seeds`` runs were called proven, claiming to be wrong with a probability of at most ``bound``."""
+    """``proven`` of ``seeds`` runs were called proven, claiming to be wrong with a probability of
+    at most ``bound``.
+    """
 
     case: Case
     seeds: int
@@ -99,22 +105,46 @@ class _Always:
 
 
 def _settings(case: Case, seed: int) -> Settings:
-    return Settings(np, seed, math.log2(case.accepted), 1, case.full_shapes, 1 << 30, given_primes=_Always(Chain(case.primes)))
+    return Settings(
+        np,
+        seed,
+        math.log2(case.accepted),
+        1,
+        case.full_shapes,
+        1 << 30,
+        given_primes=_Always(Chain(case.primes)),
+    )
 
 
 def measure(case: Case, seeds: int) -> Measured:
     """Seeds 0, 1, ... of one case."""
     first, second, specification = _graphs(case)
-    run = partial(_through_cut, case, first, second, specification) if case.cut else _in_one_stage(case, first, second, specification)
+    run = (
+        partial(_through_cut, case, first, second, specification)
+        if case.cut
+        else _in_one_stage(case, first, second, specification)
+    )
     results = [run(seed) for seed in range(seeds)]
     claimed = [2.0**error for outcome, error, _ in results if outcome == "proven"]
     return Measured(
-        case, seeds, len(claimed), max(claimed, default=case.accepted), any(h for _, _, h in results), frozenset(outcome for outcome, _, _ in results)
+        case,
+        seeds,
+        len(claimed),
+        max(claimed, default=case.accepted),
+        any(h for _, _, h in results),
+        frozenset(outcome for outcome, _, _ in results),
     )
 
 
-def _in_one_stage(case: Case, first: Graph, second: Graph, specification: Specification) -> Callable[[int], tuple[str, float, bool]]:
-    stage = build_stage(first, second, specification.initial.get, [Target.at(e.cut, e.where, second, e.name) for e in specification.expected])
+def _in_one_stage(
+    case: Case, first: Graph, second: Graph, specification: Specification
+) -> Callable[[int], tuple[str, float, bool]]:
+    stage = build_stage(
+        first,
+        second,
+        specification.initial.get,
+        [Target.at(e.cut, e.where, second, e.name) for e in specification.expected],
+    )
     _, keys = canonical_form(stage)
 
     def run(seed: int) -> tuple[str, float, bool]:
@@ -124,14 +154,24 @@ def _in_one_stage(case: Case, first: Graph, second: Graph, specification: Specif
     return run
 
 
-def _through_cut(case: Case, first: Graph, second: Graph, specification: Specification, seed: int) -> tuple[str, float, bool]:
+def _through_cut(
+    case: Case, first: Graph, second: Graph, specification: Specification, seed: int
+) -> tuple[str, float, bool]:
     """All obligations of the pair, the cut's own among them, and those of widened stages."""
     value, reference = second.number[case.cut], first.number[case.cut]
-    cuts: dict[int, Cut] = {value: resolve(Lineage(case.cut), value, second, reference, first.values[reference].shape, "")}
+    cuts: dict[int, Cut] = {
+        value: resolve(
+            Lineage(case.cut), value, second, reference, first.values[reference].shape, ""
+        )
+    }
     ledger = Prover(first, second, specification, _settings(case, seed)).run(cuts)
     proofs = [o.proof for o in ledger.obligations if o.output]
     proven = all(proof.outcome == "proven" for proof in proofs)
-    return "proven" if proven else proofs[0].outcome, ledger.budget.spent_log2, any(proof.heuristic for proof in proofs)
+    return (
+        "proven" if proven else proofs[0].outcome,
+        ledger.budget.spent_log2,
+        any(proof.heuristic for proof in proofs),
+    )
 
 
 # --- formulas
@@ -207,12 +247,39 @@ def _wrong_inner(b: Builder, x: str, y: str, z: str) -> str:
 CASES = (
     Case("ring: x(y+z) and xy+xz+(x-y)(y-z)", (23,), "xyz", _factored, _expanded_wrong),
     Case("ring, two residues of one draw", (11, 23), "xyz", _factored, _expanded_wrong),
-    Case("ring, two sets of reduced sizes", (23,), "xyz", lambda b, x, y, z: _dot(b, x, y), lambda b, x, y, z: _dot(b, x, z), 32, False, accepted=0.1),
+    Case(
+        "ring, two sets of reduced sizes",
+        (23,),
+        "xyz",
+        lambda b, x, y, z: _dot(b, x, y),
+        lambda b, x, y, z: _dot(b, x, z),
+        32,
+        False,
+        accepted=0.1,
+    ),
     Case("ring, several draws", (11,), "xyz", _factored, _expanded_wrong, accepted=0.05),
     Case("x e^x and x", (83, 167), "x", lambda b, x: _mul(b, x, _exp(b, x)), lambda b, x: x),
-    Case("x e^x and x, two dependent residues", (41, 83, 167), "x", lambda b, x: _mul(b, x, _exp(b, x)), lambda b, x: x),
-    Case("e^(xy) and e^(xz)", (83, 167), "xyz", lambda b, x, y, z: _exp(b, _mul(b, x, y)), lambda b, x, y, z: _exp(b, _mul(b, x, z))),
-    Case("e^(e^x) and e^(e^y)", (89, 179, 359), "xy", lambda b, x, y: _exp(b, _exp(b, x)), lambda b, x, y: _exp(b, _exp(b, y))),
+    Case(
+        "x e^x and x, two dependent residues",
+        (41, 83, 167),
+        "x",
+        lambda b, x: _mul(b, x, _exp(b, x)),
+        lambda b, x: x,
+    ),
+    Case(
+        "e^(xy) and e^(xz)",
+        (83, 167),
+        "xyz",
+        lambda b, x, y, z: _exp(b, _mul(b, x, y)),
+        lambda b, x, y, z: _exp(b, _mul(b, x, z)),
+    ),
+    Case(
+        "e^(e^x) and e^(e^y)",
+        (89, 179, 359),
+        "xy",
+        lambda b, x, y: _exp(b, _exp(b, x)),
+        lambda b, x, y: _exp(b, _exp(b, y)),
+    ),
     Case(
         "u e^x + v e^y and u e^y + v e^x",
         (179, 359),
@@ -224,8 +291,12 @@ CASES = (
         "u e^x + v e^y + w e^z, x and y exchanged for z",
         (179, 359),
         "uvwxyz",
-        lambda b, u, v, w, x, y, z: _sum(b, _mul(b, u, _exp(b, x)), _mul(b, v, _exp(b, y)), _mul(b, w, _exp(b, z))),
-        lambda b, u, v, w, x, y, z: _sum(b, _mul(b, u, _exp(b, z)), _mul(b, v, _exp(b, x)), _mul(b, w, _exp(b, y))),
+        lambda b, u, v, w, x, y, z: _sum(
+            b, _mul(b, u, _exp(b, x)), _mul(b, v, _exp(b, y)), _mul(b, w, _exp(b, z))
+        ),
+        lambda b, u, v, w, x, y, z: _sum(
+            b, _mul(b, u, _exp(b, z)), _mul(b, v, _exp(b, x)), _mul(b, w, _exp(b, y))
+        ),
     ),
     Case(
         "e^x + e^y and e^(x+y) + e^z",
@@ -250,7 +321,13 @@ CASES = (
     ),
     Case("sqrt(x^2) and x", (83, 167), "x", lambda b, x: _root(b, x, x), lambda b, x: x),
     Case("sqrt(x^2) and x, one residue", (23,), "x", lambda b, x: _root(b, x, x), lambda b, x: x),
-    Case("x sqrt(y) and sqrt(x^2 y)", (23,), "xy", lambda b, x, y: _mul(b, x, _root(b, y)), lambda b, x, y: _root(b, x, x, y)),
+    Case(
+        "x sqrt(y) and sqrt(x^2 y)",
+        (23,),
+        "xy",
+        lambda b, x, y: _mul(b, x, _root(b, y)),
+        lambda b, x, y: _root(b, x, x, y),
+    ),
     Case(
         "x sqrt(y+z) and sqrt(x^2 (y+z))",
         (23,),
@@ -258,7 +335,9 @@ CASES = (
         lambda b, x, y, z: _mul(b, x, b.op("sqrt", _sum(b, y, z))),
         lambda b, x, y, z: _root(b, x, x, _sum(b, y, z)),
     ),
-    Case("sqrt(x) and sqrt(y)", (47,), "xy", lambda b, x, y: _root(b, x), lambda b, x, y: _root(b, y)),
+    Case(
+        "sqrt(x) and sqrt(y)", (47,), "xy", lambda b, x, y: _root(b, x), lambda b, x, y: _root(b, y)
+    ),
     Case(
         "sqrt(x) sqrt(y) and sqrt(x) sqrt(z)",
         (83,),
@@ -266,7 +345,13 @@ CASES = (
         lambda b, x, y, z: _mul(b, _root(b, x), _root(b, y)),
         lambda b, x, y, z: _mul(b, _root(b, x), _root(b, z)),
     ),
-    Case("sqrt(x^2 + y^2) and sqrt(x^2 + z^2)", (11,), "xyz", lambda b, x, y, z: _norm(b, x, y), lambda b, x, y, z: _norm(b, x, z)),
+    Case(
+        "sqrt(x^2 + y^2) and sqrt(x^2 + z^2)",
+        (11,),
+        "xyz",
+        lambda b, x, y, z: _norm(b, x, y),
+        lambda b, x, y, z: _norm(b, x, z),
+    ),
     Case(
         "x / sqrt(x^2 + y^2) and z / sqrt(x^2 + y^2)",
         (23,),
@@ -278,11 +363,28 @@ CASES = (
         "sqrt(x^2 + y^2)^2 and sqrt(x^2 + z^2)^2",
         (23,),
         "xyz",
-        lambda b, x, y, z: b.op("square", b.op("sqrt", _sum(b, b.op("square", x), b.op("square", y)))),
-        lambda b, x, y, z: b.op("square", b.op("sqrt", _sum(b, b.op("square", x), b.op("square", z)))),
+        lambda b, x, y, z: b.op(
+            "square", b.op("sqrt", _sum(b, b.op("square", x), b.op("square", y)))
+        ),
+        lambda b, x, y, z: b.op(
+            "square", b.op("sqrt", _sum(b, b.op("square", x), b.op("square", z)))
+        ),
     ),
-    Case("(z r)^2 and -(z r)^2, r = sqrt(x^2 + y^2)", (179, 359), "xyz", _square_of_root, _negative_square_of_root, accepted=0.2),
-    Case("x / y and x^2 / y, zeros drawn anew", (23,), "xy", lambda b, x, y: b.op("div", x, y), lambda b, x, y: b.op("div", _mul(b, x, x), y)),
+    Case(
+        "(z r)^2 and -(z r)^2, r = sqrt(x^2 + y^2)",
+        (179, 359),
+        "xyz",
+        _square_of_root,
+        _negative_square_of_root,
+        accepted=0.2,
+    ),
+    Case(
+        "x / y and x^2 / y, zeros drawn anew",
+        (23,),
+        "xy",
+        lambda b, x, y: b.op("div", x, y),
+        lambda b, x, y: b.op("div", _mul(b, x, x), y),
+    ),
     Case(
         "1 / x + 1 / y and 1 / x + 1 / z, zeros drawn anew",
         (47,),
@@ -290,7 +392,15 @@ CASES = (
         lambda b, x, y, z: _sum(b, b.op("reciprocal", x), b.op("reciprocal", y)),
         lambda b, x, y, z: _sum(b, b.op("reciprocal", x), b.op("reciprocal", z)),
     ),
-    Case("a cut that does not hold", (83,), "xyz", lambda b, x, y, z: _inner(b, x, y, z, lambda h: _mul(b, h, z)), _wrong_inner, cut="h", accepted=0.1),
+    Case(
+        "a cut that does not hold",
+        (83,),
+        "xyz",
+        lambda b, x, y, z: _inner(b, x, y, z, lambda h: _mul(b, h, z)),
+        _wrong_inner,
+        cut="h",
+        accepted=0.1,
+    ),
     Case(
         "a stage that fails and is widened",
         (83,),

@@ -1,4 +1,6 @@
-"""Small plans with sizes of 0 and 1 and with literals that are hardly ever written, whose shapes pitcheck's own rules give."""
+"""Small plans with sizes of 0 and 1 and with literals that are hardly ever written, whose shapes
+pitcheck's own rules give.
+"""
 
 from __future__ import annotations
 
@@ -48,11 +50,35 @@ LITERALS = (
     ),
 )
 REFUSED = (
-    *(10**309, -(10**309), 10**400, 10**5000, "1e309", "1e400", "-1e999", "1/0", f"sqrt({'9' * 350})"),
+    *(
+        10**309,
+        -(10**309),
+        10**400,
+        10**5000,
+        "1e309",
+        "1e400",
+        "-1e999",
+        "1/0",
+        f"sqrt({'9' * 350})",
+    ),
     *("", "e", "1e", "--1", " 1", "1 ", "0x10", "१"),
 )
 """Literals that are no numbers, or beyond all types."""
-UNARY = ("square", "exp", "log", "sqrt", "rsqrt", "sigmoid", "tanh", "relu", "abs", "neg", "reciprocal", "erf", "cumsum")
+UNARY = (
+    "square",
+    "exp",
+    "log",
+    "sqrt",
+    "rsqrt",
+    "sigmoid",
+    "tanh",
+    "relu",
+    "abs",
+    "neg",
+    "reciprocal",
+    "erf",
+    "cumsum",
+)
 BINARY = ("add", "sub", "mul", "div", "maximum", "minimum", "lt", "pow")
 REDUCING = ("sum", "mean", "amax", "softmax", "logsumexp", "argmax", "sort", "norm")
 LITERAL = {
@@ -81,18 +107,40 @@ class Odd:
         self.operators: list[Operator] = []
         self.shapes: dict[str, tuple[tuple[int, ...], str]] = {}
 
-    def give(self, name: str, shape: Sequence[int], shards: tuple[Shard, ...] = (), **more: Any) -> str:
-        self.tensors.append(Tensor(name, tuple(shape), role="input", lineage=Lineage(name, shards) if shards else None, **more))
+    def give(
+        self, name: str, shape: Sequence[int], shards: tuple[Shard, ...] = (), **more: Any
+    ) -> str:
+        self.tensors.append(
+            Tensor(
+                name,
+                tuple(shape),
+                role="input",
+                lineage=Lineage(name, shards) if shards else None,
+                **more,
+            )
+        )
         self.shapes[name] = tuple(shape), "field"
         return name
 
-    def append(self, kind: str, inputs: Sequence[Any], group: bool = False, **attributes: Any) -> str | None:
+    def append(
+        self, kind: str, inputs: Sequence[Any], group: bool = False, **attributes: Any
+    ) -> str | None:
         """The name of the result; None where the operator does not take it."""
         algebra = AxisAlgebra(AxisSystem())
         lead = (self.mesh,) if group else ()
         try:
-            given = [algebra.tensor((*lead, *self.shapes[i][0]), self.shapes[i][1]) if isinstance(i, str) else algebra.constant(1) for i in inputs]
-            (result,) = evaluate(algebra, kind, given, {**attributes, **({"position": 0} if kind == "reduce_scatter" else {})})
+            given = [
+                algebra.tensor((*lead, *self.shapes[i][0]), self.shapes[i][1])
+                if isinstance(i, str)
+                else algebra.constant(1)
+                for i in inputs
+            ]
+            (result,) = evaluate(
+                algebra,
+                kind,
+                given,
+                {**attributes, **({"position": 0} if kind == "reduce_scatter" else {})},
+            )
         except (PitcheckError, TypeError, ValueError):
             return None
         name = f"t{len(self.operators)}"
@@ -100,23 +148,57 @@ class Odd:
         self.shapes[name] = tuple(int(n) for n in algebra.shape(result)), result.kind
         microbatched = self.microbatches > 1
         self.tensors.append(Tensor(name, self.shapes[name][0], dtype, microbatched=microbatched))  # type: ignore[arg-type]
-        self.operators.append(Operator(f"{len(self.operators)}:{kind}", kind, tuple(inputs), (name,), attributes, Group(axes=("dp",)) if group else None))
+        self.operators.append(
+            Operator(
+                f"{len(self.operators)}:{kind}",
+                kind,
+                tuple(inputs),
+                (name,),
+                attributes,
+                Group(axes=("dp",)) if group else None,
+            )
+        )
         return name
 
     def plan(self, outputs: Sequence[Output], **more: Any) -> Plan:
         mesh = (Axis("dp", self.mesh),)
-        return Plan(mesh, tuple(self.tensors), tuple(self.operators), tuple(outputs), microbatches=self.microbatches, **more)
+        return Plan(
+            mesh,
+            tuple(self.tensors),
+            tuple(self.operators),
+            tuple(outputs),
+            microbatches=self.microbatches,
+            **more,
+        )
 
 
 @st.composite
 def pairs(draw: st.DrawFn) -> tuple[Plan, Plan]:
-    """A chain of operators on one device and on two that share the rows, or the same again with one literal or operator more."""
+    """A chain of operators on one device and on two that share the rows, or the same again with one
+    literal or operator more.
+    """
     ranks = draw(st.sampled_from((1, 2)))
     rank = draw(st.integers(1, 3))
     shape = [draw(st.sampled_from(SIZES)) for _ in range(rank)]
     steps = draw(
         st.lists(
-            st.tuples(st.sampled_from((*UNARY, *BINARY, *REDUCING, "pow", "reshape", "slice", "cat", "transpose", *LITERAL)), st.integers(0, 200)), max_size=5
+            st.tuples(
+                st.sampled_from(
+                    (
+                        *UNARY,
+                        *BINARY,
+                        *REDUCING,
+                        "pow",
+                        "reshape",
+                        "slice",
+                        "cat",
+                        "transpose",
+                        *LITERAL,
+                    )
+                ),
+                st.integers(0, 200),
+            ),
+            max_size=5,
         )
     )
     sides = []
@@ -132,7 +214,10 @@ def pairs(draw: st.DrawFn) -> tuple[Plan, Plan]:
             last = odd.append("all_gather", [last], group=True, axis=0) or last
         more = draw(st.booleans()) and side
         if more:
-            last = _step(odd, last, draw(st.sampled_from(("mul", "add"))), draw(st.integers(0, 200))) or last
+            last = (
+                _step(odd, last, draw(st.sampled_from(("mul", "add"))), draw(st.integers(0, 200)))
+                or last
+            )
         sides.append((odd, last))
     (first, a), (second, b) = sides
     outputs = draw(st.sampled_from(("one", "one", "one", "one", "none", "twice")))
@@ -145,15 +230,25 @@ def _step(odd: Odd, last: str, kind: str, number: int) -> str | None:
     axis = number % max(len(shape), 1)
     literal = REFUSED[number] if number < len(REFUSED) else LITERALS[number % len(LITERALS)]
     if kind == "pow":
-        return odd.append(kind, [last], exponent=2) if number % 3 == 0 else _forced(odd, last, kind, exponent=literal)
+        return (
+            odd.append(kind, [last], exponent=2)
+            if number % 3 == 0
+            else _forced(odd, last, kind, exponent=literal)
+        )
     if kind in LITERAL:
         return _forced(odd, last, kind, **{LITERAL[kind][number % len(LITERAL[kind])]: literal})
     if kind in BINARY:
         return odd.append(kind, [last, Number(literal)] if number % 2 else [Number(literal), last])
     if kind == "reshape":
-        return odd.append(kind, [last], sizes=(*shape, 1)) if number % 2 else odd.append(kind, [last], sizes=(-1,))
+        return (
+            odd.append(kind, [last], sizes=(*shape, 1))
+            if number % 2
+            else odd.append(kind, [last], sizes=(-1,))
+        )
     if kind == "slice":
-        return odd.append(kind, [last], axis=axis, start=0, stop=number % (shape[axis] + 1) if shape else 0)
+        return odd.append(
+            kind, [last], axis=axis, start=0, stop=number % (shape[axis] + 1) if shape else 0
+        )
     if kind == "cat":
         return odd.append("cat", [last, last], axis=axis)
     if kind == "transpose":
@@ -169,5 +264,7 @@ def _forced(odd: Odd, last: str, kind: str, **attributes: Any) -> str:
     odd.shapes[name] = odd.shapes[last]
     dtype = {"field": "float32", "int": "int64", "bool": "bool"}[odd.shapes[last][1]]
     odd.tensors.append(Tensor(name, odd.shapes[last][0], dtype))  # type: ignore[arg-type]
-    odd.operators.append(Operator(f"{len(odd.operators)}:{kind}", kind, (last,), (name,), attributes))
+    odd.operators.append(
+        Operator(f"{len(odd.operators)}:{kind}", kind, (last,), (name,), attributes)
+    )
     return name

@@ -1,4 +1,6 @@
-"""The pair of plans of a row: the operator alone, and the same over two ranks, as it should be or with one fault."""
+"""The pair of plans of a row: the operator alone, and the same over two ranks, as it should be or
+with one fault.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ def pair(row: Row, fault: Fault = RIGHT) -> tuple[Plan, Plan]:
 
 
 def faults(row: Row) -> Iterator[Fault]:
-    """Near misses: shards off by one or exchanged, replicas that differ in one element, a share or a reduction missing, parts joined along another axis."""
+    """Near misses: shards off by one or exchanged, replicas that differ in one element, a share or
+    a reduction missing, parts joined along another axis.
+    """
     for number, given in enumerate(row.inputs):
         if given.cut is not None:
             yield "off by one", f"x{number}"
@@ -44,7 +48,10 @@ class _Reference:
 
     def __init__(self, row: Row) -> None:
         b = self.b = Builder(row.name)
-        names = [b.input(f"x{n}", i.shape, dtype=i.dtype, bounds=i.bounds) for n, i in enumerate(row.inputs)]
+        names = [
+            b.input(f"x{n}", i.shape, dtype=i.dtype, bounds=i.bounds)
+            for n, i in enumerate(row.inputs)
+        ]
         outputs = [f"y{n}" for n in range(len(row.outputs))]
         b.op(row.kind, *names, out=outputs, **row.attributes)
         for name in outputs:
@@ -63,7 +70,16 @@ class _Reference:
         return self.b.plan()
 
 
-def _derive(b: Builder, kind: str, names: list[str], outputs: list[str], gradients: list[str], real: list[int], found: list[str], attributes: Any) -> None:
+def _derive(
+    b: Builder,
+    kind: str,
+    names: list[str],
+    outputs: list[str],
+    gradients: list[str],
+    real: list[int],
+    found: list[str],
+    attributes: Any,
+) -> None:
     more = {} if len(outputs) == 1 else {"forward_outputs": len(outputs), "gradients": tuple(real)}
     b.op(f"{kind}.backward", *names, *outputs, *gradients, out=found, **attributes, **more)
 
@@ -98,8 +114,13 @@ class _Parallel:
         gradients = []
         for number in reference.real:
             how = self.row.outputs[number]
-            gradient = self._input(f"g{number}", In(reference.shapes[f"y{number}"], how if isinstance(how, int) else None))
-            gradients.append(self.b.op("mul", gradient, Number(self.row.scaled)) if self.row.scaled else gradient)
+            gradient = self._input(
+                f"g{number}",
+                In(reference.shapes[f"y{number}"], how if isinstance(how, int) else None),
+            )
+            gradients.append(
+                self.b.op("mul", gradient, Number(self.row.scaled)) if self.row.scaled else gradient
+            )
         found = [f"dx{n}_own" if i.dtype in REAL else "" for n, i in enumerate(self.row.inputs)]
         _derive(self.b, self.row.kind, names, own, gradients, reference.real, found, attributes)
         for number, given in enumerate(self.row.inputs):
@@ -133,7 +154,13 @@ class _Parallel:
             b.op("all_reduce", own, out=whole, group="tp", reduction=how)
         else:
             rank = len(b.tensors[own].shape)
-            b.op("all_gather", own, out=whole, group="tp", axis=(how + 1) % rank if wrong == "other axis" else how)
+            b.op(
+                "all_gather",
+                own,
+                out=whole,
+                group="tp",
+                axis=(how + 1) % rank if wrong == "other axis" else how,
+            )
         shape = list(b.tensors[own].shape)
         if isinstance(how, int):
             shape[how] *= 2
@@ -150,10 +177,16 @@ class _Parallel:
         b.op("identity", right, out=name, where={"tp": (0,)})
         there = {"tp": (1,)}
         tensor = b.tensors[right]
-        other = b.op("logical_not", right, where=there) if tensor.dtype == "bool" else b.op("add", right, Number(1), where=there)
+        other = (
+            b.op("logical_not", right, where=there)
+            if tensor.dtype == "bool"
+            else b.op("add", right, Number(1), where=there)
+        )
         first: str | None = None
         for dim in range(len(tensor.shape)):
-            here = b.op("eq", b.op("positions", right, axis=dim, where=there), Number(0), where=there)
+            here = b.op(
+                "eq", b.op("positions", right, axis=dim, where=there), Number(0), where=there
+            )
             for _ in range(len(tensor.shape) - 1 - dim):
                 here = b.op("unsqueeze", here, axis=len(b.tensors[here].shape), where=there)
             first = here if first is None else b.op("logical_and", first, here, where=there)

@@ -24,7 +24,9 @@ LARGE = ("L32", "L64")
 
 @dataclass(frozen=True)
 class Row:
-    """One entry of the manifest; ``folder`` is where its files are, None where they are not here."""
+    """One entry of the manifest; ``folder`` is where its files are, None where they are
+    not here.
+    """
 
     folder: Path | None
     reference: str
@@ -43,29 +45,55 @@ class Row:
 
 
 FURTHER_ROWS = (
-    Row(FURTHER, "pairs/mlp-L64-gbs128.reference.pkl", "pairs/mlp-L64-gbs128.dp2-pp2-tp2-mb2.megatron.pkl", True),
-    Row(FURTHER, "pairs/llama-L32-gbs32.reference.pkl", "pairs/llama-L32-gbs32.dp2-pp2-tp2-mb2.pkl", True),
+    Row(
+        FURTHER,
+        "pairs/mlp-L64-gbs128.reference.pkl",
+        "pairs/mlp-L64-gbs128.dp2-pp2-tp2-mb2.megatron.pkl",
+        True,
+    ),
+    Row(
+        FURTHER,
+        "pairs/llama-L32-gbs32.reference.pkl",
+        "pairs/llama-L32-gbs32.dp2-pp2-tp2-mb2.pkl",
+        True,
+    ),
     Row(FURTHER, LLAMA, "mutants/p00_none.pkl", True),
     Row(FURTHER, LLAMA, "mutants/p03_softmax_dim.pkl", False),
     Row(FURTHER, "pairs/mlp-L8-d64.reference.pkl", "pairs/mlp-L8-d64.pp4-tp2-mb2.pkl", True),
-    Row(FURTHER, "pairs/mlp-L8-d64.reference.pkl", "pairs/mlp-L8-d64.dp2-pp2-tp4-mb2.hybrid.pkl", False),
+    Row(
+        FURTHER,
+        "pairs/mlp-L8-d64.reference.pkl",
+        "pairs/mlp-L8-d64.dp2-pp2-tp4-mb2.hybrid.pkl",
+        False,
+    ),
     Row(FURTHER, "pairs/ffn-L2.reference.pkl", "pairs/ffn-L2.pp2-mb2.pkl", True),
-    Row(FURTHER, "pairs/llama-shapes.reference.pkl", "pairs/llama-shapes.dp2-pp2-tp2-mb2.hybrid.pkl", True),
+    Row(
+        FURTHER,
+        "pairs/llama-shapes.reference.pkl",
+        "pairs/llama-shapes.dp2-pp2-tp2-mb2.hybrid.pkl",
+        True,
+    ),
     Row(FURTHER, MLP, "mutants/s1_class_and_signature_disagree.pkl", False),
 )
 
 
 CONTRADICTIONS = {
     "m01_drop_fw_allreduce": "IdentityAllreducePrim carries the signature 'nn.allreduce_allreduce'",
-    "p05_ffn_allreduce_dropped": "IdentityAllreducePrim carries the signature 'nn.allreduce_identity'",
-    "s1_class_and_signature_disagree": "AllReduceAllReducePrim carries the signature 'nn.identity_allreduce'",
+    "p05_ffn_allreduce_dropped": "IdentityAllreducePrim carries the signature "
+    "'nn.allreduce_identity'",
+    "s1_class_and_signature_disagree": "AllReduceAllReducePrim carries the signature "
+    "'nn.identity_allreduce'",
 }
-"""Wrong plans that say two things of one primitive, and are refused when they are read; and what is said then."""
+"""Wrong plans that say two things of one primitive, and are refused when they are read; and what is
+said then.
+"""
 
 
 @cache
 def rows() -> tuple[Row, ...]:
-    """Every entry that can be read: those that ship, then those beside the repository, which may be absent."""
+    """Every entry that can be read: those that ship, then those beside the repository, which may be
+    absent.
+    """
     return tuple(row for row in all_rows() if row.name not in CONTRADICTIONS)
 
 
@@ -77,7 +105,10 @@ def all_rows() -> tuple[Row, ...]:
 
 def _of_folder(folder: Path) -> tuple[Row, ...]:
     entries = json.loads((folder / "manifest.json").read_text())
-    return tuple(Row(folder, entry["reference"], entry["parallel"], entry["expect"] == "equivalent") for entry in entries)
+    return tuple(
+        Row(folder, entry["reference"], entry["parallel"], entry["expect"] == "equivalent")
+        for entry in entries
+    )
 
 
 def _elsewhere() -> tuple[Row, ...]:
@@ -105,16 +136,28 @@ def plans(row: Row) -> tuple[Plan, Plan]:
     return reader(row.folder, row.reference), reader(row.folder, row.parallel)
 
 
-def run(reference: Plan, parallel: Plan, seed: int = 1, shapes: str = "reduced", coordinates: str = "reduced") -> Report:
+def run(
+    reference: Plan,
+    parallel: Plan,
+    seed: int = 1,
+    shapes: str = "reduced",
+    coordinates: str = "reduced",
+) -> Report:
     """A check that writes no witness."""
     return check(reference, parallel, Options(seed=seed, shapes=shapes, coordinates=coordinates))
 
 
 def said(report: Report) -> str:
     """The verdict and the first findings."""
-    return f"{report.verdict}: " + "; ".join(f"{f.code} {f.title} ({f.operator})" for f in report.findings[:4])
+    return f"{report.verdict}: " + "; ".join(
+        f"{f.code} {f.title} ({f.operator})" for f in report.findings[:4]
+    )
 
 
 def text_of(finding: Finding) -> str:
     """All that a finding says."""
-    return " | ".join(str(part) for part in (finding.title, finding.output, finding.operator, finding.cause, finding.repair) if part)
+    return " | ".join(
+        str(part)
+        for part in (finding.title, finding.output, finding.operator, finding.cause, finding.repair)
+        if part
+    )

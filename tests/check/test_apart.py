@@ -1,4 +1,6 @@
-"""What an all-to-all moves, taken apart: the same results, a few rows of them, and no fault at one sender, receiver or part hidden."""
+"""What an all-to-all moves, taken apart: the same results, a few rows of them, and no fault at one
+sender, receiver or part hidden.
+"""
 
 from __future__ import annotations
 
@@ -42,18 +44,27 @@ def reference() -> Plan:
     one = b.op("unsqueeze", x, axis=1)
     each = b.op("matmul", one, w)
     b.output(b.op("sum", b.op("silu", each), out="y", axes=(1,)))
-    given = b.op("expand", b.op("unsqueeze", dy, axis=1), sizes=(EP * SEQUENCES, EP * EXPERTS, LENGTH, WIDTH))
+    given = b.op(
+        "expand", b.op("unsqueeze", dy, axis=1), sizes=(EP * SEQUENCES, EP * EXPERTS, LENGTH, WIDTH)
+    )
     (inner,) = b.back("silu", [each], b.op("silu", each), given, ["di"])
     _, dw = b.back("matmul", [one, w], each, inner, ["dx", "dw"])
     b.gradient(dw, "w")
     return b.plan()
 
 
-def parallel(scale: str = "", swapped: bool = False, late: bool = False, mixed: bool = False, mean: bool = False) -> Plan:
+def parallel(
+    scale: str = "",
+    swapped: bool = False,
+    late: bool = False,
+    mixed: bool = False,
+    mean: bool = False,
+) -> Plan:
     """Each rank sends its tokens to all ranks, and gets back what their experts make of them.
 
-    ``scale``: of which tensor ("there", "back", "term") the part of one sender and one receiver is doubled; ``swapped``: one rank swaps the parts of two
-    senders behind its experts; ``late``: gradients are those of the next sender; ``mixed``: experts normalise over senders.
+    ``scale``: of which tensor ("there", "back", "term") the part of one sender and one receiver is
+    doubled; ``swapped``: one rank swaps the parts of two senders behind its experts; ``late``:
+    gradients are those of the next sender; ``mixed``: experts normalise over senders.
     """
     b = Builder("parallel", {"ep": EP})
     x = b.input("x", (SEQUENCES, LENGTH, HIDDEN), {0: "ep"})
@@ -71,7 +82,11 @@ def parallel(scale: str = "", swapped: bool = False, late: bool = False, mixed: 
     back = _exchanged(b, added, "back", scale == "back")
     b.op("sum", back, out="y", axes=(0,))
     b.output("y", spec=lineage("y", {0: "ep"}))
-    given = b.op("expand", b.op("unsqueeze", _exchanged(b, _copies(b, dy, WIDTH), "given", False), axis=2), sizes=(EP, SEQUENCES, EXPERTS, LENGTH, WIDTH))
+    given = b.op(
+        "expand",
+        b.op("unsqueeze", _exchanged(b, _copies(b, dy, WIDTH), "given", False), axis=2),
+        sizes=(EP, SEQUENCES, EXPERTS, LENGTH, WIDTH),
+    )
     if late:
         given = b.op("roll", given, axis=0, shift=1)
     (inner,) = b.back("silu", [each], b.op("silu", each), given, ["di"])
@@ -93,8 +108,12 @@ def _exchanged(b: Builder, x: str, out: str, doubled: bool) -> str:
 
 def _doubled(b: Builder, x: str, out: str) -> str:
     """The part of sender 5 doubled on rank 3."""
-    first, part, last = b.op("split", x, sizes=(5, 1, 2), axis=0, out=[f"{out}a", f"{out}b", f"{out}c"])
-    wrong = b.op("cat", first, b.op("add", part, part), last, axis=0, where=({"ep": (3,)},), out=out)
+    first, part, last = b.op(
+        "split", x, sizes=(5, 1, 2), axis=0, out=[f"{out}a", f"{out}b", f"{out}c"]
+    )
+    wrong = b.op(
+        "cat", first, b.op("add", part, part), last, axis=0, where=({"ep": (3,)},), out=out
+    )
     others = tuple(rank for rank in range(EP) if rank != 3)
     b.op("identity", x, where=({"ep": others},), out=wrong)
     return str(wrong)
@@ -103,7 +122,9 @@ def _doubled(b: Builder, x: str, out: str) -> str:
 def _swapped(b: Builder, x: str) -> str:
     """The parts of senders 5 and 6 swapped on rank 3."""
     parts = b.op("split", x, sizes=(5, 1, 1, 1), axis=0, out=["sa", "sb", "sc", "sd"])
-    wrong = b.op("cat", parts[0], parts[2], parts[1], parts[3], axis=0, where=({"ep": (3,)},), out="swapped")
+    wrong = b.op(
+        "cat", parts[0], parts[2], parts[1], parts[3], axis=0, where=({"ep": (3,)},), out="swapped"
+    )
     b.op("identity", x, where=({"ep": tuple(rank for rank in range(EP) if rank != 3)},), out=wrong)
     return str(wrong)
 
@@ -122,7 +143,10 @@ WRONG: dict[str, dict[str, Any]] = {
 def _stages(plan: Plan) -> list[Stage]:
     graphs = [lower(own, match(own)[0]) for own in (reference(), plan)]
     known = specify(reference(), plan, *graphs)
-    targets = [Target.at(expected.cut, expected.where, graphs[1], expected.name) for expected in known.expected]
+    targets = [
+        Target.at(expected.cut, expected.where, graphs[1], expected.name)
+        for expected in known.expected
+    ]
     return [build_stage(*graphs, known.initial.get, [target]) for target in targets]
 
 
@@ -135,7 +159,10 @@ def _targets_of(stage: Stage) -> list[Any]:
     value = stage.targets[0].cut.value
     algebra = evaluated.algebra
     rows = stage.parallel.rows[value]
-    return [algebra.gather(evaluated.parallel[value], rows[rows >= 0]), evaluated.reference[stage.targets[0].cut.reference]]
+    return [
+        algebra.gather(evaluated.parallel[value], rows[rows >= 0]),
+        evaluated.reference[stage.targets[0].cut.reference],
+    ]
 
 
 def test_both_are_the_right_plan() -> None:
@@ -144,7 +171,9 @@ def test_both_are_the_right_plan() -> None:
 
 
 @pytest.mark.parametrize("wrong", WRONG)
-@pytest.mark.parametrize("coordinates", ["reduced", pytest.param("full", marks=[pytest.mark.slow, pytest.mark.nightly])])
+@pytest.mark.parametrize(
+    "coordinates", ["reduced", pytest.param("full", marks=[pytest.mark.slow, pytest.mark.nightly])]
+)
 def test_a_wrong_one_is_no_equal(wrong: str, coordinates: str) -> None:
     report = check(reference(), parallel(**WRONG[wrong]), Options(seed=1, coordinates=coordinates))
     assert report.verdict == "mismatch"
@@ -153,7 +182,10 @@ def test_a_wrong_one_is_no_equal(wrong: str, coordinates: str) -> None:
 @pytest.mark.parametrize("wrong", WRONG)
 def test_a_stage_of_a_wrong_one_fails(wrong: str) -> None:
     settings = Settings(np, 3, -70.0, 1, False, 1 << 32, templates=Templates(evaluate))
-    outcomes = [prove_stage(stage, canonical_form(stage)[1], settings).outcome for stage in _stages(parallel(**WRONG[wrong]))]
+    outcomes = [
+        prove_stage(stage, canonical_form(stage)[1], settings).outcome
+        for stage in _stages(parallel(**WRONG[wrong]))
+    ]
     assert "failed" in outcomes, outcomes
 
 
@@ -169,30 +201,48 @@ def test_taking_apart_changes_no_result(case: str) -> None:
 
 
 def test_one_sender_is_left_of_eight() -> None:
-    """Of what a rank's tokens become, and of the gradient's terms, one and then two are evaluated; of the experts' ranks all."""
+    """Of what a rank's tokens become, and of the gradient's terms, one and then two are evaluated;
+    of the experts' ranks all.
+    """
     for stage, receivers in zip(_stages(parallel()), (1, EP), strict=True):
         apart = taken_apart(stage)
         for variant in (0, 1):
             symbolic = symbolic_pair(apart.reference, apart.parallel, apart.all_cuts())
-            found = measured(apart, symbolic, {Phase.COORDINATES, Phase.SIZES}, Context(variant=variant))
+            found = measured(
+                apart, symbolic, {Phase.COORDINATES, Phase.SIZES}, Context(variant=variant)
+            )
             fewer, sizes = found.stage, found.sizes
             (target,) = fewer.targets
-            assert len(np.unique(fewer.parallel.rows[target.cut.value][fewer.parallel.rows[target.cut.value] >= 0])) == max(receivers, 1 + variant)
+            assert len(
+                np.unique(
+                    fewer.parallel.rows[target.cut.value][
+                        fewer.parallel.rows[target.cut.value] >= 0
+                    ]
+                )
+            ) == max(receivers, 1 + variant)
             matmuls = [step.count for step in fewer.parallel.steps if step.kind == "matmul"]
             assert matmuls == [EP * (1 + variant)]
             assert "kept" in sizes.describe()[-1]
 
 
 def test_parts_of_two_axes_are_not_taken_apart() -> None:
-    """An all-to-all that joins along another dimension than it splits: parts do not stand in the order of the members."""
+    """An all-to-all that joins along another dimension than it splits: parts do not stand in the
+    order of the members.
+    """
     r, b = Builder("reference"), Builder("parallel", {"ep": EP})
     r.output(r.op("silu", r.input("x", (8, 16)), out="y"))
-    own = b.op("all_to_all", b.input("x", (1, 16), {0: "ep"}), group=("ep",), split_axis=1, concat_axis=0)
+    own = b.op(
+        "all_to_all", b.input("x", (1, 16), {0: "ep"}), group=("ep",), split_axis=1, concat_axis=0
+    )
     b.op("all_to_all", b.op("silu", own), group=("ep",), split_axis=0, concat_axis=1, out="y")
     b.output("y", spec=lineage("y", {0: "ep"}))
     graphs = [lower(own, match(own)[0]) for own in (r.plan(), b.plan())]
     known = specify(r.plan(), b.plan(), *graphs)
-    stage = build_stage(*graphs, known.initial.get, [Target.at(known.expected[0].cut, known.expected[0].where, graphs[1], "y")])
+    stage = build_stage(
+        *graphs,
+        known.initial.get,
+        [Target.at(known.expected[0].cut, known.expected[0].where, graphs[1], "y")],
+    )
     assert taken_apart(stage) is stage
     assert check(r.plan(), b.plan(), Options(seed=1)).verdict == "equivalent"
 
@@ -202,7 +252,13 @@ def test_a_rank_that_shifts_its_parts_is_a_class_of_its_own() -> None:
     shift = table("ep", *(0 if rank != 6 else 1 for rank in range(EP)))
     r, b = Builder("reference"), Builder("parallel", {"ep": EP})
     r.output(r.op("silu", r.input("x", (64, 6)), out="y"))
-    own = b.op("all_to_all", b.op("reshape", b.input("x", (8, 6), {0: "ep"}), sizes=(8, 1, 6)), group=("ep",), split_axis=0, concat_axis=0)
+    own = b.op(
+        "all_to_all",
+        b.op("reshape", b.input("x", (8, 6), {0: "ep"}), sizes=(8, 1, 6)),
+        group=("ep",),
+        split_axis=0,
+        concat_axis=0,
+    )
     moved = b.op("roll", b.op("silu", own), axis=0, shift=shift)
     back = b.op("all_to_all", moved, group=("ep",), split_axis=0, concat_axis=0)
     b.op("reshape", back, sizes=(8, 6), out="y")
@@ -211,7 +267,9 @@ def test_a_rank_that_shifts_its_parts_is_a_class_of_its_own() -> None:
 
 
 @pytest.mark.parametrize("fails", ["to take apart", "when taken apart"])
-def test_what_cannot_be_taken_apart_is_proven_as_it_is(fails: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_taken_apart_is_proven_as_it_is(
+    fails: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """An error in the shorter way is no answer: the stage is tried as the plan has it."""
 
     def refused(*_: Any) -> Any:

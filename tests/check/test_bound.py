@@ -1,4 +1,6 @@
-"""The claimed error bound is honest: over tiny primes, wrong plans are called proven no oftener than the proof claims."""
+"""The claimed error bound is honest: over tiny primes, wrong plans are called proven no oftener
+than the proof claims.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,9 @@ def test_all_bounds_are_honest_and_some_are_tight() -> None:
 
 @pytest.mark.parametrize("name", ["sqrt(x^2) and x", "x sqrt(y+z) and sqrt(x^2 (y+z))"])
 def test_a_root_of_a_square_is_not_believed(name: str) -> None:
-    """The two agree in half of all draws; without a look at the arguments of roots each would be claimed to be wrong with a probability of deg/p."""
+    """The two agree in half of all draws; without a look at the arguments of roots each would be
+    claimed to be wrong with a probability of deg/p.
+    """
     (case,) = (c for c in CASES if c.name == name)
     assert measure(case, 200).proven == 0
 

@@ -16,4 +16,7 @@ def test_too_little_memory_is_inconclusive() -> None:
 
 
 def test_enough_memory_is_not() -> None:
-    assert check(*pair("megatron_mlp_silu"), Options(seed=1, max_memory=1 << 24)).verdict == "equivalent"
+    assert (
+        check(*pair("megatron_mlp_silu"), Options(seed=1, max_memory=1 << 24)).verdict
+        == "equivalent"
+    )

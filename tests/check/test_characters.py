@@ -28,7 +28,11 @@ def observed(seed: int, draws: int, arguments: int) -> Characters:
 def error(characters: Characters, per_draw: float = PER_DRAW) -> float:
     """log2 of the error of all draws that count for the argument that fewest count for."""
     counted = characters.counted(ENOUGH)
-    return characters.of_counted(per_draw) * int(counted.sum(axis=0).min()) if counted.size else -np.inf
+    return (
+        characters.of_counted(per_draw) * int(counted.sum(axis=0).min())
+        if counted.size
+        else -np.inf
+    )
 
 
 @pytest.mark.parametrize("arguments", [1, 30, 1000])
@@ -36,7 +40,10 @@ def test_as_many_draws_as_are_asked_for_are_mostly_enough_and_fewer_are_not(argu
     needed = observed(0, 2, arguments).draws(PER_DRAW, TARGET, ENOUGH, MOST)
     least = error(observed(0, 2, arguments))
     assert least > TARGET
-    enough = [sum(error(observed(seed, draws, arguments)) <= TARGET for seed in SEEDS) for draws in (needed, needed // 2)]
+    enough = [
+        sum(error(observed(seed, draws, arguments)) <= TARGET for seed in SEEDS)
+        for draws in (needed, needed // 2)
+    ]
     assert enough[0] >= len(SEEDS) / 2
     assert arguments == 1 or enough[1] < len(SEEDS) / 2
 
@@ -50,7 +57,10 @@ def test_draws_without_roots_are_not_asked_for() -> None:
 def test_draws_that_say_hardly_anything_are_more_than_there_will_be(per_draw: float) -> None:
     roots = observed(0, 2, 30)
     assert error(roots, per_draw) >= -10
-    assert roots.draws(per_draw, TARGET, ENOUGH, MOST) >= MOST or roots.draws(per_draw, TARGET, ENOUGH, MOST) == 0
+    assert (
+        roots.draws(per_draw, TARGET, ENOUGH, MOST) >= MOST
+        or roots.draws(per_draw, TARGET, ENOUGH, MOST) == 0
+    )
 
 
 def test_a_seed_at_which_hardly_a_draw_says_anything() -> None:

@@ -1,4 +1,6 @@
-"""Every case in which small sizes, few ranks, single draws or cuts could hide a mistake: the wrong plan is caught, the right one is proven."""
+"""Every case in which small sizes, few ranks, single draws or cuts could hide a mistake: the wrong
+plan is caught, the right one is proven.
+"""
 
 from __future__ import annotations
 
@@ -68,12 +70,19 @@ def test_roll_of_two_elements() -> None:
 
 def test_roll_by_slices() -> None:
     def cut(at: int) -> Write:
-        return lambda b, x: b.op("cat", b.op("slice", x, axis=1, start=at, stop=24), b.op("slice", x, axis=1, start=0, stop=at), axis=1)
+        return lambda b, x: b.op(
+            "cat",
+            b.op("slice", x, axis=1, start=at, stop=24),
+            b.op("slice", x, axis=1, start=0, stop=at),
+            axis=1,
+        )
 
     both(_then(("roll", {"axis": 1, "shift": 1})), cut(23), cut(1))
 
 
-def _to_halves(size: int, lead: Callable[[Builder, str], int] = lambda b, x: b.tensors[x].shape[0]) -> Write:
+def _to_halves(
+    size: int, lead: Callable[[Builder, str], int] = lambda b, x: b.tensors[x].shape[0]
+) -> Write:
     def write(b: Builder, x: str) -> str:
         n = lead(b, x)
         pairs = b.op("view", x, sizes=(n, size // 2, 2))
@@ -100,7 +109,9 @@ def _rotary(convention: str, before: bool, after: bool, size: int = 8) -> Write:
 
     def write(b: Builder, x: str) -> str:
         n = b.tensors[x].shape[0]
-        cos, sin = (b.input(name, (n, size // 2), {0: "dp"} if n == 2 else None) for name in ("cos", "sin"))
+        cos, sin = (
+            b.input(name, (n, size // 2), {0: "dp"} if n == 2 else None) for name in ("cos", "sin")
+        )
         if before:
             x = _to_halves(size)(b, x)
         y = b.op("rotary", x, cos, sin, convention=convention)
@@ -111,7 +122,12 @@ def _rotary(convention: str, before: bool, after: bool, size: int = 8) -> Write:
 
 def test_rotary_conventions() -> None:
     interleaved = _rotary("interleaved", before=False, after=True)
-    both(interleaved, _rotary("half", before=True, after=False), _rotary("half", before=False, after=True), (4, 8))
+    both(
+        interleaved,
+        _rotary("half", before=True, after=False),
+        _rotary("half", before=False, after=True),
+        (4, 8),
+    )
     both(interleaved, interleaved, _rotary("half", before=True, after=True), (4, 8))
 
 
@@ -131,7 +147,11 @@ def test_view_and_permute_in_another_order() -> None:
     def heads(first: int, second: int) -> Write:
         def write(b: Builder, x: str) -> str:
             n = b.tensors[x].shape[0]
-            return b.op("reshape", b.op("permute", b.op("view", x, sizes=(n, first, second)), permutation=(0, 2, 1)), sizes=(n, 24))
+            return b.op(
+                "reshape",
+                b.op("permute", b.op("view", x, sizes=(n, first, second)), permutation=(0, 2, 1)),
+                sizes=(n, 24),
+            )
 
         return write
 
@@ -162,7 +182,9 @@ def test_offset_off_the_boundary(wrong: int) -> None:
     both(part(12), part(12), part(wrong))
 
 
-@pytest.mark.parametrize("wrong", [[(11, 23)], [(12, 23), (-1, 1)], [(0, 12)], [(12, 18), (17, 23)]])
+@pytest.mark.parametrize(
+    "wrong", [[(11, 23)], [(12, 23), (-1, 1)], [(0, 12)], [(12, 18), (17, 23)]]
+)
 def test_shard_off_the_boundary(wrong: list[tuple[int, int]]) -> None:
     def spread(second: list[tuple[int, int]]) -> Plan:
         b = Builder("spread", {"tp": 2})
@@ -264,9 +286,23 @@ def test_ring_the_other_way_round(n: int) -> None:
     def ring(step: int) -> Plan:
         b = Builder("ring", {"cp": n})
         x = b.input("x", (3, 4), {0: "cp"})
-        b._append("send", (x,), (), {"peer": table("cp", *((i + step) % n for i in range(n))), "batch": "shift"}, (), None)
+        b._append(
+            "send",
+            (x,),
+            (),
+            {"peer": table("cp", *((i + step) % n for i in range(n))), "batch": "shift"},
+            (),
+            None,
+        )
         b.add(type(b.tensors[x])("got", (3, 4)))
-        b._append("receive", (), ("got",), {"peer": table("cp", *((i - step) % n for i in range(n))), "batch": "shift"}, (), None)
+        b._append(
+            "receive",
+            (),
+            ("got",),
+            {"peer": table("cp", *((i - step) % n for i in range(n))), "batch": "shift"},
+            (),
+            None,
+        )
         b.output(b.op("all_gather", "got", out="y", group="cp", axis=0))
         return b.plan()
 
@@ -330,13 +366,23 @@ def test_decision_dropped(kind: str, attributes: dict[str, Any]) -> None:
 
 
 def test_one_side_of_a_clamp_dropped() -> None:
-    both(_then(("clamp", {"min": -1, "max": 1})), _then(("clamp", {"max": 1}), ("clamp", {"min": -1})), _then(("clamp", {"min": -1})))
+    both(
+        _then(("clamp", {"min": -1, "max": 1})),
+        _then(("clamp", {"max": 1}), ("clamp", {"min": -1})),
+        _then(("clamp", {"min": -1})),
+    )
 
 
 def test_relu_and_its_formulas() -> None:
     relu = _then(("relu", {}))
-    both(relu, lambda b, x: b.op("maximum", x, Number(0)), lambda b, x: b.op("minimum", x, Number(0)))
-    both(relu, lambda b, x: b.op("where", b.op("gt", x, Number(0)), x, Number(0)), lambda b, x: b.op("where", b.op("lt", x, Number(0)), x, Number(0)))
+    both(
+        relu, lambda b, x: b.op("maximum", x, Number(0)), lambda b, x: b.op("minimum", x, Number(0))
+    )
+    both(
+        relu,
+        lambda b, x: b.op("where", b.op("gt", x, Number(0)), x, Number(0)),
+        lambda b, x: b.op("where", b.op("lt", x, Number(0)), x, Number(0)),
+    )
 
 
 def test_clipping_by_the_norm() -> None:
@@ -352,7 +398,11 @@ def test_clipping_by_the_norm() -> None:
 
 
 def test_maximum_is_no_sum() -> None:
-    both(_then(("amax", {"axes": (1,)})), _then(("amax", {"axes": (1,)})), _then(("sum", {"axes": (1,)})))
+    both(
+        _then(("amax", {"axes": (1,)})),
+        _then(("amax", {"axes": (1,)})),
+        _then(("sum", {"axes": (1,)})),
+    )
 
 
 def test_gradient_through_a_decision() -> None:
@@ -373,7 +423,9 @@ def test_gradient_through_a_decision() -> None:
 
 
 def test_softmax_whose_rows_sum_to_one() -> None:
-    """A stage that begins at the softmax does not know that its rows sum to 1: it is widened and passes."""
+    """A stage that begins at the softmax does not know that its rows sum to 1: it is widened and
+    passes.
+    """
 
     def again(axes: tuple[int, ...]) -> Write:
         def write(b: Builder, x: str) -> str:
@@ -400,11 +452,18 @@ def test_product_that_vanishes_at_zero() -> None:
     def grown(b: Builder, x: str) -> str:
         return b.op("mul", x, b.op("sub", b.op("exp", x), Number(1)))
 
-    both(grown, lambda b, x: b.op("sub", b.op("mul", x, b.op("exp", x)), x), lambda b, x: b.op("mul", x, Number(0)), (4, 6))
+    both(
+        grown,
+        lambda b, x: b.op("sub", b.op("mul", x, b.op("exp", x)), x),
+        lambda b, x: b.op("mul", x, Number(0)),
+        (4, 6),
+    )
 
 
 def _thirds(depth: int, last: str = "1/3") -> Write:
-    """exp(-...exp(-x)) where only thirds of its values are ever there, so that nothing can be cut."""
+    """exp(-...exp(-x)) where only thirds of its values are ever there, so that nothing
+    can be cut.
+    """
 
     def write(b: Builder, x: str) -> str:
         third = b.op("mul", x, Number("1/3"))
@@ -449,8 +508,16 @@ def _online(missing: str = "") -> Plan:
     m = b.op("maximum", m0, b.op("amax", s1, axes=(1,), keepdim=True))
     rescale = b.op("exp", b.op("sub", m0, m))
     e1 = b.op("exp", b.op("sub", s1, m))
-    total = b.op("add", l0 if missing in ("sum", "both") else b.op("mul", l0, rescale), b.op("sum", e1, axes=(1,), keepdim=True))
-    out = b.op("add", o0 if missing in ("out", "both") else b.op("mul", o0, rescale), b.op("matmul", e1, v1))
+    total = b.op(
+        "add",
+        l0 if missing in ("sum", "both") else b.op("mul", l0, rescale),
+        b.op("sum", e1, axes=(1,), keepdim=True),
+    )
+    out = b.op(
+        "add",
+        o0 if missing in ("out", "both") else b.op("mul", o0, rescale),
+        b.op("matmul", e1, v1),
+    )
     b.output(b.op("div", out, total, out="y"))
     return b.plan()
 
@@ -464,8 +531,12 @@ def _ring_merged(missing: str = "") -> Plan:
     l0, o0 = b.op("sum", e0, axes=(1,), keepdim=True), b.op("matmul", e0, v)
     m = m0 if missing == "maximum" else b.op("all_reduce", m0, group="cp", reduction="max")
     rescale = b.op("exp", b.op("sub", m0, m))
-    total = b.op("all_reduce", l0 if missing in ("sum", "both") else b.op("mul", l0, rescale), group="cp")
-    out = b.op("all_reduce", o0 if missing in ("out", "both") else b.op("mul", o0, rescale), group="cp")
+    total = b.op(
+        "all_reduce", l0 if missing in ("sum", "both") else b.op("mul", l0, rescale), group="cp"
+    )
+    out = b.op(
+        "all_reduce", o0 if missing in ("out", "both") else b.op("mul", o0, rescale), group="cp"
+    )
     b.output(b.op("div", out, total, out="y"))
     return b.plan()
 
@@ -498,11 +569,24 @@ def _vocabulary_parallel(missing: str = "") -> Plan:
     z, t = b.input("z", (6, 4), {1: "tp"}), b.input("t", (6,), {}, dtype="int64", bounds=(0, 8))
     own = b.op("amax", z, axes=(1,), keepdim=True)
     top = own if missing == "maximum" else b.op("all_reduce", own, group="tp", reduction="max")
-    e = b.op("sum", b.op("exp", b.op("sub", z, own if missing == "rescale" else top)), axes=(1,), keepdim=True)
+    e = b.op(
+        "sum",
+        b.op("exp", b.op("sub", z, own if missing == "rescale" else top)),
+        axes=(1,),
+        keepdim=True,
+    )
     total = e if missing == "sum" else b.op("all_reduce", e, group="tp")
     hot = b.op("cast", b.op("one_hot", t, classes=8), dtype="float32")
-    mine = b.op("chunk", hot, axis=1, count=2, position=table("tp", 0, 0) if missing == "offset" else table("tp", 0, 1))
-    score = b.op("all_reduce", b.op("sum", b.op("mul", z, mine), axes=(1,), keepdim=True), group="tp")
+    mine = b.op(
+        "chunk",
+        hot,
+        axis=1,
+        count=2,
+        position=table("tp", 0, 0) if missing == "offset" else table("tp", 0, 1),
+    )
+    score = b.op(
+        "all_reduce", b.op("sum", b.op("mul", z, mine), axes=(1,), keepdim=True), group="tp"
+    )
     b.output(b.op("mean", b.op("sub", b.op("add", b.op("log", total), top), score), out="loss"))
     return b.plan()
 
@@ -528,7 +612,10 @@ def test_cross_entropy_over_the_vocabulary_with_a_step_missing(missing: str) -> 
 
 def _looked_up(shift: int) -> Plan:
     b = Builder("looked-up", {"dp": 2})
-    ids, w = b.input("ids", (4,), {0: "dp"}, dtype="int64", bounds=(0, 9)), b.parameter("w", (9, 5), {})
+    ids, w = (
+        b.input("ids", (4,), {0: "dp"}, dtype="int64", bounds=(0, 9)),
+        b.parameter("w", (9, 5), {}),
+    )
     moved = ids
     if shift:
         there = {"dp": (1,)}
@@ -544,7 +631,14 @@ def _looked_up(shift: int) -> Plan:
 
 def test_ids_shifted_on_one_shard() -> None:
     r = Builder("looked-up")
-    r.output(r.op("embedding", r.input("ids", (8,), dtype="int64", bounds=(0, 9)), r.parameter("w", (9, 5)), out="y"))
+    r.output(
+        r.op(
+            "embedding",
+            r.input("ids", (8,), dtype="int64", bounds=(0, 9)),
+            r.parameter("w", (9, 5)),
+            out="y",
+        )
+    )
     proven(r.plan(), _looked_up(0))
     for shift in (1, 4, 8):
         caught(r.plan(), _looked_up(shift))
@@ -554,11 +648,17 @@ def _chosen(kind: str, k: int = 2, order: tuple[int, ...] = (0, 1)) -> Plan:
     """The two best experts' rows, weighted."""
     b = Builder("chosen")
     x, w, router = b.input("x", (6, 4)), b.parameter("w", (5, 4)), b.parameter("router", (5, 4))
-    values, places = b.op("topk", b.op("linear", x, router), k=k, out=["values", "places"], largest=kind == "best")
+    values, places = b.op(
+        "topk", b.op("linear", x, router), k=k, out=["values", "places"], largest=kind == "best"
+    )
     parts = []
     for slot, weight in enumerate(order):
         row = b.op("embedding", b.op("select", places, axis=1, index=slot), w)
-        parts.append(b.op("mul", row, b.op("unsqueeze", b.op("select", values, axis=1, index=weight), axis=1)))
+        parts.append(
+            b.op(
+                "mul", row, b.op("unsqueeze", b.op("select", values, axis=1, index=weight), axis=1)
+            )
+        )
     b.output(b.op("add", *parts, out="y"))
     return b.plan()
 
@@ -572,16 +672,33 @@ def test_routing() -> None:
 def _mean_of_tokens(how: str) -> Plan:
     """The mean of losses over the tokens that count, on two ranks."""
     b = Builder("tokens", {"dp": 2})
-    losses, ids = b.input("losses", (3,), {0: "dp"}), b.input("ids", (3,), {0: "dp"}, dtype="int64", bounds=(0, 3))
+    losses, ids = (
+        b.input("losses", (3,), {0: "dp"}),
+        b.input("ids", (3,), {0: "dp"}, dtype="int64", bounds=(0, 3)),
+    )
     counts = b.op("cast", b.op("ne", ids, Number(0)), dtype="float32")
     own, number = b.op("sum", b.op("mul", losses, counts)), b.op("sum", counts)
     if how == "mean of means":
         b.output(b.op("all_reduce", b.op("div", own, number), out="y", group="dp", reduction="avg"))
     elif how == "weighted means":
         weighted = b.op("mul", b.op("div", own, number), number)
-        b.output(b.op("div", b.op("all_reduce", weighted, group="dp"), b.op("all_reduce", number, group="dp"), out="y"))
+        b.output(
+            b.op(
+                "div",
+                b.op("all_reduce", weighted, group="dp"),
+                b.op("all_reduce", number, group="dp"),
+                out="y",
+            )
+        )
     else:
-        b.output(b.op("div", b.op("all_reduce", own, group="dp"), b.op("all_reduce", number, group="dp"), out="y"))
+        b.output(
+            b.op(
+                "div",
+                b.op("all_reduce", own, group="dp"),
+                b.op("all_reduce", number, group="dp"),
+                out="y",
+            )
+        )
     return b.plan()
 
 
@@ -601,14 +718,26 @@ def test_mean_of_means() -> None:
 def test_rank_without_tokens() -> None:
     """Weighting the means mends all but a rank without tokens, whose mean is 0/0."""
     for seed in range(6):
-        report = check(_mean_of_tokens_reference(), _mean_of_tokens("weighted means"), Options(seed=seed))
+        report = check(
+            _mean_of_tokens_reference(), _mean_of_tokens("weighted means"), Options(seed=seed)
+        )
         assert report.verdict != "equivalent"
 
 
 # --- constants
 
 
-@pytest.mark.parametrize(("right", "wrong"), [(2, 2.0000001), (2, 2.000000000001), ("1/3", 0.3333333), (0.1, 0.10000001), (1e-5, 1e-6), ("sqrt(2)", 1.41421)])
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        (2, 2.0000001),
+        (2, 2.000000000001),
+        ("1/3", 0.3333333),
+        (0.1, 0.10000001),
+        (1e-5, 1e-6),
+        ("sqrt(2)", 1.41421),
+    ],
+)
 def test_constants_that_are_nearly_the_same(right: Any, wrong: Any) -> None:
     def times(number: Any) -> Write:
         return lambda b, x: b.op("mul", x, Number(number))
@@ -639,9 +768,13 @@ def test_mask_literals() -> None:
 
 
 def test_large_negative_mask_is_no_mismatch() -> None:
-    """On the reals exp(-10000) is 0: there is no difference to show; where the two are identified, the report says so."""
+    """On the reals exp(-10000) is 0: there is no difference to show; where the two are identified,
+    the report says so.
+    """
     report = reports(alone(_masked("-inf"), (4, 5, 5)), rows(_masked(-10000), (4, 5, 5)))[0]
-    assert report.verdict == "inconclusive" or (report.verdict == "equivalent" and report.assumptions)
+    assert report.verdict == "inconclusive" or (
+        report.verdict == "equivalent" and report.assumptions
+    )
 
 
 # --- justification
@@ -660,7 +793,9 @@ def test_values_that_depend_on_themselves() -> None:
 
 
 def test_hints_that_justify_each_other() -> None:
-    """Two tensors that are right if the other one is: hints say they are, but nothing begins right."""
+    """Two tensors that are right if the other one is: hints say they are, but nothing
+    begins right.
+    """
     r = Builder("hinted")
     h = r.op("square", r.input("x", (4, 6)), out="h")
     r.output(r.op("exp", h, out="y"))

@@ -1,4 +1,6 @@
-"""Decisions between numbers: plans that decide otherwise only where few inputs lead. None may be called equivalent; plans that decide alike are."""
+"""Decisions between numbers: plans that decide otherwise only where few inputs lead. None may be
+called equivalent; plans that decide alike are.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ from pitcheck.plan.model import Number, Plan, Table
 SEEDS = range(2)
 
 
-def _plan(steps: Callable[[Builder, str], str], shape: tuple[int, ...] = (4, 6), hinted: bool = False) -> Plan:
+def _plan(
+    steps: Callable[[Builder, str], str], shape: tuple[int, ...] = (4, 6), hinted: bool = False
+) -> Plan:
     """One input x, and what ``steps`` make of it."""
     b = Builder("decides")
     x = b.input("x", shape)
@@ -72,7 +76,12 @@ def test_other_threshold(right: tuple[Any, ...], wrong: tuple[Any, ...]) -> None
 
 def test_threshold_of_a_sum() -> None:
     def steps(number: int) -> Callable[[Builder, str], str]:
-        return lambda b, x: b.op("where", b.op("gt", b.op("sum", x, axes=(1,), keepdim=True), Number(number)), b.op("mul", x, Number(2)), x)
+        return lambda b, x: b.op(
+            "where",
+            b.op("gt", b.op("sum", x, axes=(1,), keepdim=True), Number(number)),
+            b.op("mul", x, Number(2)),
+            x,
+        )
 
     proven(_plan(steps(1000)), _plan(steps(1000)))
     never_equivalent(_plan(steps(1000)), _plan(steps(1100)))
@@ -89,13 +98,17 @@ def test_clamp_between(low: int, high: int) -> None:
 
 
 def test_sum_over_ranks_that_decides() -> None:
-    """The terms of a sum over ranks are any numbers; what is decided by their sum is decided on all ranks alike."""
+    """The terms of a sum over ranks are any numbers; what is decided by their sum is decided on all
+    ranks alike.
+    """
 
     def spread(threshold: int) -> Plan:
         b = Builder("decides", {"tp": 2})
         x, w = b.input("x", (4, 3), {1: "tp"}), b.parameter("w", (3, 6), {0: "tp"})
         h = b.op("all_reduce", b.op("matmul", x, w), group="tp")
-        b.output(b.op("where", b.op("gt", h, Number(threshold)), b.op("mul", h, Number(2)), h, out="y"))
+        b.output(
+            b.op("where", b.op("gt", h, Number(threshold)), b.op("mul", h, Number(2)), h, out="y")
+        )
         return b.plan()
 
     r = Builder("decides")
@@ -106,7 +119,9 @@ def test_sum_over_ranks_that_decides() -> None:
 
 
 def test_derivative_at_a_kink_is_a_convention() -> None:
-    """relu and clamp differ in their derivatives at 0 alone; a derivative of a clamp elsewhere is another one."""
+    """relu and clamp differ in their derivatives at 0 alone; a derivative of a clamp elsewhere is
+    another one.
+    """
 
     def derived(kind: str, **attributes: Any) -> Plan:
         b = Builder("derived")
@@ -129,7 +144,10 @@ SIGNS = {"alike": (1,) * 14, "mixed": (1, -1, -1, 1, -1, 1, 1, 1, -1, -1, 1, -1,
 
 
 def _each(b: Builder, x: str, signs: Sequence[int]) -> list[str]:
-    return [b.op("gt" if sign > 0 else "lt", _column(b, x, i), Number(0)) for i, sign in enumerate(signs)]
+    return [
+        b.op("gt" if sign > 0 else "lt", _column(b, x, i), Number(0))
+        for i, sign in enumerate(signs)
+    ]
 
 
 def _nested(b: Builder, x: str, signs: Sequence[int]) -> str:
@@ -161,7 +179,9 @@ def _cast(b: Builder, x: str, signs: Sequence[int]) -> str:
 
 
 def _rectified(b: Builder, x: str, signs: Sequence[int], kind: str) -> str:
-    every, *rest = (b.op("relu", b.op("mul", _column(b, x, i), Number(sign))) for i, sign in enumerate(signs))
+    every, *rest = (
+        b.op("relu", b.op("mul", _column(b, x, i), Number(sign))) for i, sign in enumerate(signs)
+    )
     for factor in rest:
         every = b.op(kind, every, factor)
     return b.op("add", x, every)
@@ -193,11 +213,15 @@ def test_many_conditions(how: str, signs: str) -> None:
 
 
 def _chosen(kind: str, size: int, stop: int, masked: Any = None, **options: Any) -> Plan:
-    """What an operator chooses among the first ``stop`` of ``size`` elements; ``masked``: what the last two of all hold instead."""
+    """What an operator chooses among the first ``stop`` of ``size`` elements; ``masked``: what the
+    last two of all hold instead.
+    """
     b = Builder("chosen")
     x = b.input("x", (4, size))
     if masked is not None:
-        x = b.op("where", b.op("lt", b.op("positions", x, axis=1), Number(size - 2)), x, Number(masked))
+        x = b.op(
+            "where", b.op("lt", b.op("positions", x, axis=1), Number(size - 2)), x, Number(masked)
+        )
     y = b.op("slice", x, axis=1, start=0, stop=stop)
     if kind in ("sort", "topk"):
         y, _ = b.op(kind, y, out=["values", "places"], **options)
@@ -208,7 +232,15 @@ def _chosen(kind: str, size: int, stop: int, masked: Any = None, **options: Any)
 
 
 @pytest.mark.parametrize("size", [12, 90])
-@pytest.mark.parametrize(("kind", "options"), [("topk", {"k": 3}), ("argmin", {"axis": 1}), ("argmax", {"axis": 1}), ("amax", {"axes": (1,)})])
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [
+        ("topk", {"k": 3}),
+        ("argmin", {"axis": 1}),
+        ("argmax", {"axis": 1}),
+        ("amax", {"axes": (1,)}),
+    ],
+)
 def test_first_of_many(kind: str, options: dict[str, Any], size: int) -> None:
     proven(_chosen(kind, size, size, **options), _chosen(kind, size, size, **options))
     never_equivalent(_chosen(kind, size, size, **options), _chosen(kind, size, size - 1, **options))
@@ -219,10 +251,20 @@ def test_first_of_many(kind: str, options: dict[str, Any], size: int) -> None:
 def test_masked_elements_never_come_first(kind: str, size: int, masked: Any) -> None:
     """Padding that a mask takes out: whether it is cut off or masked does not matter."""
     options = {"topk": {"k": 2}, "argmax": {"axis": 1}, "amax": {"axes": (1,)}}[kind]
-    assert check(_chosen(kind, size, size, masked, **options), _chosen(kind, size, size, masked, **options), Options(seed=2)).verdict == "equivalent"
+    assert (
+        check(
+            _chosen(kind, size, size, masked, **options),
+            _chosen(kind, size, size, masked, **options),
+            Options(seed=2),
+        ).verdict
+        == "equivalent"
+    )
 
 
-@pytest.mark.parametrize(("shift", "kind", "number"), [(0, "eq", 3517), (2, "eq", 3519), (0, "gt", 4998), (0, "lt", 1), (-7, "le", -7)])
+@pytest.mark.parametrize(
+    ("shift", "kind", "number"),
+    [(0, "eq", 3517), (2, "eq", 3519), (0, "gt", 4998), (0, "lt", 1), (-7, "le", -7)],
+)
 def test_one_id_of_many(shift: int, kind: str, number: int) -> None:
     """One id of 5,000 is looked up wrongly."""
 
@@ -232,7 +274,12 @@ def test_one_id_of_many(shift: int, kind: str, number: int) -> None:
         y = b.op("embedding", ids, w)
         if lost:
             moved = b.op("add", ids, Number(shift)) if shift else ids
-            y = b.op("masked_fill", y, b.op("unsqueeze", b.op(kind, moved, Number(number)), axis=1), Number(0))
+            y = b.op(
+                "masked_fill",
+                y,
+                b.op("unsqueeze", b.op(kind, moved, Number(number)), axis=1),
+                Number(0),
+            )
         b.output(b.op("identity", y, out="y"))
         return b.plan()
 
@@ -240,14 +287,27 @@ def test_one_id_of_many(shift: int, kind: str, number: int) -> None:
     never_equivalent(looked(False), looked(True))
 
 
-def _later(ranks: int, first: int, kind: str = "maximum", masked: str = "-inf", last: str = "") -> Plan:
-    """The larger of two numbers, of which one is only to be seen from place ``first`` of 8 on; the last rank may do something else."""
+def _later(
+    ranks: int, first: int, kind: str = "maximum", masked: str = "-inf", last: str = ""
+) -> Plan:
+    """The larger of two numbers, of which one is only to be seen from place ``first`` of 8 on; the
+    last rank may do something else.
+    """
     b = Builder("later", {"tp": ranks} if ranks > 1 else None)
     spec = {0: "tp"} if ranks > 1 else None
     x, y = (b.input(name, (8 // ranks,), spec) for name in "xy")
-    places = b.op("positions", x, axis=0, offset=Table(("tp",), tuple(8 // ranks * i for i in range(ranks))) if ranks > 1 else 0)
+    places = b.op(
+        "positions",
+        x,
+        axis=0,
+        offset=Table(("tp",), tuple(8 // ranks * i for i in range(ranks))) if ranks > 1 else 0,
+    )
     seen = b.op("where", b.op("ge", places, Number(first)), y, Number(masked))
-    for doing, where in ((kind, {"tp": tuple(range(ranks - 1))}), (last, {"tp": (ranks - 1,)})) if last else ((kind, ()),):
+    for doing, where in (
+        ((kind, {"tp": tuple(range(ranks - 1))}), (last, {"tp": (ranks - 1,)}))
+        if last
+        else ((kind, ()),)
+    ):
         b.op(doing, x, seen, out="z", where=where)
     b.output("z", "z", lineage("z", spec) if spec else None)
     return b.plan()
@@ -258,9 +318,15 @@ def test_a_rank_with_nothing_to_decide(kind: str, masked: str) -> None:
     """The first rank's maximum is never the other number, which it may not see."""
     reference = _later(1, 6, kind, masked)
     proven(reference, _later(2, 6, kind, masked))
-    for wrong in (_later(2, 7, kind, masked), _later(2, 4, kind, masked), _later(2, 8, kind, masked)):
+    for wrong in (
+        _later(2, 7, kind, masked),
+        _later(2, 4, kind, masked),
+        _later(2, 8, kind, masked),
+    ):
         caught(reference, wrong)
-    caught(reference, _later(2, 6, kind, masked, last="minimum" if kind == "maximum" else "maximum"))
+    caught(
+        reference, _later(2, 6, kind, masked, last="minimum" if kind == "maximum" else "maximum")
+    )
 
 
 # --- numbers that are none
@@ -269,7 +335,9 @@ def test_a_rank_with_nothing_to_decide(kind: str, masked: str) -> None:
 @pytest.mark.parametrize("how", ["sqrt", "log"])
 def test_nan_in_one_plan_alone(how: str) -> None:
     """0 times what is no number for negative inputs."""
-    never_equivalent(_plan(_unchanged), _plan(lambda b, x: b.op("add", x, b.op("mul", b.op(how, x), Number(0)))))
+    never_equivalent(
+        _plan(_unchanged), _plan(lambda b, x: b.op("add", x, b.op("mul", b.op(how, x), Number(0))))
+    )
 
 
 def test_logarithm_of_a_square() -> None:
@@ -284,7 +352,9 @@ def test_logarithm_of_a_square() -> None:
 
 
 def test_masks_that_are_not_needed() -> None:
-    """relu(x), masked where x <= 0, is the same; two sides of a relu have product 0: neither is a case that was not seen."""
+    """relu(x), masked where x <= 0, is the same; two sides of a relu have product 0: neither is a
+    case that was not seen.
+    """
 
     def masked(b: Builder, x: str) -> str:
         return b.op("masked_fill", b.op("relu", x), b.op("le", x, Number(0)), Number(0))
@@ -294,5 +364,8 @@ def test_masks_that_are_not_needed() -> None:
 
     for steps in (masked, both_sides):
         assert check(_plan(steps), _plan(steps), Options(seed=4)).verdict == "equivalent"
-    assert check(_plan(masked), _plan(lambda b, x: b.op("relu", x)), Options(seed=4)).verdict == "equivalent"
+    assert (
+        check(_plan(masked), _plan(lambda b, x: b.op("relu", x)), Options(seed=4)).verdict
+        == "equivalent"
+    )
     assert check(_plan(both_sides), _plan(_unchanged), Options(seed=4)).verdict == "equivalent"

@@ -1,4 +1,6 @@
-"""A few more draws before conjectures are proven: what is right in the first draw by chance is found in another, and a right plan is left alone."""
+"""A few more draws before conjectures are proven: what is right in the first draw by chance is
+found in another, and a right plan is left alone.
+"""
 
 from __future__ import annotations
 
@@ -24,11 +26,16 @@ SEEDS = 24
 
 
 def _chosen(ranks: int, kind: str) -> Plan:
-    """The sum over all ranks says what becomes of x: with "gt" x or its double; "eq" is always true of the sum and itself, and so right where the sum is
-    above 0, which it is in half of all draws."""
+    """The sum over all ranks says what becomes of x: with "gt" x or its double; "eq" is always true
+    of the sum and itself, and so right where the sum is above 0, which it is in half of all draws.
+    """
     b = Builder("chooses", {"dp": ranks})
     x = b.input("x", (4 // ranks, 6), {0: "dp"} if ranks > 1 else None)
-    total = b.op("all_reduce", b.op("sum", x, axes=(0, 1)), group="dp") if ranks > 1 else b.op("sum", x, axes=(0, 1))
+    total = (
+        b.op("all_reduce", b.op("sum", x, axes=(0, 1)), group="dp")
+        if ranks > 1
+        else b.op("sum", x, axes=(0, 1))
+    )
     chosen = b.op(kind, total, Number(0) if kind == "gt" else total)
     b.op("sum", b.op("where", chosen, x, b.op("mul", x, Number(2))), axes=(1,), out="y")
     b.output("y", spec=lineage("y", {0: "dp"}) if ranks > 1 else None)

@@ -1,4 +1,6 @@
-"""The ledger of errors: every attempt counts, each draws numbers of its own, and the sum is what the report says."""
+"""The ledger of errors: every attempt counts, each draws numbers of its own, and the sum is what
+the report says.
+"""
 
 from __future__ import annotations
 
@@ -93,11 +95,18 @@ def settings(**more: Any) -> Settings:
 
 def one_stage(name: str) -> tuple[Any, dict[int, str]]:
     first, second, specification = graphs(name)
-    stage = build_stage(first, second, specification.initial.get, [Target.at(e.cut, e.where, second, e.name) for e in specification.expected])
+    stage = build_stage(
+        first,
+        second,
+        specification.initial.get,
+        [Target.at(e.cut, e.where, second, e.name) for e in specification.expected],
+    )
     return stage, canonical_form(stage)[1]
 
 
-def test_every_evaluation_of_a_stage_is_by_an_attempt_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_evaluation_of_a_stage_is_by_an_attempt_of_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Each set of sizes, and each retry, has another seed, and all of them are counted."""
     seen: list[int] = []
     plain = prove._judged
@@ -112,7 +121,9 @@ def test_every_evaluation_of_a_stage_is_by_an_attempt_of_its_own(monkeypatch: py
     assert proof.outcome == "proven"
     assert len({*seen}) == proof.attempts >= 2
     again: list[int] = []
-    monkeypatch.setattr(prove, "_judged", lambda trials: (again.append(trials._settings.seed), plain(trials))[1])
+    monkeypatch.setattr(
+        prove, "_judged", lambda trials: (again.append(trials._settings.seed), plain(trials))[1]
+    )
     assert replace(prove_stage(stage, keys, settings(), "y"), reductions=proof.reductions) == proof
     assert again == seen
     again.clear()
@@ -121,8 +132,12 @@ def test_every_evaluation_of_a_stage_is_by_an_attempt_of_its_own(monkeypatch: py
 
 
 @pytest.mark.parametrize("first", ["inconclusive", "failed"])
-def test_an_attempt_that_failed_before_one_that_holds_counts(monkeypatch: pytest.MonkeyPatch, first: Any) -> None:
-    """Parts that are taken apart are tried before the stage as it stands: a false stage had two chances."""
+def test_an_attempt_that_failed_before_one_that_holds_counts(
+    monkeypatch: pytest.MonkeyPatch, first: Any
+) -> None:
+    """Parts that are taken apart are tried before the stage as it stands: a false stage had two
+    chances.
+    """
     stage, keys = one_stage("row_parallel")
     made: list[Proof] = []
 
@@ -135,7 +150,9 @@ def test_an_attempt_that_failed_before_one_that_holds_counts(monkeypatch: pytest
     proof = prove_stage(stage, keys, settings(), "y")
     assert proof.outcome == "proven"
     assert proof.attempts == len(made) > 2
-    assert proof.error_log2 == pytest.approx(math.log2(2.0**-64 + (len(made) - 1) * 2.0**-70), abs=1e-9)
+    assert proof.error_log2 == pytest.approx(
+        math.log2(2.0**-64 + (len(made) - 1) * 2.0**-70), abs=1e-9
+    )
 
 
 def test_hints_that_came_to_nothing_count_with_half_of_what_is_accepted() -> None:

@@ -14,8 +14,16 @@ from pitcheck.stage.stage import Target
 SPLIT = Operator("split", "split", ("x",), ("a", "b"), {"sizes": (2, 2), "axis": 0})
 
 
-def _keys(first: Operator, second: Operator, ranks: int = 2, microbatches: int = 1, split: Operator = SPLIT) -> list[object]:
-    """Fingerprints of ``y`` and ``z``, two computations side by side of a plan that is checked against itself."""
+def _keys(
+    first: Operator,
+    second: Operator,
+    ranks: int = 2,
+    microbatches: int = 1,
+    split: Operator = SPLIT,
+) -> list[object]:
+    """Fingerprints of ``y`` and ``z``, two computations side by side of a plan that is checked
+    against itself.
+    """
     tensors = (
         Tensor("x", (4, 3), role="input", microbatched=microbatches > 1, lineage=Lineage("x")),
         *(Tensor(n, (2, 3), microbatched=microbatches > 1) for n in "abyz"),
@@ -30,13 +38,20 @@ def _keys(first: Operator, second: Operator, ranks: int = 2, microbatches: int =
     reference = Plan(
         mesh=(Axis("one", 1),),
         tensors=(Tensor("x", (4, 3), role="input"), *(Tensor(n, (2, 3)) for n in "abyz")),
-        operators=(SPLIT, Operator("y", "sub", ("a", "b"), ("y",)), Operator("z", "sub", ("a", "b"), ("z",))),
+        operators=(
+            SPLIT,
+            Operator("y", "sub", ("a", "b"), ("y",)),
+            Operator("z", "sub", ("a", "b"), ("z",)),
+        ),
         outputs=(Output("y"), Output("z")),
     )
     graphs = [lower(p, match(p)[0]) for p in (reference, plan)]
     specification = specify(reference, plan, *graphs)
     fingerprints = Fingerprints(*graphs, specification.initial)
-    return [fingerprints.of(Target.at(e.cut, e.where, graphs[1], e.name), specification.initial.get)[0] for e in specification.expected]
+    return [
+        fingerprints.of(Target.at(e.cut, e.where, graphs[1], e.name), specification.initial.get)[0]
+        for e in specification.expected
+    ]
 
 
 RIGHT = Operator("y", "sub", ("a", "b"), ("y",))

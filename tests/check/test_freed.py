@@ -1,4 +1,6 @@
-"""Steps that residues decide one way only: what holds whatever they give is proven, and what depends on them is not."""
+"""Steps that residues decide one way only: what holds whatever they give is proven, and what
+depends on them is not.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ FAR = -(10**9)
 def never_equivalent(reference: Plan, parallel: Plan) -> None:
     """Whatever the shapes and coordinates."""
     for shapes, coordinates in CHOICES:
-        assert check(reference, parallel, Options(seed=7, shapes=shapes, coordinates=coordinates)).verdict in ("mismatch", "inconclusive")
+        assert check(
+            reference, parallel, Options(seed=7, shapes=shapes, coordinates=coordinates)
+        ).verdict in ("mismatch", "inconclusive")
 
 
 def _softmax(columns: int = WIDE) -> Plan:
@@ -31,12 +35,16 @@ def _softmax(columns: int = WIDE) -> Plan:
 
 
 def _shifted(numerator: bool, denominator: bool, least: int = 0) -> Plan:
-    """A softmax whose exponents are shifted by the largest of a row, or by the least shift if that is below; or by the former alone."""
+    """A softmax whose exponents are shifted by the largest of a row, or by the least shift if that
+    is below; or by the former alone.
+    """
     b = Builder("shifted")
     x = b.input("x", (4, WIDE))
     top = b.op("amax", x, axes=(1,), keepdim=True)
     clamped = b.op("clamp", top, min=least)
-    over, under = (b.op("exp", b.op("sub", x, clamped if also else top)) for also in (numerator, denominator))
+    over, under = (
+        b.op("exp", b.op("sub", x, clamped if also else top)) for also in (numerator, denominator)
+    )
     b.output(b.op("div", over, b.op("sum", under, axes=(1,), keepdim=True), out="y"))
     return b.plan()
 
@@ -52,14 +60,24 @@ def test_a_shift_that_does_not_cancel(numerator: bool, least: int) -> None:
 
 
 def _over_ranks(*least: int) -> Plan:
-    """The columns over ranks, each of which shifts by the largest of all, or by the least shift of the rank if that is below."""
+    """The columns over ranks, each of which shifts by the largest of all, or by the least shift of
+    the rank if that is below.
+    """
     b = Builder("over ranks", {"tp": 2})
     x = b.input("x", (4, WIDE), {1: "tp"})
     top = b.op("all_reduce", b.op("amax", x, axes=(1,), keepdim=True), group="tp", reduction="max")
     for rank, own in enumerate(least):
         b.op("clamp", top, min=own, where={"tp": (rank,)}, out="shift")
     e = b.op("exp", b.op("sub", x, "shift"))
-    b.output(b.op("div", e, b.op("all_reduce", b.op("sum", e, axes=(1,), keepdim=True), group="tp"), out="y"), spec=lineage("y", {1: "tp"}))
+    b.output(
+        b.op(
+            "div",
+            e,
+            b.op("all_reduce", b.op("sum", e, axes=(1,), keepdim=True), group="tp"),
+            out="y",
+        ),
+        spec=lineage("y", {1: "tp"}),
+    )
     return b.plan()
 
 
@@ -75,13 +93,17 @@ def test_ranks_shift_by_numbers_of_their_own(least: tuple[int, int]) -> None:
 @pytest.mark.parametrize("least", [0, FAR])
 @pytest.mark.parametrize("kind", ["div", "log", "rsqrt"])
 def test_what_has_no_value_where_the_step_gives_a_certain_number(kind: str, least: int) -> None:
-    """All of a row below ``least``: a quotient of nothings, and others of that sort, where the reference has a number. Any number drawn cancels."""
+    """All of a row below ``least``: a quotient of nothings, and others of that sort, where the
+    reference has a number. Any number drawn cancels.
+    """
     b = Builder("reference")
     b.output(b.op("mul", b.input("x", (4, WIDE)), Number(1), out="y"))
     reference = b.plan()
     b = Builder("cancels")
     x = b.input("x", (4, WIDE))
-    above = b.op("sub", b.op("clamp", b.op("amax", x, axes=(1,), keepdim=True), min=least), Number(least))
+    above = b.op(
+        "sub", b.op("clamp", b.op("amax", x, axes=(1,), keepdim=True), min=least), Number(least)
+    )
     if kind == "div":
         b.output(b.op("div", b.op("mul", x, above), above, out="y"))
     else:
@@ -91,14 +113,23 @@ def test_what_has_no_value_where_the_step_gives_a_certain_number(kind: str, leas
 
 
 def _numbered(numerator: bool, denominator: bool) -> Plan:
-    """As ``_shifted``, over exponents of which the places along a row are asked for: their shape tells these, whatever the shift is."""
+    """As ``_shifted``, over exponents of which the places along a row are asked for: their shape
+    tells these, whatever the shift is.
+    """
     b = Builder("numbered")
     x = b.input("x", (4, WIDE))
     top = b.op("amax", x, axes=(1,), keepdim=True)
     clamped = b.op("clamp", top, min=0)
     over, under = (b.op("sub", x, clamped if also else top) for also in (numerator, denominator))
     here = b.op("cast", b.op("lt", b.op("positions", over, axis=1), Number(WIDE)), dtype="float32")
-    b.output(b.op("div", b.op("mul", b.op("exp", over), here), b.op("sum", b.op("exp", under), axes=(1,), keepdim=True), out="y"))
+    b.output(
+        b.op(
+            "div",
+            b.op("mul", b.op("exp", over), here),
+            b.op("sum", b.op("exp", under), axes=(1,), keepdim=True),
+            out="y",
+        )
+    )
     return b.plan()
 
 
@@ -112,7 +143,9 @@ def test_a_shift_that_does_not_cancel_where_places_are_asked_for(numerator: bool
 
 
 def _placed(shifted: tuple[bool, bool] | None) -> Plan:
-    """A softmax of which some elements are kept, and added up by given places; ``shifted``: as ``_shifted``."""
+    """A softmax of which some elements are kept, and added up by given places; ``shifted``: as
+    ``_shifted``.
+    """
     b = Builder("placed")
     x, places = b.input("x", (4, WIDE)), b.input("places", (WIDE,), dtype="int64", bounds=(0, WIDE))
     kept = b.op("lt", b.op("positions", x, axis=1), Number(WIDE // 2))
@@ -122,7 +155,9 @@ def _placed(shifted: tuple[bool, bool] | None) -> Plan:
         top = b.op("amax", x, axes=(1,), keepdim=True)
         clamped = b.op("clamp", top, min=0)
         over, under = (b.op("exp", b.op("sub", x, clamped if also else top)) for also in shifted)
-        weights = b.op("div", b.op("where", kept, over, Number(0)), b.op("sum", under, axes=(1,), keepdim=True))
+        weights = b.op(
+            "div", b.op("where", kept, over, Number(0)), b.op("sum", under, axes=(1,), keepdim=True)
+        )
     b.output(b.op("index_add", b.op("mul", x, Number(0)), places, weights, axis=1, out="y"))
     return b.plan()
 
@@ -132,12 +167,16 @@ def test_a_shift_that_cancels_where_elements_are_kept_and_placed() -> None:
 
 
 @pytest.mark.parametrize("shifted", [(True, False), (False, True)])
-def test_a_shift_that_does_not_cancel_where_elements_are_kept_and_placed(shifted: tuple[bool, bool]) -> None:
+def test_a_shift_that_does_not_cancel_where_elements_are_kept_and_placed(
+    shifted: tuple[bool, bool],
+) -> None:
     never_equivalent(_placed(None), _placed(shifted))
 
 
 def test_what_is_kept_by_the_shift_depends_on_it() -> None:
-    """Elements above half the clamped maximum: a condition that any drawn number would decide otherwise."""
+    """Elements above half the clamped maximum: a condition that any drawn number would decide
+    otherwise.
+    """
 
     def plan(shift: bool) -> Plan:
         b = Builder("kept")
@@ -152,7 +191,9 @@ def test_what_is_kept_by_the_shift_depends_on_it() -> None:
 
 @pytest.mark.parametrize("kind", ["where", "masked_fill"])
 def test_the_largest_of_no_elements_is_no_number(kind: str) -> None:
-    """Where no element of a row counts the shift is -inf, and what is shifted by it is no number; the reference has 0 there. Any number drawn cancels."""
+    """Where no element of a row counts the shift is -inf, and what is shifted by it is no number;
+    the reference has 0 there. Any number drawn cancels.
+    """
 
     def plan(shift: bool) -> Plan:
         b = Builder("counted")
@@ -160,21 +201,36 @@ def test_the_largest_of_no_elements_is_no_number(kind: str) -> None:
         ones = b.op("cast", counts, dtype="float32")
         rest: object = Number(1)
         if shift:
-            seen = (counts, x, Number("-inf")) if kind == "where" else (x, b.op("logical_not", counts), Number("-inf"))
+            seen = (
+                (counts, x, Number("-inf"))
+                if kind == "where"
+                else (x, b.op("logical_not", counts), Number("-inf"))
+            )
             top = b.op("amax", b.op(kind, *seen), axes=(1,), keepdim=True)
             x, rest = b.op("sub", x, top), b.op("exp", b.op("neg", top))
         weights = b.op("mul", b.op("exp", x), ones)
-        b.output(b.op("div", weights, b.op("add", b.op("sum", weights, axes=(1,), keepdim=True), rest), out="y"))
+        b.output(
+            b.op(
+                "div",
+                weights,
+                b.op("add", b.op("sum", weights, axes=(1,), keepdim=True), rest),
+                out="y",
+            )
+        )
         return b.plan()
 
     never_equivalent(plan(False), plan(True))
 
 
 def _cancels(alpha: int, least: int) -> Plan:
-    """A quotient of x z by z, z = exp(top) + alpha exp(0): positive for ``alpha`` 1, and 0 for -1 where all of a row is below ``least``."""
+    """A quotient of x z by z, z = exp(top) + alpha exp(0): positive for ``alpha`` 1, and 0 for -1
+    where all of a row is below ``least``.
+    """
     b = Builder("cancels")
     x = b.input("x", (4, WIDE))
-    above = b.op("sub", b.op("clamp", b.op("amax", x, axes=(1,), keepdim=True), min=least), Number(least))
+    above = b.op(
+        "sub", b.op("clamp", b.op("amax", x, axes=(1,), keepdim=True), min=least), Number(least)
+    )
     z = b.op("add", b.op("exp", above), b.op("exp", b.op("mul", above, Number(0))), alpha=alpha)
     b.output(b.op("div", b.op("mul", x, z), z, out="y"))
     return b.plan()
@@ -197,9 +253,13 @@ def test_a_difference_of_exponentials_is_not_positive(least: int) -> None:
 
 @pytest.mark.parametrize("least", [0, FAR])
 def test_a_number_that_is_read_as_a_truth_decides(least: int) -> None:
-    """What is drawn in its place is never 0, and the step gives 0 where all of a row is below ``least``."""
+    """What is drawn in its place is never 0, and the step gives 0 where all of a row is below
+    ``least``.
+    """
     b = Builder("kept")
     x = b.input("x", (4, WIDE))
-    above = b.op("sub", b.op("clamp", b.op("amax", x, axes=(1,), keepdim=True), min=least), Number(least))
+    above = b.op(
+        "sub", b.op("clamp", b.op("amax", x, axes=(1,), keepdim=True), min=least), Number(least)
+    )
     b.output(b.op("where", above, x, Number(0), out="y"))
     never_equivalent(_given(), b.plan())

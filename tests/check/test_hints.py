@@ -1,4 +1,6 @@
-"""Lineage that a plan states of its own tensors: right, wrong, partly right, partial, absent. It saves the run of both plans, and decides nothing."""
+"""Lineage that a plan states of its own tensors: right, wrong, partly right, partial, absent. It
+saves the run of both plans, and decides nothing.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,9 @@ def right_hints() -> dict[str, Lineage | None]:
 
 
 def parallel(damage: str = "") -> Plan:
-    """The layers over two data-parallel and two tensor-parallel ranks, with hints that are right where nothing is damaged."""
+    """The layers over two data-parallel and two tensor-parallel ranks, with hints that are right
+    where nothing is damaged.
+    """
     b = Builder("sharded", {"dp": 2, "tp": 2})
     x = b.input("h0", (2, 4), {0: "dp"})
     for n in range(LAYERS):
@@ -84,31 +88,63 @@ DAMAGES = ("no reduction", "other group", "average", "one rank", "other tensor")
 
 def hinted(plan: Plan, hints: Hints) -> Plan:
     """The plan with these hints."""
-    return replace(plan, tensors=tuple(replace(t, lineage=hints[t.name]) if t.name in hints else t for t in plan.tensors))
+    return replace(
+        plan,
+        tensors=tuple(
+            replace(t, lineage=hints[t.name]) if t.name in hints else t for t in plan.tensors
+        ),
+    )
 
 
 def swapped(name: str, dims: Mapping[int, str]) -> Lineage:
     """Rank 0 and rank 1 of an axis take each other's part."""
-    return lineage(name, {dim: intervals(axis, [(2 + dim, 4 + 2 * dim)], [(0, 2 + dim)]) for dim, axis in dims.items()})
+    return lineage(
+        name,
+        {
+            dim: intervals(axis, [(2 + dim, 4 + 2 * dim)], [(0, 2 + dim)])
+            for dim, axis in dims.items()
+        },
+    )
 
 
 CHANGES: dict[str, Hints] = {
     "none": dict.fromkeys(right_hints()),
     "wrong tensor": {"h2": lineage("h1", {0: "dp"}), "a2": lineage("a0", {0: "dp", 1: "tp"})},
     "wrong part": {"a1": swapped("a1", {0: "dp", 1: "tp"}), "h2": swapped("h2", {0: "dp"})},
-    "right for the first rank only": {"h1": lineage("h1", {0: intervals("dp", [(0, 2)], [(1, 3)])})},
-    "wrong scale": {"y1": lineage("y1", {0: "dp"}, scale="2"), "h1": lineage("h1", {0: "dp"}, scale="-1")},
-    "no such tensor": {"s1": lineage("nowhere", {0: "dp", 1: "tp"}), "h1": lineage("nothing", {0: "dp"})},
+    "right for the first rank only": {
+        "h1": lineage("h1", {0: intervals("dp", [(0, 2)], [(1, 3)])})
+    },
+    "wrong scale": {
+        "y1": lineage("y1", {0: "dp"}, scale="2"),
+        "h1": lineage("h1", {0: "dp"}, scale="-1"),
+    },
+    "no such tensor": {
+        "s1": lineage("nowhere", {0: "dp", 1: "tp"}),
+        "h1": lineage("nothing", {0: "dp"}),
+    },
     "another shape": {"h1": lineage("a0", {0: "dp"}), "s1": lineage("u0", {0: "dp"})},
-    "a term that is none": {"h1": lineage("h1", {0: "dp"}, partial=("tp",)), "y2": lineage("y2", {0: "dp"}, partial=("tp",))},
+    "a term that is none": {
+        "h1": lineage("h1", {0: "dp"}, partial=("tp",)),
+        "y2": lineage("y2", {0: "dp"}, partial=("tp",)),
+    },
     "no term that is one": {"t1": lineage("y1", {0: "dp"}), "t0": lineage("h1", {0: "dp"})},
     "nothing between start and end": dict.fromkeys([name for name in right_hints() if "1" in name]),
     "only at the end": dict.fromkeys([name for name in right_hints() if "2" not in name]),
     "the input": {"h1": lineage("h0", {0: "dp"}), "y0": lineage("h0", {0: "dp"})},
     "the output": {"h1": lineage("h3", {0: "dp"}), "h3": lineage("h1", {0: "dp"})},
 }
-STILL_CARRY = ("right", "none", "no such tensor", "another shape", "a term that is none", "nothing between start and end", "only at the end")
-"""Changes beside which hints carry a proof of the output: what does not fit, and a term, is no cut; without hints a small plan is one stage."""
+STILL_CARRY = (
+    "right",
+    "none",
+    "no such tensor",
+    "another shape",
+    "a term that is none",
+    "nothing between start and end",
+    "only at the end",
+)
+"""Changes beside which hints carry a proof of the output: what does not fit, and a term, is no cut;
+without hints a small plan is one stage.
+"""
 
 
 @pytest.mark.parametrize("change", ["right", *CHANGES])
@@ -126,10 +162,24 @@ def test_a_wrong_plan_is_caught_whatever_its_hints_say(damage: str, change: str)
     assert {check(reference(), plan, option).verdict for option in options} == {"mismatch"}
 
 
-POOL = (None, *(hint for hint in [*right_hints().values(), *(h for hints in CHANGES.values() for h in hints.values())] if hint is not None))
+POOL = (
+    None,
+    *(
+        hint
+        for hint in [
+            *right_hints().values(),
+            *(h for hints in CHANGES.values() for h in hints.values()),
+        ]
+        if hint is not None
+    ),
+)
 
 
-@given(st.dictionaries(st.sampled_from(sorted(right_hints())), st.sampled_from(POOL)), st.sampled_from(["", *DAMAGES]), st.integers(0, 2**32))
+@given(
+    st.dictionaries(st.sampled_from(sorted(right_hints())), st.sampled_from(POOL)),
+    st.sampled_from(["", *DAMAGES]),
+    st.integers(0, 2**32),
+)
 @settings(max_examples=40)
 def test_hints_taken_at_random_change_no_verdict(hints: Hints, damage: str, seed: int) -> None:
     report = check(reference(), hinted(parallel(damage), hints), Options(seed=seed))
@@ -147,8 +197,12 @@ def _two_sums() -> Plan:
     return b.plan()
 
 
-def _bucket(hints: Hints, *, group: str = "tp", order: tuple[int, int] = (0, 1), reduction: str = "sum") -> Plan:
-    """Terms of both sums are joined, added up over ``group`` together, and taken apart in ``order``."""
+def _bucket(
+    hints: Hints, *, group: str = "tp", order: tuple[int, int] = (0, 1), reduction: str = "sum"
+) -> Plan:
+    """Terms of both sums are joined, added up over ``group`` together, and taken apart in
+    ``order``.
+    """
     b = Builder("bucket", {"dp": 2, "tp": 2})
     x = b.input("x", (4, 4), {1: "tp"})
     for n in range(2):
@@ -199,17 +253,24 @@ def test_plans_are_run_only_where_hints_do_not_carry(change: str, runs: list[int
     assert (report.error_bound_log2 >= -65) == (len(runs) == 1)
 
 
-@pytest.mark.parametrize("name", [row.name for row in rows() if row.right and row.folder == SHIPPED])
+@pytest.mark.parametrize(
+    "name", [row.name for row in rows() if row.right and row.folder == SHIPPED]
+)
 def test_a_real_planners_hints_carry(name: str, runs: list[int]) -> None:
     report = check(*plans(row_of(name)), Options(seed=1))
     assert (report.verdict, report.stages.widened, runs) == ("equivalent", 0, [])
 
 
-def test_plans_are_run_where_stages_between_hints_are_larger_than_they_are(runs: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_plans_are_run_where_stages_between_hints_are_larger_than_they_are(
+    runs: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Without hints every output is a stage that begins at the inputs."""
     layers = [f"h{n + 1}" for n in range(LAYERS)]
     first = replace(reference(), outputs=tuple(Output(name) for name in layers))
-    second = replace(hinted(parallel(), CHANGES["none"]), outputs=tuple(Output(name, lineage=lineage(name, {0: "dp"})) for name in layers))
+    second = replace(
+        hinted(parallel(), CHANGES["none"]),
+        outputs=tuple(Output(name, lineage=lineage(name, {0: "dp"})) for name in layers),
+    )
     for least, expected in ((500, 0), (0, 1)):
         monkeypatch.setattr(obligations, "LEAST_STEPS", least)
         assert check(first, second, Options(seed=1)).verdict == "equivalent"
@@ -223,7 +284,9 @@ def test_wrong_plans_are_run(runs: list[int]) -> None:
 
 
 def test_terms_of_one_sum_are_not_those_of_another() -> None:
-    """Both pairs of ranks hold terms of the same sum, but not the same terms: joined across the pairs they add up to something else."""
+    """Both pairs of ranks hold terms of the same sum, but not the same terms: joined across the
+    pairs they add up to something else.
+    """
     r = Builder("reference")
     x = r.input("x", (4, 3))
     r.op("sum", x, out="s", axes=(0,))
@@ -232,7 +295,18 @@ def test_terms_of_one_sum_are_not_those_of_another() -> None:
     def spread(crossed: bool) -> Plan:
         b = Builder("parallel", {"dp": 2, "tp": 2})
         x = b.input("x", (4, 3), {})
-        b.op("sum", b.op("slice", x, axis=0, start=table(("dp", "tp"), 0, 2, 2, 0), stop=table(("dp", "tp"), 2, 4, 4, 2)), out="s", axes=(0,))
+        b.op(
+            "sum",
+            b.op(
+                "slice",
+                x,
+                axis=0,
+                start=table(("dp", "tp"), 0, 2, 2, 0),
+                stop=table(("dp", "tp"), 2, 4, 4, 2),
+            ),
+            out="s",
+            axes=(0,),
+        )
         b.tensors["s"] = replace(b.tensors["s"], lineage=Lineage("s", partial=("dp",)))
         own = b.op("cat", "s", "s", axis=0)
         group = ((0, 3), (1, 2)) if crossed else ((0, 2), (1, 3))

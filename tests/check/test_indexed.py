@@ -1,4 +1,6 @@
-"""A vocabulary shrinks together with the integers that are places along it, and only where nothing else is done with them."""
+"""A vocabulary shrinks together with the integers that are places along it, and only where nothing
+else is done with them.
+"""
 
 from __future__ import annotations
 
@@ -20,12 +22,16 @@ Mask = Callable[[Builder, str, str, str], str]
 
 
 def _inside(low: str = "ge", high: str = "lt") -> Mask:
-    return lambda b, ids, first, end: str(b.op("logical_and", b.op(low, ids, first), b.op(high, ids, end)))
+    return lambda b, ids, first, end: str(
+        b.op("logical_and", b.op(low, ids, first), b.op(high, ids, end))
+    )
 
 
 @dataclass(frozen=True)
 class Shards:
-    """A vocabulary-parallel embedding and score of a label, as a rank computes them, with what can go wrong."""
+    """A vocabulary-parallel embedding and score of a label, as a rank computes them, with what can
+    go wrong.
+    """
 
     begins: tuple[int, ...] = tuple(OWN * i for i in range(TP))
     ends: tuple[int, ...] = tuple(OWN * (i + 1) for i in range(TP))
@@ -43,7 +49,14 @@ def _reference(bounds: int = ROWS, more: str = "") -> Plan:
     found = b.op("embedding", ids, w, out="found")
     _finish(b, ids, found, more)
     scores = b.op("linear", found, w, out="scores")
-    b.output(b.op("squeeze", b.op("gather", scores, b.op("unsqueeze", ids, axis=2), axis=2), out="picked", axis=2))
+    b.output(
+        b.op(
+            "squeeze",
+            b.op("gather", scores, b.op("unsqueeze", ids, axis=2), axis=2),
+            out="picked",
+            axis=2,
+        )
+    )
     return b.plan()
 
 
@@ -52,7 +65,9 @@ def _finish(b: Builder, ids: str, found: str, more: str) -> None:
     if more == "number":
         found = b.op("add", found, b.op("cast", b.op("unsqueeze", ids, axis=2), dtype="float32"))
     elif more == "threshold":
-        found = b.op("where", b.op("lt", b.op("unsqueeze", ids, axis=2), Number(1300)), found, Number(0))
+        found = b.op(
+            "where", b.op("lt", b.op("unsqueeze", ids, axis=2), Number(1300)), found, Number(0)
+        )
     b.output(b.op("mul", found, Number(1), out="out"))
 
 
@@ -79,11 +94,17 @@ def _own(b: Builder, ids: str, w: str, shards: Shards) -> tuple[str, str]:
 
 def _summed(b: Builder, part: str, away: str, shards: Shards, out: str) -> str:
     own = b.op("masked_fill", part, away, Number(0)) if shards.masked else part
-    return str(b.op("all_reduce", own, out=out, group="tp") if shards.summed else b.op("mul", own, Number(1), out=out))
+    return str(
+        b.op("all_reduce", own, out=out, group="tp")
+        if shards.summed
+        else b.op("mul", own, Number(1), out=out)
+    )
 
 
 def _report(parallel: Shards, bounds: int = ROWS, more: str = "", **options: Any) -> Report:
-    return check(_reference(bounds, more), _parallel(parallel, bounds, more), Options(seed=5, **options))
+    return check(
+        _reference(bounds, more), _parallel(parallel, bounds, more), Options(seed=5, **options)
+    )
 
 
 @pytest.mark.parametrize("shapes", ["reduced", "full"])
@@ -91,7 +112,9 @@ def _report(parallel: Shards, bounds: int = ROWS, more: str = "", **options: Any
 def test_a_vocabulary_is_reduced_with_its_integers(bounds: int, shapes: Any) -> None:
     report = _report(Shards(), bounds, shapes=shapes)
     assert report.verdict == "equivalent", [f.title for f in report.findings]
-    assert any(line.startswith(f"{ROWS} -> ") for line in report.reductions) == (shapes == "reduced")
+    assert any(line.startswith(f"{ROWS} -> ") for line in report.reductions) == (
+        shapes == "reduced"
+    )
 
 
 @pytest.mark.parametrize("more", ["number", "threshold"])
@@ -114,7 +137,9 @@ MISSES: dict[str, Shards] = {
     "moved by the end": Shards(moved_by="end"),
     "other ranks' rows are not masked": Shards(masked=False),
     "not summed": Shards(summed=False),
-    "two shards change places": Shards(begins=(OWN, 0, 2 * OWN, 3 * OWN), ends=(2 * OWN, OWN, 3 * OWN, 4 * OWN)),
+    "two shards change places": Shards(
+        begins=(OWN, 0, 2 * OWN, 3 * OWN), ends=(2 * OWN, OWN, 3 * OWN, 4 * OWN)
+    ),
     "a shard is left out": Shards(ends=_shifted(RIGHT.ends, 3, -OWN)),
 }
 
@@ -124,10 +149,17 @@ def test_a_wrong_shard_of_the_vocabulary(what: str) -> None:
     report = _report(MISSES[what])
     # To look up a row that the rank does not have is an error in a program, too.
     beyond = report.verdict == "invalid" and "an index lies outside" in report.findings[0].title
-    assert report.verdict == "mismatch" or beyond, [report.verdict, *(f.title for f in report.findings)]
+    assert report.verdict == "mismatch" or beyond, [
+        report.verdict,
+        *(f.title for f in report.findings),
+    ]
 
 
 def test_rows_beyond_the_integers_do_not_matter() -> None:
-    """A padded row is never looked up: leaving out its shard's last rows changes nothing, as long as no integer reaches them."""
-    assert _report(Shards(ends=_shifted(RIGHT.ends, 3, -10)), bounds=ROWS - 10).verdict == "equivalent"
+    """A padded row is never looked up: leaving out its shard's last rows changes nothing, as long
+    as no integer reaches them.
+    """
+    assert (
+        _report(Shards(ends=_shifted(RIGHT.ends, 3, -10)), bounds=ROWS - 10).verdict == "equivalent"
+    )
     assert _report(Shards(ends=_shifted(RIGHT.ends, 3, -10)), bounds=ROWS - 9).verdict == "mismatch"

@@ -22,7 +22,9 @@ TINY = ("plans/deepseek-v3-tiny.toml", "plans/llama3-tiny.toml")
 
 
 def _lasting(report: msgspec.Struct) -> dict[str, object]:
-    return {name: value for name, value in msgspec.to_builtins(report).items() if name not in VOLATILE}
+    return {
+        name: value for name, value in msgspec.to_builtins(report).items() if name not in VOLATILE
+    }
 
 
 def _both(*plans: object) -> list[Report]:
@@ -36,7 +38,9 @@ def _given_away(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
         monkeypatch.setattr(obligations, "LARGE", 0)
 
 
-@pytest.mark.parametrize("name", ["megatron_mlp_silu", "sequence_parallel_mlp", "cross_entropy_vocabulary_parallel"])
+@pytest.mark.parametrize(
+    "name", ["megatron_mlp_silu", "sequence_parallel_mlp", "cross_entropy_vocabulary_parallel"]
+)
 def test_two_processes_give_the_report_of_one(name: str) -> None:
     first, second = _both(*pair(name))
     assert first.verdict == "equivalent"
@@ -74,7 +78,9 @@ def test_a_worker_that_dies_leaves_its_stage_to_the_caller(monkeypatch: pytest.M
 
 
 def test_what_a_worker_refuses_is_not_proven(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A stage that only the worker finds false: the caller looks for itself, and neither takes the other's silence for a proof."""
+    """A stage that only the worker finds false: the caller looks for itself, and neither takes the
+    other's silence for a proof.
+    """
     caller, prove = os.getpid(), workers.prove_stage
 
     def refusing(*arguments: object) -> Proof:
@@ -82,6 +88,10 @@ def test_what_a_worker_refuses_is_not_proven(monkeypatch: pytest.MonkeyPatch) ->
         return proof if os.getpid() == caller else replace(proof, outcome="failed")
 
     monkeypatch.setattr(workers, "prove_stage", refusing)
-    monkeypatch.setattr(obligations, "prove_stage", lambda *_: Proof("inconclusive", code="PIT203", reason="nobody knows"))
+    monkeypatch.setattr(
+        obligations,
+        "prove_stage",
+        lambda *_: Proof("inconclusive", code="PIT203", reason="nobody knows"),
+    )
     monkeypatch.setattr(obligations, "LARGE", 0)
     assert check(*pair("megatron_mlp_silu"), Options(seed=4, jobs=2)).verdict == "inconclusive"

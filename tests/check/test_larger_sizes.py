@@ -1,4 +1,6 @@
-"""What reduced shapes leave open is tried at larger sizes and at full ones, within an allowance and at the cost of the error bound."""
+"""What reduced shapes leave open is tried at larger sizes and at full ones, within an allowance and
+at the cost of the error bound.
+"""
 
 from __future__ import annotations
 
@@ -24,19 +26,34 @@ ROWS, WIDTH = 4, 6
 
 
 def stages(mesh: dict[str, int] | None, wrong: bool = False) -> Plan:
-    """Two layers of tanh(x w) without a bias, and the gradients of a sum of squares. On two ranks both layers give their tensors the same names, as recorded
-    programs do, so that no tensor in between holds one reference tensor; ``wrong``: the gradient that is sent back is that of the squares alone."""
+    """Two layers of tanh(x w) without a bias, and the gradients of a sum of squares. On two ranks
+    both layers give their tensors the same names, as recorded programs do, so that no tensor in
+    between holds one reference tensor; ``wrong``: the gradient that is sent back is that of the
+    squares alone."""
     b = Builder("stages", mesh)
     first, last = ({"pp": (0,)}, {"pp": (1,)}) if mesh else ((), ())
-    x, w0, w1 = b.input("x", (ROWS, WIDTH), {}), b.parameter("w0", (WIDTH, WIDTH), {}), b.parameter("w1", (WIDTH, WIDTH), {})
+    x, w0, w1 = (
+        b.input("x", (ROWS, WIDTH), {}),
+        b.parameter("w0", (WIDTH, WIDTH), {}),
+        b.parameter("w1", (WIDTH, WIDTH), {}),
+    )
     names = (("h", "a"), ("h", "a")) if mesh else (("h0", "a0"), ("h1", "a1"))
-    a = b.op("tanh", b.op("matmul", x, w0, out=names[0][0], where=first), out=names[0][1], where=first)
+    a = b.op(
+        "tanh", b.op("matmul", x, w0, out=names[0][0], where=first), out=names[0][1], where=first
+    )
     if mesh:
         b.send(a, 1, first)
         a = b.receive(a, "met", 0, last)
-    y = b.op("tanh", b.op("matmul", a, w1, out=names[1][0], where=last), out=names[1][1], where=last)
-    b.output(b.op("sum", b.op("square", y, where=last), axes=(0, 1), out="loss", where=last), "loss" if mesh else "")
-    dy = b.op("mul", y, y if wrong else b.op("full_like", y, value=2, where=last), out="dy", where=last)
+    y = b.op(
+        "tanh", b.op("matmul", a, w1, out=names[1][0], where=last), out=names[1][1], where=last
+    )
+    b.output(
+        b.op("sum", b.op("square", y, where=last), axes=(0, 1), out="loss", where=last),
+        "loss" if mesh else "",
+    )
+    dy = b.op(
+        "mul", y, y if wrong else b.op("full_like", y, value=2, where=last), out="dy", where=last
+    )
     b.back("tanh", [names[1][0]], y, dy, ["dh1"], where=last)
     b.back("matmul", [a, w1], names[1][0], "dh1", ["da", "dw1"], where=last)
     if mesh:
@@ -64,7 +81,11 @@ def bound_unless(holds: Callable[[Any], bool]) -> Iterator[None]:
 
     def error(degrees: StageDegrees, *more: Any) -> Any:
         one, rejected = bounded(degrees, *more)
-        return (one if holds(sizes[id(degrees)]) else one._replace(levels=tuple(0.0 for _ in one.levels))), rejected
+        return (
+            one
+            if holds(sizes[id(degrees)])
+            else one._replace(levels=tuple(0.0 for _ in one.levels))
+        ), rejected
 
     with patch.object(StageDegrees, "of", of), patch.object(StageDegrees, "error", error):
         yield
@@ -106,7 +127,9 @@ def test_in_vain() -> None:
     with bound_unless(lambda _: False):
         report = verdict(stages({"pp": 2}))
     assert report.verdict == "inconclusive"
-    assert all("nor at larger sizes and full shapes" in finding.title for finding in report.findings), said(report)
+    assert all(
+        "nor at larger sizes and full shapes" in finding.title for finding in report.findings
+    ), said(report)
 
 
 def test_no_more_than_is_allowed() -> None:
@@ -118,7 +141,9 @@ def test_no_more_than_is_allowed() -> None:
 
 @pytest.mark.parametrize("wrong", [False, True])
 def test_a_tie_that_is_missing_across_the_pair(wrong: bool) -> None:
-    """Sizes that are no one assignment are refused: what is proven then is proven at full shapes, and nothing wrong is."""
+    """Sizes that are no one assignment are refused: what is proven then is proven at full shapes,
+    and nothing wrong is.
+    """
 
     def untied(*_: Any) -> None:
         pass

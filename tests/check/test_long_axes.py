@@ -1,4 +1,6 @@
-"""Collectives whose results have a part per member, over axes longer than those that are always seen whole."""
+"""Collectives whose results have a part per member, over axes longer than those that are always
+seen whole.
+"""
 
 from __future__ import annotations
 
@@ -25,8 +27,12 @@ Pair = tuple[Plan, Plan]
 LENGTHS = (9, 16, 24, 64)
 
 
-def gathered(size: int, axis: int, joined: int | None = None, mesh: dict[str, int] | None = None) -> Pair:
-    """Squares that ``size`` ranks hold parts of along ``axis``, joined along ``joined``, by default the same."""
+def gathered(
+    size: int, axis: int, joined: int | None = None, mesh: dict[str, int] | None = None
+) -> Pair:
+    """Squares that ``size`` ranks hold parts of along ``axis``, joined along ``joined``, by default
+    the same.
+    """
     shape, joined = [4, 6], axis if joined is None else joined
     whole = [n * size if dim == axis else n for dim, n in enumerate(shape)]
     r = Builder("whole")
@@ -38,7 +44,9 @@ def gathered(size: int, axis: int, joined: int | None = None, mesh: dict[str, in
 
 
 def scattered(size: int, axis: int, held: int | None = None) -> Pair:
-    """A sum over the batch, of which every rank has a part along ``axis``, said to be one along ``held``."""
+    """A sum over the batch, of which every rank has a part along ``axis``, said to be one along
+    ``held``.
+    """
     whole = [n * size for n in (2, 3)]
     r = Builder("whole")
     r.output(r.op("sum", r.op("square", r.input("x", [size, *whole])), out="y", axes=(0,)))
@@ -50,7 +58,9 @@ def scattered(size: int, axis: int, held: int | None = None) -> Pair:
 
 
 def exchanged(size: int, split: int, joined: int, twice: bool = False) -> Pair:
-    """Parts along one dimension exchanged for parts along the other; ``twice``: every part is of the next rank's."""
+    """Parts along one dimension exchanged for parts along the other; ``twice``: every part is of
+    the next rank's.
+    """
     whole = [2 * size, 3 * size]
     r = Builder("whole")
     r.output(r.op("square", r.input("x", whole), out="y"))
@@ -83,7 +93,12 @@ def test_beside_another_axis(mesh: dict[str, int]) -> None:
 
 def _declared(plan: Plan, axis: int, change: Callable[[int], int]) -> Plan:
     """The plan with another size of ``y`` along an axis."""
-    tensors = (replace(t, shape=tuple(change(n) if dim == axis else n for dim, n in enumerate(t.shape))) if t.name == "y" else t for t in plan.tensors)
+    tensors = (
+        replace(t, shape=tuple(change(n) if dim == axis else n for dim, n in enumerate(t.shape)))
+        if t.name == "y"
+        else t
+        for t in plan.tensors
+    )
     return replace(plan, tensors=tuple(tensors))
 
 
@@ -128,11 +143,21 @@ COLLECTIVES = [name for name in operator_names() if operator_kind(name).collecti
 
 @pytest.mark.parametrize("kind", COLLECTIVES)
 def test_every_result_that_has_a_part_per_member_is_named(kind: str) -> None:
-    """A stage of such a collective must not be looked at with fewer members: there its results have other sizes."""
+    """A stage of such a collective must not be looked at with fewer members: there its results have
+    other sizes.
+    """
     shapes = []
     for members in (2, 4):
         algebra = AxisAlgebra(AxisSystem())
-        stack = algebra.stack(algebra.tensor((8, 12), "field"), np.zeros((1, members), dtype=np.int64))
-        attributes = {name: place for name, place in ATTRIBUTES.items() if name in operator_kind(kind).attributes}
-        shapes.append([algebra.shape(result) for result in evaluate(algebra, kind, [stack], attributes)])
+        stack = algebra.stack(
+            algebra.tensor((8, 12), "field"), np.zeros((1, members), dtype=np.int64)
+        )
+        attributes = {
+            name: place
+            for name, place in ATTRIBUTES.items()
+            if name in operator_kind(kind).attributes
+        }
+        shapes.append(
+            [algebra.shape(result) for result in evaluate(algebra, kind, [stack], attributes)]
+        )
     assert (kind not in kinds_with(Trait.KEEPS_SIZES)) == (shapes[0] != shapes[1]), shapes

@@ -1,4 +1,6 @@
-"""Values are found again although their first elements are zeros, or what rounding leaves of zeros."""
+"""Values are found again although their first elements are zeros, or what rounding leaves
+of zeros.
+"""
 
 from __future__ import annotations
 

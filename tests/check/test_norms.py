@@ -1,4 +1,6 @@
-"""Norms of gradients that are spread over ranks: roots of sums of squares of roots, with other splits on either side."""
+"""Norms of gradients that are spread over ranks: roots of sums of squares of roots, with other
+splits on either side.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ def _norm(b: Builder, x: str) -> str:
 
 def _clipped(b: Builder, x: str, norm: str) -> str:
     """x * min(1, 3 / (norm + 1))."""
-    return b.op("mul", x, b.op("minimum", b.op("div", Number(3), b.op("add", norm, Number(1))), Number(1)))
+    return b.op(
+        "mul", x, b.op("minimum", b.op("div", Number(3), b.op("add", norm, Number(1))), Number(1))
+    )
 
 
 def _reference() -> Plan:
@@ -34,7 +38,9 @@ def _reference() -> Plan:
 
 
 def _sharded(total: Callable[[Builder, str, str], str]) -> Plan:
-    """Both tensors are cut over two ranks; ``total`` makes the norm of all of the two local norms."""
+    """Both tensors are cut over two ranks; ``total`` makes the norm of all of the two
+    local norms.
+    """
     b = Builder("sharded", {"dp": 2})
     x, z = b.input("x", (ROWS // 2, COLUMNS), {0: "dp"}), b.input("z", (ROWS // 2,), {0: "dp"})
     norm = total(b, _norm(b, x), _norm(b, z))
@@ -53,12 +59,21 @@ def _both(b: Builder, first: str, second: str) -> str:
 
 
 RIGHT: dict[str, Callable[[Builder, str, str], str]] = {
-    "one sum over the ranks": lambda b, x, z: b.op("sqrt", _summed(b, b.op("square", _both(b, x, z)))),
-    "a sum for each tensor": lambda b, x, z: _both(b, *(b.op("sqrt", _summed(b, b.op("square", n))) for n in (x, z))),
-    "a norm of all that ranks have": lambda b, x, z: _norm(b, b.op("all_gather", b.op("stack", x, z, axis=0), group="dp", axis=0)),
-    "squares by powers": lambda b, x, z: b.op("pow", _summed(b, b.op("pow", _both(b, x, z), exponent=2)), exponent="1/2"),
+    "one sum over the ranks": lambda b, x, z: b.op(
+        "sqrt", _summed(b, b.op("square", _both(b, x, z)))
+    ),
+    "a sum for each tensor": lambda b, x, z: _both(
+        b, *(b.op("sqrt", _summed(b, b.op("square", n))) for n in (x, z))
+    ),
+    "a norm of all that ranks have": lambda b, x, z: _norm(
+        b, b.op("all_gather", b.op("stack", x, z, axis=0), group="dp", axis=0)
+    ),
+    "squares by powers": lambda b, x, z: b.op(
+        "pow", _summed(b, b.op("pow", _both(b, x, z), exponent=2)), exponent="1/2"
+    ),
     "the root of a half of twice as much": lambda b, x, z: b.op(
-        "sqrt", _summed(b, _summed(b, b.op("square", b.op("mul", _both(b, x, z), Number("sqrt(1/2)")))))
+        "sqrt",
+        _summed(b, _summed(b, b.op("square", b.op("mul", _both(b, x, z), Number("sqrt(1/2)"))))),
     ),
 }
 
@@ -68,8 +83,12 @@ WRONG: dict[str, Callable[[Builder, str, str], str]] = {
     "no square before the sum": lambda b, x, z: b.op("sqrt", _summed(b, _both(b, x, z))),
     "no root after the sum": lambda b, x, z: _summed(b, b.op("square", _both(b, x, z))),
     "one of the two tensors": lambda b, x, z: b.op("sqrt", _summed(b, b.op("square", x))),
-    "norms of the tensors added": lambda b, x, z: b.op("sqrt", _summed(b, b.op("square", b.op("add", x, z)))),
-    "the mean of squares": lambda b, x, z: b.op("sqrt", b.op("all_reduce", b.op("square", _both(b, x, z)), group="dp", reduction="avg")),
+    "norms of the tensors added": lambda b, x, z: b.op(
+        "sqrt", _summed(b, b.op("square", b.op("add", x, z)))
+    ),
+    "the mean of squares": lambda b, x, z: b.op(
+        "sqrt", b.op("all_reduce", b.op("square", _both(b, x, z)), group="dp", reduction="avg")
+    ),
 }
 
 
@@ -91,7 +110,9 @@ def test_a_root_of_what_may_be_negative_is_nan_there() -> None:
         b = Builder("root")
         x = b.input("x", (ROWS, COLUMNS))
         s = b.op("add", b.op("square", x), Number(1)) if square else b.op("add", x, Number(1))
-        b.output(b.op("square", b.op("sqrt", s), out="y") if rooted else b.op("identity", s, out="y"))
+        b.output(
+            b.op("square", b.op("sqrt", s), out="y") if rooted else b.op("identity", s, out="y")
+        )
         return b.plan()
 
     proven(plan(False, True), plan(True, True))
@@ -105,7 +126,11 @@ def test_a_formula_that_needs_the_residue_of_the_root_is_proven_without_formal_r
         b = Builder("divided")
         x, z = b.input("x", (ROWS, COLUMNS)), b.input("z", (ROWS, COLUMNS))
         norm = b.op("sqrt", b.op("add", b.op("square", x), Number(1)))
-        by = b.op("div", b.op("div", z, norm), norm) if twice else b.op("div", z, b.op("mul", norm, norm))
+        by = (
+            b.op("div", b.op("div", z, norm), norm)
+            if twice
+            else b.op("div", z, b.op("mul", norm, norm))
+        )
         b.output(b.op("identity", by, out="y"))
         return b.plan()
 

@@ -1,4 +1,6 @@
-"""Outputs that are finite on one side alone: what is infinite or undefined in truth is a mismatch, what only overflows is none."""
+"""Outputs that are finite on one side alone: what is infinite or undefined in truth is a mismatch,
+what only overflows is none.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ LARGE = Number("1e200")
 
 
 def _weights(kind: str) -> Plan:
-    """Weights of what is not masked: of the others exp gives 0, and square infinity, which times 0 is undefined."""
+    """Weights of what is not masked: of the others exp gives 0, and square infinity, which times 0
+    is undefined.
+    """
     b = Builder("weights")
     x, v = b.input("x", (4, 4)), b.input("v", (4, 3))
     masked = b.op("masked_fill", x, b.op("causal_mask", x), Number("-inf"))
@@ -25,7 +29,9 @@ def _weights(kind: str) -> Plan:
 
 
 def _overflowing(first: bool, factor: Number) -> Plan:
-    """x times and over two large numbers: nothing but ``factor`` in truth, and infinite in float64 where both are multiplied with first."""
+    """x times and over two large numbers: nothing but ``factor`` in truth, and infinite in float64
+    where both are multiplied with first.
+    """
     b = Builder("overflows")
     x = b.input("x", (4, 3))
     steps = (("mul", LARGE), ("mul", LARGE), ("div", LARGE), ("div", LARGE)) if first else ()
@@ -51,5 +57,15 @@ def test_undefined_on_one_side_is_a_mismatch(seed: int) -> None:
 @pytest.mark.usefixtures("dear")
 @pytest.mark.parametrize("seed", range(3))
 def test_overflow_on_one_side_is_none(seed: int) -> None:
-    assert check(_overflowing(False, Number(3)), _overflowing(True, Number(3)), Options(seed=seed)).verdict == "equivalent"
-    assert check(_overflowing(False, Number(3)), _overflowing(True, Number(4)), Options(seed=seed)).verdict == "mismatch"
+    assert (
+        check(
+            _overflowing(False, Number(3)), _overflowing(True, Number(3)), Options(seed=seed)
+        ).verdict
+        == "equivalent"
+    )
+    assert (
+        check(
+            _overflowing(False, Number(3)), _overflowing(True, Number(4)), Options(seed=seed)
+        ).verdict
+        == "mismatch"
+    )

@@ -1,4 +1,6 @@
-"""No plan ends in an internal error, or takes minutes: sizes of 0 and 1, literals that are hardly ever written, nothing at all."""
+"""No plan ends in an internal error, or takes minutes: sizes of 0 and 1, literals that are hardly
+ever written, nothing at all.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ def report_on(reference: Plan, parallel: Plan) -> Report:
     return checked([lambda: [reference, parallel]], Options(seed=1))
 
 
-@settings(max_examples=120, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(
+    max_examples=120, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
+)
 @given(pairs())
 def test_no_internal_error(pair: tuple[Plan, Plan]) -> None:
     report = report_on(*pair)
@@ -44,7 +48,12 @@ def test_what_is_no_number_is_refused(literal: int | float | str) -> None:
     assert (report.verdict, report.findings[0].code != "PIT900") == ("invalid", True)
 
 
-DIFFERENT = (("1e-400", "1e-399"), (2**1023, 2**1023 - 1), ("1e308", "-1e308"), (f"1/{'9' * 300}", f"1/{'9' * 299}8"))
+DIFFERENT = (
+    ("1e-400", "1e-399"),
+    (2**1023, 2**1023 - 1),
+    ("1e308", "-1e308"),
+    (f"1/{'9' * 300}", f"1/{'9' * 299}8"),
+)
 
 
 @pytest.mark.parametrize(("one", "other"), DIFFERENT, ids=range(len(DIFFERENT)))
@@ -59,11 +68,20 @@ def test_huge_exponents(exponent: int) -> None:
     assert all(finding.code != "PIT900" for finding in report.findings)
 
 
-@pytest.mark.parametrize("more", [{"outputs": ()}, {"operators": ()}, {"microbatches": 0}, {"tensors": ()}])
+@pytest.mark.parametrize(
+    "more", [{"outputs": ()}, {"operators": ()}, {"microbatches": 0}, {"tensors": ()}]
+)
 def test_nothing(more: dict[str, object]) -> None:
 
     plan = scaled(2)
-    for pair in ((plan, replace(plan, **more)), (replace(plan, **more), plan), (replace(plan, **more), replace(plan, **more))):
+    for pair in (
+        (plan, replace(plan, **more)),
+        (replace(plan, **more), plan),
+        (replace(plan, **more), replace(plan, **more)),
+    ):
         report = report_on(*pair)
-        assert report.verdict in ("invalid", "nothing-checked", "inconclusive"), (more, report.verdict)
+        assert report.verdict in ("invalid", "nothing-checked", "inconclusive"), (
+            more,
+            report.verdict,
+        )
         assert all(finding.code != "PIT900" for finding in report.findings)

@@ -1,4 +1,6 @@
-"""Every collective, and sends, by its right use and by near misses: another reduction, root, axis, order, group or member."""
+"""Every collective, and sends, by its right use and by near misses: another reduction, root, axis,
+order, group or member.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ ROWS = 6
 
 
 def _alone(kind: str, **attributes: Any) -> Plan:
-    """One device: x of shape (n, 6, 4) is combined over its first dimension, or squared and left as rows (6n, 4)."""
+    """One device: x of shape (n, 6, 4) is combined over its first dimension, or squared and left as
+    rows (6n, 4).
+    """
     b = Builder("alone")
     n = attributes.pop("ranks")
     x = b.input("x", (n, ROWS * n, 4))
@@ -32,7 +36,11 @@ def _alone(kind: str, **attributes: Any) -> Plan:
 def _spread(n: int, write: Callable[[Builder, str], str]) -> Plan:
     """Rank i has x[i]."""
     b = Builder("spread", {"dp": n})
-    b.op("identity", write(b, b.op("squeeze", b.input("x", (1, ROWS * n, 4), {0: "dp"}), axis=0)), out="y")
+    b.op(
+        "identity",
+        write(b, b.op("squeeze", b.input("x", (1, ROWS * n, 4), {0: "dp"}), axis=0)),
+        out="y",
+    )
     b.output("y")
     return b.plan()
 
@@ -48,23 +56,47 @@ RANKS = pytest.mark.parametrize("n", [2, 3])
 @RANKS
 def test_reduce_scatter(n: int) -> None:
     reference = _alone("sum", ranks=n)
-    proven(reference, _spread(n, lambda b, x: _again(b, b.op("reduce_scatter", x, group="dp", axis=0))))
-    caught(reference, _spread(n, lambda b, x: _again(b, b.op("reduce_scatter", x, group="dp", axis=0, reduction="avg"))))
+    proven(
+        reference, _spread(n, lambda b, x: _again(b, b.op("reduce_scatter", x, group="dp", axis=0)))
+    )
+    caught(
+        reference,
+        _spread(
+            n,
+            lambda b, x: _again(b, b.op("reduce_scatter", x, group="dp", axis=0, reduction="avg")),
+        ),
+    )
     turned = [tuple(range(n))[::-1]]
-    caught(reference, _spread(n, lambda b, x: _again(b, b.op("reduce_scatter", x, group=turned, axis=0))))
-    proven(reference, _spread(n, lambda b, x: b.op("all_gather", b.op("reduce_scatter", x, group=turned, axis=0), group=turned, axis=0)))
+    caught(
+        reference,
+        _spread(n, lambda b, x: _again(b, b.op("reduce_scatter", x, group=turned, axis=0))),
+    )
+    proven(
+        reference,
+        _spread(
+            n,
+            lambda b, x: b.op(
+                "all_gather", b.op("reduce_scatter", x, group=turned, axis=0), group=turned, axis=0
+            ),
+        ),
+    )
 
 
 @RANKS
 def test_broadcast_and_its_root(n: int) -> None:
     for root, index in itertools.product(range(n), range(n)):
         verdict = proven if root == index else caught
-        verdict(_alone("select", ranks=n, index=index), _spread(n, lambda b, x, root=root: b.op("broadcast", x, group="dp", root=root)))
+        verdict(
+            _alone("select", ranks=n, index=index),
+            _spread(n, lambda b, x, root=root: b.op("broadcast", x, group="dp", root=root)),
+        )
 
 
 @RANKS
 def test_all_to_all(n: int) -> None:
-    """Rows are exchanged for columns and back; exchanged once more along another axis they are not where they were."""
+    """Rows are exchanged for columns and back; exchanged once more along another axis they are not
+    where they were.
+    """
     b = Builder("rows")
     b.output(b.op("square", b.input("x", (6 * n, 36)), out="y"))
 
@@ -72,8 +104,18 @@ def test_all_to_all(n: int) -> None:
         p = Builder("exchanged", {"dp": n})
         x = p.input("x", (6, 36), {0: "dp"})
         columns = p.op("square", p.op("all_to_all", x, group="dp", split_axis=1, concat_axis=0))
-        rows = p.op("all_to_all", columns, group="dp" if order is None else [order], split_axis=back[0], concat_axis=back[1])
-        p.output(p.op("reshape", p.op("all_gather", rows, group="dp", axis=0), out="y", sizes=(6 * n, 36)))
+        rows = p.op(
+            "all_to_all",
+            columns,
+            group="dp" if order is None else [order],
+            split_axis=back[0],
+            concat_axis=back[1],
+        )
+        p.output(
+            p.op(
+                "reshape", p.op("all_gather", rows, group="dp", axis=0), out="y", sizes=(6 * n, 36)
+            )
+        )
         return p.plan()
 
     proven(b.plan(), spread((0, 1)))
@@ -83,12 +125,16 @@ def test_all_to_all(n: int) -> None:
 
 
 def _to_root(n: int, root: int, follow: int) -> Plan:
-    """A sum that only ``root`` has is broadcast from ``follow``; the other ranks bring what they had."""
+    """A sum that only ``root`` has is broadcast from ``follow``; the other ranks bring what they
+    had.
+    """
 
     def write(b: Builder, x: str) -> str:
         there, others = {"dp": (root,)}, {"dp": tuple(r for r in range(n) if r != root)}
         b.add(Tensor("total", b.tensors[x].shape))
-        b._append("reduce", (x,), ("total",), {"root": root, "reduction": "sum"}, (), b._group("dp"))
+        b._append(
+            "reduce", (x,), ("total",), {"root": root, "reduction": "sum"}, (), b._group("dp")
+        )
         have = b.op("identity", "total", out="have", where=there)
         b.op("identity", x, out=have, where=others)
         whole: str = b.op("broadcast", have, group="dp", root=follow)
@@ -113,13 +159,27 @@ def test_gathered_to_a_root_and_scattered(n: int, wrong: str) -> None:
     x = b.input("x", (6, 4 * n), {0: "dp"})
     at = {"dp": (0,)}
     whole = b.add(Tensor("whole", (6 * n, 4 * n)))
-    b._append("gather_to", (x,), (whole,), {"root": 1 if wrong == "gather root" else 0, "axis": 0}, (), b._group("dp"))
+    b._append(
+        "gather_to",
+        (x,),
+        (whole,),
+        {"root": 1 if wrong == "gather root" else 0, "axis": 0},
+        (),
+        b._group("dp"),
+    )
     squares = b.op("square", whole, out="squares", where=at)
     b.op("full", out=squares, sizes=(6 * n, 4 * n), value=1, where={"dp": tuple(range(1, n))})
     axis = 1 if wrong == "axis" else 0
     shape = (6 * n, 4) if wrong == "axis" else (6, 4 * n)
     part = b.add(Tensor("part", shape))
-    b._append("scatter_from", (squares,), (part,), {"root": 1 if wrong == "scatter root" else 0, "axis": axis}, (), b._group("dp"))
+    b._append(
+        "scatter_from",
+        (squares,),
+        (part,),
+        {"root": 1 if wrong == "scatter root" else 0, "axis": axis},
+        (),
+        b._group("dp"),
+    )
     gathered = b.op("all_gather", part, group="dp", axis=0)
     b.output(b.op("reshape", gathered, out="y", sizes=(6 * n, 4 * n)))
     (caught if wrong else proven)(r.plan(), b.plan())
@@ -159,7 +219,9 @@ def test_two_messages_by_their_tags(tag: str) -> None:
     marks = ("b", "a") if tag == "crossed" else ("a", "b")
     for name, mark in zip(("got_x", "got_z"), marks, strict=True):
         b.add(Tensor(name, (6, 4)))
-        b._append("receive", (), (name,), {"peer": 0, "tag": mark, "batch": "pair"}, (second,), None)
+        b._append(
+            "receive", (), (name,), {"peer": 0, "tag": mark, "batch": "pair"}, (second,), None
+        )
     b.op("sub", x, z, out="own", where=first)
     b.op("sub", "got_x", "got_z", out="own", where=second)
     b.output(b.op("identity", "own", out="y"))

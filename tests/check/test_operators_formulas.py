@@ -1,4 +1,6 @@
-"""Operators and their derivatives against the same written out in simpler ones: the formula is proven, near misses of it get the verdict they should."""
+"""Operators and their derivatives against the same written out in simpler ones: the formula is
+proven, near misses of it get the verdict they should.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ NEAR_MISSES = 3
 
 REAL = ("float32",)
 WITH_TIES = ("maximum", "minimum", "relu")
-"""Formulas of which a near miss may differ only where numbers are equal: the executor's draws do not show that, and the verdict is inconclusive."""
+"""Formulas of which a near miss may differ only where numbers are equal: the executor's draws do
+not show that, and the verdict is inconclusive.
+"""
 
 
 class Writer:
@@ -37,7 +41,11 @@ class Writer:
 
     def __getattr__(self, kind: str) -> Callable[..., str]:
         def append(*operands: Any, **attributes: Any) -> str:
-            result: str = self.builder.op(kind, *[o if o in self.builder.tensors else Number(o) for o in operands], **attributes)
+            result: str = self.builder.op(
+                kind,
+                *[o if o in self.builder.tensors else Number(o) for o in operands],
+                **attributes,
+            )
             return result
 
         return append
@@ -245,7 +253,11 @@ def _attention_back(w: Writer, q: str, k: str, v: str, dy: str) -> list[str]:
     p = w.softmax(w.mul(w.matmul(q, w.transpose(k, dim0=1, dim1=2)), "1/2"), axis=2)
     dp = w.matmul(dy, w.transpose(v, dim0=1, dim1=2))
     ds = w.mul(p, w.mul(w.sub(dp, w.sum(w.mul(p, dp), axes=(2,), keepdim=True)), "1/2"))
-    return [w.matmul(ds, k), w.matmul(w.transpose(ds, dim0=1, dim1=2), q), w.matmul(w.transpose(p, dim0=1, dim1=2), dy)]
+    return [
+        w.matmul(ds, k),
+        w.matmul(w.transpose(ds, dim0=1, dim1=2), q),
+        w.matmul(w.transpose(p, dim0=1, dim1=2), dy),
+    ]
 
 
 def _linear(w: Writer, x: str, weight: str, bias: str) -> str:
@@ -253,7 +265,11 @@ def _linear(w: Writer, x: str, weight: str, bias: str) -> str:
 
 
 def _linear_back(w: Writer, x: str, weight: str, bias: str, dy: str) -> list[str]:
-    return [w.matmul(dy, weight), w.matmul(w.transpose(dy, dim0=0, dim1=1), x), w.sum(dy, axes=(0,))]
+    return [
+        w.matmul(dy, weight),
+        w.matmul(w.transpose(dy, dim0=0, dim1=1), x),
+        w.sum(dy, axes=(0,)),
+    ]
 
 
 X, V = In((6, 8)), In((8,))
@@ -261,32 +277,52 @@ LOGITS, CLASSES = In((6, 5)), In((6,), None, "int64", (0, 5))
 ROWS = In((2, 5, 4))
 FORMULAS: dict[str, Formula] = {
     "gelu": Formula("gelu", _gelu, _gelu_back),
-    "gelu by tanh": Formula("gelu", _gelu_tanh, _gelu_tanh_back, attributes={"approximate": "tanh"}),
-    "sin": Formula("sin", lambda w, x: w.neg(w.sin(w.neg(x))), lambda w, x, dy: [w.mul(dy, w.cos(x))]),
-    "cos": Formula("cos", lambda w, x: w.cos(w.neg(x)), lambda w, x, dy: [w.neg(w.mul(dy, w.sin(x)))]),
+    "gelu by tanh": Formula(
+        "gelu", _gelu_tanh, _gelu_tanh_back, attributes={"approximate": "tanh"}
+    ),
+    "sin": Formula(
+        "sin", lambda w, x: w.neg(w.sin(w.neg(x))), lambda w, x, dy: [w.mul(dy, w.cos(x))]
+    ),
+    "cos": Formula(
+        "cos", lambda w, x: w.cos(w.neg(x)), lambda w, x, dy: [w.neg(w.mul(dy, w.sin(x)))]
+    ),
     "erf": Formula("erf", lambda w, x: w.neg(w.erf(w.neg(x))), _erf_back),
     "sigmoid": Formula("sigmoid", _sigmoid, _sigmoid_back),
     "silu": Formula("silu", lambda w, x: w.mul(x, _sigmoid(w, x)), _silu_back),
     "tanh": Formula("tanh", _tanh, _tanh_back),
     "softplus": Formula("softplus", _softplus, _softplus_back),
     "relu": Formula("relu", _relu, _relu_back),
-    "maximum": Formula("maximum", lambda w, a, b: w.where(w.gt(a, b), a, b), _half_whether("gt", "ge"), (X, X)),
-    "minimum": Formula("minimum", lambda w, a, b: w.neg(w.maximum(w.neg(a), w.neg(b))), _half_whether("lt", "le"), (X, X)),
+    "maximum": Formula(
+        "maximum", lambda w, a, b: w.where(w.gt(a, b), a, b), _half_whether("gt", "ge"), (X, X)
+    ),
+    "minimum": Formula(
+        "minimum",
+        lambda w, a, b: w.neg(w.maximum(w.neg(a), w.neg(b))),
+        _half_whether("lt", "le"),
+        (X, X),
+    ),
     "rms_norm": Formula("rms_norm", _rms, _rms_back, (X, V), {"eps": 1e-5}),
     "layer_norm": Formula("layer_norm", _layer, _layer_back, (X, V, V), {"eps": 1e-5}),
     "softmax": Formula("softmax", _softmax, _softmax_back, attributes={"axis": 1}),
     "log_softmax": Formula("log_softmax", _log_softmax, _log_softmax_back, attributes={"axis": 1}),
     "logsumexp": Formula("logsumexp", _logsumexp, _logsumexp_back, attributes={"axis": 1}),
-    "cross_entropy": Formula("cross_entropy", _cross_entropy, _cross_entropy_back, (LOGITS, CLASSES)),
+    "cross_entropy": Formula(
+        "cross_entropy", _cross_entropy, _cross_entropy_back, (LOGITS, CLASSES)
+    ),
     "nll_loss": Formula("nll_loss", _nll, _nll_back, (LOGITS, CLASSES)),
     "mse_loss": Formula("mse_loss", _mse, _mse_back, (X, X)),
-    "attention": Formula("scaled_dot_product_attention", _attention, _attention_back, (ROWS, ROWS, ROWS)),
+    "attention": Formula(
+        "scaled_dot_product_attention", _attention, _attention_back, (ROWS, ROWS, ROWS)
+    ),
     "linear": Formula("linear", _linear, _linear_back, (X, In((5, 8)), In((5,)))),
 }
 
 
 def _given(b: Builder, formula: Formula) -> list[str]:
-    return [b.input(f"x{n}", i.shape, dtype=i.dtype, bounds=i.bounds) for n, i in enumerate(formula.inputs)]
+    return [
+        b.input(f"x{n}", i.shape, dtype=i.dtype, bounds=i.bounds)
+        for n, i in enumerate(formula.inputs)
+    ]
 
 
 def _operator(formula: Formula) -> Plan:
@@ -294,7 +330,9 @@ def _operator(formula: Formula) -> Plan:
     names = _given(b, formula)
     b.output(b.op(formula.kind, *names, out="y", **formula.attributes))
     found = [f"dx{n}" if i.dtype in REAL else "" for n, i in enumerate(formula.inputs)]
-    b.back(formula.kind, names, "y", b.input("dy", b.tensors["y"].shape), found, **formula.attributes)
+    b.back(
+        formula.kind, names, "y", b.input("dy", b.tensors["y"].shape), found, **formula.attributes
+    )
     for name in found:
         if name:
             b.output(name)
@@ -321,9 +359,21 @@ def test_gradient_of_the_lesser_operand_is_not_proven() -> None:
 
 
 def test_minimum_and_maximum_add_up_to_the_operands() -> None:
-    """Near misses of this are not tried: where a difference of sums is compared the executor rounds, and decides otherwise than exact numbers."""
+    """Near misses of this are not tried: where a difference of sums is compared the executor
+    rounds, and decides otherwise than exact numbers.
+    """
     usual = FORMULAS["minimum"]
-    proven(_operator(usual), _written(Formula(usual.kind, lambda w, a, b: w.sub(w.add(a, b), w.maximum(a, b)), usual.backward, usual.inputs)))
+    proven(
+        _operator(usual),
+        _written(
+            Formula(
+                usual.kind,
+                lambda w, a, b: w.sub(w.add(a, b), w.maximum(a, b)),
+                usual.backward,
+                usual.inputs,
+            )
+        ),
+    )
 
 
 @pytest.mark.parametrize("name", FORMULAS)
@@ -335,13 +385,18 @@ def _wrong_verdicts(name: str, most: int | None) -> list[str]:
     reference, right = _operator(FORMULAS[name]), _written(FORMULAS[name])
     every = list(mutants(right))
     found = []
-    for mutation, mutant in islice(every, 0, None, 1 if most is None else max(1, len(every) // most)):
+    for mutation, mutant in islice(
+        every, 0, None, 1 if most is None else max(1, len(every) // most)
+    ):
         same = judge_often(reference, mutant, SEEDS).same
         report = check(reference, mutant, Options(seed=4))
         if same and name in WITH_TIES and "real numbers differ" in said(report):
             continue
         if report.verdict not in (("equivalent",) if same else ("mismatch", "invalid")):
-            found.append(f"{mutation}: {'nothing changed' if same else 'something changed'}, but {said(report)}")
+            found.append(
+                f"{mutation}: {'nothing changed' if same else 'something changed'}, but "
+                f"{said(report)}"
+            )
     return found
 
 

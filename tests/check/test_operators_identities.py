@@ -1,4 +1,6 @@
-"""Operators that can be written by others: the formula is proven, the same with a small mistake is caught."""
+"""Operators that can be written by others: the formula is proven, the same with a small mistake is
+caught.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ def _alone(write: Write, shape: tuple[int, ...]) -> Plan:
 
 
 def _cat(*parts: tuple[int, int]) -> Write:
-    return lambda b, x: b.op("cat", *[b.op("slice", x, axis=1, start=a, stop=c) for a, c in parts], axis=1)
+    return lambda b, x: b.op(
+        "cat", *[b.op("slice", x, axis=1, start=a, stop=c) for a, c in parts], axis=1
+    )
 
 
 def _place(b: Builder, x: str, axis: int) -> str:
@@ -36,8 +40,16 @@ def _triangle(kind: str) -> Write:
 
 def _first(kind: str, more: int) -> Write:
     def write(b: Builder, x: str) -> str:
-        values, places = b.op(kind, x, axis=1, out=["values", "places"], **({"k": 3} if kind == "topk" else {}))
-        found: str = values if more < 0 else b.op("gather", x, places, axis=1) if more == 0 else b.op("gather", b.op("flip", x, axes=(1,)), places, axis=1)
+        values, places = b.op(
+            kind, x, axis=1, out=["values", "places"], **({"k": 3} if kind == "topk" else {})
+        )
+        found: str = (
+            values
+            if more < 0
+            else b.op("gather", x, places, axis=1)
+            if more == 0
+            else b.op("gather", b.op("flip", x, axes=(1,)), places, axis=1)
+        )
         return found
 
     return write
@@ -60,7 +72,11 @@ def _moment(divisor: str) -> Write:
 
 
 def _square_less_mean(b: Builder, x: str) -> str:
-    return b.op("sub", b.op("mean", b.op("square", x), axes=(1,)), b.op("square", b.op("mean", x, axes=(1,))))
+    return b.op(
+        "sub",
+        b.op("mean", b.op("square", x), axes=(1,)),
+        b.op("square", b.op("mean", x, axes=(1,))),
+    )
 
 
 def _softmax(shift: str) -> Write:
@@ -86,8 +102,16 @@ def _then(*writes: Write) -> Write:
 
 
 IDENTITIES: dict[str, tuple[Write, Write, Write]] = {
-    "roll by half": (_op("roll", axis=1, shift=12), _cat((12, 24), (0, 12)), _cat((11, 24), (0, 11))),
-    "roll by five": (_op("roll", axis=1, shift=5), _cat((19, 24), (0, 19)), _cat((18, 24), (0, 18))),
+    "roll by half": (
+        _op("roll", axis=1, shift=12),
+        _cat((12, 24), (0, 12)),
+        _cat((11, 24), (0, 11)),
+    ),
+    "roll by five": (
+        _op("roll", axis=1, shift=5),
+        _cat((19, 24), (0, 19)),
+        _cat((18, 24), (0, 18)),
+    ),
     "roll there and back": (
         _op("contiguous"),
         _then(_op("roll", axis=1, shift=7), _op("roll", axis=1, shift=-7)),
@@ -101,8 +125,22 @@ IDENTITIES: dict[str, tuple[Write, Write, Write]] = {
     "whole roll": (_op("contiguous"), _op("roll", axis=1, shift=24), _op("roll", axis=1, shift=23)),
     "flip of halves": (
         _op("flip", axes=(1,)),
-        lambda b, x: b.op("cat", *[b.op("flip", b.op("slice", x, axis=1, start=s, stop=s + 12), axes=(1,)) for s in (12, 0)], axis=1),
-        lambda b, x: b.op("cat", *[b.op("flip", b.op("slice", x, axis=1, start=s, stop=s + 12), axes=(1,)) for s in (0, 12)], axis=1),
+        lambda b, x: b.op(
+            "cat",
+            *[
+                b.op("flip", b.op("slice", x, axis=1, start=s, stop=s + 12), axes=(1,))
+                for s in (12, 0)
+            ],
+            axis=1,
+        ),
+        lambda b, x: b.op(
+            "cat",
+            *[
+                b.op("flip", b.op("slice", x, axis=1, start=s, stop=s + 12), axes=(1,))
+                for s in (0, 12)
+            ],
+            axis=1,
+        ),
     ),
     "triangle": (_op("tril"), _triangle("le"), _triangle("lt")),
     "other triangle": (_op("triu", diagonal=1), _triangle("gt"), _triangle("ge")),
@@ -111,10 +149,18 @@ IDENTITIES: dict[str, tuple[Write, Write, Write]] = {
     "sorted": (_first("sort", -1), _first("sort", 0), _first("sort", 1)),
     "padding off": (
         _op("contiguous"),
-        _then(_op("pad", axis=1, before=3, after=2, value=9), _op("slice", axis=1, start=3, stop=27)),
-        _then(_op("pad", axis=1, before=3, after=2, value=9), _op("slice", axis=1, start=2, stop=26)),
+        _then(
+            _op("pad", axis=1, before=3, after=2, value=9), _op("slice", axis=1, start=3, stop=27)
+        ),
+        _then(
+            _op("pad", axis=1, before=3, after=2, value=9), _op("slice", axis=1, start=2, stop=26)
+        ),
     ),
-    "chunk": (_op("chunk", axis=1, count=4, position=2), _op("slice", axis=1, start=12, stop=18), _op("slice", axis=1, start=11, stop=17)),
+    "chunk": (
+        _op("chunk", axis=1, count=4, position=2),
+        _op("slice", axis=1, start=12, stop=18),
+        _op("slice", axis=1, start=11, stop=17),
+    ),
     "select": (
         _op("select", axis=1, index=7),
         _then(_op("slice", axis=1, start=7, stop=8), _op("squeeze", axis=1)),
@@ -133,21 +179,43 @@ IDENTITIES: dict[str, tuple[Write, Write, Write]] = {
     "variance": (_op("var", axes=(1,), correction=0), _square_less_mean, _op("var", axes=(1,))),
     "unbiased variance": (_op("var", axes=(1,)), _moment("1/23"), _moment("1/24")),
     "stable softmax": (_op("softmax", axis=1), _softmax("amax"), _softmax("amin")),
-    "logarithm of a softmax": (_op("log_softmax", axis=1), _then(_op("softmax", axis=1), _op("log")), _then(_op("softmax", axis=0), _op("log"))),
-    "square root of a square": (_op("abs"), lambda b, x: b.op("maximum", x, b.op("neg", x)), lambda b, x: b.op("minimum", x, b.op("neg", x))),
-    "sign": (_op("abs"), lambda b, x: b.op("mul", x, b.op("sign", x)), lambda b, x: b.op("mul", x, b.op("sign", b.op("neg", x)))),
+    "logarithm of a softmax": (
+        _op("log_softmax", axis=1),
+        _then(_op("softmax", axis=1), _op("log")),
+        _then(_op("softmax", axis=0), _op("log")),
+    ),
+    "square root of a square": (
+        _op("abs"),
+        lambda b, x: b.op("maximum", x, b.op("neg", x)),
+        lambda b, x: b.op("minimum", x, b.op("neg", x)),
+    ),
+    "sign": (
+        _op("abs"),
+        lambda b, x: b.op("mul", x, b.op("sign", x)),
+        lambda b, x: b.op("mul", x, b.op("sign", b.op("neg", x))),
+    ),
     "sigmoid": (
         _op("sigmoid"),
         lambda b, x: b.op("div", Number(1), b.op("add", b.op("exp", b.op("neg", x)), Number(1))),
         lambda b, x: b.op("div", Number(1), b.op("add", b.op("exp", x), Number(1))),
     ),
-    "silu": (_op("silu"), lambda b, x: b.op("mul", x, b.op("sigmoid", x)), lambda b, x: b.op("sigmoid", x)),
+    "silu": (
+        _op("silu"),
+        lambda b, x: b.op("mul", x, b.op("sigmoid", x)),
+        lambda b, x: b.op("sigmoid", x),
+    ),
     "tanh": (
         _op("tanh"),
-        lambda b, x: b.op("sub", b.op("mul", b.op("sigmoid", b.op("mul", x, Number(2))), Number(2)), Number(1)),
+        lambda b, x: b.op(
+            "sub", b.op("mul", b.op("sigmoid", b.op("mul", x, Number(2))), Number(2)), Number(1)
+        ),
         lambda b, x: b.op("sub", b.op("mul", b.op("sigmoid", x), Number(2)), Number(1)),
     ),
-    "softplus": (_op("softplus"), lambda b, x: b.op("log", b.op("add", b.op("exp", x), Number(1))), lambda b, x: b.op("log", b.op("exp", x))),
+    "softplus": (
+        _op("softplus"),
+        lambda b, x: b.op("log", b.op("add", b.op("exp", x), Number(1))),
+        lambda b, x: b.op("log", b.op("exp", x)),
+    ),
     "product of exponentials": (
         _op("exp"),
         lambda b, x: b.op("square", b.op("exp", b.op("mul", x, Number("1/2")))),
@@ -155,10 +223,22 @@ IDENTITIES: dict[str, tuple[Write, Write, Write]] = {
     ),
     "maximum and minimum": (
         _op("contiguous"),
-        lambda b, x: b.op("sub", b.op("add", b.op("maximum", x, Number(2)), b.op("minimum", x, Number(2))), Number(2)),
-        lambda b, x: b.op("sub", b.op("add", b.op("maximum", x, Number(2)), b.op("minimum", x, Number(1))), Number(2)),
+        lambda b, x: b.op(
+            "sub",
+            b.op("add", b.op("maximum", x, Number(2)), b.op("minimum", x, Number(2))),
+            Number(2),
+        ),
+        lambda b, x: b.op(
+            "sub",
+            b.op("add", b.op("maximum", x, Number(2)), b.op("minimum", x, Number(1))),
+            Number(2),
+        ),
     ),
-    "equation": (_op("transpose", dim0=0, dim1=1), _op("einsum", equation="ij->ji"), _op("reshape", sizes=(24, 4))),
+    "equation": (
+        _op("transpose", dim0=0, dim1=1),
+        _op("einsum", equation="ij->ji"),
+        _op("reshape", sizes=(24, 4)),
+    ),
 }
 
 
@@ -173,12 +253,23 @@ def test_identity(name: str) -> None:
     caught(_alone(plan, shape), _alone(wrong, shape))
 
 
-@pytest.mark.parametrize(("starts", "right"), [((0, 12), True), ((0, 11), False), ((12, 0), False), ((1, 12), False)])
+@pytest.mark.parametrize(
+    ("starts", "right"), [((0, 12), True), ((0, 11), False), ((12, 0), False), ((1, 12), False)]
+)
 def test_slices_by_a_table(starts: tuple[int, int], right: bool) -> None:
     """Every rank cuts its own part out of a replica."""
     b = Builder("sliced", {"tp": 2})
     x = b.input("x", (4, 24), {})
-    own = b.op("square", b.op("slice", x, axis=1, start=table("tp", *starts), stop=table("tp", *(s + 12 for s in starts))))
+    own = b.op(
+        "square",
+        b.op(
+            "slice",
+            x,
+            axis=1,
+            start=table("tp", *starts),
+            stop=table("tp", *(s + 12 for s in starts)),
+        ),
+    )
     b.output(b.op("all_gather", own, out="y", group="tp", axis=1))
     (proven if right else caught)(_alone(_op("square"), SHAPE), b.plan())
 
@@ -187,7 +278,10 @@ def _scaled(axis: int, exponent: str) -> Plan:
     """Rows over two ranks; (16, 12) there are (8, 12)."""
     b = Builder("scaled", {"dp": 2})
     x = b.input("x", (8, 12), {0: "dp"})
-    b.output(b.op("scale_by_size", x, out="y", axis=axis, exponent=exponent), spec=lineage("y", {0: "dp"}))
+    b.output(
+        b.op("scale_by_size", x, out="y", axis=axis, exponent=exponent),
+        spec=lineage("y", {0: "dp"}),
+    )
     return b.plan()
 
 
@@ -206,6 +300,9 @@ def test_a_size_that_a_number_follows_is_that_of_its_dimension() -> None:
 
 def test_terms_of_two_tensors_are_different_terms() -> None:
     b = Builder("terms", {"dp": 2})
-    x, z = b.input("x", (4, 24), lineage("x", partial=("dp",))), b.input("z", (4, 24), lineage("x", partial=("dp",)))
+    x, z = (
+        b.input("x", (4, 24), lineage("x", partial=("dp",))),
+        b.input("z", (4, 24), lineage("x", partial=("dp",))),
+    )
     b.output(b.op("add", b.op("sub", x, z), b.op("all_reduce", x, group="dp"), out="y"))
     caught(_alone(_op("contiguous"), SHAPE), b.plan())

@@ -1,4 +1,6 @@
-"""A stage over every operator: the right way to spread it is proven, a near miss is caught, at reduced and at full shapes."""
+"""A stage over every operator: the right way to spread it is proven, a near miss is caught, at
+reduced and at full shapes.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,19 @@ from pitcheck.report.report import Report
 
 SEEDS = tuple(range(3))
 COMMUNICATION = frozenset(
-    {"all_reduce", "reduce", "reduce_scatter", "all_gather", "gather_to", "broadcast", "scatter_from", "all_to_all", "accumulate", "send", "receive"}
+    {
+        "all_reduce",
+        "reduce",
+        "reduce_scatter",
+        "all_gather",
+        "gather_to",
+        "broadcast",
+        "scatter_from",
+        "all_to_all",
+        "accumulate",
+        "send",
+        "receive",
+    }
 )
 """Tried in test_operators_collectives.py."""
 WITHOUT_A_VALUE = frozenset({"barrier", "uninitialised"})
@@ -34,7 +48,9 @@ NOT_OF_THE_OPERATOR = "squeeze.backward: axis"
 
 
 def _said(report: Report) -> str:
-    return f"{report.verdict}: " + "; ".join(f"{f.code} {f.title} ({f.operator})" for f in report.findings[:3])
+    return f"{report.verdict}: " + "; ".join(
+        f"{f.code} {f.title} ({f.operator})" for f in report.findings[:3]
+    )
 
 
 def _verdict_is_due(reference: Plan, parallel: Plan, report: Report) -> str:
@@ -42,14 +58,20 @@ def _verdict_is_due(reference: Plan, parallel: Plan, report: Report) -> str:
     judgement = judge_often(reference, parallel, SEEDS)
     if judgement.same:
         return "" if report.verdict == "equivalent" else f"nothing changed, but {_said(report)}"
-    what = f"{judgement.different} differ" if judgement.different else judgement.error or f"{judgement.missing} missing"
+    what = (
+        f"{judgement.different} differ"
+        if judgement.different
+        else judgement.error or f"{judgement.missing} missing"
+    )
     certain = judgement.different or (judgement.error and NO_MEANING not in judgement.error)
     due = ("mismatch", "invalid") if certain else ("mismatch", "invalid", "inconclusive")
     return "" if report.verdict in due else f"{what}, but {_said(report)}"
 
 
 def test_every_operator_has_a_row() -> None:
-    assert {row.kind for row in ROWS.values()} | COMMUNICATION | WITHOUT_A_VALUE == set(operator_names())
+    assert {row.kind for row in ROWS.values()} | COMMUNICATION | WITHOUT_A_VALUE == set(
+        operator_names()
+    )
 
 
 @pytest.mark.parametrize("shapes", ["reduced", pytest.param("full", marks=pytest.mark.slow)])
@@ -101,6 +123,8 @@ def _wrong(name: str, shapes: str, faults: Iterable[operator_pairs.Fault]) -> li
     found = []
     for fault in faults:
         reference, parallel = operator_pairs.pair(ROWS[name], fault)
-        said = _verdict_is_due(reference, parallel, check(reference, parallel, Options(seed=3, shapes=shapes)))
+        said = _verdict_is_due(
+            reference, parallel, check(reference, parallel, Options(seed=3, shapes=shapes))
+        )
         found.extend([f"{fault}: {said}"] if said else [])
     return found

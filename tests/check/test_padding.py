@@ -42,7 +42,9 @@ def _report(parallel: Plan) -> Report:
 
 def test_a_sum_over_zeros_is_proven_between_hints() -> None:
     report = _report(_parallel(ZERO))
-    assert (report.verdict, report.stages.total, report.stages.widened) == ("equivalent", 3, 0), report.findings
+    assert (report.verdict, report.stages.total, report.stages.widened) == ("equivalent", 3, 0), (
+        report.findings
+    )
 
 
 @pytest.mark.parametrize("hint", [FREE, ZERO])

@@ -1,4 +1,6 @@
-"""Plans of a real planner: every one gets the verdict it is due, and a wrong one a finding that names what was changed."""
+"""Plans of a real planner: every one gets the verdict it is due, and a wrong one a finding that
+names what was changed.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,21 @@ from typing import Any
 
 import msgspec
 import pytest
-from planner_plans import CONTRADICTIONS, LLAMA, MLP, SHIPPED, Row, all_rows, plans, read, row_of, rows, run, said, text_of
+from planner_plans import (
+    CONTRADICTIONS,
+    LLAMA,
+    MLP,
+    SHIPPED,
+    Row,
+    all_rows,
+    plans,
+    read,
+    row_of,
+    rows,
+    run,
+    said,
+    text_of,
+)
 from zoo.pairs import without_hints
 
 from pitcheck.errors import PlanError
@@ -26,18 +42,28 @@ NAMED = {
     "n30_weight_slice_off_by_one_rank0": ("PIT110", "[0:1, 0:128] of 'layers.0.weight'"),
     "p01_div_scale": ("PIT102", "div:truediv' has the literal 8 where the reference has 4"),
     "p03_softmax_dim": ("PIT102", "softmax:softmax' has axis = -2 where the reference has -1"),
-    "mlp-L8-d64.dp2-pp2-tp4-mb2.hybrid": ("PIT107", "[0:24, 16:32] of 'linear_4' where it should hold [0:24, 32:48]"),
+    "mlp-L8-d64.dp2-pp2-tp4-mb2.hybrid": (
+        "PIT107",
+        "[0:24, 16:32] of 'linear_4' where it should hold [0:24, 32:48]",
+    ),
 }
 """Of every wrong plan: the code of a finding, and what it must say."""
 
 SMALL = tuple(row for row in rows() if row.folder == SHIPPED and "llama" not in row.reference)
 RIGHT = tuple(row for row in rows() if row.right)
-SMALLEST = ("mlp-L2-gbs128.dp2-pp2-tp2-mb2.demo", "mlp-L4-gbs128.dp1-pp2-tp1-mb2.megatron", "bias-mlp-L2-gbs128.dp2-pp1-tp1-mb1")
+SMALLEST = (
+    "mlp-L2-gbs128.dp2-pp2-tp2-mb2.demo",
+    "mlp-L4-gbs128.dp1-pp2-tp1-mb2.megatron",
+    "bias-mlp-L2-gbs128.dp2-pp1-tp1-mb1",
+)
 REFERENCES = tuple(dict.fromkeys(row.reference for row in rows() if row.folder == SHIPPED))
 
 
 def params(chosen: Sequence[Row]) -> list[Any]:
-    return [pytest.param(row, id=row.name, marks=[pytest.mark.slow] if row.large else []) for row in chosen]
+    return [
+        pytest.param(row, id=row.name, marks=[pytest.mark.slow] if row.large else [])
+        for row in chosen
+    ]
 
 
 def pair(row: Row) -> tuple[Plan, Plan]:
@@ -47,7 +73,9 @@ def pair(row: Row) -> tuple[Plan, Plan]:
 
 
 def expected(row: Row, report: Report) -> bool:
-    return report.verdict == "equivalent" if row.right else report.verdict in ("mismatch", "invalid")
+    return (
+        report.verdict == "equivalent" if row.right else report.verdict in ("mismatch", "invalid")
+    )
 
 
 def check_proof(reference: Plan, report: Report) -> None:
@@ -68,7 +96,10 @@ def test_plan_gets_the_verdict_that_it_is_due(row: Row) -> None:
         return
     assert expected(row, report), said(report)
     code, words = NAMED[row.name]
-    assert any(f.code == code and f.verdict == report.verdict and words in text_of(f) for f in report.findings), said(report)
+    assert any(
+        f.code == code and f.verdict == report.verdict and words in text_of(f)
+        for f in report.findings
+    ), said(report)
 
 
 @pytest.mark.parametrize("name", CONTRADICTIONS)
@@ -118,7 +149,11 @@ def test_full_shapes_say_the_same_of_all(row: Row, coordinates: str) -> None:
 
 def settled(report: Report) -> bytes:
     """The report without the block of times and memory."""
-    fields = {name: value for name, value in msgspec.structs.asdict(report).items() if name not in VOLATILE}
+    fields = {
+        name: value
+        for name, value in msgspec.structs.asdict(report).items()
+        if name not in VOLATILE
+    }
     return msgspec.json.encode(fields)
 
 

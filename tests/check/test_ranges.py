@@ -20,7 +20,14 @@ from pitcheck.prove.known_ranges import _decided
 
 EXPERTS, ROWS, WIDTH = 4, 12, 2
 Condition = Callable[[Builder, str], str]
-COMPARISONS = {"eq": operator.eq, "ne": operator.ne, "lt": operator.lt, "le": operator.le, "gt": operator.gt, "ge": operator.ge}
+COMPARISONS = {
+    "eq": operator.eq,
+    "ne": operator.ne,
+    "lt": operator.lt,
+    "le": operator.le,
+    "gt": operator.gt,
+    "ge": operator.ge,
+}
 
 
 def whole(b: Builder, kind: str, place: str, number: int) -> str:
@@ -31,7 +38,9 @@ def whole(b: Builder, kind: str, place: str, number: int) -> str:
 
 
 def plans(condition: Condition | None, source: str = "topk") -> Plan:
-    """Weights where a condition on the chosen experts holds and nothing elsewhere; without one the weights themselves."""
+    """Weights where a condition on the chosen experts holds and nothing elsewhere; without one the
+    weights themselves.
+    """
     b = Builder("route")
     x, w = b.input("x", (ROWS, EXPERTS)), b.input("w", (ROWS, WIDTH))
     if source == "topk":
@@ -41,7 +50,11 @@ def plans(condition: Condition | None, source: str = "topk") -> Plan:
         place = b.op("slice", place, axis=1, start=0, stop=WIDTH)
     else:
         values, place = x, b.op("unsqueeze", b.op("argmax", x, axis=1), axis=1)
-    y = b.op("mul", w, Number(1), out="y") if condition is None else b.op("where", condition(b, place), w, b.op("mul", w, Number(0)), out="y")
+    y = (
+        b.op("mul", w, Number(1), out="y")
+        if condition is None
+        else b.op("where", condition(b, place), w, b.op("mul", w, Number(0)), out="y")
+    )
     b.output(y)
     b.output(b.op("square", values, out="v"))
     return b.plan()
@@ -52,7 +65,9 @@ ALWAYS: dict[str, Condition] = {
     "below the number": lambda b, p: b.op("lt", p, Number(EXPERTS)),
     "not negative": lambda b, p: b.op("ge", p, Number(0)),
     "a remainder": lambda b, p: b.op("le", whole(b, "remainder", p, 3), Number(2)),
-    "both": lambda b, p: b.op("logical_and", b.op("ge", p, Number(0)), b.op("le", p, Number(EXPERTS - 1))),
+    "both": lambda b, p: b.op(
+        "logical_and", b.op("ge", p, Number(0)), b.op("le", p, Number(EXPERTS - 1))
+    ),
 }
 NOT_ALWAYS: dict[str, Condition] = {
     "two groups": lambda b, p: b.op("eq", whole(b, "floor_divide", p, EXPERTS // 2), Number(0)),
@@ -60,7 +75,9 @@ NOT_ALWAYS: dict[str, Condition] = {
     "the first is left out": lambda b, p: b.op("gt", p, Number(0)),
     "a remainder": lambda b, p: b.op("le", whole(b, "remainder", p, 3), Number(1)),
     "the other group": lambda b, p: b.op("eq", whole(b, "floor_divide", p, EXPERTS), Number(1)),
-    "one of both": lambda b, p: b.op("logical_and", b.op("ge", p, Number(0)), b.op("le", p, Number(EXPERTS - 2))),
+    "one of both": lambda b, p: b.op(
+        "logical_and", b.op("ge", p, Number(0)), b.op("le", p, Number(EXPERTS - 2))
+    ),
 }
 
 

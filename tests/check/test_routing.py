@@ -1,4 +1,6 @@
-"""Where tokens went: every pair of ranks and every expert of every rank is tried, or the stage is not called proven."""
+"""Where tokens went: every pair of ranks and every expert of every rank is tried, or the stage is
+not called proven.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ RIGHT = Mixture()
 
 @dataclass
 class Drawn:
-    """What was drawn for one stage at one set of sizes: the experts that tokens chose, by draw, row, token and choice."""
+    """What was drawn for one stage at one set of sizes: the experts that tokens chose, by draw,
+    row, token and choice.
+    """
 
     choices: list[Any] = field(default_factory=list)
     sorts: list[str] = field(default_factory=list)
@@ -46,7 +50,13 @@ class Drawn:
         for trial, chosen, kept in zip(evaluated.algebra.trials, found, good, strict=True):
             if kept:
                 self.choices.append(chosen.reshape(len(chosen), -1, chosen.shape[-1]))
-                self.sorts.append("residues" if isinstance(evaluated.algebra, ResidueAlgebra) else "alike" if trial >= FIRST_ALIKE else "real")
+                self.sorts.append(
+                    "residues"
+                    if isinstance(evaluated.algebra, ResidueAlgebra)
+                    else "alike"
+                    if trial >= FIRST_ALIKE
+                    else "real"
+                )
 
 
 @pytest.fixture
@@ -78,7 +88,9 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Drawn]:
 
 
 def _counted(mixture: Mixture, found: Drawn) -> Coverage:
-    """The coverage by plain loops over the tokens of every draw: a token goes once to every rank that has an expert it chose."""
+    """The coverage by plain loops over the tokens of every draw: a token goes once to every rank
+    that has an expert it chose.
+    """
     own = mixture.experts // mixture.ranks
     tokens, pairs, chosen = Counter[int](), Counter[tuple[int, int]](), Counter[tuple[int, int]]()
     best = (0, 0.0)
@@ -97,7 +109,15 @@ def _counted(mixture: Mixture, found: Drawn) -> Coverage:
     rows = len(found.choices[0])
     assert len(pairs) == rows * mixture.ranks
     assert len(chosen) == rows * mixture.experts
-    return Coverage(len(found.choices), min(tokens.values()), len(pairs), min(pairs.values()), len(chosen), min(chosen.values()), *best)
+    return Coverage(
+        len(found.choices),
+        min(tokens.values()),
+        len(pairs),
+        min(pairs.values()),
+        len(chosen),
+        min(chosen.values()),
+        *best,
+    )
 
 
 @pytest.mark.parametrize("coordinates", ["reduced", "full"])
@@ -107,17 +127,36 @@ def test_what_is_reported_is_what_plain_loops_count(drawn: list[Drawn], coordina
     (routed,) = report.routing
     small, large = (_counted(RIGHT, found) for found in drawn)
     both = small.joined(large)
-    assert (routed.draws, routed.tokens) == (small.draws + large.draws, min(small.tokens, large.tokens)) == (both.draws, both.tokens)
-    assert (routed.sender_receiver_pairs, routed.tokens_per_pair) == (large.pairs, min(small.carried, large.carried))
-    assert (routed.source_expert_pairs, routed.tokens_per_expert) == (large.choices, min(small.chosen, large.chosen))
-    assert (routed.empty_experts, routed.largest_share) == (min(small.empty, large.empty), round(min(small.share, large.share), 3))
+    assert (
+        (routed.draws, routed.tokens)
+        == (small.draws + large.draws, min(small.tokens, large.tokens))
+        == (both.draws, both.tokens)
+    )
+    assert (routed.sender_receiver_pairs, routed.tokens_per_pair) == (
+        large.pairs,
+        min(small.carried, large.carried),
+    )
+    assert (routed.source_expert_pairs, routed.tokens_per_expert) == (
+        large.choices,
+        min(small.chosen, large.chosen),
+    )
+    assert (routed.empty_experts, routed.largest_share) == (
+        min(small.empty, large.empty),
+        round(min(small.share, large.share), 3),
+    )
     assert routed.tokens >= LEAST_TOKENS
     assert routed.tokens_per_pair >= LEAST_CARRIED
     assert routed.tokens_per_expert >= 1
     shown = " ".join(" ".join(line.text.split()) for line in render(report))
-    assert f"{routed.sender_receiver_pairs} sender-receiver pairs, at least {routed.tokens_per_pair} tokens each" in shown
+    assert (
+        f"{routed.sender_receiver_pairs} sender-receiver pairs, at least {routed.tokens_per_pair} "
+        f"tokens each" in shown
+    )
     empty = "1 expert" if routed.empty_experts == 1 else f"{routed.empty_experts} experts"
-    assert f"one draw with {empty} empty and one with {routed.largest_share:.1f} times its share" in shown
+    assert (
+        f"one draw with {empty} empty and one with {routed.largest_share:.1f} times its share"
+        in shown
+    )
 
 
 def test_only_draws_that_are_made_for_it_leave_experts_empty(drawn: list[Drawn]) -> None:
@@ -125,7 +164,10 @@ def test_only_draws_that_are_made_for_it_leave_experts_empty(drawn: list[Drawn])
     report = check(mixture.reference(), mixture.parallel(), Options(seed=3, coordinates="full"))
     assert report.routing[0].empty_experts >= 1, said(report)
     for found in drawn:
-        used = [(len(np.unique(draw)), sort) for draw, sort in zip(found.choices, found.sorts, strict=True)]
+        used = [
+            (len(np.unique(draw)), sort)
+            for draw, sort in zip(found.choices, found.sorts, strict=True)
+        ]
         assert min(n for n, sort in used if sort == "residues") == 4
         assert min(n for n, sort in used if sort == "alike") < 4
 
@@ -141,7 +183,12 @@ def _on_one_way(sender: int, receiver: int) -> Change:
         sizes = tuple(n for n in (sender, 1, size - sender - 1) if n)
         parts = b.op("split", got, sizes=sizes, axis=0, out=[f"part{n}" for n in range(len(sizes))])
         part = parts[1 if sender else 0]
-        b.op("identity", part, where=({"ep": tuple(r for r in range(4) if r != receiver)},), out="used")
+        b.op(
+            "identity",
+            part,
+            where=({"ep": tuple(r for r in range(4) if r != receiver)},),
+            out="used",
+        )
         b.op("mul", part, Number(2), where=({"ep": (receiver,)},), out="used")
         return str(b.op("cat", *("used" if p == part else p for p in parts), axis=0))
 
@@ -154,14 +201,25 @@ def test_one_sender_to_one_receiver_is_caught(sender: int, receiver: int) -> Non
 
 
 def _seldom_chosen(expert: int, rank: int) -> Change:
-    """A rank does not send the tokens that chose one expert to it, if its rank has another one that they chose."""
+    """A rank does not send the tokens that chose one expert to it, if its rank has another one that
+    they chose.
+    """
 
     def change(b: Builder, scores: str) -> str:
         if b.name == "reference":
             return scores
-        before, one, behind = b.op("split", scores, sizes=(expert, 1, 7 - expert), axis=2, out=["before", "one", "behind"])
+        before, one, behind = b.op(
+            "split", scores, sizes=(expert, 1, 7 - expert), axis=2, out=["before", "one", "behind"]
+        )
         b.op("identity", one, where=({"ep": tuple(r for r in range(4) if r != rank)},), out="score")
-        b.op("masked_fill", one, b.op("eq", one, one), Number("-inf"), where=({"ep": (rank,)},), out="score")
+        b.op(
+            "masked_fill",
+            one,
+            b.op("eq", one, one),
+            Number("-inf"),
+            where=({"ep": (rank,)},),
+            out="score",
+        )
         return str(b.op("cat", before, "score", behind, axis=2))
 
     return change
@@ -174,15 +232,29 @@ def test_one_expert_that_one_rank_never_chooses_is_caught(expert: int, rank: int
 
 
 def _full_but_for_the_last(b: Builder, goes: str) -> str:
-    """Of tokens that all go to one receiver the last stays behind, as with a buffer that has a place too few."""
-    return str(b.op("logical_and", goes, b.op("lt", b.op("cumsum", goes, axis=2), Number(b.tensors[goes].shape[2]))))
+    """Of tokens that all go to one receiver the last stays behind, as with a buffer that has a
+    place too few.
+    """
+    return str(
+        b.op(
+            "logical_and",
+            goes,
+            b.op("lt", b.op("cumsum", goes, axis=2), Number(b.tensors[goes].shape[2])),
+        )
+    )
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_a_token_that_is_lost_only_where_a_receiver_overflows_is_caught(seed: int) -> None:
-    """Eight tokens of one rank that all choose one of four experts: once in 16,384 draws by chance."""
+    """Eight tokens of one rank that all choose one of four experts: once in 16,384 draws
+    by chance.
+    """
     mixture = Mixture(experts=4, each=1)
-    report = check(mixture.reference(), mixture.parallel(goes=_full_but_for_the_last), Options(seed=seed, shapes="full"))
+    report = check(
+        mixture.reference(),
+        mixture.parallel(goes=_full_but_for_the_last),
+        Options(seed=seed, shapes="full"),
+    )
     assert report.verdict == "mismatch", said(report)
 
 
@@ -197,7 +269,10 @@ def test_a_way_that_no_token_can_take_is_named(shapes: str) -> None:
     (finding,) = report.findings
     assert finding.code == "PIT204"
     assert finding.output == "y"
-    assert "the routing of the stage of 'y' was not tried: from rank 0 to rank 1 went 0 tokens in" in finding.title
+    assert (
+        "the routing of the stage of 'y' was not tried: from rank 0 to rank 1 went 0 tokens in"
+        in finding.title
+    )
     assert f"and {LEAST_CARRIED} are needed" in finding.title
     assert report.routing == ()
 
@@ -234,12 +309,23 @@ def _proof(mixture: Mixture, **more: Any) -> Proof:
     first, second = (lower(plan, match(plan)[0]) for plan in (reference, parallel))
     specification = specify(reference, parallel, first, second)
     (expected,) = specification.expected
-    stage = build_stage(first, second, specification.initial.get, [Target.at(expected.cut, expected.where, second, expected.name)])
-    return prove_stage(stage, canonical_form(stage)[1], Settings(np, 3, -64.0, 1, True, 1 << 30, full_coordinates=True, **more))
+    stage = build_stage(
+        first,
+        second,
+        specification.initial.get,
+        [Target.at(expected.cut, expected.where, second, expected.name)],
+    )
+    return prove_stage(
+        stage,
+        canonical_form(stage)[1],
+        Settings(np, 3, -64.0, 1, True, 1 << 30, full_coordinates=True, **more),
+    )
 
 
 def test_draws_are_added_until_every_way_was_taken() -> None:
-    """Two tokens on each of 20 ranks, 40 experts: no few draws reach all 800 pairs of a rank and an expert."""
+    """Two tokens on each of 20 ranks, 40 experts: no few draws reach all 800 pairs of a rank and an
+    expert.
+    """
     mixture = Mixture(ranks=20, experts=40, each=1, sequences=20, length=2)
     few = _proof(mixture, most_trials=12)
     assert few.outcome == "inconclusive"
@@ -258,11 +344,15 @@ def test_draws_are_added_until_every_way_was_taken() -> None:
 
 
 def _lasting(report: Report) -> dict[str, object]:
-    return {name: value for name, value in msgspec.to_builtins(report).items() if name not in VOLATILE}
+    return {
+        name: value for name, value in msgspec.to_builtins(report).items() if name not in VOLATILE
+    }
 
 
 def test_two_processes_count_what_one_counts() -> None:
-    first, second = (check(RIGHT.reference(), RIGHT.parallel(), Options(seed=4, jobs=jobs)) for jobs in (1, 2))
+    first, second = (
+        check(RIGHT.reference(), RIGHT.parallel(), Options(seed=4, jobs=jobs)) for jobs in (1, 2)
+    )
     assert first.routing
     assert _lasting(first) == _lasting(second)
 

@@ -1,4 +1,6 @@
-"""Stages of plans whose ranks all do the same are proven at a few coordinates, and only where these show that they stand for all."""
+"""Stages of plans whose ranks all do the same are proven at a few coordinates, and only where these
+show that they stand for all.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ BATCH = {0: ("dp", "mb")}
 Change = Callable[[Builder, str], str]
 
 
-def _layer(b: Builder, rows: int, spec: Any, hint: Any, own: Change = lambda _, x: x) -> tuple[str, str]:
+def _layer(
+    b: Builder, rows: int, spec: Any, hint: Any, own: Change = lambda _, x: x
+) -> tuple[str, str]:
     """y = x w, twice the hidden h in between, and the gradient of w from dy: (y, that gradient)."""
     many = {"microbatched": True} if spec else {}
     x, w = b.input("x", (rows, 4), spec, **many), b.parameter("w", (5, 4), {} if spec else None)
@@ -42,7 +46,12 @@ def _reference() -> Plan:
     return b.plan()
 
 
-def _parallel(own: Change = lambda _, x: x, term: Change = lambda _, t: t, total: Change = lambda _, t: t, **attributes: Any) -> Plan:
+def _parallel(
+    own: Change = lambda _, x: x,
+    term: Change = lambda _, t: t,
+    total: Change = lambda _, t: t,
+    **attributes: Any,
+) -> Plan:
     b = Builder("parallel", {"dp": DP}, MB)
     y, gradient = _layer(b, ROWS, BATCH, BATCH, own)
     b.output(y, spec=lineage("y", BATCH))
@@ -53,7 +62,9 @@ def _parallel(own: Change = lambda _, x: x, term: Change = lambda _, t: t, total
 
 
 def _report(parallel: Plan, **options: Any) -> tuple[Report, list[bool]]:
-    """The report, and for every stage that was tried at a few coordinates whether that was enough."""
+    """The report, and for every stage that was tried at a few coordinates whether that
+    was enough.
+    """
     found: list[bool] = []
 
     def spied(prover: Prover, *arguments: Any) -> Obligation | None:
@@ -82,7 +93,9 @@ def test_all_coordinates_or_full_shapes_are_not_sampled() -> None:
 
 
 def _counted(number: int) -> Change:
-    """Times a constant that all ranks add up, divided by ``number``: right for the number of ranks alone."""
+    """Times a constant that all ranks add up, divided by ``number``: right for the number of ranks
+    alone.
+    """
 
     def change(b: Builder, x: str) -> str:
         ones = b.op("all_reduce", b.op("mul", b.constant(f"one.{x}", 1), Number(1)), group="dp")
@@ -107,7 +120,13 @@ def test_what_depends_on_the_number_of_ranks_is_seen_at_all_of_them(place: str) 
 def _by_rank(factor: Callable[[int], int]) -> Change:
     def change(b: Builder, x: str) -> str:
         for value in sorted({factor(d) for d in range(DP)}):
-            b.op("mul", x, Number(value), out=f"{x}.own", where={"dp": tuple(d for d in range(DP) if factor(d) == value)})
+            b.op(
+                "mul",
+                x,
+                Number(value),
+                out=f"{x}.own",
+                where={"dp": tuple(d for d in range(DP) if factor(d) == value)},
+            )
         return f"{x}.own"
 
     return change
@@ -121,7 +140,12 @@ def _without(microbatch: int) -> Plan:
     b = Builder("parallel", {"dp": DP}, MB)
     y, gradient = _layer(b, ROWS, BATCH, BATCH)
     b.output(y, spec=lineage("y", BATCH))
-    b.op("accumulate", gradient, out="added", microbatches=tuple(m for m in range(MB) if m != microbatch))
+    b.op(
+        "accumulate",
+        gradient,
+        out="added",
+        microbatches=tuple(m for m in range(MB) if m != microbatch),
+    )
     b.op("all_reduce", "added", out="dw", group="dp")
     b.gradient("dw", "w")
     return b.plan()
@@ -139,14 +163,34 @@ def _halves() -> Plan:
 
 SEEN = (KEPT, KEPT_ALONE, KEPT * KEPT)
 WRONG: dict[str, Callable[[], Plan]] = {
-    **{f"a factor that is right for {n} ranks": lambda n=n: _parallel(own=_counted(n)) for n in SEEN},  # type: ignore[misc]
-    **{f"terms with a factor that is right for {n} ranks": lambda n=n: _parallel(term=_counted(n)) for n in SEEN},  # type: ignore[misc]
-    **{f"added again, right for {n} ranks": lambda n=n: _parallel(total=_added_again(n)) for n in SEEN},  # type: ignore[misc]
-    **{f"an average times {n}": lambda n=n: _parallel(total=lambda b, t: b.op("mul", t, Number(n)), reduction="avg") for n in SEEN},  # type: ignore[misc]
-    "every term scaled by the coordinates": lambda: _parallel(term=lambda b, t: b.op("mul", t, Number(f"1/{DP * MB}"))),
-    "one rank that is not seen scales its rows": lambda: _parallel(own=_by_rank(lambda d: 2 if d == 7 else 1)),
+    **{
+        f"a factor that is right for {n} ranks": lambda n=n: _parallel(own=_counted(n))
+        for n in SEEN
+    },  # type: ignore[misc]
+    **{
+        f"terms with a factor that is right for {n} ranks": lambda n=n: _parallel(term=_counted(n))
+        for n in SEEN
+    },  # type: ignore[misc]
+    **{
+        f"added again, right for {n} ranks": lambda n=n: _parallel(total=_added_again(n))
+        for n in SEEN
+    },  # type: ignore[misc]
+    **{
+        f"an average times {n}": lambda n=n: _parallel(
+            total=lambda b, t: b.op("mul", t, Number(n)), reduction="avg"
+        )
+        for n in SEEN
+    },  # type: ignore[misc]
+    "every term scaled by the coordinates": lambda: _parallel(
+        term=lambda b, t: b.op("mul", t, Number(f"1/{DP * MB}"))
+    ),
+    "one rank that is not seen scales its rows": lambda: _parallel(
+        own=_by_rank(lambda d: 2 if d == 7 else 1)
+    ),
     "one rank that is not seen moves its rows": lambda: _parallel(own=_rolled),
-    "the rows of the first micro-batch": lambda: _parallel(own=lambda b, x: b.op("add", b.op("mul", x, Number(0)), Use(x, 0))),
+    "the rows of the first micro-batch": lambda: _parallel(
+        own=lambda b, x: b.op("add", b.op("mul", x, Number(0)), Use(x, 0))
+    ),
     "one micro-batch is missing": lambda: _without(8),
     "the ranks of two halves": _halves,
 }
@@ -159,11 +203,15 @@ def test_a_wrong_plan_is_not_taken_for_right_at_a_few_coordinates(what: str) -> 
 
 
 FEW = 4
-"""Data-parallel ranks, too few to be cut out in part, that hold terms of a gradient; micro-batches are cut out."""
+"""Data-parallel ranks, too few to be cut out in part, that hold terms of a gradient; micro-batches
+are cut out.
+"""
 
 
 def _terms(number: int | None = None, **attributes: Any) -> Plan:
-    """Every rank has its term of the gradient, from all its micro-batches; with ``number`` times how many these are, divided by that."""
+    """Every rank has its term of the gradient, from all its micro-batches; with ``number`` times
+    how many these are, divided by that.
+    """
     b = Builder("parallel", {"dp": FEW}, MB)
     y, term = _layer(b, TOTAL // FEW // MB, BATCH, BATCH)
     b.output(y, spec=lineage("y", BATCH))
@@ -181,7 +229,9 @@ def test_terms_that_ranks_hold_are_proven_at_a_few_micro_batches() -> None:
     assert report.verdict == "equivalent", [f.title for f in report.findings]
     assert found
     assert all(found)
-    assert any(f"{FEW * MB} terms of a sum" in line for line in report.reductions), report.reductions
+    assert any(f"{FEW * MB} terms of a sum" in line for line in report.reductions), (
+        report.reductions
+    )
 
 
 @pytest.mark.parametrize("number", [*SEEN, 1])

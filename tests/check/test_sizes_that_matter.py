@@ -1,4 +1,6 @@
-"""Pairs in which sizes decide: a wrong plan is never equivalent at reduced shapes, and a right one is proven there as at full ones."""
+"""Pairs in which sizes decide: a wrong plan is never equivalent at reduced shapes, and a right one
+is proven there as at full ones.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ Make = Callable[[Builder, str, bool], str]
 """Appends to a plan what is computed from x, rightly or wrongly, and gives the result."""
 
 
-def _alike(shape: tuple[int, ...], right: Make, wrong: Make | None = None) -> Callable[[bool], tuple[Plan, Plan]]:
+def _alike(
+    shape: tuple[int, ...], right: Make, wrong: Make | None = None
+) -> Callable[[bool], tuple[Plan, Plan]]:
     """One device on both sides; the reference is always right."""
 
     def pair(is_wrong: bool) -> tuple[Plan, Plan]:
@@ -54,10 +58,14 @@ def _turn(b: Builder, x: str, first: int = 0, second: int = 1) -> str:
 
 PAIRS: dict[str, Callable[[bool], tuple[Plan, Plan]]] = {
     "a mean by a literal": _alike(
-        (6, 8), lambda b, x, p: _scaled(b, _sum(b, x, 0), "1/6") if p else b.op("mean", x, axes=(0,)), lambda b, x, _: _scaled(b, _sum(b, x, 0), "1/8")
+        (6, 8),
+        lambda b, x, p: _scaled(b, _sum(b, x, 0), "1/6") if p else b.op("mean", x, axes=(0,)),
+        lambda b, x, _: _scaled(b, _sum(b, x, 0), "1/8"),
     ),
     "a mean by half of it": _alike(
-        (12, 8), lambda b, x, p: _scaled(b, _sum(b, x, 0), "1/12") if p else b.op("mean", x, axes=(0,)), lambda b, x, _: _scaled(b, _sum(b, x, 0), "1/3")
+        (12, 8),
+        lambda b, x, p: _scaled(b, _sum(b, x, 0), "1/12") if p else b.op("mean", x, axes=(0,)),
+        lambda b, x, _: _scaled(b, _sum(b, x, 0), "1/3"),
     ),
     "a mean as at reduced size": _alike(
         (9, 7),
@@ -69,27 +77,43 @@ PAIRS: dict[str, Callable[[bool], tuple[Plan, Plan]]] = {
         lambda b, x, _: b.op("mean", x, axes=(0,)),
         lambda b, x, _: b.op("mean", x, axes=(1,)),
     ),
-    "a square turned": _alike((6, 6), lambda b, x, _: _turn(b, x), lambda b, x, _: b.op("identity", x)),
+    "a square turned": _alike(
+        (6, 6), lambda b, x, _: _turn(b, x), lambda b, x, _: b.op("identity", x)
+    ),
     "a product turned": _alike(
         (6, 6),
         lambda b, x, _: b.op("matmul", x, _turn(b, x)),
         lambda b, x, _: b.op("matmul", _turn(b, x), x),
     ),
-    "a view for a turn": _alike((4, 6), lambda b, x, _: _turn(b, x), lambda b, x, _: _view(b, x, 6, 4)),
-    "views that merge": _alike(
-        (4, 6), lambda b, x, p: _view(b, _view(b, x, 24), 4, 6) if p else b.op("identity", x), lambda b, x, _: _turn(b, _view(b, x, 6, 4))
+    "a view for a turn": _alike(
+        (4, 6), lambda b, x, _: _turn(b, x), lambda b, x, _: _view(b, x, 6, 4)
     ),
-    "merged after a turn": _alike((4, 6), lambda b, x, _: _view(b, _turn(b, x), 24), lambda b, x, _: _view(b, x, 24)),
+    "views that merge": _alike(
+        (4, 6),
+        lambda b, x, p: _view(b, _view(b, x, 24), 4, 6) if p else b.op("identity", x),
+        lambda b, x, _: _turn(b, _view(b, x, 6, 4)),
+    ),
+    "merged after a turn": _alike(
+        (4, 6), lambda b, x, _: _view(b, _turn(b, x), 24), lambda b, x, _: _view(b, x, 24)
+    ),
     "groups of the same count": _alike(
-        (6, 9), lambda b, x, _: b.op("sum", _view(b, x, 6, 3, 3), axes=(2,)), lambda b, x, _: b.op("sum", _view(b, x, 6, 3, 3), axes=(1,))
+        (6, 9),
+        lambda b, x, _: b.op("sum", _view(b, x, 6, 3, 3), axes=(2,)),
+        lambda b, x, _: b.op("sum", _view(b, x, 6, 3, 3), axes=(1,)),
     ),
     "groups of another count": _alike(
-        (5, 12), lambda b, x, _: b.op("sum", _view(b, x, 5, 3, 4), axes=(1, 2)), lambda b, x, _: _scaled(b, b.op("mean", x, axes=(1,)), 4)
+        (5, 12),
+        lambda b, x, _: b.op("sum", _view(b, x, 5, 3, 4), axes=(1, 2)),
+        lambda b, x, _: _scaled(b, b.op("mean", x, axes=(1,)), 4),
     ),
     "interleaved": _alike(
-        (3, 8), lambda b, x, _: _view(b, _turn(b, _view(b, x, 3, 4, 2), 1, 2), 3, 8), lambda b, x, _: _view(b, _turn(b, _view(b, x, 3, 2, 4), 1, 2), 3, 8)
+        (3, 8),
+        lambda b, x, _: _view(b, _turn(b, _view(b, x, 3, 4, 2), 1, 2), 3, 8),
+        lambda b, x, _: _view(b, _turn(b, _view(b, x, 3, 2, 4), 1, 2), 3, 8),
     ),
-    "interleaved twice": _alike((3, 16), lambda b, x, _: b.op("identity", x), lambda b, x, _: _twice(b, x)),
+    "interleaved twice": _alike(
+        (3, 16), lambda b, x, _: b.op("identity", x), lambda b, x, _: _twice(b, x)
+    ),
     "rolled the other way": _alike(
         (8, 3),
         lambda b, x, _: b.op("roll", x, shift=1, axis=0),
@@ -110,7 +134,11 @@ PAIRS: dict[str, Callable[[bool], tuple[Plan, Plan]]] = {
         lambda b, x, _: b.op("identity", x),
         lambda b, x, _: _masked(b, x, 3),
     ),
-    "flipped": _alike((7, 3), lambda b, x, _: b.op("flip", x, axes=(0,)), lambda b, x, _: b.op("flip", x, axes=(1,))),
+    "flipped": _alike(
+        (7, 3),
+        lambda b, x, _: b.op("flip", x, axes=(0,)),
+        lambda b, x, _: b.op("flip", x, axes=(1,)),
+    ),
     "a literal that is a size": _alike(
         (5, 7),
         lambda b, x, _: _scaled(b, x, 5),
@@ -122,10 +150,16 @@ PAIRS: dict[str, Callable[[bool], tuple[Plan, Plan]]] = {
         lambda b, x, _: _scaled(b, x, 3),
     ),
     "attention's scale": _alike(
-        (5, 16), lambda b, x, p: _scaled(b, x, "sqrt(1/16)") if p else b.op("scale_by_size", x, axis=1, exponent="-1/2"), lambda b, x, _: _scaled(b, x, "1/3")
+        (5, 16),
+        lambda b, x, p: (
+            _scaled(b, x, "sqrt(1/16)") if p else b.op("scale_by_size", x, axis=1, exponent="-1/2")
+        ),
+        lambda b, x, _: _scaled(b, x, "1/3"),
     ),
     "another size in a scale": _alike(
-        (6, 9), lambda b, x, _: b.op("scale_by_size", x, axis=1, exponent=-1), lambda b, x, _: b.op("scale_by_size", x, axis=0, exponent=-1)
+        (6, 9),
+        lambda b, x, _: b.op("scale_by_size", x, axis=1, exponent=-1),
+        lambda b, x, _: b.op("scale_by_size", x, axis=0, exponent=-1),
     ),
     "a dimension of one": _alike(
         (1, 6),
@@ -163,7 +197,9 @@ PAIRS: dict[str, Callable[[bool], tuple[Plan, Plan]]] = {
         lambda b, x, _: b.op("cat", x, x, axis=0),
     ),
     "a running sum": _alike(
-        (7, 3), lambda b, x, _: b.op("cumsum", x, axis=0), lambda b, x, _: b.op("flip", b.op("cumsum", b.op("flip", x, axes=(0,)), axis=0), axes=(0,))
+        (7, 3),
+        lambda b, x, _: b.op("cumsum", x, axis=0),
+        lambda b, x, _: b.op("flip", b.op("cumsum", b.op("flip", x, axes=(0,)), axis=0), axes=(0,)),
     ),
 }
 
@@ -185,7 +221,9 @@ def _masked(b: Builder, x: str, rows: int) -> str:
 
 
 def _uneven(is_wrong: bool) -> tuple[Plan, Plan]:
-    """Shards of 6 and 3 rows, gathered by hand; wrong: scaled by the mean over the shard's own rows."""
+    """Shards of 6 and 3 rows, gathered by hand; wrong: scaled by the mean over the shard's own
+    rows.
+    """
     r = Builder("whole")
     r.output(r.op("mul", r.input("x", (9, 4)), Number(2), out="y"))
     b = Builder("uneven", {"dp": 3})
@@ -197,7 +235,9 @@ def _uneven(is_wrong: bool) -> tuple[Plan, Plan]:
 
 
 def _tied_once(is_wrong: bool) -> tuple[Plan, Plan]:
-    """Two inputs of one size that the reference ties by a product; the parallel side sums them apart, rightly only for a sum of products over both."""
+    """Two inputs of one size that the reference ties by a product; the parallel side sums them
+    apart, rightly only for a sum of products over both.
+    """
     r = Builder("tied")
     x, w = r.input("x", (6, 5)), r.input("w", (6, 5))
     r.output(r.op("sum", r.op("mul", x, w), axes=(0, 1), out="y"))
@@ -206,23 +246,40 @@ def _tied_once(is_wrong: bool) -> tuple[Plan, Plan]:
     if is_wrong:
         y = b.op("mul", b.op("sum", x, axes=(0, 1)), b.op("sum", w, axes=(0, 1)), out="y")
     else:
-        y = b.op("sum", b.op("matmul", b.op("reshape", x, sizes=(1, 30)), b.op("reshape", w, sizes=(30, 1))), axes=(0, 1), out="y")
+        y = b.op(
+            "sum",
+            b.op("matmul", b.op("reshape", x, sizes=(1, 30)), b.op("reshape", w, sizes=(30, 1))),
+            axes=(0, 1),
+            out="y",
+        )
     b.output(y)
     return r.plan(), b.plan()
 
 
 def _per_rank(is_wrong: bool) -> tuple[Plan, Plan]:
-    """A mean over ranks of means of equal shards; wrong: a sum of means, or as many rows as there are ranks."""
+    """A mean over ranks of means of equal shards; wrong: a sum of means, or as many rows as there
+    are ranks.
+    """
     r = Builder("whole")
     r.output(r.op("mean", r.input("x", (12, 4)), axes=(0,), out="y"))
     b = Builder("shards", {"dp": 3})
     own = b.op("mean", b.input("x", (4, 4), {0: "dp"}), axes=(0,))
-    y = b.op("all_reduce", own, out="y" if not is_wrong else "s", group="dp", reduction="sum" if is_wrong else "avg")
+    y = b.op(
+        "all_reduce",
+        own,
+        out="y" if not is_wrong else "s",
+        group="dp",
+        reduction="sum" if is_wrong else "avg",
+    )
     b.output(b.op("mul", y, Number("1/4"), out="y") if is_wrong else y)
     return r.plan(), b.plan()
 
 
-PAIRS |= {"uneven shards": _uneven, "tied through one side only": _tied_once, "means of shards": _per_rank}
+PAIRS |= {
+    "uneven shards": _uneven,
+    "tied through one side only": _tied_once,
+    "means of shards": _per_rank,
+}
 
 
 @pytest.mark.parametrize("name", PAIRS)

@@ -1,4 +1,6 @@
-"""Wrong plans whose mistake hides where nothing computes: attributes, groups, dtypes, storage, lineage, outputs. None may be called equivalent."""
+"""Wrong plans whose mistake hides where nothing computes: attributes, groups, dtypes, storage,
+lineage, outputs. None may be called equivalent.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,11 @@ def _linear() -> Plan:
 def _spread(reduce: Any = None, outputs: bool = True, **options: Any) -> Builder:
     """Two ranks with half of the rows each; ``reduce`` appends what makes dw from dw_own."""
     b = Builder("linear", {"dp": 2})
-    x, w, g = b.input("x", (2, 6), {0: "dp"}), b.parameter("w", (6, 6), {}), b.input("g", (2, 6), {0: "dp"})
+    x, w, g = (
+        b.input("x", (2, 6), {0: "dp"}),
+        b.parameter("w", (6, 6), {}),
+        b.input("g", (2, 6), {0: "dp"}),
+    )
     y = b.op("linear", x, w)
     b.op("all_gather", y, out="y", group="dp", axis=0)
     b.back("linear", [x, w], y, g, ["", "dw_own"], **options)
@@ -57,7 +63,10 @@ def test_no_outputs_are_nothing_checked() -> None:
 @pytest.mark.parametrize("kept", [0, 1])
 def test_missing_output(kept: int) -> None:
     plan = _spread().plan()
-    assert not_proven(_linear(), replace(plan, outputs=(plan.outputs[kept],))).verdict == "inconclusive"
+    assert (
+        not_proven(_linear(), replace(plan, outputs=(plan.outputs[kept],))).verdict
+        == "inconclusive"
+    )
 
 
 def test_output_of_another_name() -> None:
@@ -74,7 +83,12 @@ def test_output_of_an_input_is_not_an_output_of_the_plan() -> None:
 def test_outputs_exchanged() -> None:
     def two(first: str, second: str) -> Plan:
         b = Builder("two")
-        x, v, w, g = b.input("x", (4, 6)), b.parameter("v", (6, 6)), b.parameter("w", (6, 6)), b.input("g", (4, 6))
+        x, v, w, g = (
+            b.input("x", (4, 6)),
+            b.parameter("v", (6, 6)),
+            b.parameter("w", (6, 6)),
+            b.input("g", (4, 6)),
+        )
         h = b.op("linear", x, v)
         y = b.op("linear", h, w)
         b.back("linear", [h, w], y, g, ["dh", "dw"])
@@ -132,7 +146,13 @@ def test_exceptions_are_said() -> None:
         assert any("dw" in line and "dp" in line for line in report.exceptions)
 
 
-@pytest.mark.parametrize("spec", [lineage("y", {0: intervals("dp", [(0, 2)], [(0, 2)])}), lineage("y", {0: intervals("dp", [(0, 2)], [(-1, 2)])})])
+@pytest.mark.parametrize(
+    "spec",
+    [
+        lineage("y", {0: intervals("dp", [(0, 2)], [(0, 2)])}),
+        lineage("y", {0: intervals("dp", [(0, 2)], [(-1, 2)])}),
+    ],
+)
 def test_output_whose_parts_leave_something_out(spec: Lineage) -> None:
     b = _spread(outputs=False)
     own = b.operators[0].outputs[0]
@@ -142,7 +162,9 @@ def test_output_whose_parts_leave_something_out(spec: Lineage) -> None:
 
 
 def test_output_that_claims_to_be_a_gradient() -> None:
-    """A result of the forward pass must be whole on every rank; calling it the gradient of a sharded parameter does not make it sharded."""
+    """A result of the forward pass must be whole on every rank; calling it the gradient of a
+    sharded parameter does not make it sharded.
+    """
     r = Builder("claim")
     x, w = r.input("x", (6, 4)), r.parameter("w", (6, 4))
     r.output(r.op("mul", x, w, out="y"))
@@ -173,7 +195,9 @@ def test_gradient_reduced_on_one_rank_only(rank: int) -> None:
 
 
 def test_second_copy_of_a_parameter_without_a_gradient() -> None:
-    """Rank 1 holds its own copy under another name, whose gradient nobody computes: it would go its own way."""
+    """Rank 1 holds its own copy under another name, whose gradient nobody computes: it would go its
+    own way.
+    """
     b = Builder("copies", {"dp": 2})
     x, g = b.input("x", (2, 6), {0: "dp"}), b.input("g", (2, 6), {0: "dp"})
     first, second = b.parameter("w", (6, 6), {}), b.parameter("w_copy", (6, 6), lineage("w"))
@@ -188,7 +212,9 @@ def test_second_copy_of_a_parameter_without_a_gradient() -> None:
 
 
 def _tied(complete: bool) -> tuple[Plan, Plan]:
-    """A parameter that is used twice, under two names in the parallel plan: each copy's gradient must be the sum of both."""
+    """A parameter that is used twice, under two names in the parallel plan: each copy's gradient
+    must be the sum of both.
+    """
     r = Builder("tied")
     x, w, g = r.input("x", (4, 6)), r.parameter("w", (6, 6)), r.input("g", (4, 6))
     h = r.op("linear", x, w)
@@ -227,7 +253,11 @@ def test_gradient_of_a_padded_parameter_that_leaves_a_row_out() -> None:
     for last in ((4, 7), (4, 6)):
         b = Builder("padded", {"tp": 2})
         cut = intervals("tp", [(0, 4)], [last, (-1, 8 - last[1])])
-        x, w, g = b.input("x", (4, 5), {}), b.parameter("w", (4, 5), {0: cut}), b.input("g", (4, 4), {1: cut})
+        x, w, g = (
+            b.input("x", (4, 5), {}),
+            b.parameter("w", (4, 5), {0: cut}),
+            b.input("g", (4, 4), {1: cut}),
+        )
         y = b.op("linear", x, w)
         b.back("linear", [x, w], y, g, ["", "dw"])
         b.gradient("dw", w)
@@ -238,7 +268,9 @@ def test_gradient_of_a_padded_parameter_that_leaves_a_row_out() -> None:
 # --- state
 
 
-def _updated(scale: str, mend: str, spec: dict[int, Any] | None = None, shape: tuple[int, int] = (6, 6)) -> Plan:
+def _updated(
+    scale: str, mend: str, spec: dict[int, Any] | None = None, shape: tuple[int, int] = (6, 6)
+) -> Plan:
     b = Builder("updated", {"tp": 2})
     w = b.parameter("w", shape, lineage("w", spec, scale=scale))
     g = b.input("g", shape, lineage("g", spec))
@@ -249,7 +281,9 @@ def _updated(scale: str, mend: str, spec: dict[int, Any] | None = None, shape: t
 
 
 def test_state_ends_with_the_lineage_it_began_with() -> None:
-    """A parameter held at twice its value must be left at twice its new value: the next step begins there."""
+    """A parameter held at twice its value must be left at twice its new value: the next step begins
+    there.
+    """
     r = Builder("updated")
     w = r.parameter("w", (6, 6))
     r.op("sub", w, r.input("g", (6, 6)), out="new")
@@ -287,7 +321,10 @@ def test_input_that_nothing_is_known_of() -> None:
     b = _spread()
     b.add(Tensor("mystery", (4, 6), role="input"))
     plan = b.plan()
-    operators = tuple(replace(o, inputs=(o.inputs[0],), kind="identity") if o.outputs == ("y",) else o for o in plan.operators)
+    operators = tuple(
+        replace(o, inputs=(o.inputs[0],), kind="identity") if o.outputs == ("y",) else o
+        for o in plan.operators
+    )
     not_proven(_linear(), replace(plan, operators=operators))
 
 
@@ -354,15 +391,30 @@ def _reference_sum() -> Plan:
     return b.plan()
 
 
-@pytest.mark.parametrize(("name", "value"), [("axis", 0), ("axes ", (0,)), ("dtype", "float32"), ("keepdims", True)])
+@pytest.mark.parametrize(
+    ("name", "value"), [("axis", 0), ("axes ", (0,)), ("dtype", "float32"), ("keepdims", True)]
+)
 def test_unknown_attribute(name: str, value: Any) -> None:
     plan = _reference_sum()
     operator = plan.operators[0]
-    not_proven(plan, replace(plan, operators=(replace(operator, attributes={**operator.attributes, name: value}),)))
+    not_proven(
+        plan,
+        replace(
+            plan, operators=(replace(operator, attributes={**operator.attributes, name: value}),)
+        ),
+    )
 
 
 @pytest.mark.parametrize(
-    "group", [Group(ranks=((0,), (1,))), Group(axes=("tp",)), Group(ranks=((0, 2), (1, 3))), Group(axes=("dp", "tp")), Group(ranks=((0, 1),)), Group()]
+    "group",
+    [
+        Group(ranks=((0,), (1,))),
+        Group(axes=("tp",)),
+        Group(ranks=((0, 2), (1, 3))),
+        Group(axes=("dp", "tp")),
+        Group(ranks=((0, 1),)),
+        Group(),
+    ],
 )
 def test_other_group(group: Group) -> None:
     """Two by two ranks; the sum runs over dp."""
@@ -374,7 +426,9 @@ def test_other_group(group: Group) -> None:
         x = b.input("x", (1, 6), {0: "dp"})
         b.output(b.op("all_reduce", b.op("squeeze", x, axis=0), out="y", group=Group(axes=("dp",))))
         plan = b.plan()
-        return replace(plan, operators=(*plan.operators[:-1], replace(plan.operators[-1], group=group)))
+        return replace(
+            plan, operators=(*plan.operators[:-1], replace(plan.operators[-1], group=group))
+        )
 
     right = group == Group(ranks=((0, 2), (1, 3)))
     (proven if right else caught)(r.plan(), spread(group))
@@ -406,7 +460,11 @@ def test_narrowed_integers() -> None:
     def looked(dtype: str) -> Plan:
         b = Builder("looked")
         ids = b.op("cast", b.input("ids", (8,), dtype="int64", bounds=(0, 1000)), dtype=dtype)
-        b.output(b.op("embedding", b.op("cast", ids, dtype="int64"), b.parameter("w", (1000, 3)), out="y"))
+        b.output(
+            b.op(
+                "embedding", b.op("cast", ids, dtype="int64"), b.parameter("w", (1000, 3)), out="y"
+            )
+        )
         return b.plan()
 
     proven(looked("int64"), looked("int32"))
@@ -428,7 +486,9 @@ def test_cast_to_integers_rounds() -> None:
 def test_dtype_of_an_output() -> None:
     def held(kind: str) -> Plan:
         b = Builder("held")
-        b.output(b.op("cast", b.input("x", (4, 6), dtype="int64", bounds=(0, 9)), dtype=kind, out="y"))
+        b.output(
+            b.op("cast", b.input("x", (4, 6), dtype="int64", bounds=(0, 9)), dtype=kind, out="y")
+        )
         return b.plan()
 
     not_proven(held("float32"), held("bool"))
@@ -439,11 +499,21 @@ def test_loss_of_the_declared_kind() -> None:
     """A tensor declared as integers that an operator fills with reals."""
     plan = _spread().plan()
     for name in ("y", "dw"):
-        not_proven(_linear(), replace(plan, tensors=tuple(replace(t, dtype="int64") if t.name == name else t for t in plan.tensors)))
+        not_proven(
+            _linear(),
+            replace(
+                plan,
+                tensors=tuple(
+                    replace(t, dtype="int64") if t.name == name else t for t in plan.tensors
+                ),
+            ),
+        )
 
 
 def test_backward_of_another_forward() -> None:
-    """The derivative is told an output that its inputs do not give, or attributes of another operator."""
+    """The derivative is told an output that its inputs do not give, or attributes of another
+    operator.
+    """
 
     def derived(axis: int, output: str) -> Plan:
         b = Builder("derived")
@@ -516,8 +586,12 @@ def test_micro_batches_that_are_missing_or_counted_twice(chosen: tuple[int, ...]
     r = Builder("accumulated")
     r.output(r.op("sum", r.input("x", (6, 6)), axes=(0,), out="y"))
     proven(r.plan(), _accumulated(lambda b: b.op("accumulate", "own", out="y")))
-    proven(r.plan(), _accumulated(lambda b: b.op("accumulate", "own", out="y", microbatches=(0, 1, 2))))
-    assert not_proven(r.plan(), _accumulated(lambda b: b.op("accumulate", "own", out="y", microbatches=chosen))).verdict in ("mismatch", "invalid")
+    proven(
+        r.plan(), _accumulated(lambda b: b.op("accumulate", "own", out="y", microbatches=(0, 1, 2)))
+    )
+    assert not_proven(
+        r.plan(), _accumulated(lambda b: b.op("accumulate", "own", out="y", microbatches=chosen))
+    ).verdict in ("mismatch", "invalid")
 
 
 def test_operators_that_reach_nothing_are_listed() -> None:
@@ -529,7 +603,9 @@ def test_operators_that_reach_nothing_are_listed() -> None:
 
 # --- discrete cases that are rare
 def test_one_rare_id_is_lost() -> None:
-    """Of 5,000 ids one is looked up wrongly: no draw is likely to show it, but the plan names it."""
+    """Of 5,000 ids one is looked up wrongly: no draw is likely to show it, but the plan
+    names it.
+    """
 
     def looked(lost: bool) -> Plan:
         b = Builder("looked")
@@ -547,19 +623,27 @@ def test_one_rare_id_is_lost() -> None:
 
 
 def test_rank_without_tokens_among_many() -> None:
-    """A rank without a token that counts is one draw in 2^32: the case is tried on purpose, or nothing is said."""
+    """A rank without a token that counts is one draw in 2^32: the case is tried on purpose, or
+    nothing is said.
+    """
 
     def mean(weighted: bool, ranks: int) -> Plan:
         b = Builder("tokens", {"dp": ranks})
         size = 16 // ranks
         spec = {0: "dp"} if ranks > 1 else None
-        losses, ids = b.input("losses", (size,), spec), b.input("ids", (size,), spec, dtype="int64", bounds=(0, 16))
+        losses, ids = (
+            b.input("losses", (size,), spec),
+            b.input("ids", (size,), spec, dtype="int64", bounds=(0, 16)),
+        )
         counts = b.op("cast", b.op("ne", ids, Number(0)), dtype="float32")
         own, number = b.op("sum", b.op("mul", losses, counts)), b.op("sum", counts)
         if weighted:
             own = b.op("mul", b.op("div", own, number), number)
         if ranks > 1:
-            own, number = b.op("all_reduce", own, group="dp"), b.op("all_reduce", number, group="dp")
+            own, number = (
+                b.op("all_reduce", own, group="dp"),
+                b.op("all_reduce", number, group="dp"),
+            )
         b.output(b.op("div", own, number, out="y"))
         return b.plan()
 
@@ -658,7 +742,11 @@ def test_comparison_of_sums_that_seldom_differs() -> None:
     def step(shift: Any) -> Plan:
         b = Builder("step")
         x = b.input("x", (4, 6))
-        b.output(b.op("where", b.op("gt", b.op("sub", x, Number(shift)), Number(0)), x, Number(0), out="y"))
+        b.output(
+            b.op(
+                "where", b.op("gt", b.op("sub", x, Number(shift)), Number(0)), x, Number(0), out="y"
+            )
+        )
         return b.plan()
 
     proven(step(3), step(3))
@@ -691,16 +779,28 @@ def test_random_draws(how: str) -> None:
     def dropped(ranks: int, how: str) -> Plan:
         b = Builder("dropped", {"dp": ranks})
         x = b.input("x", (8 // ranks, 5), {0: "dp"} if ranks > 1 else None)
-        starts = {"right": ((0, 0), (4, 0)), "same": ((0, 0), (0, 0)), "shifted": ((0, 0), (3, 0)), "stream": ((0, 0), (4, 0))}[how]
+        starts = {
+            "right": ((0, 0), (4, 0)),
+            "same": ((0, 0), (0, 0)),
+            "shifted": ((0, 0), (3, 0)),
+            "stream": ((0, 0), (4, 0)),
+        }[how]
         where = {"start": table("dp", *starts), "whole": (8, 5)} if ranks > 1 else {}
-        mask = b.op("dropout_mask", x, stream="other" if how == "stream" else "s", probability=0.5, **where)
+        mask = b.op(
+            "dropout_mask", x, stream="other" if how == "stream" else "s", probability=0.5, **where
+        )
         y = b.op("dropout", x, mask, probability=0.5)
-        b.output(b.op("all_gather", y, out="y", group="dp", axis=0) if ranks > 1 else b.op("identity", y, out="y"))
+        b.output(
+            b.op("all_gather", y, out="y", group="dp", axis=0)
+            if ranks > 1
+            else b.op("identity", y, out="y")
+        )
         return b.plan()
 
     proven(dropped(1, "right"), dropped(2, "right"))
     if how == "stream":
-        assert not_proven(dropped(1, "right"), dropped(2, how)).verdict == "inconclusive"  # nothing says how the two streams correspond
+        # nothing says how the two streams correspond
+        assert not_proven(dropped(1, "right"), dropped(2, how)).verdict == "inconclusive"
     else:
         caught(dropped(1, "right"), dropped(2, how))
 
@@ -719,7 +819,11 @@ def test_shard_by_an_axis_of_size_one() -> None:
     r = Builder("one")
     r.output(r.op("square", r.input("x", (6, 4)), out="y"))
     b = Builder("one", {"dp": 1, "tp": 2})
-    b.op("square", b.add(Tensor("x", (6, 4), role="input", lineage=Lineage("x", (Shard(0, by=("dp",)),)))), out="y")
+    b.op(
+        "square",
+        b.add(Tensor("x", (6, 4), role="input", lineage=Lineage("x", (Shard(0, by=("dp",)),)))),
+        out="y",
+    )
     b.output("y")
     proven(r.plan(), b.plan())
 
@@ -729,7 +833,10 @@ def _when_all(size: int, how: str) -> Plan:
     b = Builder("when-all")
     x = b.input("x", (2, size))
     if how == "chain":
-        parts = [b.op("gt", b.op("slice", x, axis=1, start=i, stop=i + 1), Number(0)) for i in range(size)]
+        parts = [
+            b.op("gt", b.op("slice", x, axis=1, start=i, stop=i + 1), Number(0))
+            for i in range(size)
+        ]
         every = parts[0]
         for part in parts[1:]:
             every = b.op("logical_and", every, part)
@@ -800,7 +907,9 @@ def test_padding_of_integers_is_free() -> None:
     ids, w = r.input("ids", (5,), dtype="int64", bounds=(0, 6)), r.parameter("w", (6, 4))
     r.output(r.op("sum", r.op("embedding", ids, w), axes=(0,), out="y"))
     b = Builder("padded", {"dp": 2})
-    ids = b.input("ids", (3,), {0: intervals("dp", [(0, 3)], [(3, 5), (-1, 1)])}, dtype="int64", bounds=(0, 6))
+    ids = b.input(
+        "ids", (3,), {0: intervals("dp", [(0, 3)], [(3, 5), (-1, 1)])}, dtype="int64", bounds=(0, 6)
+    )
     w = b.parameter("w", (6, 4), {})
     own = b.op("sum", b.op("embedding", ids, w), axes=(0,))
     last = {"dp": (1,)}

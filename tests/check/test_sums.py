@@ -1,4 +1,6 @@
-"""Gradients that many coordinates add up are proven by a few of their terms, and only where all terms are alike."""
+"""Gradients that many coordinates add up are proven by a few of their terms, and only where all
+terms are alike.
+"""
 
 from __future__ import annotations
 
@@ -33,14 +35,19 @@ def _gradient(b: Builder, kind: str, rows: int, spec: Any, own: Change = lambda 
     many = {"microbatched": True} if spec else {}
     if kind == "embedding":
         x = b.input("x", (rows, 3), spec, dtype="int64", bounds=(0, 7), **many)
-        w, dy = b.parameter("w", (7, 5), {} if spec else None), b.input("dy", (rows, 3, 5), spec, **many)
+        w, dy = (
+            b.parameter("w", (7, 5), {} if spec else None),
+            b.input("dy", (rows, 3, 5), spec, **many),
+        )
         b.back("embedding", [x, w], b.op("embedding", x, w), own(b, dy), ["", "term"])
         return
     x = b.input("x", (rows, 4), spec, **many)
     w = b.parameter("w", (5, 4) if kind == "linear" else (4,), {} if spec else None)
     dy = b.input("dy", (rows, 5 if kind == "linear" else 4), spec, **many)
     more = {} if kind == "linear" else {"eps": "1/100"}
-    b.back(OPERATOR[kind], [x, w], b.op(OPERATOR[kind], x, w, **more), own(b, dy), ["", "term"], **more)
+    b.back(
+        OPERATOR[kind], [x, w], b.op(OPERATOR[kind], x, w, **more), own(b, dy), ["", "term"], **more
+    )
 
 
 def _parallel(
@@ -65,8 +72,13 @@ def _parallel(
 
 def _both(reference: Plan, parallel: Plan) -> Report:
     """The report at reduced coordinates, which at full ones is the same verdict."""
-    found = [check(reference, parallel, Options(seed=3, coordinates=coordinates)) for coordinates in ("reduced", "full")]
-    assert found[0].verdict == found[1].verdict, [(r.verdict, [f.title for f in r.findings]) for r in found]
+    found = [
+        check(reference, parallel, Options(seed=3, coordinates=coordinates))
+        for coordinates in ("reduced", "full")
+    ]
+    assert found[0].verdict == found[1].verdict, [
+        (r.verdict, [f.title for f in r.findings]) for r in found
+    ]
     return found[0]
 
 
@@ -77,14 +89,25 @@ def test_a_sum_is_proven_by_a_few_of_its_terms(kind: str) -> None:
     assert any(f"{DP * MB} terms of a sum" in line for line in report.reductions)
 
 
-def _pinned(kind: str, *operands: Any, dp: tuple[int, ...] = (5,), mb: tuple[int, ...] = tuple(range(MB))) -> Change:
+def _pinned(
+    kind: str, *operands: Any, dp: tuple[int, ...] = (5,), mb: tuple[int, ...] = tuple(range(MB))
+) -> Change:
     """An operator that one rank, or one micro-batch of it, runs in place of a copy."""
 
     def change(b: Builder, name: str) -> str:
         here = {"dp": dp, "mb": mb}
-        others = [{"dp": tuple(d for d in ALL if d not in dp)}, {"dp": dp, "mb": tuple(m for m in range(MB) if m not in mb)}]
+        others = [
+            {"dp": tuple(d for d in ALL if d not in dp)},
+            {"dp": dp, "mb": tuple(m for m in range(MB) if m not in mb)},
+        ]
         b.op(kind, name, *operands, out=f"{name}.own", where=here)
-        b.op("mul", name, Number(1), out=f"{name}.own", where=[box for box in others if all(box.values())])
+        b.op(
+            "mul",
+            name,
+            Number(1),
+            out=f"{name}.own",
+            where=[box for box in others if all(box.values())],
+        )
         return f"{name}.own"
 
     return change
@@ -94,7 +117,13 @@ def _of_another_microbatch(b: Builder, name: str) -> str:
     """One rank takes the first micro-batch for the fifth, too."""
     nothing = b.op("sub", name, name)
     b.op("add", nothing, Use(name, 0), out=f"{name}.own", where={"dp": (5,), "mb": (4,)})
-    b.op("add", nothing, name, out=f"{name}.own", where=[{"dp": tuple(d for d in ALL if d != 5)}, {"dp": (5,), "mb": (0, 1, 2, 3, 5)}])
+    b.op(
+        "add",
+        nothing,
+        name,
+        out=f"{name}.own",
+        where=[{"dp": tuple(d for d in ALL if d != 5)}, {"dp": (5,), "mb": (0, 1, 2, 3, 5)}],
+    )
     return f"{name}.own"
 
 
@@ -102,15 +131,21 @@ WRONG: dict[str, Callable[[], Plan]] = {
     "the last micro-batch is missing": lambda: _parallel(microbatches=tuple(range(MB - 1))),
     "one micro-batch twice": lambda: _parallel(microbatches=(0, 1, 2, 3, 4, 4)),
     "one rank doubles its gradient": lambda: _parallel(own=_pinned("mul", Number(2))),
-    "one micro-batch of one rank is doubled": lambda: _parallel(own=_pinned("mul", Number(2), mb=(3,))),
+    "one micro-batch of one rank is doubled": lambda: _parallel(
+        own=_pinned("mul", Number(2), mb=(3,))
+    ),
     "one rank's term is scaled": lambda: _parallel(term=_pinned("mul", Number("1/2"))),
     "one rank rolls its rows": lambda: _parallel(own=_pinned_roll),
     "one rank reads another micro-batch": lambda: _parallel(own=_of_another_microbatch),
     "an average": lambda: _parallel(reduction="avg"),
     "two halves": lambda: _parallel(group=(ALL[:4], ALL[4:])),
     "one rank is left out": lambda: _parallel(group=(ALL[:7], ALL[7:])),
-    "all are scaled by the number of ranks": lambda: _parallel(own=lambda b, dy: b.op("mul", dy, Number(f"1/{DP}"))),
-    "all are scaled by the terms that are kept": lambda: _parallel(own=lambda b, dy: b.op("mul", dy, Number("1/4"))),
+    "all are scaled by the number of ranks": lambda: _parallel(
+        own=lambda b, dy: b.op("mul", dy, Number(f"1/{DP}"))
+    ),
+    "all are scaled by the terms that are kept": lambda: _parallel(
+        own=lambda b, dy: b.op("mul", dy, Number("1/4"))
+    ),
 }
 
 
@@ -159,13 +194,21 @@ def test_terms_that_ranks_hold_are_a_sum_with_them(kind: str) -> None:
 
 
 WRONG_TERMS: dict[str, Callable[[], Plan]] = {
-    "the last micro-batch is missing": lambda: _parallel(microbatches=tuple(range(MB - 1)), group=None),
+    "the last micro-batch is missing": lambda: _parallel(
+        microbatches=tuple(range(MB - 1)), group=None
+    ),
     "one rank doubles its gradient": lambda: _parallel(own=_pinned("mul", Number(2)), group=None),
-    "one micro-batch of one rank is doubled": lambda: _parallel(own=_pinned("mul", Number(2), mb=(3,)), group=None),
+    "one micro-batch of one rank is doubled": lambda: _parallel(
+        own=_pinned("mul", Number(2), mb=(3,)), group=None
+    ),
     "one rank rolls its rows": lambda: _parallel(own=_pinned_roll, group=None),
     "one rank reads another micro-batch": lambda: _parallel(own=_of_another_microbatch, group=None),
-    "all are scaled by the number of ranks": lambda: _parallel(own=lambda b, dy: b.op("mul", dy, Number(f"1/{DP}")), group=None),
-    "all are scaled by the terms that are kept": lambda: _parallel(own=lambda b, dy: b.op("mul", dy, Number("1/4")), group=None),
+    "all are scaled by the number of ranks": lambda: _parallel(
+        own=lambda b, dy: b.op("mul", dy, Number(f"1/{DP}")), group=None
+    ),
+    "all are scaled by the terms that are kept": lambda: _parallel(
+        own=lambda b, dy: b.op("mul", dy, Number("1/4")), group=None
+    ),
 }
 
 
@@ -177,7 +220,9 @@ def test_terms_that_are_not_the_reference_s(what: str) -> None:
 
 @pytest.mark.parametrize("right", [True, False])
 def test_terms_of_different_sums_are_told_apart(right: bool) -> None:
-    """Two shards, each a sum over ``dp`` of its own; on one rank the terms of both may be swapped, so that all terms together are the same."""
+    """Two shards, each a sum over ``dp`` of its own; on one rank the terms of both may be swapped,
+    so that all terms together are the same.
+    """
     r = Builder("reference")
     r.output(r.op("sum", r.input("x", (DP, 6)), out="y", axes=(0,)))
     b = Builder("parallel", {"dp": DP, "tp": 2})
@@ -188,7 +233,10 @@ def test_terms_of_different_sums_are_told_apart(right: bool) -> None:
             "identity",
             half,
             out="y",
-            where=[{"tp": (place,), "dp": tuple(d for d in ALL if d != 5 or right)}, *([] if right else [{"tp": (1 - place,), "dp": (5,)}])],
+            where=[
+                {"tp": (place,), "dp": tuple(d for d in ALL if d != 5 or right)},
+                *([] if right else [{"tp": (1 - place,), "dp": (5,)}]),
+            ],
         )
     b.output("y", "y", lineage("y", {0: "tp"}, partial=("dp",)))
     assert _both(r.plan(), b.plan()).verdict == ("equivalent" if right else "mismatch")

@@ -1,4 +1,6 @@
-"""Reduction of symmetric coordinates: what it keeps, and that it hides no fault at one coordinate."""
+"""Reduction of symmetric coordinates: what it keeps, and that it hides no fault at one
+coordinate.
+"""
 
 from __future__ import annotations
 
@@ -42,13 +44,21 @@ def _reference(mixing: str = "") -> Plan:
             Tensor("w", (8, 6), role="parameter"),
             *(Tensor(n, (rows, 8)) for n in "hyz"),
         ),
-        operators=(Operator("l", "linear", ("x", "w"), ("h",)), Operator("s", "silu", ("h",), ("y",)), last),
+        operators=(
+            Operator("l", "linear", ("x", "w"), ("h",)),
+            Operator("s", "silu", ("h",), ("y",)),
+            last,
+        ),
         outputs=(Output("z"),),
     )
 
 
 def _parallel(*operators: Operator) -> Plan:
-    default = (Operator("l", "linear", ("x", "w"), ("h",)), Operator("s", "silu", ("h",), ("y",)), Operator("n", "softmax", ("y",), ("z",), {"axis": 1}))
+    default = (
+        Operator("l", "linear", ("x", "w"), ("h",)),
+        Operator("s", "silu", ("h",), ("y",)),
+        Operator("n", "softmax", ("y",), ("z",), {"axis": 1}),
+    )
     replaced = {o.id: o for o in operators if len(o.id) == 1}
     extra = tuple(o for o in operators if len(o.id) > 1)
     return Plan(
@@ -68,30 +78,42 @@ def _whole_stage(reference: Plan, parallel: Plan):
     graphs = [lower(plan, match(plan)[0]) for plan in (reference, parallel)]
     specification = specify(reference, parallel, *graphs)
     expected = specification.expected[0]
-    return build_stage(*graphs, specification.initial.get, [Target.at(expected.cut, expected.where, graphs[1], expected.name)])
+    return build_stage(
+        *graphs,
+        specification.initial.get,
+        [Target.at(expected.cut, expected.where, graphs[1], expected.name)],
+    )
 
 
 def _prove(stage, full: bool):
-    settings = Settings(np, 3, -70.0, 1, False, 1 << 32, templates=Templates(evaluate), full_coordinates=full)
+    settings = Settings(
+        np, 3, -70.0, 1, False, 1 << 32, templates=Templates(evaluate), full_coordinates=full
+    )
     return prove_stage(stage, canonical_form(stage)[1], settings)
 
 
 def _one_rank(rank: int) -> tuple[Operator, Operator]:
     others = tuple(r for r in range(DP) if r != rank)
-    return Operator("s", "silu", ("h",), ("y",), where=({"dp": others},)), Operator("s2", "relu", ("h",), ("y",), where=({"dp": (rank,)},))
+    return Operator("s", "silu", ("h",), ("y",), where=({"dp": others},)), Operator(
+        "s2", "relu", ("h",), ("y",), where=({"dp": (rank,)},)
+    )
 
 
 @pytest.mark.parametrize("keep", [2, 3])
 def test_equal_cones_are_represented_by_a_few(keep: int) -> None:
     stage = _whole_stage(_reference(), _parallel())
-    symmetry = find_symmetry(stage, symbolic_pair(stage.reference, stage.parallel, stage.all_cuts()), keep)
+    symmetry = find_symmetry(
+        stage, symbolic_pair(stage.reference, stage.parallel, stage.all_cuts()), keep
+    )
     assert symmetry is not None
     assert (symmetry.classes, symmetry.members, symmetry.kept) == (1, DP * MB, keep)
 
 
 def test_a_rank_that_differs_is_a_class_of_its_own() -> None:
     stage = _whole_stage(_reference(), _parallel(*_one_rank(5)))
-    symmetry = find_symmetry(stage, symbolic_pair(stage.reference, stage.parallel, stage.all_cuts()), 2)
+    symmetry = find_symmetry(
+        stage, symbolic_pair(stage.reference, stage.parallel, stage.all_cuts()), 2
+    )
     assert symmetry is not None
     assert symmetry.classes == 2
     assert {int(c) // MB for c in stage.targets[0].cut.lattice.codes(symmetry.where)} >= {5}
@@ -116,7 +138,10 @@ def test_a_microbatch_that_reads_another_is_seen(full: bool) -> None:
 
 def test_a_dimension_that_the_reference_mixes_stays_whole() -> None:
     stage = _whole_stage(_reference("softmax"), _parallel())
-    assert find_symmetry(stage, symbolic_pair(stage.reference, stage.parallel, stage.all_cuts()), 2) is None
+    assert (
+        find_symmetry(stage, symbolic_pair(stage.reference, stage.parallel, stage.all_cuts()), 2)
+        is None
+    )
     assert _prove(stage, False).outcome == "failed"
 
 
@@ -128,7 +153,9 @@ def test_the_whole_check_agrees(coordinates: str) -> None:
 
 
 def test_parts_of_two_intervals_along_another_dimension_are_symmetric() -> None:
-    """A rank with an early and a late part of every sequence computes the same from its rows as the rank of the next rows."""
+    """A rank with an early and a late part of every sequence computes the same from its rows as the
+    rank of the next rows.
+    """
     rows, halves = DP * MB, intervals("cp", [(0, 2), (6, 8)], [(2, 4), (4, 6)])
     r, b = Builder("reference"), Builder("parallel", {"dp": DP, "cp": 2}, MB)
     x = r.input("x", (rows, 8, 6))
@@ -139,7 +166,9 @@ def test_parts_of_two_intervals_along_another_dimension_are_symmetric() -> None:
     b.output("y", spec=lineage("y", held))
     report = check(r.plan(), b.plan(), Options(seed=1))
     assert report.verdict == "equivalent", [f.title for f in report.findings]
-    assert any(f"{2 * rows} coordinates in 2 classes" in line for line in report.reductions), report.reductions
+    assert any(f"{2 * rows} coordinates in 2 classes" in line for line in report.reductions), (
+        report.reductions
+    )
 
 
 def test_a_dimension_is_reduced_once() -> None:
@@ -148,7 +177,15 @@ def test_a_dimension_is_reduced_once() -> None:
     found = find_symmetry(stage, symbolic, 2)
     assert found is not None
     value, dim = found.carrier
-    assert find_symmetry(stage, symbolic, 2, done={symbolic.system.number_of(symbolic.reference.values[value].dims[dim])}) is None
+    assert (
+        find_symmetry(
+            stage,
+            symbolic,
+            2,
+            done={symbolic.system.number_of(symbolic.reference.values[value].dims[dim])},
+        )
+        is None
+    )
 
 
 class _Nothing(Sizes):
@@ -163,15 +200,23 @@ def test_sizes_that_leave_nothing_prove_nothing() -> None:
     symbolic = symbolic_pair(stage.reference, stage.parallel, stage.all_cuts(), Templates(evaluate))
     keys = canonical_form(stage)[1]
     assert shape_stage(stage, symbolic, Sizes(symbolic.system, {}), keys).fresh
-    with pytest.raises(UnsupportedError, match=r"'x' of shape \(128, 6\) would be reduced to \(128, 0\)"):
+    with pytest.raises(
+        UnsupportedError, match=r"'x' of shape \(128, 6\) would be reduced to \(128, 0\)"
+    ):
         shape_stage(stage, symbolic, _Nothing(symbolic.system, {}), keys)
 
 
 def _measured(dp: int, factor: int = 192) -> Plan:
-    """Every element times the number of elements on all ranks, counted on what the ranks have gathered or written down."""
+    """Every element times the number of elements on all ranks, counted on what the ranks have
+    gathered or written down.
+    """
     b = Builder("measured", {"dp": dp})
     x = b.input("x", (32 // dp, 6), {0: "dp"} if dp > 1 else None)
-    count = b.op("sum", b.op("full_like", b.op("all_gather", x, group="dp", axis=0), value=1)) if dp > 1 else Number(factor)
+    count = (
+        b.op("sum", b.op("full_like", b.op("all_gather", x, group="dp", axis=0), value=1))
+        if dp > 1
+        else Number(factor)
+    )
     b.op("mul", x, count, out="y")
     b.output("y", "y", lineage("y", {0: "dp"} if dp > 1 else None))
     return b.plan()

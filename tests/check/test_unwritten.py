@@ -1,4 +1,6 @@
-"""Memory that nobody has written to: proven where no output depends on it, and never called equivalent where one does."""
+"""Memory that nobody has written to: proven where no output depends on it, and never called
+equivalent where one does.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ LEFT_OPEN = {
     "a remainder": "0 for every number",
     "a condition of equal branches": "one number on both ways",
 }
-"""What no content of the memory changes, so that no run shows a difference; it is not proven for all that."""
+"""What no content of the memory changes, so that no run shows a difference; it is not proven for
+all that.
+"""
 
 
 @pytest.mark.parametrize("name", RIGHT)
@@ -60,7 +64,9 @@ def test_a_micro_batch_alone() -> None:
         reference.output("y")
         found[wrong] = reports(reference.plan(), b.plan())[0]
     assert found[False].verdict == "equivalent", said(found[False])
-    assert (found[True].verdict, found[True].findings[0].code) == ("mismatch", "PIT118"), said(found[True])
+    assert (found[True].verdict, found[True].findings[0].code) == ("mismatch", "PIT118"), said(
+        found[True]
+    )
     assert found[True].findings[0].microbatches == (1,)
 
 

@@ -1,6 +1,8 @@
-"""Plans on two ranks that read memory nobody has written to: ones of which no output depends on it, and ones of which an output does.
+"""Plans on two ranks that read memory nobody has written to: ones of which no output depends on it,
+and ones of which an output does.
 
-Input x of shape (6, 4), spread over rows, and outputs y; the reference computes y of x alone, unless it reads such memory as well.
+Input x of shape (6, 4), spread over rows, and outputs y; the reference computes y of x alone,
+unless it reads such memory as well.
 """
 
 from __future__ import annotations
@@ -24,11 +26,17 @@ def memory(b: Builder, *sizes: int, dtype: str = "float32", **more: Any) -> str:
     return name
 
 
-def pair(build: Build, reference: Build | None = None, spread: dict[int, Any] | None = None) -> tuple[Plan, Plan]:
-    """Twice x, or what ``reference`` makes of x, and ``build`` on the three rows of each rank; ``spread``: how y is (by default over rows)."""
+def pair(
+    build: Build, reference: Build | None = None, spread: dict[int, Any] | None = None
+) -> tuple[Plan, Plan]:
+    """Twice x, or what ``reference`` makes of x, and ``build`` on the three rows of each rank;
+    ``spread``: how y is (by default over rows).
+    """
     first = Builder("reference")
     x = first.input("x", (6, 4))
-    first.op("identity", reference(first, x) if reference else first.op("mul", x, Number(2)), out="y")
+    first.op(
+        "identity", reference(first, x) if reference else first.op("mul", x, Number(2)), out="y"
+    )
     first.output("y")
     second = Builder("parallel", MESH)
     x = second.input("x", (3, 4), {0: "dp"})
@@ -65,7 +73,15 @@ def divided(b: Builder, kind: str, a: str, by: str) -> str:
     """An integer operator of divisors that are not 0, whatever the builder tries."""
     name = f"{kind}_{len(b.operators)}"
     b.add(Tensor(name, b.tensors[a].shape, "int64"))
-    b.operators.append(Operator(f"{len(b.operators)}:{kind}", kind, (a, by), (name,), source=f"parallel.py:{len(b.operators) + 1}"))
+    b.operators.append(
+        Operator(
+            f"{len(b.operators)}:{kind}",
+            kind,
+            (a, by),
+            (name,),
+            source=f"parallel.py:{len(b.operators) + 1}",
+        )
+    )
     return name
 
 
@@ -88,7 +104,10 @@ def _tail_is_chosen_away(b: Builder, x: str) -> str:
 
 
 def _tail_is_filled(b: Builder, x: str) -> str:
-    return first(b, b.op("masked_fill", twice(b, padded(b, x)), b.op("logical_not", mask(b, 5, 3)), Number(0)))
+    return first(
+        b,
+        b.op("masked_fill", twice(b, padded(b, x)), b.op("logical_not", mask(b, 5, 3)), Number(0)),
+    )
 
 
 def _gathered_with_tails(b: Builder, x: str) -> str:
@@ -111,7 +130,15 @@ def _by_index(b: Builder, x: str) -> str:
 
 
 def _through_a_product(b: Builder, x: str) -> str:
-    identity = b.op("cast", b.op("eq", b.op("positions", x, axis=1), b.op("unsqueeze", b.op("positions", x, axis=1), axis=1)), dtype="float32")
+    identity = b.op(
+        "cast",
+        b.op(
+            "eq",
+            b.op("positions", x, axis=1),
+            b.op("unsqueeze", b.op("positions", x, axis=1), axis=1),
+        ),
+        dtype="float32",
+    )
     return twice(b, first(b, b.op("matmul", padded(b, x), identity)))
 
 
@@ -164,10 +191,27 @@ def _shape_alone(b: Builder, x: str) -> str:
 
 def _placed_by_index(b: Builder, x: str) -> str:
     ones = b.op(
-        "index_add", b.op("full", sizes=(5,), value=0, dtype="int64"), b.op("positions", x, axis=0), b.op("full", sizes=(3,), value=1, dtype="int64"), axis=0
+        "index_add",
+        b.op("full", sizes=(5,), value=0, dtype="int64"),
+        b.op("positions", x, axis=0),
+        b.op("full", sizes=(3,), value=1, dtype="int64"),
+        axis=0,
     )
-    rows = b.op("index_add", b.op("full", sizes=(5, 4), value=0), b.op("positions", x, axis=0), x, axis=0)
-    return twice(b, first(b, b.op("where", b.op("unsqueeze", b.op("gt", ones, Number(0)), axis=1), rows, memory(b, 5, 4))))
+    rows = b.op(
+        "index_add", b.op("full", sizes=(5, 4), value=0), b.op("positions", x, axis=0), x, axis=0
+    )
+    return twice(
+        b,
+        first(
+            b,
+            b.op(
+                "where",
+                b.op("unsqueeze", b.op("gt", ones, Number(0)), axis=1),
+                rows,
+                memory(b, 5, 4),
+            ),
+        ),
+    )
 
 
 def _sorted_by_rows(b: Builder, x: str) -> str:
@@ -183,12 +227,27 @@ def _sorted(b: Builder, x: str) -> str:
 
 def _scattered_sum(b: Builder, x: str) -> str:
     whole = b.op("cat", b.op("all_gather", x, group="dp", axis=0), memory(b, 2, 4), axis=0)
-    mine = b.op("slice", b.op("reduce_scatter", b.op("div", whole, Number(2)), group="dp", axis=0, reduction="sum"), axis=0, start=0, stop=2)
+    mine = b.op(
+        "slice",
+        b.op("reduce_scatter", b.op("div", whole, Number(2)), group="dp", axis=0, reduction="sum"),
+        axis=0,
+        start=0,
+        stop=2,
+    )
     return b.op("sum", b.op("all_gather", mine, group="dp", axis=0), axes=(1,))
 
 
 def _few_rows(b: Builder, x: str) -> str:
-    return b.op("sum", b.op("cat", b.op("slice", x, axis=0, start=0, stop=2), b.op("slice", x, axis=0, start=4, stop=6), axis=0), axes=(1,))
+    return b.op(
+        "sum",
+        b.op(
+            "cat",
+            b.op("slice", x, axis=0, start=0, stop=2),
+            b.op("slice", x, axis=0, start=4, stop=6),
+            axis=0,
+        ),
+        axes=(1,),
+    )
 
 
 RIGHT: dict[str, tuple[Plan, Plan]] = {
@@ -196,7 +255,9 @@ RIGHT: dict[str, tuple[Plan, Plan]] = {
     "tail is chosen away": pair(_tail_is_chosen_away),
     "tail is filled": pair(_tail_is_filled),
     "gathered with tails": pair(_gathered_with_tails, spread={}),
-    "summed with tails": pair(lambda b, x: b.op("mul", _summed_with_tails(b, x), Number(3)), _sum_by_columns, spread={}),
+    "summed with tails": pair(
+        lambda b, x: b.op("mul", _summed_with_tails(b, x), Number(3)), _sum_by_columns, spread={}
+    ),
     "by index": pair(_by_index),
     "through a product": pair(_through_a_product),
     "softmax of rows": pair(_through_softmax_of_rows, _softmax),
@@ -209,9 +270,14 @@ RIGHT: dict[str, tuple[Plan, Plan]] = {
     "placed by index": pair(_placed_by_index),
     "sorted by rows": pair(_sorted_by_rows, _sorted),
     "scattered sum": pair(_scattered_sum, _few_rows, spread={}),
-    "reference alone": pair(twice, _tail_is_cut_of_six := lambda b, x: first(b, twice(b, padded(b, x)), 6)),
+    "reference alone": pair(
+        twice, _tail_is_cut_of_six := lambda b, x: first(b, twice(b, padded(b, x)), 6)
+    ),
     "both sides": pair(_tail_is_cut, _tail_is_cut_of_six),
-    "free padding of an output": pair(lambda b, x: twice(b, padded(b, x)), spread={0: intervals("dp", [(0, 3), (FREE, 2)], [(3, 6), (FREE, 2)])}),
+    "free padding of an output": pair(
+        lambda b, x: twice(b, padded(b, x)),
+        spread={0: intervals("dp", [(0, 3), (FREE, 2)], [(3, 6), (FREE, 2)])},
+    ),
 }
 
 
@@ -318,21 +384,47 @@ def _cast_to_bool(b: Builder, x: str) -> str:
 
 
 def _as_index(b: Builder, x: str) -> str:
-    return twice(b, b.op("index_select", x, divided(b, "remainder", memory(b, 3, dtype="int64"), whole(b, 3)), axis=0))
+    return twice(
+        b,
+        b.op(
+            "index_select",
+            x,
+            divided(b, "remainder", memory(b, 3, dtype="int64"), whole(b, 3)),
+            axis=0,
+        ),
+    )
 
 
 def _index_of_equal_rows(b: Builder, x: str) -> str:
     zeros = b.op("full", sizes=(3, 4), value=0)
-    return _added(b, x, b.op("index_select", zeros, b.op("mul", memory(b, 3, dtype="int64"), whole(b, 0)), axis=0))
+    return _added(
+        b,
+        x,
+        b.op("index_select", zeros, b.op("mul", memory(b, 3, dtype="int64"), whole(b, 0)), axis=0),
+    )
 
 
 def _divided(b: Builder, x: str) -> str:
     one = b.op("full", sizes=(3, 4), value=0, dtype="int64")
-    return _added(b, x, b.op("cast", divided(b, "floor_divide", one, memory(b, 3, 4, dtype="int64")), dtype="float32"))
+    return _added(
+        b,
+        x,
+        b.op(
+            "cast", divided(b, "floor_divide", one, memory(b, 3, 4, dtype="int64")), dtype="float32"
+        ),
+    )
 
 
 def _integers_times_zero_divided(b: Builder, x: str) -> str:
-    return _added(b, x, b.op("cast", divided(b, "remainder", memory(b, 3, 4, dtype="int64"), whole(b, 1)), dtype="float32"))
+    return _added(
+        b,
+        x,
+        b.op(
+            "cast",
+            divided(b, "remainder", memory(b, 3, 4, dtype="int64"), whole(b, 1)),
+            dtype="float32",
+        ),
+    )
 
 
 def _summed_tail_is_used(b: Builder, x: str) -> str:
@@ -413,15 +505,39 @@ WRONG: dict[str, tuple[Plan, Plan]] = {
     "mask off by one": pair(
         _mask_off_by_one,
         lambda b, x: twice(
-            b, b.op("cat", *(b.op("slice", x, axis=0, start=s, stop=s + 3) if s >= 0 else b.op("full", sizes=(1, 4), value=0) for s in (0, -1, 3, -1)), axis=0)
+            b,
+            b.op(
+                "cat",
+                *(
+                    b.op("slice", x, axis=0, start=s, stop=s + 3)
+                    if s >= 0
+                    else b.op("full", sizes=(1, 4), value=0)
+                    for s in (0, -1, 3, -1)
+                ),
+                axis=0,
+            ),
         ),
     ),
     "slice off by one": pair(_slice_off_by_one),
-    "largest": pair(lambda b, x: b.op("all_reduce", _largest(b, x), group="dp", reduction="max"), lambda b, x: b.op("amax", x, axes=(0,)), spread={}),
-    "least": pair(lambda b, x: b.op("all_reduce", _least(b, x), group="dp", reduction="min"), lambda b, x: b.op("amin", x, axes=(0,)), spread={}),
-    "mean over the tail": pair(lambda b, x: b.op("all_reduce", _mean(b, x), group="dp", reduction="avg"), lambda b, x: b.op("mean", x, axes=(0,)), spread={}),
+    "largest": pair(
+        lambda b, x: b.op("all_reduce", _largest(b, x), group="dp", reduction="max"),
+        lambda b, x: b.op("amax", x, axes=(0,)),
+        spread={},
+    ),
+    "least": pair(
+        lambda b, x: b.op("all_reduce", _least(b, x), group="dp", reduction="min"),
+        lambda b, x: b.op("amin", x, axes=(0,)),
+        spread={},
+    ),
+    "mean over the tail": pair(
+        lambda b, x: b.op("all_reduce", _mean(b, x), group="dp", reduction="avg"),
+        lambda b, x: b.op("mean", x, axes=(0,)),
+        spread={},
+    ),
     "softmax over the tail": pair(
-        lambda b, x: _softmax_over_tail(b, b.op("all_gather", x, group="dp", axis=0)), lambda b, x: first(b, _softmax_of_columns(b, x)), spread={}
+        lambda b, x: _softmax_over_tail(b, b.op("all_gather", x, group="dp", axis=0)),
+        lambda b, x: first(b, _softmax_of_columns(b, x)),
+        spread={},
     ),
     "sorted over the tail": pair(
         lambda b, x: _sorted_over_tail(b, b.op("all_gather", x, group="dp", axis=0)),
@@ -429,7 +545,9 @@ WRONG: dict[str, tuple[Plan, Plan]] = {
         spread={},
     ),
     "top of the tail": pair(
-        lambda b, x: _top(b, b.op("all_gather", x, group="dp", axis=0)), lambda b, x: b.op("topk", x, axis=0, k=3, out=["top", ""])[0], spread={}
+        lambda b, x: _top(b, b.op("all_gather", x, group="dp", axis=0)),
+        lambda b, x: b.op("topk", x, axis=0, k=3, out=["top", ""])[0],
+        spread={},
     ),
     "sign": pair(_sign),
     "relu": pair(_relu),
@@ -446,9 +564,13 @@ WRONG: dict[str, tuple[Plan, Plan]] = {
     "summed from one rank": pair(_reduced_from_one_rank),
     "broadcast from the wrong root": pair(_broadcast_from_the_wrong_root, spread={}),
     "the tail that was gathered is used": pair(_gathered_tail_is_used, spread={}),
-    "a gradient of zeros": pair(lambda b, x: b.op("all_reduce", _zero_gradient(b, x), group="dp"), _squared, spread={}),
+    "a gradient of zeros": pair(
+        lambda b, x: b.op("all_reduce", _zero_gradient(b, x), group="dp"), _squared, spread={}
+    ),
     "normalised over the tail": pair(
-        lambda b, x: first(b, _norm(b, b.op("all_gather", x, group="dp", axis=0)), 6), lambda b, x: b.op("softmax", b.op("exp", x), axis=0), spread={}
+        lambda b, x: first(b, _norm(b, b.op("all_gather", x, group="dp", axis=0)), 6),
+        lambda b, x: b.op("softmax", b.op("exp", x), axis=0),
+        spread={},
     ),
     "a condition of equal branches": pair(_of_equal_branches),
     "as it is on both sides": pair(_as_they_are, _as_they_are),

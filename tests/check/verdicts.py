@@ -1,4 +1,6 @@
-"""What a pair of plans must get: proven, or caught, at reduced and full shapes and coordinates alike."""
+"""What a pair of plans must get: proven, or caught, at reduced and full shapes and coordinates
+alike.
+"""
 
 from __future__ import annotations
 
@@ -16,12 +18,17 @@ SEEDS = tuple(range(6))
 
 def said(report: Report) -> str:
     """The verdict and the first findings."""
-    return f"{report.verdict}: " + "; ".join(f"{f.code} {f.title} ({f.operator})" for f in report.findings[:3])
+    return f"{report.verdict}: " + "; ".join(
+        f"{f.code} {f.title} ({f.operator})" for f in report.findings[:3]
+    )
 
 
 def reports(reference: Plan, parallel: Plan) -> list[Report]:
     """The reports at reduced and full shapes and coordinates, which give one verdict."""
-    found = [check(reference, parallel, Options(seed=7, shapes=shapes, coordinates=coordinates)) for shapes, coordinates in CHOICES]
+    found = [
+        check(reference, parallel, Options(seed=7, shapes=shapes, coordinates=coordinates))
+        for shapes, coordinates in CHOICES
+    ]
     assert len({report.verdict for report in found}) == 1, [said(r) for r in found]
     return found
 
@@ -36,7 +43,9 @@ def proven(reference: Plan, parallel: Plan) -> Report:
 
 
 def caught(reference: Plan, parallel: Plan) -> Report:
-    """The plan is wrong by the independent executor, and every choice finds a real difference, or that it cannot run."""
+    """The plan is wrong by the independent executor, and every choice finds a real difference, or
+    that it cannot run.
+    """
     judgement = judge_often(reference, parallel, SEEDS)
     assert not judgement.same
     report = reports(reference, parallel)[0]

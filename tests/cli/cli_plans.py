@@ -1,4 +1,6 @@
-"""Two tiny plans, written by hand: y = x w on one device, and with w cut by columns over tp and the pieces gathered."""
+"""Two tiny plans, written by hand: y = x w on one device, and with w cut by columns over tp and the
+pieces gathered.
+"""
 
 from __future__ import annotations
 
@@ -28,6 +30,16 @@ def parallel() -> Plan:
     )
     operators = (
         Operator("linear", "linear", ("x", "w"), ("h",), source="model.py:3"),
-        Operator("gather", "all_gather", ("h",), ("y",), {"axis": 1}, Group(axes=("tp",)), source="model.py:4"),
+        Operator(
+            "gather",
+            "all_gather",
+            ("h",),
+            ("y",),
+            {"axis": 1},
+            Group(axes=("tp",)),
+            source="model.py:4",
+        ),
     )
-    return Plan(mesh=(Axis("tp", 2),), tensors=tensors, operators=operators, outputs=(Output("y", "y"),))
+    return Plan(
+        mesh=(Axis("tp", 2),), tensors=tensors, operators=operators, outputs=(Output("y", "y"),)
+    )

@@ -1,4 +1,6 @@
-"""What the tests of the command line share: a call that returns code, stdout and stderr, and a folder of its own."""
+"""What the tests of the command line share: a call that returns code, stdout and stderr, and a
+folder of its own.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ Checker = Callable[[object], None]
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A working directory with a pyproject.toml that sets nothing, so that none from above is found."""
+    """A working directory with a pyproject.toml that sets nothing, so that none from above is
+    found.
+    """
     (tmp_path / "pyproject.toml").write_text("")
     monkeypatch.chdir(tmp_path)
     return tmp_path
@@ -42,12 +46,20 @@ def call(capfd: pytest.CaptureFixture[str]) -> Call:
 
 @pytest.fixture
 def checker(monkeypatch: pytest.MonkeyPatch) -> Checker:
-    """Puts a checker in the place of the real one: it returns a report or raises, and keeps the options it was given."""
+    """Puts a checker in the place of the real one: it returns a report or raises, and keeps the
+    options it was given.
+    """
 
     def install(answer: object) -> None:
         module = ModuleType("pitcheck.engine.check")
 
-        def check(reference: object, parallel: object, options: object, progress: object = None, load_seconds: float = 0.0) -> Report:
+        def check(
+            reference: object,
+            parallel: object,
+            options: object,
+            progress: object = None,
+            load_seconds: float = 0.0,
+        ) -> Report:
             module.options = options  # type: ignore[attr-defined]
             if isinstance(answer, BaseException):
                 raise answer

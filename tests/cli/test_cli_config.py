@@ -48,8 +48,19 @@ def test_every_option_can_be_configured_and_the_command_line_wins(call: Call) ->
     result = call("check", *FILES, "--seed", "12")
     assert result.code == 0
     options = sys.modules["pitcheck.engine.check"].options
-    assert (options.error_bound_log2, options.trials, options.seed, options.jobs, options.max_memory) == (-80, 5, 12, 2, 1 << 30)
-    assert (options.backend, options.shapes, options.coordinates, options.witness_directory) == ("numpy", "full", "full", Path("w"))
+    assert (
+        options.error_bound_log2,
+        options.trials,
+        options.seed,
+        options.jobs,
+        options.max_memory,
+    ) == (-80, 5, 12, 2, 1 << 30)
+    assert (options.backend, options.shapes, options.coordinates, options.witness_directory) == (
+        "numpy",
+        "full",
+        "full",
+        Path("w"),
+    )
     assert options.precision == "error"
     assert Path("report.json").exists()
     assert len(result.out.splitlines()) == 1

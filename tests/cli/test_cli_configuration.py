@@ -11,16 +11,38 @@ SHIPPED = Path(__file__).parents[2] / "plans"
 
 
 def test_a_configuration_is_checked(call: Call) -> None:
-    result = call("check", str(SHIPPED / "llama3-tiny.toml"), "--seed", "1", "-q", "--set", "pp=1", "--set", "model.layers=1")
+    result = call(
+        "check",
+        str(SHIPPED / "llama3-tiny.toml"),
+        "--seed",
+        "1",
+        "-q",
+        "--set",
+        "pp=1",
+        "--set",
+        "model.layers=1",
+    )
     assert result.code == 0, result.out
     assert result.out.startswith("equivalent: ")
 
 
 def test_plans_are_made_that_check_as_the_configuration_does(call: Call, folder: Path) -> None:
-    made = call("plan", "make", str(SHIPPED / "gpt3-tiny.toml"), "--out", str(folder), "--set", "layers=1", "--set", "tp=1")
+    made = call(
+        "plan",
+        "make",
+        str(SHIPPED / "gpt3-tiny.toml"),
+        "--out",
+        str(folder),
+        "--set",
+        "layers=1",
+        "--set",
+        "tp=1",
+    )
     assert made.code == 0
     files = made.out.split()
-    assert files == [str(folder / f"gpt3-tiny.{side}.plan.zst") for side in ("reference", "parallel")]
+    assert files == [
+        str(folder / f"gpt3-tiny.{side}.plan.zst") for side in ("reference", "parallel")
+    ]
     result = call("check", *files, "--seed", "1", "-q")
     assert result.code == 0, result.out
 
@@ -28,7 +50,10 @@ def test_plans_are_made_that_check_as_the_configuration_does(call: Call, folder:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("check", str(SHIPPED / "llama3-tiny.toml"), "--set", "tp=3"), "4 attention heads cannot be cut evenly over tp 3"),
+        (
+            ("check", str(SHIPPED / "llama3-tiny.toml"), "--set", "tp=3"),
+            "4 attention heads cannot be cut evenly over tp 3",
+        ),
         (("check", "none.toml"), "cannot read"),
         (("check", str(SHIPPED / "llama3-tiny.toml"), "other.plan.json"), "stands for two plans"),
         (("check", "a.plan.json", "b.plan.json", "--set", "tp=2"), "--set"),
@@ -46,6 +71,13 @@ def test_what_is_refused(call: Call, arguments: tuple[str, ...], said: str) -> N
 
 
 def test_another_model_on_the_same_ranks(call: Call) -> None:
-    result = call("check", str(SHIPPED / "llama3-tiny.toml"), "--set", "model=mixtral-8x7b-tiny", "--seed", "1")
+    result = call(
+        "check",
+        str(SHIPPED / "llama3-tiny.toml"),
+        "--set",
+        "model=mixtral-8x7b-tiny",
+        "--seed",
+        "1",
+    )
     assert result.code == 0
     assert "equivalent" in result.out

@@ -25,7 +25,9 @@ def test_doctor_finds_this_machine_exact(call: Call) -> None:
 
 @pytest.mark.parametrize("terms", [1, 9, 193])
 @pytest.mark.parametrize("level", [0, 1, 2])
-def test_one_element_off_by_one_is_seen(call: Call, monkeypatch: pytest.MonkeyPatch, terms: int, level: int) -> None:
+def test_one_element_off_by_one_is_seen(
+    call: Call, monkeypatch: pytest.MonkeyPatch, terms: int, level: int
+) -> None:
     exact = Modular.matmul
 
     def off_by_one(self: Modular, a: Any, b: Any, low: int) -> Any:

@@ -40,7 +40,9 @@ FILES = ("r.plan.json", "p.plan.zst")
 
 @pytest.mark.parametrize("verdict", list(EXIT_CODES))
 @pytest.mark.parametrize("quiet", [False, True])
-def test_a_verdict_has_its_exit_code(call: Call, checker: Checker, verdict: Verdict, quiet: bool) -> None:
+def test_a_verdict_has_its_exit_code(
+    call: Call, checker: Checker, verdict: Verdict, quiet: bool
+) -> None:
     checker(Report(verdict=verdict, shown=SHOWN if verdict == "mismatch" else None))
     result = call("check", *FILES, *(["--quiet"] if quiet else []))
     assert result.code == EXIT_CODES[verdict]
@@ -63,7 +65,9 @@ def test_a_verdict_has_its_exit_code(call: Call, checker: Checker, verdict: Verd
         (OSError(5, "Input/output error"), 2, "PIT900"),
     ],
 )
-def test_what_stops_a_check_is_a_finding_of_the_report(call: Call, checker: Checker, error: Exception, exit_code: int, code: str) -> None:
+def test_what_stops_a_check_is_a_finding_of_the_report(
+    call: Call, checker: Checker, error: Exception, exit_code: int, code: str
+) -> None:
     checker(error)
     result = call("check", *FILES, "--output", "json:-")
     assert result.code == exit_code
@@ -73,8 +77,13 @@ def test_what_stops_a_check_is_a_finding_of_the_report(call: Call, checker: Chec
     assert ("Traceback" in result.err) == (code == "PIT900")
 
 
-@pytest.mark.parametrize(("error", "exit_code"), [(UsageError("no GPU"), 2), (KeyboardInterrupt(), 130), (SystemExit(1), 141)])
-def test_what_is_not_about_the_plans_is_a_message(call: Call, checker: Checker, error: BaseException, exit_code: int) -> None:
+@pytest.mark.parametrize(
+    ("error", "exit_code"),
+    [(UsageError("no GPU"), 2), (KeyboardInterrupt(), 130), (SystemExit(1), 141)],
+)
+def test_what_is_not_about_the_plans_is_a_message(
+    call: Call, checker: Checker, error: BaseException, exit_code: int
+) -> None:
     checker(error)
     result = call("check", *FILES)
     assert result.code == exit_code
@@ -90,7 +99,9 @@ def test_click_runner_sees_the_same_codes(checker: Checker) -> None:
     assert CliRunner().invoke(cli, ["--help"]).exit_code == 0
 
 
-def test_a_broken_precision_rule_has_an_exit_code_of_its_own_where_it_is_wanted(call: Call, checker: Checker) -> None:
+def test_a_broken_precision_rule_has_an_exit_code_of_its_own_where_it_is_wanted(
+    call: Call, checker: Checker
+) -> None:
     finding = Finding(code="PIT301", verdict="imprecise", title="t")
     checker(Report(verdict="equivalent", findings=(finding,)))
     result = call("check", *FILES)
@@ -122,7 +133,9 @@ BAD_FILES: dict[str, bytes | None] = {
 
 @pytest.mark.parametrize("name", list(BAD_FILES))
 @pytest.mark.parametrize("first", [True, False])
-def test_an_unreadable_plan_is_invalid_and_named(call: Call, checker: Checker, name: str, first: bool) -> None:
+def test_an_unreadable_plan_is_invalid_and_named(
+    call: Call, checker: Checker, name: str, first: bool
+) -> None:
     checker(AssertionError("never reached"))
     content = BAD_FILES[name]
     if content is not None:
@@ -174,7 +187,10 @@ def test_both_unreadable_plans_are_named(call: Call) -> None:
         (("check", *FILES, "--output", "html:x"), "text, json"),
         (("check", *FILES, "--output", "json:none/x"), "does not exist"),
         (("check", *FILES, "--output", "sarif:"), "no file"),
-        (("check", *FILES, "--output", "sarif", "--output", "github:-"), "two outputs go to standard output"),
+        (
+            ("check", *FILES, "--output", "sarif", "--output", "github:-"),
+            "two outputs go to standard output",
+        ),
         (("check", *FILES, "--output", "json:-", "--output", "text:-"), "two outputs"),
         (("check", *FILES, "--output", "json:a", "--output", "text:./a"), "two outputs"),
         (("check", *FILES, "--precision", "strict"), "warn"),
@@ -192,7 +208,9 @@ def test_both_unreadable_plans_are_named(call: Call) -> None:
         (("plan", "convert", "r.plan.json", "none/x.plan.json"), "none/x.plan.json"),
     ],
 )
-def test_a_wrong_command_is_exit_2_with_a_message_on_stderr(call: Call, checker: Checker, arguments: tuple[str, ...], said: str) -> None:
+def test_a_wrong_command_is_exit_2_with_a_message_on_stderr(
+    call: Call, checker: Checker, arguments: tuple[str, ...], said: str
+) -> None:
     checker(Report(verdict="mismatch", shown=SHOWN))
     result = call(*arguments)
     assert result.code == 2
@@ -202,8 +220,19 @@ def test_a_wrong_command_is_exit_2_with_a_message_on_stderr(call: Call, checker:
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.lists(st.text(max_size=12) | st.sampled_from(["check", "plan", "show", "explain", "--output", "--seed", "-q", "--", "-"]), min_size=1, max_size=6))
-def test_junk_never_exits_with_1_and_never_with_a_traceback(call: Call, arguments: list[str]) -> None:
+@given(
+    st.lists(
+        st.text(max_size=12)
+        | st.sampled_from(
+            ["check", "plan", "show", "explain", "--output", "--seed", "-q", "--", "-"]
+        ),
+        min_size=1,
+        max_size=6,
+    )
+)
+def test_junk_never_exits_with_1_and_never_with_a_traceback(
+    call: Call, arguments: list[str]
+) -> None:
     if {"demo", "doctor"} & set(arguments):
         return
     result = call(*arguments)
@@ -238,16 +267,29 @@ def test_options_reach_the_checker(call: Call, checker: Checker) -> None:
     checker(Report(verdict="equivalent"))
     call("check", *FILES)
     assert given_options() == Options(jobs=None, witness_directory=Path())
-    words = "--error-bound 1e-20 --trials 4 --seed 9 --backend numpy --shapes full --coordinates full --jobs 2 --max-memory 500MB --witness-directory .."
+    words = (
+        "--error-bound 1e-20 --trials 4 --seed 9 --backend numpy --shapes full --coordinates "
+        "full --jobs 2 --max-memory 500MB --witness-directory .."
+    )
     call("check", *FILES, *words.split(), "--precision", "off")
     options = given_options()
     assert options.error_bound_log2 == pytest.approx(-66.4385619)
-    assert options == Options(options.error_bound_log2, 4, 9, "numpy", "full", "full", 2, 500_000_000, Path(".."), "off")
+    assert options == Options(
+        options.error_bound_log2, 4, 9, "numpy", "full", "full", 2, 500_000_000, Path(".."), "off"
+    )
 
 
 @pytest.mark.parametrize(
     ("text", "log2"),
-    [("2^-64", -64), ("2**-30", -30), ("2^-0.5", -0.5), ("0.5", -1), ("1e-400", -1328.7712), (" 0.25 ", -2), ("2^-100000", -100000)],
+    [
+        ("2^-64", -64),
+        ("2**-30", -30),
+        ("2^-0.5", -0.5),
+        ("0.5", -1),
+        ("1e-400", -1328.7712),
+        (" 0.25 ", -2),
+        ("2^-100000", -100000),
+    ],
 )
 def test_error_bounds(call: Call, checker: Checker, text: str, log2: float) -> None:
     checker(Report(verdict="equivalent"))
@@ -255,7 +297,16 @@ def test_error_bounds(call: Call, checker: Checker, text: str, log2: float) -> N
     assert given_options().error_bound_log2 == pytest.approx(log2)
 
 
-@pytest.mark.parametrize(("text", "size"), [("4GB", 4 * 10**9), ("4GiB", 4 << 30), ("1.5g", 1_500_000_000), ("2000000", 2_000_000), ("512 MiB", 512 << 20)])
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ("4GB", 4 * 10**9),
+        ("4GiB", 4 << 30),
+        ("1.5g", 1_500_000_000),
+        ("2000000", 2_000_000),
+        ("512 MiB", 512 << 20),
+    ],
+)
 def test_sizes(call: Call, checker: Checker, text: str, size: int) -> None:
     checker(Report(verdict="equivalent"))
     assert call("check", *FILES, "--max-memory", text).code == 0
@@ -265,27 +316,60 @@ def test_sizes(call: Call, checker: Checker, text: str, size: int) -> None:
 # --- files written
 
 
-def test_reports_are_written_whole_or_not_at_all(call: Call, checker: Checker, folder: Path) -> None:
-    checker(Report(verdict="mismatch", shown=SHOWN, findings=(Finding(code="PIT100", verdict="mismatch", title="t"),)))
+def test_reports_are_written_whole_or_not_at_all(
+    call: Call, checker: Checker, folder: Path
+) -> None:
+    checker(
+        Report(
+            verdict="mismatch",
+            shown=SHOWN,
+            findings=(Finding(code="PIT100", verdict="mismatch", title="t"),),
+        )
+    )
     result = call("check", *FILES, "--output", "json:a.json", "--output", "text:a.txt")
     assert result.code == 1
     assert result.err == ""
     assert json.loads(Path("a.json").read_text())["verdict"] == "mismatch"
     assert Path("a.txt").read_text() == result.out
-    assert sorted(each.name for each in folder.iterdir()) == ["a.json", "a.txt", "p.plan.zst", "pyproject.toml", "r.plan.json"]
+    assert sorted(each.name for each in folder.iterdir()) == [
+        "a.json",
+        "a.txt",
+        "p.plan.zst",
+        "pyproject.toml",
+        "r.plan.json",
+    ]
 
 
 def test_reports_for_scanners_name_the_files_of_the_command(call: Call, checker: Checker) -> None:
-    checker(Report(verdict="mismatch", shown=SHOWN, findings=(Finding(code="PIT100", verdict="mismatch", title="t"),)))
+    checker(
+        Report(
+            verdict="mismatch",
+            shown=SHOWN,
+            findings=(Finding(code="PIT100", verdict="mismatch", title="t"),),
+        )
+    )
     result = call("check", *FILES, "--output", "sarif:a.sarif", "--output", "github")
     assert (result.code, result.err) == (1, "")
     assert result.out.startswith("::error file=p.plan.zst,title=PIT100%3A t::")
-    assert json.loads(Path("a.sarif").read_text())["runs"][0]["results"][0]["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] == "p.plan.zst"
+    assert (
+        json.loads(Path("a.sarif").read_text())["runs"][0]["results"][0]["locations"][0][
+            "physicalLocation"
+        ]["artifactLocation"]["uri"]
+        == "p.plan.zst"
+    )
     assert "file=none.toml," in call("check", "none.toml", "--output", "github").out
 
 
-def test_a_mismatch_whose_report_cannot_be_written_is_still_exit_1(call: Call, checker: Checker, monkeypatch: pytest.MonkeyPatch) -> None:
-    checker(Report(verdict="mismatch", shown=SHOWN, findings=(Finding(code="PIT100", verdict="mismatch", title="t"),)))
+def test_a_mismatch_whose_report_cannot_be_written_is_still_exit_1(
+    call: Call, checker: Checker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checker(
+        Report(
+            verdict="mismatch",
+            shown=SHOWN,
+            findings=(Finding(code="PIT100", verdict="mismatch", title="t"),),
+        )
+    )
 
     def full(self: Path, target: Path) -> None:
         raise OSError(28, "No space left on device")
@@ -297,7 +381,9 @@ def test_a_mismatch_whose_report_cannot_be_written_is_still_exit_1(call: Call, c
     assert "mismatch: " in result.out
 
 
-def test_a_report_that_cannot_be_written_is_exit_2_but_printed(call: Call, checker: Checker, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+def test_a_report_that_cannot_be_written_is_exit_2_but_printed(
+    call: Call, checker: Checker, monkeypatch: pytest.MonkeyPatch, folder: Path
+) -> None:
     checker(Report(verdict="equivalent"))
     before = sorted(folder.iterdir())
 
@@ -316,7 +402,9 @@ def test_a_report_that_cannot_be_written_is_exit_2_but_printed(call: Call, check
 
 
 def process(*arguments: str, **settings: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*PITCHECK, *arguments], capture_output=True, text=True, check=False, timeout=60, **settings)  # type: ignore[call-overload,no-any-return]
+    return subprocess.run(
+        [*PITCHECK, *arguments], capture_output=True, text=True, check=False, timeout=60, **settings
+    )  # type: ignore[call-overload,no-any-return]
 
 
 def test_a_process_exits_as_main_returns() -> None:
@@ -337,18 +425,34 @@ def test_stdout_in_ascii_takes_any_name() -> None:
 def test_a_full_stdout_is_exit_2() -> None:
     with open("/dev/full", "w") as full:  # noqa: PTH123
         for arguments in (["explain", "PIT104"], ["check", "a", "b"]):
-            result = subprocess.run([*PITCHECK, *arguments], stdout=full, stderr=subprocess.PIPE, text=True, check=False, timeout=60)
+            result = subprocess.run(
+                [*PITCHECK, *arguments],
+                stdout=full,
+                stderr=subprocess.PIPE,
+                text=True,
+                check=False,
+                timeout=60,
+            )
             assert result.returncode == 2
             assert "No space left" in result.stderr
             assert "Traceback" not in result.stderr
 
 
-@pytest.mark.parametrize(("arguments", "code"), [(["check", "a", "b"], 2), (["explain"], 0), (["--help"], 141)])
+@pytest.mark.parametrize(
+    ("arguments", "code"), [(["check", "a", "b"], 2), (["explain"], 0), (["--help"], 141)]
+)
 def test_a_reader_that_has_gone_makes_no_noise(arguments: list[str], code: int) -> None:
     read, write = os.pipe()
     os.close(read)
     try:
-        result = subprocess.run([*PITCHECK, *arguments], stdout=write, stderr=subprocess.PIPE, text=True, check=False, timeout=60)
+        result = subprocess.run(
+            [*PITCHECK, *arguments],
+            stdout=write,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+            timeout=60,
+        )
     finally:
         os.close(write)
     assert (result.returncode, result.stderr) == (code, "")
@@ -359,11 +463,17 @@ def test_an_interrupt_is_130(tmp_path: Path) -> None:
     # A process started in the background of a shell ignores interrupts, and so would its children.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        waiting = subprocess.Popen([*PITCHECK, "check", "pipe.plan.json", "b"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path)
+        waiting = subprocess.Popen(
+            [*PITCHECK, "check", "pipe.plan.json", "b"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            cwd=tmp_path,
+        )
     finally:
         signal.signal(signal.SIGINT, before)
     with waiting:
-        writer = os.open(tmp_path / "pipe.plan.json", os.O_WRONLY)  # returns when the process has opened it for reading
+        # returns when the process has opened it for reading
+        writer = os.open(tmp_path / "pipe.plan.json", os.O_WRONLY)
         waiting.send_signal(signal.SIGINT)
         try:
             waiting.wait(30)
@@ -374,9 +484,24 @@ def test_an_interrupt_is_130(tmp_path: Path) -> None:
 
 
 def test_help_imports_nothing_heavy() -> None:
-    code = "import sys; from pitcheck.cli import main; main(['--help']); print(sorted({n.split('.')[0] for n in sys.modules}))"
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    code = (
+        "import sys; from pitcheck.cli import main; main(['--help']); "
+        "print(sorted({n.split('.')[0] for n in sys.modules}))"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    )
     loaded = result.stdout.splitlines()[-1]
     assert "'click'" in loaded
-    for heavy in ("numpy", "rich", "msgspec", "networkx", "galois", "mpmath", "zstandard", "cupy", "numba"):
+    for heavy in (
+        "numpy",
+        "rich",
+        "msgspec",
+        "networkx",
+        "galois",
+        "mpmath",
+        "zstandard",
+        "cupy",
+        "numba",
+    ):
         assert f"'{heavy}'" not in loaded

@@ -41,7 +41,10 @@ def test_show(call: Call) -> None:
         "outputs 1",
         "y [8, 10] float32",
     ]
-    assert call("plan", "show", "r.plan.json").out.splitlines()[:2] == ["name           one linear layer", "mesh           one device (1 rank)"]
+    assert call("plan", "show", "r.plan.json").out.splitlines()[:2] == [
+        "name           one linear layer",
+        "mesh           one device (1 rank)",
+    ]
 
 
 def test_names_cannot_steer_a_terminal(call: Call) -> None:
@@ -53,7 +56,11 @@ def test_names_cannot_steer_a_terminal(call: Call) -> None:
 
 def test_validate(call: Call) -> None:
     result = call("plan", "validate", "r.plan.json", "p.plan.json", "--reference", "r.plan.json")
-    assert (result.code, result.out, result.err) == (0, "r.plan.json: valid\np.plan.json: valid\n", "")
+    assert (result.code, result.out, result.err) == (
+        0,
+        "r.plan.json: valid\np.plan.json: valid\n",
+        "",
+    )
 
 
 def test_validate_prints_every_violation_with_its_place(call: Call) -> None:
@@ -62,7 +69,10 @@ def test_validate_prints_every_violation_with_its_place(call: Call) -> None:
     assert (result.code, result.err) == (2, "")
     lines = result.out.splitlines()
     assert (lines[0], lines[-1]) == ("p.plan.json: valid", "d.plan.json: invalid")
-    assert any(line.startswith("error[PIT") and "operators[0].inputs[1]" in line and "'v'" in line for line in lines)
+    assert any(
+        line.startswith("error[PIT") and "operators[0].inputs[1]" in line and "'v'" in line
+        for line in lines
+    )
 
 
 @pytest.mark.parametrize("target", ["c.plan.json", "c.plan.zst"])

@@ -1,4 +1,6 @@
-"""Programs on the command line: ``check FILE.py:NAME`` and ``capture``, and what is said of files that are none."""
+"""Programs on the command line: ``check FILE.py:NAME`` and ``capture``, and what is said of files
+that are none.
+"""
 
 from __future__ import annotations
 
@@ -25,11 +27,17 @@ def test_a_captured_program_is_checked_without_it(call: Call, tmp_path: Path) ->
         ("spec = 3\n", "spec", "'spec' of"),
         ("other = 3\n", "spec", "is not there"),
         ("1 / 0\n", "spec", "it raises ZeroDivisionError: division by zero"),
-        ("import nothing_of_that_name\n", "spec", "it imports nothing_of_that_name, which is not installed"),
+        (
+            "import nothing_of_that_name\n",
+            "spec",
+            "it imports nothing_of_that_name, which is not installed",
+        ),
         ("raise ModuleNotFoundError(name='torch')\n", "spec", "install pitcheck[torch]"),
     ],
 )
-def test_a_file_that_is_no_specification_is_refused(call: Call, tmp_path: Path, text: str | None, name: str, said: str) -> None:
+def test_a_file_that_is_no_specification_is_refused(
+    call: Call, tmp_path: Path, text: str | None, name: str, said: str
+) -> None:
     file = tmp_path / "program_to_check.py"
     if text is not None:
         file.write_text(text)
@@ -39,4 +47,7 @@ def test_a_file_that_is_no_specification_is_refused(call: Call, tmp_path: Path, 
 
 
 def test_capture_wants_a_specification_and_a_directory(call: Call, tmp_path: Path) -> None:
-    assert (call("capture", "plan.json").code, call("capture", f"{EXAMPLE}:spec", "--out", str(tmp_path / "none")).code) == (2, 2)
+    assert (
+        call("capture", "plan.json").code,
+        call("capture", f"{EXAMPLE}:spec", "--out", str(tmp_path / "none")).code,
+    ) == (2, 2)

@@ -14,7 +14,9 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_a_terminal_sees_the_step_and_stdout_nothing(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_terminal_sees_the_step_and_stdout_nothing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     terminal = Terminal()
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setattr("sys.stderr", terminal)
@@ -27,7 +29,9 @@ def test_a_terminal_sees_the_step_and_stdout_nothing(monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize(("stream", "wanted"), [(io.StringIO, True), (Terminal, False)])
-def test_elsewhere_there_is_none(monkeypatch: pytest.MonkeyPatch, stream: type[io.StringIO], wanted: bool) -> None:
+def test_elsewhere_there_is_none(
+    monkeypatch: pytest.MonkeyPatch, stream: type[io.StringIO], wanted: bool
+) -> None:
     where = stream()
     monkeypatch.setattr("sys.stderr", where)
     with progress_bar(wanted=wanted) as progress:

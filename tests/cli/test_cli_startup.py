@@ -10,7 +10,9 @@ import pytest
 
 
 def seconds(*command: str) -> float:
-    """Processor time, the least of seven runs: what other processes of the machine do counts in neither."""
+    """Processor time, the least of seven runs: what other processes of the machine do counts in
+    neither.
+    """
     times = []
     for _ in range(7):
         before = resource.getrusage(resource.RUSAGE_CHILDREN)

@@ -1,8 +1,10 @@
-"""Runs a plan on real buffers under many timings: an operation in flight reads and writes its buffers at any moment between its launch and its end.
+"""Runs a plan on real buffers under many timings: an operation in flight reads and writes its
+buffers at any moment between its launch and its end.
 
-Every rank goes through its order; what it communicates moves by steps of its own: the operand of each member is read, then each result is written.
-A scheduler takes one enabled step after the other. ``single_assignment`` runs the same plan where no buffer is ever shared and every read waits for its
-tensor. A plan that is free of races gives these values under every timing, and never stops.
+Every rank goes through its order; what it communicates moves by steps of its own: the operand of
+each member is read, then each result is written. A scheduler takes one enabled step after the
+other. ``single_assignment`` runs the same plan where no buffer is ever shared and every read waits
+for its tensor. A plan that is free of races gives these values under every timing, and never stops.
 """
 
 from __future__ import annotations
@@ -17,7 +19,16 @@ import torch
 
 from pitcheck.execution.executor import COLLECTIVES, Array, Instance
 from pitcheck.execution.meanings import forward
-from pitcheck.execution.places import ExecutionError, attributes_at, group_of, number, program_of, rank_coordinates, repeated, tensor_name
+from pitcheck.execution.places import (
+    ExecutionError,
+    attributes_at,
+    group_of,
+    number,
+    program_of,
+    rank_coordinates,
+    repeated,
+    tensor_name,
+)
 from pitcheck.plan.model import Number, Operator, Plan, Use
 
 READ_AT_ROOT = ("broadcast", "scatter_from")
@@ -32,7 +43,9 @@ class HangError(Exception):
 
 @dataclass(eq=False)
 class Part:
-    """What one rank does in one communication. ``done`` when its operand is read and its result written."""
+    """What one rank does in one communication. ``done`` when its operand is read and its result
+    written.
+    """
 
     rank: int
     operator: Operator
@@ -85,12 +98,22 @@ def anyhow(steps: list[Step], generator: np.random.Generator) -> Step:
 
 
 class Interleaving:
-    """One run of a plan. ``initial``: values of what comes from outside, per (tensor, rank, micro-batch).
+    """One run of a plan. ``initial``: values of what comes from outside, per (tensor, rank,
+    micro-batch).
 
-    ``shared``: tensors of one storage share memory; otherwise each has a buffer of its own, and what reads it waits until it is there.
+    ``shared``: tensors of one storage share memory; otherwise each has a buffer of its own, and
+    what reads it waits until it is there.
     """
 
-    def __init__(self, plan: Plan, initial: dict[Instance, Array], policy: Policy, seed: int, *, shared: bool = True) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        initial: dict[Instance, Array],
+        policy: Policy,
+        seed: int,
+        *,
+        shared: bool = True,
+    ) -> None:
         self.shared = shared
         self.there: set[Instance] = set(initial)
         self.plan = plan
@@ -118,16 +141,24 @@ class Interleaving:
     # --- memory
 
     def _lies(self, name: str) -> str:
-        """The tensor whose place another has: of what was waited for, that of the operation's result."""
+        """The tensor whose place another has: of what was waited for, that of the operation's
+        result.
+        """
         for operator in self.plan.operators:
-            if operator.kind == "wait" and name in operator.outputs and self.tensors[name].storage is None:
+            if (
+                operator.kind == "wait"
+                and name in operator.outputs
+                and self.tensors[name].storage is None
+            ):
                 return self._lies(tensor_name(operator.inputs[0]) or "")
         return name
 
     def view(self, name: str, rank: int, microbatch: int) -> Array:
         """The places of a tensor in its buffer."""
         if not self.shared:
-            return self.memory.setdefault((rank, (name, microbatch)), np.full(self.tensors[name].shape, np.nan))
+            return self.memory.setdefault(
+                (rank, (name, microbatch)), np.full(self.tensors[name].shape, np.nan)
+            )
         tensor = self.tensors[self.lies[name]]
         size = int(np.prod(tensor.shape))
         key: object = tensor.storage if tensor.storage is not None else (tensor.name, microbatch)
@@ -143,7 +174,9 @@ class Interleaving:
     # --- the run
 
     def run(self) -> dict[Instance, Array]:
-        """What lies in the places of all results when every rank is at its end. Raises HangError, ExecutionError."""
+        """What lies in the places of all results when every rank is at its end. Raises HangError,
+        ExecutionError.
+        """
         while self._going():
             steps = [*self._ranks(), *self._moves()]
             if not steps:
@@ -163,7 +196,9 @@ class Interleaving:
         return any(not part.done for parts in self.blocked.values() for part in parts)
 
     def _is_result(self, name: str) -> bool:
-        return self.tensors[name].updated is not None or any(output.tensor == name for output in self.plan.outputs)
+        return self.tensors[name].updated is not None or any(
+            output.tensor == name for output in self.plan.outputs
+        )
 
     def _ranks(self) -> Iterator[Step]:
         for rank, program in enumerate(self.programs):
@@ -174,12 +209,22 @@ class Interleaving:
         if not all(part.done for part in self.blocked.get(rank, [])):
             return False
         operator, microbatch = self.programs[rank][self.at[rank]]
-        return operator.group is not None or operator.kind in ("send", "receive") or self._readable(operator, rank, microbatch)
+        return (
+            operator.group is not None
+            or operator.kind in ("send", "receive")
+            or self._readable(operator, rank, microbatch)
+        )
 
     def _readable(self, operator: Operator, rank: int, microbatch: int) -> bool:
         """Whether single assignment has what an operator reads."""
-        names = [(tensor_name(o), o.microbatch if isinstance(o, Use) else microbatch) for o in operator.inputs]
-        return self.shared or all(name is None or (name, rank, self._version(name, at)) in self.there for name, at in names)
+        names = [
+            (tensor_name(o), o.microbatch if isinstance(o, Use) else microbatch)
+            for o in operator.inputs
+        ]
+        return self.shared or all(
+            name is None or (name, rank, self._version(name, at)) in self.there
+            for name, at in names
+        )
 
     def _advance(self, rank: int) -> None:
         self.blocked[rank] = []
@@ -209,13 +254,20 @@ class Interleaving:
 
     def _begin(self, rank: int, place: int) -> None:
         operator, microbatch = self.programs[rank][place]
-        part = Part(rank, operator, microbatch, attributes_at(self.plan, operator, self.coordinates[rank], microbatch))
+        part = Part(
+            rank,
+            operator,
+            microbatch,
+            attributes_at(self.plan, operator, self.coordinates[rank], microbatch),
+        )
         self.begun[rank, place] = part
         self._join(part)
         self._made(operator, rank, microbatch)
 
     def _batch(self, rank: int) -> list[int]:
-        """The places of what begins together with what a rank has come to; what is computed between them is no part of it."""
+        """The places of what begins together with what a rank has come to; what is computed between
+        them is no part of it.
+        """
         program, start = self.programs[rank], self.at[rank]
         found, ids = [start], {program[start][0].id}
         batch = attributes_at(self.plan, *self._where(rank, start)).get("batch")
@@ -223,7 +275,10 @@ class Interleaving:
             operator, microbatch = program[place]
             if operator.group is None and operator.kind not in ("send", "receive", "wait"):
                 continue
-            same = attributes_at(self.plan, operator, self.coordinates[rank], microbatch).get("batch") == batch
+            same = (
+                attributes_at(self.plan, operator, self.coordinates[rank], microbatch).get("batch")
+                == batch
+            )
             if not same or operator.kind in ("wait", "barrier") or operator.id in ids:
                 break
             found.append(place)
@@ -245,8 +300,15 @@ class Interleaving:
             if operator.outputs:
                 right = right and name in part.operator.outputs
             else:
-                right = right and part.operator.kind == "send" and tensor_name(part.operator.inputs[0]) == name
-                right = right and (named is None or part.operator.id in ((named,) if isinstance(named, str) else named))
+                right = (
+                    right
+                    and part.operator.kind == "send"
+                    and tensor_name(part.operator.inputs[0]) == name
+                )
+                right = right and (
+                    named is None
+                    or part.operator.id in ((named,) if isinstance(named, str) else named)
+                )
             if right:
                 found.append(part)
         return found
@@ -254,12 +316,16 @@ class Interleaving:
     def _compute(self, rank: int, operator: Operator, microbatch: int) -> None:
         attributes = attributes_at(self.plan, operator, self.coordinates[rank], microbatch)
         inputs = [self._operand(operand, rank, microbatch) for operand in operator.inputs]
-        for name, value in zip(operator.outputs, forward(operator.kind, inputs, attributes), strict=True):
+        for name, value in zip(
+            operator.outputs, forward(operator.kind, inputs, attributes), strict=True
+        ):
             self._store(name, rank, self._version(name, microbatch), value.numpy())
         self._made(operator, rank, microbatch)
 
     def _made(self, operator: Operator, rank: int, microbatch: int) -> None:
-        self.made.update((name, rank, self._version(name, microbatch)) for name in operator.outputs if name)
+        self.made.update(
+            (name, rank, self._version(name, microbatch)) for name in operator.outputs if name
+        )
 
     def _store(self, name: str, rank: int, version: int, value: Array) -> None:
         self.view(name, rank, version)[...] = value
@@ -296,13 +362,25 @@ class Interleaving:
             self._agree(line[turn])
             for place, rank in enumerate(members):
                 other = line[turn].parts[rank]
-                other.read = other.operator.kind in READ_AT_ROOT and place != other.attributes["root"]
+                other.read = (
+                    other.operator.kind in READ_AT_ROOT and place != other.attributes["root"]
+                )
 
     def _agree(self, meeting: Meeting) -> None:
         parts = [meeting.parts[rank] for rank in meeting.members]
         if parts[0].operator.group is None:
             return
-        said = {(p.operator.kind, *sorted((k, str(v)) for k, v in p.attributes.items() if k not in ("async", "batch", "tag"))) for p in parts}
+        said = {
+            (
+                p.operator.kind,
+                *sorted(
+                    (k, str(v))
+                    for k, v in p.attributes.items()
+                    if k not in ("async", "batch", "tag")
+                ),
+            )
+            for p in parts
+        }
         shapes = {self.tensors[str(p.operator.inputs[0])].shape for p in parts if p.operator.inputs}
         if len(said) > 1 or len(shapes) > 1:
             raise ExecutionError("the members of a group meet in different collectives")
@@ -335,7 +413,9 @@ class Interleaving:
     def _read(self, part: Part) -> None:
         part.read = True
         if part.operator.inputs:
-            part.operand = self._operand(part.operator.inputs[0], part.rank, part.microbatch).numpy()
+            part.operand = self._operand(
+                part.operator.inputs[0], part.rank, part.microbatch
+            ).numpy()
         if part.operator.kind == "send":
             part.written = True
 
@@ -351,11 +431,19 @@ class Interleaving:
             if operator.kind in READ_AT_ROOT:
                 stack = [stack[part.attributes["root"]]] * len(stack)
             tensors = [torch.from_numpy(each) for each in stack if each is not None]
-            value = COLLECTIVES[operator.kind](tensors, part.attributes, meeting.members.index(part.rank))
+            value = COLLECTIVES[operator.kind](
+                tensors, part.attributes, meeting.members.index(part.rank)
+            )
         if value is None:
-            # What is not the root of a reduce has something; it is the same under every timing, for this is not about its value.
+            # What is not the root of a reduce has something; it is the same under every timing, for
+            # this is not about its value.
             value = np.full(self.tensors[operator.outputs[0]].shape, 1000.0 + part.rank)
-        self._store(operator.outputs[0], part.rank, self._version(operator.outputs[0], part.microbatch), np.asarray(value))
+        self._store(
+            operator.outputs[0],
+            part.rank,
+            self._version(operator.outputs[0], part.microbatch),
+            np.asarray(value),
+        )
 
 
 def single_assignment(plan: Plan, initial: dict[Instance, Array]) -> dict[Instance, Array]:

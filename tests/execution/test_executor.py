@@ -16,7 +16,11 @@ from pitcheck.plan.model import Lineage, Number, Plan, Use
 
 def _run(b: Builder, **given: Any) -> dict[tuple[str, int, int], Any]:
     """``given``: per tensor the values on the ranks, in order."""
-    initial = {(name, rank, 0): np.array(value, dtype=float) for name, values in given.items() for rank, value in enumerate(values)}
+    initial = {
+        (name, rank, 0): np.array(value, dtype=float)
+        for name, values in given.items()
+        for rank, value in enumerate(values)
+    }
     return execute(b.plan(), initial)
 
 
@@ -33,7 +37,9 @@ def _run(b: Builder, **given: Any) -> dict[tuple[str, int, int], Any]:
         ("broadcast", {"root": 1}, ([10, 20, 30, 40],) * 2),
     ],
 )
-def test_collectives(kind: str, attributes: dict[str, Any], expected: tuple[list[float], ...]) -> None:
+def test_collectives(
+    kind: str, attributes: dict[str, Any], expected: tuple[list[float], ...]
+) -> None:
     b = Builder("c", {"r": 2})
     x = b.input("x", (4,))
     y = b.op(kind, x, group="r", **attributes)
@@ -45,7 +51,10 @@ def test_collectives(kind: str, attributes: dict[str, Any], expected: tuple[list
 def test_groups_follow_the_mesh_and_rank_lists() -> None:
     b = Builder("g", {"a": 2, "b": 2})
     x = b.input("x", (1,))
-    over_a, over_b = b.op("all_gather", x, group="a", axis=0), b.op("all_gather", x, group="b", axis=0)
+    over_a, over_b = (
+        b.op("all_gather", x, group="a", axis=0),
+        b.op("all_gather", x, group="b", axis=0),
+    )
     listed = b.op("all_gather", x, group=[[3, 0], [1, 2]], axis=0)
     values = _run(b, x=([0], [1], [2], [3]))
     assert [values[over_a, r, 0].tolist() for r in range(4)] == [[0, 2], [1, 3], [0, 2], [1, 3]]
@@ -115,19 +124,39 @@ def test_backward_is_the_derivative() -> None:
     y = b.op("linear", x, w)
     b.back("linear", [x, w], y, g, ["dx", "dw"])
     values = _run(b, x=([[2, 3]],), w=([[5, 7]],), g=([[10]],))
-    assert (values[y, 0, 0].tolist(), values["dx", 0, 0].tolist(), values["dw", 0, 0].tolist()) == ([[31]], [[50, 70]], [[20, 30]])
+    assert (values[y, 0, 0].tolist(), values["dx", 0, 0].tolist(), values["dw", 0, 0].tolist()) == (
+        [[31]],
+        [[50, 70]],
+        [[20, 30]],
+    )
 
 
-def _held(mesh: dict[str, int], held: Lineage, shape: tuple[int, ...], microbatches: int = 1) -> list[Any]:
+def _held(
+    mesh: dict[str, int], held: Lineage, shape: tuple[int, ...], microbatches: int = 1
+) -> list[Any]:
     plan = Builder("l", mesh, microbatches).plan()
     ranks = np.prod(list(mesh.values()))
-    return [region(plan, held, shape, rank, m) for rank in range(ranks) for m in range(microbatches)]
+    return [
+        region(plan, held, shape, rank, m) for rank in range(ranks) for m in range(microbatches)
+    ]
 
 
 def test_lineage() -> None:
-    assert _held({"a": 2, "b": 2}, lineage("x", {0: ("b", "a")}), (4,)) == [((0,),), ((2,),), ((1,),), ((3,),)]
-    assert _held({"a": 2}, lineage("x", {1: ("mb", "a")}), (1, 4), 2) == [((0,), (0,)), ((0,), (2,)), ((0,), (1,)), ((0,), (3,))]
-    assert _held({"a": 2}, lineage("x", {0: intervals("a", [(0, 1), (3, 4)], [(1, 2), (-1, 1)])}), (4,)) == [((0, 3),), ((1, -1),)]
+    assert _held({"a": 2, "b": 2}, lineage("x", {0: ("b", "a")}), (4,)) == [
+        ((0,),),
+        ((2,),),
+        ((1,),),
+        ((3,),),
+    ]
+    assert _held({"a": 2}, lineage("x", {1: ("mb", "a")}), (1, 4), 2) == [
+        ((0,), (0,)),
+        ((0,), (2,)),
+        ((0,), (1,)),
+        ((0,), (3,)),
+    ]
+    assert _held(
+        {"a": 2}, lineage("x", {0: intervals("a", [(0, 1), (3, 4)], [(1, 2), (-1, 1)])}), (4,)
+    ) == [((0, 3),), ((1, -1),)]
 
 
 def test_initial_values_add_up() -> None:
@@ -138,7 +167,9 @@ def test_initial_values_add_up() -> None:
     assert np.allclose(sum(found["x", r, 0] for r in range(3)), [2, 3])
 
 
-def _doubling(factor: int, mesh: dict[str, int], output: Lineage | None = None, where: Any = ()) -> Plan:
+def _doubling(
+    factor: int, mesh: dict[str, int], output: Lineage | None = None, where: Any = ()
+) -> Plan:
     b = Builder("j", mesh)
     x = b.input("x", (4,)) if output is None else b.input("x", (2,), {0: "r"})
     b.output(b.op("mul", x, Number(factor), out="y", where=where), spec=output)
@@ -150,4 +181,6 @@ def test_judge_compares_every_replica_and_all_parts() -> None:
     assert judge(reference, _doubling(2, {"r": 2}), 1).same
     assert judge(reference, _doubling(3, {"r": 2}), 1).different == ["y"]
     assert judge(reference, _doubling(2, {"r": 2}, lineage("y", {0: "r"})), 1).same
-    assert judge(reference, _doubling(2, {"r": 2}, lineage("y", {0: "r"}), {"r": (0,)}), 1).missing == ["y"]
+    assert judge(
+        reference, _doubling(2, {"r": 2}, lineage("y", {0: "r"}), {"r": (0,)}), 1
+    ).missing == ["y"]

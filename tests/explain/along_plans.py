@@ -1,4 +1,6 @@
-"""Right plans and the same with one mistake, or one made several times, that are found along the program."""
+"""Right plans and the same with one mistake, or one made several times, that are found along the
+program.
+"""
 
 from __future__ import annotations
 
@@ -11,32 +13,59 @@ from pitcheck.plan.model import Number, Plan, Use
 
 
 def biased(wrong: bool, layers: int = 2) -> Pair:
-    """Row-parallel layers with a bias, which is added to the sum, or (wrong) to the term of every rank."""
+    """Row-parallel layers with a bias, which is added to the sum, or (wrong) to the term of every
+    rank.
+    """
     r, b = Builder("reference"), Builder("tp", {"tp": 2})
     x, y = r.input("x", (4, 6)), b.input("x", (4, 3), {1: "tp"})
     for n in range(layers):
-        x = r.op("tanh", r.op("linear", x, r.parameter(f"w{n}", (6, 6)), r.parameter(f"b{n}", (6,)), out=f"h{n}"), out=f"y{n}")
+        x = r.op(
+            "tanh",
+            r.op(
+                "linear", x, r.parameter(f"w{n}", (6, 6)), r.parameter(f"b{n}", (6,)), out=f"h{n}"
+            ),
+            out=f"y{n}",
+        )
         weight, bias = b.parameter(f"w{n}", (6, 3), {1: "tp"}), b.parameter(f"b{n}", (6,), {})
         term = b.op("linear", y, weight, *([bias] if wrong else []), out=f"term{n}")
         total = b.op("all_reduce", term, group="tp", out=f"sum{n}")
-        y = b.op("tanh", total if wrong else b.op("add", total, bias, out=f"h{n}", hint={}), out=f"y{n}", hint={})
-        y = y if n == layers - 1 else b.op("chunk", y, axis=1, count=2, position=table("tp", 0, 1), out=f"part{n}")
+        y = b.op(
+            "tanh",
+            total if wrong else b.op("add", total, bias, out=f"h{n}", hint={}),
+            out=f"y{n}",
+            hint={},
+        )
+        y = (
+            y
+            if n == layers - 1
+            else b.op("chunk", y, axis=1, count=2, position=table("tp", 0, 1), out=f"part{n}")
+        )
     r.output(r.op("square", x, out="loss"))
     b.output(b.op("square", y, out="loss"))
     return r.plan(), b.plan()
 
 
 def buffered(doubled: bool) -> Pair:
-    """Three micro-batches added to a buffer one after the other; (wrong) the buffer is added to itself each time."""
+    """Three micro-batches added to a buffer one after the other; (wrong) the buffer is added to
+    itself each time.
+    """
     r = Builder("reference")
     r.output(r.op("sum", r.op("square", r.input("x", (6, 3))), out="loss"))
     b = Builder("batches", {"device": 1}, microbatches=3)
-    part = b.op("sum", b.op("square", b.input("x", (2, 3), {0: "mb"}, microbatched=True)), out="part")
+    part = b.op(
+        "sum", b.op("square", b.input("x", (2, 3), {0: "mb"}, microbatched=True)), out="part"
+    )
     buffer = ""
     for n in range(3):
         last = {"out": "loss"} if n == 2 and not doubled else {}
-        buffer = b.op("add", buffer, Use(part, n), **last) if buffer else b.op("identity", Use(part, n))
-        buffer = b.op("add", buffer, buffer, **({"out": "loss"} if n == 2 else {})) if doubled else buffer
+        buffer = (
+            b.op("add", buffer, Use(part, n), **last) if buffer else b.op("identity", Use(part, n))
+        )
+        buffer = (
+            b.op("add", buffer, buffer, **({"out": "loss"} if n == 2 else {}))
+            if doubled
+            else buffer
+        )
     b.output("loss")
     return r.plan(), b.plan()
 
@@ -49,7 +78,11 @@ def norms(left_out: Sequence[int]) -> Pair:
         given = () if mesh is None else ({},)
         total = ""
         for n in range(4):
-            own = b.op("sum", b.op("square", b.input(f"g{n}", (3 + n, 2), *given), out=f"squared{n}"), out=f"own{n}")
+            own = b.op(
+                "sum",
+                b.op("square", b.input(f"g{n}", (3 + n, 2), *given), out=f"squared{n}"),
+                out=f"own{n}",
+            )
             if n not in without:
                 total = b.op("add", total, own) if total else own
         norm = b.op("sqrt", total, out="norm")
@@ -60,12 +93,18 @@ def norms(left_out: Sequence[int]) -> Pair:
 
 
 def scores(wrong: bool) -> Pair:
-    """The log of a sum of exponentials over scores of all ranks, side by side, or (wrong) added up."""
+    """The log of a sum of exponentials over scores of all ranks, side by side, or (wrong)
+    added up.
+    """
     r = Builder("reference")
     r.output(r.op("logsumexp", r.input("s", (4, 6)), axis=1, out="lse"))
     b = Builder("tp", {"tp": 2})
     own = b.input("s", (4, 3), {1: "tp"})
-    every = b.op("all_reduce", own, group="tp", out="all") if wrong else b.op("all_gather", own, axis=1, group="tp", out="all")
+    every = (
+        b.op("all_reduce", own, group="tp", out="all")
+        if wrong
+        else b.op("all_gather", own, axis=1, group="tp", out="all")
+    )
     b.output(b.op("logsumexp", every, axis=1, out="lse"))
     return r.plan(), b.plan()
 
@@ -77,8 +116,13 @@ def one_operator(change: str) -> Pair:
         b = Builder(name, mesh)
         given = () if mesh is None else ({},)
         x, y = b.input("x", (4, 6), *given), b.input("y", (4, 6), *given)
-        first, second = b.op("tanh", x, out="first"), b.op("sigmoid" if change == "function" else "gelu", y, out="second")
-        taken = b.op("sub", *((second, first) if change == "exchanged" else (first, second)), out="taken")
+        first, second = (
+            b.op("tanh", x, out="first"),
+            b.op("sigmoid" if change == "function" else "gelu", y, out="second"),
+        )
+        taken = b.op(
+            "sub", *((second, first) if change == "exchanged" else (first, second)), out="taken"
+        )
         b.output(b.op("linear", taken, b.parameter("w", (6, 6), *given), out="h"))
         return b.plan()
 
@@ -93,7 +137,13 @@ def reshaped(wrong: bool) -> Pair:
     b = Builder("tp", {"tp": 2})
     own = b.op("gelu", b.input("x", (4, 3), {1: "tp"}), out="own")
     if wrong:
-        every = b.op("reshape", b.op("all_gather", own, axis=0, group="tp", out="stacked"), sizes=(4, 6), out="a", hint={})
+        every = b.op(
+            "reshape",
+            b.op("all_gather", own, axis=0, group="tp", out="stacked"),
+            sizes=(4, 6),
+            out="a",
+            hint={},
+        )
     else:
         every = b.op("all_gather", own, axis=1, group="tp", out="a", hint={})
     b.output(b.op("linear", every, b.parameter("w", (5, 6), {}), out="y"))
@@ -117,7 +167,11 @@ def scaled(wrong: bool) -> Pair:
     def plan(name: str, mesh: dict[str, int] | None, wrong: bool) -> Plan:
         b = Builder(name, mesh)
         given = () if mesh is None else ({},)
-        x, w, g = b.input("x", (4, 3), *given), b.parameter("w", (5, 3), *given), b.input("g", (4, 5), *given)
+        x, w, g = (
+            b.input("x", (4, 3), *given),
+            b.parameter("w", (5, 3), *given),
+            b.input("g", (4, 5), *given),
+        )
         h = b.op("linear", x, w, out="h")
         if wrong:
             half = b.op("mul", h, Number("1/2"), out="half")
@@ -131,7 +185,9 @@ def scaled(wrong: bool) -> Pair:
 
 
 def activated(left_out: str) -> Pair:
-    """Two layers with an activation between them; (wrong) it is left out, on all ranks or on the second."""
+    """Two layers with an activation between them; (wrong) it is left out, on all ranks or on the
+    second.
+    """
 
     def plan(name: str, mesh: dict[str, int] | None, left_out: str) -> Plan:
         b = Builder(name, mesh)
@@ -149,7 +205,9 @@ def activated(left_out: str) -> Pair:
 
 
 def gathered(*exchanged: str) -> Pair:
-    """Two layers whose weights are cut over tp first, and then over dp, with their updates; ``exchanged``: weights that are cut the other way round."""
+    """Two layers whose weights are cut over tp first, and then over dp, with their updates;
+    ``exchanged``: weights that are cut the other way round.
+    """
 
     def plan(name: str, mesh: dict[str, int] | None) -> Plan:
         b = Builder(name, mesh)
@@ -157,7 +215,11 @@ def gathered(*exchanged: str) -> Pair:
         for n, weight in enumerate(("w", "v")):
             axes = ("dp", "tp") if weight in exchanged else ("tp", "dp")
             shape = (8, 3) if n == 0 else (4, 8)
-            own = every = b.parameter(weight, shape) if mesh is None else b.parameter(weight, (shape[0] // 4, shape[1]), {0: axes})
+            own = every = (
+                b.parameter(weight, shape)
+                if mesh is None
+                else b.parameter(weight, (shape[0] // 4, shape[1]), {0: axes})
+            )
             for axis in () if mesh is None else ("dp", "tp"):
                 every = b.op("all_gather", every, group=axis, axis=0)
             y = b.op("tanh", b.op("linear", y, every), out=f"y{n}")

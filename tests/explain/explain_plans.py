@@ -20,7 +20,11 @@ def run(pair: Pair, witnesses: Path | None = None, seed: int = 1, **more: Any) -
 
 
 def said(report: Report) -> str:
-    lines = [f"{f.code} {f.title} | {f.operator} | {f.ranks} {f.microbatches} | {f.cause} | {f.repair} | {f.witness}" for f in report.findings]
+    lines = [
+        f"{f.code} {f.title} | {f.operator} | {f.ranks} {f.microbatches} | {f.cause} | {f.repair} "
+        f"| {f.witness}"
+        for f in report.findings
+    ]
     return "\n".join([report.verdict, *lines])
 
 

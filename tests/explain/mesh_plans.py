@@ -1,4 +1,6 @@
-"""Right plans and the same with one mistake that the size of a mesh axis, or chance, makes look like another."""
+"""Right plans and the same with one mistake that the size of a mesh axis, or chance, makes look
+like another.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,9 @@ from pitcheck.plan.model import Number, Plan
 
 
 def squared_loss(size: int, averaged: tuple[int, ...] = (0, 1)) -> Pair:
-    """The gradients of two layers of a mean of squares on ``size`` ranks; those of the layers in ``averaged`` are divided by that number."""
+    """The gradients of two layers of a mean of squares on ``size`` ranks; those of the layers in
+    ``averaged`` are divided by that number.
+    """
 
     def layers(b: Builder, x: str, t: str, given: tuple[dict[int, str], ...], mean: str) -> None:
         v, w = b.parameter("v", (6, 3), *given), b.parameter("w", (5, 6), *given)
@@ -30,11 +34,19 @@ def squared_loss(size: int, averaged: tuple[int, ...] = (0, 1)) -> Pair:
     for weight in "vw":
         r.gradient(f"d{weight}", weight)
     r.output("loss")
-    layers(b, b.input("x", (8 // size, 3), {0: "dp"}), b.input("t", (8 // size, 5), {0: "dp"}), ({},), "mean")
+    layers(
+        b,
+        b.input("x", (8 // size, 3), {0: "dp"}),
+        b.input("t", (8 // size, 5), {0: "dp"}),
+        ({},),
+        "mean",
+    )
     b.output(b.op("all_reduce", "mean", group="dp", reduction="avg", out="loss"))
     for number, weight in enumerate("wv"):
         right = number in averaged
-        total = b.op("all_reduce", f"own{number}", group="dp", out=f"sum{number}" if right else f"d{weight}")
+        total = b.op(
+            "all_reduce", f"own{number}", group="dp", out=f"sum{number}" if right else f"d{weight}"
+        )
         if right:
             b.op("div", total, Number(size), out=f"d{weight}")
         b.gradient(f"d{weight}", weight)
@@ -42,11 +54,18 @@ def squared_loss(size: int, averaged: tuple[int, ...] = (0, 1)) -> Pair:
 
 
 def gathered_hidden(backward: str) -> Pair:
-    """Columns of a layer, gathered for a layer that is split, too; ``backward``: how the gradient of what was gathered goes back to the ranks."""
+    """Columns of a layer, gathered for a layer that is split, too; ``backward``: how the gradient
+    of what was gathered goes back to the ranks.
+    """
 
     def reference() -> Plan:
         r = Builder("reference")
-        x, v, w, g = r.input("x", (4, 3)), r.parameter("v", (6, 3)), r.parameter("w", (8, 6)), r.input("g", (4, 8))
+        x, v, w, g = (
+            r.input("x", (4, 3)),
+            r.parameter("v", (6, 3)),
+            r.parameter("w", (8, 6)),
+            r.input("g", (4, 8)),
+        )
         h = r.op("linear", x, v, out="h")
         y = r.op("linear", h, w, out="y")
         r.output(y)
@@ -57,7 +76,11 @@ def gathered_hidden(backward: str) -> Pair:
         return r.plan()
 
     b = Builder("tp", {"tp": 2})
-    x, v, w = b.input("x", (4, 3), {}), b.parameter("v", (3, 3), {0: "tp"}), b.parameter("w", (4, 6), {0: "tp"})
+    x, v, w = (
+        b.input("x", (4, 3), {}),
+        b.parameter("v", (3, 3), {0: "tp"}),
+        b.parameter("w", (4, 6), {0: "tp"}),
+    )
     g = b.input("g", (4, 4), {1: "tp"})
     own = b.op("linear", x, v, out="own")
     h = b.op("all_gather", own, axis=1, group="tp", out="h")
@@ -74,14 +97,22 @@ def gathered_hidden(backward: str) -> Pair:
 
 
 def many_gradients(count: int, missing: int) -> Pair:
-    """Gradients of ``count`` layers beside one another, of which the first ``missing`` are not added up over ranks."""
+    """Gradients of ``count`` layers beside one another, of which the first ``missing`` are not
+    added up over ranks.
+    """
     r, b = Builder("reference"), Builder("dp", {"dp": 2})
     for n in range(count):
         x, w, g = r.input(f"x{n}", (4, 3)), r.parameter(f"w{n}", (5, 3)), r.input(f"g{n}", (4, 5))
         r.back("linear", [x, w], r.op("linear", x, w), g, ["", f"dw{n}"])
         r.gradient(f"dw{n}", w)
-        x, w, g = b.input(f"x{n}", (2, 3), {0: "dp"}), b.parameter(f"w{n}", (5, 3), {}), b.input(f"g{n}", (2, 5), {0: "dp"})
-        b.back("linear", [x, w], b.op("linear", x, w), g, ["", f"dw{n}" if n < missing else f"own{n}"])
+        x, w, g = (
+            b.input(f"x{n}", (2, 3), {0: "dp"}),
+            b.parameter(f"w{n}", (5, 3), {}),
+            b.input(f"g{n}", (2, 5), {0: "dp"}),
+        )
+        b.back(
+            "linear", [x, w], b.op("linear", x, w), g, ["", f"dw{n}" if n < missing else f"own{n}"]
+        )
         if n >= missing:
             b.op("all_reduce", f"own{n}", out=f"dw{n}", group="dp")
         b.gradient(f"dw{n}", w)
@@ -89,11 +120,15 @@ def many_gradients(count: int, missing: int) -> Pair:
 
 
 def biased_terms(right: bool) -> Pair:
-    """A row-parallel layer whose bias is added to the sum, or (wrong) to what every rank adds to it."""
+    """A row-parallel layer whose bias is added to the sum, or (wrong) to what every rank adds to
+    it.
+    """
     r, b = Builder("reference"), Builder("tp", {"tp": 2})
     x, w, c = r.input("x", (4, 6)), r.parameter("w", (6, 5)), r.parameter("c", (5,))
     r.output(r.op("tanh", r.op("add", r.op("matmul", x, w), c), out="y"))
-    term = b.op("matmul", b.input("x", (4, 3), {1: "tp"}), b.parameter("w", (3, 5), {0: "tp"}), out="o.mm")
+    term = b.op(
+        "matmul", b.input("x", (4, 3), {1: "tp"}), b.parameter("w", (3, 5), {0: "tp"}), out="o.mm"
+    )
     c = b.parameter("c", (5,), {})
     if right:
         total = b.op("add", b.op("all_reduce", term, group="tp"), c, out="total")
@@ -104,24 +139,42 @@ def biased_terms(right: bool) -> Pair:
 
 
 def masked_rows(right: bool) -> Pair:
-    """Scores of two ranks' rows under a causal mask of which each takes its rows, or (wrong) those of the other."""
+    """Scores of two ranks' rows under a causal mask of which each takes its rows, or (wrong) those
+    of the other.
+    """
 
     def attend(b: Builder, q: str, k: str, rows: str, columns: str) -> str:
-        mask = b.op("gt", b.op("unsqueeze", columns, axis=0), b.op("unsqueeze", rows, axis=1), out="m")
-        return b.op("softmax", b.op("masked_fill", b.op("linear", q, k, out="s"), mask, Number("-inf"), out="filled"), axis=1, out="p")
+        mask = b.op(
+            "gt", b.op("unsqueeze", columns, axis=0), b.op("unsqueeze", rows, axis=1), out="m"
+        )
+        return b.op(
+            "softmax",
+            b.op("masked_fill", b.op("linear", q, k, out="s"), mask, Number("-inf"), out="filled"),
+            axis=1,
+            out="p",
+        )
 
     r, b = Builder("reference"), Builder("cp", {"cp": 2})
     i = r.input("i", (6,), dtype="int64", bounds=(0, 6))
     r.output(attend(r, r.input("q", (6, 4)), r.input("k", (6, 4)), i, i))
     i = b.input("i", (6,), {}, dtype="int64", bounds=(0, 6))
-    rows = b.op("chunk", i, axis=0, count=2, position=table("cp", *((0, 1) if right else (1, 0))), out="rows")
+    rows = b.op(
+        "chunk",
+        i,
+        axis=0,
+        count=2,
+        position=table("cp", *((0, 1) if right else (1, 0))),
+        out="rows",
+    )
     own = attend(b, b.input("q", (3, 4), {0: "cp"}), b.input("k", (6, 4), {}), rows, i)
     b.output(b.op("all_gather", own, axis=0, group="cp", out="all"), "p", lineage("p", {}))
     return r.plan(), b.plan()
 
 
 def left_as_it_was(right: bool) -> Pair:
-    """Two parameters and what a step makes of them; (wrong) they are as they were, and nothing computes an update."""
+    """Two parameters and what a step makes of them; (wrong) they are as they were, and nothing
+    computes an update.
+    """
 
     def plan(name: str, mesh: dict[str, int] | None, right: bool) -> Plan:
         b = Builder(name, mesh)
@@ -139,14 +192,22 @@ def left_as_it_was(right: bool) -> Pair:
 
 
 def long_chain(count: int, kind: str) -> Pair:
-    """A layer and ``count`` operators one behind the other that only move its elements; ``kind``: what is run instead of tanh before them."""
+    """A layer and ``count`` operators one behind the other that only move its elements; ``kind``:
+    what is run instead of tanh before them.
+    """
 
     def plan(name: str, mesh: dict[str, int] | None, kind: str) -> Plan:
         b = Builder(name, mesh)
         given = () if mesh is None else ({},)
-        y = b.op(kind, b.op("linear", b.input("x", (4, 6), *given), b.parameter("w", (6, 6), *given)))
+        y = b.op(
+            kind, b.op("linear", b.input("x", (4, 6), *given), b.parameter("w", (6, 6), *given))
+        )
         for n in range(count):
-            y = b.op("cat", y, y, axis=0) if n == count // 2 else b.op("slice", y, axis=0, start=0, stop=4)
+            y = (
+                b.op("cat", y, y, axis=0)
+                if n == count // 2
+                else b.op("slice", y, axis=0, start=0, stop=4)
+            )
         b.output(b.op("sum", b.op("square", y), out="loss"))
         return b.plan()
 

@@ -13,7 +13,19 @@ from precision.mixed import NARROW
 from precision.narrow_plans import CASES as NARROW_PLANS
 from zoo.builder import Builder
 
-from pitcheck.plan.model import Axis, Group, Lineage, Number, Operator, Output, Plan, Program, Shard, Step, Tensor
+from pitcheck.plan.model import (
+    Axis,
+    Group,
+    Lineage,
+    Number,
+    Operator,
+    Output,
+    Plan,
+    Program,
+    Shard,
+    Step,
+    Tensor,
+)
 
 TP = (Axis("tp", 2),)
 
@@ -29,25 +41,58 @@ def changed(number: int, **fields: Any) -> Pair:
 def with_tensor(name: str, **fields: Any) -> Pair:
     reference, parallel = row_parallel(True)
     return reference, msgspec.structs.replace(
-        parallel, tensors=tuple(msgspec.structs.replace(each, **fields) if each.name == name else each for each in parallel.tensors)
+        parallel,
+        tensors=tuple(
+            msgspec.structs.replace(each, **fields) if each.name == name else each
+            for each in parallel.tensors
+        ),
     )
 
 
-def exchange(first: str, second: str, peers: tuple[int, int] = (1, 0), protocol: str = "rendezvous") -> Pair:
-    """Two ranks that send to each other; ``first`` and ``second``: in which order each of them sends and receives."""
+def exchange(
+    first: str, second: str, peers: tuple[int, int] = (1, 0), protocol: str = "rendezvous"
+) -> Pair:
+    """Two ranks that send to each other; ``first`` and ``second``: in which order each of them
+    sends and receives.
+    """
     tensors = [Tensor("x", (4,), role="input", lineage=Lineage("x")), Tensor("y", (4,))]
     operators, blocks = [], {}
     for rank, order in enumerate((first, second)):
         where = ({"tp": (rank,)},)
         made = {
-            "s": Operator(f"send{rank}", "send", ("x",), (), {"peer": peers[rank], **({"protocol": protocol} if protocol else {})}, None, where, "train.py:7"),
-            "r": Operator(f"receive{rank}", "receive", (), ("y",), {"peer": 1 - rank}, None, where, "train.py:8"),
+            "s": Operator(
+                f"send{rank}",
+                "send",
+                ("x",),
+                (),
+                {"peer": peers[rank], **({"protocol": protocol} if protocol else {})},
+                None,
+                where,
+                "train.py:7",
+            ),
+            "r": Operator(
+                f"receive{rank}",
+                "receive",
+                (),
+                ("y",),
+                {"peer": 1 - rank},
+                None,
+                where,
+                "train.py:8",
+            ),
         }
         operators += [made[each] for each in order]
         blocks[f"rank{rank}"] = tuple(made[each].id for each in order)
     programs = tuple(Program((Step(f"rank{rank}"),), ({"tp": (rank,)},)) for rank in range(2))
-    parallel = Plan(TP, tuple(tensors), tuple(operators), (Output("y", "y"),), blocks=blocks, programs=programs)
-    return Plan((), (Tensor("x", (4,), role="input"), Tensor("y", (4,))), (Operator("copy", "identity", ("x",), ("y",)),), (Output("y"),)), parallel
+    parallel = Plan(
+        TP, tuple(tensors), tuple(operators), (Output("y", "y"),), blocks=blocks, programs=programs
+    )
+    return Plan(
+        (),
+        (Tensor("x", (4,), role="input"), Tensor("y", (4,))),
+        (Operator("copy", "identity", ("x",), ("y",)),),
+        (Output("y"),),
+    ), parallel
 
 
 def out_of_step() -> Pair:
@@ -55,15 +100,21 @@ def out_of_step() -> Pair:
     reference, parallel = row_parallel(True)
     last = parallel.operators[-1]
     first = msgspec.structs.replace(last, where=({"tp": (0,)},))
-    other = msgspec.structs.replace(last, id="other", attributes={"reduction": "max"}, where=({"tp": (1,)},))
-    return reference, msgspec.structs.replace(parallel, operators=(*parallel.operators[:-1], first, other))
+    other = msgspec.structs.replace(
+        last, id="other", attributes={"reduction": "max"}, where=({"tp": (1,)},)
+    )
+    return reference, msgspec.structs.replace(
+        parallel, operators=(*parallel.operators[:-1], first, other)
+    )
 
 
 def read_too_late() -> Pair:
     """A buffer is written again, and then its old content is read."""
     r = Builder("reference")
     r.output(r.op("add", r.op("square", r.input("x", (4,))), "x", out="y"))
-    tensors = tuple(Tensor(name, (4,), storage="buffer" if name in "ab" else None) for name in "aby")
+    tensors = tuple(
+        Tensor(name, (4,), storage="buffer" if name in "ab" else None) for name in "aby"
+    )
     operators = (
         Operator("a", "square", ("x",), ("a",), source="train.py:3"),
         Operator("b", "neg", ("x",), ("b",), source="train.py:4"),
@@ -98,7 +149,11 @@ def tower() -> Pair:
         x = builder.input("x", (4, 6), spec)
         for _ in range(12):
             x = builder.op("exp", x)
-        builder.output(builder.op("identity", x, out="y") if builder is r else builder.op("mul", x, Number(1), out="y"))
+        builder.output(
+            builder.op("identity", x, out="y")
+            if builder is r
+            else builder.op("mul", x, Number(1), out="y")
+        )
     return r.plan(), b.plan()
 
 
@@ -106,7 +161,15 @@ def mask_of(stream: str, spec: dict[int, Any] | None = None) -> Plan:
     """Dropout by a mask drawn from a stream."""
     b = Builder("train", None if spec is None else {"tp": 2})
     x = b.input("x", (4, 6), spec)
-    b.output(b.op("dropout", x, b.op("dropout_mask", x, stream=stream, probability=0.5), out="y", probability=0.5))
+    b.output(
+        b.op(
+            "dropout",
+            x,
+            b.op("dropout_mask", x, stream=stream, probability=0.5),
+            out="y",
+            probability=0.5,
+        )
+    )
     return b.plan()
 
 
@@ -119,18 +182,26 @@ def by_sign() -> Pair:
 
 
 def unwritten(*, chosen: bool) -> Pair:
-    """A term, or a condition between equal values, that is read from memory that nobody has written to."""
+    """A term, or a condition between equal values, that is read from memory that nobody has written
+    to.
+    """
     r, b = Builder("reference"), Builder("train", {"tp": 2})
     r.output(r.op("square", r.input("x", (4, 6)), out="y"))
     y = b.op("square", b.input("x", (4, 6), {}))
     memory = b.op("uninitialised", sizes=(4, 6), dtype="float32")
-    b.output(b.op("where", b.op("gt", memory, Number(0)), y, y, out="y") if chosen else b.op("add", y, memory, out="y"))
+    b.output(
+        b.op("where", b.op("gt", memory, Number(0)), y, y, out="y")
+        if chosen
+        else b.op("add", y, memory, out="y")
+    )
     return r.plan(), b.plan()
 
 
 def without_outputs() -> Pair:
     reference, parallel = row_parallel(True)
-    return msgspec.structs.replace(reference, outputs=()), msgspec.structs.replace(parallel, outputs=())
+    return msgspec.structs.replace(reference, outputs=()), msgspec.structs.replace(
+        parallel, outputs=()
+    )
 
 
 def narrow(name: str) -> Pair:
@@ -151,7 +222,10 @@ PAIRS: dict[str, Callable[[], Pair]] = {
     "PIT008": lambda: with_tensor("w", lineage=Lineage("w", (Shard(0, by=("tp",)),))),
     "PIT009": lambda: changed(1, id=row_parallel(True)[1].operators[0].id),
     "PIT010": read_too_late,
-    "PIT011": lambda: (linear_reference(), msgspec.structs.replace(row_parallel(True)[1], outputs=(Output("z", "y"),))),
+    "PIT011": lambda: (
+        linear_reference(),
+        msgspec.structs.replace(row_parallel(True)[1], outputs=(Output("z", "y"),)),
+    ),
     "PIT012": lambda: exchange("sr", "sr", protocol=""),
     "PIT100": unknown_cause,
     "PIT101": scaled,
@@ -166,7 +240,10 @@ PAIRS: dict[str, Callable[[], Pair]] = {
     "PIT110": found_in("gap"),
     "PIT118": lambda: unwritten(chosen=False),
     "PIT200": lambda: changed(0, kind="my_fused_linear"),
-    "PIT201": lambda: (linear_reference(), msgspec.structs.replace(row_parallel(True)[1], outputs=())),
+    "PIT201": lambda: (
+        linear_reference(),
+        msgspec.structs.replace(row_parallel(True)[1], outputs=()),
+    ),
     "PIT202": by_sign,
     "PIT203": lambda: row_parallel(True),
     "PIT205": tower,
@@ -180,22 +257,40 @@ PAIRS: dict[str, Callable[[], Pair]] = {
 
 
 def crossed_calls() -> Pair:
-    """Two products, each a sum over two ranks, of which the second rank calls the all-reduces in the other order."""
+    """Two products, each a sum over two ranks, of which the second rank calls the all-reduces in
+    the other order.
+    """
 
     def plan(name: str, mesh: dict[str, int] | None) -> Plan:
         b = Builder(name, mesh)
         held = ({1: "tp"},) if mesh else ()
         for name in ("first", "second"):
-            own = b.op("linear", b.input(f"{name}.x", (4, 3 if mesh else 6), *held), b.parameter(f"{name}.w", (5, 3 if mesh else 6), *held), out=f"{name}.own")
-            b.output(b.op("all_reduce" if mesh else "identity", own, **({"group": "tp"} if mesh else {}), out=name))
+            own = b.op(
+                "linear",
+                b.input(f"{name}.x", (4, 3 if mesh else 6), *held),
+                b.parameter(f"{name}.w", (5, 3 if mesh else 6), *held),
+                out=f"{name}.own",
+            )
+            b.output(
+                b.op(
+                    "all_reduce" if mesh else "identity",
+                    own,
+                    **({"group": "tp"} if mesh else {}),
+                    out=name,
+                )
+            )
         return b.plan()
 
     parallel = plan("tp", {"tp": 2})
     steps = tuple(Step(operator.id) for operator in parallel.operators)
     blocks = {operator.id: (operator.id,) for operator in parallel.operators}
     crossed = (steps[0], steps[2], steps[3], steps[1])
-    programs = tuple(Program(order, ({"tp": (rank,)},)) for rank, order in enumerate((steps, crossed)))
-    return plan("reference", None), msgspec.structs.replace(parallel, blocks=blocks, programs=programs)
+    programs = tuple(
+        Program(order, ({"tp": (rank,)},)) for rank, order in enumerate((steps, crossed))
+    )
+    return plan("reference", None), msgspec.structs.replace(
+        parallel, blocks=blocks, programs=programs
+    )
 
 
 def unreachable_experts() -> Pair:

@@ -1,11 +1,24 @@
-"""Repairs that are found along the program: each mistake is named, several of one kind are one finding, and what was not done is not blamed."""
+"""Repairs that are found along the program: each mistake is named, several of one kind are one
+finding, and what was not done is not blamed.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 import pytest
-from along_plans import activated, biased, buffered, gathered, norms, one_operator, reshaped, scaled, scores, updated
+from along_plans import (
+    activated,
+    biased,
+    buffered,
+    gathered,
+    norms,
+    one_operator,
+    reshaped,
+    scaled,
+    scores,
+    updated,
+)
 from explain_plans import Pair, run, said
 from msgspec.structs import replace
 from repair_plans import gradients
@@ -24,25 +37,72 @@ RIGHT: dict[str, Change] = {
     "axes": gathered,
 }
 NAMED: dict[str, tuple[Change, str, str, str]] = {
-    "a bias on every rank": (lambda: biased(True, 1), "PIT108", "linear", "'b0' on every rank over tp"),
-    "a bias on every rank, in two layers": (lambda: biased(True), "PIT108", "linear", "'b0' on every rank over tp"),
-    "a buffer added to itself": (lambda: buffered(True), "PIT108", "add", "times 8, 4, 2, where each should count once"),
-    "two tensors left out of a norm": (lambda: norms((1, 2)), "PIT113", "sqrt", "without 'g1', 'g2'"),
+    "a bias on every rank": (
+        lambda: biased(True, 1),
+        "PIT108",
+        "linear",
+        "'b0' on every rank over tp",
+    ),
+    "a bias on every rank, in two layers": (
+        lambda: biased(True),
+        "PIT108",
+        "linear",
+        "'b0' on every rank over tp",
+    ),
+    "a buffer added to itself": (
+        lambda: buffered(True),
+        "PIT108",
+        "add",
+        "times 8, 4, 2, where each should count once",
+    ),
+    "two tensors left out of a norm": (
+        lambda: norms((1, 2)),
+        "PIT113",
+        "sqrt",
+        "without 'g1', 'g2'",
+    ),
     "one tensor left out of a norm": (lambda: norms((1,)), "PIT113", "sqrt", "without 'g1'"),
-    "added up instead of side by side": (lambda: scores(True), "PIT111", "all_reduce", "side by side"),
-    "another function": (lambda: one_operator("function"), "PIT102", "sigmoid", "'sigmoid' where it should be 'gelu'"),
+    "added up instead of side by side": (
+        lambda: scores(True),
+        "PIT111",
+        "all_reduce",
+        "side by side",
+    ),
+    "another function": (
+        lambda: one_operator("function"),
+        "PIT102",
+        "sigmoid",
+        "'sigmoid' where it should be 'gelu'",
+    ),
     "operands exchanged": (lambda: one_operator("exchanged"), "PIT103", "sub", "exchanged"),
     "rows of both ranks in turn": (lambda: reshaped(True), "PIT107", "", "another order"),
     "an update that is lost": (lambda: updated(True), "PIT108", "", "without the term 'step'"),
-    "an activation that is left out": (lambda: activated("all"), "PIT115", "linear", "(gelu) makes of it, which no rank computes"),
-    "an activation that one rank leaves out": (lambda: activated("one rank"), "PIT102", "identity", "which other ranks or micro-batches run"),
-    "axes in the other order": (lambda: gathered("w", "v"), "PIT107", "all_gather", "'w' and 1 more are cut over dp first, and each part over tp"),
+    "an activation that is left out": (
+        lambda: activated("all"),
+        "PIT115",
+        "linear",
+        "(gelu) makes of it, which no rank computes",
+    ),
+    "an activation that one rank leaves out": (
+        lambda: activated("one rank"),
+        "PIT102",
+        "identity",
+        "which other ranks or micro-batches run",
+    ),
+    "axes in the other order": (
+        lambda: gathered("w", "v"),
+        "PIT107",
+        "all_gather",
+        "'w' and 1 more are cut over dp first, and each part over tp",
+    ),
     "a factor in an operator and its derivative": (lambda: scaled(True), "PIT101", "mul", "1/2"),
 }
 
 
 OF_GIVEN = ("axes in the other order",)
-"""What is said of what is given, and not of what the plan does: no run of the plan has it, so that the other outputs are not compared with it."""
+"""What is said of what is given, and not of what the plan does: no run of the plan has it, so that
+the other outputs are not compared with it.
+"""
 
 
 @pytest.mark.parametrize("name", RIGHT)
@@ -80,7 +140,10 @@ def test_the_one_weight_that_is_cut_in_the_other_order_is_named(weight: str) -> 
 
 def test_a_norm_that_has_a_tensor_twice_leaves_nothing_out() -> None:
     reference, parallel = norms(())
-    twice = (replace(operator, inputs=("squared0",)) if operator.outputs == ("own1",) else operator for operator in parallel.operators)
+    twice = (
+        replace(operator, inputs=("squared0",)) if operator.outputs == ("own1",) else operator
+        for operator in parallel.operators
+    )
     report = run((reference, replace(parallel, operators=tuple(twice))))
     assert report.verdict == "mismatch"
     assert report.findings[0].code != "PIT113", said(report)

@@ -1,4 +1,6 @@
-"""Every evident cause: a right plan, and the same plan with one mistake, which is named with its operator, ranks and micro-batches."""
+"""Every evident cause: a right plan, and the same plan with one mistake, which is named with its
+operator, ranks and micro-batches.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ from pitcheck.plan.model import Number, Plan, Use
 
 @dataclass(frozen=True)
 class Case:
-    """``pair(True)`` is right, ``pair(False)`` has the mistake. ``words`` must stand in title, cause or repair."""
+    """``pair(True)`` is right, ``pair(False)`` has the mistake. ``words`` must stand in title,
+    cause or repair.
+    """
 
     pair: Callable[[bool], Pair]
     code: str
@@ -45,7 +49,13 @@ def megatron(change: str = "") -> Pair:
         h = b.op("mul", h, Number("1/2"))
     a = b.op("gelu", h, out="a0", **({"approximate": "tanh"} if change == "attribute" else {}))
     part = b.op("linear", a, w1, out="part")
-    whole = part if change == "no sum" else b.op("all_reduce", part, out="h1", group="tp", reduction="avg" if change == "avg" else "sum")
+    whole = (
+        part
+        if change == "no sum"
+        else b.op(
+            "all_reduce", part, out="h1", group="tp", reduction="avg" if change == "avg" else "sum"
+        )
+    )
     if change == "twice":
         whole = b.op("all_reduce", whole, out="h1_again", group="tp")
     b.output(b.op("sum", b.op("gelu", whole, out="a1"), out="loss"))
@@ -60,7 +70,11 @@ def scaled(right: bool) -> Pair:
     r.back("linear", [x, w], y, g, ["", "dw"])
     r.gradient("dw", w)
     b = Builder("dp", {"dp": 2})
-    x, w, g = b.input("x", (2, 3), {0: "dp"}), b.parameter("w", (5, 3), {}), b.input("g", (2, 5), {0: "dp"})
+    x, w, g = (
+        b.input("x", (2, 3), {0: "dp"}),
+        b.parameter("w", (5, 3), {}),
+        b.input("g", (2, 5), {0: "dp"}),
+    )
     y = b.op("linear", x, w)
     b.back("linear", [x, w], y, g, ["", "dw_local"])
     b.op("all_reduce", "dw_local", out="dw", group="dp", reduction="sum" if right else "avg")
@@ -82,7 +96,9 @@ def batches(right: bool, missing: str = "") -> Pair:
     r = Builder("reference")
     r.output(r.op("sum", r.op("square", r.input("x", (6, 3))), out="loss"))
     b = Builder("batches", {"device": 1}, microbatches=3)
-    part = b.op("sum", b.op("square", b.input("x", (2, 3), {0: "mb"}, microbatched=True)), out="part")
+    part = b.op(
+        "sum", b.op("square", b.input("x", (2, 3), {0: "mb"}, microbatched=True)), out="part"
+    )
     if missing == "sum" and not right:
         b.output(part, "loss")
         return r.plan(), b.plan()
@@ -99,7 +115,11 @@ def gradients(right: bool, group: str | tuple[str, ...] = "dp", wrong: str = "")
     r.back("linear", [x, w], r.op("linear", x, w), g, ["", "dw"])
     r.gradient("dw", w)
     b = Builder("grid", {"dp": 2, "tp": 2})
-    x, w, g = b.input("x", (2, 3), {0: "dp"}), b.parameter("w", (5, 3), {}), b.input("g", (2, 5), {0: "dp"})
+    x, w, g = (
+        b.input("x", (2, 3), {0: "dp"}),
+        b.parameter("w", (5, 3), {}),
+        b.input("g", (2, 5), {0: "dp"}),
+    )
     b.back("linear", [x, w], b.op("linear", x, w), g, ["", "dw_local"])
     if right or wrong == "group":
         b.op("all_reduce", "dw_local", out="dw", group="dp" if right else "tp")
@@ -119,7 +139,14 @@ def sliced(right: bool) -> Pair:
     r.output(r.op("linear", x, w, out="y"))
     b = Builder("sliced", {"tp": 2})
     x, w = b.input("x", (8, 3), {}), b.parameter("w", (5, 3), {})
-    own = b.op("slice", x, axis=0, start=table("tp", 0, 4 if right else 3), stop=table("tp", 4, 8 if right else 7), out="own")
+    own = b.op(
+        "slice",
+        x,
+        axis=0,
+        start=table("tp", 0, 4 if right else 3),
+        stop=table("tp", 4, 8 if right else 7),
+        out="own",
+    )
     b.output(b.op("all_gather", b.op("linear", own, w, out="rows"), out="y", group="tp", axis=0))
     return r.plan(), b.plan()
 
@@ -165,21 +192,80 @@ def covered(right: bool) -> Pair:
 
 
 CASES: dict[str, Case] = {
-    "average for sum": Case(scaled, "PIT111", "all_reduce", ("takes the mean", "reduce with 'sum'")),
-    "literal": Case(lambda right: (attention(), attention(2 if right else 4)), "PIT102", "div", ("literal 4", "reference has 2"), (0,)),
-    "attribute": Case(lambda right: (attention(), attention(axis=1 if right else 0)), "PIT102", "softmax", ("axis = 0", "reference has 1"), (0,)),
-    "gelu form": Case(lambda right: megatron("" if right else "attribute"), "PIT102", "gelu", ("approximate",)),
-    "operand": Case(lambda right: (attention(), attention(swapped=not right)), "PIT103", "matmul", ("'k'", "'v'"), (0,)),
-    "no sum over tp": Case(lambda right: megatron("" if right else "no sum"), "PIT104", "linear", ("over tp", "part")),
+    "average for sum": Case(
+        scaled, "PIT111", "all_reduce", ("takes the mean", "reduce with 'sum'")
+    ),
+    "literal": Case(
+        lambda right: (attention(), attention(2 if right else 4)),
+        "PIT102",
+        "div",
+        ("literal 4", "reference has 2"),
+        (0,),
+    ),
+    "attribute": Case(
+        lambda right: (attention(), attention(axis=1 if right else 0)),
+        "PIT102",
+        "softmax",
+        ("axis = 0", "reference has 1"),
+        (0,),
+    ),
+    "gelu form": Case(
+        lambda right: megatron("" if right else "attribute"), "PIT102", "gelu", ("approximate",)
+    ),
+    "operand": Case(
+        lambda right: (attention(), attention(swapped=not right)),
+        "PIT103",
+        "matmul",
+        ("'k'", "'v'"),
+        (0,),
+    ),
+    "no sum over tp": Case(
+        lambda right: megatron("" if right else "no sum"), "PIT104", "linear", ("over tp", "part")
+    ),
     "no sum at the end": Case(row_parallel, "PIT104", "linear", ("over tp", "'y'")),
-    "no sum over dp": Case(lambda right: gradients(right, wrong="missing"), "PIT104", "linear.backward", ("over dp", "'dw"), (0, 1, 2, 3)),
-    "no sum over micro-batches": Case(lambda right: batches(right, "sum"), "PIT104", "sum", ("over mb",), (0,), (0, 1, 2)),
-    "summed twice": Case(lambda right: megatron("" if right else "twice"), "PIT105", "all_reduce", ("h1_again", "size of tp")),
-    "summed over dp and tp": Case(lambda right: gradients(right, wrong="twice"), "PIT105", "all_reduce", ("size of",), (0, 1, 2, 3)),
-    "other group": Case(lambda right: gradients(right, wrong="group"), "PIT106", "all_reduce", ("over dp",), (0, 1, 2, 3)),
-    "other slice": Case(sliced, "PIT107", "slice", ("rank 0 holds [0:4", "rank 1 holds [3:7", "[7:8, 0:3] of 'x'"), (1,)),
+    "no sum over dp": Case(
+        lambda right: gradients(right, wrong="missing"),
+        "PIT104",
+        "linear.backward",
+        ("over dp", "'dw"),
+        (0, 1, 2, 3),
+    ),
+    "no sum over micro-batches": Case(
+        lambda right: batches(right, "sum"), "PIT104", "sum", ("over mb",), (0,), (0, 1, 2)
+    ),
+    "summed twice": Case(
+        lambda right: megatron("" if right else "twice"),
+        "PIT105",
+        "all_reduce",
+        ("h1_again", "size of tp"),
+    ),
+    "summed over dp and tp": Case(
+        lambda right: gradients(right, wrong="twice"),
+        "PIT105",
+        "all_reduce",
+        ("size of",),
+        (0, 1, 2, 3),
+    ),
+    "other group": Case(
+        lambda right: gradients(right, wrong="group"),
+        "PIT106",
+        "all_reduce",
+        ("over dp",),
+        (0, 1, 2, 3),
+    ),
+    "other slice": Case(
+        sliced,
+        "PIT107",
+        "slice",
+        ("rank 0 holds [0:4", "rank 1 holds [3:7", "[7:8, 0:3] of 'x'"),
+        (1,),
+    ),
     "micro-batch missing": Case(
-        lambda right: batches(right, "missing"), "PIT108", "add", ("'part' of micro-batch 1 where it should read micro-batch 2", "tried"), (0,)
+        lambda right: batches(right, "missing"),
+        "PIT108",
+        "add",
+        ("'part' of micro-batch 1 where it should read micro-batch 2", "tried"),
+        (0,),
     ),
     "residual missing": Case(residual, "PIT108", "linear", ("'n'",)),
     "replicas differ": Case(replicas, "PIT109", "square", ("'y'",), (1,)),
@@ -205,4 +291,6 @@ def test_cause_is_named(name: str) -> None:
     assert all(word in text for word in case.words), said(report)
     if case.code != "PIT110":
         assert report.findings[0].code == case.code, said(report)
-        assert (finding.ranks, finding.microbatches) == (case.ranks, case.microbatches), said(report)
+        assert (finding.ranks, finding.microbatches) == (case.ranks, case.microbatches), said(
+            report
+        )

@@ -1,4 +1,6 @@
-"""Where a plan begins to be wrong: the first operator that breaks what its plan says of its tensors, or what their places let expect without that."""
+"""Where a plan begins to be wrong: the first operator that breaks what its plan says of its
+tensors, or what their places let expect without that.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,14 @@ def parallel(change: str = "") -> Plan:
             h = b.op("mul", h, b.constant("two", 2.0), out="h1_twice")
         whole = b.op("all_gather", h, out=f"h{n}_whole", group="tp", axis=1)
         first, second = (3, 0) if change == "rotated" and n == 1 else (0, 3)
-        own = b.op("slice", whole, axis=1, start=table("tp", first, second), stop=table("tp", first + 3, second + 3), out=f"h{n}_own")
+        own = b.op(
+            "slice",
+            whole,
+            axis=1,
+            start=table("tp", first, second),
+            stop=table("tp", first + 3, second + 3),
+            out=f"h{n}_own",
+        )
         y = b.op("all_gather", b.op("gelu", own, out=f"a{n}_own"), out=f"a{n}", group="tp", axis=1)
     b.output(b.op("sum", y, out="loss"))
     return b.plan()
@@ -42,9 +51,18 @@ def parallel(change: str = "") -> Plan:
 def hinted(plan: Plan) -> Plan:
     """The plan with true lineage of ``h1_own`` and what is around it."""
     columns = (Shard(1, by=("tp",)),)
-    known = {f"{kind}{n}{end}": Lineage(f"{kind}{n}", shards) for n in range(LAYERS) for kind in "ha" for end, shards in (("_own", columns), ("_whole", ()))}
-    known |= {f"a{n}": Lineage(f"a{n}") for n in range(LAYERS)} | {f"h{n}": Lineage(f"h{n}", columns) for n in range(LAYERS)}
-    return replace(plan, tensors=tuple(replace(t, lineage=known.get(t.name, t.lineage)) for t in plan.tensors))
+    known = {
+        f"{kind}{n}{end}": Lineage(f"{kind}{n}", shards)
+        for n in range(LAYERS)
+        for kind in "ha"
+        for end, shards in (("_own", columns), ("_whole", ()))
+    }
+    known |= {f"a{n}": Lineage(f"a{n}") for n in range(LAYERS)} | {
+        f"h{n}": Lineage(f"h{n}", columns) for n in range(LAYERS)
+    }
+    return replace(
+        plan, tensors=tuple(replace(t, lineage=known.get(t.name, t.lineage)) for t in plan.tensors)
+    )
 
 
 def finding(pair: Pair) -> Finding:
@@ -77,7 +95,11 @@ def test_factor_is_named_where_it_arises_with_all_axes_of_that_size() -> None:
 def test_false_hints_do_not_hide_a_cause() -> None:
     """Where nearly all hints are false, none is followed."""
     plan = without_hints(parallel("factor"))
-    false = {t.name: Lineage("x") for t in plan.tensors if t.name.startswith("a") and t.shape == (4, 6)}
-    plan = replace(plan, tensors=tuple(replace(t, lineage=false.get(t.name, t.lineage)) for t in plan.tensors))
+    false = {
+        t.name: Lineage("x") for t in plan.tensors if t.name.startswith("a") and t.shape == (4, 6)
+    }
+    plan = replace(
+        plan, tensors=tuple(replace(t, lineage=false.get(t.name, t.lineage)) for t in plan.tensors)
+    )
     report = run((reference(), plan))
     assert report.verdict == "mismatch", said(report)

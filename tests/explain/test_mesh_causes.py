@@ -1,4 +1,6 @@
-"""Mistakes that the size of a mesh axis, or chance, makes look like others: each has its cause at its place, and its neighbours have theirs."""
+"""Mistakes that the size of a mesh axis, or chance, makes look like others: each has its cause at
+its place, and its neighbours have theirs.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,15 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pytest
 from explain_plans import Pair, run, said
-from mesh_plans import biased_terms, gathered_hidden, left_as_it_was, long_chain, many_gradients, masked_rows, squared_loss
+from mesh_plans import (
+    biased_terms,
+    gathered_hidden,
+    left_as_it_was,
+    long_chain,
+    many_gradients,
+    masked_rows,
+    squared_loss,
+)
 
 from pitcheck.algebra.value import Value
 from pitcheck.explain import messages
@@ -49,7 +59,9 @@ def test_a_forgotten_average_is_a_factor_of_the_mesh_at_the_collectives(size: in
 def test_one_sum_that_should_be_a_mean_is_told_alone() -> None:
     report = run(squared_loss(2, (0,)))
     (found,) = report.findings
-    assert found.code in ("PIT101", "PIT111") and "all_reduce" in (found.operator or ""), said(report)
+    assert found.code in ("PIT101", "PIT111") and "all_reduce" in (found.operator or ""), said(
+        report
+    )
     assert "'dw'" not in (found.cause or ""), said(report)
 
 
@@ -57,7 +69,10 @@ def test_a_gradient_that_is_sliced_where_it_should_be_reduced_and_scattered_lack
     report = run(gathered_hidden("slice"))
     (found,) = report.findings
     assert found.code == "PIT104", said(report)
-    assert "a term of a sum over tp" in (found.cause or "") and "mean" not in f"{found.cause} {found.repair}", said(report)
+    assert (
+        "a term of a sum over tp" in (found.cause or "")
+        and "mean" not in f"{found.cause} {found.repair}"
+    ), said(report)
 
 
 @pytest.mark.parametrize("missing", [10, 3])
@@ -66,7 +81,9 @@ def test_gradients_that_are_not_reduced_are_one_finding_with_all_their_places(mi
     (found,) = report.findings
     assert found.code == "PIT104", said(report)
     named = f"{found.title} {found.cause}"
-    assert [f"'dw{n}'" in named for n in range(10)] == [n < missing for n in range(10)], said(report)
+    assert [f"'dw{n}'" in named for n in range(10)] == [n < missing for n in range(10)], said(
+        report
+    )
     assert found.tried is not None and set(found.tried.right) == {f"dw{n}" for n in range(missing)}
     assert (found.tried.wrong, found.tried.compared) == ((), 10)
 
@@ -74,12 +91,20 @@ def test_gradients_that_are_not_reduced_are_one_finding_with_all_their_places(mi
 def test_a_bias_on_every_rank_is_not_mended_by_another_reduction() -> None:
     report = run(biased_terms(False))
     (found,) = report.findings
-    assert found.code == "PIT108" and "'c' on every rank over tp" in (found.cause or ""), said(report)
+    assert found.code == "PIT108" and "'c' on every rank over tp" in (found.cause or ""), said(
+        report
+    )
     assert "all-reduce" not in (found.repair or ""), said(report)
 
 
-def test_what_is_reduced_anyway_is_never_to_be_reduced_once_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tried, "REPAIRS", tuple(repair for repair in REPAIRS if repair.name != "added on every rank"))
+def test_what_is_reduced_anyway_is_never_to_be_reduced_once_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(
+        tried,
+        "REPAIRS",
+        tuple(repair for repair in REPAIRS if repair.name != "added on every rank"),
+    )
     for found in run(biased_terms(False)).findings:
         assert "all-reduce" not in (found.repair or ""), found
 
@@ -101,7 +126,9 @@ def test_parameters_that_nothing_updates_are_told_as_one_mistake() -> None:
 def test_a_mistake_before_a_long_chain_of_operators_is_found() -> None:
     report = run(long_chain(240, "sigmoid"))
     (found,) = report.findings
-    assert found.code == "PIT102" and "where it should be 'tanh'" in (found.cause or ""), said(report)
+    assert found.code == "PIT102" and "where it should be 'tanh'" in (found.cause or ""), said(
+        report
+    )
 
 
 def test_a_repair_that_is_right_in_one_draw_alone_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,10 +139,17 @@ def test_a_repair_that_is_right_in_one_draw_alone_is_none(monkeypatch: pytest.Mo
             if comparison.target.cut.value == site.value:
                 wanted = site.rerun.wanted(number)
                 draws = len(site.rerun.algebra.trials)
-                data = np.array(np.broadcast_to(wanted.expected.data, (1, draws, *wanted.expected.data.shape[2:])))
+                data = np.array(
+                    np.broadcast_to(
+                        wanted.expected.data, (1, draws, *wanted.expected.data.shape[2:])
+                    )
+                )
                 data[:, 1:] += 1
                 asked.append(draws)
-                yield site.diagnosis(messages.REDUCED_ONCE_MORE), [Override(site.value, wanted.codes, Value("field", data))]
+                yield (
+                    site.diagnosis(messages.REDUCED_ONCE_MORE),
+                    [Override(site.value, wanted.codes, Value("field", data))],
+                )
 
     before = run(squared_loss(2, ())).findings
     monkeypatch.setattr(tried, "REPAIRS", (Repair("lucky", lucky, along=0, search=0), *REPAIRS))

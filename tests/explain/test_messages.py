@@ -1,4 +1,6 @@
-"""What a finding of each code looks like as text: short, and in the words of those who train models."""
+"""What a finding of each code looks like as text: short, and in the words of those who train
+models.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,16 @@ REPAIRED = {
 SHOWN = {**PAIRS, **REPAIRED}
 STOPPED = {"PIT001", "PIT900"}
 """What is said before there are two plans."""
-OURS = ("residue", "obligation", "widen", "canonical", "lattice", "row of the batch", "stage holds", "hint")
+OURS = (
+    "residue",
+    "obligation",
+    "widen",
+    "canonical",
+    "lattice",
+    "row of the batch",
+    "stage holds",
+    "hint",
+)
 """Words of the program's own, which say nothing to those who have not read it."""
 
 
@@ -40,7 +51,13 @@ def message(report: Report, code: str) -> str:
     """The first finding of a code as text, with what belongs to it."""
     finding = next((each for each in report.findings if each.code == code), None)
     assert finding is not None, (report.verdict, report.findings)
-    alone = Report(verdict=report.verdict, shown=report.shown, mesh=report.mesh, microbatches=report.microbatches, findings=(finding,))
+    alone = Report(
+        verdict=report.verdict,
+        shown=report.shown,
+        mesh=report.mesh,
+        microbatches=report.microbatches,
+        findings=(finding,),
+    )
     lines = [line.text for line in render(alone)]
     return "\n".join(lines[: lines.index("")])
 
@@ -61,10 +78,16 @@ def test_a_finding_is_short_and_as_it_was(code: str, snapshot: SnapshotAssertion
     hold(message(check(*SHOWN[code](), Options(seed=1, max_memory=memory)), code), snapshot)
 
 
-def test_an_unreadable_plan_is_named(snapshot: SnapshotAssertion, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreadable_plan_is_named(
+    snapshot: SnapshotAssertion, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
-    Path("parallel.plan.json").write_text('{"format": "pitcheck.plan/1", "mesh": [{"name": "tp", "size": "two"}]}')
-    report = checked([lambda: [row_parallel(True)[0]], lambda: [read("parallel.plan.json")]], Options(seed=1))
+    Path("parallel.plan.json").write_text(
+        '{"format": "pitcheck.plan/1", "mesh": [{"name": "tp", "size": "two"}]}'
+    )
+    report = checked(
+        [lambda: [row_parallel(True)[0]], lambda: [read("parallel.plan.json")]], Options(seed=1)
+    )
     hold(message(report, "PIT001"), snapshot)
 
 

@@ -1,4 +1,6 @@
-"""Random draws: the same numbers on both sides are compared; other numbers are no mismatch, and never equivalent."""
+"""Random draws: the same numbers on both sides are compared; other numbers are no mismatch, and
+never equivalent.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,15 @@ P = "1/4"
 def reference(stream: str = "s") -> Plan:
     b = Builder("dropout")
     x = b.input("x", (4, 3))
-    b.output(b.op("dropout", x, b.op("dropout_mask", x, stream=stream, probability=P), probability=P, out="y"))
+    b.output(
+        b.op(
+            "dropout",
+            x,
+            b.op("dropout_mask", x, stream=stream, probability=P),
+            probability=P,
+            out="y",
+        )
+    )
     return b.plan()
 
 
@@ -32,19 +42,27 @@ def over_shards(**draws: Any) -> Pair:
 def on_replicas(**draws: Any) -> Pair:
     b = Builder("dropout-tp", {"tp": 2})
     x = b.input("x", (4, 3), {})
-    b.output(b.op("dropout", x, b.op("dropout_mask", x, probability=P, **draws), probability=P, out="y"))
+    b.output(
+        b.op("dropout", x, b.op("dropout_mask", x, probability=P, **draws), probability=P, out="y")
+    )
     return reference(), b.plan()
 
 
 def recomputed(**again: Any) -> Pair:
-    """y = dropout(x), and the gradient through it; the parallel plan draws its mask again for the backward pass."""
+    """y = dropout(x), and the gradient through it; the parallel plan draws its mask again for the
+    backward pass.
+    """
     plans = []
     for second in (None, again):
         b = Builder("recomputed")
         x, g = b.input("x", (4, 3)), b.input("g", (4, 3))
         mask = b.op("dropout_mask", x, stream="s", probability=P)
         y = b.op("dropout", x, mask, probability=P, out="y")
-        used = mask if second is None else b.op("dropout_mask", x, **{"stream": "s", "probability": P, **second})
+        used = (
+            mask
+            if second is None
+            else b.op("dropout_mask", x, **{"stream": "s", "probability": P, **second})
+        )
         b.back("dropout", [x, used], y, g, ["dx", ""], probability=P)
         b.output(y)
         b.output("dx")
@@ -53,7 +71,9 @@ def recomputed(**again: Any) -> Pair:
 
 
 RIGHT = {
-    "shards at their places": over_shards(stream="s", whole=(4, 3), start=table("dp", (0, 0), (2, 0))),
+    "shards at their places": over_shards(
+        stream="s", whole=(4, 3), start=table("dp", (0, 0), (2, 0))
+    ),
     "shards at their offsets": over_shards(stream="s", offset=table("dp", 0, 6)),
     "replicas alike": on_replicas(stream="s"),
     "recomputed alike": recomputed(),
@@ -65,7 +85,9 @@ WRONG = {
     "recomputed at another offset": recomputed(offset=12),
 }
 UNKNOWN = {
-    "another name over shards": over_shards(stream="t", whole=(4, 3), start=table("dp", (0, 0), (2, 0))),
+    "another name over shards": over_shards(
+        stream="t", whole=(4, 3), start=table("dp", (0, 0), (2, 0))
+    ),
     "another name on replicas": on_replicas(stream="t"),
     "a name per rank": on_replicas(stream=table("tp", "s", "t")),
     "recomputed from another stream": recomputed(stream="t"),
@@ -104,7 +126,9 @@ def test_other_streams_are_inconclusive(name: str, seed: int) -> None:
 
 
 def test_replicas_that_draw_other_numbers_than_each_other_are_a_mismatch() -> None:
-    """Whatever the reference draws, both cannot have its output; where both draw the same other numbers, nothing is known."""
+    """Whatever the reference draws, both cannot have its output; where both draw the same other
+    numbers, nothing is known.
+    """
     report = run(WRONG["replicas draw other numbers"])
     assert report.verdict == "mismatch", said(report)
     assert run(on_replicas(stream="s", offset=12)).verdict == "inconclusive"
@@ -115,7 +139,15 @@ def test_where_nothing_is_dropped_no_draw_matters() -> None:
     for probability, draws in (("0", {"stream": "s"}), ("0", {"stream": "t", "offset": 7})):
         b = Builder("nothing")
         x = b.input("x", (4, 3))
-        b.output(b.op("dropout", x, b.op("dropout_mask", x, probability=probability, **draws), probability=probability, out="y"))
+        b.output(
+            b.op(
+                "dropout",
+                x,
+                b.op("dropout_mask", x, probability=probability, **draws),
+                probability=probability,
+                out="y",
+            )
+        )
         plans.append(b.plan())
     assert run((plans[0], plans[1])).verdict == "equivalent"
 
@@ -138,7 +170,15 @@ def test_a_real_difference_beside_other_streams_is_a_mismatch() -> None:
     for stream, kind in (("s", "neg"), ("t", "exp")):
         b = Builder("beside")
         x = b.input("x", (4, 3))
-        b.output(b.op("dropout", x, b.op("dropout_mask", x, stream=stream, probability=P), probability=P, out="y"))
+        b.output(
+            b.op(
+                "dropout",
+                x,
+                b.op("dropout_mask", x, stream=stream, probability=P),
+                probability=P,
+                out="y",
+            )
+        )
         b.output(b.op(kind, x, out="z"))
         plans.append(b.plan())
     report = run((plans[0], plans[1]))

@@ -1,4 +1,6 @@
-"""The table of repairs: its order is its own, whatever the functions in it are called, and a diagnosis is data until it is told."""
+"""The table of repairs: its order is its own, whatever the functions in it are called, and a
+diagnosis is data until it is told.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,12 @@ from pitcheck.explain.diagnosis import Diagnosis, Kind
 from pitcheck.explain.repairs.repair import Repair, along_program, from_outputs
 from pitcheck.explain.repairs.table import REPAIRS
 
-KINDS = [kind for each in vars(messages).values() for kind in (each.values() if isinstance(each, dict) else [each]) if isinstance(kind, Kind)]
+KINDS = [
+    kind
+    for each in vars(messages).values()
+    for kind in (each.values() if isinstance(each, dict) else [each])
+    if isinstance(kind, Kind)
+]
 PAIRS: dict[str, Pair] = {
     "a missing sum and a mean": gradients({0: "missing", 2: "avg"}),
     "a factor": chain(True),
@@ -37,7 +44,9 @@ def renamed(repair: Repair) -> Repair:
 
 
 @pytest.mark.parametrize("name", PAIRS)
-def test_names_of_repairs_and_of_functions_decide_nothing(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_names_of_repairs_and_of_functions_decide_nothing(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     before = run(PAIRS[name]).findings
     monkeypatch.setattr(tried, "REPAIRS", tuple(map(renamed, REPAIRS)))
     assert run(PAIRS[name]).findings == before
@@ -47,18 +56,27 @@ def test_names_of_repairs_and_of_functions_decide_nothing(name: str, monkeypatch
 def test_phases_have_the_order_of_the_table_whatever_repairs_are_called() -> None:
     for phases in (along_program, from_outputs):
         names = [[repair.name for repair in phase] for phase in phases(REPAIRS)]
-        others = [[repair.name.removeprefix("not ") for repair in phase] for phase in phases(tuple(map(renamed, REPAIRS)))]
+        others = [
+            [repair.name.removeprefix("not ") for repair in phase]
+            for phase in phases(tuple(map(renamed, REPAIRS)))
+        ]
         assert names == others
     assert len({repair.name for repair in REPAIRS}) == len(REPAIRS)
 
 
 def test_without_its_repair_a_mistake_has_another_name(monkeypatch: pytest.MonkeyPatch) -> None:
     (before,) = run(PAIRS["a bias on every rank"]).findings
-    monkeypatch.setattr(tried, "REPAIRS", tuple(repair for repair in REPAIRS if repair.name != "added on every rank"))
+    monkeypatch.setattr(
+        tried,
+        "REPAIRS",
+        tuple(repair for repair in REPAIRS if repair.name != "added on every rank"),
+    )
     assert run(PAIRS["a bias on every rank"]).findings[0].cause != before.cause
 
 
-def test_what_a_repair_raises_on_purpose_leaves_the_others_and_anything_else_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_repair_raises_on_purpose_leaves_the_others_and_anything_else_is_seen(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def refused(site):
         raise UnsupportedError("no meaning")
         yield site
@@ -89,7 +107,12 @@ def test_what_costs_too_much_ends_the_search() -> None:
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: f"{kind.code} {kind.said[:30]}")
 def test_every_kind_of_mistake_has_words_of_its_facts(kind: Kind) -> None:
-    names = {name for text in (kind.said, kind.repair) for _, name, _, _ in Formatter().parse(text) if name}
+    names = {
+        name
+        for text in (kind.said, kind.repair)
+        for _, name, _, _ in Formatter().parse(text)
+        if name
+    }
     assert kind.said and set(kind.same) <= names | {"ratio", "number"}
     diagnosis = Diagnosis(kind, {name: f"<{name}>" for name in names})
     for text in (messages.said(diagnosis), messages.repair(diagnosis)):
@@ -97,7 +120,16 @@ def test_every_kind_of_mistake_has_words_of_its_facts(kind: Kind) -> None:
 
 
 def test_mistakes_of_one_family_differ_in_names_alone() -> None:
-    one, other = (Diagnosis(messages.NOT_REDUCED, {"result": name, "over": "dp", "reduction": "sum"}) for name in "ab")
+    one, other = (
+        Diagnosis(messages.NOT_REDUCED, {"result": name, "over": "dp", "reduction": "sum"})
+        for name in "ab"
+    )
     assert one.family == other.family
-    assert one.family != Diagnosis(messages.NOT_REDUCED, {"result": "a", "over": "tp", "reduction": "sum"}).family
-    assert one.family != Diagnosis(messages.COPIED_TERM, {"result": "a", "over": "dp", "reduction": "sum"}).family
+    assert (
+        one.family
+        != Diagnosis(messages.NOT_REDUCED, {"result": "a", "over": "tp", "reduction": "sum"}).family
+    )
+    assert (
+        one.family
+        != Diagnosis(messages.COPIED_TERM, {"result": "a", "over": "dp", "reduction": "sum"}).family
+    )

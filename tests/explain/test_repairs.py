@@ -1,4 +1,6 @@
-"""Repairs that are tried: each names the mistake that it is about, is silent on the nearest other one, and independent mistakes are told apart."""
+"""Repairs that are tried: each names the mistake that it is about, is silent on the nearest other
+one, and independent mistakes are told apart.
+"""
 
 from __future__ import annotations
 
@@ -28,8 +30,18 @@ RIGHT: dict[str, Change] = {
     "gate and up": gated,
 }
 NAMED: dict[str, tuple[Change, str, str, str]] = {
-    "a mean of means": (lambda: masked_mean("means"), "PIT112", "sum", "mean of such means over dp"),
-    "a mean of sums": (lambda: masked_mean("kind"), "PIT111", "all_reduce", "where it should take the sum"),
+    "a mean of means": (
+        lambda: masked_mean("means"),
+        "PIT112",
+        "sum",
+        "mean of such means over dp",
+    ),
+    "a mean of sums": (
+        lambda: masked_mean("kind"),
+        "PIT111",
+        "all_reduce",
+        "where it should take the sum",
+    ),
     "squares of one rank": (lambda: norm("part"), "PIT113", "sum", "part of the parameters"),
     "the largest square": (lambda: norm("kind"), "PIT111", "all_reduce", "takes their max"),
     "a layer is passed over": (lambda: stacked("lost"), "PIT115", "square", "passed over"),
@@ -76,4 +88,7 @@ def test_independent_mistakes_are_told_apart() -> None:
 
 
 def test_the_same_seed_gives_the_same_findings() -> None:
-    assert run(gradients({0: "missing", 2: "avg"})).findings == run(gradients({0: "missing", 2: "avg"})).findings
+    assert (
+        run(gradients({0: "missing", 2: "avg"})).findings
+        == run(gradients({0: "missing", 2: "avg"})).findings
+    )

@@ -1,4 +1,6 @@
-"""Exit code 1 needs a real difference: what float64 rounds, loses, overflows or saturates is none, and what it hides is found."""
+"""Exit code 1 needs a real difference: what float64 rounds, loses, overflows or saturates is none,
+and what it hides is found.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,9 @@ def squares(expanded: bool) -> Plan:
         b.output(b.op("square", x, out="y"))
         return b.plan()
     q = b.op("square", b.op("add", x, Number(10**9)))
-    b.output(b.op("sub", b.op("sub", q, Number(10**18)), b.op("mul", x, Number(2 * 10**9)), out="y"))
+    b.output(
+        b.op("sub", b.op("sub", q, Number(10**18)), b.op("mul", x, Number(2 * 10**9)), out="y")
+    )
     return b.plan()
 
 
@@ -64,7 +68,10 @@ def deep(pieces: bool) -> Plan:
         w = b.parameter(f"w{n}", (6, 6))
         name = "y" if n == 39 else ""
         if pieces:
-            low, high = (b.op("linear", *(b.op("slice", t, axis=1, start=s, stop=s + 3) for t in (y, w))) for s in (0, 3))
+            low, high = (
+                b.op("linear", *(b.op("slice", t, axis=1, start=s, stop=s + 3) for t in (y, w)))
+                for s in (0, 3)
+            )
             y = b.op("add", high, low, out=name)
         else:
             y = b.op("linear", y, w, out=name)
@@ -75,14 +82,26 @@ def deep(pieces: bool) -> Plan:
 SAME: dict[str, Pair] = {
     "sum with 1e20": (chain(("mul", 1)), chain(("add", 10**20), ("sub", 10**20))),
     "sum with 1e150": (chain(("mul", 1)), chain(("add", "1e150"), ("sub", "1e150"))),
-    "product with 1e150 twice and back": (chain(("mul", "1e150"), ("mul", "1e-150")), chain(("mul", 1))),
-    "overflow and back": (chain(("mul", "1e200"), ("mul", "1e200"), ("mul", "1e-200"), ("mul", "1e-200")), chain(("mul", 1))),
-    "underflow and back": (chain(("mul", "1e-200"), ("mul", "1e-200"), ("mul", "1e200"), ("mul", "1e200")), chain(("mul", 1))),
+    "product with 1e150 twice and back": (
+        chain(("mul", "1e150"), ("mul", "1e-150")),
+        chain(("mul", 1)),
+    ),
+    "overflow and back": (
+        chain(("mul", "1e200"), ("mul", "1e200"), ("mul", "1e-200"), ("mul", "1e-200")),
+        chain(("mul", 1)),
+    ),
+    "underflow and back": (
+        chain(("mul", "1e-200"), ("mul", "1e-200"), ("mul", "1e200"), ("mul", "1e200")),
+        chain(("mul", 1)),
+    ),
     "thirds": (chain(("div", 3), ("div", 7)), chain(("mul", "1/21"))),
     "cancelling squares": (squares(expanded=False), squares(expanded=True)),
     "softmax that overflows": (softmax_stable(), softmax_naive()),
     "log of overflowing sum": (log_sum_exp(shifted=True), log_sum_exp(shifted=False)),
-    "saturated sigmoid": (chain(("mul", 10**5), ("sigmoid", None)), chain(("mul", -(10**5)), ("sigmoid", None), ("neg", None), ("add", 1))),
+    "saturated sigmoid": (
+        chain(("mul", 10**5), ("sigmoid", None)),
+        chain(("mul", -(10**5)), ("sigmoid", None), ("neg", None), ("add", 1)),
+    ),
     "deep chain": (deep(pieces=False), deep(pieces=True)),
 }
 
@@ -94,7 +113,17 @@ def test_rounding_is_no_mismatch(name: str) -> None:
         assert report.verdict in {"equivalent", "inconclusive"}, said(report)
 
 
-@pytest.mark.parametrize("name", ["product with 1e150 twice and back", "thirds", "deep chain", "sum with 1e20", "overflow and back", "cancelling squares"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "product with 1e150 twice and back",
+        "thirds",
+        "deep chain",
+        "sum with 1e20",
+        "overflow and back",
+        "cancelling squares",
+    ],
+)
 def test_what_float64_loses_is_proven(name: str) -> None:
     report = run(SAME[name])
     assert report.verdict == "equivalent", said(report)
@@ -108,8 +137,14 @@ REAL: dict[str, Pair] = {
     "behind a large sum": (chain(("mul", 1)), chain(("add", 10**20), ("sub", 10**20), ("mul", 2))),
     "in tiny values": (chain(("mul", "1e-150")), chain(("mul", "2e-150"))),
     "in huge values": (chain(("mul", "1e150")), chain(("mul", "2e150"))),
-    "under saturation": (chain(("mul", 10**3), ("sigmoid", None)), chain(("mul", 1001), ("sigmoid", None))),
-    "where only small inputs show it": (chain(("mul", 200), ("tanh", None)), chain(("mul", 300), ("tanh", None))),
+    "under saturation": (
+        chain(("mul", 10**3), ("sigmoid", None)),
+        chain(("mul", 1001), ("sigmoid", None)),
+    ),
+    "where only small inputs show it": (
+        chain(("mul", 200), ("tanh", None)),
+        chain(("mul", 300), ("tanh", None)),
+    ),
 }
 
 

@@ -1,4 +1,6 @@
-"""The same seed gives the same report, byte for byte but for times and memory, whatever the order of sets and the process."""
+"""The same seed gives the same report, byte for byte but for times and memory, whatever the order
+of sets and the process.
+"""
 
 from __future__ import annotations
 
@@ -18,11 +20,14 @@ from zoo.pairs import pair
 from explain_plans import run
 from pitcheck.report.report import VOLATILE
 pairs = [case.pair(False) for case in test_causes.CASES.values()]
-pairs += [*test_random_draws.WRONG.values(), test_rounding.SAME["softmax that overflows"], test_rounding.REAL["1e-18 of it"]]
-pairs += [pair(name) for name in ("transformer_block", "tensor_and_data_parallel", "pipeline", "false_hints")]
+pairs += [*test_random_draws.WRONG.values()]
+pairs += [test_rounding.SAME["softmax that overflows"], test_rounding.REAL["1e-18 of it"]]
+names = ("transformer_block", "tensor_and_data_parallel", "pipeline", "false_hints")
+pairs += map(pair, names)
 for one in pairs:
     report = run(one, Path(sys.argv[1]), seed=7)
-    fields = {name: value for name, value in msgspec.structs.asdict(report).items() if name not in VOLATILE}
+    items = msgspec.structs.asdict(report).items()
+    fields = {name: value for name, value in items if name not in VOLATILE}
     sys.stdout.buffer.write(msgspec.json.encode(fields) + b"\\n")
 """
 
@@ -31,7 +36,13 @@ def reports(hash_seed: str, folder: Path) -> bytes:
     here = Path(__file__).parent
     path = os.pathsep.join([str(here), str(here.parent)])
     environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": path}
-    done = subprocess.run([sys.executable, "-c", SCRIPT, str(folder)], env=environment, capture_output=True, check=False, timeout=300)
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT, str(folder)],
+        env=environment,
+        capture_output=True,
+        check=False,
+        timeout=300,
+    )
     assert done.returncode == 0, done.stderr.decode()
     return done.stdout
 

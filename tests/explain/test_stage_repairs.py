@@ -1,4 +1,6 @@
-"""Of a plan that is too large to be run whole with other data everywhere, a stage that does not hold is run by itself: its repair is tried there."""
+"""Of a plan that is too large to be run whole with other data everywhere, a stage that does not
+hold is run by itself: its repair is tried there.
+"""
 
 from __future__ import annotations
 
@@ -19,9 +21,17 @@ SETTINGS = "layers=1 pp=1 tp=1 sequence_parallel=false dp=2 sequences=4 length=4
 OTHERWISE: dict[str, tuple[dict[str, object], str, str]] = {
     "new:norm.weight": ({"kind": "add"}, "PIT102", "is 'add' where it should be 'sub'"),
     "new:head.weight": ({"inputs": ("mul~332", "mul~320")}, "PIT103", "exchanged"),
-    "grad:norm.weight": ({"attributes": {"reduction": "min"}}, "PIT111", "reduces with 'min' where it should take the sum"),
+    "grad:norm.weight": (
+        {"attributes": {"reduction": "min"}},
+        "PIT111",
+        "reduces with 'min' where it should take the sum",
+    ),
     "loss": ({"kind": "identity", "group": None}, "PIT104", "a term of a sum over dp"),
-    "corrected_rate": ({"inputs": ("learning_rate", Number("1/2"))}, "PIT102", "the literal 1/2 where the reference has 271/1000"),
+    "corrected_rate": (
+        {"inputs": ("learning_rate", Number("1/2"))},
+        "PIT102",
+        "the literal 1/2 where the reference has 271/1000",
+    ),
 }
 """By operator what is wrong with it, and how that is named."""
 
@@ -65,13 +75,19 @@ def test_the_mistake_is_named_and_the_stage_is_right_without_it(name: str) -> No
 
 def test_mistakes_in_two_stages_are_two_findings_each_with_its_own_repair() -> None:
     reference, parallel = plans()
-    report = check(reference, wrong(parallel, "grad:norm.weight", "new:head.weight"), Options(seed=1))
+    report = check(
+        reference, wrong(parallel, "grad:norm.weight", "new:head.weight"), Options(seed=1)
+    )
     assert [found.code for found in report.findings] == ["PIT111", "PIT103"], said(report)
-    assert ["(tried: 'grad:norm.weight' is right then)" in (f.repair or "") for f in report.findings] == [True, False], said(report)
+    assert [
+        "(tried: 'grad:norm.weight' is right then)" in (f.repair or "") for f in report.findings
+    ] == [True, False], said(report)
     assert "'new:head.weight' is right then" in (report.findings[1].repair or ""), said(report)
 
 
-def test_where_the_plan_has_too_many_coordinates_nothing_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_the_plan_has_too_many_coordinates_nothing_is_tried(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("pitcheck.explain.failed_stages.MOST_CODES", 1)
     reference, parallel = plans()
     report = check(reference, wrong(parallel, "grad:norm.weight"), Options(seed=1))
@@ -81,13 +97,23 @@ def test_where_the_plan_has_too_many_coordinates_nothing_is_tried(monkeypatch: p
 
 def test_one_mistake_in_several_stages_is_one_finding_with_all_its_places() -> None:
     reference, parallel = plans()
-    names = [operator.id for operator in parallel.operators if operator.id in ("grad:norm.weight", "grad:head.weight")]
+    names = [
+        operator.id
+        for operator in parallel.operators
+        if operator.id in ("grad:norm.weight", "grad:head.weight")
+    ]
     assert len(names) == 2
 
     def changed(operator: Operator) -> Operator:
-        return replace(operator, attributes={"reduction": "min"}) if operator.id in names else operator
+        return (
+            replace(operator, attributes={"reduction": "min"}) if operator.id in names else operator
+        )
 
-    report = check(reference, replace(parallel, operators=tuple(map(changed, parallel.operators))), Options(seed=1))
+    report = check(
+        reference,
+        replace(parallel, operators=tuple(map(changed, parallel.operators))),
+        Options(seed=1),
+    )
     (found,) = report.findings
     assert found.code == "PIT111", said(report)
     assert all(f"'{name}'" in (found.cause or "") for name in names), said(report)

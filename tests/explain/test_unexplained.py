@@ -1,4 +1,6 @@
-"""A difference that was shown stays one, whatever becomes of the search for its cause; and such a fault fails every other test."""
+"""A difference that was shown stays one, whatever becomes of the search for its cause; and such a
+fault fails every other test.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +21,18 @@ def doubled(times: int) -> Plan:
     return b.plan()
 
 
-@pytest.mark.parametrize("error", [IndexError("index 12 is out of bounds"), AttributeError("shape"), MemoryError(), RecursionError("deep")])
-def test_a_fault_in_looking_for_the_cause_takes_no_verdict_away(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+@pytest.mark.parametrize(
+    "error",
+    [
+        IndexError("index 12 is out of bounds"),
+        AttributeError("shape"),
+        MemoryError(),
+        RecursionError("deep"),
+    ],
+)
+def test_a_fault_in_looking_for_the_cause_takes_no_verdict_away(
+    monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
     def failing(*_: Any) -> Any:
         raise error
 

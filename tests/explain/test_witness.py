@@ -1,4 +1,6 @@
-"""Witness files: whole or not at all, complete in themselves, small, repeatable; and whatever else is put in their place is refused."""
+"""Witness files: whole or not at all, complete in themselves, small, repeatable; and whatever else
+is put in their place is refused.
+"""
 
 from __future__ import annotations
 
@@ -35,19 +37,35 @@ def write(folder: Path, data: Any) -> Path:
     return path
 
 
-def linear_by_hand(x: list[int], w: list[int], rows: int, inner: int, outer: int) -> list[list[int]]:
-    return [[sum(x[i * inner + k] * w[j * inner + k] for k in range(inner)) for j in range(outer)] for i in range(rows)]
+def linear_by_hand(
+    x: list[int], w: list[int], rows: int, inner: int, outer: int
+) -> list[list[int]]:
+    return [
+        [sum(x[i * inner + k] * w[j * inner + k] for k in range(inner)) for j in range(outer)]
+        for i in range(rows)
+    ]
 
 
 def test_values_are_those_computed_by_hand(saved: Path) -> None:
-    """The reference is x w^T; rank 0 holds the first half of the inner dimension, rank 1 the second."""
+    """The reference is x w^T; rank 0 holds the first half of the inner dimension, rank 1 the
+    second.
+    """
     witness = json.loads(saved.read_text())
-    (x, w) = (next(f for f in witness["inputs"].values() if f["name"] == name) for name in ("x", "w"))
+    (x, w) = (
+        next(f for f in witness["inputs"].values() if f["name"] == name) for name in ("x", "w")
+    )
     (rows, inner), outer = x["shape"], w["shape"][0]
     numbers = [[int(n) for n in f["numbers"]] for f in (x, w)]
     whole = linear_by_hand(numbers[0], numbers[1], rows, inner, outer)
     half = inner // 2
-    kept = [[n for place, n in enumerate(flat) if (place % inner < half) == (witness["compared"]["rows"] == [0])] for flat in numbers]
+    kept = [
+        [
+            n
+            for place, n in enumerate(flat)
+            if (place % inner < half) == (witness["compared"]["rows"] == [0])
+        ]
+        for flat in numbers
+    ]
     part = linear_by_hand(kept[0], kept[1], rows, half, outer)
     i, j = witness["compared"]["element"]
     assert float(witness["reference_value"]) == whole[i][j]
@@ -56,12 +74,16 @@ def test_values_are_those_computed_by_hand(saved: Path) -> None:
 
 
 def test_most_inputs_are_zero(saved: Path) -> None:
-    numbers = [int(n) for f in json.loads(saved.read_text())["inputs"].values() for n in f["numbers"]]
+    numbers = [
+        int(n) for f in json.loads(saved.read_text())["inputs"].values() for n in f["numbers"]
+    ]
     assert sum(n != 0 for n in numbers) <= 2
     assert max(abs(n) for n in numbers) <= 2
 
 
-def test_replay_returns_1_from_another_folder(saved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_replay_returns_1_from_another_folder(
+    saved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """The file is all that is needed."""
     lonely = tmp_path / "alone.json"
     lonely.write_bytes(saved.read_bytes())
@@ -72,7 +94,9 @@ def test_replay_returns_1_from_another_folder(saved: Path, tmp_path: Path, monke
     assert "float64" in text and "60 digits" in text and "galois" in text
 
 
-def test_replay_returns_0_where_both_sides_agree(saved: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_replay_returns_0_where_both_sides_agree(
+    saved: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """With the parallel side's terms summed, both sides agree."""
     witness = json.loads(saved.read_text())
     witness["compared"]["rows"] = [0, 1]
@@ -87,7 +111,9 @@ def test_replay_returns_0_for_zero_inputs(saved: Path, tmp_path: Path) -> None:
     assert main(["replay", str(write(tmp_path, witness))]) == 0
 
 
-def test_nothing_is_left_where_writing_fails(saved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_left_where_writing_fails(
+    saved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     witness = read_witness(saved)
 
     def full(*_: object, **__: object) -> None:
@@ -121,8 +147,17 @@ def _read_only(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-@pytest.mark.parametrize(("where", "why"), [(_at_a_file, "Not a directory"), (_on_a_full_disk, "No space left"), (_read_only, "Permission denied")])
-def test_a_witness_that_cannot_be_written_is_a_note(where: Callable[..., Path], why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("where", "why"),
+    [
+        (_at_a_file, "Not a directory"),
+        (_on_a_full_disk, "No space left"),
+        (_read_only, "Permission denied"),
+    ],
+)
+def test_a_witness_that_cannot_be_written_is_a_note(
+    where: Callable[..., Path], why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     report = run(row_parallel(right=False), where(tmp_path, monkeypatch))
     assert (report.verdict, report.exit_code) == ("mismatch", 1), said(report)
     assert report.findings[0].witness is None
@@ -161,9 +196,40 @@ def at(*path: Any, to: Any) -> Change:
 
 STEP = ("parallel", "steps", 0)
 X = ("inputs", "0")
-NUMBERS = ["nan", "inf", "-inf", "1.5", "1/2", "", "x", "1e9", "9" * 30, "９", "0x10", "1_000", " 1", "sqrt(2)", "+1"]
+NUMBERS = [
+    "nan",
+    "inf",
+    "-inf",
+    "1.5",
+    "1/2",
+    "",
+    "x",
+    "1e9",
+    "9" * 30,
+    "９",
+    "0x10",
+    "1_000",
+    " 1",
+    "sqrt(2)",
+    "+1",
+]
 SHAPES = [[-1, 3], [1 << 40], [1 << 20, 1 << 20], [2] * 40, [0, -5], [3, 7], [1 << 63], []]
-ROWS = [[2], [-1], [0.5, 1.5], [True, False], ["0", "1"], [[0, 1], [0]], [[[0]], [[1]]], [], [0], [0, 1, 1], [None, 0], [1 << 70, 0], {}, [[], []]]
+ROWS = [
+    [2],
+    [-1],
+    [0.5, 1.5],
+    [True, False],
+    ["0", "1"],
+    [[0, 1], [0]],
+    [[[0]], [[1]]],
+    [],
+    [0],
+    [0, 1, 1],
+    [None, 0],
+    [1 << 70, 0],
+    {},
+    [[], []],
+]
 ATTRIBUTES: list[tuple[str, dict[str, Any]]] = [
     ("linear", {"nothing": 1}),
     ("sum", {"axes": "x"}),
@@ -212,7 +278,9 @@ HOSTILE: dict[str, Change] = {
     "inputs-none": at(*STEP, "inputs", to=[]),
     "inputs-many": at(*STEP, "inputs", to=[{"number": "1"}] * 50),
     "literal": at(*STEP, "inputs", 0, to={"number": "1e99999999"}),
-    "nested-members": at(*STEP, "inputs", 0, to={"members": [{"members": [{"value": 0, "rows": [0]}]}]}),
+    "nested-members": at(
+        *STEP, "inputs", 0, to={"members": [{"members": [{"value": 0, "rows": [0]}]}]}
+    ),
     "empty-operand": at(*STEP, "inputs", 0, to={}),
     "source": at("held", "0", "source", to=9),
     "held-row": at("held", "0", "rows", to=[[5, 0, 1], [0, 0, 1]]),
@@ -239,7 +307,11 @@ HOSTILE: dict[str, Change] = {
     "compared-scale": at("compared", "scale", to="nan"),
     "compared-parallel": at("compared", "parallel", to=5),
     "compared-reference": at("compared", "reference", to=-5),
-    "constants": at("parallel", "constants", to={"9": {"name": "c", "shape": [1 << 30, 1 << 30], "kind": "field", "numbers": ["0"]}}),
+    "constants": at(
+        "parallel",
+        "constants",
+        to={"9": {"name": "c", "shape": [1 << 30, 1 << 30], "kind": "field", "numbers": ["0"]}},
+    ),
     "no-steps": at("reference", "steps", to=[]),
     "steps-object": at("reference", "steps", to={}),
 }
@@ -255,7 +327,10 @@ def with_operator(kind: str, attributes: dict[str, Any]) -> Change:
     return change
 
 
-HOSTILE |= {f"operator-{n}-{kind}": with_operator(kind, attributes) for n, (kind, attributes) in enumerate(ATTRIBUTES)}
+HOSTILE |= {
+    f"operator-{n}-{kind}": with_operator(kind, attributes)
+    for n, (kind, attributes) in enumerate(ATTRIBUTES)
+}
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -271,7 +346,9 @@ def little_memory() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_hostile_witness_is_refused(name: str, saved: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_hostile_witness_is_refused(
+    name: str, saved: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     witness = json.loads(saved.read_text())
     HOSTILE[name](witness)
     path = write(tmp_path, witness)
@@ -310,7 +387,13 @@ def test_truncated_witness_is_refused(share: float, saved: Path, tmp_path: Path)
 def test_deep_attributes_and_members_are_refused(depth: int, saved: Path, tmp_path: Path) -> None:
     text = saved.read_text()
     attributes = '"attributes": {"axis": ' + "[" * depth + "]" * depth + "}"
-    members = '"inputs": [' + '{"members": [' * depth + '{"value": 0, "rows": [0]}' + "]}" * depth + ', {"number": "1"}], "unused": ['
+    members = (
+        '"inputs": ['
+        + '{"members": [' * depth
+        + '{"value": 0, "rows": [0]}'
+        + "]}" * depth
+        + ', {"number": "1"}], "unused": ['
+    )
     for before, after in (('"attributes": {}', attributes), ('"inputs": [', members)):
         assert before in text
         with pytest.raises(PlanError):
@@ -320,20 +403,50 @@ def test_deep_attributes_and_members_are_refused(depth: int, saved: Path, tmp_pa
 def paths(node: Any, here: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     if here:
         yield here
-    children = node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ()
+    children = (
+        node.items()
+        if isinstance(node, dict)
+        else enumerate(node)
+        if isinstance(node, list)
+        else ()
+    )
     for key, child in children:
         yield from paths(child, (*here, key))
 
 
-JUNK: tuple[Any, ...] = (None, -1, 0, 1, 7, 1 << 40, -(1 << 70), 0.5, "", "x", "nan", "1/0", True, [], {}, [[[[]]]], [-1], ["1"], {"a": []})
+JUNK: tuple[Any, ...] = (
+    None,
+    -1,
+    0,
+    1,
+    7,
+    1 << 40,
+    -(1 << 70),
+    0.5,
+    "",
+    "x",
+    "nan",
+    "1/0",
+    True,
+    [],
+    {},
+    [[[[]]]],
+    [-1],
+    ["1"],
+    {"a": []},
+)
 
 
 @given(data=st.data())
-def test_any_place_may_hold_anything(data: st.DataObject, saved: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_any_place_may_hold_anything(
+    data: st.DataObject, saved: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     """A changed witness is refused or replayed; nothing else happens."""
     witness = json.loads(saved.read_text())
     for _ in range(data.draw(st.integers(1, 2))):
-        at(*data.draw(st.sampled_from(list(paths(witness)))), to=data.draw(st.sampled_from(JUNK)))(witness)
+        at(*data.draw(st.sampled_from(list(paths(witness)))), to=data.draw(st.sampled_from(JUNK)))(
+            witness
+        )
     try:
         _, code = replay(write(tmp_path_factory.getbasetemp(), witness))
     except PlanError:

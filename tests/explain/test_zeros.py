@@ -1,4 +1,6 @@
-"""Exit code 1 needs a difference that is more than the rounding of the terms: what is 0 for every input is none, and what is next to 0 is one."""
+"""Exit code 1 needs a difference that is more than the rounding of the terms: what is 0 for every
+input is none, and what is next to 0 is one.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ COSTS = (1_000_000, 300, 100, 0)
 
 
 def judged(pair: Pair, seed: int) -> Judged:
-    """What is said of all outputs on one draw, although small plans are proven before that is asked."""
+    """What is said of all outputs on one draw, although small plans are proven before that is
+    asked.
+    """
     first, second = (lower(plan, match(plan)[0]) for plan in pair)  # type: ignore[arg-type]
     specification = specify(*pair, first, second)
     found = run_whole(first, second, specification, seed, False, Templates(evaluate))
@@ -38,7 +42,9 @@ def judged(pair: Pair, seed: int) -> Judged:
 @pytest.mark.parametrize("cost", [COSTS[0], COSTS[2]])
 @pytest.mark.parametrize("after", AFTERWARDS)
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_is_zero_does_not_differ(kind: str, after: str, cost: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_zero_does_not_differ(
+    kind: str, after: str, cost: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(pitcheck.refute.confirm, "MOST_WORK", cost)
     for seed in range(SEEDS):
         found = judged(zeros(kind, last=AFTERWARDS[after]), seed)
@@ -47,7 +53,9 @@ def test_what_is_zero_does_not_differ(kind: str, after: str, cost: int, monkeypa
 
 @pytest.mark.parametrize("cost", COSTS)
 @pytest.mark.parametrize("pair", [gradient(), magnitudes(), on_one_rank("1")])
-def test_what_is_equal_does_not_differ(pair: Pair, cost: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_equal_does_not_differ(
+    pair: Pair, cost: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(pitcheck.refute.confirm, "MOST_WORK", cost)
     assert not any(judged(pair, seed).real for seed in range(SEEDS))
 
@@ -60,7 +68,11 @@ def test_what_is_zero_is_equivalent(kind: str) -> None:
 
 
 NEAR = {
-    **{f"{kind} and {number}": zeros(kind, own=plus(number)) for kind in KINDS for number in ("1e-12", "1e-30")},
+    **{
+        f"{kind} and {number}": zeros(kind, own=plus(number))
+        for kind in KINDS
+        for number in ("1e-12", "1e-30")
+    },
     "a billionth more": gradient("1000000001/1000000000"),
     "1e-22 more": gradient("10000000000000000000001/10000000000000000000000"),
     "the smaller one doubled": magnitudes("2e-30"),
@@ -70,20 +82,25 @@ NEAR = {
 
 
 @pytest.mark.parametrize("name", NEAR)
-def test_what_is_next_to_it_is_a_mismatch_with_a_witness_that_replays(name: str, tmp_path: Path) -> None:
+def test_what_is_next_to_it_is_a_mismatch_with_a_witness_that_replays(
+    name: str, tmp_path: Path
+) -> None:
     report = run(NEAR[name], tmp_path)
     assert report.verdict == "mismatch", said(report)
     assert report.shown is not None
     assert report.shown.reference_value != report.shown.parallel_value
     assert "digits" in report.shown.arithmetic
-    if name != "the smaller one doubled":  # no small integers show this one: it is told by the run alone
+    # no small integers show this one: it is told by the run alone
+    if name != "the smaller one doubled":
         assert report.findings[0].witness is not None, said(report)
         assert replay(Path(report.findings[0].witness))[1] == 1
 
 
 @pytest.mark.parametrize("cost", [300, 0])
 @pytest.mark.parametrize("name", NEAR)
-def test_it_is_never_equivalent_whatever_may_be_spent(name: str, cost: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_is_never_equivalent_whatever_may_be_spent(
+    name: str, cost: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(pitcheck.refute.confirm, "MOST_WORK", cost)
     report = run(NEAR[name])
     assert report.verdict in {"mismatch", "inconclusive"}, said(report)
@@ -107,7 +124,9 @@ def test_no_report_of_a_mismatch_without_what_shows_it() -> None:
 
 
 def _last_place(reads: str) -> Plan:
-    """A number per row: the sum of its tanh, or where its largest element is, or what is made of the row otherwise."""
+    """A number per row: the sum of its tanh, or where its largest element is, or what is made of
+    the row otherwise.
+    """
     b = Builder("places")
     x = b.input("x", (3, 4))
     if reads == "right":
@@ -122,7 +141,13 @@ def _last_place(reads: str) -> Plan:
 
 @pytest.mark.parametrize(
     ("reads", "words"),
-    [("what nothing is known of", "nothing says that what operator '1:cast' reads is wrong, but"), ("an input", "'0:amax' reads is right and")],
+    [
+        (
+            "what nothing is known of",
+            "nothing says that what operator '1:cast' reads is wrong, but",
+        ),
+        ("an input", "'0:amax' reads is right and"),
+    ],
 )
 def test_what_was_not_compared_is_not_called_right(reads: str, words: str) -> None:
     report = run((_last_place("right"), _last_place(reads)))
@@ -135,7 +160,14 @@ def _two_outputs(wrong: bool) -> Plan:
     b = Builder("two", {"tp": 2})
     x, w = b.input("x", (3, 2), {1: "tp"}), b.parameter("w", (2, 2), {1: "tp"})
     part = b.op("matmul", x, b.op("permute", w, permutation=(1, 0)))
-    b.output(b.op("identity" if wrong else "all_reduce", part, **({} if wrong else {"group": "tp"}), out="y"))
+    b.output(
+        b.op(
+            "identity" if wrong else "all_reduce",
+            part,
+            **({} if wrong else {"group": "tp"}),
+            out="y",
+        )
+    )
     b.output(b.op("exp", x, out="z"), spec=lineage("z", {1: "tp"}))
     return b.plan()
 

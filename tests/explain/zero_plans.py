@@ -1,4 +1,6 @@
-"""Pairs of plans with tensors that are 0 for every input, and such that only look so: each once as it should be, and once as near to it as can be."""
+"""Pairs of plans with tensors that are 0 for every input, and such that only look so: each once as
+it should be, and once as near to it as can be.
+"""
 
 from __future__ import annotations
 
@@ -26,10 +28,14 @@ def _zero(b: Builder, x: str, t: str, kind: str) -> str:
     if kind == "normed":  # what layer_norm does not see
         centred = b.op("sub", x, b.op("mean", x, axes=(1,), keepdim=True))
         spread = b.op("mean", b.op("square", centred), axes=(1,), keepdim=True)
-        return _added_up(b, b.op("div", centred, b.op("sqrt", b.op("add", spread, Number("1/1000")))))
+        return _added_up(
+            b, b.op("div", centred, b.op("sqrt", b.op("add", spread, Number("1/1000"))))
+        )
     p = b.op("softmax", x, axis=1)
     if kind == "classes":  # the probabilities of all classes are 1
-        return b.op("sum", b.op("sub", b.op("sum", p, axes=(1,)), Number(1)), axes=(0,), keepdim=True)  # type: ignore[no-any-return]
+        return b.op(
+            "sum", b.op("sub", b.op("sum", p, axes=(1,)), Number(1)), axes=(0,), keepdim=True
+        )  # type: ignore[no-any-return]
     # The gradient of a key bias: softmax does not see what is added to all scores of a query.
     pt = b.op("mul", p, t)
     return _added_up(b, b.op("sub", pt, b.op("mul", p, b.op("sum", pt, axes=(1,), keepdim=True))))
@@ -38,8 +44,11 @@ def _zero(b: Builder, x: str, t: str, kind: str) -> str:
 KINDS = ("centred", "normed", "classes", "key bias")
 
 
-def zeros(kind: str, own: Last = lambda b, z: z, last: Last = lambda b, z: z, seen: str = "") -> Pair:
-    """Data parallel over two ranks: ``own`` is done with every rank's sum (of the parallel plan alone), ``last`` with the whole one, by both plans.
+def zeros(
+    kind: str, own: Last = lambda b, z: z, last: Last = lambda b, z: z, seen: str = ""
+) -> Pair:
+    """Data parallel over two ranks: ``own`` is done with every rank's sum (of the parallel plan
+    alone), ``last`` with the whole one, by both plans.
 
     ``seen``: what the parallel plan does with the output beside it.
     """
@@ -48,7 +57,10 @@ def zeros(kind: str, own: Last = lambda b, z: z, last: Last = lambda b, z: z, se
         b = Builder("zero", {"dp": ranks})
         shards = {0: "dp"} if ranks > 1 else None
         x, t = (b.input(name, (BATCH // ranks, 6), shards) for name in ("x", "t"))
-        z, beside = _zero(b, x, t, kind), b.op("sum", b.op("square", b.op("add", x, t)), axes=(0, 1))
+        z, beside = (
+            _zero(b, x, t, kind),
+            b.op("sum", b.op("square", b.op("add", x, t)), axes=(0, 1)),
+        )
         if ranks > 1:
             z, beside = (b.op("all_reduce", each, group="dp") for each in (own(b, z), beside))
             beside = b.op(seen, beside) if seen else beside
@@ -80,7 +92,9 @@ def logarithm(b: Builder, z: str) -> str:
 
 
 def truncated(b: Builder, z: str) -> str:
-    found: str = b.op("cast", b.op("cast", b.op("add", z, Number(1)), dtype="int64"), dtype="float32")
+    found: str = b.op(
+        "cast", b.op("cast", b.op("add", z, Number(1)), dtype="int64"), dtype="float32"
+    )
     return found
 
 
@@ -115,13 +129,28 @@ def gradient(factor: str = "1", ranks: tuple[int, int] = (1, 2)) -> Pair:
 
 
 def magnitudes(small: str = "1e-30") -> Pair:
-    """A sum 1e30 times beside the same 1e-30 times, in one tensor; of the parallel plan ``small`` times."""
+    """A sum 1e30 times beside the same 1e-30 times, in one tensor; of the parallel plan ``small``
+    times.
+    """
     made = []
     for ranks, factor in ((1, "1e-30"), (2, small)):
         b = Builder("magnitudes", {"dp": ranks})
-        s = b.op("sum", b.input("x", (BATCH // ranks, 3), {0: "dp"} if ranks > 1 else None), axes=(0,), keepdim=True)
+        s = b.op(
+            "sum",
+            b.input("x", (BATCH // ranks, 3), {0: "dp"} if ranks > 1 else None),
+            axes=(0,),
+            keepdim=True,
+        )
         s = b.op("all_reduce", s, group="dp") if ranks > 1 else s
-        b.output(b.op("cat", b.op("mul", s, Number("1e30")), b.op("mul", s, Number(factor)), axis=0, out="y"))
+        b.output(
+            b.op(
+                "cat",
+                b.op("mul", s, Number("1e30")),
+                b.op("mul", s, Number(factor)),
+                axis=0,
+                out="y",
+            )
+        )
         made.append(b.plan())
     return made[0], made[1]
 

@@ -1,4 +1,6 @@
-"""Changes of one thing in a planner's file: what runs otherwise, and what looks otherwise and runs alike. An executor says which is which."""
+"""Changes of one thing in a planner's file: what runs otherwise, and what looks otherwise and runs
+alike. An executor says which is which.
+"""
 
 from __future__ import annotations
 
@@ -33,20 +35,38 @@ def calls(root: Any, device: int, of: str, backward: bool | None = None) -> list
 
 
 def is_backward(cell: Any) -> bool:
-    return not cell._forward if kind(cell) == "IRAdapter" else any(kind(node) == "IRBpOperation" for node in cell._nodes)
+    return (
+        not cell._forward
+        if kind(cell) == "IRAdapter"
+        else any(kind(node) == "IRBpOperation" for node in cell._nodes)
+    )
 
 
 def nodes(root: Any, of: str = "IRDimops", devices: tuple[int, ...] | None = None) -> list[Any]:
     """Operators, or adapters, in segments."""
     return [
-        node for device, cell in cells(root) if kind(cell) == "IRSegment" and (devices is None or device in devices) for node in cell._nodes if kind(node) == of
+        node
+        for device, cell in cells(root)
+        if kind(cell) == "IRSegment" and (devices is None or device in devices)
+        for node in cell._nodes
+        if kind(node) == of
     ]
 
 
-def primitives(root: Any, function: str, devices: tuple[int, ...] | None = None, inside: bool | None = None) -> list[Any]:
-    """The primitives that run a function, each object once: in adapters inside segments, between them, or both."""
+def primitives(
+    root: Any, function: str, devices: tuple[int, ...] | None = None, inside: bool | None = None
+) -> list[Any]:
+    """The primitives that run a function, each object once: in adapters inside segments, between
+    them, or both.
+    """
     adapters = [(d, cell, False) for d, cell in cells(root) if kind(cell) == "IRAdapter"]
-    adapters += [(d, node, True) for d, cell in cells(root) if kind(cell) == "IRSegment" for node in cell._nodes if kind(node) == "IRAdapter"]
+    adapters += [
+        (d, node, True)
+        for d, cell in cells(root)
+        if kind(cell) == "IRSegment"
+        for node in cell._nodes
+        if kind(node) == "IRAdapter"
+    ]
     found = {
         id(primitive): primitive
         for device, adapter, within in adapters
@@ -57,7 +77,13 @@ def primitives(root: Any, function: str, devices: tuple[int, ...] | None = None,
     return list(found.values())
 
 
-def keyword(function: str, name: str, change: Callable[[Any], Any], devices: tuple[int, ...] | None = None, first: bool = False) -> Change:
+def keyword(
+    function: str,
+    name: str,
+    change: Callable[[Any], Any],
+    devices: tuple[int, ...] | None = None,
+    first: bool = False,
+) -> Change:
     """One keyword of the primitives of a function."""
 
     def apply(root: Any) -> None:
@@ -68,7 +94,9 @@ def keyword(function: str, name: str, change: Callable[[Any], Any], devices: tup
     return apply
 
 
-def signature(function: str, other: str, devices: tuple[int, ...] | None = None, rename: str = "") -> Change:
+def signature(
+    function: str, other: str, devices: tuple[int, ...] | None = None, rename: str = ""
+) -> Change:
     """Another signature; ``rename`` is the class that goes with it."""
 
     def apply(root: Any) -> None:
@@ -85,7 +113,9 @@ def renamed(cls: Any, name: str) -> Any:
     return type(cls)("Stub", cls.__bases__, {"origin": (cls.origin[0], name), "made": cls.made})
 
 
-def swap_calls(device: int, of: str, backward: bool | None, first: int = 0, second: int = 1) -> Change:
+def swap_calls(
+    device: int, of: str, backward: bool | None, first: int = 0, second: int = 1
+) -> Change:
     """Two calls of one kind in each other's place."""
 
     def apply(root: Any) -> None:
@@ -137,7 +167,9 @@ def reducer(change: Callable[[list[Any]], list[Any]], devices: tuple[int, ...]) 
     return apply
 
 
-def reducer_devices(change: Callable[[tuple[int, ...]], tuple[int, ...]], devices: tuple[int, ...]) -> Change:
+def reducer_devices(
+    change: Callable[[tuple[int, ...]], tuple[int, ...]], devices: tuple[int, ...]
+) -> Change:
     def apply(root: Any) -> None:
         for device in devices:
             for cell in calls(root, device, "IRWeightReducer"):
@@ -160,7 +192,9 @@ def reducer_early(device: int) -> Change:
     return apply
 
 
-def argument(function: str, change: Callable[[Any], None], which: int = 0, everywhere: bool = True) -> Change:
+def argument(
+    function: str, change: Callable[[Any], None], which: int = 0, everywhere: bool = True
+) -> Change:
     """An operator of the forward pass is changed, on all devices or on one."""
 
     def apply(root: Any) -> None:
@@ -221,7 +255,9 @@ def other_boxes(root: Any) -> None:
     """The parts that activations are said to be: nothing that runs reads them."""
     for node in nodes(root):
         for tensor in tensors(node._outputs):
-            tensor._indmap._indices = tuple((start + 1, stop + 1) for start, stop in plain(tensor._indmap._indices))
+            tensor._indmap._indices = tuple(
+                (start + 1, stop + 1) for start, stop in plain(tensor._indmap._indices)
+            )
 
 
 def terms_of_sums(root: Any) -> None:
@@ -264,8 +300,14 @@ def shared_weight(root: Any) -> None:
     """The second operator of every device reads the weight of the first."""
     for _, cell in cells(root):
         if kind(cell) == "IRSegment" and not is_backward(cell):
-            found = [node for node in cell._nodes if kind(node) == "IRDimops" and node.signature.endswith("linear")]
-            if len(found) > 1 and tuple(plain(found[0]._inputs[1]._shape)) == tuple(plain(found[1]._inputs[1]._shape)):
+            found = [
+                node
+                for node in cell._nodes
+                if kind(node) == "IRDimops" and node.signature.endswith("linear")
+            ]
+            if len(found) > 1 and tuple(plain(found[0]._inputs[1]._shape)) == tuple(
+                plain(found[1]._inputs[1]._shape)
+            ):
                 found[1]._inputs[1] = found[0]._inputs[1]
 
 
@@ -273,7 +315,11 @@ def another_input(root: Any) -> None:
     """The first operator after the first reads what the first read."""
     for _, cell in cells(root):
         if kind(cell) == "IRSegment" and not is_backward(cell):
-            found = [node for node in cell._nodes if kind(node) == "IRDimops" and node.signature.endswith("linear")]
+            found = [
+                node
+                for node in cell._nodes
+                if kind(node) == "IRDimops" and node.signature.endswith("linear")
+            ]
             for a, b in itertools.pairwise(found):
                 if tuple(plain(a._inputs[0]._shape)) == tuple(plain(b._inputs[0]._shape)):
                     b._inputs[0] = a._inputs[0]
@@ -294,7 +340,9 @@ def repeated_backward(root: Any) -> None:
 
 
 def extra_forward(root: Any) -> None:
-    """A forward pass more, before all others, of which nothing is used: its saved inputs are the first."""
+    """A forward pass more, before all others, of which nothing is used: its saved inputs are the
+    first.
+    """
     sequence = root.execplan._seq[0]
     first = calls(root, 0, "IRSegment", False)[0]
     sequence.insert(sequence.index(first), first)
@@ -318,7 +366,9 @@ def next_exchanged(root: Any) -> None:
     """Two unpacked sizes in each other's place."""
     for _, cell in cells(root):
         if kind(cell) == "IRSegment":
-            steps = [node for node in cell._nodes if getattr(node, "signature", "") == "builtins.next"]
+            steps = [
+                node for node in cell._nodes if getattr(node, "signature", "") == "builtins.next"
+            ]
             if steps:
                 steps[0]._outputs, steps[1]._outputs = steps[1]._outputs, steps[0]._outputs
 

@@ -1,4 +1,6 @@
-"""Runs a plan rank by rank in float64 with PyTorch: what the operators of a reader's plan compute, without any of the package's own evaluation."""
+"""Runs a plan rank by rank in float64 with PyTorch: what the operators of a reader's plan compute,
+without any of the package's own evaluation.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,10 @@ class Coordinates:
     def __init__(self, plan: Plan) -> None:
         self.names = [axis.name for axis in plan.mesh]
         self.sizes = {axis.name: axis.size for axis in plan.mesh} | {"mb": plan.microbatches}
-        self.of = [dict(zip(self.names, place, strict=True)) for place in product(*(range(axis.size) for axis in plan.mesh))]
+        self.of = [
+            dict(zip(self.names, place, strict=True))
+            for place in product(*(range(axis.size) for axis in plan.mesh))
+        ]
 
     def at(self, rank: int, microbatch: int | None) -> dict[str, int]:
         return {**self.of[rank], "mb": microbatch or 0}
@@ -33,10 +38,14 @@ class Coordinates:
         return position
 
     def inside(self, where: tuple[dict[str, tuple[int, ...]], ...], place: dict[str, int]) -> bool:
-        return not where or any(all(place[axis] in values for axis, values in box.items()) for box in where)
+        return not where or any(
+            all(place[axis] in values for axis, values in box.items()) for box in where
+        )
 
 
-def part(whole: torch.Tensor, lineage: Lineage | None, coordinates: Coordinates, place: dict[str, int]) -> torch.Tensor:
+def part(
+    whole: torch.Tensor, lineage: Lineage | None, coordinates: Coordinates, place: dict[str, int]
+) -> torch.Tensor:
     """The part of a reference tensor that a coordinate holds."""
     for shard in lineage.shards if lineage else ():
         if shard.intervals is None:
@@ -48,7 +57,9 @@ def part(whole: torch.Tensor, lineage: Lineage | None, coordinates: Coordinates,
             whole = whole.narrow(shard.dim, start, width)
         else:
             entry: Any = shard.intervals.values[coordinates.position(shard.intervals.over, place)]
-            whole = torch.cat([whole.narrow(shard.dim, start, stop - start) for start, stop in entry], shard.dim)
+            whole = torch.cat(
+                [whole.narrow(shard.dim, start, stop - start) for start, stop in entry], shard.dim
+            )
     return whole
 
 
@@ -64,7 +75,9 @@ class Machine:
         self.values: dict[tuple[str, int, int | None], torch.Tensor] = {}
         self.ranks = len(self.coordinates.of)
         self.channels: dict[tuple[int, int], deque[torch.Tensor]] = defaultdict(deque)
-        self.meetings: dict[tuple[tuple[int, ...], int], dict[int, tuple[Operator, torch.Tensor]]] = defaultdict(dict)
+        self.meetings: dict[
+            tuple[tuple[int, ...], int], dict[int, tuple[Operator, torch.Tensor]]
+        ] = defaultdict(dict)
         self.turns: dict[tuple[tuple[int, ...], int], int] = defaultdict(int)
 
     def run(self) -> None:
@@ -76,24 +89,36 @@ class Machine:
                     program.popleft()
                     moved = True
             if not moved:
-                raise StuckError(str({rank: program[0][0].id for rank, program in programs.items() if program}))
+                raise StuckError(
+                    str({rank: program[0][0].id for rank, program in programs.items() if program})
+                )
 
     def _program(self, rank: int) -> list[tuple[Operator, int | None]]:
         for program in self.plan.programs:
             if self.coordinates.inside(program.where, self.coordinates.of[rank]):
-                return [(self.operators[name], step.microbatch) for step in program.steps for name in self.plan.blocks[step.block]]
+                return [
+                    (self.operators[name], step.microbatch)
+                    for step in program.steps
+                    for name in self.plan.blocks[step.block]
+                ]
         return []
 
     def read(self, operand: Any, rank: int, microbatch: int | None) -> Any:
         if isinstance(operand, Number):
             return operand.value
-        name, microbatch = (operand.tensor, operand.microbatch) if isinstance(operand, Use) else (operand, microbatch)
+        name, microbatch = (
+            (operand.tensor, operand.microbatch)
+            if isinstance(operand, Use)
+            else (operand, microbatch)
+        )
         tensor = self.tensors[name]
         key = (name, rank, microbatch if tensor.microbatched else None)
         if key not in self.values:
             place = self.coordinates.at(rank, key[2])
             if tensor.value is not None:
-                self.values[key] = torch.full(tensor.shape, float(tensor.value), dtype=torch.float64)
+                self.values[key] = torch.full(
+                    tensor.shape, float(tensor.value), dtype=torch.float64
+                )
             else:
                 source = tensor.lineage.reference if tensor.lineage else name
                 self.values[key] = part(self.given[source], tensor.lineage, self.coordinates, place)
@@ -104,13 +129,20 @@ class Machine:
         tensor = self.tensors[name]
         key = (name, rank, microbatch if tensor.microbatched else None)
         assert key not in self.values, f"{key} is written twice"
-        assert tuple(value.shape) == tensor.shape, f"{name}: {tuple(value.shape)} is not {tensor.shape}"
+        assert tuple(value.shape) == tensor.shape, (
+            f"{name}: {tuple(value.shape)} is not {tensor.shape}"
+        )
         self.values[key] = value
 
     def _step(self, rank: int, operator: Operator, microbatch: int | None) -> bool:
         place = self.coordinates.at(rank, microbatch)
-        assert self.coordinates.inside(operator.where, place), f"{operator.id} does not run on rank {rank}"
-        attributes = {k: v.values[self.coordinates.position(v.over, place)] if isinstance(v, Table) else v for k, v in operator.attributes.items()}
+        assert self.coordinates.inside(operator.where, place), (
+            f"{operator.id} does not run on rank {rank}"
+        )
+        attributes = {
+            k: v.values[self.coordinates.position(v.over, place)] if isinstance(v, Table) else v
+            for k, v in operator.attributes.items()
+        }
         if operator.kind == "receive":
             channel = self.channels[attributes["peer"], rank]
             if not channel:
@@ -128,12 +160,21 @@ class Machine:
             return True
         if operator.kind in COLLECTIVES:
             return self._collective(rank, operator, microbatch, inputs[0], attributes)
-        for name, value in zip(operator.outputs, compute(operator.kind, inputs, attributes), strict=True):
+        for name, value in zip(
+            operator.outputs, compute(operator.kind, inputs, attributes), strict=True
+        ):
             if name:
                 self._write(name, rank, microbatch, value)
         return True
 
-    def _collective(self, rank: int, operator: Operator, microbatch: int | None, value: torch.Tensor, attributes: dict[str, Any]) -> bool:
+    def _collective(
+        self,
+        rank: int,
+        operator: Operator,
+        microbatch: int | None,
+        value: torch.Tensor,
+        attributes: dict[str, Any],
+    ) -> bool:
         group = self._group(rank, operator)
         turn = self.turns[group, rank]
         meeting = self.meetings[group, turn]
@@ -145,7 +186,11 @@ class Machine:
         if operator.kind == "broadcast":
             result = values[attributes["root"]]
         else:
-            result = torch.cat(values, attributes["axis"]) if operator.kind == "all_gather" else sum(values[1:], values[0])
+            result = (
+                torch.cat(values, attributes["axis"])
+                if operator.kind == "all_gather"
+                else sum(values[1:], values[0])
+            )
         self._write(operator.outputs[0], rank, microbatch, result)
         self.turns[group, rank] += 1
         return True
@@ -156,7 +201,11 @@ class Machine:
             return next((ranks for ranks in operator.group.ranks if rank in ranks), (-1, rank))
         own = self.coordinates.of[rank]
         fixed = [axis for axis in self.coordinates.names if axis not in operator.group.axes]
-        return tuple(r for r, place in enumerate(self.coordinates.of) if all(place[axis] == own[axis] for axis in fixed))
+        return tuple(
+            r
+            for r, place in enumerate(self.coordinates.of)
+            if all(place[axis] == own[axis] for axis in fixed)
+        )
 
 
 def forward(kind: str, inputs: list[Any], a: dict[str, Any]) -> list[torch.Tensor]:
@@ -187,14 +236,25 @@ def forward(kind: str, inputs: list[Any], a: dict[str, Any]) -> list[torch.Tenso
 def compute(kind: str, inputs: list[Any], attributes: dict[str, Any]) -> list[Any]:
     if not kind.endswith(".backward"):
         return forward(kind, inputs, attributes)
-    count, results, given = attributes["forward_inputs"], attributes["forward_outputs"], attributes["gradients"]
+    count, results, given = (
+        attributes["forward_inputs"],
+        attributes["forward_outputs"],
+        attributes["gradients"],
+    )
     assert len(inputs) == count + results + len(given)
-    leaves = [v.detach().clone().requires_grad_() if isinstance(v, torch.Tensor) else v for v in inputs[:count]]
+    leaves = [
+        v.detach().clone().requires_grad_() if isinstance(v, torch.Tensor) else v
+        for v in inputs[:count]
+    ]
     with torch.enable_grad():
         outputs = forward(kind.removesuffix(".backward"), leaves, attributes)
-    assert all(torch.equal(out, inputs[count + n]) for n, out in enumerate(outputs)), "the derivative is given other outputs than the forward operator wrote"
+    assert all(torch.equal(out, inputs[count + n]) for n, out in enumerate(outputs)), (
+        "the derivative is given other outputs than the forward operator wrote"
+    )
     wanted = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
-    gradients = iter(torch.autograd.grad([outputs[n] for n in given], wanted, inputs[count + results :]))
+    gradients = iter(
+        torch.autograd.grad([outputs[n] for n in given], wanted, inputs[count + results :])
+    )
     return [next(gradients) if isinstance(leaf, torch.Tensor) else None for leaf in leaves]
 
 
@@ -202,11 +262,17 @@ def given_for(plan: Plan) -> dict[str, torch.Tensor]:
     """Random inputs and parameters of a reference."""
     generator = torch.Generator().manual_seed(7)
     roles = ("input", "parameter")
-    return {t.name: torch.randn(t.shape, generator=generator, dtype=torch.float64) / 4 for t in plan.tensors if t.role in roles}
+    return {
+        t.name: torch.randn(t.shape, generator=generator, dtype=torch.float64) / 4
+        for t in plan.tensors
+        if t.role in roles
+    }
 
 
 def differing_outputs(reference: Plan, parallel: Plan) -> list[str]:
-    """Reference outputs that the parallel plan does not compute on some rank that holds the parameter; raises StuckError where it cannot run."""
+    """Reference outputs that the parallel plan does not compute on some rank that holds the
+    parameter; raises StuckError where it cannot run.
+    """
     # The tensors are small: threads cost more than they give.
     torch.set_num_threads(1)
     given = given_for(reference)
@@ -214,7 +280,12 @@ def differing_outputs(reference: Plan, parallel: Plan) -> list[str]:
     first.run()
     second.run()
     offered = {output.reference: output for output in parallel.outputs}
-    return [output.tensor for output in reference.outputs if output.tensor not in offered or not _agrees(first, second, output.tensor, offered[output.tensor])]
+    return [
+        output.tensor
+        for output in reference.outputs
+        if output.tensor not in offered
+        or not _agrees(first, second, output.tensor, offered[output.tensor])
+    ]
 
 
 def _agrees(first: Machine, second: Machine, name: str, output: Any) -> bool:
@@ -226,13 +297,22 @@ def _agrees(first: Machine, second: Machine, name: str, output: Any) -> bool:
         sums: dict[tuple[tuple[str, int], ...], Any] = defaultdict(float)
         for (_, rank, microbatch), value in held.items():
             place = second.coordinates.at(rank, microbatch)
-            sums[tuple((axis, number) for axis, number in place.items() if axis not in axes)] += value
-        return bool(sums) and all(torch.allclose(total, expected, rtol=1e-9, atol=1e-9) for total in sums.values())
+            sums[tuple((axis, number) for axis, number in place.items() if axis not in axes)] += (
+                value
+            )
+        return bool(sums) and all(
+            torch.allclose(total, expected, rtol=1e-9, atol=1e-9) for total in sums.values()
+        )
     owner = second.tensors[tensor.gradient_of]
     users = {rank for (used, rank, _) in second.values if used == owner.name}
     if users != {rank for _, rank, _ in held}:
         return False
     return all(
-        torch.allclose(value, part(expected, owner.lineage, second.coordinates, second.coordinates.at(rank, None)), rtol=1e-9, atol=1e-9)
+        torch.allclose(
+            value,
+            part(expected, owner.lineage, second.coordinates, second.coordinates.at(rank, None)),
+            rtol=1e-9,
+            atol=1e-9,
+        )
         for (_, rank, _), value in held.items()
     )

@@ -1,4 +1,6 @@
-"""Writes pickles like nnScaler's from little: objects of classes that exist for the pickler alone."""
+"""Writes pickles like nnScaler's from little: objects of classes that exist for the
+pickler alone.
+"""
 
 from __future__ import annotations
 
@@ -76,18 +78,34 @@ class Writer:
     def __init__(self) -> None:
         self.ids = count(1)
 
-    def tensor(self, name: str, shape: tuple[int, ...], *, parameter: bool = False, loss: bool = False) -> Any:
+    def tensor(
+        self, name: str, shape: tuple[int, ...], *, parameter: bool = False, loss: bool = False
+    ) -> Any:
         """A whole sub-tensor with its gradient."""
         gradient = self._tensor(f"g{name}", shape, parameter, loss, True)
         value = self._tensor(name, shape, parameter, loss, False)
         value._grad, value._full_tensor._grad = gradient, gradient._full_tensor
         return value
 
-    def _tensor(self, name: str, shape: tuple[int, ...], parameter: bool, loss: bool, gradient: bool) -> Any:
-        full = thing("IRFullTensor", _id=next(self.ids), name=name, _shape=shape, _is_loss=loss, _grad=None)
-        return self.part(full, tuple((0, size) for size in shape), parameter=parameter, gradient=gradient)
+    def _tensor(
+        self, name: str, shape: tuple[int, ...], parameter: bool, loss: bool, gradient: bool
+    ) -> Any:
+        full = thing(
+            "IRFullTensor", _id=next(self.ids), name=name, _shape=shape, _is_loss=loss, _grad=None
+        )
+        return self.part(
+            full, tuple((0, size) for size in shape), parameter=parameter, gradient=gradient
+        )
 
-    def part(self, full: Any, box: tuple[tuple[int, int], ...], *, parameter: bool = False, gradient: bool = False, term: tuple[int, int] = (0, 1)) -> Any:
+    def part(
+        self,
+        full: Any,
+        box: tuple[tuple[int, int], ...],
+        *,
+        parameter: bool = False,
+        gradient: bool = False,
+        term: tuple[int, int] = (0, 1),
+    ) -> Any:
         return thing(
             "IRSubTensor",
             _id=next(self.ids),
@@ -102,7 +120,9 @@ class Writer:
             _requires_grad=True,
         )
 
-    def compute(self, signature: str, inputs: list[Any], outputs: list[Any], **keywords: Any) -> Any:
+    def compute(
+        self, signature: str, inputs: list[Any], outputs: list[Any], **keywords: Any
+    ) -> Any:
         return self._cell("IRDimops", inputs, outputs, signature=signature, _kwargs=keywords)
 
     def derive(self, forward: Any, given: list[Any], results: list[Any]) -> Any:
@@ -111,16 +131,39 @@ class Writer:
     def data(self, outputs: list[Any]) -> Any:
         return self._cell("IRDataOperation", [], outputs)
 
-    def segment(self, nodes: list[Any], inputs: list[Any], outputs: list[Any], mirror: Any = None) -> Any:
+    def segment(
+        self, nodes: list[Any], inputs: list[Any], outputs: list[Any], mirror: Any = None
+    ) -> Any:
         return self._cell("IRSegment", inputs, outputs, mirror=mirror, _nodes=nodes)
 
     def adapter(self, primitives: list[Any], inputs: list[Any], outputs: list[Any]) -> Any:
-        return self._cell("IRAdapter", inputs, outputs, _prims=primitives, _forward=True, _differentiable=False, custom=True)
+        return self._cell(
+            "IRAdapter",
+            inputs,
+            outputs,
+            _prims=primitives,
+            _forward=True,
+            _differentiable=False,
+            custom=True,
+        )
 
     def primitive(self, kind: str, inputs: list[Any], outputs: list[Any], **keywords: Any) -> Any:
-        return self.signed(kind, f"nnscaler.runtime.adapter.{FUNCTIONS.get(kind, kind)}", inputs, outputs, **keywords)
+        return self.signed(
+            kind,
+            f"nnscaler.runtime.adapter.{FUNCTIONS.get(kind, kind)}",
+            inputs,
+            outputs,
+            **keywords,
+        )
 
-    def signed(self, kind: str, signature: str | None, inputs: list[Any], outputs: list[Any], **keywords: Any) -> Any:
+    def signed(
+        self,
+        kind: str,
+        signature: str | None,
+        inputs: list[Any],
+        outputs: list[Any],
+        **keywords: Any,
+    ) -> Any:
         """A primitive of a class with any signature."""
         return thing(kind, _inputs=inputs, _outputs=outputs, kwargs=keywords, signature=signature)
 
@@ -138,9 +181,25 @@ class Writer:
     def call(self, cell: Any, inputs: list[Any], outputs: list[Any], mirror: Any = None) -> Any:
         return self._cell("ExeReuseCell", inputs, outputs, mirror=mirror, _cell=cell)
 
-    def _cell(self, kind: str, inputs: list[Any], outputs: list[Any], mirror: Any = None, **attributes: Any) -> Any:
-        return thing(kind, _id=next(self.ids), _inputs=inputs, _outputs=outputs, _mirror=mirror, **attributes)
+    def _cell(
+        self,
+        kind: str,
+        inputs: list[Any],
+        outputs: list[Any],
+        mirror: Any = None,
+        **attributes: Any,
+    ) -> Any:
+        return thing(
+            kind, _id=next(self.ids), _inputs=inputs, _outputs=outputs, _mirror=mirror, **attributes
+        )
 
     def root(self, sequences: dict[int, list[Any]], ranks: int) -> bytes:
         plan = thing("ExecutionPlan", _seq=sequences)
-        return pickle.dumps(thing("ModuleCodeGen", devices=tuple(sorted(sequences)), runtime_ndevs=ranks, execplan=plan))
+        return pickle.dumps(
+            thing(
+                "ModuleCodeGen",
+                devices=tuple(sorted(sequences)),
+                runtime_ndevs=ranks,
+                execplan=plan,
+            )
+        )

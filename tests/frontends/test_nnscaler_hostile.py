@@ -1,4 +1,6 @@
-"""Damaged and hostile pickles: nothing in them runs, and every one ends in a PlanError or in a plan."""
+"""Damaged and hostile pickles: nothing in them runs, and every one ends in a PlanError or in a
+plan.
+"""
 
 from __future__ import annotations
 
@@ -88,12 +90,34 @@ def test_text_opcodes_call_nothing(tmp_path: Path) -> None:
         assert not trace.exists()
 
 
-@pytest.mark.parametrize("data", [b"Pname\n.", b"\x80\x04\x8c\x04name" + b"Q.", b"\x80\x04\x82\x01.", b"\x80\x04\x83\x01\x00.", b"\x80\x04\x97."])
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"Pname\n.",
+        b"\x80\x04\x8c\x04name" + b"Q.",
+        b"\x80\x04\x82\x01.",
+        b"\x80\x04\x83\x01\x00.",
+        b"\x80\x04\x97.",
+    ],
+)
 def test_persistent_ids_extensions_and_buffers_are_refused(tmp_path: Path, data: bytes) -> None:
     refused(tmp_path, data)
 
 
-KEYS = ["__class__", "__dict__", "__setstate__", "__init__", "__reduce__", "__call__", "__hash__", "__del__", "append", "extend", "origin", "made"]
+KEYS = [
+    "__class__",
+    "__dict__",
+    "__setstate__",
+    "__init__",
+    "__reduce__",
+    "__call__",
+    "__hash__",
+    "__del__",
+    "append",
+    "extend",
+    "origin",
+    "made",
+]
 
 
 @pytest.mark.parametrize("module", ["nnscaler.ir.tensor", "other"])
@@ -128,7 +152,10 @@ def test_other_names_of_real_classes_are_stubs(tmp_path: Path) -> None:
 
 def test_reading_needs_neither_torch_nor_nnscaler() -> None:
     loaded_modules = "print('torch' in sys.modules, 'nnscaler' in sys.modules)"
-    code = f"import sys; from pitcheck.frontends.nnscaler import read_nnscaler; read_nnscaler({str(STAGES)!r}); {loaded_modules}"
+    code = (
+        f"import sys; from pitcheck.frontends.nnscaler import read_nnscaler; "
+        f"read_nnscaler({str(STAGES)!r}); {loaded_modules}"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["False", "False"]
 
@@ -142,8 +169,18 @@ def test_memo_numbers_are_bounded(tmp_path: Path) -> None:
 
 
 def test_lengths_beyond_the_file_are_refused(tmp_path: Path) -> None:
-    for opcode, layout in ((b"\x8e", "<Q"), (b"\x96", "<Q"), (b"\x8d", "<Q"), (b"B", "<I"), (b"X", "<I"), (b"\x8b", "<I"), (b"T", "<I")):
-        assert "byte 2" in refused(tmp_path, b"\x80\x04" + opcode + struct.pack(layout, 2**31 - 1) + b"x.")
+    for opcode, layout in (
+        (b"\x8e", "<Q"),
+        (b"\x96", "<Q"),
+        (b"\x8d", "<Q"),
+        (b"B", "<I"),
+        (b"X", "<I"),
+        (b"\x8b", "<I"),
+        (b"T", "<I"),
+    ):
+        assert "byte 2" in refused(
+            tmp_path, b"\x80\x04" + opcode + struct.pack(layout, 2**31 - 1) + b"x."
+        )
 
 
 def test_nested_tuple_as_key_does_not_exhaust_the_stack(tmp_path: Path) -> None:
@@ -253,7 +290,11 @@ def stubs_of(root: Any) -> list[Stub]:
         if isinstance(thing, Stub):
             found[id(thing)] = thing
             of_tensor = type(thing).origin[1] in ("IRSubTensor", "IRFullTensor")
-            todo.extend(value for key, value in thing.__dict__.items() if key in READ and not (of_tensor and key == "_cell"))
+            todo.extend(
+                value
+                for key, value in thing.__dict__.items()
+                if key in READ and not (of_tensor and key == "_cell")
+            )
         elif isinstance(thing, dict):
             todo.extend(thing.values())
         elif isinstance(thing, list | tuple):
@@ -261,8 +302,11 @@ def stubs_of(root: Any) -> list[Stub]:
     return list(found.values())
 
 
-READ_NAMES = """_inputs _outputs _mirror _id _nodes _prims _kwargs kwargs signature name _shape _full_tensor _indmap _indices _valmap
-_seq devices runtime_ndevs execplan _cell _device _weight _dtype _grad _is_attr _is_grad _is_loss _requires_grad"""
+READ_NAMES = """\
+_inputs _outputs _mirror _id _nodes _prims _kwargs kwargs signature name _shape _full_tensor
+_indmap _indices _valmap _seq devices runtime_ndevs execplan _cell _device _weight _dtype _grad
+_is_attr _is_grad _is_loss _requires_grad
+"""
 READ = frozenset(READ_NAMES.split())
 MORE_READ = frozenset(("_forward", "_differentiable", "custom", "_comment", "_module_stack"))
 JUNK: list[Any] = [
@@ -293,7 +337,12 @@ def damaged_graphs(path: Path, count: int, seed: int) -> Iterator[tuple[Any, str
     draw = random.Random(seed)
     for _ in range(count):
         with loaded(path) as root:
-            chosen = [(stub, key) for stub in stubs_of(root) for key in stub.__dict__ if key in READ | MORE_READ]
+            chosen = [
+                (stub, key)
+                for stub in stubs_of(root)
+                for key in stub.__dict__
+                if key in READ | MORE_READ
+            ]
             stub, key = draw.choice(chosen)
             how = draw.choice(("delete", "junk", "junk", "swap"))
             if how == "delete":
@@ -306,8 +355,12 @@ def damaged_graphs(path: Path, count: int, seed: int) -> Iterator[tuple[Any, str
             yield root, f"{how} {type(stub).origin[1]}.{key}"
 
 
-@pytest.mark.parametrize(("path", "count", "seed"), [(SMALL, 250, 1), (STAGES, 60, 2)], ids=["small", "stages"])
-def test_missing_and_foreign_fields_never_end_in_another_exception(path: Path, count: int, seed: int) -> None:
+@pytest.mark.parametrize(
+    ("path", "count", "seed"), [(SMALL, 250, 1), (STAGES, 60, 2)], ids=["small", "stages"]
+)
+def test_missing_and_foreign_fields_never_end_in_another_exception(
+    path: Path, count: int, seed: int
+) -> None:
     for root, damage in damaged_graphs(path, count, seed):
         try:
             _Builder(_Reader(root).run(), "damaged").run()
@@ -321,7 +374,11 @@ def test_error_names_the_place(tmp_path: Path) -> None:
     with loaded(STAGES) as root:
         segment = root.execplan._seq[0][1]._cell
         del segment._nodes[1]._outputs[0].__dict__["_shape"]
-        with pytest.raises(PlanError, match=r"execplan\._seq\[0\]\[1\]\._nodes\[1\]\._shape: IRSubTensor has no field '_shape'"):
+        with pytest.raises(
+            PlanError,
+            match=r"execplan\._seq\[0\]\[1\]\._nodes\[1\]\._shape: IRSubTensor has no field "
+            r"'_shape'",
+        ):
             _Reader(root).run()
 
 
@@ -332,7 +389,13 @@ def drawn_opcodes(draw: random.Random, count: int) -> bytes:
     """Opcodes with arguments, in no sensible order; no end, no extension, no large memo number."""
     pieces = []
     for _ in range(count):
-        opcode = draw.choice([o for o in pickletools.opcodes if o.name not in ("STOP", "EXT1", "EXT2", "EXT4", "LONG_BINPUT", "PUT")])
+        opcode = draw.choice(
+            [
+                o
+                for o in pickletools.opcodes
+                if o.name not in ("STOP", "EXT1", "EXT2", "EXT4", "LONG_BINPUT", "PUT")
+            ]
+        )
         size = 0 if opcode.arg is None else opcode.arg.n
         inside = bytes(draw.choice(b"hjr.\x82\x83\x84t\x00K") for _ in range(5))
         if size >= 0:
@@ -340,7 +403,11 @@ def drawn_opcodes(draw: random.Random, count: int) -> bytes:
         elif size == pickletools.UP_TO_NEWLINE:
             argument = b"1\n1\n" if opcode.name in ("GLOBAL", "INST") else b"1\n"
         else:
-            width = {pickletools.TAKEN_FROM_ARGUMENT1: 1, pickletools.TAKEN_FROM_ARGUMENT4: 4, pickletools.TAKEN_FROM_ARGUMENT4U: 4}.get(size, 8)
+            width = {
+                pickletools.TAKEN_FROM_ARGUMENT1: 1,
+                pickletools.TAKEN_FROM_ARGUMENT4: 4,
+                pickletools.TAKEN_FROM_ARGUMENT4U: 4,
+            }.get(size, 8)
             argument = len(inside).to_bytes(width, "little") + inside
         pieces.append(opcode.code.encode("latin-1") + argument)
     return b"".join(pieces)
@@ -349,10 +416,16 @@ def drawn_opcodes(draw: random.Random, count: int) -> bytes:
 def test_scan_finds_what_it_must_behind_any_opcodes() -> None:
     draw = random.Random(11)
     for _ in range(300):
-        before, after = drawn_opcodes(draw, draw.randrange(12)), drawn_opcodes(draw, draw.randrange(12))
+        before, after = (
+            drawn_opcodes(draw, draw.randrange(12)),
+            drawn_opcodes(draw, draw.randrange(12)),
+        )
         pickles.check_opcodes(before + after + b".", "file")
         for bad in (b"\x82\x01", b"\x83\x01\x00", b"\x84\x01\x00\x00\x00"):
-            with pytest.raises(PlanError, match=f"extension code.*byte {len(before)}$|byte {len(before)}: .*extension code"):
+            with pytest.raises(
+                PlanError,
+                match=f"extension code.*byte {len(before)}$|byte {len(before)}: .*extension code",
+            ):
                 pickles.check_opcodes(before + bad + after + b".", "file")
         with pytest.raises(PlanError, match="remembers"):
             pickles.check_opcodes(before + b"r\xff\xff\xff\xff" + after + b".", "file")

@@ -1,4 +1,6 @@
-"""Plans of a real planner: what the reader makes of them computes what it must, rank by rank in float64; and what it makes of some, by hand."""
+"""Plans of a real planner: what the reader makes of them computes what it must, rank by rank in
+float64; and what it makes of some, by hand.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +64,11 @@ def judge(folder: Path, entry: dict[str, str]) -> tuple[bool, str]:
 
 
 def slow_where_large(entry: dict[str, str]) -> Any:
-    return pytest.param(entry, id=Path(entry["parallel"]).stem, marks=[pytest.mark.slow] if "llama" in entry["reference"] else [])
+    return pytest.param(
+        entry,
+        id=Path(entry["parallel"]).stem,
+        marks=[pytest.mark.slow] if "llama" in entry["reference"] else [],
+    )
 
 
 @pytest.mark.parametrize("entry", [slow_where_large(entry) for entry in entries(DATA)])
@@ -73,7 +79,13 @@ def test_plan_computes_what_the_manifest_says(entry: dict[str, str]) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "entry", [e for e in entries(MORE) if not (DATA / e["parallel"]).exists() and "L32" not in e["parallel"]], ids=lambda entry: Path(entry["parallel"]).stem
+    "entry",
+    [
+        e
+        for e in entries(MORE)
+        if not (DATA / e["parallel"]).exists() and "L32" not in e["parallel"]
+    ],
+    ids=lambda entry: Path(entry["parallel"]).stem,
 )
 def test_further_plans_compute_what_their_manifest_says(entry: dict[str, str]) -> None:
     right, why = judge(MORE, entry)
@@ -98,7 +110,11 @@ def test_megatron_mesh_inputs_and_parameters() -> None:
     assert [(axis.name, axis.size) for axis in found.mesh] == [("dp", 2), ("pp", 2), ("tp", 2)]
     assert found.microbatches == 2
     table = tensors(found)
-    assert table["data"].shape == (32, 128) and table["data"].role == "input" and table["data"].microbatched
+    assert (
+        table["data"].shape == (32, 128)
+        and table["data"].role == "input"
+        and table["data"].microbatched
+    )
     assert table["data"].lineage == Lineage("data", (Shard(0, by=("dp", "mb")),))
     assert table["layers.0.weight"].shape == (64, 128)
     assert table["layers.0.weight"].lineage == Lineage("layers.0.weight", (Shard(0, by=("tp",)),))
@@ -112,10 +128,22 @@ def test_megatron_operators_of_the_first_stage() -> None:
     operators = by_id(plan(MEGATRON))
     stage: tuple[Box, ...] = ({"pp": (0,)},)
     first = operators["linear:linear"]
-    assert (first.kind, first.inputs, first.outputs, first.where) == ("linear", ("data.1", "layers.0.weight"), ("linear",), stage)
-    assert (first.source, first.module) == ("generator/TrainVerify/Verdict/gen_model/model/mlp.py:18", "layers.0")
+    assert (first.kind, first.inputs, first.outputs, first.where) == (
+        "linear",
+        ("data.1", "layers.0.weight"),
+        ("linear",),
+        stage,
+    )
+    assert (first.source, first.module) == (
+        "generator/TrainVerify/Verdict/gen_model/model/mlp.py:18",
+        "layers.0",
+    )
     reduced = operators["all_reduce:linear_1.1"]
-    assert (reduced.inputs, reduced.group, reduced.attributes) == (("linear_1",), Group(axes=("tp",)), {"reduction": "sum"})
+    assert (reduced.inputs, reduced.group, reduced.attributes) == (
+        ("linear_1",),
+        Group(axes=("tp",)),
+        {"reduction": "sum"},
+    )
     chunk = operators["chunk:linear_2.2"]
     assert chunk.attributes == {"axis": 1, "count": 2, "position": Table(("tp",), (0, 1))}
     assert operators["send:linear_2.2"].attributes == {"peer": Table(("dp", "tp"), (2, 3, 6, 7))}
@@ -141,22 +169,58 @@ def test_megatron_backward_halves() -> None:
 def test_megatron_programs() -> None:
     found = plan(MEGATRON)
     first, second = sorted(found.programs, key=lambda program: program.where[0]["pp"])
-    kinds = [(operator.split(":")[0], step.microbatch) for step in first.steps for operator in found.blocks[step.block]]
-    forward = ["identity", "linear", "linear", "all_reduce", "linear", "all_gather", "chunk", "send"]
-    backward = ["receive", "all_gather", "chunk", "linear.backward", "all_reduce", "linear.backward", "linear.backward"]
-    expected = [(k, m) for m in (0, 1) for k in forward] + [(k, m) for m in (0, 1) for k in backward] + [("receive", 0), ("receive", 1)]
+    kinds = [
+        (operator.split(":")[0], step.microbatch)
+        for step in first.steps
+        for operator in found.blocks[step.block]
+    ]
+    forward = [
+        "identity",
+        "linear",
+        "linear",
+        "all_reduce",
+        "linear",
+        "all_gather",
+        "chunk",
+        "send",
+    ]
+    backward = [
+        "receive",
+        "all_gather",
+        "chunk",
+        "linear.backward",
+        "all_reduce",
+        "linear.backward",
+        "linear.backward",
+    ]
+    expected = (
+        [(k, m) for m in (0, 1) for k in forward]
+        + [(k, m) for m in (0, 1) for k in backward]
+        + [("receive", 0), ("receive", 1)]
+    )
     assert kinds == expected + [(k, None) for _ in range(3) for k in ("accumulate", "all_reduce")]
     order = [
-        (operator, step.microbatch) for step in second.steps for operator in found.blocks[step.block] if operator in ("receive:linear_2.3", "send:glinear_2.6")
+        (operator, step.microbatch)
+        for step in second.steps
+        for operator in found.blocks[step.block]
+        if operator in ("receive:linear_2.3", "send:glinear_2.6")
     ]
-    assert order == [("receive:linear_2.3", 0), ("receive:linear_2.3", 1), ("send:glinear_2.6", 0), ("send:glinear_2.6", 1)]
+    assert order == [
+        ("receive:linear_2.3", 0),
+        ("receive:linear_2.3", 1),
+        ("send:glinear_2.6", 0),
+        ("send:glinear_2.6", 1),
+    ]
 
 
 def test_reference_has_neither_lineage_nor_groups() -> None:
     found = plan("pairs/mlp-L4-gbs128.reference.pkl")
     assert all(tensor.lineage is None for tensor in found.tensors)
     assert all(operator.group is None for operator in found.operators)
-    assert [output.tensor for output in found.outputs] == ["loss", *(f"grad:layers.{n}.weight" for n in range(4))]
+    assert [output.tensor for output in found.outputs] == [
+        "loss",
+        *(f"grad:layers.{n}.weight" for n in range(4)),
+    ]
     assert tensors(found)["data"].shape == (128, 128)
 
 
@@ -179,13 +243,20 @@ def test_plan_without_replicas_is_one_stage() -> None:
 
 
 def test_numbers_and_keywords_of_llama() -> None:
-    kinds = {operator.kind: operator for operator in plan("pairs/llama-L2-gbs32.reference.pkl").operators}
+    kinds = {
+        operator.kind: operator for operator in plan("pairs/llama-L2-gbs32.reference.pkl").operators
+    }
     assert kinds["div"].inputs[1].value == 4.0  # type: ignore[union-attr]
     assert kinds["mean"].attributes == {"axes": (2,), "keepdim": True}
     assert kinds["softmax"].attributes == {"axis": -1}
     assert kinds["pow"].attributes == {"exponent": 2}
     assert kinds["multiref"].attributes == {"count": 2}
-    assert kinds["pow.backward"].attributes == {"exponent": 2, "forward_inputs": 1, "forward_outputs": 1, "gradients": (0,)}
+    assert kinds["pow.backward"].attributes == {
+        "exponent": 2,
+        "forward_inputs": 1,
+        "forward_outputs": 1,
+        "gradients": (0,),
+    }
     assert not any(kind.startswith("nnscaler:") for kind in kinds)
 
 
@@ -193,7 +264,9 @@ def test_numbers_and_keywords_of_llama() -> None:
 
 
 def test_unchanged_copy_is_the_same_plan() -> None:
-    assert msgspec.structs.replace(plan("mutants/m00_none.pkl"), name="") == msgspec.structs.replace(plan(MEGATRON), name="")
+    assert msgspec.structs.replace(
+        plan("mutants/m00_none.pkl"), name=""
+    ) == msgspec.structs.replace(plan(MEGATRON), name="")
 
 
 def test_order_of_ranks_means_nothing() -> None:
@@ -202,16 +275,25 @@ def test_order_of_ranks_means_nothing() -> None:
 
 @pytest.mark.parametrize("name", ["m01_drop_fw_allreduce", "p05_ffn_allreduce_dropped"])
 def test_class_that_contradicts_its_signature(name: str) -> None:
-    with pytest.raises(PlanError, match=r"IdentityAllreducePrim carries the signature 'nn.allreduce_\w+': the plan contradicts itself"):
+    with pytest.raises(
+        PlanError,
+        match=r"IdentityAllreducePrim carries the signature 'nn.allreduce_\w+': the plan "
+        r"contradicts itself",
+    ):
         plan(f"mutants/{name}.pkl")
 
 
 def test_class_that_nothing_depends_on() -> None:
-    """The primitive gives the very tensor that it takes, and no gradient comes back through it: whatever its class says, the signature runs an identity."""
+    """The primitive gives the very tensor that it takes, and no gradient comes back through it:
+    whatever its class says, the signature runs an identity.
+    """
     after = plan("mutants/m02_drop_bw_allreduce.pkl")
     assert changed(plan(MEGATRON), after) == {"identity:data.1"}
     assert by_id(after)["identity:data.1"].module == "AllReduceIdentityPrim"
-    assert after.assumptions[-1] == "AllReduceIdentityPrim carries the signature 'nn.identity_allreduce', which is what runs"
+    assert (
+        after.assumptions[-1]
+        == "AllReduceIdentityPrim carries the signature 'nn.identity_allreduce', which is what runs"
+    )
 
 
 def test_wrong_slice_of_a_weight() -> None:
@@ -222,13 +304,19 @@ def test_wrong_slice_of_a_weight() -> None:
 
 
 def test_slice_off_by_one() -> None:
-    lineage = tensors(plan("mutants/n30_weight_slice_off_by_one_rank0.pkl"))["layers.0.weight"].lineage
-    assert lineage == Lineage("layers.0.weight", (Shard(0, intervals=Table(("tp",), (((1, 65),), ((64, 128),)))),))
+    lineage = tensors(plan("mutants/n30_weight_slice_off_by_one_rank0.pkl"))[
+        "layers.0.weight"
+    ].lineage
+    assert lineage == Lineage(
+        "layers.0.weight", (Shard(0, intervals=Table(("tp",), (((1, 65),), ((64, 128),)))),)
+    )
 
 
 def test_reducers() -> None:
     without = by_id(plan("mutants/m11_drop_reducer_all.pkl"))
-    assert "accumulate:grad:layers.0.weight" in without and not any(o.group == Group(axes=("dp",)) for o in without.values())
+    assert "accumulate:grad:layers.0.weight" in without and not any(
+        o.group == Group(axes=("dp",)) for o in without.values()
+    )
     twice = by_id(plan("mutants/m20_reducer_run_twice.pkl"))
     assert twice["all_reduce:partial:layers.0.weight.1"].inputs == ("partial:layers.0.weight",)
     assert twice["all_reduce:grad:layers.0.weight"].inputs == ("partial:layers.0.weight.1",)
@@ -245,7 +333,11 @@ def test_input_of_another_microbatch() -> None:
 
 @pytest.mark.parametrize(
     ("name", "code"),
-    [("m04_allreduce_wrong_ranks", "PIT004"), ("m19_reducer_group_wrong_devices", "PIT004"), ("m16_recv_before_send_deadlock", "PIT007")],
+    [
+        ("m04_allreduce_wrong_ranks", "PIT004"),
+        ("m19_reducer_group_wrong_devices", "PIT004"),
+        ("m16_recv_before_send_deadlock", "PIT007"),
+    ],
 )
 def test_plans_that_cannot_run(name: str, code: str) -> None:
     violations = validate(plan(f"mutants/{name}.pkl"))

@@ -1,4 +1,6 @@
-"""What runs of a planner's file: signatures, autograd of the forward segment, sizes that the model unpacks, parts that are selected."""
+"""What runs of a planner's file: signatures, autograd of the forward segment, sizes that the model
+unpacks, parts that are selected.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,10 @@ def test_class_that_contradicts_its_signature(tmp_path: Path) -> None:
     w = Writer()
     x, y = w.tensor("x", (4, 6)), w.tensor("y", (4, 6))
     primitive = w.signed("AllReducePrim", "nnscaler.runtime.adapter.identity", [x], [y], ranks=[0])
-    with pytest.raises(PlanError, match="AllReducePrim carries the signature 'identity': the plan contradicts itself"):
+    with pytest.raises(
+        PlanError,
+        match="AllReducePrim carries the signature 'identity': the plan contradicts itself",
+    ):
         adapted(tmp_path, primitive, w, x)
 
 
@@ -57,7 +62,12 @@ def test_function_without_a_meaning_is_not_guessed(tmp_path: Path, signature: st
     w = Writer()
     x = w.tensor("x", (4, 6))
     with pytest.raises(UnsupportedError, match="has no meaning here"):
-        adapted(tmp_path, w.signed("OtherPrim", f"nnscaler.runtime.adapter.{signature}", [x], [x], ranks=[0]), w, x)
+        adapted(
+            tmp_path,
+            w.signed("OtherPrim", f"nnscaler.runtime.adapter.{signature}", [x], [x], ranks=[0]),
+            w,
+            x,
+        )
 
 
 def test_keyword_that_the_function_does_not_take(tmp_path: Path) -> None:
@@ -73,7 +83,9 @@ def test_selected_part_of_terms(tmp_path: Path) -> None:
     w.data([x])
     primitive = w.primitive("SelectPrim", [x], [y], indmap=(slice(2, 4), slice(0, 3)), valmap=2)
     plan = read(tmp_path, w.root({0: [w.data([x]), w.adapter([primitive], [x], [y])]}, 1))
-    assert [(o.kind, {k: v for k, v in o.attributes.items() if k != "step"}) for o in plan.operators] == [
+    assert [
+        (o.kind, {k: v for k, v in o.attributes.items() if k != "step"}) for o in plan.operators
+    ] == [
         ("slice", {"axis": 0, "start": 2, "stop": 4}),
         ("slice", {"axis": 1, "start": 0, "stop": 3}),
         ("div", {}),
@@ -94,7 +106,9 @@ def test_selected_part_outside_is_refused(tmp_path: Path) -> None:
 
 
 class Branches:
-    """loss = sum(a + x w), where a and b are copies of x w; what the file says of the backward pass is given."""
+    """loss = sum(a + x w), where a and b are copies of x w; what the file says of the backward pass
+    is given.
+    """
 
     def __init__(self, w: Writer) -> None:
         self.x, self.weight = w.tensor("x", (4,)), w.tensor("w", (4,), parameter=True)
@@ -123,10 +137,14 @@ def test_branch_without_a_gradient_takes_zeros(tmp_path: Path, hints: bool) -> N
     cells = Branches(w)
     nodes = [
         w.derive(cells.nodes[1], [cells.a._grad, cells.b._grad], [cells.y._grad]),
-        w.derive(cells.nodes[0], [cells.y._grad], [cells.x._grad, cells.weight._grad] if hints else []),
+        w.derive(
+            cells.nodes[0], [cells.y._grad], [cells.x._grad, cells.weight._grad] if hints else []
+        ),
     ]
     backward = w.segment(nodes, [cells.loss._grad], [], cells.forward)
-    gradient, given = gradient_of(read(tmp_path, w.root({0: [w.data([cells.x]), cells.forward, backward]}, 1)), "w")
+    gradient, given = gradient_of(
+        read(tmp_path, w.root({0: [w.data([cells.x]), cells.forward, backward]}, 1)), "w"
+    )
     assert torch.allclose(gradient, given["x"])
 
 
@@ -136,16 +154,24 @@ def test_backward_operators_are_hints(tmp_path: Path) -> None:
     cells = Branches(w)
     nodes = [w.derive(cells.nodes[0], [cells.unused._grad], [cells.weight._grad, cells.x._grad])]
     backward = w.segment(nodes, [cells.loss._grad], [], cells.forward)
-    gradient, given = gradient_of(read(tmp_path, w.root({0: [w.data([cells.x]), cells.forward, backward]}, 1)), "w")
+    gradient, given = gradient_of(
+        read(tmp_path, w.root({0: [w.data([cells.x]), cells.forward, backward]}, 1)), "w"
+    )
     assert torch.allclose(gradient, given["x"])
 
 
 def test_loss_of_several_elements_is_refused(tmp_path: Path) -> None:
     w = Writer()
-    x, weight, loss = w.tensor("x", (4,)), w.tensor("w", (4,), parameter=True), w.tensor("total", (4,), loss=True)
+    x, weight, loss = (
+        w.tensor("x", (4,)),
+        w.tensor("w", (4,), parameter=True),
+        w.tensor("total", (4,), loss=True),
+    )
     product = w.compute("torch.mul", [x, weight], [loss])
     forward = w.segment([product], [x], [loss])
-    backward = w.segment([w.derive(product, [loss._grad], [weight._grad])], [loss._grad], [], forward)
+    backward = w.segment(
+        [w.derive(product, [loss._grad], [weight._grad])], [loss._grad], [], forward
+    )
     with pytest.raises(PlanError, match=r"the loss 'total' has shape \(4,\)"):
         read(tmp_path, w.root({0: [w.data([x]), forward, backward]}, 1))
 
@@ -153,7 +179,12 @@ def test_loss_of_several_elements_is_refused(tmp_path: Path) -> None:
 def two_microbatches(w: Writer, order: tuple[int, int]) -> bytes:
     """Two forward passes, then their backward passes in an order."""
     cells = Branches(w)
-    backward = w.segment([w.derive(cells.nodes[0], [cells.y._grad], [cells.weight._grad])], [cells.loss._grad], [], cells.forward)
+    backward = w.segment(
+        [w.derive(cells.nodes[0], [cells.y._grad], [cells.weight._grad])],
+        [cells.loss._grad],
+        [],
+        cells.forward,
+    )
     data = w.data([cells.x])
     calls, forwards, losses = [], [], []
     for _ in range(2):
@@ -174,9 +205,15 @@ def test_saved_inputs_are_taken_first_in_first_out(tmp_path: Path) -> None:
 # --- sizes
 
 
-def unpacked(tmp_path: Path, w: Writer, sizes: Any, take: int = 2, signature: str = "builtins.iter") -> Plan:
+def unpacked(
+    tmp_path: Path, w: Writer, sizes: Any, take: int = 2, signature: str = "builtins.iter"
+) -> Plan:
     """``a, b, ... = sizes; y = x.view(b, a)``."""
-    x, y, values = w.tensor("x", (4, 6)), w.tensor("y", (6, 4)), [w.value(4), w.value(6), w.value(1)]
+    x, y, values = (
+        w.tensor("x", (4, 6)),
+        w.tensor("y", (6, 4)),
+        [w.value(4), w.value(6), w.value(1)],
+    )
     source = w.value()
     nodes = [w.python(signature, [x if sizes is None else sizes], [source])]
     if sizes is None:
@@ -189,7 +226,9 @@ def unpacked(tmp_path: Path, w: Writer, sizes: Any, take: int = 2, signature: st
 
 def test_sizes_are_those_that_are_unpacked(tmp_path: Path) -> None:
     assert unpacked(tmp_path, Writer(), (4, 6)).operators[0].attributes == {"sizes": (6, 4)}
-    assert unpacked(tmp_path, Writer(), (2, 12)).operators[0].attributes == {"sizes": (12, 2)}, "not what the tracer saw"
+    assert unpacked(tmp_path, Writer(), (2, 12)).operators[0].attributes == {"sizes": (12, 2)}, (
+        "not what the tracer saw"
+    )
 
 
 def test_sizes_of_a_tensor(tmp_path: Path) -> None:
@@ -203,7 +242,9 @@ def test_too_few_sizes(tmp_path: Path) -> None:
         unpacked(tmp_path, Writer(), (4, 6), take=3)
 
 
-@pytest.mark.parametrize("signature", ["builtins.eval", "os.system", "builtins.print", "torch.Tensor.tolist"])
+@pytest.mark.parametrize(
+    "signature", ["builtins.eval", "os.system", "builtins.print", "torch.Tensor.tolist"]
+)
 def test_function_of_the_model_without_a_meaning(tmp_path: Path, signature: str) -> None:
     with pytest.raises(UnsupportedError, match="computes no tensor, and has no meaning here"):
         unpacked(tmp_path, Writer(), (4, 6), signature=signature)
@@ -221,7 +262,9 @@ def test_function_of_the_model_without_a_meaning(tmp_path: Path, signature: str)
         ("builtins.len", [(1, 2, 3)], 3),
     ],
 )
-def test_numbers_that_the_model_computes(tmp_path: Path, signature: str, arguments: list[Any], value: float) -> None:
+def test_numbers_that_the_model_computes(
+    tmp_path: Path, signature: str, arguments: list[Any], value: float
+) -> None:
     w = Writer()
     x, y, number = w.tensor("x", (4, 6)), w.tensor("y", (4, 6)), w.value(99)
     nodes = [w.python(signature, arguments, [number]), w.compute("torch.mul", [x, number], [y])]
@@ -239,16 +282,30 @@ def test_numbers_that_the_model_computes(tmp_path: Path, signature: str, argumen
         ("builtins.iter", [3]),
     ],
 )
-def test_numbers_that_are_not_computed(tmp_path: Path, signature: str, arguments: list[Any]) -> None:
+def test_numbers_that_are_not_computed(
+    tmp_path: Path, signature: str, arguments: list[Any]
+) -> None:
     w = Writer()
     x, number = w.tensor("x", (4, 6)), w.value(99)
     with pytest.raises(UnsupportedError):
-        read(tmp_path, w.root({0: [w.data([x]), w.segment([w.python(signature, arguments, [number])], [x], [])]}, 1))
+        read(
+            tmp_path,
+            w.root(
+                {0: [w.data([x]), w.segment([w.python(signature, arguments, [number])], [x], [])]},
+                1,
+            ),
+        )
 
 
 def test_object_that_nothing_computes_has_no_value(tmp_path: Path) -> None:
     """What the tracer saw is not what runs."""
     w = Writer()
     x, y = w.tensor("x", (4, 6)), w.tensor("y", (4, 6))
-    plan = read(tmp_path, w.root({0: [w.data([x]), w.segment([w.compute("torch.mul", [x, w.value(2)], [y])], [x], [y])]}, 1))
+    plan = read(
+        tmp_path,
+        w.root(
+            {0: [w.data([x]), w.segment([w.compute("torch.mul", [x, w.value(2)], [y])], [x], [y])]},
+            1,
+        ),
+    )
     assert plan.operators[0].kind == "nnscaler:torch.mul"

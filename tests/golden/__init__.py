@@ -1,1 +1,3 @@
-"""The golden file: a short account of several hundred checks, with which every change of the checker is compared."""
+"""The golden file: a short account of several hundred checks, with which every change of the
+checker is compared.
+"""

@@ -1,7 +1,10 @@
-"""Compare today's checks with the golden file: ``PYTHONPATH=.:tests python -m golden [--nightly] [--write] [NAME ...]``.
+"""Compare today's checks with the golden file: ``PYTHONPATH=.:tests python -m golden [--nightly]
+[--write] [NAME ...]``.
 
-``NAME``: rows whose names begin so or contain it; none: all of CI. ``--nightly``: those of the night, too, which takes ten times as long. ``--write``: what
-was found goes into the file; without names and with ``--nightly``, rows that are no more leave it. The exit code is 1 where a row is not as the file says.
+``NAME``: rows whose names begin so or contain it; none: all of CI. ``--nightly``: those of the
+night, too, which takes ten times as long. ``--write``: what was found goes into the file; without
+names and with ``--nightly``, rows that are no more leave it. The exit code is 1 where a row is not
+as the file says.
 """
 
 from __future__ import annotations
@@ -34,7 +37,10 @@ def main(arguments: Sequence[str]) -> int:
         for line in lines:
             print(line, flush=True)
     gone = [name for name in old if name not in table]
-    print(f"{len(chosen)} rows, {different} not as in the file; {len(gone)} in the file are no more; {len(table.keys() - old.keys())} are not in it yet")
+    print(
+        f"{len(chosen)} rows, {different} not as in the file; {len(gone)} in the file are no "
+        f"more; {len(table.keys() - old.keys())} are not in it yet"
+    )
     if "--write" in arguments:
         write({name: found[name] for name in table if name in found})
     return int(bool(different or gone))

@@ -1,4 +1,6 @@
-"""A report in a few words: all that must stay the same while the code is rearranged, and none of its sentences."""
+"""A report in a few words: all that must stay the same while the code is rearranged, and none of
+its sentences.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +18,12 @@ _NUMBERS = re.compile(r"\d+")
 class Account(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What the golden file keeps of a report.
 
-    ``bound`` is the base-2 logarithm of the error bound, rounded up to tenths as the console prints it. ``outputs`` is "proven/total". ``stages`` is
-    "total distinct proven failed inconclusive widened". ``findings`` are "code operator output", in order. ``reductions`` are the numbers in the lines
-    of the report's list (sizes before and after, classes of coordinates), because the words of these lines may change. ``trials`` are complete redraws
-    and ``primes`` the number of primes.
+    ``bound`` is the base-2 logarithm of the error bound, rounded up to tenths as the console prints
+    it. ``outputs`` is "proven/total". ``stages`` is "total distinct proven failed inconclusive
+    widened". ``findings`` are "code operator output", in order. ``reductions`` are the numbers in
+    the lines of the report's list (sizes before and after, classes of coordinates), because the
+    words of these lines may change. ``trials`` are complete redraws and ``primes`` the number of
+    primes.
     """
 
     verdict: str
@@ -36,7 +40,14 @@ class Account(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 def account(report: Report) -> Account:
     """Return what the golden file keeps of ``report``."""
     stages = report.stages
-    counts = (stages.total, stages.distinct, stages.proven, stages.failed, stages.inconclusive, stages.widened)
+    counts = (
+        stages.total,
+        stages.distinct,
+        stages.proven,
+        stages.failed,
+        stages.inconclusive,
+        stages.widened,
+    )
     return Account(
         verdict=report.verdict,
         exit_code=report.exit_code,

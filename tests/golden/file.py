@@ -1,4 +1,6 @@
-"""The golden file itself: one line of JSON per check, so that a diff of the file shows the checks that changed."""
+"""The golden file itself: one line of JSON per check, so that a diff of the file shows the checks
+that changed.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,10 @@ def read() -> dict[str, Account]:
 
 def write(accounts: Mapping[str, Account]) -> None:
     """Replace the file, with the rows in the order given."""
-    lines = (f"{msgspec.json.encode(name).decode()}: {msgspec.json.encode(account).decode()}" for name, account in accounts.items())
+    lines = (
+        f"{msgspec.json.encode(name).decode()}: {msgspec.json.encode(account).decode()}"
+        for name, account in accounts.items()
+    )
     GOLDEN.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
 
 

@@ -1,7 +1,7 @@
 """The checks that the golden file has, each with a name that stays.
 
-These are the zoo, a planner's files, a pair for every code, plans that read memory nobody has written to, stages that must be widened, known
-bugs, and mutants of the zoo.
+These are the zoo, a planner's files, a pair for every code, plans that read memory nobody has
+written to, stages that must be widened, known bugs, and mutants of the zoo.
 """
 
 from __future__ import annotations
@@ -32,7 +32,9 @@ PER_PAIR = 4
 NIGHTLY_PER_PAIR = 12
 """Mutants of every pair at night, those of CI among them."""
 
-SLOW_OF_PLANNER = frozenset({"m08_weight_wrong_slice", "n30_weight_slice_off_by_one_rank0", "p01_div_scale"})
+SLOW_OF_PLANNER = frozenset(
+    {"m08_weight_wrong_slice", "n30_weight_slice_off_by_one_rank0", "p01_div_scale"}
+)
 """Plans of which every explanation takes some seconds."""
 
 
@@ -51,7 +53,9 @@ class Row:
 
 
 def rows() -> Mapping[str, Row]:
-    """Return every row by its name, in the order of the file. Raises ValueError for a name that stands twice."""
+    """Return every row by its name, in the order of the file. Raises ValueError for a name that
+    stands twice.
+    """
     found: dict[str, Row] = {}
     for row in (*_zoo(), *_planner(), *_codes(), *_memory(), *_widened(), *_bugs(), *_mutants()):
         if row.name in found:
@@ -68,13 +72,23 @@ def _zoo() -> Iterator[Row]:
 
 
 def _planner() -> Iterator[Row]:
-    """Yield what a planner wrote: right and wrong plans, those whose explanation takes seconds at night. Right ones without lineage, too."""
+    """Yield what a planner wrote: right and wrong plans, those whose explanation takes seconds at
+    night. Right ones without lineage, too.
+    """
     for row in rows_of_planner():
         if row.folder != SHIPPED:
             continue
-        yield Row(f"planner {row.name}", partial(plans_of_planner, row), nightly=row.name in SLOW_OF_PLANNER)
+        yield Row(
+            f"planner {row.name}",
+            partial(plans_of_planner, row),
+            nightly=row.name in SLOW_OF_PLANNER,
+        )
         if row.right:
-            yield Row(f"planner {row.name}, no lineage", partial(_unstated, partial(plans_of_planner, row)), nightly="llama" in row.reference)
+            yield Row(
+                f"planner {row.name}, no lineage",
+                partial(_unstated, partial(plans_of_planner, row)),
+                nightly="llama" in row.reference,
+            )
 
 
 def _codes() -> Iterator[Row]:
@@ -106,7 +120,9 @@ def _unstated(plans: Callable[[], Pair]) -> Pair:
 
 
 def _bugs() -> Iterator[Row]:
-    """Yield the buggy code in every configuration of the known bugs. Of whole models, which take seconds each: in the first one, at night."""
+    """Yield the buggy code in every configuration of the known bugs. Of whole models, which take
+    seconds each: in the first one, at night.
+    """
     for name, bug in BUGS.items():
         for place, (where, setting) in enumerate({**bug.shows, **bug.silent}.items()):
             of_model = isinstance(setting, Built)
@@ -116,10 +132,14 @@ def _bugs() -> Iterator[Row]:
 
 
 def _mutants() -> Iterator[Row]:
-    """Yield mutants of every pair, every second one without lineage. The kinds take turns along the pairs, so that each is there."""
+    """Yield mutants of every pair, every second one without lineage. The kinds take turns along the
+    pairs, so that each is there.
+    """
     for number, name in enumerate(builders()):
         turn = PER_PAIR * number % len(KINDS)
-        for place, mutant in enumerate(mutants(pair(name)[1], NIGHTLY_PER_PAIR, SEED, (*KINDS[turn:], *KINDS[:turn]))):
+        for place, mutant in enumerate(
+            mutants(pair(name)[1], NIGHTLY_PER_PAIR, SEED, (*KINDS[turn:], *KINDS[:turn]))
+        ):
             stated = place % 2 == 0
             title = f"mutant {name}, {mutant.name}{'' if stated else ', no lineage'}"
             yield Row(title, partial(_mutated, name, mutant, stated), nightly=place >= PER_PAIR)

@@ -10,16 +10,22 @@ from golden.rows import Row, rows
 from pitcheck.report.report import EXIT_CODES
 
 PARTS = 4
-"""The rows of CI are compared in so many tests, which run side by side; each takes every fourth row."""
+"""The rows of CI are compared in so many tests, which run side by side; each takes every fourth
+row.
+"""
 NIGHTLY_PARTS = 8
 SHOWN = 12
 """Lines of differences that a failure shows."""
-HINT = "a change that is meant is written with: PYTHONPATH=.:tests python -m golden --write --nightly"
+HINT = (
+    "a change that is meant is written with: PYTHONPATH=.:tests python -m golden --write --nightly"
+)
 
 
 def _compared(some: list[Row]) -> None:
     golden = read()
-    told = [line for row in some for line in differences(row.name, golden.get(row.name), row.account())]
+    told = [
+        line for row in some for line in differences(row.name, golden.get(row.name), row.account())
+    ]
     more = f"\nand {len(told) - SHOWN} more" if len(told) > SHOWN else ""
     assert not told, "\n".join(told[:SHOWN]) + f"{more}\n{HINT}"
 
@@ -50,12 +56,25 @@ def test_the_file_has_every_verdict_many_codes_and_all_kinds_of_stages() -> None
     assert {account.verdict for account in ours} == set(EXIT_CODES)
     assert len({finding.split()[0] for account in ours for finding in account.findings}) >= 35
     counts = [account.stages.split() for account in ours]
-    assert all(any(int(count[place]) for count in counts) for place in range(6)), "no stage is proven, failed, inconclusive or widened"
+    assert all(any(int(count[place]) for count in counts) for place in range(6)), (
+        "no stage is proven, failed, inconclusive or widened"
+    )
 
 
 def test_every_field_is_compared() -> None:
-    right = Account(verdict="equivalent", exit_code=0, bound=-64.0, outputs="1/1", findings=("PIT301 a b",))
-    wrong = Account(verdict="mismatch", exit_code=1, bound=-63.9, outputs="0/1", stages="1", trials=1, primes=2, reductions=("4 3",))
+    right = Account(
+        verdict="equivalent", exit_code=0, bound=-64.0, outputs="1/1", findings=("PIT301 a b",)
+    )
+    wrong = Account(
+        verdict="mismatch",
+        exit_code=1,
+        bound=-63.9,
+        outputs="0/1",
+        stages="1",
+        trials=1,
+        primes=2,
+        reductions=("4 3",),
+    )
     assert not list(changes(right, right))
     told = list(changes(right, wrong))
     assert [line.partition(":")[0] for line in told] == list(Account.__struct_fields__)

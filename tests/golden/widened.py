@@ -1,4 +1,6 @@
-"""Pairs in which a stage holds only together with the stages before it, which no other row of the golden file has."""
+"""Pairs in which a stage holds only together with the stages before it, which no other row of the
+golden file has.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ def _reference() -> Plan:
 
 
 def _spread(last: Callable[[Builder, str], str]) -> Plan:
-    """The same rows on two ranks, with ``last`` after the softmax p, which rightly says to be a part of y: proofs begin there."""
+    """The same rows on two ranks, with ``last`` after the softmax p, which rightly says to be a
+    part of y: proofs begin there.
+    """
     b = Builder("spread", {"dp": RANKS})
     x = b.input("x", (ROWS // RANKS, COLUMNS), HELD)
     y = last(b, b.op("softmax", x, axis=1, hint=lineage("y", HELD)))
@@ -41,6 +45,11 @@ def _over_sums(axis: int) -> Callable[[Builder, str], str]:
 PAIRS: dict[str, Callable[[], Pair]] = {
     "softmax over its sums": lambda: (_reference(), _spread(_over_sums(1))),
     "softmax over other sums": lambda: (_reference(), _spread(_over_sums(0))),
-    "softmax without its sign": lambda: (_reference(), _spread(lambda b, p: b.op("abs", p, out="y"))),
+    "softmax without its sign": lambda: (
+        _reference(),
+        _spread(lambda b, p: b.op("abs", p, out="y")),
+    ),
 }
-"""What sums to 1 is known of the softmax alone, and so is what is positive; of the latter, residues know nothing at all."""
+"""What sums to 1 is known of the softmax alone, and so is what is positive; of the latter, residues
+know nothing at all.
+"""

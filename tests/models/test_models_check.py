@@ -1,4 +1,6 @@
-"""A reference plan is equivalent to itself, whatever is drawn, and one wrong coefficient in it is caught."""
+"""A reference plan is equivalent to itself, whatever is drawn, and one wrong coefficient in it is
+caught.
+"""
 
 from __future__ import annotations
 
@@ -53,16 +55,34 @@ V3 = _two_layers("deepseek-v3-671b")
     "wrong",
     [
         pytest.param(reference_plan(_other(V3, scale="2"), BATCH), marks=pytest.mark.nightly),
-        pytest.param(reference_plan(_other(V3, group_score="max"), BATCH), marks=pytest.mark.nightly),
-        pytest.param(reference_plan(_other(V3, auxiliary_over="group"), BATCH), marks=pytest.mark.nightly),
+        pytest.param(
+            reference_plan(_other(V3, group_score="max"), BATCH), marks=pytest.mark.nightly
+        ),
+        pytest.param(
+            reference_plan(_other(V3, auxiliary_over="group"), BATCH), marks=pytest.mark.nightly
+        ),
         reference_plan(_other(V3, bias_rate="1/999"), BATCH),
-        pytest.param(reference_plan(replace(V3, predicted_weight="1/10"), BATCH), marks=pytest.mark.nightly),
-        pytest.param(reference_plan(replace(V3, norm_eps="1/100000"), BATCH), marks=pytest.mark.nightly),
+        pytest.param(
+            reference_plan(replace(V3, predicted_weight="1/10"), BATCH), marks=pytest.mark.nightly
+        ),
+        pytest.param(
+            reference_plan(replace(V3, norm_eps="1/100000"), BATCH), marks=pytest.mark.nightly
+        ),
         reference_plan(V3, BATCH, Optimizer(weight_decay="1/9")),
         reference_plan(V3, BATCH, Optimizer(step=4)),
         reference_plan(V3, BATCH, Optimizer(max_norm="2")),
     ],
-    ids=["scale", "group score", "auxiliary", "bias rate", "predicted", "eps", "decay", "step", "clip"],
+    ids=[
+        "scale",
+        "group score",
+        "auxiliary",
+        "bias rate",
+        "predicted",
+        "eps",
+        "decay",
+        "step",
+        "clip",
+    ],
 )
 def test_another_number_is_another_model(wrong: Plan) -> None:
     assert check(reference_plan(V3, BATCH), wrong, Options(seed=1)).verdict == "mismatch"

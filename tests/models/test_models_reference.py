@@ -50,10 +50,18 @@ CASES = {
     "v2": _Case(_small("deepseek-v2-236b"), seed=3),
     "v3": _Case(_small("deepseek-v3-671b")),
     "one group": _Case(_small("mixtral-8x7b"), Batch(4, 6, groups=1)),
-    "softmax over groups": _Case(_with_experts("deepseek-v2-236b", auxiliary_over="group", z="1/7")),
-    "fused with grouped heads": _Case(replace(_small("llama3-8b"), attention=Attention(4, 2, 4, fused=True), fused_gate=True)),
-    "norm is not clipped": _Case(_small("llama3-8b"), optimizer=Optimizer(max_norm="100000"), seed=1),
-    "other settings": _Case(_small("llama3-8b"), optimizer=Optimizer("4/5", "99/100", "1/1000", "1/4", "1/3", 7), seed=4),
+    "softmax over groups": _Case(
+        _with_experts("deepseek-v2-236b", auxiliary_over="group", z="1/7")
+    ),
+    "fused with grouped heads": _Case(
+        replace(_small("llama3-8b"), attention=Attention(4, 2, 4, fused=True), fused_gate=True)
+    ),
+    "norm is not clipped": _Case(
+        _small("llama3-8b"), optimizer=Optimizer(max_norm="100000"), seed=1
+    ),
+    "other settings": _Case(
+        _small("llama3-8b"), optimizer=Optimizer("4/5", "99/100", "1/1000", "1/4", "1/3", 7), seed=4
+    ),
 }
 
 
@@ -75,7 +83,9 @@ def test_a_step_is_that_of_pytorch(case: _Case) -> None:
     assert {output.tensor for output in plan.outputs} == expected.keys()
     for name, value in expected.items():
         scale = float(value.abs().max()) or 1.0
-        np.testing.assert_allclose(found[name, 0, 0], value, rtol=1e-9, atol=1e-9 * scale, err_msg=name)
+        np.testing.assert_allclose(
+            found[name, 0, 0], value, rtol=1e-9, atol=1e-9 * scale, err_msg=name
+        )
 
 
 @pytest.mark.parametrize("name", PRESETS)
@@ -100,7 +110,9 @@ PUBLISHED = {
 def test_sizes_are_those_published_and_building_is_fast(name: str) -> None:
     begun = time.process_time()
     plan = reference_plan(preset(name), Batch(1024, 2048, 16))
-    assert time.process_time() - begun < 5, "a machine that is busy has room; it takes less than a second"
+    assert time.process_time() - begun < 5, (
+        "a machine that is busy has room; it takes less than a second"
+    )
     assert abs(parameter_count(plan) / 1e9 / PUBLISHED[name] - 1) < 0.01
     assert name in PRESETS and len(PRESETS) == len(PUBLISHED)
 
@@ -110,7 +122,12 @@ def test_every_parameter_has_a_gradient_and_new_values() -> None:
     outputs = {output.tensor for output in plan.outputs}
     for tensor in plan.tensors:
         if tensor.role == "parameter":
-            assert {f"grad:{tensor.name}", f"new:{tensor.name}", f"new:first:{tensor.name}", f"new:second:{tensor.name}"} <= outputs
+            assert {
+                f"grad:{tensor.name}",
+                f"new:{tensor.name}",
+                f"new:first:{tensor.name}",
+                f"new:second:{tensor.name}",
+            } <= outputs
         if tensor.role == "optimizer_state":
             assert f"new:{tensor.name}" in outputs
 

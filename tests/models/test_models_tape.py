@@ -17,15 +17,25 @@ from pitcheck.plan.model import Lineage, Plan
 from pitcheck.plan.validate import validate
 
 
-def _values(plan: Plan, seed: int = 0, ranks: int = 1) -> tuple[dict[str, Any], dict[tuple[str, int, int], Any]]:
-    """Random initial values by name (equal on all ranks and micro-batches), and all values of the plan."""
+def _values(
+    plan: Plan, seed: int = 0, ranks: int = 1
+) -> tuple[dict[str, Any], dict[tuple[str, int, int], Any]]:
+    """Random initial values by name (equal on all ranks and micro-batches), and all values of the
+    plan.
+    """
     generator = np.random.default_rng(seed)
     written = {name for operator in plan.operators for name in operator.outputs}
     given: dict[str, Any] = {}
     for tensor in plan.tensors:
         if tensor.name not in written:
-            given[tensor.name] = generator.normal(size=tensor.shape) if tensor.value is None else np.full(tensor.shape, float(tensor.value))
-    places = [(name, rank, m) for name in given for rank in range(ranks) for m in range(plan.microbatches)]
+            given[tensor.name] = (
+                generator.normal(size=tensor.shape)
+                if tensor.value is None
+                else np.full(tensor.shape, float(tensor.value))
+            )
+    places = [
+        (name, rank, m) for name in given for rank in range(ranks) for m in range(plan.microbatches)
+    ]
     return given, execute(plan, {place: given[place[0]] for place in places})
 
 
@@ -39,8 +49,12 @@ def _perceptron(tape: Tape) -> tuple[str, list[str]]:
     w, c = tape.parameter("w", (3, 3)), tape.parameter("c", (3,))
     h = tape.op("linear", x, w, name="h")
     squared = tape.op("mul", h, h, name="squared")
-    left, _ = tape.several("split", tape.op("tanh", h, name="t"), names=("left", "right"), axis=1, sizes=(1, 2))
-    total = tape.op("add", squared, tape.op("mul", tape.op("add", h, left), c, name="scaled"), name="total")
+    left, _ = tape.several(
+        "split", tape.op("tanh", h, name="t"), names=("left", "right"), axis=1, sizes=(1, 2)
+    )
+    total = tape.op(
+        "add", squared, tape.op("mul", tape.op("add", h, left), c, name="scaled"), name="total"
+    )
     return tape.op("sum", total, name="loss"), [w, c]
 
 
@@ -74,7 +88,9 @@ def test_blocks_and_recomputation_change_no_value(split: bool) -> None:
     with tape.block("forward.0"), tape.recomputed():
         loss, _ = _perceptron(tape)
     tape.backward({loss: tape.constant("one", 1)}, split=split)
-    blocks = [name for name in ("forward.0", "backward.0", "weight.0") if split or name != "weight.0"]
+    blocks = [
+        name for name in ("forward.0", "backward.0", "weight.0") if split or name != "weight.0"
+    ]
     tape.program([(name, None) for name in blocks])
     plan = tape.plan()
     _valid(plan)
@@ -99,7 +115,9 @@ def _column_and_row(tape: Tape) -> str:
         return [tape.op("all_reduce", gradients[0], group="tp", name=tape.gradient_name(x))]
 
     tape.region([x], [entered], leave)
-    part = tape.op("linear", tape.op("tanh", tape.op("linear", entered, first)), second, name="part")
+    part = tape.op(
+        "linear", tape.op("tanh", tape.op("linear", entered, first)), second, name="part"
+    )
     with tape.untracked():
         y = tape.op("all_reduce", part, group="tp", name="y", hint=held("y"))
     tape.region([part], [y], lambda gradients: gradients)
@@ -109,14 +127,26 @@ def _column_and_row(tape: Tape) -> str:
 def test_a_region_has_the_derivative_that_is_written() -> None:
     tape = Tape("tensor parallel", {"tp": 2})
     loss = _column_and_row(tape)
-    assert tape.backward({loss: tape.constant("one", 1)}) == {"a": "grad:a", "b": "grad:b", "x": "grad:x"}
+    assert tape.backward({loss: tape.constant("one", 1)}) == {
+        "a": "grad:a",
+        "b": "grad:b",
+        "x": "grad:x",
+    }
     plan = tape.plan()
     _valid(plan)
     generator = np.random.default_rng(3)
-    x, a, b = generator.normal(size=(4, 6)), generator.normal(size=(8, 6)), generator.normal(size=(5, 8))
+    x, a, b = (
+        generator.normal(size=(4, 6)),
+        generator.normal(size=(8, 6)),
+        generator.normal(size=(5, 8)),
+    )
     initial = {("one", rank, 0): np.ones(()) for rank in range(2)}
     for rank in range(2):
-        initial |= {("x", rank, 0): x, ("a", rank, 0): a[4 * rank : 4 * rank + 4], ("b", rank, 0): b[:, 4 * rank : 4 * rank + 4]}
+        initial |= {
+            ("x", rank, 0): x,
+            ("a", rank, 0): a[4 * rank : 4 * rank + 4],
+            ("b", rank, 0): b[:, 4 * rank : 4 * rank + 4],
+        }
     values = execute(plan, initial)
     leaves = [torch.tensor(value, requires_grad=True) for value in (x, a, b)]
     ((torch.tanh(leaves[0] @ leaves[1].T) @ leaves[2].T) ** 2).sum().backward()
@@ -148,7 +178,9 @@ def _pipeline(tape: Tape) -> dict[str, str]:
     with tape.at(pp=(0,)), tape.block("forward.0"):
         tape.region([sent], [got], back)
     with tape.at(pp=(1,)), tape.block("forward.1"):
-        loss = tape.op("sum", tape.op("tanh", tape.op("linear", got, tape.parameter("b", (3, 3)))), name="loss")
+        loss = tape.op(
+            "sum", tape.op("tanh", tape.op("linear", got, tape.parameter("b", (3, 3)))), name="loss"
+        )
     return tape.backward({loss: tape.constant("one", 1)}, partial="partial:")
 
 
@@ -160,12 +192,20 @@ def test_stages_that_send_and_receive() -> None:
         with tape.at(pp=(stage,)), tape.block(f"end.{stage}"):
             tape.op("accumulate", gradients[name], name=f"grad:{name}")
     for stage in range(2):
-        order: list[tuple[str, int | None]] = [(f"forward.{stage}", 0), (f"forward.{stage}", 1), (f"backward.{stage}", 0), (f"backward.{stage}", 1)]
+        order: list[tuple[str, int | None]] = [
+            (f"forward.{stage}", 0),
+            (f"forward.{stage}", 1),
+            (f"backward.{stage}", 0),
+            (f"backward.{stage}", 1),
+        ]
         tape.program([*order, (f"end.{stage}", None)], pp=(stage,))
     plan = tape.plan()
     _valid(plan)
     given, values = _values(plan, ranks=2)
-    a, b = torch.tensor(given["a"], requires_grad=True), torch.tensor(given["b"], requires_grad=True)
+    a, b = (
+        torch.tensor(given["a"], requires_grad=True),
+        torch.tensor(given["b"], requires_grad=True),
+    )
     (2 * torch.tanh(torch.tensor(given["x"]) @ a.T @ b.T).sum()).backward()
     assert a.grad is not None and b.grad is not None
     np.testing.assert_allclose(values["grad:a", 0, 0], a.grad, rtol=1e-12)
@@ -200,7 +240,9 @@ def test_gradients_are_hinted_where_they_are_complete() -> None:
     tensors = tape.tensors
     assert tensors["grad:y"].lineage == held("grad:y", {0: "dp", 1: "tp"})
     assert tensors["grad:z"].lineage is None
-    assert tensors["grad:w"].lineage == Lineage("grad:w", held("w", {0: "tp"}).shards, partial=("dp",))
+    assert tensors["grad:w"].lineage == Lineage(
+        "grad:w", held("w", {0: "tp"}).shards, partial=("dp",)
+    )
 
 
 def test_a_collective_without_a_derivative_is_refused() -> None:

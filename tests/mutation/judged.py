@@ -22,11 +22,21 @@ def trial_of(reference: Plan, parallel: Plan, seed: int = 1) -> Trial:
     return trial(reference, parallel, check)
 
 
-def judged(reference: Plan, parallel: Plan, kinds: Sequence[str], count: int, seed: int = 1) -> list[Outcome]:
+def judged(
+    reference: Plan, parallel: Plan, kinds: Sequence[str], count: int, seed: int = 1
+) -> list[Outcome]:
     """What becomes of mutants of a right plan."""
-    return list(outcomes(trial_of(reference, parallel, seed), list(mutants(parallel, count, seed, kinds)), 1))
+    return list(
+        outcomes(
+            trial_of(reference, parallel, seed), list(mutants(parallel, count, seed, kinds)), 1
+        )
+    )
 
 
 def wrong(told: Sequence[Outcome]) -> list[str]:
     """Outcomes that are a mistake of the check (or of the executor), as text."""
-    return [f"{outcome.status}: {outcome.name}: {outcome.code} {outcome.reason}" for outcome in told if outcome.status in ("survivor", "alarm", "failed")]
+    return [
+        f"{outcome.status}: {outcome.name}: {outcome.code} {outcome.reason}"
+        for outcome in told
+        if outcome.status in ("survivor", "alarm", "failed")
+    ]

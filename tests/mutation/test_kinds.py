@@ -1,4 +1,6 @@
-"""Every kind of mutation, in both directions: a mutant that changes an output is caught, one that changes nothing is proven."""
+"""Every kind of mutation, in both directions: a mutant that changes an output is caught, one that
+changes nothing is proven.
+"""
 
 from __future__ import annotations
 
@@ -63,8 +65,12 @@ COUNT = 8
 def test_what_changes_an_output_is_caught(kind: str) -> None:
     told = judged(*pair(CHANGING[kind]), [kind], COUNT)
     assert not wrong(told)
-    assert any(outcome.status == "caught" for outcome in told), [f"{outcome.status} {outcome.name}" for outcome in told]
-    assert all(outcome.code == "PIT206" for outcome in told if outcome.status == "open"), "other draws of the same kind are all that may stay open"
+    assert any(outcome.status == "caught" for outcome in told), [
+        f"{outcome.status} {outcome.name}" for outcome in told
+    ]
+    assert all(outcome.code == "PIT206" for outcome in told if outcome.status == "open"), (
+        "other draws of the same kind are all that may stay open"
+    )
 
 
 @pytest.mark.parametrize("kind", UNCHANGING)

@@ -58,17 +58,23 @@ def test_a_plan_with_few_places_gives_few_mutants() -> None:
 
 def test_unknown_kinds_are_refused() -> None:
     assert chosen_kinds([]) == KINDS
-    with pytest.raises(UsageError, match="unknown kind of mutation 'slices'; the kinds are drop-reduction"):
+    with pytest.raises(
+        UsageError, match="unknown kind of mutation 'slices'; the kinds are drop-reduction"
+    ):
         chosen_kinds(["slice", "slices"])
 
 
 def test_a_record_is_changed_at_one_place_alone() -> None:
     _, plan = pair("masked_mean")
-    number, old = next((n, o) for n, o in enumerate(plan.operators) if not o.where and o.group is None)
+    number, old = next(
+        (n, o) for n, o in enumerate(plan.operators) if not o.where and o.group is None
+    )
     axis = plan.mesh[0]
 
     def doubled(operator: Operator) -> tuple[Operator, ...]:
-        return (replace(operator, kind="mul", inputs=(operator.inputs[0], Number(2)), attributes={}),)
+        return (
+            replace(operator, kind="mul", inputs=(operator.inputs[0], Number(2)), attributes={}),
+        )
 
     changed = changed_at(plan, old.id, {axis.name: 1}, doubled)
     assert changed is not None
@@ -81,8 +87,12 @@ def test_a_record_is_changed_at_one_place_alone() -> None:
 
 def test_what_a_report_says_of_an_effect() -> None:
     def report(verdict: str, code: str = "PIT100") -> Report:
-        findings = () if verdict == "equivalent" else (Finding(code=code, verdict="invalid", title=""),)
-        return Report(verdict=verdict, shown=SHOWN if verdict == "mismatch" else None, findings=findings)  # type: ignore[arg-type]
+        findings = (
+            () if verdict == "equivalent" else (Finding(code=code, verdict="invalid", title=""),)
+        )
+        return Report(
+            verdict=verdict, shown=SHOWN if verdict == "mismatch" else None, findings=findings
+        )  # type: ignore[arg-type]
 
     expected: dict[str, tuple[Status, Status]] = {
         "equivalent": ("survivor", "proven"),
@@ -92,7 +102,10 @@ def test_what_a_report_says_of_an_effect() -> None:
         "nothing-checked": ("open", "unproven"),
     }
     for verdict, (changing, same) in expected.items():
-        assert (status_of("changes", report(verdict)), status_of("same", report(verdict))) == (changing, same)
+        assert (status_of("changes", report(verdict)), status_of("same", report(verdict))) == (
+            changing,
+            same,
+        )
     assert status_of("does not run", report("equivalent")) == "survivor"
     assert status_of("changes", report("invalid", "PIT900")) == "failed"
 
@@ -107,7 +120,10 @@ def test_a_check_that_proves_everything_has_survivors() -> None:
 
 def test_a_check_that_fails_has_detected_nothing() -> None:
     reference, parallel = pair("masked_mean")
-    failing = Report(verdict="invalid", findings=(Finding(code="PIT900", verdict="invalid", title="internal error"),))
+    failing = Report(
+        verdict="invalid",
+        findings=(Finding(code="PIT900", verdict="invalid", title="internal error"),),
+    )
     of = Trial(Judge(reference), lambda plan: failing)
     told = list(outcomes(of, list(mutants(parallel, 2, 1, ["factor"])), 1))
     assert {outcome.status for outcome in told} == {"failed"}
@@ -123,13 +139,19 @@ def test_processes_give_the_same_outcomes_in_the_same_order() -> None:
 def test_mutants_are_made_of_right_plans_only() -> None:
     reference, parallel = pair("masked_mean")
     mutant = next(iter(mutants(parallel, 1, 1, ["drop-reduction"])))
-    with pytest.raises(UsageError, match="mutants are made of a right plan, but this one computes another"):
+    with pytest.raises(
+        UsageError, match="mutants are made of a right plan, but this one computes another"
+    ):
         trial_of(reference, mutant.plan)
 
 
 def test_a_plan_that_is_too_large_is_refused_with_the_sizes_to_take() -> None:
     large = reference_plan(preset("llama3-8b"), Batch(8, 64))
-    with pytest.raises(UsageError, match=r"too large to be executed rank by rank at full shapes: .* --set model=llama3-8b-tiny"):
+    with pytest.raises(
+        UsageError,
+        match=r"too large to be executed rank by rank at full shapes: .* --set "
+        r"model=llama3-8b-tiny",
+    ):
         trial(large, large, lambda plan: Report(verdict="equivalent"))
 
 
@@ -138,7 +160,11 @@ def test_rows_add_up() -> None:
     *kinds, all_ = rows(told)
     for field in type(all_).__struct_fields__[1:]:
         assert getattr(all_, field) == sum(getattr(kind, field) for kind in kinds)
-    assert all_.mutants == all_.invalid + all_.refused + all_.changing + all_.unchanging + all_.failed == len(told)
+    assert (
+        all_.mutants
+        == all_.invalid + all_.refused + all_.changing + all_.unchanging + all_.failed
+        == len(told)
+    )
 
 
 def _no_mistake(told: list[Outcome]) -> None:
@@ -149,7 +175,15 @@ def _no_mistake(told: list[Outcome]) -> None:
 @pytest.mark.slow
 def test_small_plans() -> None:
     """Some mutants of every small plan that is checked in no time."""
-    for name in ("gated_mlp", "data_parallel_microbatches", "gradient_clipping", "rotary_interleaved", "uneven_batch", "shared_parameter", "fully_sharded"):
+    for name in (
+        "gated_mlp",
+        "data_parallel_microbatches",
+        "gradient_clipping",
+        "rotary_interleaved",
+        "uneven_batch",
+        "shared_parameter",
+        "fully_sharded",
+    ):
         _no_mistake(judged(*pair(name), KINDS, 12, seed=5))
 
 
@@ -157,15 +191,26 @@ def test_small_plans() -> None:
 @pytest.mark.nightly
 @pytest.mark.parametrize("seed", range(4))
 def test_a_training_step(seed: int) -> None:
-    """One mutant of nearly every kind; in CI of those that do not repeat what the small plans show."""
+    """One mutant of nearly every kind; in CI of those that do not repeat what the small
+    plans show.
+    """
     configuration = read_configuration(PLANS / "llama3-tiny.toml", SMALL_LLAMA)
     kinds = KINDS if seed else ["regroup", "stale", "microbatch", "term", "order", "operand"]
-    _no_mistake(judged(configuration.reference(), configuration.parallel(), kinds, len(kinds), seed))
+    _no_mistake(
+        judged(configuration.reference(), configuration.parallel(), kinds, len(kinds), seed)
+    )
 
 
 def test_mutants_of_a_training_step_are_well_formed() -> None:
-    """What is wrong with a mutant is its mistake, not how it was written: names, tables and groups are in order."""
+    """What is wrong with a mutant is its mistake, not how it was written: names, tables and groups
+    are in order.
+    """
     configuration = read_configuration(PLANS / "llama3-tiny.toml", SMALL_LLAMA)
     reference, parallel = configuration.reference(), configuration.parallel()
-    codes = {violation.code for mutant in mutants(parallel, 52, 1) for violation in validate(mutant.plan, reference) if violation.severity == "error"}
+    codes = {
+        violation.code
+        for mutant in mutants(parallel, 52, 1)
+        for violation in validate(mutant.plan, reference)
+        if violation.severity == "error"
+    }
     assert codes <= {"PIT003", "PIT005", "PIT006", "PIT007", "PIT009", "PIT010"}

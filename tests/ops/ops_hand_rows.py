@@ -1,4 +1,6 @@
-"""Rows computed by hand in integers: communication, copies and random draws, which PyTorch on one device is no oracle of."""
+"""Rows computed by hand in integers: communication, copies and random draws, which PyTorch on one
+device is no oracle of.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ Nested = Any
 
 @dataclass(frozen=True)
 class HandRow:
-    """``stack`` is the input (of a collective: the members' tensors); ``result`` what must come out."""
+    """``stack`` is the input (of a collective: the members' tensors); ``result`` what must come
+    out.
+    """
 
     kind: str
     stack: Nested
@@ -47,7 +51,9 @@ HAND_ROWS = [
     HandRow("reduce_scatter", TWO, [33, 44], {"axis": -1, "position": 1}),
     HandRow("reduce_scatter", MATRICES, [[6, 8]], {"axis": 0, "position": 0}),
     HandRow("reduce_scatter", MATRICES, [[3], [5]], {"axis": 1, "position": 0, "reduction": "avg"}),
-    HandRow("reduce_scatter", MATRICES, [[6], [8]], {"axis": -1, "position": 1, "reduction": "max"}),
+    HandRow(
+        "reduce_scatter", MATRICES, [[6], [8]], {"axis": -1, "position": 1, "reduction": "max"}
+    ),
     HandRow("all_gather", TWO, [1, 2, 3, 4, 10, 20, 30, 40], {"axis": 0}),
     HandRow("all_gather", MATRICES, [[1, 2], [3, 4], [5, 6], [7, 8]], {"axis": 0}),
     HandRow("all_gather", MATRICES, [[1, 2, 5, 6], [3, 4, 7, 8]], {"axis": 1}),
@@ -57,10 +63,18 @@ HAND_ROWS = [
     HandRow("broadcast", THREE, [4, -2], {"root": 0}),
     HandRow("scatter_from", TWO, [1, 2], {"axis": 0, "root": 0, "position": 0}),
     HandRow("scatter_from", TWO, [30, 40], {"axis": 0, "root": 1, "position": 1}),
-    HandRow("all_to_all", UNEQUAL, [[1, 2], [5, 6]], {"split_axis": 1, "concat_axis": 0, "position": 0}),
-    HandRow("all_to_all", UNEQUAL, [[3, 4], [7, 8]], {"split_axis": -1, "concat_axis": 0, "position": 1}),
-    HandRow("all_to_all", UNEQUAL, [[3, 4, 7, 8]], {"split_axis": 1, "concat_axis": 1, "position": 1}),
-    HandRow("all_to_all", MATRICES, [[3, 4, 7, 8]], {"split_axis": 0, "concat_axis": -1, "position": 1}),
+    HandRow(
+        "all_to_all", UNEQUAL, [[1, 2], [5, 6]], {"split_axis": 1, "concat_axis": 0, "position": 0}
+    ),
+    HandRow(
+        "all_to_all", UNEQUAL, [[3, 4], [7, 8]], {"split_axis": -1, "concat_axis": 0, "position": 1}
+    ),
+    HandRow(
+        "all_to_all", UNEQUAL, [[3, 4, 7, 8]], {"split_axis": 1, "concat_axis": 1, "position": 1}
+    ),
+    HandRow(
+        "all_to_all", MATRICES, [[3, 4, 7, 8]], {"split_axis": 0, "concat_axis": -1, "position": 1}
+    ),
     HandRow("accumulate", THREE, [9, 3]),
     HandRow("accumulate", THREE, [9, 3], {"microbatches": (0, 1, 2)}),
     HandRow("send", TWO, TWO, {"peer": 3}),

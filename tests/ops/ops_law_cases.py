@@ -1,4 +1,6 @@
-"""Operators with operands and attributes, on which laws are tried, and what is asked of them: numbers, what a formula does, and what depends on what."""
+"""Operators with operands and attributes, on which laws are tried, and what is asked of them:
+numbers, what a formula does, and what depends on what.
+"""
 
 from __future__ import annotations
 
@@ -41,12 +43,23 @@ class Case:
     def of(self, make: Callable[[tuple[int, ...], int], Array], only: int | None = None) -> Case:
         """The case with other real operands, ``make(shape, place)``."""
         chosen = self.fields if only is None else [only]
-        return replace(self, inputs=tuple(np.asarray(make(x.shape, i), np.float64) if i in chosen else x for i, x in enumerate(self.inputs)))
+        return replace(
+            self,
+            inputs=tuple(
+                np.asarray(make(x.shape, i), np.float64) if i in chosen else x
+                for i, x in enumerate(self.inputs)
+            ),
+        )
 
     def run(self, algebra: Any = None) -> list[Array]:
         """The outputs."""
         with np.errstate(all="ignore"):
-            return [np.asarray(y) for y in self.operator.meaning(algebra or NumpyAlgebra(), self.inputs, self.attributes)]
+            return [
+                np.asarray(y)
+                for y in self.operator.meaning(
+                    algebra or NumpyAlgebra(), self.inputs, self.attributes
+                )
+            ]
 
     def real_outputs(self) -> list[Array]:
         """The outputs of real numbers."""
@@ -55,9 +68,19 @@ class Case:
 
 def all_cases(operator: OperatorKind) -> list[Case]:
     """The rows of an operator, and some that only laws need."""
-    found = [Case(operator, row.inputs, row.attributes) for row in ROWS if row.kind == operator.name]
-    found += [Case(operator, tuple(row.inputs()), row.attributes) for row in HAND_ROWS if row.kind == operator.name]
-    return found + [Case(operator, inputs, attributes) for name, inputs, attributes in MORE if name == operator.name]
+    found = [
+        Case(operator, row.inputs, row.attributes) for row in ROWS if row.kind == operator.name
+    ]
+    found += [
+        Case(operator, tuple(row.inputs()), row.attributes)
+        for row in HAND_ROWS
+        if row.kind == operator.name
+    ]
+    return found + [
+        Case(operator, inputs, attributes)
+        for name, inputs, attributes in MORE
+        if name == operator.name
+    ]
 
 
 def cases_of(name: str) -> list[Case]:
@@ -85,7 +108,9 @@ def distinct(shape: tuple[int, ...], place: int) -> Array:
     """Numbers of both signs, every element of every operand another one."""
     size = int(np.prod(shape))
     generator = np.random.default_rng([1, place, size])
-    return (100.0 * place + 0.5 + generator.permutation(size).reshape(shape)) * generator.choice([-1.0, 1.0], shape)
+    return (100.0 * place + 0.5 + generator.permutation(size).reshape(shape)) * generator.choice(
+        [-1.0, 1.0], shape
+    )
 
 
 def whole(seed: int) -> Callable[[tuple[int, ...], int], Array]:
@@ -103,7 +128,11 @@ def few_digits(seed: int) -> Callable[[tuple[int, ...], int], Array]:
 
     def make(shape: tuple[int, ...], place: int) -> Array:
         generator = np.random.default_rng([3, seed, place, *shape])
-        return shortened(generator.uniform(1, 2, shape) * 2.0 ** generator.integers(-5, 3, shape) * generator.choice([-1.0, 1.0], shape))
+        return shortened(
+            generator.uniform(1, 2, shape)
+            * 2.0 ** generator.integers(-5, 3, shape)
+            * generator.choice([-1.0, 1.0], shape)
+        )
 
     return make
 
@@ -119,7 +148,9 @@ def hostile(seed: int) -> Callable[[tuple[int, ...], int], Array]:
 
     def make(shape: tuple[int, ...], place: int) -> Array:
         generator = np.random.default_rng([4, seed, place, *shape])
-        return bool(seed) * generator.choice([0.0, 1.0, -1.0, 2.0, -2.0, 30.0, -30.0, 1e-3, -1e-3], shape)
+        return bool(seed) * generator.choice(
+            [0.0, 1.0, -1.0, 2.0, -2.0, 30.0, -30.0, 1e-3, -1e-3], shape
+        )
 
     return make
 
@@ -140,7 +171,21 @@ class Watching(NumpyAlgebra):
     """Keeps what is asked of numbers: (operation, operands that it depends on)."""
 
     WATCHED = frozenset(
-        {"log", "sqrt", "function", "compare", "maximum", "minimum", "reduce_max", "reduce_min", "shift", "order", "floor_divide", "remainder", "draw"}
+        {
+            "log",
+            "sqrt",
+            "function",
+            "compare",
+            "maximum",
+            "minimum",
+            "reduce_max",
+            "reduce_min",
+            "shift",
+            "order",
+            "floor_divide",
+            "remainder",
+            "draw",
+        }
     )
 
     def __init__(self) -> None:
@@ -155,7 +200,12 @@ class Watching(NumpyAlgebra):
             arrays = [a for a in arguments if isinstance(a, np.ndarray)]
             if name == "divide":
                 self.calls.append((name, arrays[1:]))
-            elif name in Watching.WATCHED or name == "matmul" or (name == "power" and arguments[1] < 0) or (name == "cast" and arguments[1] != "field"):
+            elif (
+                name in Watching.WATCHED
+                or name == "matmul"
+                or (name == "power" and arguments[1] < 0)
+                or (name == "cast" and arguments[1] != "field")
+            ):
                 self.calls.append((name, arrays))
             return member(*arguments)
 
@@ -172,30 +222,45 @@ def watched(case: Case) -> list[tuple[str, list[Array]]]:
 def is_same(first: Sequence[Array], second: Sequence[Array]) -> bool:
     """Whether arrays are equal, NaN to NaN."""
     return len(first) == len(second) and all(
-        a.shape == b.shape and np.array_equal(a, b, equal_nan=a.dtype == b.dtype == np.float64) for a, b in zip(first, second, strict=True)
+        a.shape == b.shape and np.array_equal(a, b, equal_nan=a.dtype == b.dtype == np.float64)
+        for a, b in zip(first, second, strict=True)
     )
 
 
 def is_close(first: Sequence[Array], second: Sequence[Array]) -> bool:
     """Whether arrays are equal but for what float64 rounds."""
-    return len(first) == len(second) and all(a.shape == b.shape and np.allclose(a, b, rtol=1e-9, atol=1e-9) for a, b in zip(first, second, strict=True))
+    return len(first) == len(second) and all(
+        a.shape == b.shape and np.allclose(a, b, rtol=1e-9, atol=1e-9)
+        for a, b in zip(first, second, strict=True)
+    )
 
 
 def dependence(case: Case, place: int) -> list[Array]:
-    """For every real output which of its elements change with which element of operand ``place``: bool (elements of output, elements of operand)."""
+    """For every real output which of its elements change with which element of operand ``place``:
+    bool (elements of output, elements of operand).
+    """
     base = case.of(whole(1))
     before = base.real_outputs()
     columns: list[list[Array]] = []
     for number in range(base.inputs[place].size):
         moved = base.inputs[place].copy()
         moved.reshape(-1)[number] += 0.125
-        after = replace(base, inputs=(*base.inputs[:place], moved, *base.inputs[place + 1 :])).real_outputs()
-        columns.append([~np.isclose(a, b, rtol=1e-12, atol=1e-12, equal_nan=True).reshape(-1) for a, b in zip(after, before, strict=True)])
+        after = replace(
+            base, inputs=(*base.inputs[:place], moved, *base.inputs[place + 1 :])
+        ).real_outputs()
+        columns.append(
+            [
+                ~np.isclose(a, b, rtol=1e-12, atol=1e-12, equal_nan=True).reshape(-1)
+                for a, b in zip(after, before, strict=True)
+            ]
+        )
     return [np.stack(column, axis=1) for column in zip(*columns, strict=True)]
 
 
 def mixes(case: Case, places: Sequence[int] | None = None) -> bool:
-    """Whether an element of a real output is made of several elements of the operands at ``places`` together (all real ones)."""
+    """Whether an element of a real output is made of several elements of the operands at ``places``
+    together (all real ones).
+    """
     chosen = case.fields if places is None else places
     if not chosen or not case.of(whole(1)).real_outputs():
         return False
@@ -206,11 +271,19 @@ def mixes(case: Case, places: Sequence[int] | None = None) -> bool:
 
 def _added(first: Case, second: Case, only: int | None = None) -> Case:
     places = first.fields if only is None else [only]
-    return replace(first, inputs=tuple(a + b if i in places else a for i, (a, b) in enumerate(zip(first.inputs, second.inputs, strict=True))))
+    return replace(
+        first,
+        inputs=tuple(
+            a + b if i in places else a
+            for i, (a, b) in enumerate(zip(first.inputs, second.inputs, strict=True))
+        ),
+    )
 
 
 def is_additive(case: Case, only: int | None = None) -> bool:
-    """Whether the outputs, all real, of a sum of operands are the sums of the outputs: of all operands together, or of one."""
+    """Whether the outputs, all real, of a sum of operands are the sums of the outputs: of all
+    operands together, or of one.
+    """
     first = case.of(whole(1))
     second = first.of(whole(2), only)
     results = [c.run() for c in (first, second, _added(first, second, only))]

@@ -1,7 +1,9 @@
-"""The laws of traits: for every trait what must hold of an operator that claims it, on the operands and attributes of one row.
+"""The laws of traits: for every trait what must hold of an operator that claims it, on the operands
+and attributes of one row.
 
-A law has two parts. ``holds`` is asked of every row: True, False, or None where the row says nothing. ``shows`` must be true of one row at least: a view,
-say, keeps a sum a sum, but adds nothing. An operator refutes a law by one row of which it does not hold, or because no row shows it.
+A law has two parts. ``holds`` is asked of every row: True, False, or None where the row says
+nothing. ``shows`` must be true of one row at least: a view, say, keeps a sum a sum, but adds
+nothing. An operator refutes a law by one row of which it does not hold, or because no row shows it.
 """
 
 from __future__ import annotations
@@ -44,7 +46,9 @@ def _keeps_order(case: Case) -> bool | None:
     if not case.fields:
         return None
     given = case.of(distinct)
-    return case.is_single and all(np.array_equal(y.reshape(-1), given.inputs[0].reshape(-1)) for y in given.run())
+    return case.is_single and all(
+        np.array_equal(y.reshape(-1), given.inputs[0].reshape(-1)) for y in given.run()
+    )
 
 
 def _shows_all(case: Case) -> bool | None:
@@ -55,7 +59,11 @@ def _shows_all(case: Case) -> bool | None:
     if not case.is_single or len(outputs) != 1:
         return False
     (y,) = outputs
-    return bool(np.shares_memory(x, y) and all(step >= 0 for step in y.strides) and set(y.reshape(-1).tolist()) == set(x.reshape(-1).tolist()))
+    return bool(
+        np.shares_memory(x, y)
+        and all(step >= 0 for step in y.strides)
+        and set(y.reshape(-1).tolist()) == set(x.reshape(-1).tolist())
+    )
 
 
 def _elements(arrays: Sequence[Array]) -> Counter[float]:
@@ -67,10 +75,17 @@ def _rearranges(case: Case) -> bool | None:
         return None
     given = case.of(distinct)
     outputs, x = given.run(), given.inputs[0]
-    if not case.is_single or len(outputs) != 1 or _elements(outputs) != _elements([x]) or case.operator.derivative is None:
+    if (
+        not case.is_single
+        or len(outputs) != 1
+        or _elements(outputs) != _elements([x])
+        or case.operator.derivative is None
+    ):
         return False
     gradient = distinct(outputs[0].shape, 5)
-    (back,) = evaluate(NumpyAlgebra(), f"{case.operator.name}.backward", (x, outputs[0], gradient), case.attributes)
+    (back,) = evaluate(
+        NumpyAlgebra(), f"{case.operator.name}.backward", (x, outputs[0], gradient), case.attributes
+    )
     if back is None or back.shape != x.shape or _elements([back]) != _elements([gradient]):
         return False
     return bool(np.isclose((outputs[0] * gradient).sum(), (x * back).sum()))
@@ -78,7 +93,9 @@ def _rearranges(case: Case) -> bool | None:
 
 def _runs(x: Array) -> Iterator[Array]:
     for axis, size in enumerate(x.shape):
-        for start, stop, step in itertools.product(range(size + 1), range(size + 1), range(1, max(size, 2))):
+        for start, stop, step in itertools.product(
+            range(size + 1), range(size + 1), range(1, max(size, 2))
+        ):
             yield x[(slice(None),) * axis + (slice(start, stop, step),)]
 
 
@@ -86,7 +103,9 @@ def _cuts(case: Case) -> bool | None:
     if not case.fields:
         return None
     given = case.of(distinct)
-    return case.is_single and all(any(np.array_equal(y, run) for run in _runs(given.inputs[0])) for y in given.run())
+    return case.is_single and all(
+        any(np.array_equal(y, run) for run in _runs(given.inputs[0])) for y in given.run()
+    )
 
 
 def _selects(case: Case) -> bool | None:
@@ -95,7 +114,9 @@ def _selects(case: Case) -> bool | None:
     given = case.of(distinct)
     x = given.inputs[0]
     places = [x.take(place, axis) for axis, size in enumerate(x.shape) for place in range(size)]
-    return case.is_single and all(any(np.array_equal(y, place) for place in places) for y in given.run())
+    return case.is_single and all(
+        any(np.array_equal(y, place) for place in places) for y in given.run()
+    )
 
 
 def _has_fewer(case: Case) -> bool:
@@ -107,7 +128,11 @@ def _joins(case: Case) -> bool | None:
         return None
     given = case.of(distinct)
     outputs = given.run()
-    return len(case.fields) == len(case.inputs) and len(outputs) == 1 and _elements(outputs) == _elements(given.inputs)
+    return (
+        len(case.fields) == len(case.inputs)
+        and len(outputs) == 1
+        and _elements(outputs) == _elements(given.inputs)
+    )
 
 
 def _extends(case: Case) -> bool | None:
@@ -118,7 +143,11 @@ def _extends(case: Case) -> bool | None:
     if len(case.fields) != len(case.inputs) or len(outputs) != 1 or not isinstance(axis, int):
         return False
     (y,) = outputs
-    return all(x.ndim == y.ndim and any(np.array_equal(x, run) for run in _runs_along(y, axis % y.ndim, x.shape[axis])) for x in given.inputs)
+    return all(
+        x.ndim == y.ndim
+        and any(np.array_equal(x, run) for run in _runs_along(y, axis % y.ndim, x.shape[axis]))
+        for x in given.inputs
+    )
 
 
 def _runs_along(y: Array, axis: int, size: int) -> Iterator[Array]:
@@ -145,7 +174,10 @@ def _rounds_nothing(case: Case) -> bool | None:
     results = [case.of(few_digits(seed)).real_outputs() for seed in (1, 2)]
     if not results[0] or (case.inputs and not case.fields):
         return None
-    return all(bool(((shortened(a) == a) | (a == b) | ~np.isfinite(a)).all()) for a, b in zip(*results, strict=True))
+    return all(
+        bool(((shortened(a) == a) | (a == b) | ~np.isfinite(a)).all())
+        for a, b in zip(*results, strict=True)
+    )
 
 
 # --- sums
@@ -156,7 +188,11 @@ def _adds_terms(case: Case) -> bool | None:
 
 
 def _adds_within(case: Case) -> bool | None:
-    return is_additive(case) and [y.shape for y in case.run()] == [case.inputs[0].shape] if case.fields else None
+    return (
+        is_additive(case) and [y.shape for y in case.run()] == [case.inputs[0].shape]
+        if case.fields
+        else None
+    )
 
 
 def _adds_members(case: Case) -> bool | None:
@@ -165,7 +201,11 @@ def _adds_members(case: Case) -> bool | None:
     copies = given.of(lambda shape, _: np.broadcast_to(stack[:1], shape))
     turned = given.of(lambda *_: stack[::-1])
     parts = {round(number / count, 6) for number in _elements(copies.run())}
-    return is_additive(case) and is_close(given.run(), turned.run()) and parts <= set(_elements([stack[0]]))
+    return (
+        is_additive(case)
+        and is_close(given.run(), turned.run())
+        and parts <= set(_elements([stack[0]]))
+    )
 
 
 def _adds_plainly(case: Case) -> bool | None:
@@ -223,7 +263,11 @@ def _leaves_other_axes(case: Case) -> bool | None:
                 (result,) = part.run()
             except PitcheckError:
                 return False
-            if axis >= whole_result.ndim or place >= whole_result.shape[axis] or not np.allclose(result, whole_result.take([place], axis)):
+            if (
+                axis >= whole_result.ndim
+                or place >= whole_result.shape[axis]
+                or not np.allclose(result, whole_result.take([place], axis))
+            ):
                 return False
     return True
 
@@ -262,7 +306,10 @@ def _takes_root(case: Case) -> bool | None:
     if not case.fields:
         return None
     given = case.of(positive)
-    return any(name == "sqrt" and np.array_equal(operands[0], given.inputs[0]) for name, operands in watched(given))
+    return any(
+        name == "sqrt" and np.array_equal(operands[0], given.inputs[0])
+        for name, operands in watched(given)
+    )
 
 
 def _divides(case: Case) -> bool | None:
@@ -282,26 +329,42 @@ def _total(case: Case) -> bool | None:
     if not case.fields:
         return None
     first, second = (watched(case.of(make)) for make in (whole(1), whole(2)))
-    dependent = [a[0] for a, b in zip(first, second, strict=False) if a[0] != "matmul" and not is_same(a[1], b[1])]
+    dependent = [
+        a[0]
+        for a, b in zip(first, second, strict=False)
+        if a[0] != "matmul" and not is_same(a[1], b[1])
+    ]
     if dependent or len(first) != len(second):
         return False
     other = case.of(hostile(2)).run()
-    fixed = [bool(np.array_equal(y, z)) for y, z in zip(case.of(hostile(1)).run(), other, strict=True)]
+    fixed = [
+        bool(np.array_equal(y, z)) for y, z in zip(case.of(hostile(1)).run(), other, strict=True)
+    ]
     results = [case.of(hostile(seed)).run() for seed in (0, 1, 2)]
-    return all(same or bool(np.isfinite(y).all()) for result in results for same, y in zip(fixed, result, strict=True))
+    return all(
+        same or bool(np.isfinite(y).all())
+        for result in results
+        for same, y in zip(fixed, result, strict=True)
+    )
 
 
 def _defined_for_positive(case: Case) -> bool | None:
     if not case.fields:
         return None
-    given, *others = (case.of(make).run() for make in (positive, zeros, lambda shape, _: np.full(shape, -1.0)))
-    return all(np.isfinite(y).all() for y in given) and not all(np.isfinite(y).any() for other in others for y in other)
+    given, *others = (
+        case.of(make).run() for make in (positive, zeros, lambda shape, _: np.full(shape, -1.0))
+    )
+    return all(np.isfinite(y).all() for y in given) and not all(
+        np.isfinite(y).any() for other in others for y in other
+    )
 
 
 def _gives_positive(case: Case) -> bool | None:
     if not case.fields or not case.real_outputs():
         return None
-    return all(bool((y > 0).all()) for seed in (0, 1, 2) for y in case.of(hostile(seed)).real_outputs())
+    return all(
+        bool((y > 0).all()) for seed in (0, 1, 2) for y in case.of(hostile(seed)).real_outputs()
+    )
 
 
 def _keeps_positive(case: Case) -> bool | None:
@@ -322,9 +385,22 @@ def _picks_places(case: Case) -> bool | None:
         return False
     x = given.inputs[0].reshape(-1) if axis is None else given.inputs[0]
     along = 0 if axis is None else axis % x.ndim
-    named = places.reshape(-1) if axis is None else places if places.ndim == x.ndim else np.expand_dims(places, along)
-    beside = [(a, b) for i, (a, b) in enumerate(zip(named.shape, x.shape, strict=False)) if i != along]
-    if named.ndim != x.ndim or any(a != b for a, b in beside) or named.min() < 0 or named.max() >= x.shape[along]:
+    named = (
+        places.reshape(-1)
+        if axis is None
+        else places
+        if places.ndim == x.ndim
+        else np.expand_dims(places, along)
+    )
+    beside = [
+        (a, b) for i, (a, b) in enumerate(zip(named.shape, x.shape, strict=False)) if i != along
+    ]
+    if (
+        named.ndim != x.ndim
+        or any(a != b for a, b in beside)
+        or named.min() < 0
+        or named.max() >= x.shape[along]
+    ):
         return False
     chosen = np.zeros(x.shape, dtype=bool)
     np.put_along_axis(chosen, named, True, along)
@@ -332,7 +408,10 @@ def _picks_places(case: Case) -> bool | None:
     others_most, others_least = (np.where(chosen, fill, x) for fill in (-np.inf, np.inf))
     if chosen.all():
         return True
-    return bool((least.min(along) > others_most.max(along)).all() or (most.max(along) < others_least.min(along)).all())
+    return bool(
+        (least.min(along) > others_most.max(along)).all()
+        or (most.max(along) < others_least.min(along)).all()
+    )
 
 
 def _chooses(case: Case) -> bool:
@@ -345,7 +424,13 @@ def _changes(at: int) -> Callable[[Case], bool | None]:
         if len(case.inputs) != 2 or case.run()[0].dtype != np.bool_:
             return None
         numbers = np.array([5, 0, -3])
-        return all(bool((a != b).all()) for a, b in zip(*(replace(case, inputs=(numbers + by, numbers)).run() for by in (at, at + 1)), strict=True))
+        return all(
+            bool((a != b).all())
+            for a, b in zip(
+                *(replace(case, inputs=(numbers + by, numbers)).run() for by in (at, at + 1)),
+                strict=True,
+            )
+        )
 
     return law
 
@@ -353,28 +438,55 @@ def _changes(at: int) -> Callable[[Case], bool | None]:
 def _reads_shape(case: Case) -> bool | None:
     if not case.inputs:
         return None
-    first, second = (replace(case, inputs=tuple(np.full_like(x, number) for x in case.inputs)) for number in (0, 1))
-    return len(case.inputs) == 1 and is_same(first.run(), second.run()) and is_same(case.run(), second.run())
+    first, second = (
+        replace(case, inputs=tuple(np.full_like(x, number) for x in case.inputs))
+        for number in (0, 1)
+    )
+    return (
+        len(case.inputs) == 1
+        and is_same(first.run(), second.run())
+        and is_same(case.run(), second.run())
+    )
 
 
 def gradients_are_sums(case: Case) -> bool | None:
-    """Whether the gradient of every shared operand is the sum of those of two parts of a leading dimension, one that the other operands lack."""
+    """Whether the gradient of every shared operand is the sum of those of two parts of a leading
+    dimension, one that the other operands lack.
+    """
     x, *others = case.inputs
     leading = x.ndim - inner_dimensions(case.operator, case.attributes)
-    if case.operator.derivative is None or not others or max(case.operator.shared) > len(others) or not case.real_outputs():
+    if (
+        case.operator.derivative is None
+        or not others
+        or max(case.operator.shared) > len(others)
+        or not case.real_outputs()
+    ):
         return None
     given = case.of(positive)
     (y,) = given.run()
     dy, found = whole(4)(y.shape, 0), []
-    for axis in [a for a in range(leading) if x.shape[a] > 1 and a < y.ndim and y.shape[a] == x.shape[a]]:
+    for axis in [
+        a for a in range(leading) if x.shape[a] > 1 and a < y.ndim and y.shape[a] == x.shape[a]
+    ]:
         places = [np.arange(1), np.arange(1, x.shape[axis])]
-        parts = [replace(given, inputs=(given.inputs[0].take(p, axis), *given.inputs[1:])) for p in places]
+        parts = [
+            replace(given, inputs=(given.inputs[0].take(p, axis), *given.inputs[1:]))
+            for p in places
+        ]
         if [_size(part, axis) for part in parts] != [1, x.shape[axis] - 1]:
             continue  # another operand has this dimension, too
-        of_parts = [_gradients(part, dy.take(p, axis)) for part, p in zip(parts, places, strict=True)]
+        of_parts = [
+            _gradients(part, dy.take(p, axis)) for part, p in zip(parts, places, strict=True)
+        ]
         of_all = _gradients(given, dy)
-        pairs = [(of_all[i], of_parts[0][i], of_parts[1][i]) for i in case.operator.shared if i < len(case.inputs)]
-        found.append(all(a.shape == b.shape == c.shape and np.allclose(a, b + c) for a, b, c in pairs))
+        pairs = [
+            (of_all[i], of_parts[0][i], of_parts[1][i])
+            for i in case.operator.shared
+            if i < len(case.inputs)
+        ]
+        found.append(
+            all(a.shape == b.shape == c.shape and np.allclose(a, b + c) for a, b, c in pairs)
+        )
     return all(found) if found else None
 
 
@@ -389,7 +501,9 @@ def _size(case: Case, axis: int) -> int:
 
 def _gradients(case: Case, dy: Array) -> list[Any]:
     (y,) = case.run()
-    return evaluate(NumpyAlgebra(), f"{case.operator.name}.backward", (*case.inputs, y, dy), case.attributes)
+    return evaluate(
+        NumpyAlgebra(), f"{case.operator.name}.backward", (*case.inputs, y, dy), case.attributes
+    )
 
 
 @dataclass(frozen=True)
@@ -412,7 +526,10 @@ LAWS: Mapping[Trait, Law] = {
     Trait.ROUNDS_NOTHING: Law(_rounds_nothing),
     Trait.ADDS_TERMS: Law(_adds_terms, mixes),
     Trait.ADDS_WITHIN: Law(_adds_within, mixes),
-    Trait.NORMALIZES: Law(lambda case: True if case.fields else None, lambda case: mixes(case, case.fields[:1]) and _rounds_nothing(case) is False),
+    Trait.NORMALIZES: Law(
+        lambda case: True if case.fields else None,
+        lambda case: mixes(case, case.fields[:1]) and _rounds_nothing(case) is False,
+    ),
     Trait.ADDS_MEMBERS: Law(_of_collective(_adds_members), _has_terms),
     Trait.ADDS_PLAINLY: Law(_adds_plainly, _has_terms),
     Trait.ADDS_ALONG: Law(_adds_along, mixes),
@@ -422,7 +539,9 @@ LAWS: Mapping[Trait, Law] = {
     Trait.MULTILINEAR: Law(_multilinear, lambda case: len(case.fields) > 1),
     Trait.SCALES: Law(_scales, _is_scaled),
     Trait.CONTRACTS: Law(_contracts, _is_contraction),
-    Trait.MULTIPLIES_MATRICES: Law(lambda case: True if case.fields else None, _multiplies_matrices),
+    Trait.MULTIPLIES_MATRICES: Law(
+        lambda case: True if case.fields else None, _multiplies_matrices
+    ),
     Trait.TAKES_ROOT: Law(_takes_root),
     Trait.DIVIDES: Law(_divides),
     Trait.TOTAL: Law(_total),
@@ -437,8 +556,12 @@ LAWS: Mapping[Trait, Law] = {
 
 
 def claims(operator: OperatorKind, trait: Trait, attributes: Mapping[str, Any]) -> bool:
-    """Whether an operator, perhaps one that is not registered, claims a trait with these attributes."""
-    return trait in operator.traits or (trait in operator.conditional and operator.conditional[trait](attributes))
+    """Whether an operator, perhaps one that is not registered, claims a trait with these
+    attributes.
+    """
+    return trait in operator.traits or (
+        trait in operator.conditional and operator.conditional[trait](attributes)
+    )
 
 
 def broken_by(operator: OperatorKind, trait: Trait, cases: Sequence[Case]) -> str:
@@ -448,7 +571,10 @@ def broken_by(operator: OperatorKind, trait: Trait, cases: Sequence[Case]) -> st
     for case, held in asked:
         if held is False:
             shapes = ", ".join(str(x.shape) for x in case.inputs)
-            return f"{operator.name} with {dict(case.attributes)} on operands of shapes {shapes} is not {trait}"
+            return (
+                f"{operator.name} with {dict(case.attributes)} on operands of shapes {shapes} "
+                f"is not {trait}"
+            )
     if not any(held and law.shows(case) for case, held in asked):
         return f"no row of {operator.name} shows that it is {trait}"
     return ""

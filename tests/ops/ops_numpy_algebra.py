@@ -1,4 +1,6 @@
-"""A plain float64 algebra, written apart from the package's own, as a second opinion on the operators' formulas."""
+"""A plain float64 algebra, written apart from the package's own, as a second opinion on the
+operators' formulas.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ Array = np.ndarray[Any, Any]
 
 
 class NumpyAlgebra:
-    """Every operation is the NumPy function of the same meaning, without trials, ranks or levels."""
+    """Every operation is the NumPy function of the same meaning, without trials, ranks or
+    levels.
+    """
 
     dtypes: ClassVar[dict[str, Any]] = {"field": np.float64, "int": np.int64, "bool": np.bool_}
 
@@ -142,11 +146,22 @@ class NumpyAlgebra:
 
     def draw(self, stream: str, index: Array) -> Array:
         seed = sum(ord(c) * 31**i for i, c in enumerate(stream))
-        return np.asarray(np.vectorize(lambda i: np.random.default_rng([seed, int(i)]).random(), otypes=[np.float64])(index))
+        return np.asarray(
+            np.vectorize(
+                lambda i: np.random.default_rng([seed, int(i)]).random(), otypes=[np.float64]
+            )(index)
+        )
 
     def compare(self, comparison: Comparison, a: Array, b: Array) -> Array:
         self._same(a, b)
-        functions = {"eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal}
+        functions = {
+            "eq": np.equal,
+            "ne": np.not_equal,
+            "lt": np.less,
+            "le": np.less_equal,
+            "gt": np.greater,
+            "ge": np.greater_equal,
+        }
         return np.asarray(functions[comparison](a, b))
 
     def where(self, condition: Array, a: Array, b: Array) -> Array:

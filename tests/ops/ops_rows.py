@@ -1,4 +1,6 @@
-"""One row per operator and case: the operator, its inputs and attributes, and PyTorch's function for the same."""
+"""One row per operator and case: the operator, its inputs and attributes, and PyTorch's function
+for the same.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class Row:
-    """``oracle(*tensors)`` gives a tensor or a tuple of them; field inputs require gradients unless ``derivative`` is False."""
+    """``oracle(*tensors)`` gives a tensor or a tuple of them; field inputs require gradients unless
+    ``derivative`` is False.
+    """
 
     kind: str
     inputs: tuple[Array, ...]

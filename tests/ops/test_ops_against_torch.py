@@ -1,4 +1,6 @@
-"""Meaning and derivative of every operator against PyTorch in float64, in the package's float64 algebra and in a plain one."""
+"""Meaning and derivative of every operator against PyTorch in float64, in the package's float64
+algebra and in a plain one.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,12 @@ def plainly(kind: str, inputs: Sequence[Array], attributes: Any) -> list[Any]:
 def really(kind: str, inputs: Sequence[Array], attributes: Any) -> list[Any]:
     """Evaluate in the package's algebra of float64, one trial and one instance."""
     algebra = RealAlgebra(np, 1, (0,))
-    values = [Value("field", a[None, None, None]) if a.dtype == np.float64 else algebra.integers(a[None, None]) for a in map(np.asarray, inputs)]
+    values = [
+        Value("field", a[None, None, None])
+        if a.dtype == np.float64
+        else algebra.integers(a[None, None])
+        for a in map(np.asarray, inputs)
+    ]
     results = evaluate(algebra, kind, values, attributes)
     return [None if v is None else np.asarray(v.data[0, 0, 0]) for v in results]
 
@@ -46,14 +53,28 @@ def test_meaning_and_derivative(row: Row, run: Any) -> None:
         _check_derivative(row, tensors, outputs, got, run)
 
 
-def _check_derivative(row: Row, tensors: list[torch.Tensor], outputs: list[torch.Tensor], got: list[Any], run: Any) -> None:
+def _check_derivative(
+    row: Row, tensors: list[torch.Tensor], outputs: list[torch.Tensor], got: list[Any], run: Any
+) -> None:
     assert operator_kind(row.kind).derivative is not None
     smooth = [i for i, t in enumerate(outputs) if t.is_floating_point()]
     generator = np.random.default_rng(3)
     seeds = [np.asarray(generator.normal(size=tuple(outputs[i].shape))) for i in smooth]
     varied = [t for t in tensors if t.requires_grad]
-    expected = iter(torch.autograd.grad([outputs[i] for i in smooth], varied, [torch.from_numpy(s) for s in seeds], allow_unused=True))
-    attributes = {**row.attributes, "forward_inputs": len(tensors), "forward_outputs": len(outputs), "gradients": tuple(smooth)}
+    expected = iter(
+        torch.autograd.grad(
+            [outputs[i] for i in smooth],
+            varied,
+            [torch.from_numpy(s) for s in seeds],
+            allow_unused=True,
+        )
+    )
+    attributes = {
+        **row.attributes,
+        "forward_inputs": len(tensors),
+        "forward_outputs": len(outputs),
+        "gradients": tuple(smooth),
+    }
     gradients = run(f"{row.kind}.backward", [*row.inputs, *got, *seeds], attributes)
     assert len(gradients) == len(tensors)
     for tensor, mine in zip(tensors, gradients, strict=True):

@@ -1,4 +1,6 @@
-"""Communication and random draws against results computed by hand, and the cases in which an operator must refuse."""
+"""Communication and random draws against results computed by hand, and the cases in which an
+operator must refuse.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,9 @@ def test_average_divides_by_the_members_not_by_a_literal() -> None:
 
 
 def _mask(like: np.ndarray[Any, Any], **attributes: Any) -> np.ndarray[Any, Any]:
-    (mask,) = evaluate(NumpyAlgebra(), "dropout_mask", [like], {"stream": "a", "probability": 0.5, **attributes})
+    (mask,) = evaluate(
+        NumpyAlgebra(), "dropout_mask", [like], {"stream": "a", "probability": 0.5, **attributes}
+    )
     return np.asarray(mask)
 
 
@@ -52,7 +56,12 @@ def test_draws_of_parts_are_the_parts_of_the_draws() -> None:
     (whole,) = evaluate(NumpyAlgebra(), "uniform", [np.zeros((4, 6))], {"stream": "a"})
     for start in ((0, 0), (2, 0), (1, 3), (0, 5)):
         shape = (2, 1)
-        (part,) = evaluate(NumpyAlgebra(), "uniform", [np.ones(shape)], {"stream": "a", "start": start, "whole": (4, 6)})
+        (part,) = evaluate(
+            NumpyAlgebra(),
+            "uniform",
+            [np.ones(shape)],
+            {"stream": "a", "start": start, "whole": (4, 6)},
+        )
         np.testing.assert_array_equal(part, whole[start[0] : start[0] + 2, start[1] : start[1] + 1])
     (later,) = evaluate(NumpyAlgebra(), "uniform", [np.zeros((3, 6))], {"stream": "a", "offset": 6})
     np.testing.assert_array_equal(later, whole[1:])
@@ -92,7 +101,12 @@ REFUSED: list[tuple[str, list[Any], dict[str, Any], type[Exception]]] = [
     ("dropout_mask", [np.ones((2, 4))], {"stream": "s", "probability": "5/4"}, PlanError),
     ("dropout_mask", [np.ones((2, 4))], {"stream": "s", "probability": "nan"}, PlanError),
     ("dropout_mask", [np.ones((2, 4))], {"stream": "s", "probability": 1}, UnsupportedError),
-    ("dropout_mask", [np.ones((2, 4))], {"stream": "s", "probability": "sqrt(1/2)"}, UnsupportedError),
+    (
+        "dropout_mask",
+        [np.ones((2, 4))],
+        {"stream": "s", "probability": "sqrt(1/2)"},
+        UnsupportedError,
+    ),
     ("view", [np.ones((2, 3))], {"sizes": (4, 2)}, ShapeError),
     ("view", [np.ones((2, 3))], {"sizes": (-1, -1)}, ShapeError),
     ("view", [np.ones((2, 3))], {"sizes": (-1, 4)}, ShapeError),
@@ -145,13 +159,33 @@ REFUSED: list[tuple[str, list[Any], dict[str, Any], type[Exception]]] = [
     ("masked_fill", [np.ones(3), np.ones(3, bool), np.zeros(3)], {}, ShapeError),
     ("cross_entropy", [np.ones((2, 3)), np.ones((2, 3))], {}, UnsupportedError),
     ("cross_entropy", [np.ones((2, 3)), np.zeros(3, dtype=np.int64)], {}, ShapeError),
-    ("cross_entropy", [np.ones((2, 3)), np.zeros(2, dtype=np.int64)], {"reduction": "average"}, UnsupportedError),
+    (
+        "cross_entropy",
+        [np.ones((2, 3)), np.zeros(2, dtype=np.int64)],
+        {"reduction": "average"},
+        UnsupportedError,
+    ),
     ("mse_loss", [np.ones(2), np.ones(2)], {"reduction": "batchmean"}, UnsupportedError),
-    ("rotary", [np.ones((2, 4)), np.ones(4), np.ones(4)], {"convention": "quarter"}, UnsupportedError),
+    (
+        "rotary",
+        [np.ones((2, 4)), np.ones(4), np.ones(4)],
+        {"convention": "quarter"},
+        UnsupportedError,
+    ),
     ("rotary", [np.ones((2, 5)), np.ones(5), np.ones(5)], {"convention": "half"}, ShapeError),
     ("rotary", [np.ones((2, 6)), np.ones(2), np.ones(6)], {"convention": "half"}, ShapeError),
-    ("scaled_dot_product_attention", [np.ones((2, 3))] * 3 + [np.ones((2, 2))], {"is_causal": True}, PlanError),
-    ("scaled_dot_product_attention", [np.ones((3, 2, 3)), np.ones((2, 2, 3)), np.ones((2, 2, 3))], {"enable_gqa": True}, ShapeError),
+    (
+        "scaled_dot_product_attention",
+        [np.ones((2, 3))] * 3 + [np.ones((2, 2))],
+        {"is_causal": True},
+        PlanError,
+    ),
+    (
+        "scaled_dot_product_attention",
+        [np.ones((3, 2, 3)), np.ones((2, 2, 3)), np.ones((2, 2, 3))],
+        {"enable_gqa": True},
+        ShapeError,
+    ),
     ("cast", [np.ones(2)], {"dtype": "complex64"}, UnsupportedError),
     ("dropout", [np.ones(2), np.ones(2)], {"probability": 1}, UnsupportedError),
     ("dropout", [np.ones(2), np.ones(2)], {"probability": -0.1}, PlanError),
@@ -161,7 +195,13 @@ REFUSED: list[tuple[str, list[Any], dict[str, Any], type[Exception]]] = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "inputs", "attributes", "error"), REFUSED, ids=lambda value: value if isinstance(value, str) else "")
-def test_what_has_no_meaning_is_refused(kind: str, inputs: list[Any], attributes: dict[str, Any], error: type[Exception]) -> None:
+@pytest.mark.parametrize(
+    ("kind", "inputs", "attributes", "error"),
+    REFUSED,
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_what_has_no_meaning_is_refused(
+    kind: str, inputs: list[Any], attributes: dict[str, Any], error: type[Exception]
+) -> None:
     with pytest.raises(error):
         evaluate(NumpyAlgebra(), kind, inputs, attributes)

@@ -1,4 +1,6 @@
-"""Facts about operators stand with the operators: elsewhere the names of operators are compared and listed less and less."""
+"""Facts about operators stand with the operators: elsewhere the names of operators are compared and
+listed less and less.
+"""
 
 from __future__ import annotations
 
@@ -18,15 +20,28 @@ MAKERS = ("ops", "execution", "frontends", "programs", "models")
 """Rooms that make operators, or are a second opinion on what they mean: they name them."""
 OF_ALGEBRAS = ("algebra", "prove/guards.py", "prove/known_ranges.py", "prove/thresholds.py")
 """Places where such names are those of an algebra's operations, which have no traits."""
-ALLOWED: Mapping[str, int] = {"explain": 62, "graph": 2, "mutation": 30, "precision": 1, "prove": 8, "stage": 2}
-"""How many lists and comparisons of names are left in each room. A number may only go down; what is new asks for a trait (pitcheck/ops/traits.py)."""
+ALLOWED: Mapping[str, int] = {
+    "explain": 62,
+    "graph": 2,
+    "mutation": 30,
+    "precision": 1,
+    "prove": 8,
+    "stage": 2,
+}
+"""How many lists and comparisons of names are left in each room. A number may only go down; what is
+new asks for a trait (pitcheck/ops/traits.py).
+"""
 NAMES = {*operator_names(), *(f"{name}{BACKWARD}" for name in operator_names())}
 VALUES = {*REDUCTIONS, "mean", "none"}
 """Values of the attribute ``reduction``, some of which are operators, too."""
 
 
 def _texts(nodes: list[ast.expr | None]) -> list[str]:
-    return [node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+    return [
+        node.value
+        for node in nodes
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    ]
 
 
 def _is_list(nodes: list[ast.expr | None]) -> bool:
@@ -36,10 +51,18 @@ def _is_list(nodes: list[ast.expr | None]) -> bool:
 
 
 def _is_kind(node: ast.expr) -> bool:
-    """Whether an expression is the kind of an operator: ``x.kind``, ``kind``, or one of these without its ending."""
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "removesuffix":
+    """Whether an expression is the kind of an operator: ``x.kind``, ``kind``, or one of these
+    without its ending.
+    """
+    if (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr == "removesuffix"
+    ):
         return _is_kind(node.func.value)
-    return (isinstance(node, ast.Attribute) and node.attr == "kind") or (isinstance(node, ast.Name) and node.id in ("kind", "plain"))
+    return (isinstance(node, ast.Attribute) and node.attr == "kind") or (
+        isinstance(node, ast.Name) and node.id in ("kind", "plain")
+    )
 
 
 def _named(node: ast.expr) -> bool:
@@ -51,7 +74,9 @@ def _named(node: ast.expr) -> bool:
 def found_in(tree: ast.AST) -> Iterator[int]:
     """The lines on which names of operators are listed, or compared with a kind."""
     for node in ast.walk(tree):
-        if (isinstance(node, (ast.Set, ast.Tuple, ast.List)) and _is_list(list(node.elts))) or (isinstance(node, ast.Dict) and _is_list(list(node.keys))):
+        if (isinstance(node, (ast.Set, ast.Tuple, ast.List)) and _is_list(list(node.elts))) or (
+            isinstance(node, ast.Dict) and _is_list(list(node.keys))
+        ):
             yield node.lineno
         elif isinstance(node, ast.Compare):
             sides = [node.left, *node.comparators]
@@ -63,8 +88,12 @@ def _count() -> Counter[str]:
     found: Counter[str] = Counter()
     for path in sorted(ROOT.rglob("*.py")):
         place = path.relative_to(ROOT).as_posix()
-        if not place.startswith(tuple(f"{room}/" for room in MAKERS)) and not place.startswith(OF_ALGEBRAS):
-            found[place.split("/", maxsplit=1)[0]] += sum(1 for _ in found_in(ast.parse(path.read_text(encoding="utf-8"))))
+        if not place.startswith(tuple(f"{room}/" for room in MAKERS)) and not place.startswith(
+            OF_ALGEBRAS
+        ):
+            found[place.split("/", maxsplit=1)[0]] += sum(
+                1 for _ in found_in(ast.parse(path.read_text(encoding="utf-8")))
+            )
     return +found
 
 

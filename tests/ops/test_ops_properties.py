@@ -1,4 +1,6 @@
-"""Operators at shapes and attributes that Hypothesis chooses, against PyTorch, and laws that hold for all of them."""
+"""Operators at shapes and attributes that Hypothesis chooses, against PyTorch, and laws that hold
+for all of them.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,9 @@ def test_broadcast_operands_get_gradients_of_their_shape(data: st.DataObject) ->
     (result,) = run(kind, a, b)
     np.testing.assert_allclose(result, expected.detach().numpy(), rtol=1e-12)
     mine = run(f"{kind}.backward", a, b, result, dy)
-    for gradient, theirs in zip(mine, torch.autograd.grad(expected, (x, y), torch.from_numpy(dy)), strict=True):
+    for gradient, theirs in zip(
+        mine, torch.autograd.grad(expected, (x, y), torch.from_numpy(dy)), strict=True
+    ):
         assert gradient.shape == tuple(theirs.shape)
         np.testing.assert_allclose(gradient, theirs.numpy(), rtol=1e-9, atol=1e-12)
 
@@ -59,15 +63,34 @@ def test_reductions_over_any_axes(data: st.DataObject) -> None:
 
 
 @SETTINGS
-@given(members=st.integers(1, 4), rows=st.integers(1, 3), columns=st.integers(1, 3), axis=st.integers(-2, 1))
-def test_what_is_scattered_and_gathered_is_whole_again(members: int, rows: int, columns: int, axis: int) -> None:
-    """All-gather of the parts of a reduce-scatter is the all-reduce; all-to-all there and back changes nothing."""
+@given(
+    members=st.integers(1, 4),
+    rows=st.integers(1, 3),
+    columns=st.integers(1, 3),
+    axis=st.integers(-2, 1),
+)
+def test_what_is_scattered_and_gathered_is_whole_again(
+    members: int, rows: int, columns: int, axis: int
+) -> None:
+    """All-gather of the parts of a reduce-scatter is the all-reduce; all-to-all there and back
+    changes nothing.
+    """
     stack = integers(100, members, members * rows, members * columns).astype(np.float64)
     parts = [run("reduce_scatter", stack, axis=axis, position=p)[0] for p in range(members)]
     (whole,) = run("all_gather", np.stack(parts), axis=axis)
     np.testing.assert_array_equal(whole, run("all_reduce", stack)[0])
-    there = np.stack([run("all_to_all", stack, split_axis=axis, concat_axis=1 - axis % 2, position=p)[0] for p in range(members)])
-    back = np.stack([run("all_to_all", there, split_axis=1 - axis % 2, concat_axis=axis, position=p)[0] for p in range(members)])
+    there = np.stack(
+        [
+            run("all_to_all", stack, split_axis=axis, concat_axis=1 - axis % 2, position=p)[0]
+            for p in range(members)
+        ]
+    )
+    back = np.stack(
+        [
+            run("all_to_all", there, split_axis=1 - axis % 2, concat_axis=axis, position=p)[0]
+            for p in range(members)
+        ]
+    )
     np.testing.assert_array_equal(back, stack)
 
 
@@ -93,4 +116,6 @@ def test_contractions_of_any_indices(data: st.DataObject) -> None:
     equation = f"{','.join(operands)}->{result}"
     arrays = [reals(*(sizes[n] for n in names), seed=i) for i, names in enumerate(operands)]
     expected = np.einsum(equation, *arrays)
-    np.testing.assert_allclose(run("einsum", *arrays, equation=equation)[0], expected, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(
+        run("einsum", *arrays, equation=equation)[0], expected, rtol=1e-9, atol=1e-12
+    )

@@ -1,4 +1,6 @@
-"""The registry: names, attributes, numbers of inputs, derivatives, and that every operator has a test of its meaning."""
+"""The registry: names, attributes, numbers of inputs, derivatives, and that every operator has a
+test of its meaning.
+"""
 
 from __future__ import annotations
 
@@ -28,13 +30,21 @@ def test_every_operator_has_an_oracle() -> None:
 
 def test_every_derivative_has_an_oracle() -> None:
     tested = {row.kind for row in ROWS if row.derivative} | {"detach"}
-    assert tested == {name for name in operator_names() if operator_kind(name).derivative is not None}
+    assert tested == {
+        name for name in operator_names() if operator_kind(name).derivative is not None
+    }
 
 
 def test_every_attribute_is_used_by_a_row() -> None:
     used = {(row.kind, name) for row in (*ROWS, *HAND_ROWS) for name in row.attributes}
     ignored = {"async", "tag", "batch", "protocol", "peer", "of"}
-    declared = {(name, a) for name in operator_names() if name not in DRAWS for a in operator_kind(name).attributes if a not in ignored}
+    declared = {
+        (name, a)
+        for name in operator_names()
+        if name not in DRAWS
+        for a in operator_kind(name).attributes
+        if a not in ignored
+    }
     assert declared - used == set()
 
 
@@ -71,7 +81,17 @@ def test_attributes_of_derivatives_belong_to_derivatives() -> None:
         check_attributes(kind, {"forward_input": 2}, backward=True)
 
 
-@pytest.mark.parametrize("name", ["flash_attention", "Add", "", "add.forward", "flash_attention.backward", "add.backward.backward"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "flash_attention",
+        "Add",
+        "",
+        "add.forward",
+        "flash_attention.backward",
+        "add.backward.backward",
+    ],
+)
 def test_unknown_operators_are_refused(name: str) -> None:
     with pytest.raises(UnsupportedError, match="no meaning"):
         operator_kind(name)
@@ -89,7 +109,9 @@ def test_a_wrong_number_of_inputs_is_refused() -> None:
 
 def test_a_missing_derivative_is_refused() -> None:
     with pytest.raises(UnsupportedError, match="all_reduce"):
-        evaluate(NumpyAlgebra(), "all_reduce.backward", [np.ones((2, 2)), np.ones(2), np.ones(2)], {})
+        evaluate(
+            NumpyAlgebra(), "all_reduce.backward", [np.ones((2, 2)), np.ones(2), np.ones(2)], {}
+        )
 
 
 A, B, DY = np.array([2.0, 3.0]), np.array([5.0, 7.0]), np.array([1.0, 10.0])
@@ -110,25 +132,51 @@ def test_gradients_of_outputs_may_be_absent() -> None:
     x = np.arange(6.0)
     parts = [x[:1], x[1:3], x[3:]]
     split = {"axis": 0, "sizes": (1, 2, 3), "forward_outputs": 3}
-    (gradient,) = evaluate(NumpyAlgebra(), "split.backward", [x, *parts, np.array([8.0, 9.0])], {**split, "gradients": (1,)})
+    (gradient,) = evaluate(
+        NumpyAlgebra(),
+        "split.backward",
+        [x, *parts, np.array([8.0, 9.0])],
+        {**split, "gradients": (1,)},
+    )
     np.testing.assert_array_equal(gradient, [0, 8, 9, 0, 0, 0])
-    (gradient,) = evaluate(NumpyAlgebra(), "split.backward", [x, *parts, np.ones(3), np.array([4.0])], {**split, "gradients": (2, 0), "forward_inputs": 1})
+    (gradient,) = evaluate(
+        NumpyAlgebra(),
+        "split.backward",
+        [x, *parts, np.ones(3), np.array([4.0])],
+        {**split, "gradients": (2, 0), "forward_inputs": 1},
+    )
     np.testing.assert_array_equal(gradient, [4, 0, 0, 1, 1, 1])
 
 
 @pytest.mark.parametrize(
     "attributes",
-    [{"forward_inputs": 1}, {"forward_inputs": 3}, {"forward_outputs": 2}, {"gradients": (1,)}, {"gradients": (0, 0)}, {"gradients": ()}],
+    [
+        {"forward_inputs": 1},
+        {"forward_inputs": 3},
+        {"forward_outputs": 2},
+        {"gradients": (1,)},
+        {"gradients": (0, 0)},
+        {"gradients": ()},
+    ],
 )
-def test_inputs_of_a_derivative_that_do_not_add_up_are_refused(attributes: dict[str, object]) -> None:
+def test_inputs_of_a_derivative_that_do_not_add_up_are_refused(
+    attributes: dict[str, object],
+) -> None:
     with pytest.raises(PlanError):
         evaluate(NumpyAlgebra(), "mul.backward", [A, B, A * B, DY], attributes)
 
 
 def test_outputs_that_are_not_given_are_computed() -> None:
-    (gradient,) = evaluate(NumpyAlgebra(), "sqrt.backward", [np.array([4.0, 25.0]), DY], {"forward_outputs": 0})
+    (gradient,) = evaluate(
+        NumpyAlgebra(), "sqrt.backward", [np.array([4.0, 25.0]), DY], {"forward_outputs": 0}
+    )
     np.testing.assert_array_equal(gradient, [0.25, 1.0])
-    (gradient,) = evaluate(NumpyAlgebra(), "max.backward", [np.array([4.0, 25.0]), np.array(3.0)], {"axis": 0, "forward_outputs": 0})
+    (gradient,) = evaluate(
+        NumpyAlgebra(),
+        "max.backward",
+        [np.array([4.0, 25.0]), np.array(3.0)],
+        {"axis": 0, "forward_outputs": 0},
+    )
     np.testing.assert_array_equal(gradient, [0, 3])
 
 
@@ -138,12 +186,21 @@ def test_a_gradient_of_another_shape_is_refused() -> None:
 
 
 def test_integers_have_no_gradient() -> None:
-    to_table = evaluate(NumpyAlgebra(), "embedding.backward", [np.array([1, 1]), np.ones((2, 3)), np.ones((2, 3)), np.ones((2, 3))], {})
+    to_table = evaluate(
+        NumpyAlgebra(),
+        "embedding.backward",
+        [np.array([1, 1]), np.ones((2, 3)), np.ones((2, 3)), np.ones((2, 3))],
+        {},
+    )
     assert to_table[0] is None
     np.testing.assert_array_equal(to_table[1], [[0, 0, 0], [2, 2, 2]])
-    assert evaluate(NumpyAlgebra(), "mul.backward", [A, np.array([True, False]), A, DY], {})[1] is None
+    assert (
+        evaluate(NumpyAlgebra(), "mul.backward", [A, np.array([True, False]), A, DY], {})[1] is None
+    )
 
 
 def test_the_reference_page_is_current() -> None:
     page = Path(__file__).parents[2] / "docs" / "operators.md"
-    assert page.read_text(encoding="utf-8") == operator_table(), "write docs/operators.md anew with pitcheck.ops.operator_table.operator_table"
+    assert page.read_text(encoding="utf-8") == operator_table(), (
+        "write docs/operators.md anew with pitcheck.ops.operator_table.operator_table"
+    )

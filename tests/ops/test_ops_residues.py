@@ -1,4 +1,6 @@
-"""Operators without exp, roots and order on residues: exactly the rational results, modulo every prime of the chain."""
+"""Operators without exp, roots and order on residues: exactly the rational results, modulo every
+prime of the chain.
+"""
 
 from __future__ import annotations
 
@@ -88,19 +90,32 @@ def _whole(row: Row, number: int) -> Row:
 
     def chosen(a: Array) -> Array:
         drawn = generator.integers(1, 5, a.shape) * generator.choice([-1, 1], a.shape)
-        return np.asarray(drawn, dtype=np.float64) if a.dtype == np.float64 and np.isfinite(a).all() else a
+        return (
+            np.asarray(drawn, dtype=np.float64)
+            if a.dtype == np.float64 and np.isfinite(a).all()
+            else a
+        )
 
     return replace(row, inputs=tuple(chosen(a) for a in row.inputs))
 
 
-EXACT = [_whole(row, i) for i, row in enumerate(ROWS) if row.kind in RATIONAL and not (row.kind == "cast" and row.attributes["dtype"] == "int64")]
+EXACT = [
+    _whole(row, i)
+    for i, row in enumerate(ROWS)
+    if row.kind in RATIONAL and not (row.kind == "cast" and row.attributes["dtype"] == "int64")
+]
 
 
 def residues(numbers: Array) -> Array:
-    """Rationals with small denominators, given as floats, modulo every prime: shape (levels, *shape)."""
+    """Rationals with small denominators, given as floats, modulo every prime: shape (levels,
+    *shape).
+    """
     exact = [Fraction(float(n)).limit_denominator(10**4) for n in numbers.reshape(-1)]
     assert all(abs(float(e) - n) < 1e-9 for e, n in zip(exact, numbers.reshape(-1), strict=True))
-    return np.array([[e.numerator * pow(e.denominator, -1, p) % p for e in exact] for p in CHAIN.primes], dtype=np.int64).reshape(len(CHAIN), *numbers.shape)
+    return np.array(
+        [[e.numerator * pow(e.denominator, -1, p) % p for e in exact] for p in CHAIN.primes],
+        dtype=np.int64,
+    ).reshape(len(CHAIN), *numbers.shape)
 
 
 def value(algebra: ResidueAlgebra, a: Array) -> Value:
@@ -116,13 +131,18 @@ def value(algebra: ResidueAlgebra, a: Array) -> Value:
 def check(result: Any, expected: Array) -> None:
     if expected.dtype != np.float64:
         assert result.kind == ("bool" if expected.dtype == np.bool_ else "int")
-        np.testing.assert_array_equal(np.broadcast_to(result.data, (1, *result.data.shape[1:3], *expected.shape))[0, 0, 0], expected)
+        np.testing.assert_array_equal(
+            np.broadcast_to(result.data, (1, *result.data.shape[1:3], *expected.shape))[0, 0, 0],
+            expected,
+        )
         return
     finite = np.isfinite(expected)
     wanted = residues(np.where(finite, expected, 0.0))
     assert (result.special is None) == finite.all()
     for trial in range(result.data.shape[1]):
-        np.testing.assert_array_equal(np.where(finite, result.data[:, trial, 0], 0), np.where(finite, wanted, 0))
+        np.testing.assert_array_equal(
+            np.where(finite, result.data[:, trial, 0], 0), np.where(finite, wanted, 0)
+        )
 
 
 @pytest.mark.parametrize("row", EXACT, ids=lambda row: row.label)
@@ -137,11 +157,23 @@ def test_residues_are_the_exact_results(row: Row) -> None:
         check(mine, theirs.detach().numpy())
     if not row.derivative:
         return
-    seeds = [np.random.default_rng(12).integers(-4, 5, tuple(t.shape)).astype(np.float64) for t in outputs]
+    seeds = [
+        np.random.default_rng(12).integers(-4, 5, tuple(t.shape)).astype(np.float64)
+        for t in outputs
+    ]
     varied = [t for t in tensors if t.requires_grad]
-    gradients = iter(torch.autograd.grad(outputs, varied, [torch.from_numpy(np.asarray(s)) for s in seeds], allow_unused=True))
+    gradients = iter(
+        torch.autograd.grad(
+            outputs, varied, [torch.from_numpy(np.asarray(s)) for s in seeds], allow_unused=True
+        )
+    )
     attributes = {**row.attributes, "forward_inputs": len(inputs), "forward_outputs": len(got)}
-    back = evaluate(algebra, f"{row.kind}.backward", [*inputs, *got, *(value(algebra, np.asarray(s)) for s in seeds)], attributes)
+    back = evaluate(
+        algebra,
+        f"{row.kind}.backward",
+        [*inputs, *got, *(value(algebra, np.asarray(s)) for s in seeds)],
+        attributes,
+    )
     for tensor, mine in zip(tensors, back, strict=True):
         theirs = next(gradients) if tensor.requires_grad else None
         if theirs is not None:
@@ -151,5 +183,7 @@ def test_residues_are_the_exact_results(row: Row) -> None:
 @pytest.mark.parametrize("row", RATIONAL_HAND, ids=lambda row: row.label)
 def test_residues_of_communication(row: HandRow) -> None:
     algebra = ResidueAlgebra(np, CHAIN, 5, (0, 1))
-    (result,) = evaluate(algebra, row.kind, [value(algebra, a) for a in row.inputs()], row.attributes)
+    (result,) = evaluate(
+        algebra, row.kind, [value(algebra, a) for a in row.inputs()], row.attributes
+    )
     check(result, np.array(row.result, dtype=np.float64))

@@ -1,4 +1,6 @@
-"""Every operator on dimensions alone gives the shapes that it computes, at full and at reduced sizes."""
+"""Every operator on dimensions alone gives the shapes that it computes, at full and at reduced
+sizes.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ from pitcheck.ops.registry import evaluate, operator_kind
 NUMBERS = NumpyAlgebra()
 
 
-def on_axes(algebra: AxisAlgebra, kind: str, inputs: list[AxisValue], attributes: Any) -> list[AxisValue]:
+def on_axes(
+    algebra: AxisAlgebra, kind: str, inputs: list[AxisValue], attributes: Any
+) -> list[AxisValue]:
     return evaluate(algebra, kind, inputs, symbolic_attributes(kind, attributes))
 
 
@@ -37,7 +41,12 @@ def test_shapes_and_kinds(row: Row | HandRow) -> None:
     if not isinstance(row, Row) or not row.derivative:
         return
     gradients = [i for i, a in enumerate(computed) if NUMBERS.kind(a) == "field"]
-    attributes = {**row.attributes, "forward_inputs": len(arrays), "forward_outputs": len(computed), "gradients": tuple(gradients)}
+    attributes = {
+        **row.attributes,
+        "forward_inputs": len(arrays),
+        "forward_outputs": len(computed),
+        "gradients": tuple(gradients),
+    }
     seeds = [algebra.tensor(computed[i].shape) for i in gradients]
     backward = on_axes(algebra, f"{row.kind}.backward", [*symbols, *found, *seeds], attributes)
     for gradient, operand in zip(backward, symbols, strict=True):
@@ -69,8 +78,16 @@ LARGE: list[tuple[str, list[Array], dict[str, Any]]] = [
     ("layer_norm", [reals(80, 96), reals(96), reals(96)], {"eps": 1e-5}),
     ("rotary", [reals(40, 96), reals(96), reals(96)], {"convention": "half"}),
     ("rotary", [reals(40, 96), reals(48), reals(48)], {"convention": "interleaved"}),
-    ("scaled_dot_product_attention", [reals(8, 40, 64), reals(4, 60, 64), reals(4, 60, 80)], {"enable_gqa": True}),
-    ("scaled_dot_product_attention", [reals(8, 40, 64), reals(8, 40, 64), reals(8, 40, 80)], {"is_causal": True}),
+    (
+        "scaled_dot_product_attention",
+        [reals(8, 40, 64), reals(4, 60, 64), reals(4, 60, 80)],
+        {"enable_gqa": True},
+    ),
+    (
+        "scaled_dot_product_attention",
+        [reals(8, 40, 64), reals(8, 40, 64), reals(8, 40, 80)],
+        {"is_causal": True},
+    ),
     ("cross_entropy", [reals(80, 96), integers(3, 80)], {}),
     ("embedding", [integers(3, 80), reals(40, 96)], {}),
     ("gather", [reals(80, 96), integers(3, 80, 5)], {"axis": 1}),
@@ -87,26 +104,43 @@ LARGE: list[tuple[str, list[Array], dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "arrays", "attributes"), LARGE, ids=[f"{kind}-{attributes}" for kind, _, attributes in LARGE])
+@pytest.mark.parametrize(
+    ("kind", "arrays", "attributes"),
+    LARGE,
+    ids=[f"{kind}-{attributes}" for kind, _, attributes in LARGE],
+)
 @pytest.mark.parametrize("variant", [0, 1])
-def test_reduced_shapes_are_those_computed(kind: str, arrays: list[Array], attributes: dict[str, Any], variant: int) -> None:
+def test_reduced_shapes_are_those_computed(
+    kind: str, arrays: list[Array], attributes: dict[str, Any], variant: int
+) -> None:
     system = AxisSystem()
     algebra = AxisAlgebra(system)
     symbols = [algebra.tensor(a.shape, NUMBERS.kind(a)) for a in arrays]
     found = on_axes(algebra, kind, symbols, attributes)
-    backward = f"{kind}.backward" if operator_kind(kind).derivative is not None and all(v.kind == "field" for v in found) else None
+    backward = (
+        f"{kind}.backward"
+        if operator_kind(kind).derivative is not None and all(v.kind == "field" for v in found)
+        else None
+    )
     both = {**attributes, "forward_inputs": len(arrays), "forward_outputs": len(found)}
     given = [*symbols, *found, *(AxisValue("field", v.dims) for v in found)]
     gradients = on_axes(algebra, backward, given, both) if backward else []
     sizes = system.solve(variant)
 
-    small = [_of_shape(tuple(sizes.size(d) for d in v.dims), a) for v, a in zip(symbols, arrays, strict=True)]
-    computed = evaluate(NUMBERS, kind, small, reduce_attributes(kind, attributes, symbols, found, sizes))
+    small = [
+        _of_shape(tuple(sizes.size(d) for d in v.dims), a)
+        for v, a in zip(symbols, arrays, strict=True)
+    ]
+    computed = evaluate(
+        NUMBERS, kind, small, reduce_attributes(kind, attributes, symbols, found, sizes)
+    )
     assert [a.shape for a in computed] == [tuple(sizes.size(d) for d in v.dims) for v in found]
     if backward:
         reduced = reduce_attributes(backward, both, given, gradients, sizes)
         back = evaluate(NUMBERS, backward, [*small, *computed, *computed], reduced)
-        assert [None if g is None else g.shape for g in back] == [a.shape if g is not None else None for g, a in zip(back, small, strict=True)]
+        assert [None if g is None else g.shape for g in back] == [
+            a.shape if g is not None else None for g, a in zip(back, small, strict=True)
+        ]
     if kind not in ("select", "pad", "rotary", "roll"):
         assert sum(a.size for a in small) < sum(a.size for a in arrays), "nothing was reduced"
 

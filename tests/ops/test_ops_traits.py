@@ -1,4 +1,6 @@
-"""Every trait holds of every operator that claims it, and of no other one without a reason that stands here."""
+"""Every trait holds of every operator that claims it, and of no other one without a reason that
+stands here.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,8 @@ WITHHELD: Mapping[Trait, Mapping[str, str]] = {
         "detach": "no gradient comes back through it, and gradients of views are views",
     },
     Trait.REARRANGES: {
-        "flip": "places along the dimension change their order, and what stands behind sums is compared place by place from the front",
+        "flip": "places along the dimension change their order, and what stands behind sums is "
+        "compared place by place from the front",
         "roll": "as flip",
     },
     Trait.SELECTS: {"squeeze": ASKED_ELSEWHERE, "broadcast": ROOTED},
@@ -61,8 +64,14 @@ WITHHELD: Mapping[Trait, Mapping[str, str]] = {
         "nll_loss": ASKED_ELSEWHERE,
     },
     Trait.NORMALIZES: {
-        **dict.fromkeys(("sum", "mean", "cumsum", "all_reduce", "reduce", "reduce_scatter", "accumulate"), ASKED_ELSEWHERE),
-        **dict.fromkeys(("linear", "matmul", "bmm", "einsum", "scaled_dot_product_attention"), "devices add up products of matrices in float32"),
+        **dict.fromkeys(
+            ("sum", "mean", "cumsum", "all_reduce", "reduce", "reduce_scatter", "accumulate"),
+            ASKED_ELSEWHERE,
+        ),
+        **dict.fromkeys(
+            ("linear", "matmul", "bmm", "einsum", "scaled_dot_product_attention"),
+            "devices add up products of matrices in float32",
+        ),
         "rotary": "an element is made of two, whatever the sizes are",
     },
     Trait.LEAVES_OTHER_AXES: {
@@ -74,10 +83,27 @@ WITHHELD: Mapping[Trait, Mapping[str, str]] = {
     Trait.CONTRACTS: {"rotary": "an element is made of two pairs, whatever the sizes are"},
     Trait.TOTAL: {
         **dict.fromkeys(
-            ("scale_by_size", "einsum", "rotary", "var", "cumsum", "repeat_interleave", "pad", "flip", "roll", "tril", "triu", "scatter_value"), LIMITED
+            (
+                "scale_by_size",
+                "einsum",
+                "rotary",
+                "var",
+                "cumsum",
+                "repeat_interleave",
+                "pad",
+                "flip",
+                "roll",
+                "tril",
+                "triu",
+                "scatter_value",
+            ),
+            LIMITED,
         ),
         **dict.fromkeys(("nll_loss", "mse_loss", "dropout", "all_to_all", "wait"), LIMITED),
-        **dict.fromkeys(("positions", "boundary", "causal_mask"), "of the shape alone: nothing of the operand is left"),
+        **dict.fromkeys(
+            ("positions", "boundary", "causal_mask"),
+            "of the shape alone: nothing of the operand is left",
+        ),
         **dict.fromkeys(("uniform", "normal", "dropout_mask"), DRAWN),
         **dict.fromkeys(("gather_to", "broadcast", "scatter_from"), ROOTED),
         "send": POSTAL,
@@ -85,26 +111,97 @@ WITHHELD: Mapping[Trait, Mapping[str, str]] = {
     },
     Trait.DEFINED_FOR_POSITIVE: {"div": "asked of its second operand alone, by DIVIDES"},
     Trait.GIVES_POSITIVE: {
-        **dict.fromkeys(("sigmoid", "softplus", "softmax"), "residues have 0 where exponentials add up to -1: no algebra keeps what is true of real numbers"),
+        **dict.fromkeys(
+            ("sigmoid", "softplus", "softmax"),
+            "residues have 0 where exponentials add up to -1: no algebra keeps what is true of "
+            "real numbers",
+        ),
         "uniform": DRAWN,
     },
     Trait.KEEPS_POSITIVE: {
-        **dict.fromkeys(("pow", "scale_by_size", "square", "reciprocal", "sqrt", "rsqrt", "exp", "abs", "sign", "clamp"), LIMITED),
-        **dict.fromkeys(("sigmoid", "silu", "tanh", "softplus", "relu", "erf", "gelu", "softmax", "logsumexp", "rms_norm", "var"), LIMITED),
-        **dict.fromkeys(("linear", "matmul", "bmm", "einsum", "scaled_dot_product_attention", "mse_loss", "dropout"), LIMITED),
-        **dict.fromkeys(("amax", "amin", "max", "min", "topk", "sort", "maximum", "minimum", "cumsum", "full"), LIMITED),
-        **dict.fromkeys(("repeat_interleave", "chunk", "slice", "select", "split", "unbind", "cat", "stack", "flip", "roll", "all_to_all", "wait"), LIMITED),
+        **dict.fromkeys(
+            (
+                "pow",
+                "scale_by_size",
+                "square",
+                "reciprocal",
+                "sqrt",
+                "rsqrt",
+                "exp",
+                "abs",
+                "sign",
+                "clamp",
+            ),
+            LIMITED,
+        ),
+        **dict.fromkeys(
+            (
+                "sigmoid",
+                "silu",
+                "tanh",
+                "softplus",
+                "relu",
+                "erf",
+                "gelu",
+                "softmax",
+                "logsumexp",
+                "rms_norm",
+                "var",
+            ),
+            LIMITED,
+        ),
+        **dict.fromkeys(
+            (
+                "linear",
+                "matmul",
+                "bmm",
+                "einsum",
+                "scaled_dot_product_attention",
+                "mse_loss",
+                "dropout",
+            ),
+            LIMITED,
+        ),
+        **dict.fromkeys(
+            ("amax", "amin", "max", "min", "topk", "sort", "maximum", "minimum", "cumsum", "full"),
+            LIMITED,
+        ),
+        **dict.fromkeys(
+            (
+                "repeat_interleave",
+                "chunk",
+                "slice",
+                "select",
+                "split",
+                "unbind",
+                "cat",
+                "stack",
+                "flip",
+                "roll",
+                "all_to_all",
+                "wait",
+            ),
+            LIMITED,
+        ),
         **dict.fromkeys(("reduce", "gather_to", "broadcast", "scatter_from"), ROOTED),
         "uniform": DRAWN,
         "send": POSTAL,
         "receive": POSTAL,
     },
-    Trait.PICKS_PLACES: dict.fromkeys(("min", "argmin"), "tokens go where their scores are greatest"),
-    Trait.CHANGES_BELOW: dict.fromkeys(("eq", "ne"), "the number itself is tried, and is where they change"),
-    Trait.CHANGES_ABOVE: dict.fromkeys(("eq", "ne"), "the number itself is tried, and is where they change"),
+    Trait.PICKS_PLACES: dict.fromkeys(
+        ("min", "argmin"), "tokens go where their scores are greatest"
+    ),
+    Trait.CHANGES_BELOW: dict.fromkeys(
+        ("eq", "ne"), "the number itself is tried, and is where they change"
+    ),
+    Trait.CHANGES_ABOVE: dict.fromkeys(
+        ("eq", "ne"), "the number itself is tried, and is where they change"
+    ),
     Trait.READS_SHAPE: dict.fromkeys(("uniform", "normal"), DRAWN),
 }
-"""By trait the operators of which its law holds on all rows although they do not claim it, and why they do not."""
+"""By trait the operators of which its law holds on all rows although they do not claim it, and why
+they do not.
+"""
 
 _rows = cache(cases_of)
 
@@ -112,20 +209,30 @@ _rows = cache(cases_of)
 def _claimed(name: str, trait: Trait) -> tuple[list[Case], list[Case]]:
     """The rows with whose attributes an operator claims a trait, and the others."""
     claimed = [claims(operator_kind(name), trait, case.attributes) for case in _rows(name)]
-    return [c for c, yes in zip(_rows(name), claimed, strict=True) if yes], [c for c, yes in zip(_rows(name), claimed, strict=True) if not yes]
+    return [c for c, yes in zip(_rows(name), claimed, strict=True) if yes], [
+        c for c, yes in zip(_rows(name), claimed, strict=True) if not yes
+    ]
 
 
 @pytest.mark.parametrize("trait", Trait)
 def test_the_law_holds_of_what_is_claimed(trait: Trait) -> None:
-    kinds = [operator_kind(name) for name in operator_names() if trait in operator_kind(name).traits | set(operator_kind(name).conditional)]
+    kinds = [
+        operator_kind(name)
+        for name in operator_names()
+        if trait in operator_kind(name).traits | set(operator_kind(name).conditional)
+    ]
     assert kinds, "a trait that no operator has"
-    assert [broken_by(kind, trait, _claimed(kind.name, trait)[0]) for kind in kinds] == [""] * len(kinds)
+    assert [broken_by(kind, trait, _claimed(kind.name, trait)[0]) for kind in kinds] == [""] * len(
+        kinds
+    )
 
 
 @pytest.mark.parametrize("trait", Trait)
 def test_what_is_not_claimed_is_refuted_or_withheld_for_a_reason(trait: Trait) -> None:
     others = {name: rows for name in operator_names() if (rows := _claimed(name, trait)[1])}
-    left = {name for name, rows in others.items() if not broken_by(operator_kind(name), trait, rows)}
+    left = {
+        name for name, rows in others.items() if not broken_by(operator_kind(name), trait, rows)
+    }
     assert left == set(WITHHELD.get(trait, {}))
 
 
@@ -181,48 +288,85 @@ def test_a_reason_says_something() -> None:
 
 @pytest.mark.parametrize("trait", sorted(ALSO_OF_DERIVATIVES))
 def test_derivatives_have_the_traits_that_the_law_asks_of_them(trait: Trait) -> None:
-    assert all(has_trait(f"{name}.backward", trait, {}) for name in kinds_with(trait) if not name.endswith(".backward"))
+    assert all(
+        has_trait(f"{name}.backward", trait, {})
+        for name in kinds_with(trait)
+        if not name.endswith(".backward")
+    )
     assert all(operator_kind(name).derivative for name in kinds_with(trait))
 
 
 def test_derivatives_have_no_other_trait() -> None:
-    derived = {(name, trait) for trait in Trait for name in operator_names() if has_trait(f"{name}.backward", trait, {})}
+    derived = {
+        (name, trait)
+        for trait in Trait
+        for name in operator_names()
+        if has_trait(f"{name}.backward", trait, {})
+    }
     assert {trait for _, trait in derived} == ALSO_OF_DERIVATIVES
-    assert not has_trait("view.backward", Trait.SHOWS_ALL, {}) and not has_trait("exp.backward", Trait.REARRANGES, {})
+    assert not has_trait("view.backward", Trait.SHOWS_ALL, {}) and not has_trait(
+        "exp.backward", Trait.REARRANGES, {}
+    )
 
 
 def test_a_trait_by_attributes() -> None:
-    assert has_trait("all_reduce", Trait.ADDS_MEMBERS, {}) and has_trait("all_reduce", Trait.ADDS_MEMBERS, {"reduction": "sum"})
+    assert has_trait("all_reduce", Trait.ADDS_MEMBERS, {}) and has_trait(
+        "all_reduce", Trait.ADDS_MEMBERS, {"reduction": "sum"}
+    )
     assert not has_trait("all_reduce", Trait.ADDS_MEMBERS, {"reduction": "max"})
-    assert "all_reduce" not in kinds_with(Trait.ADDS_MEMBERS) and "accumulate" in kinds_with(Trait.ADDS_MEMBERS)
-    assert has_trait("pow", Trait.TAKES_ROOT, {"exponent": "1/2"}) and not has_trait("pow", Trait.TAKES_ROOT, {"exponent": 2})
-    assert not has_trait("add", Trait.KEEPS_POSITIVE, {"alpha": "inf"}) and not has_trait("add", Trait.KEEPS_POSITIVE, {"alpha": "nan"})
+    assert "all_reduce" not in kinds_with(Trait.ADDS_MEMBERS) and "accumulate" in kinds_with(
+        Trait.ADDS_MEMBERS
+    )
+    assert has_trait("pow", Trait.TAKES_ROOT, {"exponent": "1/2"}) and not has_trait(
+        "pow", Trait.TAKES_ROOT, {"exponent": 2}
+    )
+    assert not has_trait("add", Trait.KEEPS_POSITIVE, {"alpha": "inf"}) and not has_trait(
+        "add", Trait.KEEPS_POSITIVE, {"alpha": "nan"}
+    )
     with pytest.raises(PlanError, match="alpha"):
         has_trait("add", Trait.KEEPS_POSITIVE, {"alpha": "many"})
 
 
 def test_what_is_unknown_has_no_trait() -> None:
     assert not any(has_trait("flash_attention", trait, {}) for trait in Trait)
-    assert communication_of("flash_attention") is communication_of("send.backward") is Communication.NONE
+    assert (
+        communication_of("flash_attention")
+        is communication_of("send.backward")
+        is Communication.NONE
+    )
 
 
 def test_who_meets_in_an_operator() -> None:
-    of_group = {name for name in operator_names() if communication_of(name) in (Communication.COLLECTIVE, Communication.BARRIER)}
+    of_group = {
+        name
+        for name in operator_names()
+        if communication_of(name) in (Communication.COLLECTIVE, Communication.BARRIER)
+    }
     assert of_group == (collective_kinds() - {"accumulate"}) | {"barrier"}
-    paired = {communication_of(name) for name in operator_names() if "peer" in operator_kind(name).attributes}
+    paired = {
+        communication_of(name)
+        for name in operator_names()
+        if "peer" in operator_kind(name).attributes
+    }
     assert paired == {Communication.SEND, Communication.RECEIVE}
-    assert [name for name in operator_names() if communication_of(name) is Communication.WAIT] == ["wait"]
+    assert [name for name in operator_names() if communication_of(name) is Communication.WAIT] == [
+        "wait"
+    ]
 
 
 @pytest.mark.parametrize("name", sorted(collective_kinds()))
 def test_what_a_collective_divides(name: str) -> None:
-    """A size along the divided axis, and along no other, must be a multiple of the number of members."""
+    """A size along the divided axis, and along no other, must be a multiple of the number of
+    members.
+    """
     operator = operator_kind(name)
     found = set()
     for case in _rows(name):
         stack = case.inputs[0]
         for axis in range(stack.ndim - 1) if len(stack) > 1 else ():
-            odd = np.ones([len(stack) + 1 if i == axis + 1 else n for i, n in enumerate(stack.shape)])
+            odd = np.ones(
+                [len(stack) + 1 if i == axis + 1 else n for i, n in enumerate(stack.shape)]
+            )
             own = case.attributes.get(operator.divided_axis)
             if not _runs(replace(case, inputs=(odd,))):
                 found.add(own is not None and own % (stack.ndim - 1) == axis)
@@ -239,12 +383,19 @@ def _runs(case: Case) -> bool:
 
 @pytest.mark.parametrize("name", sorted(kinds_with(Trait.TOTAL)))
 def test_numbers_that_are_read_as_truths_are_named(name: str) -> None:
-    """An operator that is total in its numbers decides by a number that stands for a truth: the place of such an operand must be named."""
+    """An operator that is total in its numbers decides by a number that stands for a truth: the
+    place of such an operand must be named.
+    """
     found = set()
     for case in _rows(name):
         for place in [i for i, x in enumerate(case.inputs) if x.dtype == np.bool_]:
             algebra = Watching()
-            replace(case, inputs=tuple(x.astype(float) if i == place else x for i, x in enumerate(case.inputs))).run(algebra)
+            replace(
+                case,
+                inputs=tuple(
+                    x.astype(float) if i == place else x for i, x in enumerate(case.inputs)
+                ),
+            ).run(algebra)
             found |= {place for what, _ in algebra.calls if what == "cast"}
     assert found == set(operator_kind(name).conditions)
 
@@ -265,16 +416,29 @@ def test_what_is_linear_is_linear_on_residues(trait: Trait) -> None:
     """f(x + y) = f(x) + f(y) for residues that are drawn."""
     asked = 0
     for name in operator_names():
-        for case in [c for c in _claimed(name, trait)[0] if c.fields and (LINEAR_IN[trait] != "first" or 0 in c.fields)]:
-            together = {"together": [case.fields], "each": [[place] for place in case.fields], "first": [[0]]}[LINEAR_IN[trait]]
-            assert all(_is_additive_on_residues(case, places) for places in together), (name, dict(case.attributes))
+        for case in [
+            c
+            for c in _claimed(name, trait)[0]
+            if c.fields and (LINEAR_IN[trait] != "first" or 0 in c.fields)
+        ]:
+            together = {
+                "together": [case.fields],
+                "each": [[place] for place in case.fields],
+                "first": [[0]],
+            }[LINEAR_IN[trait]]
+            assert all(_is_additive_on_residues(case, places) for places in together), (
+                name,
+                dict(case.attributes),
+            )
             asked += 1
     assert asked > 0
 
 
 @pytest.mark.parametrize("name", ["square", "div", "mul", "reciprocal"])
 def test_what_is_not_linear_is_not_linear_on_residues(name: str) -> None:
-    assert not all(_is_additive_on_residues(case, case.fields) for case in _rows(name) if case.fields)
+    assert not all(
+        _is_additive_on_residues(case, case.fields) for case in _rows(name) if case.fields
+    )
 
 
 def _is_additive_on_residues(case: Case, places: list[int]) -> bool:
@@ -282,12 +446,25 @@ def _is_additive_on_residues(case: Case, places: list[int]) -> bool:
 
     def drawn(place: int, key: str) -> Any:
         x = case.inputs[place]
-        return algebra.fresh(f"{place} {key if place in places else ''}", x.shape) if place in case.fields else algebra.integers(x[None, None])
+        return (
+            algebra.fresh(f"{place} {key if place in places else ''}", x.shape)
+            if place in case.fields
+            else algebra.integers(x[None, None])
+        )
 
     first, second = ([drawn(place, key) for place in range(len(case.inputs))] for key in ("x", "y"))
-    both = [algebra.add(a, b) if place in places else a for place, (a, b) in enumerate(zip(first, second, strict=True))]
-    of_first, of_second, of_both = (case.operator.meaning(algebra, operands, case.attributes) for operands in (first, second, both))
-    return all(np.array_equal(algebra.add(a, b).data, c.data) for a, b, c in zip(of_first, of_second, of_both, strict=True))
+    both = [
+        algebra.add(a, b) if place in places else a
+        for place, (a, b) in enumerate(zip(first, second, strict=True))
+    ]
+    of_first, of_second, of_both = (
+        case.operator.meaning(algebra, operands, case.attributes)
+        for operands in (first, second, both)
+    )
+    return all(
+        np.array_equal(algebra.add(a, b).data, c.data)
+        for a, b, c in zip(of_first, of_second, of_both, strict=True)
+    )
 
 
 SHARING = [name for name in operator_names() if operator_kind(name).shared]
@@ -308,20 +485,31 @@ def test_gradients_that_are_no_sums(name: str) -> None:
 
 def test_which_gradients_are_sums() -> None:
     assert shared_operands("linear.backward") == (1, 2)
-    assert shared_operands("linear") == shared_operands("mul.backward") == shared_operands("flash_attention.backward") == ()
+    assert (
+        shared_operands("linear")
+        == shared_operands("mul.backward")
+        == shared_operands("flash_attention.backward")
+        == ()
+    )
     assert [inner_dimensions(operator_kind("rms_norm"), a) for a in ({}, {"dims": 2})] == [1, 2]
 
 
 @pytest.mark.parametrize("name", operator_names())
 def test_where_parts_begin(name: str) -> None:
-    """The shorter one of an input and an output is the stretch of the longer one that begins there."""
+    """The shorter one of an input and an output is the stretch of the longer one that
+    begins there.
+    """
     offset, found = operator_kind(name).offset, []
     for case in _rows(name) if offset is not None else ():
         given = case.of(distinct)
         outputs, axis = given.run(), case.attributes["axis"] % case.inputs[0].ndim
         shapes = [x.shape for x in case.inputs], [y.shape for y in outputs]
         for source, result in itertools.product(range(len(case.inputs)), range(len(outputs))):
-            begin = offset(Pair(case.attributes, *shapes, source, result, axis)) if offset is not None else None
+            begin = (
+                offset(Pair(case.attributes, *shapes, source, result, axis))
+                if offset is not None
+                else None
+            )
             x, y = given.inputs[source], outputs[result]
             y = y if x.ndim == y.ndim else np.expand_dims(y, axis)
             if not isinstance(begin, int):

@@ -1,7 +1,9 @@
-"""Random plans that use memory and communication in unusual but legal ways, and mistakes of time, memory and state that are put into them.
+"""Random plans that use memory and communication in unusual but legal ways, and mistakes of time,
+memory and state that are put into them.
 
-A plan is first made in single assignment; then its tensors are given places in a few storages, which are used again as soon as nothing needs what lies
-there: no reader, no operation in flight, no result. So every plan is right by construction.
+A plan is first made in single assignment; then its tensors are given places in a few storages,
+which are used again as soon as nothing needs what lies there: no reader, no operation in flight, no
+result. So every plan is right by construction.
 """
 
 from __future__ import annotations
@@ -17,13 +19,21 @@ from pitcheck.plan.model import Axis, Group, Operator, Output, Plan, Program, St
 
 SIZE = 4
 MESH = (Axis("a", 2), Axis("b", 2))
-GROUPS = (Group(axes=("a",)), Group(axes=("b",)), Group(axes=("a", "b")), Group(axes=("a",), name="second"), Group(ranks=((0, 1, 2, 3),), name="third"))
+GROUPS = (
+    Group(axes=("a",)),
+    Group(axes=("b",)),
+    Group(axes=("a", "b")),
+    Group(axes=("a",), name="second"),
+    Group(ranks=((0, 1, 2, 3),), name="third"),
+)
 SHIFTS = {"a": (2, 3, 0, 1), "b": (1, 0, 3, 2)}
 
 
 @dataclass
 class _Draft:
-    """A plan in single assignment, under construction. ``until``: the place in the order up to which a tensor must stay."""
+    """A plan in single assignment, under construction. ``until``: the place in the order up to
+    which a tensor must stay.
+    """
 
     choose: random.Random
     tensors: dict[str, Tensor] = field(default_factory=dict)
@@ -45,7 +55,14 @@ class _Draft:
 
     def add(self, kind: str, inputs: tuple[str, ...], output: str = "", **rest: Any) -> Operator:
         place = len(self.order)
-        operator = Operator(self.name(f"{kind}:"), kind, inputs, (output,) if output else (), rest.pop("attributes", {}), **rest)
+        operator = Operator(
+            self.name(f"{kind}:"),
+            kind,
+            inputs,
+            (output,) if output else (),
+            rest.pop("attributes", {}),
+            **rest,
+        )
         self.order.append(operator)
         for name in inputs:
             self.until[name] = place
@@ -64,7 +81,20 @@ def draft(seed: int) -> _Draft:
         d.made[name] = -1
         d.until[name] = -1
         d.usable.append(name)
-    actions: list[Callable[[_Draft], None]] = [_compute, _compute, _compute, _collective, _launch, _launch, _ring, _async_ring, _wait, _wait, _view, _barrier]
+    actions: list[Callable[[_Draft], None]] = [
+        _compute,
+        _compute,
+        _compute,
+        _collective,
+        _launch,
+        _launch,
+        _ring,
+        _async_ring,
+        _wait,
+        _wait,
+        _view,
+        _barrier,
+    ]
     actions += [_from_root, _to_root]
     for _ in range(choose.randint(6, 14)):
         choose.choice(actions)(d)
@@ -91,7 +121,13 @@ def _reduction(d: _Draft) -> dict[str, Any]:
 
 def _collective(d: _Draft) -> None:
     output = d.name("c")
-    d.add("all_reduce", (_operand(d),), output, attributes=_reduction(d), group=d.choose.choice(GROUPS))
+    d.add(
+        "all_reduce",
+        (_operand(d),),
+        output,
+        attributes=_reduction(d),
+        group=d.choose.choice(GROUPS),
+    )
     d.usable.append(output)
 
 
@@ -111,7 +147,13 @@ def _from_root(d: _Draft) -> None:
     held, output = d.name("h"), d.name("c")
     d.add("neg", (_operand(d),), held, where=where)
     launched = d.choose.random() < 0.3
-    operator = d.add("broadcast", (held,), output, attributes={"root": root, **({"async": True} if launched else {})}, group=group)
+    operator = d.add(
+        "broadcast",
+        (held,),
+        output,
+        attributes={"root": root, **({"async": True} if launched else {})},
+        group=group,
+    )
     if launched:
         d.pending.append((operator.id, held, output))
     else:
@@ -131,7 +173,13 @@ def _to_root(d: _Draft) -> None:
 
 def _launch(d: _Draft) -> None:
     read, output = _operand(d), d.name("l")
-    operator = d.add("all_reduce", (read,), output, attributes={**_reduction(d), "async": True}, group=d.choose.choice(GROUPS))
+    operator = d.add(
+        "all_reduce",
+        (read,),
+        output,
+        attributes={**_reduction(d), "async": True},
+        group=d.choose.choice(GROUPS),
+    )
     d.pending.append((operator.id, read, output))
 
 
@@ -161,7 +209,10 @@ def _ring(d: _Draft) -> None:
     sent, received = _peers(d)
     batch = d.name("batch")
     read, output = _operand(d), d.name("r")
-    pair = [("send", (read,), "", {**sent, "batch": batch}), ("receive", (), output, {**received, "batch": batch})]
+    pair = [
+        ("send", (read,), "", {**sent, "batch": batch}),
+        ("receive", (), output, {**received, "batch": batch}),
+    ]
     d.choose.shuffle(pair)
     for kind, inputs, made, attributes in pair:
         d.add(kind, inputs, made, attributes=attributes)
@@ -210,11 +261,15 @@ def right_plan(seed: int) -> Plan:
     tensors = {**d.tensors, update: replace(d.tensors[update], updated="w")}
     for name, (storage, offset) in _placed(d, update).items():
         tensors[name] = replace(tensors[name], storage=storage, offset=offset)
-    return Plan(MESH, tuple(tensors.values()), tuple(d.order), tuple(Output(name) for name in outputs))
+    return Plan(
+        MESH, tuple(tensors.values()), tuple(d.order), tuple(Output(name) for name in outputs)
+    )
 
 
 def _placed(d: _Draft, update: str) -> dict[str, tuple[str, int]]:
-    """Places of the tensors, each in the first place that is free, or by itself. A view lies where what it shows lies, if that stays as long."""
+    """Places of the tensors, each in the first place that is free, or by itself. A view lies where
+    what it shows lies, if that stays as long.
+    """
     root: dict[str, str] = {}
     for name in d.made:
         shown = d.in_place.get(name)
@@ -226,7 +281,9 @@ def _placed(d: _Draft, update: str) -> dict[str, tuple[str, int]]:
         until[owner] = max(until.get(owner, -1), d.until[name])
     places = [("S", offset) for offset in (0, SIZE, 2 * SIZE)] + [("T", 0), ("U", 1)]
     busy: dict[tuple[str, int], int] = {("W", 0): len(d.order)}
-    found: dict[str, tuple[str, int]] = {"w": ("W", 0), update: ("W", 0)} if until["w"] <= d.made[update] else {}
+    found: dict[str, tuple[str, int]] = (
+        {"w": ("W", 0), update: ("W", 0)} if until["w"] <= d.made[update] else {}
+    )
     for name in sorted((n for n in d.made if n not in ("x", "w", update)), key=lambda n: d.made[n]):
         owner = root[name]
         if owner != name:
@@ -235,14 +292,21 @@ def _placed(d: _Draft, update: str) -> dict[str, tuple[str, int]]:
             continue
         if d.choose.random() < 0.25:
             continue
-        free = [place for place in places if busy.get(place, -1) < d.made[name] or (_gives_way(d, found, name, place) and busy[place] == d.made[name])]
+        free = [
+            place
+            for place in places
+            if busy.get(place, -1) < d.made[name]
+            or (_gives_way(d, found, name, place) and busy[place] == d.made[name])
+        ]
         if free:
             found[name] = d.choose.choice(free)
             busy[found[name]] = until[name]
     return found
 
 
-def _gives_way(d: _Draft, found: dict[str, tuple[str, int]], name: str, place: tuple[str, int]) -> bool:
+def _gives_way(
+    d: _Draft, found: dict[str, tuple[str, int]], name: str, place: tuple[str, int]
+) -> bool:
     """Whether an operand lies in a place, of which the result may take it."""
     return name in d.over and found.get(d.over[name]) == place
 
@@ -251,7 +315,9 @@ def _gives_way(d: _Draft, found: dict[str, tuple[str, int]], name: str, place: t
 
 
 def mistakes(plan: Plan, choose: random.Random, count: int) -> Iterator[tuple[str, Plan]]:
-    """Wrong or right changes of a plan, each as (kind, plan): which are wrong is for the interleavings to say."""
+    """Wrong or right changes of a plan, each as (kind, plan): which are wrong is for the
+    interleavings to say.
+    """
     kinds = list(_MISTAKES)
     for _ in range(count):
         kind = choose.choice(kinds)
@@ -281,8 +347,14 @@ def _drop_a_wait(plan: Plan, choose: random.Random) -> Plan | None:
 
 
 def _renamed(plan: Plan, old: str, new: str) -> Plan:
-    operators = tuple(replace(o, inputs=tuple(new if name == old else name for name in o.inputs)) for o in plan.operators)
-    outputs = tuple(replace(output, tensor=new if output.tensor == old else output.tensor) for output in plan.outputs)
+    operators = tuple(
+        replace(o, inputs=tuple(new if name == old else name for name in o.inputs))
+        for o in plan.operators
+    )
+    outputs = tuple(
+        replace(output, tensor=new if output.tensor == old else output.tensor)
+        for output in plan.outputs
+    )
     tensors = tuple(tensor for tensor in plan.tensors if tensor.name != old)
     return replace(plan, operators=operators, outputs=outputs, tensors=tensors)
 
@@ -305,7 +377,9 @@ def _move_a_wait(plan: Plan, choose: random.Random) -> Plan | None:
 def _share_a_buffer(plan: Plan, choose: random.Random) -> Plan | None:
     first, second = choose.sample(range(len(plan.tensors)), 2)
     given = plan.tensors[first]
-    storage, offset = (given.storage, given.offset) if given.storage else ("S", choose.choice((0, 2, SIZE)))
+    storage, offset = (
+        (given.storage, given.offset) if given.storage else ("S", choose.choice((0, 2, SIZE)))
+    )
     changed = replace(plan.tensors[second], storage=storage, offset=offset)
     return replace(plan, tensors=(*plan.tensors[:second], changed, *plan.tensors[second + 1 :]))
 
@@ -325,7 +399,9 @@ def _one_rank(plan: Plan, choose: random.Random, kinds: tuple[str, ...]) -> Plan
     if not found:
         return None
     place = choose.choice(found)
-    return _with(plan, place, replace(plan.operators[place], where=({"a": (0,)}, {"a": (1,), "b": (0,)})))
+    return _with(
+        plan, place, replace(plan.operators[place], where=({"a": (0,)}, {"a": (1,), "b": (0,)}))
+    )
 
 
 def _drop_a_barrier(plan: Plan, choose: random.Random) -> Plan | None:
@@ -337,7 +413,9 @@ def _wait_on_some_ranks(plan: Plan, choose: random.Random) -> Plan | None:
     if not found:
         return None
     place = choose.choice(found)
-    return _with(plan, place, replace(plan.operators[place], where=({"a": (0,)}, {"a": (1,), "b": (0,)})))
+    return _with(
+        plan, place, replace(plan.operators[place], where=({"a": (0,)}, {"a": (1,), "b": (0,)}))
+    )
 
 
 def _exchange_handles(plan: Plan, choose: random.Random) -> Plan | None:
@@ -355,7 +433,10 @@ def _exchange_handles(plan: Plan, choose: random.Random) -> Plan | None:
 def _asynchronous(plan: Plan, choose: random.Random) -> Plan | None:
     """Launch what blocked; nothing waits for it."""
     found = [
-        n for kind in ("all_reduce", "broadcast", "reduce", "send", "receive") for n in _operators(plan, kind) if not plan.operators[n].attributes.get("async")
+        n
+        for kind in ("all_reduce", "broadcast", "reduce", "send", "receive")
+        for n in _operators(plan, kind)
+        if not plan.operators[n].attributes.get("async")
     ]
     if not found:
         return None
@@ -371,18 +452,34 @@ def _blocking(plan: Plan, choose: random.Random) -> Plan | None:
         return None
     place = choose.choice(found)
     operator = plan.operators[place]
-    return _with(plan, place, replace(operator, attributes={k: v for k, v in operator.attributes.items() if k != "async"}))
+    return _with(
+        plan,
+        place,
+        replace(
+            operator, attributes={k: v for k, v in operator.attributes.items() if k != "async"}
+        ),
+    )
 
 
 def _one_batch(plan: Plan, choose: random.Random) -> Plan | None:
     """Put two neighbouring operations into one batch, or take one out of its own."""
-    events = [n for n, o in enumerate(plan.operators) if o.kind in ("send", "receive", "all_reduce", "broadcast", "reduce")]
+    events = [
+        n
+        for n, o in enumerate(plan.operators)
+        if o.kind in ("send", "receive", "all_reduce", "broadcast", "reduce")
+    ]
     pairs = [n for n in events if n + 1 in events]
     if not pairs:
         return None
     place = choose.choice(pairs)
     for n in (place, place + 1):
-        plan = _with(plan, n, replace(plan.operators[n], attributes={**plan.operators[n].attributes, "batch": "together"}))
+        plan = _with(
+            plan,
+            n,
+            replace(
+                plan.operators[n], attributes={**plan.operators[n].attributes, "batch": "together"}
+            ),
+        )
     return plan
 
 
@@ -392,7 +489,13 @@ def _no_batch(plan: Plan, choose: random.Random) -> Plan | None:
         return None
     place = choose.choice(found)
     operator = plan.operators[place]
-    return _with(plan, place, replace(operator, attributes={k: v for k, v in operator.attributes.items() if k != "batch"}))
+    return _with(
+        plan,
+        place,
+        replace(
+            operator, attributes={k: v for k, v in operator.attributes.items() if k != "batch"}
+        ),
+    )
 
 
 def _another_communicator(plan: Plan, choose: random.Random) -> Plan | None:
@@ -416,8 +519,16 @@ def _table_of_reductions(plan: Plan, choose: random.Random) -> Plan | None:
         return None
     place = choose.choice(found)
     operator = plan.operators[place]
-    said = choose.choice((Table(("a",), ("sum", "avg")), Table(("b",), ("sum", "sum")), Table(("a", "b"), ("avg", "avg", "avg", "max"))))
-    return _with(plan, place, replace(operator, attributes={**operator.attributes, "reduction": said}))
+    said = choose.choice(
+        (
+            Table(("a",), ("sum", "avg")),
+            Table(("b",), ("sum", "sum")),
+            Table(("a", "b"), ("avg", "avg", "avg", "max")),
+        )
+    )
+    return _with(
+        plan, place, replace(operator, attributes={**operator.attributes, "reduction": said})
+    )
 
 
 def _another_root(plan: Plan, choose: random.Random) -> Plan | None:
@@ -426,7 +537,9 @@ def _another_root(plan: Plan, choose: random.Random) -> Plan | None:
         return None
     place = choose.choice(found)
     operator = plan.operators[place]
-    root = choose.choice((1 - int(operator.attributes["root"]) % 2, Table(("a",), (0, 1)), Table(("b",), (1, 0))))  # type: ignore[call-overload]
+    root = choose.choice(
+        (1 - int(operator.attributes["root"]) % 2, Table(("a",), (0, 1)), Table(("b",), (1, 0)))
+    )  # type: ignore[call-overload]
     return _with(plan, place, replace(operator, attributes={**operator.attributes, "root": root}))
 
 
@@ -439,7 +552,9 @@ def _read_another_version(plan: Plan, choose: random.Random) -> Plan | None:
     tensors = {tensor.name: tensor for tensor in plan.tensors}
     storage = tensors[str(operator.inputs[0])].storage
     others = [tensor.name for tensor in plan.tensors if tensor.storage == storage]
-    return _with(plan, place, replace(operator, inputs=(choose.choice(others), *operator.inputs[1:])))
+    return _with(
+        plan, place, replace(operator, inputs=(choose.choice(others), *operator.inputs[1:]))
+    )
 
 
 _MISTAKES: dict[str, Callable[[Plan, random.Random], Plan | None]] = {

@@ -6,7 +6,19 @@ from typing import Any
 
 import msgspec
 
-from pitcheck.plan.model import Axis, Group, Lineage, Operator, Output, Plan, Program, Shard, Step, Table, Tensor
+from pitcheck.plan.model import (
+    Axis,
+    Group,
+    Lineage,
+    Operator,
+    Output,
+    Plan,
+    Program,
+    Shard,
+    Step,
+    Table,
+    Tensor,
+)
 
 TP2 = (Axis("tp", 2),)
 PP2 = (Axis("pp", 2),)
@@ -35,7 +47,11 @@ def linear_reference() -> Plan:
     """y = x w on a single device."""
     return Plan(
         mesh=(),
-        tensors=(Tensor("x", (4, 6), role="input"), Tensor("w", (6, 8), role="parameter"), Tensor("y", (4, 8))),
+        tensors=(
+            Tensor("x", (4, 6), role="input"),
+            Tensor("w", (6, 8), role="parameter"),
+            Tensor("y", (4, 8)),
+        ),
         operators=(Operator("y", "matmul", ("x", "w"), ("y",)),),
         outputs=(Output("y"),),
     )
@@ -47,20 +63,31 @@ def linear_parallel() -> Plan:
         mesh=TP2,
         tensors=(
             Tensor("x", (4, 3), role="input", lineage=Lineage("x", (Shard(1, by=("tp",)),))),
-            Tensor("w", (3, 8), role="parameter", lineage=Lineage("w", (Shard(0, intervals=Table(("tp",), (((0, 3),), ((3, 6),)))),))),
+            Tensor(
+                "w",
+                (3, 8),
+                role="parameter",
+                lineage=Lineage("w", (Shard(0, intervals=Table(("tp",), (((0, 3),), ((3, 6),)))),)),
+            ),
             Tensor("p", (4, 8), lineage=Lineage("y", partial=("tp",))),
             Tensor("y", (4, 8)),
         ),
         operators=(
             Operator("product", "matmul", ("x", "w"), ("p",), source="model.py:3"),
-            Operator("sum", "all_reduce", ("p",), ("y",), {"reduction": "sum"}, Group(axes=("tp",))),
+            Operator(
+                "sum", "all_reduce", ("p",), ("y",), {"reduction": "sum"}, Group(axes=("tp",))
+            ),
         ),
         outputs=(Output("y", reference="y", lineage=Lineage("y")),),
     )
 
 
-def pipeline(order: tuple[str, ...] = ("f0", "f1", "b0", "b1"), microbatches: int = 2, **send: Any) -> Plan:
-    """Two pipeline stages. ``order``: the steps of the last stage, the first one always runs all forward, then all backward steps."""
+def pipeline(
+    order: tuple[str, ...] = ("f0", "f1", "b0", "b1"), microbatches: int = 2, **send: Any
+) -> Plan:
+    """Two pipeline stages. ``order``: the steps of the last stage, the first one always runs all
+    forward, then all backward steps.
+    """
     tensors = (
         Tensor("x", (4,), role="input", microbatched=True),
         Tensor("a", (4,), microbatched=True),
@@ -78,7 +105,12 @@ def pipeline(order: tuple[str, ...] = ("f0", "f1", "b0", "b1"), microbatches: in
         Operator("send1", "send", ("d",), (), {"peer": 0, **send}, where=LAST),
         Operator("receive0", "receive", (), ("e",), {"peer": 1}, where=FIRST),
     )
-    blocks = {"f0": ("forward0", "send0"), "b0": ("receive0",), "f1": ("receive1", "forward1"), "b1": ("backward1", "send1")}
+    blocks = {
+        "f0": ("forward0", "send0"),
+        "b0": ("receive0",),
+        "f1": ("receive1", "forward1"),
+        "b1": ("backward1", "send1"),
+    }
     first = tuple(Step(block, m) for block in ("f0", "b0") for m in range(microbatches))
     last = tuple(Step(name[0] + "1", int(name[1])) for name in order)
     programs = (Program(first, FIRST), Program(last, LAST))
@@ -90,6 +122,14 @@ def crossing(ranks: int, *, sends_first: bool = True, **attributes: Any) -> Plan
     following = Table(("r",), tuple((rank + 1) % ranks for rank in range(ranks)))
     before = Table(("r",), tuple((rank - 1) % ranks for rank in range(ranks)))
     send = Operator("send", "send", ("x",), (), {"peer": following, **attributes})
-    receive = Operator("receive", "receive", (), ("y",), {"peer": before, **{k: v for k, v in attributes.items() if k == "batch"}})
+    receive = Operator(
+        "receive",
+        "receive",
+        (),
+        ("y",),
+        {"peer": before, **{k: v for k, v in attributes.items() if k == "batch"}},
+    )
     tensors = (Tensor("x", (4,), role="input"), Tensor("y", (4,)))
-    return Plan((Axis("r", ranks),), tensors, (send, receive) if sends_first else (receive, send), ())
+    return Plan(
+        (Axis("r", ranks),), tensors, (send, receive) if sends_first else (receive, send), ()
+    )

@@ -40,12 +40,18 @@ def test_a_pipeline_runs_to_its_end() -> None:
 
 
 def test_a_backward_step_before_its_forward_step_hangs_at_any_buffering() -> None:
-    """The first stage waits for a gradient before it sends the activation that the gradient needs."""
+    """The first stage waits for a gradient before it sends the activation that the
+    gradient needs.
+    """
     plan = pipeline()
     late = (Step("b0", 0), Step("f0", 0), Step("f0", 1), Step("b0", 1))
     plan = change(plan, programs=(change(plan.programs[0], steps=late), plan.programs[1]))
     for protocol in ({}, {"protocol": "buffered"}, {"protocol": "rendezvous"}):
-        changed = with_operator(with_operator(plan, 1, attributes={"peer": 1, **protocol}), 5, attributes={"peer": 0, **protocol})
+        changed = with_operator(
+            with_operator(plan, 1, attributes={"peer": 1, **protocol}),
+            5,
+            attributes={"peer": 0, **protocol},
+        )
         found = deadlocks(changed)
         assert [violation.code for violation in found] == ["PIT007"]
         assert "rank 0 waits in receive 'receive0' (micro-batch 0) for rank 1" in found[0].message
@@ -54,19 +60,52 @@ def test_a_backward_step_before_its_forward_step_hangs_at_any_buffering() -> Non
 
 
 def one_forward_one_backward(stages: int, microbatches: int, batch: bool) -> Plan:
-    """The 1F1B schedule of every stage; with ``batch`` sends and receives between two steps are one event, as Megatron-LM does."""
-    tensors = [Tensor("f0", (4,), role="input", microbatched=True), Tensor("loss", (4,), role="input", microbatched=True)]
+    """The 1F1B schedule of every stage; with ``batch`` sends and receives between two steps are one
+    event, as Megatron-LM does.
+    """
+    tensors = [
+        Tensor("f0", (4,), role="input", microbatched=True),
+        Tensor("loss", (4,), role="input", microbatched=True),
+    ]
     operators, blocks, programs = [], {}, []
     for stage in range(stages):
         where = ({"pp": (stage,)},)
-        tensors += [Tensor(f"{kind}{stage}", (4,), microbatched=True) for kind in ("in", "grad") if (stage if kind == "in" else stage < stages - 1)]
-        for kind, peer, runs in (("in", stage - 1, stage > 0), ("grad", stage + 1, stage < stages - 1)):
+        tensors += [
+            Tensor(f"{kind}{stage}", (4,), microbatched=True)
+            for kind in ("in", "grad")
+            if (stage if kind == "in" else stage < stages - 1)
+        ]
+        for kind, peer, runs in (
+            ("in", stage - 1, stage > 0),
+            ("grad", stage + 1, stage < stages - 1),
+        ):
             if runs:
                 attributes: dict[str, Any] = {"peer": peer, **({"batch": "b"} if batch else {})}
-                operators.append(Operator(f"r{kind}{stage}", "receive", (), (f"{kind}{stage}",), attributes, where=where))
-        for kind, peer, name, runs in (("out", stage + 1, f"in{stage}" if stage else "f0", stage < stages - 1), ("back", stage - 1, "loss", stage > 0)):
+                operators.append(
+                    Operator(
+                        f"r{kind}{stage}",
+                        "receive",
+                        (),
+                        (f"{kind}{stage}",),
+                        attributes,
+                        where=where,
+                    )
+                )
+        for kind, peer, name, runs in (
+            ("out", stage + 1, f"in{stage}" if stage else "f0", stage < stages - 1),
+            ("back", stage - 1, "loss", stage > 0),
+        ):
             if runs:
-                operators.append(Operator(f"s{kind}{stage}", "send", (name,), (), {"peer": peer, **({"batch": "b"} if batch else {})}, where=where))
+                operators.append(
+                    Operator(
+                        f"s{kind}{stage}",
+                        "send",
+                        (name,),
+                        (),
+                        {"peer": peer, **({"batch": "b"} if batch else {})},
+                        where=where,
+                    )
+                )
         blocks.update({operator.id: (operator.id,) for operator in operators})
         warm = min(stages - 1 - stage, microbatches)
         steps: list[tuple[str, int]] = []
@@ -83,14 +122,28 @@ def one_forward_one_backward(stages: int, microbatches: int, batch: bool) -> Pla
         known = {operator.id for operator in operators}
         unique = list(dict.fromkeys(step for step in steps if step[0] in known))
         programs.append(Program(tuple(Step(*step) for step in unique), where))
-    return Plan((Axis("pp", stages), Axis("dp", 4)), tuple(tensors), tuple(spread(o, 4) for o in operators), (), microbatches, blocks, tuple(programs))
+    return Plan(
+        (Axis("pp", stages), Axis("dp", 4)),
+        tuple(tensors),
+        tuple(spread(o, 4) for o in operators),
+        (),
+        microbatches,
+        blocks,
+        tuple(programs),
+    )
 
 
 def spread(operator: Operator, copies: int) -> Operator:
     """The operator on a mesh with one more axis, every copy with its own peer."""
     peer = operator.attributes["peer"]
     assert isinstance(peer, int)
-    return change(operator, attributes={**operator.attributes, "peer": Table(("dp",), tuple(peer * copies + c for c in range(copies)))})
+    return change(
+        operator,
+        attributes={
+            **operator.attributes,
+            "peer": Table(("dp",), tuple(peer * copies + c for c in range(copies))),
+        },
+    )
 
 
 def test_one_forward_one_backward_hangs_only_under_rendezvous_and_not_when_batched() -> None:
@@ -122,14 +175,29 @@ def test_a_cycle_of_three_names_all_three() -> None:
     found = deadlocks(crossing(3, sends_first=False))
     assert set(found[0].ranks) == {0, 1, 2}
     for rank in range(3):
-        assert f"rank {rank} waits in receive 'receive' (micro-batch 0) for rank {(rank - 1) % 3}" in found[0].message
+        assert (
+            f"rank {rank} waits in receive 'receive' (micro-batch 0) for rank {(rank - 1) % 3}"
+            in found[0].message
+        )
 
 
 def crossed_collectives(*, swapped: bool, asynchronous: bool = False, early: bool = False) -> Plan:
-    """Four ranks in two overlapping pairs of groups, over a and over b; ranks with a = b may run them in the other order."""
-    tensors = tuple(Tensor(name, (4,), role="input" if name in "xu" else "activation") for name in ("x", "u", "y", "v", "z"))
+    """Four ranks in two overlapping pairs of groups, over a and over b; ranks with a = b may run
+    them in the other order.
+    """
+    tensors = tuple(
+        Tensor(name, (4,), role="input" if name in "xu" else "activation")
+        for name in ("x", "u", "y", "v", "z")
+    )
     operators = (
-        Operator("a", "all_reduce", ("x",), ("y",), {"async": True} if asynchronous else {}, Group(axes=("a",))),
+        Operator(
+            "a",
+            "all_reduce",
+            ("x",),
+            ("y",),
+            {"async": True} if asynchronous else {},
+            Group(axes=("a",)),
+        ),
         Operator("b", "all_reduce", ("u",), ("v",), {}, Group(axes=("b",))),
         Operator("w", "wait", ("y",), ("z",)),
     )
@@ -152,16 +220,29 @@ def test_an_asynchronous_collective_waits_at_its_wait() -> None:
 
 
 def test_a_receive_before_a_collective_that_its_sender_runs_first_hangs() -> None:
-    tensors = tuple(Tensor(name, (4,), role="input" if name in "xu" else "activation") for name in ("x", "u", "y", "v"))
+    tensors = tuple(
+        Tensor(name, (4,), role="input" if name in "xu" else "activation")
+        for name in ("x", "u", "y", "v")
+    )
     operators = (
-        Operator("s", "send", ("x",), (), {"peer": 1, "protocol": "buffered"}, where=({"pp": (0,)},)),
+        Operator(
+            "s", "send", ("x",), (), {"peer": 1, "protocol": "buffered"}, where=({"pp": (0,)},)
+        ),
         Operator("r", "receive", (), ("y",), {"peer": 0}, where=({"pp": (1,)},)),
         Operator("c", "all_reduce", ("u",), ("v",), {}, Group(axes=("pp",))),
     )
 
     def plan(first: tuple[str, ...]) -> Plan:
         blocks = {"0": first, "1": ("r", "c")}
-        return Plan(PP2, tensors, operators, (), 1, blocks, (Program((Step("0"),), ({"pp": (0,)},)), Program((Step("1"),), ({"pp": (1,)},))))
+        return Plan(
+            PP2,
+            tensors,
+            operators,
+            (),
+            1,
+            blocks,
+            (Program((Step("0"),), ({"pp": (0,)},)), Program((Step("1"),), ({"pp": (1,)},))),
+        )
 
     assert codes(plan(("s", "c"))) == []
     found = deadlocks(plan(("c", "s")))
@@ -174,7 +255,9 @@ def test_a_receive_before_a_collective_that_its_sender_runs_first_hangs() -> Non
 
 
 def simulate(programs: list[list[tuple[str, Any]]], buffered: bool) -> bool:
-    """Whether all ranks finish. Events: ("s", dst), ("r", src), ("c", members). Tries every rank again and again; one event at a time."""
+    """Whether all ranks finish. Events: ("s", dst), ("r", src), ("c", members). Tries every rank
+    again and again; one event at a time.
+    """
     at = [0] * len(programs)
     sent = {(i, j): 0 for i in range(len(programs)) for j in range(len(programs))}
 
@@ -210,7 +293,9 @@ def simulate(programs: list[list[tuple[str, Any]]], buffered: bool) -> bool:
 
 @st.composite
 def random_programs(draw: st.DrawFn) -> list[list[tuple[str, Any]]]:
-    """Programs that match: global events in a random order, then every rank's list is disturbed a little. Half of them are doubled, for symmetry."""
+    """Programs that match: global events in a random order, then every rank's list is disturbed a
+    little. Half of them are doubled, for symmetry.
+    """
     ranks = draw(st.integers(2, 4))
     programs: list[list[tuple[str, Any]]] = [[] for _ in range(ranks)]
     for _ in range(draw(st.integers(1, 7))):
@@ -219,7 +304,9 @@ def random_programs(draw: st.DrawFn) -> list[list[tuple[str, Any]]]:
             programs[source].append(("s", destination))
             programs[destination].append(("r", source))
         else:
-            members = tuple(sorted(draw(st.permutations(range(ranks)))[: draw(st.integers(2, ranks))]))
+            members = tuple(
+                sorted(draw(st.permutations(range(ranks)))[: draw(st.integers(2, ranks))])
+            )
             for member in members:
                 programs[member].append(("c", members))
     for events in programs:
@@ -241,24 +328,46 @@ def as_plan(programs: list[list[tuple[str, Any]]], copies: int, protocol: str | 
             name, where = f"{kind}{rank}.{number}", ({"r": (rank,)},)
             tensors.append(Tensor(name, (4,)))
             if kind == "c":
-                group = Group(ranks=tuple(tuple(c * count + member for member in what) for c in range(copies)))
+                group = Group(
+                    ranks=tuple(tuple(c * count + member for member in what) for c in range(copies))
+                )
                 operators.append(Operator(name, "all_reduce", ("x",), (name,), {}, group, where))
             else:
-                attributes: dict[str, Any] = {"peer": Table(("copy",), tuple(c * count + what for c in range(copies)))}
+                attributes: dict[str, Any] = {
+                    "peer": Table(("copy",), tuple(c * count + what for c in range(copies)))
+                }
                 if kind == "s" and protocol:
                     attributes["protocol"] = protocol
                 operators.append(
-                    Operator(name, "send" if kind == "s" else "receive", ("x",) if kind == "s" else (), () if kind == "s" else (name,), attributes, None, where)
+                    Operator(
+                        name,
+                        "send" if kind == "s" else "receive",
+                        ("x",) if kind == "s" else (),
+                        () if kind == "s" else (name,),
+                        attributes,
+                        None,
+                        where,
+                    )
                 )
             mine.append(name)
         blocks[str(rank)] = tuple(mine)
     steps = tuple(Program((Step(str(rank)),), ({"r": (rank,)},)) for rank in range(count))
-    return Plan((Axis("copy", copies), Axis("r", count)), tuple(tensors), tuple(operators), (), 1, blocks, steps)
+    return Plan(
+        (Axis("copy", copies), Axis("r", count)),
+        tuple(tensors),
+        tuple(operators),
+        (),
+        1,
+        blocks,
+        steps,
+    )
 
 
 @settings(max_examples=150)
 @given(random_programs(), st.sampled_from([1, 3]))
-def test_random_programs_agree_with_a_plain_simulation(programs: list[list[tuple[str, Any]]], copies: int) -> None:
+def test_random_programs_agree_with_a_plain_simulation(
+    programs: list[list[tuple[str, Any]]], copies: int
+) -> None:
     buffered, rendezvous = simulate(programs, True), simulate(programs, False)
     assert buffered or not rendezvous
     expected = [] if rendezvous else ["PIT012"] if buffered else ["PIT007"]
@@ -272,8 +381,16 @@ def test_random_programs_cover_all_three_outcomes() -> None:
     right = [[("s", 1), ("c", (0, 1))], [("r", 0), ("c", (0, 1))]]
     crossing_sends = [[("s", 1), ("r", 1)], [("s", 0), ("r", 0)]]
     wrong = [[("c", (0, 1)), ("s", 1)], [("r", 0), ("c", (0, 1))]]
-    assert [(simulate(p, True), simulate(p, False)) for p in (right, crossing_sends, wrong)] == [(True, True), (True, False), (False, False)]
-    assert [codes(as_plan(p, 3, None)) for p in (right, crossing_sends, wrong)] == [[], ["PIT012"], ["PIT007"]]
+    assert [(simulate(p, True), simulate(p, False)) for p in (right, crossing_sends, wrong)] == [
+        (True, True),
+        (True, False),
+        (False, False),
+    ]
+    assert [codes(as_plan(p, 3, None)) for p in (right, crossing_sends, wrong)] == [
+        [],
+        ["PIT012"],
+        ["PIT007"],
+    ]
 
 
 def test_the_fixpoint_counts_steps() -> None:

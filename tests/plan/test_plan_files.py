@@ -19,8 +19,14 @@ SUFFIXES = (".plan.json", ".plan.zst")
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
-@pytest.mark.parametrize("plan", [linear_reference(), linear_parallel(), pipeline()], ids=["reference", "parallel", "pipeline"])
-def test_a_written_plan_is_read_back_equal_and_writes_the_same_bytes(plan: Plan, suffix: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "plan",
+    [linear_reference(), linear_parallel(), pipeline()],
+    ids=["reference", "parallel", "pipeline"],
+)
+def test_a_written_plan_is_read_back_equal_and_writes_the_same_bytes(
+    plan: Plan, suffix: str, tmp_path: Path
+) -> None:
     first, second = tmp_path / f"a{suffix}", tmp_path / f"b{suffix}"
     write_plan(plan, first)
     write_plan(read_plan(first), second)
@@ -30,7 +36,18 @@ def test_a_written_plan_is_read_back_equal_and_writes_the_same_bytes(plan: Plan,
 
 
 def test_every_kind_of_attribute_survives_both_formats(tmp_path: Path) -> None:
-    attributes = {"b": True, "i": 1, "f": 1.0, "s": "x", "n": None, "t": (1, 2), "p": ((1, 2), (3, 4)), "w": ("a",), "e": (), "v": Table(("tp",), (1, (2, 3)))}
+    attributes = {
+        "b": True,
+        "i": 1,
+        "f": 1.0,
+        "s": "x",
+        "n": None,
+        "t": (1, 2),
+        "p": ((1, 2), (3, 4)),
+        "w": ("a",),
+        "e": (),
+        "v": Table(("tp",), (1, (2, 3))),
+    }
     plan = with_operator(linear_parallel(), 0, attributes=attributes)
     for suffix in SUFFIXES:
         write_plan(plan, tmp_path / f"a{suffix}")
@@ -47,7 +64,9 @@ def test_the_order_of_attributes_and_blocks_does_not_change_the_bytes() -> None:
 
 def test_json_is_one_record_a_line() -> None:
     text = encode_json(linear_parallel()).decode()
-    assert text.startswith('{\n "format": "pitcheck.plan/1",\n "mesh": [\n  {"name":"tp","size":2}\n ],\n')
+    assert text.startswith(
+        '{\n "format": "pitcheck.plan/1",\n "mesh": [\n  {"name":"tp","size":2}\n ],\n'
+    )
     assert json.loads(text)["operators"][1]["group"] == {"axes": ["tp"]}
 
 
@@ -68,18 +87,27 @@ def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
     path = tmp_path / "a.plan.zst"
     write_plan(linear_reference(), path)
     old = path.read_bytes()
-    for attributes in ({"x": float("nan")}, {"x": 2**70}, {"x": "\ud800"}, {"x": Table((), (float("inf"),))}):
+    for attributes in (
+        {"x": float("nan")},
+        {"x": 2**70},
+        {"x": "\ud800"},
+        {"x": Table((), (float("inf"),))},
+    ):
         with pytest.raises(PlanError):
             write_plan(with_operator(linear_reference(), 0, attributes=attributes), path)
     assert path.read_bytes() == old
     assert [p.name for p in tmp_path.iterdir()] == ["a.plan.zst"]
 
 
-def test_a_literal_that_is_no_finite_number_is_refused_as_a_number_and_kept_as_text(tmp_path: Path) -> None:
+def test_a_literal_that_is_no_finite_number_is_refused_as_a_number_and_kept_as_text(
+    tmp_path: Path,
+) -> None:
     for suffix in SUFFIXES:
         path = tmp_path / f"a{suffix}"
         with pytest.raises(PlanError, match=r"operators\[0\]\.inputs\[0\]"):
-            write_plan(with_operator(linear_reference(), 0, inputs=(Number(float("inf")), "w")), path)
+            write_plan(
+                with_operator(linear_reference(), 0, inputs=(Number(float("inf")), "w")), path
+            )
         plan = with_operator(linear_reference(), 0, inputs=(Number("-inf"), "w"))
         write_plan(plan, path)
         assert read_plan(path) == plan
@@ -135,7 +163,12 @@ def test_a_stream_without_its_size_is_read_too(tmp_path: Path) -> None:
 
 
 def test_a_large_plan_is_written_and_read_in_time(tmp_path: Path) -> None:
-    operators = tuple(Operator(f"o{i}", "neg", (f"t{i}",), (f"t{i + 1}",), source="model.py:3", module=f"layers.{i}") for i in range(20_000))
+    operators = tuple(
+        Operator(
+            f"o{i}", "neg", (f"t{i}",), (f"t{i + 1}",), source="model.py:3", module=f"layers.{i}"
+        )
+        for i in range(20_000)
+    )
     plan = change(linear_reference(), operators=operators)
     write_plan(plan, tmp_path / "a.plan.zst")
     assert (tmp_path / "a.plan.zst").stat().st_size < 1_000_000

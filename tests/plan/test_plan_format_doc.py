@@ -19,7 +19,11 @@ from pitcheck.plan.schema import json_schema
 from pitcheck.plan.validate import validate
 
 ROOT = Path(__file__).parents[2]
-EXAMPLES = dict(re.findall(r"```json (\w+)\n(.*?)```", (ROOT / "docs" / "plan-format.md").read_text(), re.DOTALL))
+EXAMPLES = dict(
+    re.findall(
+        r"```json (\w+)\n(.*?)```", (ROOT / "docs" / "plan-format.md").read_text(), re.DOTALL
+    )
+)
 VALIDATOR = jsonschema.Draft202012Validator(json_schema())
 
 
@@ -45,7 +49,13 @@ def test_every_field_is_documented() -> None:
             assert re.search(rf'[`"]{field}[`"]', text), f"{name}.{field} is not documented"
 
 
-SAMPLES = [linear_reference(), linear_parallel(), pipeline(), crossing(3), with_operator(linear_reference(), 0, inputs=(Use("x", 0), Number("inf")))]
+SAMPLES = [
+    linear_reference(),
+    linear_parallel(),
+    pipeline(),
+    crossing(3),
+    with_operator(linear_reference(), 0, inputs=(Use("x", 0), Number("inf"))),
+]
 
 
 @pytest.mark.parametrize("plan", SAMPLES)
@@ -62,7 +72,9 @@ def test_the_zoo_follows_the_schema(name: str) -> None:
 def test_the_shipped_plans_follow_the_schema_and_are_valid() -> None:
     for path in sorted((ROOT / "plans").rglob("*.plan.json")):
         VALIDATOR.validate(json.loads(path.read_text()))
-        assert [v for v in validate(decode_plan(path.read_bytes(), str(path))) if v.severity == "error"] == []
+        assert [
+            v for v in validate(decode_plan(path.read_bytes(), str(path))) if v.severity == "error"
+        ] == []
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,6 @@
-"""Files made to break the reader: each ends in a PlanError with a place, or in a plan that validation can take, and soon."""
+"""Files made to break the reader: each ends in a PlanError with a place, or in a plan that
+validation can take, and soon.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ SECONDS = 5.0
 
 
 def survives(data: bytes, encoding: str = "json") -> str:
-    """'error' (with a place) or 'plan' (that validation can take); any other exception is a failure of the test."""
+    """'error' (with a place) or 'plan' (that validation can take); any other exception is a failure
+    of the test.
+    """
     start = time.monotonic()
     try:
         plan = decode_plan(data, "file", encoding)
@@ -64,7 +68,8 @@ def test_truncated_and_damaged_zstd(part: int, tmp_path: Path) -> None:
     assert truncated.value.place
     at = len(data) * part // 20
     path.write_bytes(data[:at] + bytes([data[at] ^ 0x10]) + data[at + 1 :])
-    # The checksum of the frame catches what the format does not; a flipped bit of the header that has no meaning may pass.
+    # The checksum of the frame catches what the format does not; a flipped bit of the header that
+    # has no meaning may pass.
     try:
         assert read_plan(path) == SAMPLES["pipeline"]
     except PlanError as error:
@@ -99,11 +104,33 @@ def test_noise(data: bytes) -> None:
 
 
 NUMBERS = (True, -1, 0, 7, 2**31, 2**62, -(2**62), 1.5)
-JUNK: tuple[Any, ...] = (None, *NUMBERS, "", "x", "tp", "nan", "0/0", [], [[]], [-1], [0, 0], [2**40], {}, {"tp": [5]}, [{"tp": [-1]}])
+JUNK: tuple[Any, ...] = (
+    None,
+    *NUMBERS,
+    "",
+    "x",
+    "tp",
+    "nan",
+    "0/0",
+    [],
+    [[]],
+    [-1],
+    [0, 0],
+    [2**40],
+    {},
+    {"tp": [5]},
+    [{"tp": [-1]}],
+)
 
 
 def places_in(tree: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    inner = tree.items() if isinstance(tree, dict) else enumerate(tree) if isinstance(tree, list) else ()
+    inner = (
+        tree.items()
+        if isinstance(tree, dict)
+        else enumerate(tree)
+        if isinstance(tree, list)
+        else ()
+    )
     return [path] + [found for key, value in inner for found in places_in(value, (*path, key))]
 
 
@@ -148,13 +175,29 @@ def with_text(old: str, new: str) -> bytes:
         (with_text('"size":2', '"size":-2'), "mesh[0].size", "at least 1"),
         (with_text('"name":"tp"', '"name":"mb"'), "mesh[0].name", "cannot be called 'mb'"),
         (with_text('"size":2', '"size":2,"size":3'), "mesh[0].size", "stands twice"),
-        (with_text('"reduction":"sum"', '"reduction":"sum","reduction":"max"'), "operators[1].attributes.reduction", "stands twice"),
+        (
+            with_text('"reduction":"sum"', '"reduction":"sum","reduction":"max"'),
+            "operators[1].attributes.reduction",
+            "stands twice",
+        ),
         (with_text('"kind":"matmul"', '"kinds":"matmul"'), "operators[0]", "unknown field `kinds`"),
         (with_text('"id":"product",', ""), "operators[0]", "missing required field `id`"),
-        (with_text('"inputs":["x","w"]', '"inputs":["x",3]'), "operators[0].inputs[1]", "got `int`"),
+        (
+            with_text('"inputs":["x","w"]', '"inputs":["x",3]'),
+            "operators[0].inputs[1]",
+            "got `int`",
+        ),
         (with_text('"x"', "[" * 100_000), "file", "nested too deeply"),
-        (with_text('"reduction":"sum"', '"reduction":' + "[" * 100_000), "file", "nested too deeply"),
-        (with_text('"reduction":"sum"', '"reduction":[[[1]]]'), "operators[1].attributes", "got `array`"),
+        (
+            with_text('"reduction":"sum"', '"reduction":' + "[" * 100_000),
+            "file",
+            "nested too deeply",
+        ),
+        (
+            with_text('"reduction":"sum"', '"reduction":[[[1]]]'),
+            "operators[1].attributes",
+            "got `array`",
+        ),
         (with_text('"role":"input"', '"role":"inputs"'), "tensors[0].role", "Invalid enum value"),
         (with_text('"microbatches": 1', '"microbatches": 0'), "microbatches", "at least 1"),
         (with_text('"microbatches": 1', '"microbatches": 1000000000'), "microbatches", "at most"),
@@ -172,7 +215,12 @@ def test_the_place_and_the_reason_are_named(data: bytes, place: str, message: st
 
 
 def test_lying_sizes_in_msgpack_allocate_nothing() -> None:
-    for lie in (b"\xdd\xff\xff\xff\xff", b"\xdf\xff\xff\xff\xff", b"\xc6\xff\xff\xff\xff", b"\x81\xa6format\xdb\xff\xff\xff\xff"):
+    for lie in (
+        b"\xdd\xff\xff\xff\xff",
+        b"\xdf\xff\xff\xff\xff",
+        b"\xc6\xff\xff\xff\xff",
+        b"\x81\xa6format\xdb\xff\xff\xff\xff",
+    ):
         assert survives(lie, "msgpack") == "error"
     assert survives(b"\x91" * 100_000, "msgpack") == "error"
 
@@ -186,7 +234,11 @@ def test_a_frame_that_lies_about_its_size_is_refused(tmp_path: Path) -> None:
 
 def test_gigantic_meshes_built_in_python_are_violations() -> None:
     many = change(linear_parallel(), mesh=tuple(Axis(f"a{i}", 1) for i in range(100)))
-    for plan in (change(linear_parallel(), mesh=(Axis("tp", 2**80),)), change(linear_parallel(), microbatches=2**80), many):
+    for plan in (
+        change(linear_parallel(), mesh=(Axis("tp", 2**80),)),
+        change(linear_parallel(), microbatches=2**80),
+        many,
+    ):
         found = validate(plan, linear_reference())
         assert {violation.code for violation in found} == {"PIT001"}
 

@@ -6,7 +6,16 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from plan_samples import FIRST, LAST, change, crossing, linear_parallel, pipeline, with_operator, with_tensor
+from plan_samples import (
+    FIRST,
+    LAST,
+    change,
+    crossing,
+    linear_parallel,
+    pipeline,
+    with_operator,
+    with_tensor,
+)
 
 from pitcheck.plan.model import Axis, Group, Operator, Plan, Program, Step, Table, Tensor
 from pitcheck.plan.schedule.matching import Matching, match
@@ -40,7 +49,12 @@ def test_channels_are_first_in_first_out_even_where_micro_batches_are_turned() -
 
 
 def test_a_tag_is_a_channel_of_its_own() -> None:
-    tensors = (Tensor("x", (4,), role="input"), Tensor("u", (4,), role="input"), Tensor("y", (4,)), Tensor("z", (4,)))
+    tensors = (
+        Tensor("x", (4,), role="input"),
+        Tensor("u", (4,), role="input"),
+        Tensor("y", (4,)),
+        Tensor("z", (4,)),
+    )
 
     def plan(first: int, second: int) -> Plan:
         operators = (
@@ -66,7 +80,10 @@ def test_a_ring_is_matched_by_tables_of_peers() -> None:
     [
         (with_operator(pipeline(), 1, where=({"pp": (0,), "mb": (0,)},)), "no send meets it"),
         (with_operator(pipeline(), 2, where=({"pp": (1,), "mb": (0,)},)), "no receive meets it"),
-        (with_operator(pipeline(), 2, attributes={"peer": 1}), "rank 1 has 2 receives, the first of them 'receive1' with peer 1"),
+        (
+            with_operator(pipeline(), 2, attributes={"peer": 1}),
+            "rank 1 has 2 receives, the first of them 'receive1' with peer 1",
+        ),
         (with_operator(pipeline(), 1, attributes={"peer": 0}), "no receive meets it"),
         (with_operator(pipeline(), 1, attributes={"peer": 2}), "not one of the 2 ranks"),
         (with_operator(pipeline(), 1, attributes={"peer": -1}), "not one of the 2 ranks"),
@@ -88,7 +105,10 @@ def test_a_peer_that_is_no_integer_is_malformed() -> None:
 def test_a_tag_that_is_no_integer_or_name_is_malformed() -> None:
     """1 and true would be two channels here, and are one to the library."""
     for tag in (True, 1.0, None, (1,)):
-        assert only_code(with_operator(pipeline(), 1, attributes={"peer": 1, "tag": tag}))[0] == "PIT001"
+        assert (
+            only_code(with_operator(pipeline(), 1, attributes={"peer": 1, "tag": tag}))[0]
+            == "PIT001"
+        )
 
 
 def test_a_regular_collective_has_no_table_of_members() -> None:
@@ -98,7 +118,15 @@ def test_a_regular_collective_has_no_table_of_members() -> None:
 def two_records(**second: object) -> Plan:
     """An all-reduce over tp in which rank 1 runs a record of its own."""
     plan = linear_parallel()
-    other = Operator("sum1", "all_reduce", ("p",), ("y",), {"reduction": "sum"}, Group(axes=("tp",)), where=({"tp": (1,)},))
+    other = Operator(
+        "sum1",
+        "all_reduce",
+        ("p",),
+        ("y",),
+        {"reduction": "sum"},
+        Group(axes=("tp",)),
+        where=({"tp": (1,)},),
+    )
     plan = with_operator(plan, 1, where=({"tp": (0,)},))
     return change(plan, operators=(*plan.operators, change(other, **second)))
 
@@ -133,7 +161,9 @@ def test_the_default_reduction_is_sum() -> None:
 
 def test_a_shape_that_differs_is_found() -> None:
     plan = two_records(inputs=("q",), outputs=("r",))
-    plan = change(plan, tensors=(*plan.tensors, Tensor("q", (4, 9), role="input"), Tensor("r", (4, 9))))
+    plan = change(
+        plan, tensors=(*plan.tensors, Tensor("q", (4, 9), role="input"), Tensor("r", (4, 9)))
+    )
     assert only_code(plan)[0] == "PIT006"
 
 
@@ -152,12 +182,29 @@ def test_a_rank_outside_every_group() -> None:
 def collectives(orders: tuple[tuple[str, ...], ...]) -> Plan:
     """Ranks run all-reduces a, b, c, ... over all of them in these orders."""
     names = sorted({name for order in orders for name in order})
-    tensors = [Tensor(f"x{name}", (ord(name),), role="input") for name in names] + [Tensor(f"y{name}", (ord(name),)) for name in names]
-    ranks = {name: tuple(rank for rank, order in enumerate(orders) if name in order) for name in names}
-    operators = [Operator(name, "all_reduce", (f"x{name}",), (f"y{name}",), {}, Group(axes=("r",)), where=({"r": ranks[name]},)) for name in names]
+    tensors = [Tensor(f"x{name}", (ord(name),), role="input") for name in names] + [
+        Tensor(f"y{name}", (ord(name),)) for name in names
+    ]
+    ranks = {
+        name: tuple(rank for rank, order in enumerate(orders) if name in order) for name in names
+    }
+    operators = [
+        Operator(
+            name,
+            "all_reduce",
+            (f"x{name}",),
+            (f"y{name}",),
+            {},
+            Group(axes=("r",)),
+            where=({"r": ranks[name]},),
+        )
+        for name in names
+    ]
     programs = [Program((Step(f"b{rank}"),), ({"r": (rank,)},)) for rank in range(len(orders))]
     blocks = {f"b{rank}": order for rank, order in enumerate(orders)}
-    return Plan((Axis("r", len(orders)),), tuple(tensors), tuple(operators), (), 1, blocks, tuple(programs))
+    return Plan(
+        (Axis("r", len(orders)),), tuple(tensors), tuple(operators), (), 1, blocks, tuple(programs)
+    )
 
 
 def test_the_order_of_collectives_must_agree() -> None:
@@ -198,10 +245,17 @@ def test_random_channels_agree_with_queues(data: st.DataObject) -> None:
         tensors.append(Tensor(f"y{number}", (4,), microbatched=True))
         forward = Table(("r",), tuple((rank + shift) % ranks for rank in range(ranks)))
         back = Table(("r",), tuple((rank - shift) % ranks for rank in range(ranks)))
-        operators += [Operator(f"s{number}", "send", ("x",), (), {"peer": forward}), Operator(f"r{number}", "receive", (), (f"y{number}",), {"peer": back})]
+        operators += [
+            Operator(f"s{number}", "send", ("x",), (), {"peer": forward}),
+            Operator(f"r{number}", "receive", (), (f"y{number}",), {"peer": back}),
+        ]
     blocks, programs, orders = {}, [], []
     for rank in range(ranks):
-        order = data.draw(st.permutations([(operator.id, m) for operator in operators for m in range(microbatches)]))
+        order = data.draw(
+            st.permutations(
+                [(operator.id, m) for operator in operators for m in range(microbatches)]
+            )
+        )
         orders.append(order)
         blocks.update({operator.id: (operator.id,) for operator in operators})
         programs.append(Program(tuple(Step(name, m) for name, m in order), ({"r": (rank,)},)))
@@ -211,7 +265,9 @@ def test_random_channels_agree_with_queues(data: st.DataObject) -> None:
     for rank, order in enumerate(orders):
         for name, m in order:
             if name[0] == "s":
-                queues.setdefault((rank, operators[position[name]].attributes["peer"].values[rank]), []).append((position[name], rank, m))
+                queues.setdefault(
+                    (rank, operators[position[name]].attributes["peer"].values[rank]), []
+                ).append((position[name], rank, m))
     matching = matched(plan)
     for rank, order in enumerate(orders):
         for name, m in order:
@@ -222,8 +278,21 @@ def test_random_channels_agree_with_queues(data: st.DataObject) -> None:
 
 def test_many_ranks_cost_little() -> None:
     mesh = (Axis("dp", 512), Axis("tp", 8))
-    tensors = tuple(Tensor(f"x{i}", (4,), role="activation" if i else "input", microbatched=True) for i in range(101))
-    operators = tuple(Operator(f"o{i}", "all_reduce", (f"x{i}",), (f"x{i + 1}",), {}, Group(axes=(("tp",), ("dp",))[i % 2])) for i in range(100))
+    tensors = tuple(
+        Tensor(f"x{i}", (4,), role="activation" if i else "input", microbatched=True)
+        for i in range(101)
+    )
+    operators = tuple(
+        Operator(
+            f"o{i}",
+            "all_reduce",
+            (f"x{i}",),
+            (f"x{i + 1}",),
+            {},
+            Group(axes=(("tp",), ("dp",))[i % 2]),
+        )
+        for i in range(100)
+    )
     matching = matched(Plan(mesh, tensors, operators, (), 16))
     assert set(matching.members.values()) == {None}
 
@@ -233,11 +302,29 @@ def test_uneven_groups_are_padded() -> None:
         (Axis("r", 3),),
         (Tensor("x", (4,), role="input"), Tensor("y", (4,))),
         (
-            Operator("a", "all_reduce", ("x",), ("y",), {}, Group(ranks=((0, 1), (2,))), where=({"r": (0, 2)},)),
-            Operator("b", "all_reduce", ("x",), ("y",), {}, Group(ranks=((0, 1), (2,))), where=({"r": (1,)},)),
+            Operator(
+                "a",
+                "all_reduce",
+                ("x",),
+                ("y",),
+                {},
+                Group(ranks=((0, 1), (2,))),
+                where=({"r": (0, 2)},),
+            ),
+            Operator(
+                "b",
+                "all_reduce",
+                ("x",),
+                ("y",),
+                {},
+                Group(ranks=((0, 1), (2,))),
+                where=({"r": (1,)},),
+            ),
         ),
         (),
     )
     table = matched(plan).members["a"]
     assert table is not None
-    assert np.array_equal(table[:, 0], [[[0, 0, 0], [1, 1, 0]], [[-1] * 3] * 2, [[0, 2, 0], [-1] * 3]])
+    assert np.array_equal(
+        table[:, 0], [[[0, 0, 0], [1, 1, 0]], [[-1] * 3] * 2, [[0, 2, 0], [-1] * 3]]
+    )

@@ -1,4 +1,6 @@
-"""What rules on time and memory let pass gives the values of single assignment under every timing; and what is legal passes."""
+"""What rules on time and memory let pass gives the values of single assignment under every timing;
+and what is legal passes.
+"""
 
 from __future__ import annotations
 
@@ -27,11 +29,17 @@ def beginning(plan: Plan) -> dict[Instance, Array]:
     generator = np.random.default_rng(7)
     ranks = range(len(rank_coordinates(plan)))
     given = [tensor for tensor in plan.tensors if tensor.role in ("input", "parameter")]
-    return {(tensor.name, rank, 0): generator.normal(size=tensor.shape) for tensor in given for rank in ranks}
+    return {
+        (tensor.name, rank, 0): generator.normal(size=tensor.shape)
+        for tensor in given
+        for rank in ranks
+    }
 
 
 def judged(plan: Plan) -> str:
-    """What running says of a plan: "same", or how some timing gives something else than single assignment."""
+    """What running says of a plan: "same", or how some timing gives something else than single
+    assignment.
+    """
     initial = beginning(plan)
     try:
         expected = single_assignment(plan, initial)
@@ -62,7 +70,9 @@ def test_unusual_use_of_memory_that_is_right_passes(part: int) -> None:
 
 
 def campaign(seeds: range, each: int) -> Counter[str]:
-    """Put mistakes into the plans of some seeds; fail on one that passes although some timing shows it. Returns how many there were of each kind."""
+    """Put mistakes into the plans of some seeds; fail on one that passes although some timing shows
+    it. Returns how many there were of each kind.
+    """
     counts: Counter[str] = Counter()
     for seed in seeds:
         choose = random.Random(seed)

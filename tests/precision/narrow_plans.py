@@ -1,4 +1,5 @@
-"""Plans that are right over exact numbers, each with the nearest one that rounds as little as the reference, and one that breaks a precision rule.
+"""Plans that are right over exact numbers, each with the nearest one that rounds as little as the
+reference, and one that breaks a precision rule.
 
 A builder takes the dtype in question: wide is right, narrow breaks the rule.
 """
@@ -14,7 +15,9 @@ from precision.mixed import NARROW, WIDE, Mixed
 
 
 class Case(NamedTuple):
-    """The reference, the plan with the dtype in question, the code of the rule, the kind of operator that breaks it."""
+    """The reference, the plan with the dtype in question, the code of the rule, the kind of
+    operator that breaks it.
+    """
 
     reference: Callable[[], Plan]
     parallel: Callable[[DType], Plan]
@@ -28,7 +31,9 @@ class Case(NamedTuple):
 def _gradient_reference() -> Plan:
     b = Mixed("reference")
     b.weight("w", (6, 6))
-    product = b.op("matmul", b.input("xt", (6, 8), dtype=NARROW), b.input("dy", (8, 6), dtype=NARROW))
+    product = b.op(
+        "matmul", b.input("xt", (6, 8), dtype=NARROW), b.input("dy", (8, 6), dtype=NARROW)
+    )
     b.gradient(b.cast(product, WIDE, out="dw"), "w")
     return b.plan()
 
@@ -37,7 +42,11 @@ def _gradient_reduced(dtype: DType) -> Plan:
     """Data parallel: cast before or after the all-reduce."""
     b = Mixed("train", {"dp": 2})
     b.weight("w", (6, 6), {})
-    product = b.op("matmul", b.input("xt", (6, 4), {1: "dp"}, dtype=NARROW), b.input("dy", (4, 6), {0: "dp"}, dtype=NARROW))
+    product = b.op(
+        "matmul",
+        b.input("xt", (6, 4), {1: "dp"}, dtype=NARROW),
+        b.input("dy", (4, 6), {0: "dp"}, dtype=NARROW),
+    )
     reduced = b.op("all_reduce", b.cast(product, dtype), group="dp", reduction="sum")
     b.gradient(b.cast(reduced, WIDE, out="dw"), "w")
     return b.plan()
@@ -47,7 +56,11 @@ def _gradient_averaged(dtype: DType) -> Plan:
     """FSDP: each rank keeps rows; divided by 2 before and multiplied after."""
     b = Mixed("train", {"dp": 2})
     b.weight("w", (3, 6), {0: "dp"})
-    product = b.op("matmul", b.input("xt", (6, 4), {1: "dp"}, dtype=NARROW), b.input("dy", (4, 6), {0: "dp"}, dtype=NARROW))
+    product = b.op(
+        "matmul",
+        b.input("xt", (6, 4), {1: "dp"}, dtype=NARROW),
+        b.input("dy", (4, 6), {0: "dp"}, dtype=NARROW),
+    )
     halved = b.op("div", b.cast(product, dtype), Number(2))
     reduced = b.op("reduce_scatter", halved, group="dp", axis=0, reduction="sum")
     b.gradient(b.op("mul", b.cast(reduced, WIDE), Number(2), out="dw"), "w")
@@ -132,7 +145,12 @@ def _ending(b: Mixed, rows: int, dtype: DType) -> Plan:
 
 
 def _both(write: Callable[[Mixed, int, DType], Plan], code: str, kind: str) -> Case:
-    return Case(lambda: write(Mixed("reference"), 8, WIDE), lambda dtype: write(Mixed("train", {"dp": 2}), 4, dtype), code, kind)
+    return Case(
+        lambda: write(Mixed("reference"), 8, WIDE),
+        lambda dtype: write(Mixed("train", {"dp": 2}), 4, dtype),
+        code,
+        kind,
+    )
 
 
 # --- two buffers
@@ -141,9 +159,16 @@ def _both(write: Callable[[Mixed, int, DType], Plan], code: str, kind: str) -> C
 def _tied_reference() -> Plan:
     b = Mixed("reference")
     b.weight("w", (6, 6))
-    first = b.op("bmm", b.input("a", (2, 6, 4), dtype=NARROW), b.input("da", (2, 4, 6), dtype=NARROW))
-    second = b.op("bmm", b.input("c", (2, 6, 4), dtype=NARROW), b.input("dc", (2, 4, 6), dtype=NARROW))
-    b.gradient(b.op("add", *(b.op("sum", b.cast(x, WIDE), axes=(0,)) for x in (first, second)), out="dw"), "w")
+    first = b.op(
+        "bmm", b.input("a", (2, 6, 4), dtype=NARROW), b.input("da", (2, 4, 6), dtype=NARROW)
+    )
+    second = b.op(
+        "bmm", b.input("c", (2, 6, 4), dtype=NARROW), b.input("dc", (2, 4, 6), dtype=NARROW)
+    )
+    b.gradient(
+        b.op("add", *(b.op("sum", b.cast(x, WIDE), axes=(0,)) for x in (first, second)), out="dw"),
+        "w",
+    )
     return b.plan()
 
 
@@ -153,7 +178,10 @@ def _tied(dtype: DType) -> Plan:
     b.weight("w", (6, 6), {})
     sums = []
     for names, own in ((("a", "da"), WIDE), (("c", "dc"), dtype)):
-        x, dy = (b.input(n, (1, *s), {0: "mb"}, dtype=NARROW, microbatched=True) for n, s in zip(names, ((6, 4), (4, 6)), strict=True))
+        x, dy = (
+            b.input(n, (1, *s), {0: "mb"}, dtype=NARROW, microbatched=True)
+            for n, s in zip(names, ((6, 4), (4, 6)), strict=True)
+        )
         term = b.cast(b.op("squeeze", b.op("bmm", x, dy), axis=0), own)
         parts = [b.op("mul", Use(term, number), Number(1)) for number in range(2)]
         sums.append(b.cast(b.op("add", *parts), WIDE))

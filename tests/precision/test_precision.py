@@ -1,4 +1,6 @@
-"""Precision rules: each is broken by the plan that is meant to, at the operator that does it, by none of the nearest right ones; no verdict depends on them."""
+"""Precision rules: each is broken by the plan that is meant to, at the operator that does it, by
+none of the nearest right ones; no verdict depends on them.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,11 @@ def test_a_rule_is_broken_by_the_narrow_plan_alone(name: str) -> None:
     assert (right.verdict, right.findings) == ("equivalent", ())
     wrong = checked(case.reference(), case.parallel(NARROW))
     assert wrong.verdict == "equivalent"
-    assert wrong.error_bound_log2 == checked(case.reference(), case.parallel(NARROW), "off").error_bound_log2 <= -64
+    assert (
+        wrong.error_bound_log2
+        == checked(case.reference(), case.parallel(NARROW), "off").error_bound_log2
+        <= -64
+    )
     [finding] = wrong.findings
     assert (finding.code, finding.verdict) == (case.code, "warning"), finding
     assert f"({case.kind})" in (finding.operator or ""), finding
@@ -71,14 +77,24 @@ def test_training_steps_with_narrow_products_break_no_rule(file: str) -> None:
     assert broken(checked(*(narrow_products(plan) for plan in plans))) == []
 
 
-def test_plans_in_one_dtype_break_no_rule_and_another_one_throughout_is_what_the_user_gives() -> None:
+def test_plans_in_one_dtype_break_no_rule_and_another_one_throughout_is_what_the_user_gives() -> (
+    None
+):
     case = CASES["gradient reduced"]
 
     def throughout(plan: Plan, dtype: str) -> Plan:
-        return msgspec.structs.replace(plan, tensors=tuple(msgspec.structs.replace(tensor, dtype=dtype) for tensor in plan.tensors))
+        return msgspec.structs.replace(
+            plan,
+            tensors=tuple(msgspec.structs.replace(tensor, dtype=dtype) for tensor in plan.tensors),
+        )
 
     for dtype in (WIDE, NARROW):
-        assert checked(throughout(case.reference(), WIDE), throughout(case.parallel(WIDE), dtype)).findings == ()
+        assert (
+            checked(
+                throughout(case.reference(), WIDE), throughout(case.parallel(WIDE), dtype)
+            ).findings
+            == ()
+        )
 
 
 def test_the_user_says_what_a_broken_rule_leads_to() -> None:
@@ -107,45 +123,101 @@ def layers(dtype: str) -> tuple[Plan, Plan]:
         x = b.input("x", (4 if mesh else 8, 6), {0: "dp"} if mesh else None)
         for _ in range(3):
             x = b.cast(b.cast(b.op("sigmoid", x), own), WIDE)
-        b.output(b.op("all_gather", x, out="y", group="dp", axis=0) if mesh else b.op("contiguous", x, out="y"), "y")
+        b.output(
+            b.op("all_gather", x, out="y", group="dp", axis=0)
+            if mesh
+            else b.op("contiguous", x, out="y"),
+            "y",
+        )
         b.operators = [msgspec.structs.replace(each, source="model.py:7") for each in b.operators]
         plans.append(b.plan())
     return plans[0], plans[1]
 
 
 def narrowed(plan: Plan, kind: str) -> Plan:
-    """The plan in which every operator of a kind gives narrow tensors; they are cast back, and what ranks send to each other is cast first."""
+    """The plan in which every operator of a kind gives narrow tensors; they are cast back, and what
+    ranks send to each other is cast first.
+    """
     tensors = {tensor.name: tensor for tensor in plan.tensors}
     around: dict[str, list[Operator]] = {operator.id: [operator] for operator in plan.operators}
     for operator in plan.operators:
         if operator.kind == kind:
             around[operator.id] = between_casts(operator, tensors, sends=operator.group is not None)
-    blocks = {block: tuple(each.id for one in members for each in around[one]) for block, members in plan.blocks.items()}
+    blocks = {
+        block: tuple(each.id for one in members for each in around[one])
+        for block, members in plan.blocks.items()
+    }
     operators = tuple(each for operator in plan.operators for each in around[operator.id])
-    return msgspec.structs.replace(plan, tensors=tuple(tensors.values()), operators=operators, blocks=blocks)
+    return msgspec.structs.replace(
+        plan, tensors=tuple(tensors.values()), operators=operators, blocks=blocks
+    )
 
 
 def between_casts(operator: Operator, tensors: dict[str, Tensor], *, sends: bool) -> list[Operator]:
-    """The operator with narrow results, which are added to ``tensors``, and with narrow operands if it ``sends`` them, and the casts of both."""
+    """The operator with narrow results, which are added to ``tensors``, and with narrow operands if
+    it ``sends`` them, and the casts of both.
+    """
     names: list[dict[str, str]] = []
     for side in (operator.inputs if sends else (), operator.outputs):
-        names.append({name: f"{name}:narrow.{operator.id}" for name in side if isinstance(name, str) and name and tensors[name].dtype in BITS})
+        names.append(
+            {
+                name: f"{name}:narrow.{operator.id}"
+                for name in side
+                if isinstance(name, str) and name and tensors[name].dtype in BITS
+            }
+        )
     inputs, outputs = names
     for name, narrow in {**inputs, **outputs}.items():
         tensors[narrow] = msgspec.structs.replace(
-            tensors[name], name=narrow, dtype=NARROW, role="activation", lineage=None, storage=None, gradient_of=None, updated=None
+            tensors[name],
+            name=narrow,
+            dtype=NARROW,
+            role="activation",
+            lineage=None,
+            storage=None,
+            gradient_of=None,
+            updated=None,
         )
-    replaced: dict[str, Any] = {"inputs": tuple(inputs.get(name, name) if isinstance(name, str) else name for name in operator.inputs)}
+    replaced: dict[str, Any] = {
+        "inputs": tuple(
+            inputs.get(name, name) if isinstance(name, str) else name for name in operator.inputs
+        )
+    }
     replaced["outputs"] = tuple(outputs.get(name, name) for name in operator.outputs)
-    before = [Operator(f"{narrow}:to", "cast", (name,), (narrow,), {"dtype": NARROW}, where=operator.where) for name, narrow in inputs.items()]
-    behind = [Operator(f"{narrow}:from", "cast", (narrow,), (name,), {"dtype": tensors[name].dtype}, where=operator.where) for name, narrow in outputs.items()]
+    before = [
+        Operator(
+            f"{narrow}:to", "cast", (name,), (narrow,), {"dtype": NARROW}, where=operator.where
+        )
+        for name, narrow in inputs.items()
+    ]
+    behind = [
+        Operator(
+            f"{narrow}:from",
+            "cast",
+            (narrow,),
+            (name,),
+            {"dtype": tensors[name].dtype},
+            where=operator.where,
+        )
+        for name, narrow in outputs.items()
+    ]
     return [*before, msgspec.structs.replace(operator, **replaced), *behind]
 
 
-@pytest.mark.parametrize(("kind", "code"), [("reduce_scatter", "PIT301"), ("accumulate", "PIT301"), ("silu", "PIT302"), ("all_gather", "PIT302")])
+@pytest.mark.parametrize(
+    ("kind", "code"),
+    [
+        ("reduce_scatter", "PIT301"),
+        ("accumulate", "PIT301"),
+        ("silu", "PIT302"),
+        ("all_gather", "PIT302"),
+    ],
+)
 @pytest.mark.slow
 def test_each_place_of_a_training_step_that_is_narrow_alone_is_found(kind: str, code: str) -> None:
-    reference, parallel = read_pair(str(Path(__file__).parents[2] / "plans" / "llama3-tiny.toml"), ())
+    reference, parallel = read_pair(
+        str(Path(__file__).parents[2] / "plans" / "llama3-tiny.toml"), ()
+    )
     report = checked(reference, narrowed(parallel, kind))
     assert report.verdict == "equivalent"
     assert {finding.code for finding in broken(report)} == {code}

@@ -1,4 +1,6 @@
-"""Mistakes put into one place of a built plan: a record is split, and the part of it that runs at some coordinates does something else."""
+"""Mistakes put into one place of a built plan: a record is split, and the part of it that runs at
+some coordinates does something else.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ Change = Callable[[Operator], Operator]
 
 
 def at_place(plan: Plan, identity: str, place: Place, change: Change) -> Plan:
-    """The plan in which operator ``identity`` is changed at ``place`` and runs as before everywhere else. An empty place is everywhere."""
+    """The plan in which operator ``identity`` is changed at ``place`` and runs as before everywhere
+    else. An empty place is everywhere.
+    """
     changed = changed_at(plan, identity, place, lambda operator: (change(operator),))
     assert changed is not None, f"{identity} does not run at {place}, or is not changed"
     return changed
@@ -44,19 +48,30 @@ def with_attributes(**attributes: Any) -> Change:
 
 
 def of_microbatch(operand: int, microbatch: int) -> Change:
-    """An operand is read of another micro-batch: the wrong one, or one whose buffer should have been overwritten."""
+    """An operand is read of another micro-batch: the wrong one, or one whose buffer should have
+    been overwritten.
+    """
 
     def change(operator: Operator) -> Operator:
         name = operator.inputs[operand]
         assert isinstance(name, str)
-        return replace(operator, inputs=(*operator.inputs[:operand], Use(name, microbatch), *operator.inputs[operand + 1 :]))
+        return replace(
+            operator,
+            inputs=(
+                *operator.inputs[:operand],
+                Use(name, microbatch),
+                *operator.inputs[operand + 1 :],
+            ),
+        )
 
     return change
 
 
 def reading(operand: int, tensor: str) -> Change:
     """An operand is another tensor."""
-    return lambda operator: replace(operator, inputs=(*operator.inputs[:operand], tensor, *operator.inputs[operand + 1 :]))
+    return lambda operator: replace(
+        operator, inputs=(*operator.inputs[:operand], tensor, *operator.inputs[operand + 1 :])
+    )
 
 
 def first_operand(operator: Operator) -> Operator:

@@ -1,11 +1,22 @@
-"""The eight mistakes that must be caught at their place, put into plans of Llama-3 and DeepSeek-V3 at any scale."""
+"""The eight mistakes that must be caught at their place, put into plans of Llama-3 and DeepSeek-V3
+at any scale.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from faults import Change, Place, at_place, dropped, first_operand, of_microbatch, over_ranks, with_attributes
+from faults import (
+    Change,
+    Place,
+    at_place,
+    dropped,
+    first_operand,
+    of_microbatch,
+    over_ranks,
+    with_attributes,
+)
 
 from pitcheck.plan.coordinates import Coordinates
 from pitcheck.plan.model import MICROBATCH_AXIS, Operator, Plan, Table
@@ -30,27 +41,56 @@ class Fault:
         return set(_members(plan, identity, self.place))
 
 
-def dense(layer: int, last: Mapping[str, int], microbatch: int, loss: str = "loss") -> dict[str, Fault]:
-    """Six mistakes that every plan with tensor and sequence parallelism may have, in a layer and a micro-batch, of the replica at ``last``.
+def dense(
+    layer: int, last: Mapping[str, int], microbatch: int, loss: str = "loss"
+) -> dict[str, Fault]:
+    """Six mistakes that every plan with tensor and sequence parallelism may have, in a layer and a
+    micro-batch, of the replica at ``last``.
 
     ``loss``: the operator that adds up the ranks' losses.
     """
     now, rank = {MICROBATCH_AXIS: microbatch}, {**last, "tp": 1}
     name = f"layers.{layer}"
     return {
-        "dropped all-reduce": Fault(f"grad:{name}.attention_norm.weight", last, _plainly(dropped), ("PIT104",)),
-        "wrong group": Fault(f"grad:{name}.attention.o.weight", {"tp": 1}, _half_of_group(f"grad:{name}.attention.o.weight", {"tp": 1}), ("PIT106",)),
+        "dropped all-reduce": Fault(
+            f"grad:{name}.attention_norm.weight", last, _plainly(dropped), ("PIT104",)
+        ),
+        "wrong group": Fault(
+            f"grad:{name}.attention.o.weight",
+            {"tp": 1},
+            _half_of_group(f"grad:{name}.attention.o.weight", {"tp": 1}),
+            ("PIT106",),
+        ),
         "shard off by one": Fault("embedding.rows.begin", rank, _plainly(_one_later), ("PIT107",)),
-        "wrong micro-batch": Fault("loss.tokens.counted", {**rank, **now}, _plainly(of_microbatch(1, microbatch - 1)), ("PIT108",)),
-        "stale buffer": Fault(f"{name}.attention.mixed", {**rank, **now}, _plainly(of_microbatch(0, microbatch - 1)), ("PIT108",)),
-        "loss averaged twice": Fault(loss, {"tp": 1}, _plainly(with_attributes(reduction="avg")), ("PIT101", "PIT111")),
+        "wrong micro-batch": Fault(
+            "loss.tokens.counted",
+            {**rank, **now},
+            _plainly(of_microbatch(1, microbatch - 1)),
+            ("PIT108",),
+        ),
+        "stale buffer": Fault(
+            f"{name}.attention.mixed",
+            {**rank, **now},
+            _plainly(of_microbatch(0, microbatch - 1)),
+            ("PIT108",),
+        ),
+        "loss averaged twice": Fault(
+            loss, {"tp": 1}, _plainly(with_attributes(reduction="avg")), ("PIT101", "PIT111")
+        ),
     }
 
 
 def wrong_expert(layer: int, place: Place, microbatch: int) -> Fault:
-    """What one group of experts gets in a micro-batch is meant for the next ones: its members stand in another order."""
+    """What one group of experts gets in a micro-batch is meant for the next ones: its members stand
+    in another order.
+    """
     identity = f"layers.{layer}.mlp.packed:there"
-    return Fault(identity, {**place, MICROBATCH_AXIS: microbatch}, _members_later(identity, place), ("PIT106", "PIT107"))
+    return Fault(
+        identity,
+        {**place, MICROBATCH_AXIS: microbatch},
+        _members_later(identity, place),
+        ("PIT106", "PIT107"),
+    )
 
 
 def not_rescaled(layer: int, place: Place) -> Fault:
@@ -66,7 +106,9 @@ def _members(plan: Plan, identity: str, place: Place) -> list[int]:
     """The ranks that run an operator at a place."""
     operator = next(o for o in plan.operators if o.id == identity)
     coordinates = Coordinates.of(plan)
-    mask = coordinates.mask(operator.where) & coordinates.mask(({axis: (at,) for axis, at in place.items()},) if place else ())
+    mask = coordinates.mask(operator.where) & coordinates.mask(
+        ({axis: (at,) for axis, at in place.items()},) if place else ()
+    )
     return [rank for rank in range(coordinates.ranks) if mask[rank].any()]
 
 
@@ -91,7 +133,9 @@ def _one_later(operator: Operator) -> Operator:
     table = operator.attributes["offset"]
     assert isinstance(table, Table)
     first, *others = (int(str(value)) for value in table.values)
-    return with_attributes(offset=Table(table.over, (first, *(place + 1 for place in others))))(operator)
+    return with_attributes(offset=Table(table.over, (first, *(place + 1 for place in others))))(
+        operator
+    )
 
 
 def _rescaled(plan: Plan, factor: str) -> str:

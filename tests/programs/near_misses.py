@@ -19,7 +19,9 @@ Change = Callable[[Operator], Operator]
 def changed(plan: Plan, identity: str, change: Change) -> Plan:
     """The plan with one operator changed."""
     assert identity in {operator.id for operator in plan.operators}, identity
-    return replace(plan, operators=tuple(change(o) if o.id == identity else o for o in plan.operators))
+    return replace(
+        plan, operators=tuple(change(o) if o.id == identity else o for o in plan.operators)
+    )
 
 
 def assert_caught(reference: Plan, wrong: Plan) -> None:
@@ -49,7 +51,9 @@ def with_attributes(**attributes: Any) -> Change:
 
 def reading(place: int, operand: Any) -> Change:
     """Another operand."""
-    return lambda operator: replace(operator, inputs=(*operator.inputs[:place], operand, *operator.inputs[place + 1 :]))
+    return lambda operator: replace(
+        operator, inputs=(*operator.inputs[:place], operand, *operator.inputs[place + 1 :])
+    )
 
 
 def first_only(operator: Operator) -> Operator:

@@ -35,7 +35,9 @@ class Case:
     def plans(self) -> tuple[Plan, Plan]:
         """The reference and the parallel plan."""
         flat = flat_parameters(self.model, self.batch, self.layout)
-        return reference_plan(self.model, self.batch, flat=flat), parallel_plan(self.model, self.batch, self.layout)
+        return reference_plan(self.model, self.batch, flat=flat), parallel_plan(
+            self.model, self.batch, self.layout
+        )
 
 
 def llama(layers: int = 2, **changes: Any) -> Model:
@@ -61,10 +63,15 @@ SLOWLY = ([pytest.mark.slow], [pytest.mark.slow, pytest.mark.nightly])
 
 
 def layouts(fast: Mapping[str, Case], slow: Mapping[str, Case]) -> list[Any]:
-    """Cases by name as parameters of one test. Of the slow ones CI runs every second; random combinations, too, have what is in them."""
+    """Cases by name as parameters of one test. Of the slow ones CI runs every second; random
+    combinations, too, have what is in them.
+    """
     return [
         *(pytest.param(case, id=name) for name, case in fast.items()),
-        *(pytest.param(case, id=name, marks=SLOWLY[place % 3 > 0]) for place, (name, case) in enumerate(slow.items())),
+        *(
+            pytest.param(case, id=name, marks=SLOWLY[place % 3 > 0])
+            for place, (name, case) in enumerate(slow.items())
+        ),
     ]
 
 
@@ -91,4 +98,6 @@ def assert_right(case: Case) -> None:
 
 def said(report: Report) -> str:
     """The verdict and the first findings."""
-    return f"{report.verdict}: " + "; ".join(f"{f.code} {f.title} ({f.operator})" for f in report.findings[:3])
+    return f"{report.verdict}: " + "; ".join(
+        f"{f.code} {f.title} ({f.operator})" for f in report.findings[:3]
+    )

@@ -16,20 +16,26 @@ from pitcheck.programs.layout import Layout, check_layout
 SMALL = (1, 12)
 LARGE = (64, 512)
 MOST_SHARDS = 16
-"""Over more ranks nothing is sharded, since most shards of so small tensors would be padding alone."""
+"""Over more ranks nothing is sharded, since most shards of so small tensors would be
+padding alone.
+"""
 SHAPES = ((2, 1), (4, 1), (4, 2), (4, 4), (8, 2), (8, 4), (6, 3))
 """Numbers of query heads and of key-value heads."""
 
 
 def random_case(seed: int, ranks: tuple[int, int] = SMALL, layers: int = 5) -> Case:
-    """A model of up to ``layers`` layers and a layout on at least ``ranks[0]`` and at most ``ranks[1]`` ranks, the same for the same arguments."""
+    """A model of up to ``layers`` layers and a layout on at least ``ranks[0]`` and at most
+    ``ranks[1]`` ranks, the same for the same arguments.
+    """
     draw = random.Random(f"layout {seed} {ranks} {layers}")
     while True:
         model = _model(draw, layers)
         layout = _layout(draw, model, ranks[1])
         if not ranks[0] <= layout.ranks <= ranks[1]:
             continue
-        model = model.padded(layout.tp * draw.choice((1, 2))) if model.vocabulary % layout.tp else model
+        model = (
+            model.padded(layout.tp * draw.choice((1, 2))) if model.vocabulary % layout.tp else model
+        )
         batch = _batch(draw, layout)
         try:
             check_layout(model, batch, layout)
@@ -49,21 +55,52 @@ def _model(draw: random.Random, most: int) -> Model:
     fused = draw.random() < 0.3
     attention = Attention(heads, shared, draw.choice((2, 4)), fused=fused, bias=draw.random() < 0.3)
     return replace(
-        preset("llama3-8b-tiny"), layers=layers, attention=attention, vocabulary=draw.choice((40, 41)), fused_gate=draw.random() < 0.3, tied=draw.random() < 0.2
+        preset("llama3-8b-tiny"),
+        layers=layers,
+        attention=attention,
+        vocabulary=draw.choice((40, 41)),
+        fused_gate=draw.random() < 0.3,
+        tied=draw.random() < 0.2,
     )
 
 
 def _mixture(draw: random.Random, layers: int) -> Model:
-    """Experts behind attention with key-value heads, or behind latent attention with some dense layers first."""
-    base = preset(draw.choice(("mixtral-8x7b-tiny", "deepseek-v2-lite-16b-tiny", "deepseek-v2-236b-tiny", "deepseek-v3-671b-tiny")))
-    return replace(base, layers=layers, dense_layers=min(base.dense_layers, layers - 1), vocabulary=draw.choice((40, 41)))
+    """Experts behind attention with key-value heads, or behind latent attention with some dense
+    layers first.
+    """
+    base = preset(
+        draw.choice(
+            (
+                "mixtral-8x7b-tiny",
+                "deepseek-v2-lite-16b-tiny",
+                "deepseek-v2-236b-tiny",
+                "deepseek-v3-671b-tiny",
+            )
+        )
+    )
+    return replace(
+        base,
+        layers=layers,
+        dense_layers=min(base.dense_layers, layers - 1),
+        vocabulary=draw.choice((40, 41)),
+    )
 
 
 def _gpt(draw: random.Random, layers: int, heads: int) -> Model:
     base = preset("gpt3-175b-tiny")
     bias = draw.random() < 0.8
-    attention = Attention(heads, heads, draw.choice((2, 3, 4)), fused=draw.random() < 0.6, bias=bias, rotary=False)
-    return replace(base, layers=layers, vocabulary=39, attention=attention, bias=bias, positions=48, tied=draw.random() < 0.8)
+    attention = Attention(
+        heads, heads, draw.choice((2, 3, 4)), fused=draw.random() < 0.6, bias=bias, rotary=False
+    )
+    return replace(
+        base,
+        layers=layers,
+        vocabulary=39,
+        attention=attention,
+        bias=bias,
+        positions=48,
+        tied=draw.random() < 0.8,
+    )
 
 
 def _layout(draw: random.Random, model: Model, most: int) -> Layout:
@@ -78,10 +115,14 @@ def _layout(draw: random.Random, model: Model, most: int) -> Layout:
         halves = [n for n in range(2, fields["dp"]) if fields["dp"] % n == 0]
         if fields["zero"] == 3 and halves and draw.random() < 0.5:
             fields["replicas"] = draw.choice(halves)
-        fields["bucket"] = draw.choice((1, 150, 300, 500, 1000, 3000) if many else (1, 150, 300, 500, 1000, 40_000_000))
+        fields["bucket"] = draw.choice(
+            (1, 150, 300, 500, 1000, 3000) if many else (1, 150, 300, 500, 1000, 40_000_000)
+        )
     fields["microbatches"] = draw.choice((1, 2, 3, 4, 6))
     if fields["pp"] > 1:
-        fields["schedule"] = draw.choice(("gpipe", "1f1b", "interleaved", "interleaved", "zero-bubble"))
+        fields["schedule"] = draw.choice(
+            ("gpipe", "1f1b", "interleaved", "interleaved", "zero-bubble")
+        )
         if fields["schedule"] == "interleaved":
             fields |= {"virtual": 2, "microbatches": fields["pp"] * draw.choice((1, 2))}
     if fields["cp"] > 1:

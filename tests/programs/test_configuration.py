@@ -37,12 +37,20 @@ def test_what_is_read(file: Path) -> None:
     assert found.name == "tiny"
     assert found.model == preset("llama3-8b-tiny")
     assert (found.batch.sequences, found.batch.length, found.batch.groups) == (8, 8, 4)
-    assert (found.layout.dp, found.layout.tp, found.layout.pp, found.layout.microbatches) == (2, 2, 1, 2)
+    assert (found.layout.dp, found.layout.tp, found.layout.pp, found.layout.microbatches) == (
+        2,
+        2,
+        1,
+        2,
+    )
     assert found.optimizer.max_norm == "1"
 
 
 def test_a_model_of_its_own_sizes(file: Path) -> None:
-    file.write_text(TEXT.replace('model = "llama3-8b-tiny"', "") + '\n[model]\npreset = "llama3-8b-tiny"\nlayers = 6\n[model.attention]\nkv_heads = 1\n')
+    file.write_text(
+        TEXT.replace('model = "llama3-8b-tiny"', "")
+        + '\n[model]\npreset = "llama3-8b-tiny"\nlayers = 6\n[model.attention]\nkv_heads = 1\n'
+    )
     found = read_configuration(file)
     assert found.model.layers == 6
     assert found.model.attention.heads == preset("llama3-8b-tiny").attention.heads
@@ -70,7 +78,9 @@ def test_an_override(file: Path, assignment: str, field: str, value: object) -> 
     assert found == value
 
 
-@pytest.mark.parametrize("assignment", ["tp", "=4", "tp=", "unknown=4", "model.=3", ".tp=4", "layout.tp.x=1"])
+@pytest.mark.parametrize(
+    "assignment", ["tp", "=4", "tp=", "unknown=4", "model.=3", ".tp=4", "layout.tp.x=1"]
+)
 def test_a_wrong_override(file: Path, assignment: str) -> None:
     with pytest.raises((UsageError, PlanError)) as caught:
         read_configuration(file, [assignment])

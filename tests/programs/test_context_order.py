@@ -1,4 +1,6 @@
-"""The order in which context-parallel ranks have the tokens of a sequence: every kind of context parallelism is right in either."""
+"""The order in which context-parallel ranks have the tokens of a sequence: every kind of context
+parallelism is right in either.
+"""
 
 from __future__ import annotations
 
@@ -30,18 +32,38 @@ FAST = {
 
 SLOW = {
     "gather, three ranks": case(gpt(), 2, 12, cp=3, context="allgather", zigzag=True),
-    "gather, sequence": case(llama(), 2, 16, cp=2, tp=2, sequence_parallel=True, context="allgather", zigzag=True, dp=2),
-    "gather, computed again": case(llama(), cp=2, context="allgather", zigzag=True, recompute=True, pp=2, microbatches=2),
-    "gather, latent": case(latent(), cp=2, tp=2, context="allgather", zigzag=True, sequence_parallel=True),
-    "gather, predicting": case(predicting(), cp=2, pp=2, context="allgather", zigzag=True, microbatches=2),
+    "gather, sequence": case(
+        llama(), 2, 16, cp=2, tp=2, sequence_parallel=True, context="allgather", zigzag=True, dp=2
+    ),
+    "gather, computed again": case(
+        llama(), cp=2, context="allgather", zigzag=True, recompute=True, pp=2, microbatches=2
+    ),
+    "gather, latent": case(
+        latent(), cp=2, tp=2, context="allgather", zigzag=True, sequence_parallel=True
+    ),
+    "gather, predicting": case(
+        predicting(), cp=2, pp=2, context="allgather", zigzag=True, microbatches=2
+    ),
     "heads, gpt": case(gpt(), cp=4, pp=2, context="ulysses", zigzag=True),
-    "heads, fewer than ranks": case(llama(), cp=2, tp=2, context="ulysses", zigzag=True, recompute=True),
-    "heads, latent, parameter shards": case(straight(), cp=2, dp=2, zero=3, context="ulysses", zigzag=True),
+    "heads, fewer than ranks": case(
+        llama(), cp=2, tp=2, context="ulysses", zigzag=True, recompute=True
+    ),
+    "heads, latent, parameter shards": case(
+        straight(), cp=2, dp=2, zero=3, context="ulysses", zigzag=True
+    ),
     "ring of three consecutive parts": case(gpt(), 2, 12, cp=3, zigzag=False),
-    "ring of consecutive parts, sequence": case(llama(), 4, 16, cp=2, tp=2, sequence_parallel=True, zigzag=False, dp=2),
-    "ring of consecutive parts, computed again": case(llama(), cp=2, pp=2, zigzag=False, recompute=True, microbatches=2, schedule="zero-bubble"),
-    "ring, latent, computed again": case(latent(), 4, 16, cp=2, tp=2, recompute=True, sequence_parallel=True),
-    "ring, parameter shards, computed again": case(llama(), cp=2, dp=2, zero=3, recompute=True, microbatches=2),
+    "ring of consecutive parts, sequence": case(
+        llama(), 4, 16, cp=2, tp=2, sequence_parallel=True, zigzag=False, dp=2
+    ),
+    "ring of consecutive parts, computed again": case(
+        llama(), cp=2, pp=2, zigzag=False, recompute=True, microbatches=2, schedule="zero-bubble"
+    ),
+    "ring, latent, computed again": case(
+        latent(), 4, 16, cp=2, tp=2, recompute=True, sequence_parallel=True
+    ),
+    "ring, parameter shards, computed again": case(
+        llama(), cp=2, dp=2, zero=3, recompute=True, microbatches=2
+    ),
     "ring of four, computed again": case(predicting(), 2, 16, cp=4, recompute=True),
 }
 
@@ -55,9 +77,15 @@ def test_a_layout_is_right(found: Case) -> None:
     ("layout", "said"),
     [
         ({"zigzag": True}, "layout.zigzag: orders the parts of a sequence over cp, which is 1"),
-        ({"cp": 2, "context": "allgather", "zigzag": True}, "a sequence of 6 tokens cannot be cut evenly into 2 \\* cp = 4"),
+        (
+            {"cp": 2, "context": "allgather", "zigzag": True},
+            "a sequence of 6 tokens cannot be cut evenly into 2 \\* cp = 4",
+        ),
         ({"cp": 2}, "a sequence of 6 tokens cannot be cut evenly into 2 \\* cp = 4"),
-        ({"cp": 4, "context": "allgather"}, "a sequence of 6 tokens cannot be cut evenly into cp 4"),
+        (
+            {"cp": 4, "context": "allgather"},
+            "a sequence of 6 tokens cannot be cut evenly into cp 4",
+        ),
     ],
 )
 def test_what_cannot_be_cut_is_refused(layout: dict[str, Any], said: str) -> None:
@@ -65,7 +93,14 @@ def test_what_cannot_be_cut_is_refused(layout: dict[str, Any], said: str) -> Non
         case(llama(), 4, 6, **layout).plans()
 
 
-@pytest.mark.parametrize("layout", [{"cp": 2, "zigzag": False}, {"cp": 2, "context": "allgather"}, {"cp": 2, "context": "ulysses"}])
+@pytest.mark.parametrize(
+    "layout",
+    [
+        {"cp": 2, "zigzag": False},
+        {"cp": 2, "context": "allgather"},
+        {"cp": 2, "context": "ulysses"},
+    ],
+)
 def test_consecutive_parts_need_no_halves(layout: dict[str, Any]) -> None:
     case(llama(), 4, 6, **layout).plans()
 
@@ -80,12 +115,28 @@ def _other(kind: str) -> Change:
 
 
 MISSES: dict[str, tuple[Case, str, Change]] = {
-    "keys are in the order of the ranks": (FAST["gather"], "layers.0.attention.k.heads.rotated:ordered", _as_gathered),
-    "values are in the order of the ranks": (FAST["gather"], "layers.1.attention.v.heads:ordered", _as_gathered),
+    "keys are in the order of the ranks": (
+        FAST["gather"],
+        "layers.0.attention.k.heads.rotated:ordered",
+        _as_gathered,
+    ),
+    "values are in the order of the ranks": (
+        FAST["gather"],
+        "layers.1.attention.v.heads:ordered",
+        _as_gathered,
+    ),
     "the columns of the mask are": (FAST["gather"], "visible.0.ordered", _as_gathered),
-    "what goes back is in the order of the sequence": (FAST["heads"], "layers.0.attention.by_rank", _as_gathered),
+    "what goes back is in the order of the sequence": (
+        FAST["heads"],
+        "layers.0.attention.by_rank",
+        _as_gathered,
+    ),
     "a token does not see itself": (FAST["ring of consecutive parts"], "visible.0.0", _other("gt")),
-    "a hop's keys are computed again where others were seen": (FAST["ring, computed again"], "layers.0.attention.masked.1:again", reading(0, "visible.0.0")),
+    "a hop's keys are computed again where others were seen": (
+        FAST["ring, computed again"],
+        "layers.0.attention.masked.1:again",
+        reading(0, "visible.0.0"),
+    ),
 }
 
 
@@ -104,18 +155,29 @@ def _offset(places: tuple[int, ...]) -> Change:
     def change(operator: Operator) -> Operator:
         table = operator.attributes["offset"]
         assert isinstance(table, Table)
-        return replace(operator, attributes={**operator.attributes, "offset": Table(table.over, places)})
+        return replace(
+            operator, attributes={**operator.attributes, "offset": Table(table.over, places)}
+        )
 
     return change
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("places", "verdict"), [((0, 1024), "equivalent"), ((1024, 0), "mismatch"), ((1, 1024), "inconclusive")])
-def test_places_along_long_sequences_are_not_taken_for_numbers(places: tuple[int, ...], verdict: str) -> None:
-    """Places that no part begins at keep sequences at their full length, which is too much for the memory given."""
+@pytest.mark.parametrize(
+    ("places", "verdict"),
+    [((0, 1024), "equivalent"), ((1024, 0), "mismatch"), ((1, 1024), "inconclusive")],
+)
+def test_places_along_long_sequences_are_not_taken_for_numbers(
+    places: tuple[int, ...], verdict: str
+) -> None:
+    """Places that no part begins at keep sequences at their full length, which is too much for the
+    memory given.
+    """
     reference, parallel = LONG.plans()
     first = next(o for o in parallel.operators if o.kind == "positions")
-    report = check(reference, changed(parallel, first.id, _offset(places)), Options(seed=1, max_memory=1 << 28))
+    report = check(
+        reference, changed(parallel, first.id, _offset(places)), Options(seed=1, max_memory=1 << 28)
+    )
     assert report.verdict == verdict, said(report)
     if verdict == "inconclusive":
         assert report.findings[0].code == "PIT203"
@@ -142,16 +204,29 @@ def test_both_ends_of_sequences_are_seen_at_a_few_of_many_ranks() -> None:
 
 
 def _ends_exchanged(plan: Plan, tensor: str) -> Plan:
-    """One replica of 16, none of those that are looked at first, is given the late part of its sequences before the early one."""
+    """One replica of 16, none of those that are looked at first, is given the late part of its
+    sequences before the early one.
+    """
     own = next(t for t in plan.tensors if t.name == tensor)
     assert own.lineage is not None
-    shards = tuple(shard if shard.intervals is None else replace(shard, intervals=_exchanged(shard.intervals)) for shard in own.lineage.shards)
+    shards = tuple(
+        shard if shard.intervals is None else replace(shard, intervals=_exchanged(shard.intervals))
+        for shard in own.lineage.shards
+    )
     changed_one = replace(own, lineage=replace(own.lineage, shards=shards))
     return replace(plan, tensors=tuple(changed_one if t is own else t for t in plan.tensors))
 
 
 def _exchanged(table: Table) -> Table:
-    return Table(("dp", *table.over), tuple(value[::-1] if place == 7 else value for place in range(16) for value in table.values if isinstance(value, tuple)))
+    return Table(
+        ("dp", *table.over),
+        tuple(
+            value[::-1] if place == 7 else value
+            for place in range(16)
+            for value in table.values
+            if isinstance(value, tuple)
+        ),
+    )
 
 
 @pytest.mark.slow
@@ -159,11 +234,17 @@ def test_one_replica_that_exchanges_both_ends_is_caught() -> None:
     reference, parallel = MANY.plans()
     for wrong in (
         at_place(parallel, "layers.0.attention.k.heads.rotated:ordered", {"dp": 7}, _as_gathered),
-        at_place(parallel, "layers.0.attention.k.heads.rotated:ordered", {"dp": 7, "tp": 1}, _as_gathered),
+        at_place(
+            parallel, "layers.0.attention.k.heads.rotated:ordered", {"dp": 7, "tp": 1}, _as_gathered
+        ),
         _ends_exchanged(parallel, "tokens"),
         _ends_exchanged(parallel, "labels"),
     ):
         report = check(reference, wrong, Options(seed=1))
         assert report.verdict == "mismatch", said(report)
     judged = case(llama(1), 8, 8, dp=8, cp=2, tp=2, context="allgather", zigzag=True).plans()
-    assert not judge_often(judged[0], at_place(judged[1], "layers.0.attention.k.heads.rotated:ordered", {"dp": 7}, _as_gathered), range(2)).same
+    assert not judge_often(
+        judged[0],
+        at_place(judged[1], "layers.0.attention.k.heads.rotated:ordered", {"dp": 7}, _as_gathered),
+        range(2),
+    ).same

@@ -1,4 +1,6 @@
-"""Each of eight mistakes, at one rank, one layer or one micro-batch of Llama-3 405B and DeepSeek-V3 671B, is caught there and for what it is."""
+"""Each of eight mistakes, at one rank, one layer or one micro-batch of Llama-3 405B and DeepSeek-V3
+671B, is caught there and for what it is.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,10 @@ from pitcheck.programs.configuration import read_configuration
 PLANS = Path(__file__).parents[2] / "plans"
 SMALL = ("dp=16", "microbatches=4", "sequences=64")
 LLAMA = ("llama3-405b", ("model=llama3-405b-tiny", "layers=4", "length=8", "tp=2", "pp=2", *SMALL))
-RING = ("llama3-405b", ("model=llama3-405b-tiny", "layers=2", "length=16", "tp=2", "cp=2", "pp=2", *SMALL))
+RING = (
+    "llama3-405b",
+    ("model=llama3-405b-tiny", "layers=2", "length=16", "tp=2", "cp=2", "pp=2", *SMALL),
+)
 DEEPSEEK = ("deepseek-v3-tiny", SMALL)
 LLAMA_405B = ("llama3-405b", ())
 RING_405B = ("llama3-405b", ("cp=2", "dp=32"))
@@ -29,12 +34,18 @@ def _cases() -> dict[str, tuple[Layout, Fault]]:
     found: dict[str, tuple[Layout, Fault]] = {}
     for name, layout, faults in (
         ("llama", LLAMA, dense(1, {"dp": 11}, 2)),
-        ("deepseek", DEEPSEEK, dense(1, {"dp": 3, "dp_inner": 1}, 2, "loss.tokens") | {"wrong expert": wrong_expert(2, {"pp": 1, "dp": 3}, 2)}),
+        (
+            "deepseek",
+            DEEPSEEK,
+            dense(1, {"dp": 3, "dp_inner": 1}, 2, "loss.tokens")
+            | {"wrong expert": wrong_expert(2, {"pp": 1, "dp": 3}, 2)},
+        ),
         ("llama-405b", LLAMA_405B, dense(20, {"dp": 37}, 11)),
         (
             "deepseek-671b",
             DEEPSEEK_671B,
-            dense(20, {"dp": 3, "dp_inner": 6}, 11, "loss.tokens") | {"wrong expert": wrong_expert(20, {"pp": 2, "dp": 3}, 11)},
+            dense(20, {"dp": 3, "dp_inner": 6}, 11, "loss.tokens")
+            | {"wrong expert": wrong_expert(20, {"pp": 2, "dp": 3}, 11)},
         ),
     ):
         found |= {f"{name}: {what}": (layout, fault) for what, fault in faults.items()}
@@ -53,7 +64,13 @@ def _at_night(name: str) -> bool:
 
 
 def _marks(name: str) -> list[pytest.MarkDecorator]:
-    return [] if name in FAST else [pytest.mark.slow, pytest.mark.nightly] if _at_night(name) else [pytest.mark.slow]
+    return (
+        []
+        if name in FAST
+        else [pytest.mark.slow, pytest.mark.nightly]
+        if _at_night(name)
+        else [pytest.mark.slow]
+    )
 
 
 @cache

@@ -1,4 +1,6 @@
-"""Flat buckets: buffers of parameters, gradients and moments that are cut over ranks in the middle of parameters."""
+"""Flat buckets: buffers of parameters, gradients and moments that are cut over ranks in the middle
+of parameters.
+"""
 
 from __future__ import annotations
 
@@ -26,15 +28,23 @@ PADDED = flat(llama(1), 6, dp=3, microbatches=2)
 """One bucket of 3,249 elements with its padding, cut in the middle of two parameters."""
 SPREAD = flat(llama(), 8, dp=2, tp=2, pp=2, zero=2, microbatches=2, bucket=700)
 
-FAST = {"one bucket": PADDED, "small buckets": flat(llama(1), dp=2, bucket=500), "gradient shards": flat(llama(1), 8, dp=2, zero=2, microbatches=2, bucket=500)}
+FAST = {
+    "one bucket": PADDED,
+    "small buckets": flat(llama(1), dp=2, bucket=500),
+    "gradient shards": flat(llama(1), 8, dp=2, zero=2, microbatches=2, bucket=500),
+}
 SLOW = {
     "over tensor and pipeline ranks": SPREAD,
-    "sequence and context": flat(llama(1), 4, 16, dp=2, tp=2, cp=2, zero=2, sequence_parallel=True, bucket=700),
+    "sequence and context": flat(
+        llama(1), 4, 16, dp=2, tp=2, cp=2, zero=2, sequence_parallel=True, bucket=700
+    ),
     "sequence": flat(llama(), dp=2, tp=2, sequence_parallel=True, bucket=300),
     "one parameter a bucket": flat(llama(1), 10, dp=5, microbatches=2, bucket=1),
     "gpt": flat(gpt(), 6, dp=3, tp=2, bucket=300),
     "gpt, gradient shards": flat(gpt(1), 6, dp=3, zero=2, bucket=1000, microbatches=2),
-    "copies of heads, zero bubbles": flat(llama(), dp=2, tp=4, pp=2, zero=2, schedule="zero-bubble", microbatches=2, bucket=300),
+    "copies of heads, zero bubbles": flat(
+        llama(), dp=2, tp=4, pp=2, zero=2, schedule="zero-bubble", microbatches=2, bucket=300
+    ),
     "interleaved": flat(llama(4), 8, dp=2, pp=2, virtual=2, microbatches=4, schedule="interleaved"),
     "computed again": flat(llama(2), 8, dp=4, pp=2, recompute=True, microbatches=2, bucket=900),
     "sixteen ranks": flat(llama(1), 32, dp=16, microbatches=2),
@@ -50,25 +60,38 @@ def test_shards_end_within_parameters() -> None:
     _, parallel = PADDED.plans()
     (first,) = [t for t in parallel.tensors if t.name == "first:flat.0"]
     assert first.lineage is not None
-    assert first.lineage.shards[0].intervals == Table(("dp",), (((0, 1083),), ((1083, 2166),), ((2166, 3248), (-1, 1))))
+    assert first.lineage.shards[0].intervals == Table(
+        ("dp",), (((0, 1083),), ((1083, 2166),), ((2166, 3248), (-1, 1)))
+    )
 
 
-def _whole(parallel: Plan, name: str, number: np.ndarray[Any, Any], at: dict[str, int]) -> np.ndarray[Any, Any]:
+def _whole(
+    parallel: Plan, name: str, number: np.ndarray[Any, Any], at: dict[str, int]
+) -> np.ndarray[Any, Any]:
     """What a rank has of an array, by the lineage of the parameter."""
     tensor = next(t for t in parallel.tensors if t.name == name)
     sizes = {axis.name: axis.size for axis in parallel.mesh}
     for shard in tensor.lineage.shards if tensor.lineage is not None else ():
         over = shard.by if shard.intervals is None else shard.intervals.over
-        place = int(np.ravel_multi_index([at[axis] for axis in over], [sizes[axis] for axis in over]))
+        place = int(
+            np.ravel_multi_index([at[axis] for axis in over], [sizes[axis] for axis in over])
+        )
         if shard.intervals is None:
-            number = np.split(number, int(np.prod([sizes[axis] for axis in over])), axis=shard.dim)[place]
+            number = np.split(number, int(np.prod([sizes[axis] for axis in over])), axis=shard.dim)[
+                place
+            ]
         else:
             intervals: Any = shard.intervals.values[place]
-            number = np.concatenate([number.take(range(start, stop), axis=shard.dim) for start, stop in intervals], axis=shard.dim)
+            number = np.concatenate(
+                [number.take(range(start, stop), axis=shard.dim) for start, stop in intervals],
+                axis=shard.dim,
+            )
     return number
 
 
-@pytest.mark.parametrize("found", [SPREAD, SLOW["gpt"], SLOW["copies of heads, zero bubbles"], SLOW["sixteen ranks"]])
+@pytest.mark.parametrize(
+    "found", [SPREAD, SLOW["gpt"], SLOW["copies of heads, zero bubbles"], SLOW["sixteen ranks"]]
+)
 def test_a_shard_is_what_its_lineage_says(found: Case) -> None:
     """Against every parameter cut by NumPy, joined, padded and cut again."""
     reference, parallel = found.plans()
@@ -78,25 +101,51 @@ def test_a_shard_is_what_its_lineage_says(found: Case) -> None:
     buffers = [t for t in parallel.tensors if t.name.startswith("first:flat.")]
     assert buffers
     for buffer in buffers:
-        names = [str(made[str(part)].inputs[0]) for part in made[buffer.name.removeprefix("first:")].inputs]
+        names = [
+            str(made[str(part)].inputs[0])
+            for part in made[buffer.name.removeprefix("first:")].inputs
+        ]
         begins = np.cumsum([0, *(int(np.prod(shapes[name])) for name in names)])
-        numbers = [np.arange(begin, begin + int(np.prod(shapes[name]))).reshape(shapes[name]) for begin, name in zip(begins, names, strict=False)]
+        numbers = [
+            np.arange(begin, begin + int(np.prod(shapes[name]))).reshape(shapes[name])
+            for begin, name in zip(begins, names, strict=False)
+        ]
         assert buffer.lineage is not None
         table = buffer.lineage.shards[0].intervals
         assert table is not None
         for place, at in enumerate(product(*(range(sizes[axis]) for axis in table.over))):
             coordinate = dict(zip(table.over, at, strict=True))
-            own = np.concatenate([_whole(parallel, name, number, coordinate).reshape(-1) for name, number in zip(names, numbers, strict=True)])
+            own = np.concatenate(
+                [
+                    _whole(parallel, name, number, coordinate).reshape(-1)
+                    for name, number in zip(names, numbers, strict=True)
+                ]
+            )
             intervals: Any = table.values[place]
-            said = np.concatenate([np.full(stop, -1) if start < 0 else np.arange(start, stop) for start, stop in intervals])
+            said = np.concatenate(
+                [
+                    np.full(stop, -1) if start < 0 else np.arange(start, stop)
+                    for start, stop in intervals
+                ]
+            )
             size, shard = buffer.shape[0], coordinate["dp"]
-            expected = np.concatenate([own, np.full(size * sizes["dp"] - len(own), -1)])[shard * size : (shard + 1) * size]
+            expected = np.concatenate([own, np.full(size * sizes["dp"] - len(own), -1)])[
+                shard * size : (shard + 1) * size
+            ]
             assert (said == expected).all()
 
 
 def _one_later(operator: Operator) -> Operator:
     """The second rank's part of three begins one element later."""
-    return replace(operator, kind="slice", attributes={"axis": 0, "start": Table(("dp",), (0, 1084, 2166)), "stop": Table(("dp",), (1083, 2167, 3249))})
+    return replace(
+        operator,
+        kind="slice",
+        attributes={
+            "axis": 0,
+            "start": Table(("dp",), (0, 1084, 2166)),
+            "stop": Table(("dp",), (1083, 2167, 3249)),
+        },
+    )
 
 
 def _exchanged(first: int, second: int) -> Change:
@@ -140,16 +189,28 @@ def _cutting(tensor: str) -> Callable[[Plan], Operator]:
 MISSES: dict[str, tuple[Callable[[Plan], Operator], Change]] = {
     "a shard of parameters begins one later": (_maker("flat.0:own"), _one_later),
     "padding counts in the norm": (_maker("flat.0:gradients"), with_attributes(value=1)),
-    "new parameters begin one later in the buffer": (_cutting("flat.0:gathered"), with_attributes(start=1, stop=3249)),
+    "new parameters begin one later in the buffer": (
+        _cutting("flat.0:gathered"),
+        with_attributes(start=1, stop=3249),
+    ),
     "new keys and values stand in each other's place": (_splitting, _keys_for_values),
-    "gradients of keys and values stand in each other's place": (_joining("flat.0:gradients"), _exchanged(3, 4)),
+    "gradients of keys and values stand in each other's place": (
+        _joining("flat.0:gradients"),
+        _exchanged(3, 4),
+    ),
     "elements decay as those of another parameter do": (_maker("flat.0:decays"), _exchanged(5, 6)),
     "shards are averaged": (_maker("grad:flat.0"), with_attributes(reduction="avg")),
     "the squares of other shards are missing": (_maker("squares.own.dp.summed"), dropped),
 }
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] if place else []) for place, name in enumerate(MISSES)])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.slow] if place else [])
+        for place, name in enumerate(MISSES)
+    ],
+)
 def test_a_near_miss_is_caught(name: str) -> None:
     find, change = MISSES[name]
     reference, parallel = PADDED.plans()
@@ -161,7 +222,10 @@ def test_a_near_miss_is_caught(name: str) -> None:
     [
         ({"dp": 2, "zero": 3}, "layout.flat_buckets: are those of zero 1 and 2, not of zero 3"),
         ({"dp": 2, "zero": 0}, "layout.flat_buckets: are those of zero 1 and 2, not of zero 0"),
-        ({"dp": 2, "pp": 2}, "layout.flat_buckets: are not built where both ends of a pipeline share an embedding"),
+        (
+            {"dp": 2, "pp": 2},
+            "layout.flat_buckets: are not built where both ends of a pipeline share an embedding",
+        ),
     ],
 )
 def test_what_is_not_built_is_refused(layout: dict[str, Any], said: str) -> None:
@@ -170,5 +234,7 @@ def test_what_is_not_built_is_refused(layout: dict[str, Any], said: str) -> None
 
 
 def test_experts_are_refused() -> None:
-    with pytest.raises(PlanError, match="are built for dense models, and mixtral-8x7b-tiny has experts"):
+    with pytest.raises(
+        PlanError, match="are built for dense models, and mixtral-8x7b-tiny has experts"
+    ):
         flat(preset("mixtral-8x7b-tiny"), dp=2).plans()

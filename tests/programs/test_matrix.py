@@ -1,4 +1,6 @@
-"""Random combinations of models and layouts, small and large, are equivalent: no false alarm, nothing left open."""
+"""Random combinations of models and layouts, small and large, are equivalent: no false alarm,
+nothing left open.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ FAST = range(10)
 FEW_RANKS, FEW_LAYERS = (1, 6), 2
 OTHERS = (*range(1000, 1220), 1239)
 EVERYTHING = range(1220, 1239)
-"""Of small ones that are also checked at all coordinates and full shapes, and by the independent executor; 1239 is too large for that."""
+"""Of small ones that are also checked at all coordinates and full shapes, and by the independent
+executor; 1239 is too large for that.
+"""
 MANY_RANKS = range(60)
 """Of ones on 64 to 512 ranks."""
 IN_CI = 20
@@ -31,7 +35,10 @@ LEAST = 5
 
 def _nightly(seeds: Sequence[int]) -> list[Any]:
     """Seeds as parameters, most of them for a nightly job."""
-    return [pytest.param(seed, marks=[pytest.mark.nightly] if place % IN_CI else []) for place, seed in enumerate(seeds)]
+    return [
+        pytest.param(seed, marks=[pytest.mark.nightly] if place % IN_CI else [])
+        for place, seed in enumerate(seeds)
+    ]
 
 
 def _proven(case: Case, options: Options) -> None:
@@ -74,10 +81,44 @@ def test_every_choice_is_among_the_combinations() -> None:
     seen = Counter(choice for case in _all() for choice in _choices(case))
     missing = {choice: count for choice, count in sorted(seen.items()) if count < LEAST}
     assert not missing
-    assert {"ring", "allgather", "ulysses", "gpipe", "1f1b", "interleaved", "zero-bubble", "zero 1", "zero 2", "zero 3"} <= seen.keys()
-    assert {"replicas", "recompute", "sequence parallel", "tied ends", "copies of heads", "small buckets", "padded shards", "uneven stages"} <= seen.keys()
-    assert {"fused qkv", "fused gate", "biases", "padded vocabulary", "everything at once"} <= seen.keys()
-    assert {"zigzag", "ring in order", "experts", "experts over ranks", "cut experts", "latent attention", "multi-token prediction"} <= seen.keys()
+    assert {
+        "ring",
+        "allgather",
+        "ulysses",
+        "gpipe",
+        "1f1b",
+        "interleaved",
+        "zero-bubble",
+        "zero 1",
+        "zero 2",
+        "zero 3",
+    } <= seen.keys()
+    assert {
+        "replicas",
+        "recompute",
+        "sequence parallel",
+        "tied ends",
+        "copies of heads",
+        "small buckets",
+        "padded shards",
+        "uneven stages",
+    } <= seen.keys()
+    assert {
+        "fused qkv",
+        "fused gate",
+        "biases",
+        "padded vocabulary",
+        "everything at once",
+    } <= seen.keys()
+    assert {
+        "zigzag",
+        "ring in order",
+        "experts",
+        "experts over ranks",
+        "cut experts",
+        "latent attention",
+        "multi-token prediction",
+    } <= seen.keys()
 
 
 def _all() -> Iterator[Case]:

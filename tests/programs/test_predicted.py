@@ -1,4 +1,6 @@
-"""Multi-token prediction on a rank: every kind of parallelism computes what the single device computes, and one typical mistake in it is caught."""
+"""Multi-token prediction on a rank: every kind of parallelism computes what the single device
+computes, and one typical mistake in it is caught.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ from pitcheck.plan.model import Group, Number, Operator, Plan
 
 def predicting(layers: int = 2, **changes: Any) -> Model:
     """One more prediction per token from a module with a dense layer."""
-    return replace(preset("deepseek-v3-671b-tiny"), layers=layers, experts=None, dense_layers=0, **changes)
+    return replace(
+        preset("deepseek-v3-671b-tiny"), layers=layers, experts=None, dense_layers=0, **changes
+    )
 
 
 def mixing(layers: int = 2) -> Model:
@@ -40,23 +44,33 @@ SLOW = {
     "data, microbatches": case(predicting(), 8, dp=2, microbatches=2),
     "heads, not latent": case(llama(predicted=1), 8, dp=2, tp=4, microbatches=2),
     "sequence": case(predicting(), tp=2, sequence_parallel=True),
-    "sequence, pipeline": case(predicting(3), 8, pp=2, tp=2, dp=2, microbatches=2, sequence_parallel=True),
+    "sequence, pipeline": case(
+        predicting(3), 8, pp=2, tp=2, dp=2, microbatches=2, sequence_parallel=True
+    ),
     "tied": case(tied(), tp=2),
     "tied ends": case(tied(), pp=2, tp=2, microbatches=2),
     "tied ends, gradient shards": case(tied(), pp=2, dp=2, zero=2, microbatches=2, bucket=300),
     "ends of three stages": case(predicting(3), 8, pp=3, dp=2, microbatches=4, schedule="gpipe"),
-    "interleaved": case(predicting(4), 8, pp=2, virtual=2, microbatches=4, schedule="interleaved", tp=2),
+    "interleaved": case(
+        predicting(4), 8, pp=2, virtual=2, microbatches=4, schedule="interleaved", tp=2
+    ),
     "zero bubbles": case(predicting(), pp=2, microbatches=2, schedule="zero-bubble", tp=2),
-    "computed again": case(predicting(), pp=2, tp=2, recompute=True, sequence_parallel=True, microbatches=2),
+    "computed again": case(
+        predicting(), pp=2, tp=2, recompute=True, sequence_parallel=True, microbatches=2
+    ),
     "optimizer shards": case(predicting(), dp=2, zero=1, pp=2, microbatches=2, bucket=300),
     "gradient shards": case(predicting(), dp=2, zero=2, pp=2, tp=2, microbatches=2, bucket=300),
     "parameter shards": case(predicting(), dp=2, zero=3, tp=2, sequence_parallel=True),
-    "parameter shards, ends": case(predicting(), dp=2, zero=3, pp=2, microbatches=2, recompute=True),
+    "parameter shards, ends": case(
+        predicting(), dp=2, zero=3, pp=2, microbatches=2, recompute=True
+    ),
     "gather": case(predicting(), cp=2, tp=2, context="allgather", sequence_parallel=True),
     "heads": case(predicting(), cp=2, pp=2, context="ulysses", microbatches=2),
     "ring": case(predicting(), 2, cp=2, tp=2),
     "experts": case(mixing(), dp=2, ep=2),
-    "experts, ends": case(mixing(), 8, pp=2, tp=2, dp=2, ep=4, sequence_parallel=True, microbatches=2),
+    "experts, ends": case(
+        mixing(), 8, pp=2, tp=2, dp=2, ep=4, sequence_parallel=True, microbatches=2
+    ),
     "ring, ends": case(predicting(), 4, 16, cp=2, pp=2, microbatches=2, dp=2, zero=1, bucket=300),
 }
 
@@ -79,7 +93,12 @@ def _summed_over_tensor(operator: Operator) -> Operator:
 
 def _reduced(operator: Operator) -> Operator:
     """The gradients of what is the same on all ranks are summed before each takes its part."""
-    return replace(operator, kind="reduce_scatter", attributes={"axis": operator.attributes["axis"]}, group=Group(axes=("tp",)))
+    return replace(
+        operator,
+        kind="reduce_scatter",
+        attributes={"axis": operator.attributes["axis"]},
+        group=Group(axes=("tp",)),
+    )
 
 
 def _swapped(operator: Operator) -> Operator:
@@ -88,20 +107,36 @@ def _swapped(operator: Operator) -> Operator:
 
 def _kind(plan: Plan, kind: str, operand: str) -> str:
     """The operator of a kind that reads a tensor."""
-    found = [operator.id for operator in plan.operators if operator.kind == kind and operand in operator.inputs]
+    found = [
+        operator.id
+        for operator in plan.operators
+        if operator.kind == kind and operand in operator.inputs
+    ]
     assert len(found) == 1
     return found[0]
 
 
 MISSES: dict[str, tuple[Case, str, Change]] = {
-    "labels are those of the next token": (PIPE, "unsqueeze predicted.labels", reading(0, "labels")),
+    "labels are those of the next token": (
+        PIPE,
+        "unsqueeze predicted.labels",
+        reading(0, "labels"),
+    ),
     "tokens are not those that follow": (PIPE, "embedding predicted.tokens", reading(0, "tokens")),
     "the mask is the model's": (PIPE, "loss.predicted.tokens.mask", reading(0, "mask")),
-    "the count is the model's": (PIPE, "loss.predicted.tokens.count:own", reading(0, "loss.tokens.mask")),
+    "the count is the model's": (
+        PIPE,
+        "loss.predicted.tokens.count:own",
+        reading(0, "loss.tokens.mask"),
+    ),
     "one end's gradient of the embedding is missing": (PIPE, "grad:embedding.weight", dropped),
     "the loss counts twice": (TENSOR, "loss.predicted", _summed_over_tensor),
     "the gradient counts twice": (PIPE, "grad:predicted.loss.part", reading(1, Number("3/5"))),
-    "the loss has no weight in the backward pass": (PIPE, "grad:predicted.loss.part", reading(1, Number(1))),
+    "the loss has no weight in the backward pass": (
+        PIPE,
+        "grad:predicted.loss.part",
+        reading(1, Number(1)),
+    ),
     "the gradient of the joined map is summed": (TENSOR, "grad:predicted.join", _reduced),
     "the hidden state is normed before": (PIPE, "predicted.hidden_norm", reading(0, "norm")),
     "hidden state and token change places": (PIPE, "cat predicted.token_norm", _swapped),
@@ -111,7 +146,17 @@ MISSES: dict[str, tuple[Case, str, Change]] = {
 QUICK = ("labels are those of the next token", "one end's gradient of the embedding is missing")
 
 
-@pytest.mark.parametrize("name", [*QUICK, *(pytest.param(name, marks=SLOWLY[place % 4 > 0]) for place, name in enumerate(MISSES) if name not in QUICK)])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *QUICK,
+        *(
+            pytest.param(name, marks=SLOWLY[place % 4 > 0])
+            for place, name in enumerate(MISSES)
+            if name not in QUICK
+        ),
+    ],
+)
 def test_a_near_miss_is_caught(name: str) -> None:
     right, place, change = MISSES[name]
     reference, parallel = right.plans()
@@ -121,6 +166,10 @@ def test_a_near_miss_is_caught(name: str) -> None:
 
 def test_a_map_that_cannot_be_cut_is_refused() -> None:
     model = replace(predicting(), hidden=18, attention=replace(predicting().attention, heads=4))
-    with pytest.raises(PlanError, match=r"layout.tp: the map of 18 columns before the predicting layer cannot be cut evenly over tp 4"):
+    with pytest.raises(
+        PlanError,
+        match=r"layout.tp: the map of 18 columns before the predicting layer cannot be cut evenly "
+        r"over tp 4",
+    ):
         case(model, tp=4).plans()
     case(replace(model, predicted=0), tp=4).plans()

@@ -1,4 +1,6 @@
-"""Mixtures of experts over ranks: tokens that are sent where they belong, experts' gradients, balance losses, the bias that the load moves."""
+"""Mixtures of experts over ranks: tokens that are sent where they belong, experts' gradients,
+balance losses, the bias that the load moves.
+"""
 
 from __future__ import annotations
 
@@ -29,12 +31,25 @@ def mixtral(layers: int = 1, **changes: Any) -> Model:
 
 
 def deepseek(name: str = "deepseek-v3-671b", layers: int = 2, **changes: Any) -> Model:
-    """Groups of experts, a shared expert, one dense layer first, balance loss over sequences; plain attention, nothing predicted beyond the next token."""
-    return replace(preset(f"{name}-tiny"), layers=layers, dense_layers=1, attention=mixtral().attention, predicted=0, **changes)
+    """Groups of experts, a shared expert, one dense layer first, balance loss over sequences; plain
+    attention, nothing predicted beyond the next token.
+    """
+    return replace(
+        preset(f"{name}-tiny"),
+        layers=layers,
+        dense_layers=1,
+        attention=mixtral().attention,
+        predicted=0,
+        **changes,
+    )
 
 
-def spread(model: Model, sequences: int = 4, length: int = 8, groups: int = 0, **layout: Any) -> Case:
-    """A case whose balance loss is taken on every rank and micro-batch where nothing else is said."""
+def spread(
+    model: Model, sequences: int = 4, length: int = 8, groups: int = 0, **layout: Any
+) -> Case:
+    """A case whose balance loss is taken on every rank and micro-batch where nothing else
+    is said.
+    """
     how = Layout(**layout)
     return Case(model, Batch(sequences, length, groups or how.dp * how.microbatches), how)
 
@@ -59,11 +74,17 @@ SLOW = {
     "experts over context and tensor": spread(deepseek(), 4, 16, cp=2, ep=4, **SEQUENCE),
     "experts over all of it": spread(mixtral(), 4, 16, dp=2, cp=2, ep=8, **SEQUENCE),
     "microbatches": spread(mixtral(), 8, dp=2, ep=2, microbatches=2),
-    "two groups of sequences a microbatch": spread(mixtral(), 8, groups=8, dp=2, ep=2, microbatches=2),
+    "two groups of sequences a microbatch": spread(
+        mixtral(), 8, groups=8, dp=2, ep=2, microbatches=2
+    ),
     "pipeline": spread(deepseek(layers=4), 8, dp=2, pp=2, microbatches=2, ep=2),
-    "pipeline, experts on the last stage only": spread(deepseek(), 8, dp=2, pp=2, microbatches=2, ep=2),
+    "pipeline, experts on the last stage only": spread(
+        deepseek(), 8, dp=2, pp=2, microbatches=2, ep=2
+    ),
     "zero bubbles": spread(mixtral(2), 8, dp=2, pp=2, microbatches=2, ep=2, schedule="zero-bubble"),
-    "interleaved": spread(mixtral(4), 8, dp=2, pp=2, virtual=2, microbatches=2, ep=2, schedule="interleaved"),
+    "interleaved": spread(
+        mixtral(4), 8, dp=2, pp=2, virtual=2, microbatches=2, ep=2, schedule="interleaved"
+    ),
     "softmax scores in groups": spread(deepseek(V2), 8, dp=2, ep=2, microbatches=2),
     "two shared experts": spread(deepseek(LITE), 8, dp=2, ep=4, **SEQUENCE),
     "shared experts with all experts on every rank": spread(deepseek(), tp=2, etp=2),
@@ -74,8 +95,12 @@ SLOW = {
     "parameter shards, every expert once": spread(mixtral(), dp=2, ep=2, zero=3),
     "replicas of shards": spread(mixtral(), 8, dp=8, ep=2, zero=3, replicas=2),
     "computed again": spread(deepseek(), dp=2, ep=2, recompute=True),
-    "latent attention, one token more": spread(preset("deepseek-v3-671b-tiny"), 8, dp=2, ep=4, pp=2, microbatches=2, **SEQUENCE),
-    "latent attention, experts cut": spread(preset(f"{LITE}-tiny"), 8, dp=2, ep=2, etp=2, **SEQUENCE),
+    "latent attention, one token more": spread(
+        preset("deepseek-v3-671b-tiny"), 8, dp=2, ep=4, pp=2, microbatches=2, **SEQUENCE
+    ),
+    "latent attention, experts cut": spread(
+        preset(f"{LITE}-tiny"), 8, dp=2, ep=2, etp=2, **SEQUENCE
+    ),
 }
 
 
@@ -96,7 +121,9 @@ def test_uneven_loads_and_empty_experts(seed: int) -> None:
 
 
 def test_what_a_rank_sends_is_what_its_tokens_chose() -> None:
-    """The buffers of two ranks against a plain loop: every token once per receiver, in order, with its number; what lies behind is empty."""
+    """The buffers of two ranks against a plain loop: every token once per receiver, in order, with
+    its number; what lies behind is empty.
+    """
     reference, parallel = spread(mixtral(), 2, 4, dp=2, ep=2).plans()
     inputs = reference_inputs(reference, 5)
     whole = execute(reference, inputs)
@@ -110,7 +137,9 @@ def test_what_a_rank_sends_is_what_its_tokens_chose() -> None:
             assert here["layers.0.mlp.counts", sender, 0][0, receiver] == len(sent)
             assert packed[: len(sent)] == pytest.approx(x[sender, sent])
             assert (packed[len(sent) :] == 0).all()
-            assert (here["layers.0.mlp.own", receiver, 0][sender, 0, : len(sent)] == mine[sent]).all()
+            assert (
+                here["layers.0.mlp.own", receiver, 0][sender, 0, : len(sent)] == mine[sent]
+            ).all()
 
 
 def test_the_gradient_of_a_balance_loss_is_cut_off() -> None:
@@ -119,7 +148,11 @@ def test_the_gradient_of_a_balance_loss_is_cut_off() -> None:
     graphs = lower(reference, match(reference)[0]), lower(parallel, match(parallel)[0])
     cuts = hinted_cuts(*graphs, specify(reference, parallel, *graphs))
     named = {graphs[1].values[value].name for value in cuts}
-    assert {"layers.1.mlp.router.shares", "grad:layers.1.mlp.router.shares", "grad:layers.1.mlp.router.scores"} <= named
+    assert {
+        "layers.1.mlp.router.shares",
+        "grad:layers.1.mlp.router.shares",
+        "grad:layers.1.mlp.router.scores",
+    } <= named
 
 
 def _groups(plan: Plan) -> dict[str, Group | None]:
@@ -127,7 +160,9 @@ def _groups(plan: Plan) -> dict[str, Group | None]:
 
 
 def test_groups_are_products_of_axes() -> None:
-    """Experts over half of the data-parallel and all tensor-parallel ranks: experts are summed over the other half, what is dense over all."""
+    """Experts over half of the data-parallel and all tensor-parallel ranks: experts are summed over
+    the other half, what is dense over all.
+    """
     plan = spread(deepseek(), 8, dp=4, ep=4, **SEQUENCE).plans()[1]
     groups = _groups(plan)
     assert {axis.name: axis.size for axis in plan.mesh} == {"dp": 2, "dp_inner": 2, "tp": 2}
@@ -145,7 +180,12 @@ def test_groups_are_products_of_axes() -> None:
         (mixtral(), {"ep": 3, "dp": 3}, "layout.ep", "8 experts cannot be spread evenly over ep 3"),
         (mixtral(), {"etp": 5, "dp": 5}, "layout.etp", "width 12 cannot be cut evenly over etp 5"),
         (mixtral(), {"ep": 4, "dp": 2}, "layout.ep", "does not divide the 2 ranks of a stage"),
-        (mixtral(), {"ep": 2, "dp": 2, "tp": 2}, "layout.ep", "have the same tokens without sequence_parallel"),
+        (
+            mixtral(),
+            {"ep": 2, "dp": 2, "tp": 2},
+            "layout.ep",
+            "have the same tokens without sequence_parallel",
+        ),
         (mixtral(), {"etp": 4, "dp": 2, "tp": 2}, "layout.etp", "etp 4 must divide tp 2"),
         (mixtral(), {"ep": 4, "dp": 4, "cp": 3}, "layout.ep", "end within"),
         (mixtral(), {"ep": 0}, "layout.ep", "must be at least 1"),
@@ -165,7 +205,11 @@ def test_groups_of_a_balance_loss_lie_within_a_rank() -> None:
 
 
 def test_a_dimension_may_be_reduced_twice() -> None:
-    """Of 16 senders two of each class are kept with the second set of sizes; these are few enough classes to be reduced once more."""
-    found = spread(mixtral(), 16, 16, dp=4, tp=4, ep=4, etp=2, microbatches=4, sequence_parallel=True)
+    """Of 16 senders two of each class are kept with the second set of sizes; these are few enough
+    classes to be reduced once more.
+    """
+    found = spread(
+        mixtral(), 16, 16, dp=4, tp=4, ep=4, etp=2, microbatches=4, sequence_parallel=True
+    )
     report = check(*found.plans(), Options(seed=1))
     assert report.verdict == "equivalent", said(report)

@@ -1,4 +1,6 @@
-"""Tokens that programs send: what is counted in the buffers is what the programs count themselves."""
+"""Tokens that programs send: what is counted in the buffers is what the programs count
+themselves.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ CASES = {
 
 
 class Counted:
-    """Routing of a stage, and of its draws over residues alone, beside the numbers of tokens that the program says it sends in these."""
+    """Routing of a stage, and of its draws over residues alone, beside the numbers of tokens that
+    the program says it sends in these.
+    """
 
     def __init__(self, shaped: Any, routing: Routing, counts: int) -> None:
         self.routing = routing
@@ -44,13 +48,20 @@ class Counted:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_buffers_carry_the_tokens_that_their_numbers_say(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_buffers_carry_the_tokens_that_their_numbers_say(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     case, stem = CASES[name]
     found: list[Counted] = []
 
     def recorded(shaped: Any) -> Any:
         routing, values = routing_of(shaped), shaped.stage.parallel.graph.values
-        counts = [v for step in shaped.stage.parallel.steps for v in step.outputs if v is not None and values[v].name == f"{stem}.counts"]
+        counts = [
+            v
+            for step in shaped.stage.parallel.steps
+            for v in step.outputs
+            if v is not None and values[v].name == f"{stem}.counts"
+        ]
         if routing is None or not counts:
             return routing
         found.append(Counted(shaped, routing, counts[0]))
@@ -63,7 +74,10 @@ def test_buffers_carry_the_tokens_that_their_numbers_say(name: str, monkeypatch:
     for counted in found:
         assert counted.exact is not None
         coverage = counted.exact.coverage()
-        assert coverage is None or (coverage.pairs, coverage.carried) == (counted.sent.size, counted.sent.min())
+        assert coverage is None or (coverage.pairs, coverage.carried) == (
+            counted.sent.size,
+            counted.sent.min(),
+        )
     moved = [routed for routed in report.routing if routed.sender_receiver_pairs]
     assert any(routed.tensor.startswith(stem) for routed in moved)
     for routed in report.routing:

@@ -1,4 +1,6 @@
-"""A ring in which more tensor-parallel ranks than key-value heads go round, on many ranks: the right one is proven, one that is wrong on one rank is caught."""
+"""A ring in which more tensor-parallel ranks than key-value heads go round, on many ranks: the
+right one is proven, one that is wrong on one rank is caught.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,12 @@ def ring(data: int, context: int) -> Case:
 
 
 @pytest.mark.parametrize(
-    ("data", "context"), [(16, 2), pytest.param(32, 4, marks=pytest.mark.slow), pytest.param(2, 8, marks=[pytest.mark.slow, pytest.mark.nightly])]
+    ("data", "context"),
+    [
+        (16, 2),
+        pytest.param(32, 4, marks=pytest.mark.slow),
+        pytest.param(2, 8, marks=[pytest.mark.slow, pytest.mark.nightly]),
+    ],
 )
 def test_ranks_of_a_ring_may_share_heads(data: int, context: int) -> None:
     reference, parallel = ring(data, context).plans()
@@ -35,20 +42,33 @@ def test_ranks_of_a_ring_may_share_heads(data: int, context: int) -> None:
 
 def _not_rescaled(plan: Plan) -> Plan:
     """One rank takes over what it had before as it was."""
-    factor = next(o.id for o in plan.operators if o.kind == "mul" and f"{LAYER}.rescale.1" in o.inputs)
+    factor = next(
+        o.id for o in plan.operators if o.kind == "mul" and f"{LAYER}.rescale.1" in o.inputs
+    )
     return at_place(plan, factor, {"dp": 3, "cp": 1, "tp": 1, "tp_copy": 0}, first_operand)
 
 
 def _sent_elsewhere(plan: Plan, tag: str, other: Callable[[int, int], int]) -> Plan:
-    """Sends and receives of one transfer go to and come from the ``other`` one, among the ranks of one replica; given are a rank's own place and its peer's."""
+    """Sends and receives of one transfer go to and come from the ``other`` one, among the ranks of
+    one replica; given are a rank's own place and its peer's.
+    """
 
     def moved(peers: object) -> Table:
         assert isinstance(peers, Table)
         own = len(peers.values) // next(axis.size for axis in plan.mesh if axis.name == "dp")
-        return Table(peers.over, tuple(other(rank, int(str(peer))) if rank // own == 3 else peer for rank, peer in enumerate(peers.values)))
+        return Table(
+            peers.over,
+            tuple(
+                other(rank, int(str(peer))) if rank // own == 3 else peer
+                for rank, peer in enumerate(peers.values)
+            ),
+        )
 
     operators = tuple(
-        replace(o, attributes={**o.attributes, "peer": moved(o.attributes["peer"])}) if o.attributes.get("tag") == tag else o for o in plan.operators
+        replace(o, attributes={**o.attributes, "peer": moved(o.attributes["peer"])})
+        if o.attributes.get("tag") == tag
+        else o
+        for o in plan.operators
     )
     return replace(plan, operators=operators)
 
@@ -68,7 +88,11 @@ def _head_of_the_neighbour(plan: Plan) -> Plan:
     return _sent_elsewhere(plan, f"{LAYER}.k.round.1", lambda _, peer: peer ^ 2)
 
 
-MISSES = {"not rescaled": _not_rescaled, "the other way round": _other_way_round, "the head of the neighbour": _head_of_the_neighbour}
+MISSES = {
+    "not rescaled": _not_rescaled,
+    "the other way round": _other_way_round,
+    "the head of the neighbour": _head_of_the_neighbour,
+}
 
 
 @pytest.mark.slow

@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from pitcheck.report.report import Finding, OperatorCounts, OutputCounts, Report, RoutedTokens, Seconds, Shown, StageCounts, Verdict
+from pitcheck.report.report import (
+    Finding,
+    OperatorCounts,
+    OutputCounts,
+    Report,
+    RoutedTokens,
+    Seconds,
+    Shown,
+    StageCounts,
+    Verdict,
+)
 
 MESH = {"pp": 2, "dp": 2, "tp": 2}
 
@@ -23,8 +33,17 @@ MISSING = Finding(
     repair="an all-reduce(sum) over tp after this operator makes the stage pass",
     witness="layers.3.witness.json",
 )
-RENDEZVOUS = Finding(code="PIT012", verdict="warning", title="pp=0 and pp=1 both send first: hangs where a send waits for its receive", ranks=(0, 4))
-UNREADABLE = Finding(code="PIT001", verdict="invalid", title="operators[3].inputs[0]: Expected `str`, got `int` (in parallel.plan.json)")
+RENDEZVOUS = Finding(
+    code="PIT012",
+    verdict="warning",
+    title="pp=0 and pp=1 both send first: hangs where a send waits for its receive",
+    ranks=(0, 4),
+)
+UNREADABLE = Finding(
+    code="PIT001",
+    verdict="invalid",
+    title="operators[3].inputs[0]: Expected `str`, got `int` (in parallel.plan.json)",
+)
 UNKNOWN = Finding(
     code="PIT200",
     verdict="inconclusive",
@@ -45,7 +64,13 @@ NOWHERE = Finding(
     parallel_value="2",
     cause="micro-batch 0 is counted twice",
 )
-MODULE = Finding(code="PIT009", verdict="invalid", title="reference plan: 'a' runs twice", operator="operators[4]", source="model.layers.0")
+MODULE = Finding(
+    code="PIT009",
+    verdict="invalid",
+    title="reference plan: 'a' runs twice",
+    operator="operators[4]",
+    source="model.layers.0",
+)
 ODD = Finding(
     code="PIT102",
     verdict="mismatch",
@@ -57,7 +82,12 @@ ODD = Finding(
     repair="set it to 1\nhere",
 )
 NOTHING = Finding(code="PIT500", verdict="nothing-checked", title="the reference has no outputs")
-INTERNAL = Finding(code="PIT900", verdict="invalid", title="internal error: KeyError: 'x'", repair="report the traceback on stderr")
+INTERNAL = Finding(
+    code="PIT900",
+    verdict="invalid",
+    title="internal error: KeyError: 'x'",
+    repair="report the traceback on stderr",
+)
 
 
 ROUTED = RoutedTokens(
@@ -93,14 +123,27 @@ def sample(verdict: Verdict, *findings: Finding, proven: int = 12, bound: float 
         operators=OperatorCounts(reference=31, parallel=412, records=58),
         outputs=OutputCounts(total=12, proven=proven),
         stages=StageCounts(total=20, distinct=4, proven=19, failed=1, inconclusive=0, widened=1),
-        seconds=Seconds(load=0.01, validate=0.02, lineage=0.03, stages=0.04, evaluate=0.05, explain=0.06, total=0.21),
+        seconds=Seconds(
+            load=0.01,
+            validate=0.02,
+            lineage=0.03,
+            stages=0.04,
+            evaluate=0.05,
+            explain=0.06,
+            total=0.21,
+        ),
         peak_memory_mb=81.5,
-        assumptions=tuple(f"assumption number {number} that the frontend had to make" for number in range(6)),
+        assumptions=tuple(
+            f"assumption number {number} that the frontend had to make" for number in range(6)
+        ),
         discrete_cases=("token ids: first and last of every vocabulary shard",),
         routing=(ROUTED,),
         reductions=("batch 128 -> 8, two sets of sizes", "dp 2 -> 2, copies are equal programs"),
         heuristic=("exp of dependent terms in stage layers.3.attention",),
-        not_covered=("Discrete inputs other than those listed under tried.", "The meanings of operators, derived backward formulas among them." * 2),
+        not_covered=(
+            "Discrete inputs other than those listed under tried.",
+            "The meanings of operators, derived backward formulas among them." * 2,
+        ),
         dead_operators=("layers.0.unused",),
         shown=SHOWN if verdict == "mismatch" else None,
         findings=findings,

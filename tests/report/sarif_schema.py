@@ -1,6 +1,8 @@
-"""What SARIF 2.1.0 (OASIS) demands of the objects that pitcheck writes: their fields, which of them are required, their types and ranges.
+"""What SARIF 2.1.0 (OASIS) demands of the objects that pitcheck writes: their fields, which of them
+are required, their types and ranges.
 
-Fields that the standard knows and pitcheck does not write are left out, so that a misspelt one is refused.
+Fields that the standard knows and pitcheck does not write are left out, so that a misspelt one is
+refused.
 """
 
 from __future__ import annotations
@@ -12,7 +14,13 @@ BAG = {"type": "object"}
 
 
 def closed(properties: dict[str, Any], *required: str, **more: Any) -> dict[str, Any]:
-    return {"type": "object", "properties": properties, "required": list(required), "additionalProperties": False, **more}
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(required),
+        "additionalProperties": False,
+        **more,
+    }
 
 
 def several(item: dict[str, Any], least: int = 0, unique: bool = False) -> dict[str, Any]:
@@ -24,16 +32,29 @@ MESSAGE = closed({"text": TEXT, "markdown": TEXT}, "text")
 LOGICAL = closed({"name": TEXT, "fullyQualifiedName": TEXT, "kind": TEXT})
 PHYSICAL = closed(
     {
-        "artifactLocation": closed({"uri": {"type": "string", "format": "uri-reference", "minLength": 1}}),
+        "artifactLocation": closed(
+            {"uri": {"type": "string", "format": "uri-reference", "minLength": 1}}
+        ),
         "region": closed({"startLine": {"type": "integer", "minimum": 1}}),
     },
     "artifactLocation",
 )
 LOCATION = closed(
-    {"id": {"type": "integer", "minimum": 0}, "physicalLocation": PHYSICAL, "logicalLocations": several(LOGICAL, unique=True), "message": MESSAGE}
+    {
+        "id": {"type": "integer", "minimum": 0},
+        "physicalLocation": PHYSICAL,
+        "logicalLocations": several(LOGICAL, unique=True),
+        "message": MESSAGE,
+    }
 )
 RULE = closed(
-    {"id": TEXT, "shortDescription": MESSAGE, "fullDescription": MESSAGE, "help": MESSAGE, "defaultConfiguration": closed({"level": LEVEL})},
+    {
+        "id": TEXT,
+        "shortDescription": MESSAGE,
+        "fullDescription": MESSAGE,
+        "help": MESSAGE,
+        "defaultConfiguration": closed({"level": LEVEL}),
+    },
     "id",
 )
 RESULT = closed(
@@ -49,8 +70,18 @@ RESULT = closed(
     },
     "message",
 )
-INVOCATION = closed({"executionSuccessful": {"type": "boolean"}, "exitCode": {"type": "integer"}, "exitCodeDescription": TEXT}, "executionSuccessful")
-DRIVER = closed({"name": TEXT, "version": TEXT, "semanticVersion": TEXT, "rules": several(RULE, unique=True)}, "name")
+INVOCATION = closed(
+    {
+        "executionSuccessful": {"type": "boolean"},
+        "exitCode": {"type": "integer"},
+        "exitCodeDescription": TEXT,
+    },
+    "executionSuccessful",
+)
+DRIVER = closed(
+    {"name": TEXT, "version": TEXT, "semanticVersion": TEXT, "rules": several(RULE, unique=True)},
+    "name",
+)
 RUN = closed(
     {
         "tool": closed({"driver": DRIVER}, "driver"),
@@ -61,4 +92,12 @@ RUN = closed(
     },
     "tool",
 )
-LOG = closed({"$schema": {"type": "string", "format": "uri"}, "version": {"const": "2.1.0"}, "runs": several(RUN)}, "version", "runs")
+LOG = closed(
+    {
+        "$schema": {"type": "string", "format": "uri"},
+        "version": {"const": "2.1.0"},
+        "runs": several(RUN),
+    },
+    "version",
+    "runs",
+)

@@ -35,7 +35,9 @@ def run_of(report: Report, plans: tuple[str, ...] = PLANS) -> dict[str, Any]:
 
 
 def fault(finding: Finding) -> str:
-    found: str = run_of(Report(verdict="mismatch", shown=SHOWN, findings=(finding,)))["results"][0]["partialFingerprints"][sarif.FINGERPRINT]
+    found: str = run_of(Report(verdict="mismatch", shown=SHOWN, findings=(finding,)))["results"][0][
+        "partialFingerprints"
+    ][sarif.FINGERPRINT]
     return found
 
 
@@ -56,7 +58,9 @@ def test_the_schema_of_the_test_refuses_what_the_standard_refuses() -> None:
         lambda run: run.pop("tool"),
         lambda run: run["results"][0].pop("message"),
         lambda run: run["results"][0].update(level="fatal"),
-        lambda run: run["results"][0]["locations"][0]["physicalLocation"]["region"].update(startLine=0),
+        lambda run: run["results"][0]["locations"][0]["physicalLocation"]["region"].update(
+            startLine=0
+        ),
         lambda run: run["results"][0].update(partialfingerprints={}),
     ):
         run = run_of(samples()["mismatch"])
@@ -66,8 +70,14 @@ def test_the_schema_of_the_test_refuses_what_the_standard_refuses() -> None:
 
 
 def test_rules_are_the_codes_with_their_pages() -> None:
-    for rule, code in zip(run_of(samples()["invalid"])["tool"]["driver"]["rules"], CODES, strict=True):
-        assert (rule["id"], rule["shortDescription"]["text"], rule["help"]["text"]) == (code.code, code.title, code.page())
+    for rule, code in zip(
+        run_of(samples()["invalid"])["tool"]["driver"]["rules"], CODES, strict=True
+    ):
+        assert (rule["id"], rule["shortDescription"]["text"], rule["help"]["text"]) == (
+            code.code,
+            code.title,
+            code.page(),
+        )
         # Where code scanning cuts descriptions off.
         assert len(code.title) < len(rule["fullDescription"]["text"]) <= 1024
         assert "#" not in rule["fullDescription"]["text"]
@@ -77,25 +87,48 @@ def test_a_result_stands_at_its_source_line_or_else_in_the_plan_it_is_about() ->
     def place(name: str, plans: tuple[str, ...] = PLANS) -> Any:
         return run_of(samples()[name], plans)["results"][0]["locations"][0]
 
-    assert place("mismatch")["physicalLocation"] == {"artifactLocation": {"uri": "model/norm.py"}, "region": {"startLine": 41}}
-    assert place("mismatch-without-source")["physicalLocation"] == {"artifactLocation": {"uri": PLANS[1]}}
+    assert place("mismatch")["physicalLocation"] == {
+        "artifactLocation": {"uri": "model/norm.py"},
+        "region": {"startLine": 41},
+    }
+    assert place("mismatch-without-source")["physicalLocation"] == {
+        "artifactLocation": {"uri": PLANS[1]}
+    }
     assert place("mismatch-without-source")["logicalLocations"] == [
-        {"name": NOWHERE.operator, "fullyQualifiedName": f"parallel plan/{NOWHERE.operator}", "kind": "operator"},
+        {
+            "name": NOWHERE.operator,
+            "fullyQualifiedName": f"parallel plan/{NOWHERE.operator}",
+            "kind": "operator",
+        },
         {"name": "parallel plan", "kind": "plan"},
     ]
-    assert place("invalid-in-reference")["physicalLocation"] == {"artifactLocation": {"uri": PLANS[0]}}
-    assert place("invalid", ("other.plan.json", "parallel.plan.json"))["physicalLocation"] == {"artifactLocation": {"uri": "parallel.plan.json"}}
+    assert place("invalid-in-reference")["physicalLocation"] == {
+        "artifactLocation": {"uri": PLANS[0]}
+    }
+    assert place("invalid", ("other.plan.json", "parallel.plan.json"))["physicalLocation"] == {
+        "artifactLocation": {"uri": "parallel.plan.json"}
+    }
     assert "physicalLocation" not in place("mismatch-without-source", ())
 
 
 def test_the_message_says_what_to_do_and_the_witness_is_related() -> None:
     result = run_of(samples()["mismatch"])["results"][0]
     assert f"help: {MISSING.repair}" in result["message"]["text"]
-    assert result["relatedLocations"][1]["physicalLocation"] == {"artifactLocation": {"uri": MISSING.witness}}
+    assert result["relatedLocations"][1]["physicalLocation"] == {
+        "artifactLocation": {"uri": MISSING.witness}
+    }
 
 
 def test_a_fault_keeps_its_fingerprint_and_two_faults_have_two() -> None:
-    moved = replace(MISSING, source="model/norm.py:99", element=(1, 1), reference_value="-3", parallel_value="8", witness="other.json", ranks=(1,))
+    moved = replace(
+        MISSING,
+        source="model/norm.py:99",
+        element=(1, 1),
+        reference_value="-3",
+        parallel_value="8",
+        witness="other.json",
+        ranks=(1,),
+    )
     assert fault(MISSING) == fault(moved)
     others = [
         replace(MISSING, code="PIT105"),
@@ -114,7 +147,9 @@ def test_a_fault_keeps_its_fingerprint_and_two_faults_have_two() -> None:
 @pytest.mark.parametrize("encode", [sarif.encode, github.encode])
 def test_what_varies_between_runs_of_one_seed_is_left_out(encode: Any) -> None:
     report = samples()["mismatch"]
-    assert encode(report, PLANS) == encode(replace(report, seconds=Seconds(total=9.0), peak_memory_mb=1.0, backend="cupy"), PLANS)
+    assert encode(report, PLANS) == encode(
+        replace(report, seconds=Seconds(total=9.0), peak_memory_mb=1.0, backend="cupy"), PLANS
+    )
 
 
 # --- GitHub Actions
@@ -133,13 +168,30 @@ def parsed(line: str) -> tuple[str, dict[str, str], str]:
     found = COMMAND.fullmatch(line)
     assert found is not None, line
     properties = dict(each.split("=", 1) for each in (found.group(2) or "").split(",") if each)
-    return found.group(1), {key: unquote(value) for key, value in properties.items()}, unquote(found.group(3))
+    return (
+        found.group(1),
+        {key: unquote(value) for key, value in properties.items()},
+        unquote(found.group(3)),
+    )
 
 
 @given(st.text(max_size=60), st.text(max_size=60), st.text(max_size=30), st.integers(1, 10**6))
-def test_no_text_of_a_plan_makes_another_command(title: str, cause: str, file: str, line: int) -> None:
-    finding = Finding(code="PIT100", verdict="mismatch", title=title, cause=cause, operator="o", source=f"{file}:{line}")
-    lines = github.encode(Report(verdict="mismatch", shown=SHOWN, findings=(finding,))).decode().splitlines()
+def test_no_text_of_a_plan_makes_another_command(
+    title: str, cause: str, file: str, line: int
+) -> None:
+    finding = Finding(
+        code="PIT100",
+        verdict="mismatch",
+        title=title,
+        cause=cause,
+        operator="o",
+        source=f"{file}:{line}",
+    )
+    lines = (
+        github.encode(Report(verdict="mismatch", shown=SHOWN, findings=(finding,)))
+        .decode()
+        .splitlines()
+    )
     assert len(lines) == 1
     command, properties, _ = parsed(lines[0])
     assert command == "error"
@@ -165,7 +217,9 @@ def test_the_verdict_is_always_said(name: str) -> None:
         assert "12 of 12 outputs proven" in notice
         assert "2^-66.2" in notice
     bare = github.encode(Report(verdict=report.verdict, shown=report.shown)).decode()
-    assert parsed(bare.rstrip("\n"))[0] == {"equivalent": "notice", "inconclusive": "warning"}.get(report.verdict, "error")
+    assert parsed(bare.rstrip("\n"))[0] == {"equivalent": "notice", "inconclusive": "warning"}.get(
+        report.verdict, "error"
+    )
 
 
 # --- both
@@ -190,7 +244,9 @@ def test_source_lines(text: str | None, wanted: Source | None) -> None:
     assert source_line(text) == wanted
 
 
-def test_files_below_the_working_directory_are_relative(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_below_the_working_directory_are_relative(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     assert source_line(f"{tmp_path}/a/b.py:3") == Source("a/b.py", 3)
     assert source_line("/elsewhere/b.py:3") == Source("/elsewhere/b.py", 3)
@@ -201,5 +257,11 @@ def test_files_below_the_working_directory_are_relative(tmp_path: Path, monkeypa
 def test_all_formats_of_one_run_are_written(tmp_path: Path) -> None:
     destinations = [Destination(name, str(tmp_path / name)) for name in ("sarif", "github", "text")]
     write_report(samples()["mismatch-without-source"], destinations, Form(plans=PLANS))
-    assert json.loads((tmp_path / "sarif").read_bytes())["runs"][0]["results"][0]["locations"][0]["physicalLocation"]
-    assert (tmp_path / "github").read_text().startswith("::error file=parallel.plan.json,title=PIT108%3A")
+    assert json.loads((tmp_path / "sarif").read_bytes())["runs"][0]["results"][0]["locations"][0][
+        "physicalLocation"
+    ]
+    assert (
+        (tmp_path / "github")
+        .read_text()
+        .startswith("::error file=parallel.plan.json,title=PIT108%3A")
+    )

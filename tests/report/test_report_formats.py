@@ -1,4 +1,6 @@
-"""Every output format of a report of every verdict, held fast as snapshots; and what no snapshot shows."""
+"""Every output format of a report of every verdict, held fast as snapshots; and what no snapshot
+shows.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,14 @@ from pitcheck.errors import PitcheckError, UsageError
 from pitcheck.report.json import decode, encode, json_schema
 from pitcheck.report.report import EXIT_CODES, VOLATILE, Finding, Report, Seconds
 from pitcheck.report.text import FINDING_LINES, WIDTH, render
-from pitcheck.report.write import FORMATS, Destination, check_destinations, parse_destination, write_report, write_whole
+from pitcheck.report.write import (
+    FORMATS,
+    Destination,
+    check_destinations,
+    parse_destination,
+    write_report,
+    write_whole,
+)
 
 NAMES = sorted(samples())
 
@@ -47,9 +56,20 @@ def test_text_is_as_it_was(name: str, how: str, snapshot: SnapshotAssertion) -> 
 
 
 def test_exit_codes_are_those_of_the_verdicts() -> None:
-    assert EXIT_CODES == {"equivalent": 0, "mismatch": 1, "invalid": 2, "inconclusive": 3, "nothing-checked": 5}
+    assert EXIT_CODES == {
+        "equivalent": 0,
+        "mismatch": 1,
+        "invalid": 2,
+        "inconclusive": 3,
+        "nothing-checked": 5,
+    }
     for verdict, code in EXIT_CODES.items():
-        assert Report(verdict=verdict, exit_code=77, shown=SHOWN if verdict == "mismatch" else None).exit_code == code
+        assert (
+            Report(
+                verdict=verdict, exit_code=77, shown=SHOWN if verdict == "mismatch" else None
+            ).exit_code
+            == code
+        )
 
 
 @pytest.mark.parametrize("bound", [float("inf"), float("-inf"), float("nan"), 0.5])
@@ -72,7 +92,16 @@ def test_json_round_trips_and_is_plain_json(name: str) -> None:
 
 def test_reports_differ_only_in_the_volatile_block() -> None:
     report = samples()["mismatch"]
-    other = json.loads(encode(Report(**{**{f: getattr(report, f) for f in report.__struct_fields__}, "seconds": Seconds(total=9.0)})))
+    other = json.loads(
+        encode(
+            Report(
+                **{
+                    **{f: getattr(report, f) for f in report.__struct_fields__},
+                    "seconds": Seconds(total=9.0),
+                }
+            )
+        )
+    )
     first = json.loads(encode(report))
     assert {key for key in first if first[key] != other[key]} <= set(VOLATILE)
     assert first["volatile"] == list(VOLATILE)
@@ -80,16 +109,71 @@ def test_reports_differ_only_in_the_volatile_block() -> None:
 
 def test_every_field_of_the_documented_object_is_there() -> None:
     content = json.loads(encode(samples()["mismatch"]))
-    wanted = {"schema", "verdict", "exit_code", "error_bound_log2", "seed", "primes", "trials", "backend", "mesh", "ranks", "microbatches"}
-    wanted |= {"operators", "outputs", "stages", "seconds", "peak_memory_mb", "assumptions", "discrete_cases", "findings"}
+    wanted = {
+        "schema",
+        "verdict",
+        "exit_code",
+        "error_bound_log2",
+        "seed",
+        "primes",
+        "trials",
+        "backend",
+        "mesh",
+        "ranks",
+        "microbatches",
+    }
+    wanted |= {
+        "operators",
+        "outputs",
+        "stages",
+        "seconds",
+        "peak_memory_mb",
+        "assumptions",
+        "discrete_cases",
+        "findings",
+    }
     assert wanted <= set(content)
-    finding = ["code", "verdict", "title", "stage", "output", "operator", "source", "ranks", "microbatches", "element"]
-    finding += ["reference_value", "parallel_value", "cause", "repair", "witness", "unsaved", "tried"]
+    finding = [
+        "code",
+        "verdict",
+        "title",
+        "stage",
+        "output",
+        "operator",
+        "source",
+        "ranks",
+        "microbatches",
+        "element",
+    ]
+    finding += [
+        "reference_value",
+        "parallel_value",
+        "cause",
+        "repair",
+        "witness",
+        "unsaved",
+        "tried",
+    ]
     assert list(content["findings"][0]) == finding
     assert list(content["operators"]) == ["reference", "parallel", "records"]
     assert list(content["outputs"]) == ["total", "proven"]
-    assert list(content["stages"]) == ["total", "distinct", "proven", "failed", "inconclusive", "widened"]
-    assert list(content["seconds"]) == ["load", "validate", "lineage", "stages", "evaluate", "explain", "total"]
+    assert list(content["stages"]) == [
+        "total",
+        "distinct",
+        "proven",
+        "failed",
+        "inconclusive",
+        "widened",
+    ]
+    assert list(content["seconds"]) == [
+        "load",
+        "validate",
+        "lineage",
+        "stages",
+        "evaluate",
+        "explain",
+        "total",
+    ]
 
 
 def test_the_published_schema_is_that_of_the_report_and_every_report_obeys_it() -> None:
@@ -104,7 +188,10 @@ def test_the_published_schema_is_that_of_the_report_and_every_report_obeys_it() 
 
 
 def test_undecodable_names_become_escapes() -> None:
-    report = Report(verdict="invalid", findings=(Finding(code="PIT001", verdict="invalid", title="\udcff: no such file"),))
+    report = Report(
+        verdict="invalid",
+        findings=(Finding(code="PIT001", verdict="invalid", title="\udcff: no such file"),),
+    )
     assert json.loads(encode(report))["findings"][0]["title"] == "\\udcff: no such file"
 
 
@@ -112,8 +199,18 @@ def test_undecodable_names_become_escapes() -> None:
 
 
 @given(st.text(max_size=3000), st.text(max_size=3000), st.text(max_size=400))
-def test_a_finding_is_short_narrow_and_cannot_steer_a_terminal(cause: str, repair: str, operator: str) -> None:
-    finding = Finding(code="PIT100", verdict="mismatch", title=operator or "t", operator=operator, cause=cause, repair=repair, output="o")
+def test_a_finding_is_short_narrow_and_cannot_steer_a_terminal(
+    cause: str, repair: str, operator: str
+) -> None:
+    finding = Finding(
+        code="PIT100",
+        verdict="mismatch",
+        title=operator or "t",
+        operator=operator,
+        cause=cause,
+        repair=repair,
+        output="o",
+    )
     text = lines(Report(verdict="mismatch", shown=SHOWN, findings=(finding,)))
     assert text.index("") <= FINDING_LINES
     assert all(line.isprintable() for line in text)
@@ -121,7 +218,14 @@ def test_a_finding_is_short_narrow_and_cannot_steer_a_terminal(cause: str, repai
 
 
 def test_help_and_witness_survive_a_long_cause() -> None:
-    finding = Finding(code="PIT100", verdict="mismatch", title="t", cause="word " * 1000, repair="do this", witness="w.witness.json")
+    finding = Finding(
+        code="PIT100",
+        verdict="mismatch",
+        title="t",
+        cause="word " * 1000,
+        repair="do this",
+        witness="w.witness.json",
+    )
     text = "\n".join(lines(Report(verdict="mismatch", shown=SHOWN, findings=(finding,))))
     assert "help: do this" in text
     assert "pitcheck replay w.witness.json" in text
@@ -129,7 +233,10 @@ def test_help_and_witness_survive_a_long_cause() -> None:
 
 
 def test_many_findings_are_counted_not_printed() -> None:
-    findings = tuple(Finding(code="PIT003", verdict="invalid", title=f"finding {number}") for number in range(300))
+    findings = tuple(
+        Finding(code="PIT003", verdict="invalid", title=f"finding {number}")
+        for number in range(300)
+    )
     report = Report(verdict="invalid", findings=findings)
     assert "and 280 more findings (--verbose shows them)" in "\n".join(lines(report))
     assert "finding 299" in "\n".join(lines(report, verbose=True))
@@ -143,14 +250,19 @@ def test_exceptions_stand_at_the_head_and_the_verdict_stands_last() -> None:
     assert any(line.startswith("not covered") for line in text[verdict + 1 :])
 
 
-@pytest.mark.parametrize(("bound", "text"), [(-64.0, "2^-64.0"), (-66.29, "2^-66.2"), (-66.21, "2^-66.2"), (-0.04, "2^0.0")])
+@pytest.mark.parametrize(
+    ("bound", "text"),
+    [(-64.0, "2^-64.0"), (-66.29, "2^-66.2"), (-66.21, "2^-66.2"), (-0.04, "2^0.0")],
+)
 def test_the_printed_bound_never_claims_more_than_was_computed(bound: float, text: str) -> None:
     assert text in "\n".join(lines(Report(verdict="equivalent", error_bound_log2=bound)))
 
 
 def test_only_an_equivalent_or_partly_proven_report_claims_a_bound() -> None:
     assert not any("error bound" in line for line in lines(samples()["mismatch"]))
-    assert any("what is called proven here is not" in line for line in lines(samples()["inconclusive"]))
+    assert any(
+        "what is called proven here is not" in line for line in lines(samples()["inconclusive"])
+    )
 
 
 # --- writing
@@ -190,7 +302,9 @@ def test_colliding_and_unwritable_destinations(tmp_path: Path) -> None:
     check_destinations([Destination("json", str(file)), Destination("text", "-")])
 
 
-def test_a_failed_write_leaves_the_old_file_and_nothing_beside_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_write_leaves_the_old_file_and_nothing_beside_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     file = tmp_path / "report.json"
     file.write_bytes(b"old")
 
@@ -204,11 +318,15 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_beside_it(tmp_path: Path
     assert [each.name for each in tmp_path.iterdir()] == ["report.json"]
 
 
-def test_all_destinations_are_tried_and_stdout_is_printed(tmp_path: Path, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+def test_all_destinations_are_tried_and_stdout_is_printed(
+    tmp_path: Path, capsysbinary: pytest.CaptureFixture[bytes]
+) -> None:
     good = tmp_path / "good.json"
     bad = tmp_path / "gone" / "bad.json"
     with pytest.raises(UsageError, match=r"bad\.json"):
-        write_report(samples()["invalid"], [Destination("json", str(bad)), Destination("json", str(good))])
+        write_report(
+            samples()["invalid"], [Destination("json", str(bad)), Destination("json", str(good))]
+        )
     assert decode(good.read_bytes()).verdict == "invalid"
     assert capsysbinary.readouterr().out.startswith(b"error[PIT001]")
 
@@ -250,13 +368,32 @@ def test_a_terminal_gets_colour_and_the_same_words(monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize(
     ("values", "shown"),
     [
-        (("0.25", "0.761594155955764888119458282604793590412768597257936551596811"), "0.25     parallel: 0.761594156"),
-        (("1." + "0" * 30 + "1", "1." + "0" * 11 + "1" + "0" * 30), "1     parallel: 1.000000000001"),
-        (("1." + "0" * 30 + "1", "1." + "0" * 30 + "2"), f"1.{'0' * 30}1     parallel: 1.{'0' * 30}2"),
+        (
+            ("0.25", "0.761594155955764888119458282604793590412768597257936551596811"),
+            "0.25     parallel: 0.761594156",
+        ),
+        (
+            ("1." + "0" * 30 + "1", "1." + "0" * 11 + "1" + "0" * 30),
+            "1     parallel: 1.000000000001",
+        ),
+        (
+            ("1." + "0" * 30 + "1", "1." + "0" * 30 + "2"),
+            f"1.{'0' * 30}1     parallel: 1.{'0' * 30}2",
+        ),
         (("tp=0 holds 4, tp=1 holds 2.5", "6"), "tp=0 holds 4, tp=1 holds 2.5     parallel: 6"),
         ((None, "nan"), "-     parallel: nan"),
     ],
 )
-def test_values_have_as_many_digits_as_tell_them_apart(values: tuple[str | None, str | None], shown: str) -> None:
-    finding = Finding(code="PIT100", verdict="mismatch", title="t", reference_value=values[0], parallel_value=values[1])
-    assert f"reference: {shown}" in " ".join("\n".join(lines(Report(verdict="mismatch", shown=SHOWN, findings=(finding,)))).split("\n"))
+def test_values_have_as_many_digits_as_tell_them_apart(
+    values: tuple[str | None, str | None], shown: str
+) -> None:
+    finding = Finding(
+        code="PIT100",
+        verdict="mismatch",
+        title="t",
+        reference_value=values[0],
+        parallel_value=values[1],
+    )
+    assert f"reference: {shown}" in " ".join(
+        "\n".join(lines(Report(verdict="mismatch", shown=SHOWN, findings=(finding,)))).split("\n")
+    )

@@ -68,6 +68,11 @@ def read_back(text: str) -> set[int]:
     if text.startswith("rank"):
         return set(numbers(text.split(" ", 1)[1]))
     values = {axis: list(range(size)) for axis, size in MESH.items()}
-    for axis, runs in re.findall(r"(\w+)=(\d[\d., ]*\d|\d)", text.split(" of every ", maxsplit=1)[0]):
+    for axis, runs in re.findall(
+        r"(\w+)=(\d[\d., ]*\d|\d)", text.split(" of every ", maxsplit=1)[0]
+    ):
         values[axis] = numbers(runs)
-    return {8 * pp + 4 * dp + tp for pp, dp, tp in itertools.product(values["pp"], values["dp"], values["tp"])}
+    return {
+        8 * pp + 4 * dp + tp
+        for pp, dp, tp in itertools.product(values["pp"], values["dp"], values["tp"])
+    }

@@ -1,4 +1,6 @@
-"""Stages for the differential test of reductions: of the zoo and of pairs to which every reduction applies, right and with near misses."""
+"""Stages for the differential test of reductions: of the zoo and of pairs to which every reduction
+applies, right and with near misses.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,8 @@ class Case:
     stage: Stage
 
     def reduced(self, reduction: StageReduction[Any]) -> tuple[Stage, Reductions] | None:
-        """Return the stage that a reduction leaves and the reductions with which that is decided; None if it changes nothing, or refuses the stage.
+        """Return the stage that a reduction leaves and the reductions with which that is decided;
+        None if it changes nothing, or refuses the stage.
 
         What acts once dimensions are known acts inside the proof.
         """
@@ -55,7 +58,9 @@ class Case:
                 left = reduced(self.stage, reduction.phase, context, (reduction,))
                 return None if left is self.stage else (left, ())
             if reduction.phase in (Phase.COORDINATES, Phase.SIZES):
-                symbolic = symbolic_pair(self.stage.reference, self.stage.parallel, self.stage.all_cuts(), TEMPLATES)
+                symbolic = symbolic_pair(
+                    self.stage.reference, self.stage.parallel, self.stage.all_cuts(), TEMPLATES
+                )
                 found = measured(self.stage, symbolic, {reduction.phase}, context, (reduction,))
                 return None if found.sizes.identity else (self.stage, (reduction,))
         except PitcheckError:
@@ -63,14 +68,30 @@ class Case:
         return self.stage, (ReduceSizes(), reduction)
 
     def stays(self, stage: Stage, reductions: Reductions, outcome: str) -> bool:
-        """Return True if other draws decide a stage in the same way. One that float64 can represent for some numbers only may fail in a few of them."""
+        """Return True if other draws decide a stage in the same way. One that float64 can represent
+        for some numbers only may fail in a few of them.
+        """
         return all(self.outcome(stage, reductions, draw) == outcome for draw in range(1, DRAWS))
 
     def outcome(self, stage: Stage, reductions: Reductions, draw: int = 0) -> str:
-        """Return what becomes of the stage, or of another one in its place, with these reductions; "invalid" if its shapes do not fit."""
-        settings = Settings(np, 5, -40.0, 1, False, 1 << 28, templates=TEMPLATES, most_trials=64, reductions=reductions)
+        """Return what becomes of the stage, or of another one in its place, with these reductions;
+        "invalid" if its shapes do not fit.
+        """
+        settings = Settings(
+            np,
+            5,
+            -40.0,
+            1,
+            False,
+            1 << 28,
+            templates=TEMPLATES,
+            most_trials=64,
+            reductions=reductions,
+        )
         try:
-            return prove_stage(stage, canonical_form(self.stage)[1], settings, f"{self.name}, {draw}").outcome
+            return prove_stage(
+                stage, canonical_form(self.stage)[1], settings, f"{self.name}, {draw}"
+            ).outcome
         except PlanError:
             return "invalid"
 
@@ -80,14 +101,19 @@ ODD = 3
 
 
 def _batch(odd: bool = False) -> Pair:
-    """Rows spread over ranks: what is computed of them, and the gradient of a weight, complete and as a term on every rank.
+    """Rows spread over ranks: what is computed of them, and the gradient of a weight, complete and
+    as a term on every rank.
 
     ``odd``: one rank has another activation, and half of its term.
     """
 
     def layer(b: Builder, rows: int, parallel: bool) -> tuple[str, str]:
         spec = {0: "dp"} if parallel else None
-        x, w, dy = b.input("x", (rows, 3), spec), b.parameter("w", (2, 3), {} if parallel else None), b.input("dy", (rows, 2), spec)
+        x, w, dy = (
+            b.input("x", (rows, 3), spec),
+            b.parameter("w", (2, 3), {} if parallel else None),
+            b.input("dy", (rows, 2), spec),
+        )
         h = b.op("linear", x, w)
         b.back("linear", [x, w], h, dy, ["", "term"])
         if not (parallel and odd):
@@ -117,7 +143,10 @@ def _buffers() -> Pair:
     r, b = Builder("reference"), Builder("parallel", {"dp": 2})
 
     def sums(b: Builder, rows: int, spec: dict[int, str] | None) -> list[str]:
-        return [str(b.op("sum", b.op("square", b.input(f"x{n}", (rows, 3), spec)), axes=(0,))) for n in range(3)]
+        return [
+            str(b.op("sum", b.op("square", b.input(f"x{n}", (rows, 3), spec)), axes=(0,)))
+            for n in range(3)
+        ]
 
     for n, one in enumerate(sums(r, 4, None)):
         r.output(r.op("identity", one, out=f"y{n}"))
@@ -140,21 +169,34 @@ def _exchange() -> Pair:
     return r.plan(), b.plan()
 
 
-OWN: dict[str, Callable[[], Pair]] = {"batch": _batch, "one rank": partial(_batch, odd=True), "buffers": _buffers, "exchange": _exchange}
+OWN: dict[str, Callable[[], Pair]] = {
+    "batch": _batch,
+    "one rank": partial(_batch, odd=True),
+    "buffers": _buffers,
+    "exchange": _exchange,
+}
 
 
 def cases(name: str, misses: int) -> Iterator[Case]:
-    """Yield the stages of a pair by name, and those of ``misses`` near misses of it, the first and last kinds among them."""
+    """Yield the stages of a pair by name, and those of ``misses`` near misses of it, the first and
+    last kinds among them.
+    """
     reference, parallel = OWN[name]() if name in OWN else pair(name)
     yield from _of(name, reference, parallel)
     wrong = list(mutants(parallel))
-    chosen = wrong if len(wrong) <= misses else [wrong[n * (len(wrong) - 1) // max(misses - 1, 1)] for n in range(misses)]
+    chosen = (
+        wrong
+        if len(wrong) <= misses
+        else [wrong[n * (len(wrong) - 1) // max(misses - 1, 1)] for n in range(misses)]
+    )
     for what, plan in chosen:
         yield from islice(_of(f"{name}, {what}", reference, plan), 3)
 
 
 def _of(name: str, reference: Plan, parallel: Plan) -> Iterator[Case]:
-    """Yield the stage of every output, from the nearest stated lineage; none of a plan that is refused as a whole."""
+    """Yield the stage of every output, from the nearest stated lineage; none of a plan that is
+    refused as a whole.
+    """
     try:
         first, second = _graph(reference), _graph(parallel)
         specification = specify(reference, parallel, first, second)
@@ -167,7 +209,10 @@ def _of(name: str, reference: Plan, parallel: Plan) -> Iterator[Case]:
             stage = build_stage(first, second, cuts.get, [target], reductions=())
         except PitcheckError:
             continue
-        if sum(step.count for step in (*stage.parallel.steps, *stage.reference.steps)) <= MOST_STEPS:
+        if (
+            sum(step.count for step in (*stage.parallel.steps, *stage.reference.steps))
+            <= MOST_STEPS
+        ):
             yield Case(f"{name}: {number}", stage)
 
 

@@ -15,9 +15,16 @@ from pitcheck.stage.size_assignment import check_parts, check_shapes
 Interval = tuple[int, int]
 
 
-def checked(full: int, small: int, local: tuple[int, int], parts: list[tuple[Interval, Interval]]) -> None:
+def checked(
+    full: int, small: int, local: tuple[int, int], parts: list[tuple[Interval, Interval]]
+) -> None:
     """Parts of one interval of a tensor of one dimension."""
-    check_parts("t", ((full,), (small,)), ((local[0],), (local[1],)), [(((old,),), ((new,),)) for old, new in parts])
+    check_parts(
+        "t",
+        ((full,), (small,)),
+        ((local[0],), (local[1],)),
+        [(((old,),), ((new,),)) for old, new in parts],
+    )
 
 
 RIGHT = [((0, 4), (0, 3)), ((4, 8), (3, 6)), ((8, 12), (6, 9))]
@@ -49,15 +56,24 @@ def test_wrong(small: int, local: int, parts: list[tuple[Interval, Interval]]) -
 
 def test_pieces_that_are_free_or_zero_have_a_size_alone() -> None:
     def padded(free: int) -> None:
-        check_parts("t", ((4,), (3,)), ((6,), (5,)), [((((0, 4), (-1, 2)),), (((0, 3), (-1, free)),))])
+        check_parts(
+            "t", ((4,), (3,)), ((6,), (5,)), [((((0, 4), (-1, 2)),), (((0, 3), (-1, free)),))]
+        )
 
     padded(2)
     with pytest.raises(ReductionError):
         padded(1)
 
 
-@given(st.lists(st.integers(1, 5), min_size=1, max_size=6), st.integers(1, 4), st.integers(1, 4), st.data())
-def test_one_linear_map_is_right_and_one_other_end_is_not(counts: list[int], unit: int, scale: int, data: st.DataObject) -> None:
+@given(
+    st.lists(st.integers(1, 5), min_size=1, max_size=6),
+    st.integers(1, 4),
+    st.integers(1, 4),
+    st.data(),
+)
+def test_one_linear_map_is_right_and_one_other_end_is_not(
+    counts: list[int], unit: int, scale: int, data: st.DataObject
+) -> None:
     ends = [0, *accumulate(counts)]
     parts = [((a * unit, b * unit), (a * scale, b * scale)) for a, b in pairwise(ends)]
     total = ends[-1]
@@ -73,7 +89,12 @@ def test_one_linear_map_is_right_and_one_other_end_is_not(counts: list[int], uni
     moved = list(new)
     moved[end] += data.draw(st.sampled_from((-1, 1)))
     with pytest.raises(ReductionError):
-        checked(total * unit, total * scale, size, [*parts[:place], (old, (moved[0], moved[1])), *parts[place + 1 :]])
+        checked(
+            total * unit,
+            total * scale,
+            size,
+            [*parts[:place], (old, (moved[0], moved[1])), *parts[place + 1 :]],
+        )
 
 
 def test_a_value_of_another_shape() -> None:

@@ -1,4 +1,6 @@
-"""Inputs in which blocks of the batch are equal: right plans agree on them, and the reference's sums count every block as often as it is there."""
+"""Inputs in which blocks of the batch are equal: right plans agree on them, and the reference's
+sums count every block as often as it is there.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,8 @@ def _runs(reference: Plan, parallel: Plan) -> list[WholeRun]:
     assert batched is not None
     nowhere = np.zeros(0, dtype=np.int64)
     return [
-        run_on_blocks(first, second, specification, blocks, 1, Templates(evaluate), GIB) for blocks in colourings(second, specification, batched, nowhere, 1)
+        run_on_blocks(first, second, specification, blocks, 1, Templates(evaluate), GIB)
+        for blocks in colourings(second, specification, batched, nowhere, 1)
     ]
 
 
@@ -69,7 +72,13 @@ def test_right_plans_agree_on_equal_blocks(name: str) -> None:
 
 
 def test_right_plans_do_not_agree_where_blocks_count_once() -> None:
-    with patch.object(BlockSizes, "weights", lambda self, weight: (Fraction(1),) * (1 if weight.dim is None else len(self._blocks.kept) * self._small)):
+    with patch.object(
+        BlockSizes,
+        "weights",
+        lambda self, weight: (
+            (Fraction(1),) * (1 if weight.dim is None else len(self._blocks.kept) * self._small)
+        ),
+    ):
         runs = _runs(*_pair("llama3-8b-tiny", 16, dp=4, microbatches=2))
     assert any(run.suspects() for run in runs)
 
@@ -81,14 +90,25 @@ def test_a_cut_holds_the_blocks_whose_numbers_are_its_own() -> None:
     cut = cut_by_code(graph, value, 7, parts, np.arange(4))
     same = Blocks(Batched(8, 2, {7: 0}), np.array([0, 1, 0, 1]))
     held = same.of(cut)
-    assert [held.parts[int(n)].box[0] for n in held.part_of] == [((0, 2),), ((2, 4),), ((0, 2),), ((2, 4),)]
+    assert [held.parts[int(n)].box[0] for n in held.part_of] == [
+        ((0, 2),),
+        ((2, 4),),
+        ((0, 2),),
+        ((2, 4),),
+    ]
     assert same.often.tolist() == [2, 2]
     assert Blocks(Batched(8, 2, {}), same.same).of(cut) is cut
 
 
 def test_parts_that_are_no_single_blocks_are_refused() -> None:
     graph = _graph(_pair("llama3-8b-tiny", 8, dp=2)[1])
-    cut = cut_by_code(graph, graph.number["tokens"], 7, [Part((((0, 4),), ((0, 8),))), Part((((4, 8),), ((0, 8),)))], np.arange(2))
+    cut = cut_by_code(
+        graph,
+        graph.number["tokens"],
+        7,
+        [Part((((0, 4),), ((0, 8),))), Part((((4, 8),), ((0, 8),)))],
+        np.arange(2),
+    )
     with pytest.raises(UnsupportedError, match="not one of 4 even blocks"):
         Blocks(Batched(8, 2, {7: 0}), np.arange(4)).of(cut)
 
@@ -96,15 +116,27 @@ def test_parts_that_are_no_single_blocks_are_refused() -> None:
 def _largest(axis: str) -> tuple[Plan, Plan]:
     """The largest row of a batch: no sum."""
     whole = Tensor("x", (8, 4), role="input")
-    reference = Plan((Axis("one", 1),), (whole, Tensor("y", (4,))), (Operator("y", "amax", ("x",), ("y",), {"axes": (0,)}),), (Output("y"),))
+    reference = Plan(
+        (Axis("one", 1),),
+        (whole, Tensor("y", (4,))),
+        (Operator("y", "amax", ("x",), ("y",), {"axes": (0,)}),),
+        (Output("y"),),
+    )
     local = Tensor("x", (2, 4), role="input", lineage=Lineage("x", (Shard(0, (axis,)),)))
     operators = (
         Operator("own", "amax", ("x",), ("own",), {"axes": (0,)}),
         Operator("y", "all_reduce", ("own",), ("y",), {"reduction": "max"}, Group((axis,))),
     )
-    return reference, Plan((Axis(axis, 4),), (local, Tensor("own", (4,)), Tensor("y", (4,))), operators, (Output("y", "y"),))
+    return reference, Plan(
+        (Axis(axis, 4),),
+        (local, Tensor("own", (4,)), Tensor("y", (4,))),
+        operators,
+        (Output("y", "y"),),
+    )
 
 
 def test_what_is_no_sum_over_the_batch_is_refused() -> None:
-    with pytest.raises(UnsupportedError, match=r"'y' \(amax\) combines what belongs to different ranks"):
+    with pytest.raises(
+        UnsupportedError, match=r"'y' \(amax\) combines what belongs to different ranks"
+    ):
         _runs(*_largest("dp"))

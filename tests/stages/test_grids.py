@@ -1,4 +1,6 @@
-"""Arrays over coordinates without extent along axes that do not matter, against dictionaries of all coordinates."""
+"""Arrays over coordinates without extent along axes that do not matter, against dictionaries of all
+coordinates.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,9 @@ def dense(grid: np.ndarray[Any, Any], shape: Place) -> Dense:
     """What a grid says at every coordinate; of a stack a tuple."""
     found = {}
     for place in places(shape):
-        entry = grid[tuple(i if size > 1 else 0 for i, size in zip(place, grid.shape, strict=False))]
+        entry = grid[
+            tuple(i if size > 1 else 0 for i, size in zip(place, grid.shape, strict=False))
+        ]
         found[place] = tuple(entry.tolist()) if entry.ndim else entry.item()
     return found
 
@@ -54,7 +58,9 @@ def dense(grid: np.ndarray[Any, Any], shape: Place) -> Dense:
 def is_grid(array: np.ndarray[Any, Any], shape: Place, members: int = 0) -> bool:
     """Whether every dimension has the size of its axis, or 1."""
     own = array.shape[: len(shape)]
-    return array.shape[len(shape) :] == ((members,) if members else ()) and all(n in (1, size) for n, size in zip(own, shape, strict=True))
+    return array.shape[len(shape) :] == ((members,) if members else ()) and all(
+        n in (1, size) for n, size in zip(own, shape, strict=True)
+    )
 
 
 @st.composite
@@ -63,12 +69,16 @@ def grids(draw: st.DrawFn, shape: Place, *, numbers: bool = True) -> np.ndarray[
     own = tuple(size if draw(st.booleans()) else 1 for size in shape)
     if numbers:
         return np.arange(prod(own)).reshape(own) * 7 + 3
-    return np.array(draw(st.lists(st.booleans(), min_size=prod(own), max_size=prod(own)))).reshape(own)
+    return np.array(draw(st.lists(st.booleans(), min_size=prod(own), max_size=prod(own)))).reshape(
+        own
+    )
 
 
 @dataclass
 class Model:
-    """A read, and for every coordinate the coordinates that it reads (None: nothing is read there)."""
+    """A read, and for every coordinate the coordinates that it reads (None: nothing is
+    read there).
+    """
 
     read: Read
     of: Callable[[Place], list[Place | None]]
@@ -100,12 +110,28 @@ def single_reads(draw: st.DrawFn, shape: Place) -> Model:
         return Model(OfMicrobatch(shape, number), lambda place: [_moved(place, last, number)])
     if kind == "places":
         axis = draw(st.integers(0, last))
-        to = tuple(draw(st.lists(st.integers(-1, shape[axis] - 1), min_size=shape[axis], max_size=shape[axis])))
-        return Model(FromPlaces(shape, axis, to), lambda place: [None if to[place[axis]] < 0 else _moved(place, axis, to[place[axis]])])
+        to = tuple(
+            draw(
+                st.lists(
+                    st.integers(-1, shape[axis] - 1), min_size=shape[axis], max_size=shape[axis]
+                )
+            )
+        )
+        return Model(
+            FromPlaces(shape, axis, to),
+            lambda place: [None if to[place[axis]] < 0 else _moved(place, axis, to[place[axis]])],
+        )
     everything = places(shape)
-    codes = draw(st.lists(st.integers(-1, len(everything) - 1), min_size=len(everything), max_size=len(everything)))
+    codes = draw(
+        st.lists(
+            st.integers(-1, len(everything) - 1), min_size=len(everything), max_size=len(everything)
+        )
+    )
     table = dict(zip(everything, codes, strict=True))
-    return Model(FromCodes(shape, np.array(codes)), lambda place: [None if table[place] < 0 else everything[table[place]]])
+    return Model(
+        FromCodes(shape, np.array(codes)),
+        lambda place: [None if table[place] < 0 else everything[table[place]]],
+    )
 
 
 @st.composite
@@ -115,16 +141,24 @@ def stacked_reads(draw: st.DrawFn, shape: Place) -> Model:
     kind = draw(st.sampled_from(["microbatches", "group", "codes"]))
     if kind == "microbatches":
         chosen = tuple(draw(st.lists(st.integers(0, shape[-1] - 1), min_size=1, max_size=3)))
-        return Model(OverMicrobatches(shape, chosen), lambda place: [_moved(place, last, number) for number in chosen])
+        return Model(
+            OverMicrobatches(shape, chosen),
+            lambda place: [_moved(place, last, number) for number in chosen],
+        )
     if kind == "group":
         over = tuple(draw(st.permutations(range(last))))[: draw(st.integers(1, last))]
         return Model(OverGroup(shape, over), lambda place: _group(place, over, shape))
     everything = places(shape)
     members = draw(st.integers(1, 3))
     size = len(everything) * members
-    rows = np.array(draw(st.lists(st.integers(-1, len(everything) - 1), min_size=size, max_size=size))).reshape(-1, members)
+    rows = np.array(
+        draw(st.lists(st.integers(-1, len(everything) - 1), min_size=size, max_size=size))
+    ).reshape(-1, members)
     table = dict(zip(everything, rows.tolist(), strict=True))
-    return Model(FromCodes(shape, rows), lambda place: [None if code < 0 else everything[code] for code in table[place]])
+    return Model(
+        FromCodes(shape, rows),
+        lambda place: [None if code < 0 else everything[code] for code in table[place]],
+    )
 
 
 @st.composite
@@ -143,14 +177,18 @@ def reads(draw: st.DrawFn) -> Model:
 
 
 @given(reads(), st.data())
-def test_a_read_gathers_what_stands_at_the_coordinates_it_reads(model: Model, data: st.DataObject) -> None:
+def test_a_read_gathers_what_stands_at_the_coordinates_it_reads(
+    model: Model, data: st.DataObject
+) -> None:
     shape = model.read.shape
     grid = data.draw(grids(shape))
     said = dense(grid, shape)
     gathered = model.read.gather(grid)
     assert is_grid(gathered, shape, model.read.members)
     for place, found in dense(gathered, shape).items():
-        for entry, source in zip(found if model.read.members else (found,), model.of(place), strict=True):
+        for entry, source in zip(
+            found if model.read.members else (found,), model.of(place), strict=True
+        ):
             assert source is None or entry == said[source]
 
 
@@ -159,7 +197,9 @@ def test_a_table_says_the_codes_that_are_read(model: Model) -> None:
     shape = model.read.shape
     everything = places(shape)
     table = model.read.table
-    assert table.shape == ((len(everything), model.read.members) if model.read.members else (len(everything),))
+    assert table.shape == (
+        (len(everything), model.read.members) if model.read.members else (len(everything),)
+    )
     for place, row in zip(everything, table.tolist(), strict=True):
         for code, source in zip(row if model.read.members else [row], model.of(place), strict=True):
             assert source is None or everything[code] == source
@@ -168,18 +208,30 @@ def test_a_table_says_the_codes_that_are_read(model: Model) -> None:
 @given(reads(), st.data())
 def test_some_codes_are_read_as_all_of_them_are(model: Model, data: st.DataObject) -> None:
     table = model.read.table
-    codes = np.array(data.draw(st.lists(st.integers(0, len(table) - 1), max_size=4)), dtype=np.int64)
+    codes = np.array(
+        data.draw(st.lists(st.integers(0, len(table) - 1), max_size=4)), dtype=np.int64
+    )
     assert np.array_equal(np.maximum(model.read.at(codes), 0), np.maximum(table[codes], 0))
 
 
 @given(reads(), st.data())
-def test_a_read_reaches_what_the_coordinates_of_a_mask_read(model: Model, data: st.DataObject) -> None:
+def test_a_read_reaches_what_the_coordinates_of_a_mask_read(
+    model: Model, data: st.DataObject
+) -> None:
     shape = model.read.shape
     mask = data.draw(grids(shape, numbers=False))
-    wanted = {source for place, holds in dense(mask, shape).items() if holds for source in model.of(place) if source is not None}
+    wanted = {
+        source
+        for place, holds in dense(mask, shape).items()
+        if holds
+        for source in model.of(place)
+        if source is not None
+    }
     reached = model.read.reach(mask)
     assert is_grid(reached, shape)
-    once = isinstance(model.read, Once) or (isinstance(model.read, Through) and isinstance(model.read.inner, Once))
+    once = isinstance(model.read, Once) or (
+        isinstance(model.read, Through) and isinstance(model.read.inner, Once)
+    )
     # What exists once is kept without extent along micro-batches, and counts as micro-batch 0.
     codes = Lattice(shape, not once).codes(reached)
     assert {places(shape)[code] for code in codes} == wanted
@@ -187,14 +239,22 @@ def test_a_read_reaches_what_the_coordinates_of_a_mask_read(model: Model, data: 
 
 @given(reads(), reads())
 def test_reads_of_one_key_read_the_same(a: Model, b: Model) -> None:
-    assert a.read.shape != b.read.shape or a.read.key != b.read.key or np.array_equal(a.read.table, b.read.table)
+    assert (
+        a.read.shape != b.read.shape
+        or a.read.key != b.read.key
+        or np.array_equal(a.read.table, b.read.table)
+    )
 
 
 @given(reads(), st.data())
-def test_a_read_leaves_the_own_coordinate_along_its_axes_only(model: Model, data: st.DataObject) -> None:
+def test_a_read_leaves_the_own_coordinate_along_its_axes_only(
+    model: Model, data: st.DataObject
+) -> None:
     place = data.draw(st.sampled_from(places(model.read.shape)))
     for source in model.of(place):
-        assert source is None or all(source[d] == place[d] for d in range(len(place)) if d not in model.read.axes)
+        assert source is None or all(
+            source[d] == place[d] for d in range(len(place)) if d not in model.read.axes
+        )
 
 
 # --- arrays by coordinate code
@@ -227,10 +287,16 @@ def test_codes_of_a_mask(shape: Place, microbatched: bool, data: st.DataObject) 
 
 
 @given(SHAPES, st.data())
-def test_focus_names_the_axes_along_which_a_mask_holds_at_one_coordinate(shape: Place, data: st.DataObject) -> None:
+def test_focus_names_the_axes_along_which_a_mask_holds_at_one_coordinate(
+    shape: Place, data: st.DataObject
+) -> None:
     mask = data.draw(grids(shape, numbers=False))
     held = [place for place, holds in dense(mask, shape).items() if holds]
-    wanted = tuple((d, held[0][d]) for d in range(len(shape)) if mask.shape[d] > 1 and len({place[d] for place in held}) == 1)
+    wanted = tuple(
+        (d, held[0][d])
+        for d in range(len(shape))
+        if mask.shape[d] > 1 and len({place[d] for place in held}) == 1
+    )
     assert focus(mask) == wanted
 
 
@@ -246,23 +312,34 @@ def test_a_mask_is_what_it_is_near_its_focus(shape: Place, data: st.DataObject) 
 @given(SHAPES, st.data())
 def test_what_is_near_a_home_lies_nowhere_else(shape: Place, data: st.DataObject) -> None:
     chosen = data.draw(st.sets(st.sampled_from(range(len(shape)))))
-    home = tuple((axis, data.draw(st.integers(0, shape[axis] - 1))) for axis in sorted(chosen) if shape[axis] > 1)
+    home = tuple(
+        (axis, data.draw(st.integers(0, shape[axis] - 1)))
+        for axis in sorted(chosen)
+        if shape[axis] > 1
+    )
     grid = data.draw(grids(shape))
     result = far(near(grid, home), home, shape, -1)
     assert is_grid(result, shape)
     said = dense(grid, shape)
-    assert dense(result, shape) == {place: said[place] if all(place[axis] == at for axis, at in home) else -1 for place in places(shape)}
+    assert dense(result, shape) == {
+        place: said[place] if all(place[axis] == at for axis, at in home) else -1
+        for place in places(shape)
+    }
 
 
 @given(SHAPES, st.data())
 def test_masks_are_united_and_projected(shape: Place, data: st.DataObject) -> None:
     a, b = (data.draw(grids(shape, numbers=False)) for _ in range(2))
     union = either(a, b)
-    assert dense(union, shape) == {place: x or dense(b, shape)[place] for place, x in dense(a, shape).items()}
+    assert dense(union, shape) == {
+        place: x or dense(b, shape)[place] for place, x in dense(a, shape).items()
+    }
     assert either(None, b) is b
     axis = data.draw(st.sampled_from(range(len(shape))))
     if a.shape[axis] > 1:
-        assert along(a, axis).tolist() == sorted({place[axis] for place, holds in dense(a, shape).items() if holds})
+        assert along(a, axis).tolist() == sorted(
+            {place[axis] for place, holds in dense(a, shape).items() if holds}
+        )
 
 
 # --- by hand

@@ -1,4 +1,6 @@
-"""Every stage reduction, and the whole list of them, decides the stages of the zoo as the stages themselves are decided; one that is wrong does not."""
+"""Every stage reduction, and the whole list of them, decides the stages of the zoo as the stages
+themselves are decided; one that is wrong does not.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ from pitcheck.stage.reductions.sum_target_terms import SumTargetTerms
 from pitcheck.stage.stage import Stage
 
 EVERY, MISSES = 5, 2
-"""Of which pairs of the zoo the fast suite takes stages, every fifth one, and how many near misses."""
+"""Of which pairs of the zoo the fast suite takes stages, every fifth one, and how many
+near misses.
+"""
 MANY = 12
 OWN_MISSES = 16
 LEAST_STAGES = 60
@@ -42,27 +46,43 @@ def stages(name: str, misses: int) -> tuple[tuple[Case, str], ...]:
     return tuple((case, case.outcome(case.stage, ())) for case in cases(name, misses))
 
 
-def disagreements(reduction: StageReduction[Any], some: Sequence[tuple[Case, str]]) -> Iterator[str]:
-    """Yield a line for every stage of which a reduction makes one that is decided otherwise, or that is no longer decided."""
+def disagreements(
+    reduction: StageReduction[Any], some: Sequence[tuple[Case, str]]
+) -> Iterator[str]:
+    """Yield a line for every stage of which a reduction makes one that is decided otherwise, or
+    that is no longer decided.
+    """
     for case, plain in some:
         # What frees undecided steps does nothing to a stage that is decided.
-        left = case.reduced(reduction) if reduction.phase is not Phase.STEPS or plain == "inconclusive" else None
+        left = (
+            case.reduced(reduction)
+            if reduction.phase is not Phase.STEPS or plain == "inconclusive"
+            else None
+        )
         if left is None or _left_out(reduction, plain):
             continue
         outcome = case.outcome(*left)
-        if told_wrongly(plain, outcome, reduction.refutes) and case.stays(case.stage, (), plain) and case.stays(*left, outcome):
+        if (
+            told_wrongly(plain, outcome, reduction.refutes)
+            and case.stays(case.stage, (), plain)
+            and case.stays(*left, outcome)
+        ):
             yield f"{reduction.name}, {case.name}: {plain} -> {outcome}"
 
 
 def _left_out(reduction: StageReduction[Any], plain: str) -> bool:
-    """Return True if shapes do not fit and a part of a buffer is left out: that is a fault of the stage which reads the part."""
+    """Return True if shapes do not fit and a part of a buffer is left out: that is a fault of the
+    stage which reads the part.
+    """
     return plain == "invalid" and reduction.phase is Phase.CUT_OUT
 
 
 def told_wrongly(plain: str, outcome: str, refutes: bool) -> bool:
-    """Return True if a reduced stage that is decided as ``outcome`` says something else than the stage, which is decided as ``plain``.
+    """Return True if a reduced stage that is decided as ``outcome`` says something else than the
+    stage, which is decided as ``plain``.
 
-    A stage that is open may be decided by less; one that is decided must be decided, and equally, unless the reduction proves alone.
+    A stage that is open may be decided by less; one that is decided must be decided, and equally,
+    unless the reduction proves alone.
     """
     if outcome == "proven":
         return plain in ("failed", "invalid")
@@ -80,7 +100,12 @@ def compared(some: Sequence[tuple[Case, str]]) -> list[str]:
     for case, plain in some:
         left = reduced(case.stage, Phase.CUT_OUT, Context()), STAGE_REDUCTIONS
         whole = case.outcome(*left)
-        if plain != "invalid" and told_wrongly(plain, whole, True) and case.stays(case.stage, (), plain) and case.stays(*left, whole):
+        if (
+            plain != "invalid"
+            and told_wrongly(plain, whole, True)
+            and case.stays(case.stage, (), plain)
+            and case.stays(*left, whole)
+        ):
             found.append(f"all reductions, {case.name}: {plain} -> {whole}")
     return found
 
@@ -108,7 +133,9 @@ def test_reductions_decide_many_near_misses_as_the_stages_are_decided(part: int)
 
 
 @pytest.mark.parametrize("reduction", APPLIED)
-def test_every_reduction_has_right_and_wrong_stages_to_act_on(reduction: type[StageReduction[Any]]) -> None:
+def test_every_reduction_has_right_and_wrong_stages_to_act_on(
+    reduction: type[StageReduction[Any]],
+) -> None:
     outcomes = applied(reduction, own())
     assert outcomes["proven"], outcomes
     assert outcomes["failed"], outcomes
@@ -116,7 +143,10 @@ def test_every_reduction_has_right_and_wrong_stages_to_act_on(reduction: type[St
 
 def test_the_list_is_in_the_order_of_the_phases() -> None:
     order = list(Phase)
-    assert all(order.index(first.phase) <= order.index(second.phase) for first, second in pairwise(STAGE_REDUCTIONS))
+    assert all(
+        order.index(first.phase) <= order.index(second.phase)
+        for first, second in pairwise(STAGE_REDUCTIONS)
+    )
     assert {reduction.phase for reduction in STAGE_REDUCTIONS} == set(Phase)
     assert len({reduction.name for reduction in STAGE_REDUCTIONS}) == len(STAGE_REDUCTIONS)
 
@@ -135,7 +165,11 @@ class DropTheLastRow:
         (target,) = subject.targets
         where = target.where.copy()
         where[tuple(place[-1] for place in np.nonzero(where))] = False
-        return replace(subject, targets=(replace(target, where=where),)) if where.any() and target.cut.groups is None else None
+        return (
+            replace(subject, targets=(replace(target, where=where),))
+            if where.any() and target.cut.groups is None
+            else None
+        )
 
 
 class AllCoordinatesAlike(KeepFewCoordinates):
@@ -144,7 +178,9 @@ class AllCoordinatesAlike(KeepFewCoordinates):
     name = "all coordinates alike"
 
     def apply(self, subject: Measured, context: Context) -> Measured | None:
-        with patch.object(symmetry, "_classes", lambda *given: np.zeros(given[-1].shape[1], dtype=np.int64)):
+        with patch.object(
+            symmetry, "_classes", lambda *given: np.zeros(given[-1].shape[1], dtype=np.int64)
+        ):
             return super().apply(subject, context)
 
 
@@ -156,21 +192,35 @@ class MergeRows:
     refutes = True
 
     def apply(self, subject: Stage, _: Context) -> Stage:
-        steps = [replace(step, inputs=tuple(self._merged(operand) for operand in step.inputs)) for step in subject.parallel.steps]
+        steps = [
+            replace(step, inputs=tuple(self._merged(operand) for operand in step.inputs))
+            for step in subject.parallel.steps
+        ]
         return replace(subject, parallel=replace(subject.parallel, steps=steps))
 
     def _merged(self, operand: Any) -> Any:
-        return Argument(operand.value, np.where(operand.rows == 1, 0, operand.rows)) if isinstance(operand, Argument) else operand
+        return (
+            Argument(operand.value, np.where(operand.rows == 1, 0, operand.rows))
+            if isinstance(operand, Argument)
+            else operand
+        )
 
 
 class DropABufferPartThatIsRead(DropUnusedBufferParts):
-    """Leave out of a buffer the tensor that is read, and keep another one of its size in its place."""
+    """Leave out of a buffer the tensor that is read, and keep another one of its size in
+    its place.
+    """
 
     name = "drop a buffer part that is read"
 
     def apply(self, subject: Stage, context: Context) -> Stage | None:
-        steps = [replace(step, inputs=(*step.inputs[1:], step.inputs[0])) if step.kind == "cat" else step for step in subject.parallel.steps]
-        return super().apply(replace(subject, parallel=replace(subject.parallel, steps=steps)), context)
+        steps = [
+            replace(step, inputs=(*step.inputs[1:], step.inputs[0])) if step.kind == "cat" else step
+            for step in subject.parallel.steps
+        ]
+        return super().apply(
+            replace(subject, parallel=replace(subject.parallel, steps=steps)), context
+        )
 
 
 class LeaveItOpen:
@@ -182,7 +232,9 @@ class LeaveItOpen:
 
     def apply(self, subject: Stage, _: Context) -> Stage:
         first = subject.parallel.steps[0] if subject.parallel.steps else None
-        steps = [] if first is None else [replace(first, kind="unknown"), *subject.parallel.steps[1:]]
+        steps = (
+            [] if first is None else [replace(first, kind="unknown"), *subject.parallel.steps[1:]]
+        )
         return replace(subject, parallel=replace(subject.parallel, steps=steps))
 
 

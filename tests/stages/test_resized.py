@@ -1,4 +1,6 @@
-"""Whether the size of a result says how many members a collective has: then a few coordinates do not stand for all."""
+"""Whether the size of a result says how many members a collective has: then a few coordinates do
+not stand for all.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,10 @@ def _resized(kind: str, along: str, **attributes: object) -> bool:
     matching, violations = match(plan)
     assert matching is not None, violations
     graph = lower(plan, matching)
-    steps = [Step(number, node.kind, node.attributes, (), node.outputs, 1) for number, node in enumerate(graph.nodes)]
+    steps = [
+        Step(number, node.kind, node.attributes, (), node.outputs, 1)
+        for number, node in enumerate(graph.nodes)
+    ]
     batch = Batch(graph, steps=steps)
     return Sampling({("dp", "tp").index(along): (2, RANKS)}).resized(batch)
 
@@ -36,11 +41,16 @@ def _resized(kind: str, along: str, **attributes: object) -> bool:
         ("all_to_all", {"split_axis": 0, "concat_axis": 1}),
     ],
 )
-def test_what_joins_or_cuts_for_members_is_resized(kind: str, attributes: dict[str, object]) -> None:
+def test_what_joins_or_cuts_for_members_is_resized(
+    kind: str, attributes: dict[str, object]
+) -> None:
     assert _resized(kind, "dp", **attributes)
     assert not _resized(kind, "tp", **attributes)
 
 
-@pytest.mark.parametrize(("kind", "attributes"), [("all_reduce", {}), ("reduce", {"root": 0}), ("broadcast", {"root": 0})])
+@pytest.mark.parametrize(
+    ("kind", "attributes"),
+    [("all_reduce", {}), ("reduce", {"root": 0}), ("broadcast", {"root": 0})],
+)
 def test_what_has_the_sizes_of_a_member_is_not(kind: str, attributes: dict[str, object]) -> None:
     assert not _resized(kind, "dp", **attributes)

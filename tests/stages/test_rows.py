@@ -1,4 +1,6 @@
-"""A value has a row for what is different at some coordinate, and none for what no coordinate holds."""
+"""A value has a row for what is different at some coordinate, and none for what no coordinate
+holds.
+"""
 
 from __future__ import annotations
 
@@ -23,13 +25,17 @@ def reference() -> Plan:
 
 
 def parallel(*, gathered: bool = True) -> Plan:
-    """The members of the all-reduce run different operators, once for all micro-batches; before it each rank reads along another axis by a list of ranks."""
+    """The members of the all-reduce run different operators, once for all micro-batches; before it
+    each rank reads along another axis by a list of ranks.
+    """
     b = Builder("parallel", {"pp": 2, "dp": 2}, microbatches=2)
     x = b.input("x", (2, 3), lineage("x", {0: (MICROBATCH_AXIS, "dp")}), microbatched=True)
     total = b.op("accumulate", b.op("square", x), out="total")
     for stage in (0, 1):
         on = {"pp": (stage,)}
-        both = b.op("all_gather", total, out=f"both{stage}", where=on, group=((0, 1), (2, 3)), axis=0)
+        both = b.op(
+            "all_gather", total, out=f"both{stage}", where=on, group=((0, 1), (2, 3)), axis=0
+        )
         b.op("sum", both if stage or gathered else total, out=f"part{stage}", where=on, axes=(0,))
         b.op("all_reduce", f"part{stage}", out="y", where=on, group="pp", reduction="avg")
     b.output("y")
@@ -51,7 +57,9 @@ def test_what_runs_once_has_no_rows_of_other_microbatches() -> None:
     once = [value for value in batch.counts if not second.values[value].lattice.microbatched]
     assert len(once) > 4
     for value in once:
-        assert set(range(batch.count(value))) == {int(row) for row in batch.rows[value] if row >= 0}, second.values[value].name
+        assert set(range(batch.count(value))) == {
+            int(row) for row in batch.rows[value] if row >= 0
+        }, second.values[value].name
 
 
 def test_it_is_right_and_its_neighbour_is_not() -> None:

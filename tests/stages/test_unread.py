@@ -1,4 +1,6 @@
-"""Operands that an operator does not look into are read as zeros: exactly those on which no result depends."""
+"""Operands that an operator does not look into are read as zeros: exactly those on which no result
+depends.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,12 @@ TABLE: tuple[tuple[str, list[Any], dict[str, Any], set[int]], ...] = (
     ("add.backward", [FIELD, ((8,), "field"), FIELD, FIELD], {}, {0, 1, 2}),
     ("reshape.backward", [FIELD, ((32,), "field")], {"forward_outputs": 0, "sizes": (32,)}, {0}),
     ("mul.backward", [FIELD, FIELD, FIELD, FIELD], {}, {2}),
-    ("linear.backward", [FIELD, ((6, 8), "field"), ((4, 6), "field")], {"forward_outputs": 0}, set()),
+    (
+        "linear.backward",
+        [FIELD, ((6, 8), "field"), ((4, 6), "field")],
+        {"forward_outputs": 0},
+        set(),
+    ),
     ("exp.backward", [FIELD, FIELD, FIELD], {}, {0}),
     ("exp.backward", [FIELD, FIELD], {"forward_outputs": 0}, set()),
     ("where.backward", [((4, 8), "bool"), FIELD, FIELD, FIELD], {"forward_outputs": 0}, {1, 2}),
@@ -42,20 +49,33 @@ TABLE: tuple[tuple[str, list[Any], dict[str, Any], set[int]], ...] = (
 )
 
 
-@pytest.mark.parametrize(("kind", "operands", "attributes", "expected"), TABLE, ids=[f"{row[0]}-{len(row[1])}" for row in TABLE])
-def test_what_is_not_looked_into(kind: str, operands: list[Any], attributes: dict[str, Any], expected: set[int]) -> None:
+@pytest.mark.parametrize(
+    ("kind", "operands", "attributes", "expected"),
+    TABLE,
+    ids=[f"{row[0]}-{len(row[1])}" for row in TABLE],
+)
+def test_what_is_not_looked_into(
+    kind: str, operands: list[Any], attributes: dict[str, Any], expected: set[int]
+) -> None:
     assert unread(kind, operands, attributes) == expected
 
 
-@pytest.mark.parametrize(("attributes", "named", "expected"), [({}, (), {0, 2}), ({}, (0,), {0, 2}), ({}, (1,), {2}), ({"wanted": (True, False)}, (1,), {2})])
-def test_the_gradient_of_a_number_looks_at_the_other_operand(attributes: dict[str, Any], named: tuple[int, ...], expected: set[int]) -> None:
+@pytest.mark.parametrize(
+    ("attributes", "named", "expected"),
+    [({}, (), {0, 2}), ({}, (0,), {0, 2}), ({}, (1,), {2}), ({"wanted": (True, False)}, (1,), {2})],
+)
+def test_the_gradient_of_a_number_looks_at_the_other_operand(
+    attributes: dict[str, Any], named: tuple[int, ...], expected: set[int]
+) -> None:
     assert unread("mul.backward", [FIELD, Fraction(2), FIELD, FIELD], attributes, named) == expected
 
 
 DIFFERENTIABLE = [row for row in ROWS if row.derivative]
 
 
-@pytest.mark.parametrize("row", DIFFERENTIABLE, ids=[f"{n}-{row.kind}" for n, row in enumerate(DIFFERENTIABLE)])
+@pytest.mark.parametrize(
+    "row", DIFFERENTIABLE, ids=[f"{n}-{row.kind}" for n, row in enumerate(DIFFERENTIABLE)]
+)
 def test_no_gradient_depends_on_what_is_not_looked_into(row: Row) -> None:
     algebra = NumpyAlgebra()
     generator = np.random.default_rng(4)
@@ -68,7 +88,9 @@ def test_no_gradient_depends_on_what_is_not_looked_into(row: Row) -> None:
     attributes = {**row.attributes, "forward_outputs": len(outputs)}
     unused = unread(f"{row.kind}.backward", [(x.shape, algebra.kind(x)) for x in given], attributes)
     changed = [np.zeros_like(x) if n in unused else x for n, x in enumerate(given)]
-    before, after = (evaluate(algebra, f"{row.kind}.backward", values, attributes) for values in (given, changed))
+    before, after = (
+        evaluate(algebra, f"{row.kind}.backward", values, attributes) for values in (given, changed)
+    )
     for a, b in zip(before, after, strict=True):
         assert (a is None) == (b is None)
         if a is not None:
@@ -76,7 +98,9 @@ def test_no_gradient_depends_on_what_is_not_looked_into(row: Row) -> None:
 
 
 def _plan(name: str, operand: str) -> Plan:
-    """A derivative of a product, of which one operand is what is given, or something else of that shape."""
+    """A derivative of a product, of which one operand is what is given, or something else of that
+    shape.
+    """
     b = Builder(name)
     x, w, dy = b.input("x", (6, 5)), b.parameter("w", (6, 5)), b.input("dy", (6, 5))
     b.op("mul", x, Number(2), out="twice")
@@ -87,24 +111,50 @@ def _plan(name: str, operand: str) -> Plan:
 
 
 def test_an_operand_that_matters_is_looked_into() -> None:
-    assert check(_plan("reference", "x"), _plan("parallel", "x"), Options(seed=1)).verdict == "equivalent"
-    assert check(_plan("reference", "x"), _plan("parallel", "twice"), Options(seed=1)).verdict == "mismatch"
+    assert (
+        check(_plan("reference", "x"), _plan("parallel", "x"), Options(seed=1)).verdict
+        == "equivalent"
+    )
+    assert (
+        check(_plan("reference", "x"), _plan("parallel", "twice"), Options(seed=1)).verdict
+        == "mismatch"
+    )
 
 
 def _factor(dp: int, wrong: str = "") -> Plan:
-    """The gradient of a literal factor, added up over ranks; ``wrong``: an operator through which the operand of the product goes before its derivative."""
+    """The gradient of a literal factor, added up over ranks; ``wrong``: an operator through which
+    the operand of the product goes before its derivative.
+    """
     shape = (32 // dp, 6)
-    split = {name: Lineage(name, shards=(Shard(0, by=("dp",)),)) if dp > 1 else None for name in ("x", "dy")}
+    split = {
+        name: Lineage(name, shards=(Shard(0, by=("dp",)),)) if dp > 1 else None
+        for name in ("x", "dy")
+    }
     operators = [Operator("f", "mul", ("x", Number(2)), ("y",))]
     if wrong:
-        operators.append(Operator("r", wrong, ("x",), ("other",), {"axis": 0, "shift": 1} if wrong == "roll" else {}))
-    operators.append(Operator("b", "mul.backward", ("other" if wrong else "x", Number(2), "y", "dy"), ("dx", "d2")))
+        operators.append(
+            Operator(
+                "r", wrong, ("x",), ("other",), {"axis": 0, "shift": 1} if wrong == "roll" else {}
+            )
+        )
+    operators.append(
+        Operator(
+            "b", "mul.backward", ("other" if wrong else "x", Number(2), "y", "dy"), ("dx", "d2")
+        )
+    )
     operators.append(Operator("a", "all_reduce", ("d2",), ("added",), group=Group(axes=("dp",))))
     tensors = [Tensor(name, shape, role="input", lineage=held) for name, held in split.items()]
     tensors += [Tensor(name, shape) for name in ("y", "dx", *(("other",) if wrong else ()))]
-    return Plan((Axis("dp", dp),), (*tensors, Tensor("d2", ()), Tensor("added", ())), tuple(operators), (Output("added"),))
+    return Plan(
+        (Axis("dp", dp),),
+        (*tensors, Tensor("d2", ()), Tensor("added", ())),
+        tuple(operators),
+        (Output("added"),),
+    )
 
 
-@pytest.mark.parametrize(("wrong", "verdict"), [("", "equivalent"), ("roll", "mismatch"), ("neg", "mismatch")])
+@pytest.mark.parametrize(
+    ("wrong", "verdict"), [("", "equivalent"), ("roll", "mismatch"), ("neg", "mismatch")]
+)
 def test_the_gradient_of_a_number_is_that_of_all_ranks(wrong: str, verdict: str) -> None:
     assert check(_factor(1), _factor(8, wrong), Options(seed=1)).verdict == verdict

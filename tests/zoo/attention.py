@@ -1,4 +1,6 @@
-"""Attention: heads sharded, fused QKV, rotary embeddings, ring attention, Ulysses, norms over spread sequences."""
+"""Attention: heads sharded, fused QKV, rotary embeddings, ring attention, Ulysses, norms over
+spread sequences.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,9 @@ Pair = tuple[Plan, Plan]
 INFINITE = Number("-inf")
 
 
-def _attend(b: Builder, q: str, k: str, v: str, heads: int, out: str, causal: bool = False) -> dict[str, str]:
+def _attend(
+    b: Builder, q: str, k: str, v: str, heads: int, out: str, causal: bool = False
+) -> dict[str, str]:
     """Attention of (tokens, heads * width) tensors, in primitives; the names of all values."""
     n: dict[str, str] = {}
     width = b.tensors[q].shape[1] // heads
@@ -30,7 +34,16 @@ def _attend(b: Builder, q: str, k: str, v: str, heads: int, out: str, causal: bo
     return n
 
 
-def _attend_back(b: Builder, n: dict[str, str], q: str, k: str, v: str, do: str, grads: list[str], causal: bool = False) -> None:
+def _attend_back(
+    b: Builder,
+    n: dict[str, str],
+    q: str,
+    k: str,
+    v: str,
+    do: str,
+    grads: list[str],
+    causal: bool = False,
+) -> None:
     width = b.tensors[n["q"]].shape[2]
     heads, tokens = b.tensors[n["q"]].shape[:2]
     scale = Number(f"sqrt(1/{width})")
@@ -40,22 +53,53 @@ def _attend_back(b: Builder, n: dict[str, str], q: str, k: str, v: str, do: str,
     b.back("matmul", [n["p"], n["v"]], n["context"], g["context"], [g["p"], g["v"]])
     b.back("softmax", [n["masked"]], n["p"], g["p"], [g["masked"]], axis=-1)
     if causal:
-        b.back("masked_fill", [n["scores"], n["hidden"], INFINITE], n["masked"], g["masked"], [g["scores"], "", ""])
+        b.back(
+            "masked_fill",
+            [n["scores"], n["hidden"], INFINITE],
+            n["masked"],
+            g["masked"],
+            [g["scores"], "", ""],
+        )
     b.op("mul", g["scores"] if causal else g["masked"], scale, out=g["raw"])
     b.back("matmul", [n["q"], n["kt"]], n["raw"], g["raw"], [g["q"], g["kt"]])
     b.back("transpose", [n["k"]], n["kt"], g["kt"], [g["k"]], dim0=1, dim1=2)
     for name, x, gradient in zip("qkv", (q, k, v), grads, strict=True):
-        b.back("permute", [n[f"{name}_view"]], n[name], g[name], [g[f"{name}_view"]], permutation=(1, 0, 2))
-        b.back("view", [x], n[f"{name}_view"], g[f"{name}_view"], [gradient], sizes=b.tensors[n[f"{name}_view"]].shape)
+        b.back(
+            "permute",
+            [n[f"{name}_view"]],
+            n[name],
+            g[name],
+            [g[f"{name}_view"]],
+            permutation=(1, 0, 2),
+        )
+        b.back(
+            "view",
+            [x],
+            n[f"{name}_view"],
+            g[f"{name}_view"],
+            [gradient],
+            sizes=b.tensors[n[f"{name}_view"]].shape,
+        )
 
 
-def _block(b: Builder, heads: int, x: str, wq: str, wk: str, wv: str, wo: str, causal: bool) -> tuple[list[str], dict[str, str], str]:
+def _block(
+    b: Builder, heads: int, x: str, wq: str, wk: str, wv: str, wo: str, causal: bool
+) -> tuple[list[str], dict[str, str], str]:
     qkv = [b.op("linear", x, w) for w in (wq, wk, wv)]
     n = _attend(b, *qkv, heads, "o", causal)
     return qkv, n, b.op("linear", "o", wo)
 
 
-def _block_back(b: Builder, qkv: list[str], n: dict[str, str], y: str, x: str, weights: list[str], g: str, causal: bool) -> list[str]:
+def _block_back(
+    b: Builder,
+    qkv: list[str],
+    n: dict[str, str],
+    y: str,
+    x: str,
+    weights: list[str],
+    g: str,
+    causal: bool,
+) -> list[str]:
     b.back("linear", ["o", weights[3]], y, g, ["do", "d_wo"])
     grads = ["dq", "dk", "dv"]
     _attend_back(b, n, *qkv, "do", grads, causal)
@@ -69,7 +113,9 @@ def _block_back(b: Builder, qkv: list[str], n: dict[str, str], y: str, x: str, w
 def _attention_reference(causal: bool, heads: int = 2) -> Plan:
     b = Builder("attention")
     x, g = b.input("x", (3, 5)), b.input("g", (3, 5))
-    weights = [b.parameter(f"w{n}", (heads * 2, 5)) for n in "qkv"] + [b.parameter("wo", (5, heads * 2))]
+    weights = [b.parameter(f"w{n}", (heads * 2, 5)) for n in "qkv"] + [
+        b.parameter("wo", (5, heads * 2))
+    ]
     qkv, n, y = _block(b, heads, x, *weights, causal)
     b.output(b.op("identity", y, out="y"))
     dq, dk, dv = _block_back(b, qkv, n, y, x, weights, g, causal)
@@ -83,7 +129,9 @@ def _attention_heads(causal: bool, tp: int, heads: int = 2) -> Pair:
     b = Builder("attention-tp", {"tp": tp})
     x, g = b.input("x", (3, 5), {}), b.input("g", (3, 5), {})
     local = heads // tp
-    weights = [b.parameter(f"w{n}", (local * 2, 5), {0: "tp"}) for n in "qkv"] + [b.parameter("wo", (5, local * 2), {1: "tp"})]
+    weights = [b.parameter(f"w{n}", (local * 2, 5), {0: "tp"}) for n in "qkv"] + [
+        b.parameter("wo", (5, local * 2), {1: "tp"})
+    ]
     qkv, n, part = _block(b, local, x, *weights, causal)
     b.output(b.op("all_reduce", part, out="y", group="tp"))
     dq, dk, dv = _block_back(b, qkv, n, part, x, weights, g, causal)
@@ -105,7 +153,9 @@ def attention_heads_causal() -> Pair:
 
 
 def attention_fused_qkv() -> Pair:
-    """The weight of Q, K and V is one tensor; a rank holds three intervals of its rows, one of each."""
+    """The weight of Q, K and V is one tensor; a rank holds three intervals of its rows, one of
+    each.
+    """
     r = Builder("fused")
     x = r.input("x", (3, 5))
     w = r.parameter("w", (12, 5))
@@ -135,7 +185,10 @@ def _rotary(convention: str) -> Pair:
     r = Builder("rotary")
     q, k = r.input("q", (2, 3, 6)), r.input("k", (2, 3, 6))
     cos, sin = r.input("cos", (3, 3)), r.input("sin", (3, 3))
-    rq, rk = r.op("rotary", q, cos, sin, convention=convention), r.op("rotary", k, cos, sin, convention=convention)
+    rq, rk = (
+        r.op("rotary", q, cos, sin, convention=convention),
+        r.op("rotary", k, cos, sin, convention=convention),
+    )
     r.output(r.op("einsum", rq, rk, out="s", equation="hqd,hkd->hqk"))
     g = r.input("g", (2, 3, 6))
     r.back("rotary", [q, cos, sin], rq, g, ["dq", "", ""], convention=convention)

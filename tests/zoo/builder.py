@@ -1,4 +1,6 @@
-"""A thin helper that appends records to a plan; shapes follow from the oracle's own operators run on zeros."""
+"""A thin helper that appends records to a plan; shapes follow from the oracle's own operators run
+on zeros.
+"""
 
 from __future__ import annotations
 
@@ -32,12 +34,17 @@ from pitcheck.plan.model import (
 
 COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast")
 Spec = Lineage | dict[int, Any] | None
-"""A lineage, or per dimension of the reference of the same name: an axis, several axes, or a table of intervals."""
+"""A lineage, or per dimension of the reference of the same name: an axis, several axes, or a table
+of intervals.
+"""
 
 
 def intervals(over: str | tuple[str, ...], *values: Sequence[tuple[int, int]]) -> Table:
     """A table of intervals, one entry per place of the axes ``over``."""
-    return Table((over,) if isinstance(over, str) else over, tuple(tuple(tuple(pair) for pair in entry) for entry in values))
+    return Table(
+        (over,) if isinstance(over, str) else over,
+        tuple(tuple(tuple(pair) for pair in entry) for entry in values),
+    )
 
 
 def table(over: str | tuple[str, ...], *values: Any) -> Table:
@@ -59,7 +66,9 @@ def lineage(reference: str, shards: dict[int, Any] | None = None, **more: Any) -
 class Builder:
     """Appends tensors and operators; ``plan()`` gives the plan."""
 
-    def __init__(self, name: str, mesh: dict[str, int] | None = None, microbatches: int = 1) -> None:
+    def __init__(
+        self, name: str, mesh: dict[str, int] | None = None, microbatches: int = 1
+    ) -> None:
         self.name = name
         self.mesh = tuple(Axis(axis, size) for axis, size in (mesh or {"device": 1}).items())
         self.sizes = {axis.name: axis.size for axis in self.mesh}
@@ -78,11 +87,26 @@ class Builder:
         self.tensors[tensor.name] = tensor
         return tensor.name
 
-    def _given(self, name: str, shape: Sequence[int], role: Role, spec: Spec, dtype: DType, more: dict[str, Any]) -> str:
+    def _given(
+        self,
+        name: str,
+        shape: Sequence[int],
+        role: Role,
+        spec: Spec,
+        dtype: DType,
+        more: dict[str, Any],
+    ) -> str:
         held = lineage(name, spec) if isinstance(spec, dict) else spec
         return self.add(Tensor(name, tuple(shape), dtype, role, lineage=held, **more))
 
-    def input(self, name: str, shape: Sequence[int], spec: Spec = None, dtype: DType = "float32", **more: Any) -> str:
+    def input(
+        self,
+        name: str,
+        shape: Sequence[int],
+        spec: Spec = None,
+        dtype: DType = "float32",
+        **more: Any,
+    ) -> str:
         return self._given(name, shape, "input", spec, dtype, more)
 
     def parameter(self, name: str, shape: Sequence[int], spec: Spec = None, **more: Any) -> str:
@@ -96,30 +120,80 @@ class Builder:
 
     # --- operators
 
-    def op(self, kind: str, *inputs: Operand, out: str | Sequence[str] = "", where: Any = (), group: Any = None, hint: Spec = None, **attributes: Any) -> Any:
+    def op(
+        self,
+        kind: str,
+        *inputs: Operand,
+        out: str | Sequence[str] = "",
+        where: Any = (),
+        group: Any = None,
+        hint: Spec = None,
+        **attributes: Any,
+    ) -> Any:
         """Append a record; returns the name of its output (names, where ``out`` is a list).
 
-        ``out``: names of the outputs; ``where``: a box or boxes; ``group``: an axis, axes or rank lists; ``hint``: lineage of the output.
+        ``out``: names of the outputs; ``where``: a box or boxes; ``group``: an axis, axes or rank
+        lists; ``hint``: lineage of the output.
         """
         number = len(self.operators)
         several = not isinstance(out, str)
         names = list(out) if several else [out or f"{kind.replace('.', '_')}_{number}"]
         microbatched = self._microbatched(kind, inputs)
-        shapes = self._shapes(kind, inputs, attributes, [bool(n) for n in names], self._group(group))
+        shapes = self._shapes(
+            kind, inputs, attributes, [bool(n) for n in names], self._group(group)
+        )
         for name, (shape, dtype) in zip(names, shapes, strict=True):
             if name and name not in self.tensors:
-                self.add(Tensor(name, shape, dtype, microbatched=microbatched, lineage=lineage(name, hint) if isinstance(hint, dict) else hint))
+                self.add(
+                    Tensor(
+                        name,
+                        shape,
+                        dtype,
+                        microbatched=microbatched,
+                        lineage=lineage(name, hint) if isinstance(hint, dict) else hint,
+                    )
+                )
         self._append(kind, inputs, names, attributes, where, self._group(group))
         return names if several else names[0]
 
-    def _append(self, kind: str, inputs: Sequence[Operand], names: Sequence[str], attributes: dict[str, Attribute], where: Any, group: Group | None) -> None:
+    def _append(
+        self,
+        kind: str,
+        inputs: Sequence[Operand],
+        names: Sequence[str],
+        attributes: dict[str, Attribute],
+        where: Any,
+        group: Group | None,
+    ) -> None:
         boxes: tuple[Box, ...] = (where,) if isinstance(where, dict) else tuple(where)
         number = len(self.operators)
-        self.operators.append(Operator(f"{number}:{kind}", kind, tuple(inputs), tuple(names), attributes, group, boxes, source=f"{self.name}.py:{number + 1}"))
+        self.operators.append(
+            Operator(
+                f"{number}:{kind}",
+                kind,
+                tuple(inputs),
+                tuple(names),
+                attributes,
+                group,
+                boxes,
+                source=f"{self.name}.py:{number + 1}",
+            )
+        )
 
-    def back(self, kind: str, inputs: Sequence[Operand], y: Operand, dy: Operand, out: Sequence[str], where: Any = (), **attributes: Any) -> list[str]:
+    def back(
+        self,
+        kind: str,
+        inputs: Sequence[Operand],
+        y: Operand,
+        dy: Operand,
+        out: Sequence[str],
+        where: Any = (),
+        **attributes: Any,
+    ) -> list[str]:
         """``kind.backward``; ``out`` names the gradients, "" where not wanted."""
-        found: list[str] = self.op(f"{kind}.backward", *inputs, y, dy, out=out, where=where, **attributes)
+        found: list[str] = self.op(
+            f"{kind}.backward", *inputs, y, dy, out=out, where=where, **attributes
+        )
         return found
 
     def send(self, tensor: Operand, peer: Any, where: Any, **attributes: Attribute) -> None:
@@ -142,18 +216,27 @@ class Builder:
         return Group(ranks=tuple(tuple(g) for g in group))
 
     def _microbatched(self, kind: str, inputs: Sequence[Operand]) -> bool:
-        return kind != "accumulate" and any(isinstance(o, str) and self.tensors[o].microbatched for o in inputs)
+        return kind != "accumulate" and any(
+            isinstance(o, str) and self.tensors[o].microbatched for o in inputs
+        )
 
     def _zeros(self, operand: Operand) -> torch.Tensor:
         if isinstance(operand, Number):
             return torch.ones((), dtype=torch.float64)
         tensor = self.tensors[operand.tensor if isinstance(operand, Use) else operand]
-        kinds = {"bool": torch.bool} | dict.fromkeys(("int64", "int32", "int16", "int8", "uint8"), torch.int64)
+        kinds = {"bool": torch.bool} | dict.fromkeys(
+            ("int64", "int32", "int16", "int8", "uint8"), torch.int64
+        )
         least = tensor.bounds[0] if tensor.bounds else 0
         return torch.full(tensor.shape, least, dtype=kinds.get(tensor.dtype, torch.float64))
 
     def _shapes(
-        self, kind: str, inputs: Sequence[Operand], attributes: dict[str, Any], wanted: list[bool], group: Group | None
+        self,
+        kind: str,
+        inputs: Sequence[Operand],
+        attributes: dict[str, Any],
+        wanted: list[bool],
+        group: Group | None,
     ) -> list[tuple[tuple[int, ...], DType]]:
         plain = {k: v.values[0] if isinstance(v, Table) else v for k, v in attributes.items()}
         given = [self._zeros(o) for o in inputs]
@@ -195,13 +278,22 @@ class Builder:
         self.programs.append(Program(tuple(Step(block, mb) for block, mb in steps), boxes))
 
     def block(self, name: str, since: int) -> int:
-        """A block of the operators appended since number ``since``; returns where the next begins."""
+        """A block of the operators appended since number ``since``; returns where the
+        next begins.
+        """
         self.blocks[name] = tuple(op.id for op in self.operators[since:])
         return len(self.operators)
 
     def plan(self) -> Plan:
         return Plan(
-            self.mesh, tuple(self.tensors.values()), tuple(self.operators), tuple(self.outputs), self.microbatches, self.blocks, tuple(self.programs), self.name
+            self.mesh,
+            tuple(self.tensors.values()),
+            tuple(self.operators),
+            tuple(self.outputs),
+            self.microbatches,
+            self.blocks,
+            tuple(self.programs),
+            self.name,
         )
 
 

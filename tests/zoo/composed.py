@@ -1,4 +1,6 @@
-"""Several kinds of parallelism at once: a transformer block, FSDP, pipelines of sharded stages, dropout over shards."""
+"""Several kinds of parallelism at once: a transformer block, FSDP, pipelines of sharded stages,
+dropout over shards.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +11,21 @@ Pair = tuple[Plan, Plan]
 EPS = "1/100000"
 
 
-def _block(b: Builder, x: str, heads: int, tokens: int, norm: str, wqkv: str, wo: str, up: str, down: str, spread: bool) -> str:
-    """A pre-norm block with attention and MLP; ``spread``: sequence parallel over tp around the sharded parts."""
+def _block(
+    b: Builder,
+    x: str,
+    heads: int,
+    tokens: int,
+    norm: str,
+    wqkv: str,
+    wo: str,
+    up: str,
+    down: str,
+    spread: bool,
+) -> str:
+    """A pre-norm block with attention and MLP; ``spread``: sequence parallel over tp around the
+    sharded parts.
+    """
 
     def enter(y: str) -> str:
         found: str = b.op("all_gather", y, group="tp", axis=0) if spread else y
@@ -22,7 +37,9 @@ def _block(b: Builder, x: str, heads: int, tokens: int, norm: str, wqkv: str, wo
 
     n = enter(b.op("rms_norm", x, norm, eps=EPS))
     qkv = b.op("linear", n, wqkv)
-    three = b.op("permute", b.op("view", qkv, sizes=(tokens, heads, 3, 2)), permutation=(2, 1, 0, 3))
+    three = b.op(
+        "permute", b.op("view", qkv, sizes=(tokens, heads, 3, 2)), permutation=(2, 1, 0, 3)
+    )
     q, k, v = (b.op("select", three, axis=0, index=i) for i in range(3))
     context = b.op("scaled_dot_product_attention", q, k, v, is_causal=True)
     o = b.op("view", b.op("transpose", context, dim0=0, dim1=1), sizes=(tokens, 2 * heads))
@@ -33,11 +50,18 @@ def _block(b: Builder, x: str, heads: int, tokens: int, norm: str, wqkv: str, wo
 
 
 def transformer_block() -> Pair:
-    """Tensor and sequence parallel: heads and hidden units sharded, the residual stream spread over tokens."""
+    """Tensor and sequence parallel: heads and hidden units sharded, the residual stream spread over
+    tokens.
+    """
     r = Builder("block")
     x = r.input("x", (4, 3))
     norm = r.parameter("norm", (3,))
-    weights = r.parameter("wqkv", (12, 3)), r.parameter("wo", (3, 4)), r.parameter("up", (8, 3)), r.parameter("down", (3, 8))
+    weights = (
+        r.parameter("wqkv", (12, 3)),
+        r.parameter("wo", (3, 4)),
+        r.parameter("up", (8, 3)),
+        r.parameter("down", (3, 8)),
+    )
     r.output(r.op("identity", _block(r, x, 2, 4, norm, *weights, spread=False), out="y"))
 
     b = Builder("block-tp-sp", {"tp": 2})
@@ -60,16 +84,33 @@ def grouped_query_attention() -> Pair:
     q, k, v = r.input("q", (4, 3, 2)), r.input("k", (2, 5, 2)), r.input("v", (2, 5, 2))
     o = r.op("scaled_dot_product_attention", q, k, v, out="o", enable_gqa=True)
     r.output(o)
-    r.back("scaled_dot_product_attention", [q, k, v], o, r.input("g", (4, 3, 2)), ["dq", "dk", "dv"], enable_gqa=True)
+    r.back(
+        "scaled_dot_product_attention",
+        [q, k, v],
+        o,
+        r.input("g", (4, 3, 2)),
+        ["dq", "dk", "dv"],
+        enable_gqa=True,
+    )
     for name in ("dq", "dk", "dv"):
         r.output(name)
 
     b = Builder("gqa-tp", {"tp": 2})
-    q, k, v = b.input("q", (2, 3, 2), {0: "tp"}), b.input("k", (1, 5, 2), {0: "tp"}), b.input("v", (1, 5, 2), {0: "tp"})
+    q, k, v = (
+        b.input("q", (2, 3, 2), {0: "tp"}),
+        b.input("k", (1, 5, 2), {0: "tp"}),
+        b.input("v", (1, 5, 2), {0: "tp"}),
+    )
     keys, values = b.op("expand", k, sizes=(2, 5, 2)), b.op("cat", v, v, axis=0)
     o = b.op("scaled_dot_product_attention", q, keys, values, out="o")
     b.output(o, spec=lineage("o", {0: "tp"}))
-    b.back("scaled_dot_product_attention", [q, keys, values], o, b.input("g", (2, 3, 2), {0: "tp"}), ["dq", "d_keys", "d_values"])
+    b.back(
+        "scaled_dot_product_attention",
+        [q, keys, values],
+        o,
+        b.input("g", (2, 3, 2), {0: "tp"}),
+        ["dq", "d_keys", "d_values"],
+    )
     b.op("sum", "d_keys", out="dk", axes=(0,), keepdim=True)
     first, second = b.op("split", "d_values", out=["dv0", "dv1"], axis=0, sizes=(1, 1))
     b.op("add", first, second, out="dv")
@@ -79,7 +120,9 @@ def grouped_query_attention() -> Pair:
 
 
 def fully_sharded() -> Pair:
-    """FSDP: parameters are gathered before use and again before the backward pass; gradients are reduce-scattered."""
+    """FSDP: parameters are gathered before use and again before the backward pass; gradients are
+    reduce-scattered.
+    """
     r = Builder("two-layers")
     x, g = r.input("x", (4, 3)), r.input("g", (4, 2))
     w0, w1 = r.parameter("w0", (6, 3)), r.parameter("w1", (2, 6))
@@ -115,7 +158,9 @@ def fully_sharded() -> Pair:
 
 
 def scaled_loss_average() -> Pair:
-    """A sum over all tokens: every replica scales its loss by their number, and the gradients are averaged."""
+    """A sum over all tokens: every replica scales its loss by their number, and the gradients are
+    averaged.
+    """
     r = Builder("sum")
     x, t, w = r.input("x", (6, 3)), r.input("t", (6, 2)), r.parameter("w", (2, 3))
     y = r.op("linear", x, w)
@@ -126,7 +171,11 @@ def scaled_loss_average() -> Pair:
     r.gradient("dw", w)
 
     b = Builder("scaled-avg", {"dp": 3})
-    x, t, w = b.input("x", (2, 3), {0: "dp"}), b.input("t", (2, 2), {0: "dp"}), b.parameter("w", (2, 3), {})
+    x, t, w = (
+        b.input("x", (2, 3), {0: "dp"}),
+        b.input("t", (2, 2), {0: "dp"}),
+        b.parameter("w", (2, 3), {}),
+    )
     y = b.op("linear", x, w)
     own = b.op("mse_loss", y, t, reduction="sum")
     scaled = b.op("mul", own, Number(3))
@@ -187,7 +236,14 @@ def dropout_over_shards() -> Pair:
 
     b = Builder("dropout-dp", {"dp": 2})
     x, w = b.input("x", (2, 3), {0: "dp"}), b.parameter("w", (2, 3), {})
-    mask = b.op("dropout_mask", x, stream="s", probability="1/4", whole=(4, 3), start=table("dp", (0, 0), (2, 0)))
+    mask = b.op(
+        "dropout_mask",
+        x,
+        stream="s",
+        probability="1/4",
+        whole=(4, 3),
+        start=table("dp", (0, 0), (2, 0)),
+    )
     own = b.op("linear", b.op("dropout", x, mask, probability="1/4"), w)
     b.output(b.op("all_gather", own, out="y", group="dp", axis=0))
     return r.plan(), b.plan()

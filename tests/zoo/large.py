@@ -1,4 +1,6 @@
-"""Pairs with dimensions large enough to be reduced, and with what makes reduction hard: offsets, rolls, views, windows, literals that may be sizes."""
+"""Pairs with dimensions large enough to be reduced, and with what makes reduction hard: offsets,
+rolls, views, windows, literals that may be sizes.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +61,9 @@ def uneven_shards() -> Pair:
 
 
 def sliding_windows() -> Pair:
-    """Neighbouring rows are added over the ranks' boundaries: each rank sends its last three rows on."""
+    """Neighbouring rows are added over the ranks' boundaries: each rank sends its last three rows
+    on.
+    """
     r = Builder("window")
     x = r.input("x", (36, 5))
     late = r.op("slice", x, axis=0, start=3, stop=36)
@@ -73,7 +77,13 @@ def sliding_windows() -> Pair:
     tail = b.op("slice", x, axis=0, start=9, stop=12)
     b.send(tail, table("cp", 1, 2, 0), (), batch="halo")
     came = b.receive(tail, "came", table("cp", 2, 0, 1), (), batch="halo")
-    there = b.op("slice", b.op("positions", came, axis=0, offset=table("cp", 0, 12, 24)), axis=0, start=0, stop=1)
+    there = b.op(
+        "slice",
+        b.op("positions", came, axis=0, offset=table("cp", 0, 12, 24)),
+        axis=0,
+        start=0,
+        stop=1,
+    )
     before = b.op("where", b.op("unsqueeze", b.op("gt", there, Number(0)), axis=1), came, Number(0))
     body = b.op("slice", x, axis=0, start=0, stop=9)
     y = b.op("add", x, b.op("cat", before, body, axis=0), out="y")
@@ -127,7 +137,14 @@ def transposed_views() -> Pair:
     """view(a, b) and its transpose against view(b, a): only the former is an interleaving."""
     r = Builder("interleave")
     x = r.input("x", (30, 7))
-    r.output(r.op("view", r.op("transpose", r.op("view", x, sizes=(5, 6, 7)), dim0=0, dim1=1), out="y", sizes=(30, 7)))
+    r.output(
+        r.op(
+            "view",
+            r.op("transpose", r.op("view", x, sizes=(5, 6, 7)), dim0=0, dim1=1),
+            out="y",
+            sizes=(30, 7),
+        )
+    )
 
     b = Builder("interleave-dp", {"tp": 7})
     x = b.input("x", (30, 1), {1: "tp"})
@@ -168,8 +185,14 @@ def large_causal() -> Pair:
     s = r.op("einsum", q, k, equation="qd,kd->qk")
     rows = r.op("unsqueeze", r.op("positions", s, axis=0), axis=1)
     columns = r.op("unsqueeze", r.op("positions", s, axis=1), axis=0)
-    hidden = r.op("logical_or", r.op("gt", columns, rows), r.op("le", columns, r.op("sub", rows, Number(6))))
-    r.output(r.op("matmul", r.op("softmax", r.op("masked_fill", s, hidden, INFINITE), axis=1), v, out="o"))
+    hidden = r.op(
+        "logical_or", r.op("gt", columns, rows), r.op("le", columns, r.op("sub", rows, Number(6)))
+    )
+    r.output(
+        r.op(
+            "matmul", r.op("softmax", r.op("masked_fill", s, hidden, INFINITE), axis=1), v, out="o"
+        )
+    )
 
     b = Builder("causal-24-cp", {"cp": 4})
     q, k, v = (b.input(n, (6, 6), {0: "cp"}) for n in "qkv")
@@ -177,14 +200,23 @@ def large_causal() -> Pair:
     s = b.op("einsum", q, keys, equation="qd,kd->qk")
     rows = b.op("unsqueeze", b.op("positions", s, axis=0, offset=table("cp", 0, 6, 12, 18)), axis=1)
     columns = b.op("unsqueeze", b.op("positions", s, axis=1), axis=0)
-    visible = b.op("logical_and", b.op("le", columns, rows), b.op("gt", columns, b.op("sub", rows, Number(6))))
-    o = b.op("matmul", b.op("softmax", b.op("masked_fill", s, b.op("logical_not", visible), INFINITE), axis=1), values, out="o")
+    visible = b.op(
+        "logical_and", b.op("le", columns, rows), b.op("gt", columns, b.op("sub", rows, Number(6)))
+    )
+    o = b.op(
+        "matmul",
+        b.op("softmax", b.op("masked_fill", s, b.op("logical_not", visible), INFINITE), axis=1),
+        values,
+        out="o",
+    )
     b.output(o, spec=lineage("o", {0: "cp"}))
     return r.plan(), b.plan()
 
 
 def large_vocabulary() -> Pair:
-    """Forty classes on four ranks, 12 tokens, vocabulary-parallel embedding and cross-entropy by ranges."""
+    """Forty classes on four ranks, 12 tokens, vocabulary-parallel embedding and cross-entropy by
+    ranges.
+    """
     r = Builder("vocabulary")
     ids = r.input("ids", (12,), dtype="int64", bounds=(0, 40))
     t = r.input("t", (12,), dtype="int64", bounds=(0, 40))
@@ -197,7 +229,13 @@ def large_vocabulary() -> Pair:
     ids = b.input("ids", (12,), {}, dtype="int64", bounds=(0, 40))
     t = b.input("t", (12,), {}, dtype="int64", bounds=(0, 40))
     w = b.parameter("w", (10, 6), {0: "tp"})
-    start = b.op("slice", b.op("positions", w, axis=0, offset=table("tp", 0, 10, 20, 30)), axis=0, start=0, stop=1)
+    start = b.op(
+        "slice",
+        b.op("positions", w, axis=0, offset=table("tp", 0, 10, 20, 30)),
+        axis=0,
+        start=0,
+        stop=1,
+    )
 
     def own(tokens: str) -> tuple[str, str]:
         local = b.op("sub", tokens, start)
@@ -205,13 +243,17 @@ def large_vocabulary() -> Pair:
         return b.op("masked_fill", local, away, Number(0)), away
 
     near, away = own(ids)
-    rows = b.op("masked_fill", b.op("embedding", near, w), b.op("unsqueeze", away, axis=1), Number(0))
+    rows = b.op(
+        "masked_fill", b.op("embedding", near, w), b.op("unsqueeze", away, axis=1), Number(0)
+    )
     x = b.op("all_reduce", rows, group="tp")
     z = b.op("linear", x, w)
     top = b.op("all_reduce", b.op("amax", z, axes=(1,), keepdim=True), group="tp", reduction="max")
     shifted = b.op("sub", z, top)
     near, away = own(t)
-    picked = b.op("squeeze", b.op("gather", shifted, b.op("unsqueeze", near, axis=1), axis=1), axis=1)
+    picked = b.op(
+        "squeeze", b.op("gather", shifted, b.op("unsqueeze", near, axis=1), axis=1), axis=1
+    )
     score = b.op("all_reduce", b.op("masked_fill", picked, away, Number(0)), group="tp")
     total = b.op("all_reduce", b.op("sum", b.op("exp", shifted), axes=(1,)), group="tp")
     b.output(b.op("mean", b.op("sub", b.op("log", total), score), out="loss"))
@@ -227,7 +269,9 @@ def literal_sizes() -> Pair:
 
     b = Builder("literals-tp", {"tp": 5})
     x, w = b.input("x", (15, 4), {1: "tp"}), b.parameter("w", (4,), {0: "tp"})
-    squares = b.op("all_reduce", b.op("sum", b.op("square", x), axes=(1,), keepdim=True), group="tp")
+    squares = b.op(
+        "all_reduce", b.op("sum", b.op("square", x), axes=(1,), keepdim=True), group="tp"
+    )
     root = b.op("rsqrt", b.op("add", b.op("mul", squares, Number("1/20")), Number("1/1000")))
     n = b.op("mul", b.op("mul", x, root), w)
     own = b.op("div", b.op("sum", n), Number(300))

@@ -90,7 +90,9 @@ def row_parallel_scatter_gather() -> Pair:
 
 
 def uneven_columns() -> Pair:
-    """Seven columns over two ranks: each has four, one of rank 1's is padding; every rank reads only its own part."""
+    """Seven columns over two ranks: each has four, one of rank 1's is padding; every rank reads
+    only its own part.
+    """
     b = Builder("uneven", {"tp": 2})
     x = b.input("x", (3, 4), {})
     cut = intervals("tp", [(0, 4)], [(4, 7), (-1, 1)])
@@ -132,7 +134,9 @@ def _mlp_reference(activation: str = "silu", gated: bool = False) -> Plan:
         b.gradient("d_gate", gate)
     b.back(activation, [h], a, "da" if gated else "dm", ["dh"])
     b.back("linear", [x, up], h, "dh", ["dx_up", "d_up"])
-    b.output(b.op("add", "dx_up", "dx_gate", out="dx") if gated else b.op("identity", "dx_up", out="dx"))
+    b.output(
+        b.op("add", "dx_up", "dx_gate", out="dx") if gated else b.op("identity", "dx_up", out="dx")
+    )
     b.gradient("d_up", up)
     b.gradient("d_down", down)
     return b.plan()
@@ -205,7 +209,9 @@ def gated_mlp() -> Pair:
 
 
 def sequence_parallel_mlp() -> Pair:
-    """The sequence is spread outside the MLP: all-gather before, reduce-scatter after, and the reverse backward."""
+    """The sequence is spread outside the MLP: all-gather before, reduce-scatter after, and the
+    reverse backward.
+    """
     b = Builder("mlp-sp", {"tp": 2})
     x = b.input("x", (2, 3), {0: "tp"})
     g = b.input("g", (2, 3), {0: "tp"})

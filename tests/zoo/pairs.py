@@ -11,7 +11,15 @@ from pitcheck.plan.model import Plan
 from zoo import attention, composed, large, linear, training, unusual, vocabulary
 
 Pair = tuple[Plan, Plan]
-TABLES = (linear.PAIRS, training.PAIRS, attention.PAIRS, vocabulary.PAIRS, unusual.PAIRS, composed.PAIRS, large.PAIRS)
+TABLES = (
+    linear.PAIRS,
+    training.PAIRS,
+    attention.PAIRS,
+    vocabulary.PAIRS,
+    unusual.PAIRS,
+    composed.PAIRS,
+    large.PAIRS,
+)
 
 
 @cache
@@ -35,5 +43,7 @@ def pair(name: str) -> Pair:
 def without_hints(plan: Plan) -> Plan:
     """The plan without the lineage of anything that an operator writes."""
     written = {name for operator in plan.operators for name in operator.outputs}
-    tensors = tuple(msgspec.structs.replace(t, lineage=None) if t.name in written else t for t in plan.tensors)
+    tensors = tuple(
+        msgspec.structs.replace(t, lineage=None) if t.name in written else t for t in plan.tensors
+    )
     return msgspec.structs.replace(plan, tensors=tensors)

@@ -24,7 +24,13 @@ def _sum_loss_reference(rows: int = 4, layers: int = 1, outer: int = 2) -> Plan:
     b.back("sum", [q], loss, b.constant("one", 1.0), ["dq"])
     b.back("square", [d], q, "dq", [f"dh{layers - 1}"])
     for i in reversed(range(layers)):
-        b.back("linear", [values[i], weights[i]], values[i + 1], f"dh{i}", [f"dh{i - 1}" if i else "", f"dw{i}"])
+        b.back(
+            "linear",
+            [values[i], weights[i]],
+            values[i + 1],
+            f"dh{i}",
+            [f"dh{i - 1}" if i else "", f"dw{i}"],
+        )
         b.gradient(f"dw{i}", f"w{i}")
     return b.plan()
 
@@ -123,8 +129,12 @@ def pipeline() -> Pair:
     b.block("end1", mark)
     b.gradient("dw0", w0)
     b.gradient("dw1", w1)
-    b.program([("forward0", 0), ("forward0", 1), ("backward0", 0), ("backward0", 1), ("end0", None)], s0)
-    b.program([("forward1", 0), ("backward1", 0), ("forward1", 1), ("backward1", 1), ("end1", None)], s1)
+    b.program(
+        [("forward0", 0), ("forward0", 1), ("backward0", 0), ("backward0", 1), ("end0", None)], s0
+    )
+    b.program(
+        [("forward1", 0), ("backward1", 0), ("forward1", 1), ("backward1", 1), ("end1", None)], s1
+    )
     return _sum_loss_reference(rows=4, layers=2), b.plan()
 
 
@@ -197,7 +207,12 @@ def zero_sgd() -> Pair:
 
 def _adam(b: Builder, w: str, g: str, m: str, v: str, lr: str) -> tuple[str, str, str]:
     m_new = b.op("add", b.op("mul", m, Number("9/10")), b.op("mul", g, Number("1/10")), out="m_new")
-    v_new = b.op("add", b.op("mul", v, Number("99/100")), b.op("mul", b.op("square", g), Number("1/100")), out="v_new")
+    v_new = b.op(
+        "add",
+        b.op("mul", v, Number("99/100")),
+        b.op("mul", b.op("square", g), Number("1/100")),
+        out="v_new",
+    )
     root = b.op("add", b.op("sqrt", v_new), Number("1/1000"))
     decayed = b.op("mul", w, Number("999/1000"))
     return b.op("sub", decayed, b.op("mul", b.op("div", m_new, root), lr)), m_new, v_new
@@ -235,7 +250,9 @@ def zero_adamw() -> Pair:
 
 
 def gradient_clipping() -> Pair:
-    """The norm is taken over the shards of a sharded parameter once, and once over a replicated one."""
+    """The norm is taken over the shards of a sharded parameter once, and once over a replicated
+    one.
+    """
 
     def clipped(b: Builder, grads: list[str], square: str) -> list[str]:
         norm = b.op("sqrt", square)
@@ -272,7 +289,9 @@ def gradient_clipping() -> Pair:
 
 
 def _masked(b: Builder, x: str, t: str, mask: str, w: str) -> tuple[list[str], str, str]:
-    """Squared errors of the tokens that count: (values for the backward pass, their sum, their number)."""
+    """Squared errors of the tokens that count: (values for the backward pass, their sum, their
+    number).
+    """
     y = b.op("linear", x, w)
     d = b.op("sub", y, t)
     q = b.op("square", d)
@@ -282,7 +301,9 @@ def _masked(b: Builder, x: str, t: str, mask: str, w: str) -> tuple[list[str], s
     return [y, d, q, per, counts, kept], b.op("sum", kept), b.op("sum", counts)
 
 
-def _masked_back(b: Builder, values: list[str], x: str, w: str, total: str, scale: str, dw: str) -> None:
+def _masked_back(
+    b: Builder, values: list[str], x: str, w: str, total: str, scale: str, dw: str
+) -> None:
     y, d, q, per, counts, kept = values
     b.back("sum", [kept], total, scale, ["d_kept"])
     b.back("mul", [per, counts], kept, "d_kept", ["d_per", ""])
@@ -292,7 +313,9 @@ def _masked_back(b: Builder, values: list[str], x: str, w: str, total: str, scal
 
 
 def masked_mean() -> Pair:
-    """The mean over the tokens that count, whose number differs from rank to rank: sums are reduced, then divided."""
+    """The mean over the tokens that count, whose number differs from rank to rank: sums are
+    reduced, then divided.
+    """
     r = Builder("masked")
     x, t = r.input("x", (6, 3)), r.input("t", (6, 2))
     mask = r.input("mask", (6,), dtype="bool")

@@ -1,4 +1,6 @@
-"""Unusual but right: uneven shards, groups of one, communication that cancels, replicated computation, other orders, false hints."""
+"""Unusual but right: uneven shards, groups of one, communication that cancels, replicated
+computation, other orders, false hints.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,16 @@ def _run_two_layers(b: Builder, x: str, g: str, w0: str, w1: str, y: str = "") -
 def replicated() -> Pair:
     """Every rank computes everything."""
     b = Builder("replicated", {"dp": 3})
-    b.output(_run_two_layers(b, b.input("x", (4, 3)), b.input("g", (4, 2)), b.parameter("w0", (6, 3)), b.parameter("w1", (2, 6)), "y"))
+    b.output(
+        _run_two_layers(
+            b,
+            b.input("x", (4, 3)),
+            b.input("g", (4, 2)),
+            b.parameter("w0", (6, 3)),
+            b.parameter("w1", (2, 6)),
+            "y",
+        )
+    )
     b.gradient("dw0_own", "w0", "dw0")
     b.gradient("dw1_own", "w1", "dw1")
     return _two_layers(), b.plan()
@@ -61,7 +72,9 @@ def groups_of_one() -> Pair:
 
 
 def communication_that_cancels() -> Pair:
-    """Sums over replicas divided by their number; a gather and its chunk; a maximum over equal values; two broadcasts."""
+    """Sums over replicas divided by their number; a gather and its chunk; a maximum over equal
+    values; two broadcasts.
+    """
     b = Builder("cancels", {"dp": 3})
     x, g = b.input("x", (4, 3), {}), b.input("g", (4, 2), {})
     w0, w1 = b.parameter("w0", (6, 3), {}), b.parameter("w1", (2, 6), {})
@@ -80,7 +93,9 @@ def communication_that_cancels() -> Pair:
 
 
 def uneven_rows() -> Pair:
-    """Rank 0 has three of five hidden units, rank 1 two and one of zeros that it makes itself; shares of a row-parallel layer."""
+    """Rank 0 has three of five hidden units, rank 1 two and one of zeros that it makes itself;
+    shares of a row-parallel layer.
+    """
     r = Builder("uneven")
     x, w, v = r.input("x", (2, 3)), r.parameter("w", (5, 3)), r.parameter("v", (4, 5))
     r.output(r.op("linear", r.op("linear", x, w), v, out="y"))
@@ -100,7 +115,9 @@ def uneven_rows() -> Pair:
 
 
 def uneven_batch() -> Pair:
-    """Five rows, three on rank 0 and three on rank 1, of which one is held by both; rank 1's first is masked from the gradient's sum."""
+    """Five rows, three on rank 0 and three on rank 1, of which one is held by both; rank 1's first
+    is masked from the gradient's sum.
+    """
     r = Builder("linear")
     x, g, w = r.input("x", (5, 3)), r.input("g", (5, 2)), r.parameter("w", (2, 3))
     y = r.op("linear", x, w, out="y")
@@ -110,7 +127,11 @@ def uneven_batch() -> Pair:
 
     rows = intervals("dp", [(0, 3)], [(2, 5)])
     b = Builder("overlap", {"dp": 2})
-    x, g, w = b.input("x", (3, 3), {0: rows}), b.input("g", (3, 2), {0: rows}), b.parameter("w", (2, 3), {})
+    x, g, w = (
+        b.input("x", (3, 3), {0: rows}),
+        b.input("g", (3, 2), {0: rows}),
+        b.parameter("w", (2, 3), {}),
+    )
     y = b.op("linear", x, w, out="y")
     b.output(y, spec=lineage("y", {0: rows}))
     place = b.op("unsqueeze", b.op("positions", g, axis=0, offset=table("dp", 1, 0)), axis=1)
@@ -158,7 +179,9 @@ def transposed_weights() -> Pair:
 
 
 def other_orders() -> Pair:
-    """A sum over four ranks as two sums over two, in the other order of axes; a product regrouped; a mean of means of equal parts."""
+    """A sum over four ranks as two sums over two, in the other order of axes; a product regrouped;
+    a mean of means of equal parts.
+    """
     r = Builder("orders")
     x, w = r.input("x", (8, 3)), r.parameter("w", (8, 3))
     p = r.op("mul", x, w, out="p")
@@ -195,7 +218,9 @@ def partial_inputs() -> Pair:
 
 
 def rank_lists() -> Pair:
-    """Partial sums over explicit rank lists that no mesh axis names; two groups of two out of a line of four."""
+    """Partial sums over explicit rank lists that no mesh axis names; two groups of two out of a
+    line of four.
+    """
     r = Builder("lists")
     x, w = r.input("x", (4, 6)), r.parameter("w", (2, 6))
     r.output(r.op("linear", x, w, out="y"))
@@ -212,7 +237,9 @@ def rank_lists() -> Pair:
 
 
 def different_ranks() -> Pair:
-    """Two ranks compute the same by different records: one squares, the other multiplies; one sums by rows first."""
+    """Two ranks compute the same by different records: one squares, the other multiplies; one sums
+    by rows first.
+    """
     r = Builder("different")
     x, w = r.input("x", (4, 3)), r.parameter("w", (3,))
     r.output(r.op("sum", r.op("square", r.op("mul", x, w)), out="loss"))
@@ -301,7 +328,9 @@ def zigzag() -> Pair:
 
 
 def shared_parameter() -> Pair:
-    """One weight used twice, on two ranks of a pipeline; its two gradients are summed over the stages."""
+    """One weight used twice, on two ranks of a pipeline; its two gradients are summed over the
+    stages.
+    """
     r = Builder("tied")
     x, g, w = r.input("x", (4, 3)), r.input("g", (4, 3)), r.parameter("w", (3, 3))
     h = r.op("linear", x, w)

@@ -102,7 +102,9 @@ def _cross_entropy_reference(reduction: str = "mean", rows: int = 3) -> Plan:
 
 
 def cross_entropy_vocabulary_parallel() -> Pair:
-    """Maximum, sum of exponentials and the target's score are each reduced over the vocabulary's shards; the gradient is softmax minus one-hot."""
+    """Maximum, sum of exponentials and the target's score are each reduced over the vocabulary's
+    shards; the gradient is softmax minus one-hot.
+    """
     b = Builder("cross-entropy-tp", {"tp": 2})
     x = b.input("x", (3, 4), {})
     w = b.parameter("w", (3, 4), {0: "tp"})
@@ -126,7 +128,9 @@ def cross_entropy_vocabulary_parallel() -> Pair:
 
 
 def cross_entropy_ranges() -> Pair:
-    """The same with targets found by comparing with the range of a rank's classes, as Megatron does."""
+    """The same with targets found by comparing with the range of a rank's classes, as Megatron
+    does.
+    """
     b = Builder("cross-entropy-ranges", {"tp": 2})
     x = b.input("x", (3, 4), {})
     w = b.parameter("w", (3, 4), {0: "tp"})
@@ -134,7 +138,9 @@ def cross_entropy_ranges() -> Pair:
     z = b.op("linear", x, w)
     top = b.op("all_reduce", b.op("amax", z, axes=(1,), keepdim=True), group="tp", reduction="max")
     shifted = b.op("sub", z, top)
-    first = b.op("slice", b.op("positions", w, axis=0, offset=table("tp", 0, 3)), axis=0, start=0, stop=1)
+    first = b.op(
+        "slice", b.op("positions", w, axis=0, offset=table("tp", 0, 3)), axis=0, start=0, stop=1
+    )
     local = b.op("sub", t, first)
     away = b.op("logical_or", b.op("lt", local, Number(0)), b.op("ge", local, Number(3)))
     safe = b.op("unsqueeze", b.op("masked_fill", local, away, Number(0)), axis=1)
@@ -172,7 +178,9 @@ def cross_entropy_gathered() -> Pair:
 
 
 def cross_entropy_log_softmax() -> Pair:
-    """Data parallel, with log-softmax and the negative log-likelihood apart, and the loss scaled before the gradient is summed."""
+    """Data parallel, with log-softmax and the negative log-likelihood apart, and the loss scaled
+    before the gradient is summed.
+    """
     b = Builder("nll-dp", {"dp": 2})
     x = b.input("x", (2, 4), {0: "dp"})
     w = b.parameter("w", (6, 4), {})
@@ -181,7 +189,9 @@ def cross_entropy_log_softmax() -> Pair:
     logs = b.op("log_softmax", z, axis=1)
     loss = b.op("nll_loss", logs, t, reduction="sum")
     b.output(b.op("div", b.op("all_reduce", loss, group="dp"), Number(4), out="loss"))
-    b.back("nll_loss", [logs, t], loss, b.constant("quarter", 0.25), ["d_logs", ""], reduction="sum")
+    b.back(
+        "nll_loss", [logs, t], loss, b.constant("quarter", 0.25), ["d_logs", ""], reduction="sum"
+    )
     b.back("log_softmax", [z], logs, "d_logs", ["dz"], axis=1)
     b.back("linear", [x, w], z, "dz", ["dx", "dw_own"])
     b.output("dx", spec=lineage("dx", {0: "dp"}))
@@ -203,14 +213,27 @@ def _experts(b: Builder, x: str, gate: str, weights: list[str]) -> list[str]:
 
 
 def experts_masked() -> Pair:
-    """One expert per rank, run on every token, with the tokens of others at zero; the results are summed."""
+    """One expert per rank, run on every token, with the tokens of others at zero; the results are
+    summed.
+    """
     b = Builder("experts-masked", {"ep": 2})
     x = b.input("x", (4, 3), {})
     gate = b.parameter("gate", (2, 3), {})
     stacked = b.parameter("experts", (1, 3, 3), {0: "ep"})
     scores = b.op("softmax", b.op("linear", x, gate), axis=1)
     top, chosen = b.op("max", scores, out=["top", "chosen"], axis=1)
-    mine = b.op("slice", b.op("positions", b.op("permute", stacked, permutation=(1, 0, 2)), axis=1, offset=table("ep", 0, 1)), axis=0, start=0, stop=1)
+    mine = b.op(
+        "slice",
+        b.op(
+            "positions",
+            b.op("permute", stacked, permutation=(1, 0, 2)),
+            axis=1,
+            offset=table("ep", 0, 1),
+        ),
+        axis=0,
+        start=0,
+        stop=1,
+    )
     here = b.op("cast", b.op("eq", chosen, mine), dtype="float32")
     weight = b.op("unsqueeze", b.op("mul", here, top), axis=1)
     w = b.op("squeeze", stacked, axis=0)
@@ -228,7 +251,9 @@ def experts_masked() -> Pair:
 
 
 def experts_all_to_all() -> Pair:
-    """Expert choice: every expert takes its two best tokens of each rank's four; tokens travel to the experts and back by all-to-all of equal counts."""
+    """Expert choice: every expert takes its two best tokens of each rank's four; tokens travel to
+    the experts and back by all-to-all of equal counts.
+    """
 
     def route(b: Builder, x: str, gate: str) -> tuple[str, str]:
         """(weights, places) of the tokens that every expert takes, (experts, 2)."""
@@ -245,10 +270,19 @@ def experts_all_to_all() -> Pair:
         weights, places = route(r, tokens, gate)
         total = r.op("mul", tokens, Number(0))
         for expert in range(2):
-            where, weight = r.op("select", places, axis=0, index=expert), r.op("select", weights, axis=0, index=expert)
+            where, weight = (
+                r.op("select", places, axis=0, index=expert),
+                r.op("select", weights, axis=0, index=expert),
+            )
             taken = r.op("index_select", tokens, where, axis=0)
             done = r.op("linear", taken, r.op("select", experts, axis=0, index=expert))
-            total = r.op("index_add", total, where, r.op("mul", done, r.op("unsqueeze", weight, axis=1)), axis=0)
+            total = r.op(
+                "index_add",
+                total,
+                where,
+                r.op("mul", done, r.op("unsqueeze", weight, axis=1)),
+                axis=0,
+            )
         rows.append(total)
     r.output(r.op("stack", *rows, out="y", axis=0))
 

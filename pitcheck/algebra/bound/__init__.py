@@ -1,1 +1,3 @@
-"""Operators run on degrees, and the probability that two different values agree at a random point."""
+"""Operators run on degrees, and the probability that two different values agree at a
+random point.
+"""

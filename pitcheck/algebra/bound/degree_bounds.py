@@ -1,7 +1,10 @@
-"""Degrees of values, and from them the probability that two different values agree at a random point.
+"""Degrees of values, and from them the probability that two different values agree at a random
+point.
 
-Every element of a value is a quotient of two exponential polynomials in the fresh residues: sums of terms c_j(x) w^(f_j(y)), where the coefficients c_j live
-at the level of the value, the exponents f_j one level below, and x and y are residues for different primes, hence independent. Roots are algebraic.
+Every element of a value is a quotient of two exponential polynomials in the fresh residues: sums of
+terms c_j(x) w^(f_j(y)), where the coefficients c_j live at the level of the value, the exponents
+f_j one level below, and x and y are residues for different primes, hence independent. Roots are
+algebraic.
 """
 
 from __future__ import annotations
@@ -12,13 +15,19 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 SAFETY = 4
-"""Factor on every bound with an exponential: measured false accepts at small primes were 0.95/q to 1.9/q."""
+"""Factor on every bound with an exponential: measured false accepts at small primes were 0.95/q to
+1.9/q.
+"""
 
 USEFUL_LOG2 = -3.0
-"""A bound by cases that is not below this is of no use: the comparison is then bounded as if exponentials (or roots) were independent, and called heuristic."""
+"""A bound by cases that is not below this is of no use: the comparison is then bounded as if
+exponentials (or roots) were independent, and called heuristic.
+"""
 
 USEFUL_SHARE = 2.0**-5
-"""A share of bad primes above this is of no use: as above it is then bounded as if exponents and roots were independent."""
+"""A share of bad primes above this is of no use: as above it is then bounded as if exponents and
+roots were independent.
+"""
 
 TWO_TERMS_LOG2 = 1.0
 """log2 of the number of exponential terms up to which a bound is proven."""
@@ -27,7 +36,9 @@ PAIR_OF_ROOTS = 2
 """Number of roots in a difference up to which a bound is proven: one on either side."""
 
 MOST = 1 << 128
-"""Degrees, terms (log2) and powers from which on numbers are not told apart: floats do not hold them all, and all primes are below 2^31."""
+"""Degrees, terms (log2) and powers from which on numbers are not told apart: floats do not hold
+them all, and all primes are below 2^31.
+"""
 
 HEURISTIC = frozenset({"log", "order", "keyed"})
 """What the bound by degrees does not cover: its use makes a bound heuristic."""
@@ -35,10 +46,12 @@ HEURISTIC = frozenset({"log", "order", "keyed"})
 
 @dataclass(frozen=True)
 class Polynomial:
-    """Upper bounds for an exponential polynomial: degree of its coefficients, log2 of its number of terms, exponentials multiplied in one term, and its height.
+    """Upper bounds for an exponential polynomial: degree of its coefficients, log2 of its number of
+    terms, exponentials multiplied in one term, and its height.
 
-    The height is the sum of the absolute values of all coefficients, which are integers: ``height_log2`` is its log2. A coefficient that is not 0 is at most
-    the height, and so is divisible by few primes.
+    The height is the sum of the absolute values of all coefficients, which are integers:
+    ``height_log2`` is its log2. A coefficient that is not 0 is at most the height, and so is
+    divisible by few primes.
     """
 
     degree: int = 0
@@ -51,36 +64,66 @@ class Polynomial:
         if self.degree == self.powers == self.terms_log2 == self.height_log2 == 0:
             return other
         height = self.height_log2 + other.height_log2
-        return _capped(self.degree + other.degree, self.terms_log2 + other.terms_log2, self.powers + other.powers, height)
+        return _capped(
+            self.degree + other.degree,
+            self.terms_log2 + other.terms_log2,
+            self.powers + other.powers,
+            height,
+        )
 
     def to_the(self, exponent: int) -> Polynomial:
         """A product of ``exponent`` such polynomials, which need not be equal."""
         few = min(exponent, MOST)
-        return _capped(self.degree * exponent, self.terms_log2 * few, self.powers * exponent, self.height_log2 * few)
+        return _capped(
+            self.degree * exponent,
+            self.terms_log2 * few,
+            self.powers * exponent,
+            self.height_log2 * few,
+        )
 
     def plus(self, other: Polynomial) -> Polynomial:
-        """Greatest degree; heights add, and so do terms, as far as they are exponential: a sum of plain polynomials is one term."""
+        """Greatest degree; heights add, and so do terms, as far as they are exponential: a sum of
+        plain polynomials is one term.
+        """
         powers = max(self.powers, other.powers)
         height = log2_sum((self.height_log2, other.height_log2))
-        return Polynomial(max(self.degree, other.degree), log2_sum((self.terms_log2, other.terms_log2)) if powers else 0.0, powers, height)
+        return Polynomial(
+            max(self.degree, other.degree),
+            log2_sum((self.terms_log2, other.terms_log2)) if powers else 0.0,
+            powers,
+            height,
+        )
 
     def summed(self, count: int) -> Polynomial:
         """A sum of ``count`` such polynomials."""
         if count < 2:
             return self
         more = math.log2(count)
-        return replace(self, terms_log2=self.terms_log2 + more if self.powers else 0.0, height_log2=self.height_log2 + more)
+        return replace(
+            self,
+            terms_log2=self.terms_log2 + more if self.powers else 0.0,
+            height_log2=self.height_log2 + more,
+        )
 
     def either(self, other: Polynomial) -> Polynomial:
         """One of two."""
         height = max(self.height_log2, other.height_log2)
-        return Polynomial(max(self.degree, other.degree), max(self.terms_log2, other.terms_log2), max(self.powers, other.powers), height)
+        return Polynomial(
+            max(self.degree, other.degree),
+            max(self.terms_log2, other.terms_log2),
+            max(self.powers, other.powers),
+            height,
+        )
 
 
 def _capped(degree: int, terms_log2: float, powers: int, height_log2: float) -> Polynomial:
-    """Cap sizes that no prime in use tells from more: every bound of such a degree, height, or of so many terms, is vacuous."""
+    """Cap sizes that no prime in use tells from more: every bound of such a degree, height, or of
+    so many terms, is vacuous.
+    """
     most = float(MOST)
-    return Polynomial(min(degree, MOST), min(terms_log2, most), min(powers, MOST), min(height_log2, most))
+    return Polynomial(
+        min(degree, MOST), min(terms_log2, most), min(powers, MOST), min(height_log2, most)
+    )
 
 
 ONE = Polynomial()
@@ -90,8 +133,9 @@ ONE = Polynomial()
 class Degree:
     """Upper bounds for every element of a value, numerator over denominator.
 
-    ``roots`` is the number of different square roots in an element, ``exponents`` bounds the exponents of its exponentials (one level below), ``uses`` names
-    what beyond field operations its cone has: "exp", "log", "root", "order", "keyed".
+    ``roots`` is the number of different square roots in an element, ``exponents`` bounds the
+    exponents of its exponentials (one level below), ``uses`` names what beyond field operations its
+    cone has: "exp", "log", "root", "order", "keyed".
     """
 
     top: Polynomial = ONE
@@ -118,12 +162,18 @@ class Degree:
     @property
     def exponent(self) -> int:
         """Greatest degree of an exponent's numerator or denominator; 0 without exponentials."""
-        return 0 if self.exponents is None else max(self.exponents.numerator, self.exponents.denominator)
+        return (
+            0
+            if self.exponents is None
+            else max(self.exponents.numerator, self.exponents.denominator)
+        )
 
     @property
     def heuristic(self) -> bool:
         """Whether the cone has what no bound by degrees covers."""
-        return bool(self.uses & HEURISTIC) or (self.exponents is not None and self.exponents.heuristic)
+        return bool(self.uses & HEURISTIC) or (
+            self.exponents is not None and self.exponents.heuristic
+        )
 
     @property
     def has_exp(self) -> bool:
@@ -171,7 +221,13 @@ def either(degrees: Iterable[Degree | None]) -> Degree | None:
 def difference(a: Degree, b: Degree) -> Degree:
     """Bounds for a - b over the common denominator, the product of both."""
     top = a.top.times(b.bottom).plus(b.top.times(a.bottom))
-    return Degree(top, a.bottom.times(b.bottom), a.roots + b.roots, either((a.exponents, b.exponents)), a.uses | b.uses)
+    return Degree(
+        top,
+        a.bottom.times(b.bottom),
+        a.roots + b.roots,
+        either((a.exponents, b.exponents)),
+        a.uses | b.uses,
+    )
 
 
 def sum_of_exponents(a: Degree | None, b: Degree | None) -> Degree | None:
@@ -191,27 +247,36 @@ class Bound(NamedTuple):
 
 
 def level_bound(value: Degree, primes: Sequence[int], level: int) -> Bound:
-    """The probability that a numerator that is not zero vanishes at residues of prime number ``level``.
+    """The probability that a numerator that is not zero vanishes at residues of prime number
+    ``level``.
 
-    Without exponentials deg/p (Schwartz, Zippel, DeMillo and Lipton). With exponential terms c_j(x) w^(f_j(y)), p the prime of the level, q the one below:
+    Without exponentials deg/p (Schwartz, Zippel, DeMillo and Lipton). With exponential terms c_j(x)
+    w^(f_j(y)), p the prime of the level, q the one below:
 
     - one term vanishes with its coefficient, deg/p;
-    - two terms vanish when w^(f_1 - f_2) = -c_2/c_1 =: w^t, or when both coefficients do: deg/p for a coefficient that is 0, and for given x the
-      polynomial f_1 - f_2 - t is not 0, or is a constant that the random base meets once: deg(f_1 - f_2 - t)/q. Proven;
-    - k > 2 terms, with C(k, 2) deg(f_i - f_j)/q for exponents that coincide in some pair: where the exponents are distinct and the coefficients linearly
-      independent, at most deg/p more. Where they depend on each other a sum of powers with constant coefficients is left, which vanishes for about deg/q of
-      the draws; a proof of that needs an exponent with a variable of its own. Degrees tell neither, so these bounds are heuristic.
+    - two terms vanish when w^(f_1 - f_2) = -c_2/c_1 =: w^t, or when both coefficients do: deg/p for
+      a coefficient that is 0, and for given x the polynomial f_1 - f_2 - t is not 0, or is a
+      constant that the random base meets once: deg(f_1 - f_2 - t)/q. Proven;
+    - k > 2 terms, with C(k, 2) deg(f_i - f_j)/q for exponents that coincide in some pair: where the
+      exponents are distinct and the coefficients linearly independent, at most deg/p more. Where
+      they depend on each other a sum of powers with constant coefficients is left, which vanishes
+      for about deg/q of the draws; a proof of that needs an exponent with a variable of its own.
+      Degrees tell neither, so these bounds are heuristic.
 
-    All with exponentials times the safety factor 4. Exponents with exponentials of their own are bounded in turn, a level further down; t is a term more.
-    With r roots, y^2 = q adjoined each, the norm has degree 2^r deg; that it is not 0 needs that no product of arguments of different roots is a square
-    (``prove/legendre_symbols.py`` sees to single arguments and pairs; with more than two roots the bound is heuristic). Where a bound by these cases is of
-    no use, the exponentials and the roots are taken as independent variables and the bound is heuristic.
+    All with exponentials times the safety factor 4. Exponents with exponentials of their own are
+    bounded in turn, a level further down; t is a term more. With r roots, y^2 = q adjoined each,
+    the norm has degree 2^r deg; that it is not 0 needs that no product of arguments of different
+    roots is a square (``prove/legendre_symbols.py`` sees to single arguments and pairs; with more
+    than two roots the bound is heuristic). Where a bound by these cases is of no use, the
+    exponentials and the roots are taken as independent variables and the bound is heuristic.
     """
     return _ways(value, primes, level).chosen
 
 
 class _Ways(NamedTuple):
-    """Two bounds on one probability: by cases, and as if exponentials and roots were independent (always heuristic)."""
+    """Two bounds on one probability: by cases, and as if exponentials and roots were independent
+    (always heuristic).
+    """
 
     exact: float
     guess: float
@@ -226,8 +291,9 @@ class _Ways(NamedTuple):
 
 
 def _ways(value: Degree, primes: Sequence[int], level: int) -> _Ways:
-    """Both bounds of :func:`level_bound`. What is taken as independent is so all the way down: else a bound by cases of the exponents that is just of use
-    would make the whole vacuous, and fewer terms would be bounded worse than more."""
+    """Both bounds of :func:`level_bound`. What is taken as independent is so all the way down: else
+    a bound by cases of the exponents that is just of use would make the whole vacuous, and fewer
+    terms would be bounded worse than more."""
     plain = max(value.numerator, 1) / primes[max(level, 0)]
     exact, guess = plain * 2.0 ** min(value.roots, 1000), plain * (2 if value.roots else 1)
     heuristic = value.heuristic or value.roots > PAIR_OF_ROOTS
@@ -249,10 +315,12 @@ def _apart(exponents: Degree) -> Degree:
 
 
 class DrawError(NamedTuple):
-    """log2 of the probability that two different values agree at a level of one draw, for every level that counts by itself, and whether it is heuristic.
+    """log2 of the probability that two different values agree at a level of one draw, for every
+    level that counts by itself, and whether it is heuristic.
 
-    ``bad`` is the share of primes, at any of these levels, modulo which the values may be equal although they are not: those that divide all coefficients
-    of the difference. It counts once for all draws over the same primes.
+    ``bad`` is the share of primes, at any of these levels, modulo which the values may be equal
+    although they are not: those that divide all coefficients of the difference. It counts once for
+    all draws over the same primes.
     """
 
     levels: tuple[float, ...]
@@ -265,9 +333,11 @@ class DrawError(NamedTuple):
         return sum(self.levels)
 
     def agreeing(self, draws: float, log2: float | None = None) -> float:
-        """log2 of a bound, 0 at most, on the agreement of ``draws`` complete draws over the same primes; ``log2`` is their error where it is known otherwise.
+        """log2 of a bound, 0 at most, on the agreement of ``draws`` complete draws over the same
+        primes; ``log2`` is their error where it is known otherwise.
 
-        How many of the draws were complete may depend on the primes. So with bad ones the bound is divided among both cases at every level, a bit for each.
+        How many of the draws were complete may depend on the primes. So with bad ones the bound is
+        divided among both cases at every level, a bit for each.
         """
         errors = [draws * level for level in self.levels] if log2 is None else [log2]
         if not self.bad:
@@ -275,21 +345,36 @@ class DrawError(NamedTuple):
         return min(0.0, sum(1 + log2_sum((math.log2(self.bad), error)) for error in errors))
 
 
-def draw_error(a: Degree, b: Degree, primes: Sequence[int], levels: Sequence[int], heights: Heights | None = None) -> DrawError:
+def draw_error(
+    a: Degree,
+    b: Degree,
+    primes: Sequence[int],
+    levels: Sequence[int],
+    heights: Heights | None = None,
+) -> DrawError:
     """The probability that two different values agree at all ``levels`` of one draw.
 
-    Residues of one draw are independent only where the cone has no exponential, logarithm, root, order or keyed function; elsewhere the single best
-    level counts. So it does where bad primes are to be feared and the primes of a draw are linked: one that is bad at a level tells of those at others.
-    0.0 where the bound is vacuous or there is no level.
+    Residues of one draw are independent only where the cone has no exponential, logarithm, root,
+    order or keyed function; elsewhere the single best level counts. So it does where bad primes are
+    to be feared and the primes of a draw are linked: one that is bad at a level tells of those at
+    others. 0.0 where the bound is vacuous or there is no level.
     """
     value = difference(a, b)
-    bounds = [(level_bound(value, primes, level), Bound(-math.inf, False) if heights is None else heights.bad(value, level)) for level in levels]
+    bounds = [
+        (
+            level_bound(value, primes, level),
+            Bound(-math.inf, False) if heights is None else heights.bad(value, level),
+        )
+        for level in levels
+    ]
     if not bounds:
         return DrawError((0.0,), 0.0, value.heuristic)
     bad = max(2.0**share.log2 for _, share in bounds)
     heuristic = any(share.heuristic for _, share in bounds)
     if not value.uses and not (bad and heights is not None and heights.linked):
-        return DrawError(tuple(bound.log2 for bound, _ in bounds), bad, value.heuristic or heuristic)
+        return DrawError(
+            tuple(bound.log2 for bound, _ in bounds), bad, value.heuristic or heuristic
+        )
     best = min(bound for bound, _ in bounds)
     return DrawError((best.log2,), bad, best.heuristic or heuristic)
 
@@ -309,8 +394,9 @@ def trial_error_log2(a: Degree, b: Degree, primes: Sequence[int], levels: Sequen
 class Heights:
     """From which primes is drawn, and so how many of them may divide a difference.
 
-    ``count`` is the number of primes to choose from at a level, ``least_log2`` bounds log2 of these from below for every level, ``irrational`` says how many
-    different irrational roots of numbers occur: with each the norm of a coefficient has twice its height.
+    ``count`` is the number of primes to choose from at a level, ``least_log2`` bounds log2 of these
+    from below for every level, ``irrational`` says how many different irrational roots of numbers
+    occur: with each the norm of a coefficient has twice its height.
     """
 
     count: float
@@ -319,10 +405,12 @@ class Heights:
     irrational: int = 0
 
     def bad(self, value: Degree, level: int) -> Bound:
-        """Bound on the share of the primes of a level that divide all coefficients of a numerator that is not zero, or make two exponents one.
+        """Bound on the share of the primes of a level that divide all coefficients of a numerator
+        that is not zero, or make two exponents one.
 
-        An integer of at most 2^h has at most h / log2(p) prime factors from p on. As degrees do, heights double with every root. Where the bound is of no
-        use, roots and pairs of exponents are left aside and it is heuristic.
+        An integer of at most 2^h has at most h / log2(p) prime factors from p on. As degrees do,
+        heights double with every root. Where the bound is of no use, roots and pairs of exponents
+        are left aside and it is heuristic.
         """
         level = max(level, 0)
         height = value.top.height_log2
@@ -347,18 +435,27 @@ def _log2(share: float) -> float:
 
 @dataclass(frozen=True)
 class Division:
-    """``elements`` values of degree ``degree`` that must not vanish: divisors, or inputs drawn other than 0."""
+    """``elements`` values of degree ``degree`` that must not vanish: divisors, or inputs drawn
+    other than 0.
+    """
 
     degree: Degree
     elements: int
 
 
 def rejected_share(divisions: Iterable[Division], primes: Sequence[int]) -> float:
-    """Bound on the share of draws in which a divisor vanishes by chance at some level: the sum over divisors, elements and levels of their bounds.
+    """Bound on the share of draws in which a divisor vanishes by chance at some level: the sum over
+    divisors, elements and levels of their bounds.
 
     At least 1 where the bound is vacuous.
     """
-    return float(sum(d.elements * 2.0 ** level_bound(d.degree, primes, level).log2 for d in divisions for level in range(len(primes))))
+    return float(
+        sum(
+            d.elements * 2.0 ** level_bound(d.degree, primes, level).log2
+            for d in divisions
+            for level in range(len(primes))
+        )
+    )
 
 
 def log2_sum(logs: Iterable[float]) -> float:

@@ -1,4 +1,6 @@
-"""Values known by upper bounds on their degrees, with denominators and roots that remember along which axes they vary."""
+"""Values known by upper bounds on their degrees, with denominators and roots that remember along
+which axes they vary.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +18,8 @@ Axes = frozenset[int]
 
 
 class Sign(Flag):
-    """What is known of all elements of a value: made of integers and constants alone; not negative; besides 0 only where integers and constants make it 0,
-    which a draw shows; never 0."""
+    """What is known of all elements of a value: made of integers and constants alone; not negative;
+    besides 0 only where integers and constants make it 0, which a draw shows; never 0."""
 
     KNOWN = auto()
     NONNEGATIVE = auto()
@@ -36,21 +38,26 @@ ABOVE_ZERO = Sign.NONNEGATIVE | Sign.POSITIVE | Sign.NEVER_ZERO
 
 def sign_of(number: Fraction) -> Sign:
     """Return the facts that are known of a constant."""
-    return Sign.KNOWN | (ABOVE_ZERO if number > 0 else Sign(0) if number < 0 else Sign.NONNEGATIVE | Sign.POSITIVE)
+    return Sign.KNOWN | (
+        ABOVE_ZERO if number > 0 else Sign(0) if number < 0 else Sign.NONNEGATIVE | Sign.POSITIVE
+    )
 
 
 def sign_of_sum(a: Sign, b: Sign) -> Sign:
-    """Return the facts that are known of a sum: with a term that is never 0 it is not 0, if no term is negative."""
+    """Return the facts that are known of a sum: with a term that is never 0 it is not 0, if no term
+    is negative.
+    """
     lifted = a & b & Sign.NONNEGATIVE and (a | b) & Sign.NEVER_ZERO
     return (a & b) | (ABOVE_ZERO if lifted else Sign(0))
 
 
 @dataclass(frozen=True)
 class Mark:
-    """A tensor of divisors or of roots: ``key`` says which, ``varies`` along which axes of the value its elements differ.
+    """A tensor of divisors or of roots: ``key`` says which, ``varies`` along which axes of the
+    value its elements differ.
 
-    Two values whose marks are equal have, at equal places, the same divisor: a key is kept only where the order of the axes along which it varies,
-    and all elements along them, are.
+    Two values whose marks are equal have, at equal places, the same divisor: a key is kept only
+    where the order of the axes along which it varies, and all elements along them, are.
     """
 
     key: int
@@ -106,7 +113,9 @@ class DegreeValue:
         """Whether no fresh residue enters (a constant, or made of integers alone)."""
         return self.top.degree == self.bottom.degree == 0 and not self.uses and not self.top.powers
 
-    def moved(self, identity: int, shape: tuple[int, ...], move: Callable[[Mark], Mark]) -> DegreeValue:
+    def moved(
+        self, identity: int, shape: tuple[int, ...], move: Callable[[Mark], Mark]
+    ) -> DegreeValue:
         """The same elements in another arrangement; ``move`` says what becomes of every mark."""
         divisors: dict[Mark, Divisor] = {}
         for mark, divisor in self.divisors.items():
@@ -120,8 +129,14 @@ class DegreeValue:
         return replace(self, identity=identity, shape=shape, divisors=divisors, roots=roots)
 
     def as_number(self, number: Fraction, denominator: Mark) -> DegreeValue:
-        """The same elements, known to be a rational; ``denominator`` is the mark of its denominator."""
-        divisors = {} if number.denominator == 1 else {denominator: Divisor(Polynomial(height_log2=log2_of(number.denominator)))}
+        """The same elements, known to be a rational; ``denominator`` is the mark of its
+        denominator.
+        """
+        divisors = (
+            {}
+            if number.denominator == 1
+            else {denominator: Divisor(Polynomial(height_log2=log2_of(number.denominator)))}
+        )
         top = Polynomial(height_log2=log2_of(number.numerator))
         return replace(self, top=top, divisors=divisors, number=number, sign=sign_of(number))
 
@@ -138,12 +153,20 @@ def wide_axes(shape: tuple[int, ...]) -> Axes:
     return frozenset(i - len(shape) for i, n in enumerate(shape) if n != 1)
 
 
-def as_one(values: Sequence[DegreeValue], along: Axes, new_key: Callable[[], int]) -> tuple[dict[Mark, Divisor], dict[Mark, int]]:
-    """Divisors and roots of a value each of whose elements is one of ``values``; which one changes ``along`` some axes.
+def as_one(
+    values: Sequence[DegreeValue], along: Axes, new_key: Callable[[], int]
+) -> tuple[dict[Mark, Divisor], dict[Mark, int]]:
+    """Divisors and roots of a value each of whose elements is one of ``values``; which one changes
+    ``along`` some axes.
 
-    Marks that all have are kept. The others are paired in order: the i-th divisor of the result is, element by element, the i-th one of the value chosen.
+    Marks that all have are kept. The others are paired in order: the i-th divisor of the result is,
+    element by element, the i-th one of the value chosen.
     """
-    shared = {m for m in values[0].divisors if all(v.divisors.get(m) == values[0].divisors[m] for v in values)}
+    shared = {
+        m
+        for m in values[0].divisors
+        if all(v.divisors.get(m) == values[0].divisors[m] for v in values)
+    }
     divisors = {m: values[0].divisors[m] for m in values[0].divisors if m in shared}
     lists = [[(m, d) for m, d in v.divisors.items() if m not in shared] for v in values]
     for i in range(max(map(len, lists))):
@@ -152,7 +175,9 @@ def as_one(values: Sequence[DegreeValue], along: Axes, new_key: Callable[[], int
         for _, divisor in column:
             polynomial = polynomial.either(divisor.total)
         divisors[Mark(new_key(), along.union(*(m.varies for m, _ in column)))] = Divisor(polynomial)
-    common = {m for m in values[0].roots if all(v.roots.get(m) == values[0].roots[m] for v in values)}
+    common = {
+        m for m in values[0].roots if all(v.roots.get(m) == values[0].roots[m] for v in values)
+    }
     roots = {m: values[0].roots[m] for m in values[0].roots if m in common}
     most = max(sum(n for m, n in v.roots.items() if m not in common) for v in values)
     if most:

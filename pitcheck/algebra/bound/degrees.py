@@ -1,8 +1,9 @@
 """The algebra of degrees: an operator's meaning run on upper bounds of the degrees of its elements.
 
-A value is a shape and, for every element, bounds on the quotient of exponential polynomials that it is (:mod:`pitcheck.algebra.bound.degree_bounds`).
-Sums are brought over a common denominator: the product of all divisors, where a divisor that does not vary along a summed axis, or is known to be the same
-one in both terms, counts once. Shapes are those of the evaluation whose error is bounded.
+A value is a shape and, for every element, bounds on the quotient of exponential polynomials that it
+is (:mod:`pitcheck.algebra.bound.degree_bounds`). Sums are brought over a common denominator: the
+product of all divisors, where a divisor that does not vary along a summed axis, or is known to be
+the same one in both terms, counts once. Shapes are those of the evaluation whose error is bounded.
 """
 
 from __future__ import annotations
@@ -34,11 +35,33 @@ from pitcheck.algebra.bound.degree_bounds import (
     trial_error,
     trial_error_log2,
 )
-from pitcheck.algebra.bound.degree_values import Axes, DegreeValue, Divisor, Mark, Sign, as_one, both, log2_of, sign_of_sum, wide_axes
+from pitcheck.algebra.bound.degree_values import (
+    Axes,
+    DegreeValue,
+    Divisor,
+    Mark,
+    Sign,
+    as_one,
+    both,
+    log2_of,
+    sign_of_sum,
+    wide_axes,
+)
 from pitcheck.algebra.interface import Comparison, Kind
 from pitcheck.errors import BudgetError, ShapeError, UnsupportedError
 
-__all__ = ["Bound", "Degree", "DegreeAlgebra", "DegreeValue", "Division", "difference", "level_bound", "rejected_share", "trial_error", "trial_error_log2"]
+__all__ = [
+    "Bound",
+    "Degree",
+    "DegreeAlgebra",
+    "DegreeValue",
+    "Division",
+    "difference",
+    "level_bound",
+    "rejected_share",
+    "trial_error",
+    "trial_error_log2",
+]
 
 Index = NDArray[np.int64]
 
@@ -48,7 +71,8 @@ _DOMAINS = {"any": 1, "nonzero": 1, "square": 2}
 
 
 class DegreeAlgebra:
-    """Every operation of :class:`~pitcheck.algebra.interface.Algebra` on degree bounds. ``divisions`` lists what must not vanish; integers drawn have degree 0.
+    """Every operation of :class:`~pitcheck.algebra.interface.Algebra` on degree bounds.
+    ``divisions`` lists what must not vanish; integers drawn have degree 0.
 
     ``weighted``: the sizes of axes with a weight for every place, of degree 1, in sums.
     """
@@ -56,11 +80,17 @@ class DegreeAlgebra:
     def __init__(self, weighted: Collection[int] = ()) -> None:
         self.divisions: list[Division] = []
         self.guards: set[tuple[str, str]] = set()
-        """(site, "div", "log" or "sqrt") of all that is computed there and may not be defined for all numbers."""
+        """(site, "div", "log" or "sqrt") of all that is computed there and may not be defined for
+        all numbers.
+        """
         self.exponential = False
-        """Whether there is an exponential or a logarithm anywhere, for which primes must be linked."""
+        """Whether there is an exponential or a logarithm anywhere, for which primes must
+        be linked.
+        """
         self.roots_of: set[int] = set()
-        """The positive integers, free of squares as far as they are known, of which roots are taken; 0 stands for one that is not known."""
+        """The positive integers, free of squares as far as they are known, of which roots are
+        taken; 0 stands for one that is not known.
+        """
         self.irrational = 0
         """How often a root of a number is taken that is not rational."""
         self._denominators: dict[int, int] = {}
@@ -73,7 +103,9 @@ class DegreeAlgebra:
     def _key(self) -> int:
         return next(self._keys)
 
-    def _value(self, kind: Kind, shape: tuple[int, ...], instances: int = 1, top: Polynomial = ONE) -> DegreeValue:
+    def _value(
+        self, kind: Kind, shape: tuple[int, ...], instances: int = 1, top: Polynomial = ONE
+    ) -> DegreeValue:
         known = Sign.KNOWN if top.degree == 0 else Sign(0)
         return DegreeValue(kind, shape, self._key(), instances, top, sign=known)
 
@@ -98,13 +130,24 @@ class DegreeAlgebra:
         return a.kind
 
     # --- making values
-    def fresh(self, key: str, shape: Sequence[int], instances: int = 1, domain: str = "any", kind: Kind = "field") -> DegreeValue:
-        """Inputs drawn anew: uniform field elements (degree 1), ones other than 0, or nonzero squares (degree 2 in what is drawn); integers have degree 0.
+    def fresh(
+        self,
+        key: str,
+        shape: Sequence[int],
+        instances: int = 1,
+        domain: str = "any",
+        kind: Kind = "field",
+    ) -> DegreeValue:
+        """Inputs drawn anew: uniform field elements (degree 1), ones other than 0, or nonzero
+        squares (degree 2 in what is drawn); integers have degree 0.
 
         Raises UnsupportedError for an unknown domain.
         """
         if domain not in _DOMAINS:
-            raise UnsupportedError(f"the domain {domain!r} of input {key!r} is not known; known are {', '.join(_DOMAINS)}")
+            raise UnsupportedError(
+                f"the domain {domain!r} of input {key!r} is not known; known are "
+                f"{', '.join(_DOMAINS)}"
+            )
         degree = _DOMAINS[domain] if kind == "field" else 0
         if degree and domain != "any":
             self.divisions.append(Division(Degree(Polynomial(1)), prod(shape) * instances))
@@ -114,7 +157,12 @@ class DegreeAlgebra:
         """Integers or booleans of shape (trials, instances, *shape), of degree 0."""
         bools = array.dtype.kind == "b"
         largest = 1 if bools or not array.size else int(np.abs(array).max())
-        return self._value("bool" if bools else "int", tuple(array.shape[2:]), array.shape[1], Polynomial(height_log2=log2_of(largest)))
+        return self._value(
+            "bool" if bools else "int",
+            tuple(array.shape[2:]),
+            array.shape[1],
+            Polynomial(height_log2=log2_of(largest)),
+        )
 
     def constant(self, number: Fraction | float, kind: Kind = "field") -> DegreeValue:
         """A 0-d constant, of degree 0 and the height of its numerator and denominator."""
@@ -125,11 +173,17 @@ class DegreeAlgebra:
         """A 0-d constant, of degree 0, or of degree 1 for every axis with weights."""
         size = prod(a.shape[axis] for axis in axes)
         weighted = sum(a.shape[axis] in self._weighted for axis in axes)
-        return self._value("field", (), top=Polynomial(weighted, height_log2=log2_of(size))) if weighted else self.constant(Fraction(size))
+        return (
+            self._value("field", (), top=Polynomial(weighted, height_log2=log2_of(size)))
+            if weighted
+            else self.constant(Fraction(size))
+        )
 
     def arange(self, like: DegreeValue, axis: int) -> DegreeValue:
         """Positions, of degree 0."""
-        return self._value("int", (like.shape[axis],), 1, Polynomial(height_log2=log2_of(like.shape[axis])))
+        return self._value(
+            "int", (like.shape[axis],), 1, Polynomial(height_log2=log2_of(like.shape[axis]))
+        )
 
     def boundary(self, like: DegreeValue, axis: int, offset: int) -> DegreeValue:  # noqa: ARG002
         """A 0-d constant, of degree 0."""
@@ -148,40 +202,89 @@ class DegreeAlgebra:
                 merged[mark] = divisor
         top = a.top.times(_missing(a, merged)).plus(b.top.times(_missing(b, merged)))
         crossed = _varying(a) != _varying(b)
-        exponents = sum_of_exponents(a.exponents, b.exponents) if crossed else either((a.exponents, b.exponents))
-        total = replace(self._combined(a, b, top, merged, exponents), sign=sign_of_sum(a.sign, b.sign))
+        exponents = (
+            sum_of_exponents(a.exponents, b.exponents)
+            if crossed
+            else either((a.exponents, b.exponents))
+        )
+        total = replace(
+            self._combined(a, b, top, merged, exponents), sign=sign_of_sum(a.sign, b.sign)
+        )
         return self._known(total, _of_both(add, a, b))
 
-    def _combined(self, a: DegreeValue, b: DegreeValue, top: Polynomial, divisors: Mapping[Mark, Divisor], exponents: Degree | None) -> DegreeValue:
+    def _combined(
+        self,
+        a: DegreeValue,
+        b: DegreeValue,
+        top: Polynomial,
+        divisors: Mapping[Mark, Divisor],
+        exponents: Degree | None,
+    ) -> DegreeValue:
         shape = _broadcast(a.shape, b.shape)
-        return DegreeValue(a.kind, shape, self._key(), max(a.instances, b.instances), top, divisors, both(a.roots, b.roots), exponents, a.uses | b.uses)
+        return DegreeValue(
+            a.kind,
+            shape,
+            self._key(),
+            max(a.instances, b.instances),
+            top,
+            divisors,
+            both(a.roots, b.roots),
+            exponents,
+            a.uses | b.uses,
+        )
 
     def subtract(self, a: DegreeValue, b: DegreeValue) -> DegreeValue:
         """As ``add``."""
-        return self._known(replace(self.add(a, b), number=None, sign=a.sign & b.sign & Sign.KNOWN), _of_both(sub, a, b))
+        return self._known(
+            replace(self.add(a, b), number=None, sign=a.sign & b.sign & Sign.KNOWN),
+            _of_both(sub, a, b),
+        )
 
     def negate(self, a: DegreeValue) -> DegreeValue:
         """Degrees stay."""
-        return replace(a, identity=self._key(), number=None if a.number is None else -a.number, sign=a.sign & Sign.KNOWN)
+        return replace(
+            a,
+            identity=self._key(),
+            number=None if a.number is None else -a.number,
+            sign=a.sign & Sign.KNOWN,
+        )
 
     def multiply(self, a: DegreeValue, b: DegreeValue) -> DegreeValue:
         """Degrees add."""
         divisors = dict(a.divisors)
         for mark, divisor in b.divisors.items():
-            divisors[mark] = replace(divisor, count=divisor.count + (divisors[mark].count if mark in divisors else 0))
-        product = self._combined(a, b, a.top.times(b.top), divisors, sum_of_exponents(a.exponents, b.exponents))
+            divisors[mark] = replace(
+                divisor, count=divisor.count + (divisors[mark].count if mark in divisors else 0)
+            )
+        product = self._combined(
+            a, b, a.top.times(b.top), divisors, sum_of_exponents(a.exponents, b.exponents)
+        )
         squared = Sign.NONNEGATIVE if a.identity == b.identity else Sign(0)
         return self._known(replace(product, sign=a.sign & b.sign | squared), _of_both(mul, a, b))
 
     def divide(self, a: DegreeValue, b: DegreeValue) -> DegreeValue:
-        """Times the divisor's denominator over its numerator; the divisor is noted in ``divisions``, as it may vanish by chance."""
+        """Times the divisor's denominator over its numerator; the divisor is noted in
+        ``divisions``, as it may vanish by chance.
+        """
         if b.number:
             return self.multiply(a, self._known(replace(b, identity=self._key()), 1 / b.number))
         if b.is_constant:
-            divisors = {**a.divisors, Mark(b.identity, wide_axes(b.shape)): Divisor(b.top)} if b.top.height_log2 else a.divisors
-            return replace(self._combined(a, b, a.top.times(b.bottom), divisors, a.exponents), sign=a.sign & b.sign)
+            divisors = (
+                {**a.divisors, Mark(b.identity, wide_axes(b.shape)): Divisor(b.top)}
+                if b.top.height_log2
+                else a.divisors
+            )
+            return replace(
+                self._combined(a, b, a.top.times(b.bottom), divisors, a.exponents),
+                sign=a.sign & b.sign,
+            )
         self._guard("div", b.sign.divides)
-        self.divisions.append(Division(Degree(b.top, ONE, sum(b.roots.values()), b.exponents, b.uses), prod(b.shape) * b.instances))
+        self.divisions.append(
+            Division(
+                Degree(b.top, ONE, sum(b.roots.values()), b.exponents, b.uses),
+                prod(b.shape) * b.instances,
+            )
+        )
         divisors, top = dict(a.divisors), a.top
         for mark, divisor in b.divisors.items():
             held = divisors.pop(mark).count if mark in divisors else 0
@@ -200,15 +303,28 @@ class DegreeAlgebra:
         if exponent == 0:
             return self._value(a.kind, a.shape, a.instances)
         if exponent.bit_length() > _LARGEST_POWER:
-            raise BudgetError("a power has so large an exponent that no bound by degrees is of use; write it with a smaller one")
+            raise BudgetError(
+                "a power has so large an exponent that no bound by degrees is of use; write it "
+                "with a smaller one"
+            )
         divisors = {mark: replace(d, count=d.count * exponent) for mark, d in a.divisors.items()}
         number = None if a.number is None else a.number**exponent
         top = a.top.to_the(exponent)
         sign = a.sign if exponent % 2 else a.sign | Sign.NONNEGATIVE
-        return replace(a, identity=self._key(), top=top, divisors=divisors, exponents=_repeated(a.exponents, exponent), number=number, sign=sign)
+        return replace(
+            a,
+            identity=self._key(),
+            top=top,
+            divisors=divisors,
+            exponents=_repeated(a.exponents, exponent),
+            number=number,
+            sign=sign,
+        )
 
     def sum(self, a: DegreeValue, axes: Sequence[int]) -> DegreeValue:
-        """Divisors that vary along a summed axis of n elements are multiplied n times; others stay."""
+        """Divisors that vary along a summed axis of n elements are multiplied n times;
+        others stay.
+        """
         result = a
         for axis in sorted(axes, reverse=True):
             result = self._summed(result, axis - len(result.shape))
@@ -226,35 +342,69 @@ class DegreeAlgebra:
         product = ONE
         for mark in varying:
             product = product.times(a.divisors[mark].total)
-        divisors = {_without(mark, axis): d for mark, d in a.divisors.items() if mark not in varying}
+        divisors = {
+            _without(mark, axis): d for mark, d in a.divisors.items() if mark not in varying
+        }
         if varying:
-            divisors[Mark(self._key(), _without_axis(frozenset().union(*(m.varies for m in varying)), axis))] = Divisor(product.to_the(size))
+            divisors[
+                Mark(
+                    self._key(),
+                    _without_axis(frozenset().union(*(m.varies for m in varying)), axis),
+                )
+            ] = Divisor(product.to_the(size))
         roots: dict[Mark, int] = {}
         for mark, number in a.roots.items():
-            moved = Mark(self._key(), _without_axis(mark.varies, axis)) if axis in mark.varies else _without(mark, axis)
+            moved = (
+                Mark(self._key(), _without_axis(mark.varies, axis))
+                if axis in mark.varies
+                else _without(mark, axis)
+            )
             roots[moved] = number * (size if axis in mark.varies else 1)
         exponents = _repeated(a.exponents, size) if product.powers else a.exponents
         top = a.top.times(product.to_the(size - 1)).summed(size)
-        return replace(a, identity=self._key(), shape=shape, top=top, divisors=divisors, roots=roots, exponents=exponents, number=None)
+        return replace(
+            a,
+            identity=self._key(),
+            shape=shape,
+            top=top,
+            divisors=divisors,
+            roots=roots,
+            exponents=exponents,
+            number=None,
+        )
 
     def matmul(self, a: DegreeValue, b: DegreeValue) -> DegreeValue:
         """A product of (..., m, 1, k) and (..., n, k), summed over k."""
         if len(a.shape) < 2 or len(b.shape) < 2 or a.shape[-1] != b.shape[-2]:
-            raise ShapeError(f"matmul takes (..., m, k) and (..., k, n), not {a.shape} and {b.shape}")
-        rows = a.moved(self._key(), (*a.shape[:-1], 1, a.shape[-1]), lambda m: Mark(m.key, frozenset(i if i == -1 else i - 1 for i in m.varies)))
+            raise ShapeError(
+                f"matmul takes (..., m, k) and (..., k, n), not {a.shape} and {b.shape}"
+            )
+        rows = a.moved(
+            self._key(),
+            (*a.shape[:-1], 1, a.shape[-1]),
+            lambda m: Mark(m.key, frozenset(i if i == -1 else i - 1 for i in m.varies)),
+        )
         columns = self.transpose(b, (*range(len(b.shape) - 2), len(b.shape) - 1, len(b.shape) - 2))
         wide = columns.moved(
-            self._key(), (*columns.shape[:-2], 1, *columns.shape[-2:]), lambda m: Mark(m.key, frozenset(i if i >= -2 else i - 1 for i in m.varies))
+            self._key(),
+            (*columns.shape[:-2], 1, *columns.shape[-2:]),
+            lambda m: Mark(m.key, frozenset(i if i >= -2 else i - 1 for i in m.varies)),
         )
         return self._summed(self.multiply(rows, wide), -1)
 
     # --- structure
-    def _moved(self, a: DegreeValue, shape: tuple[int, ...], axes: Mapping[int, Axes], disturbed: Axes) -> DegreeValue:
-        """``axes`` says where every axis goes; marks that vary along ``disturbed`` ones are no longer known to be the same."""
+    def _moved(
+        self, a: DegreeValue, shape: tuple[int, ...], axes: Mapping[int, Axes], disturbed: Axes
+    ) -> DegreeValue:
+        """``axes`` says where every axis goes; marks that vary along ``disturbed`` ones are no
+        longer known to be the same.
+        """
 
         def move(mark: Mark) -> Mark:
             varies: Axes = frozenset().union(*(axes[i] for i in mark.varies))
-            return Mark(self._key() if mark.varies & disturbed else mark.key, varies & wide_axes(shape))
+            return Mark(
+                self._key() if mark.varies & disturbed else mark.key, varies & wide_axes(shape)
+            )
 
         return a.moved(self._key(), shape, move)
 
@@ -262,7 +412,10 @@ class DegreeAlgebra:
         """Marks go along with the runs of dimensions that are regrouped."""
         target = tuple(int(n) for n in shape)
         if prod(target) != prod(a.shape):
-            raise ShapeError(f"a tensor of shape {a.shape} cannot be viewed as {target}: the number of elements differs")
+            raise ShapeError(
+                f"a tensor of shape {a.shape} cannot be viewed as {target}: the number of "
+                f"elements differs"
+            )
         axes, kept = _runs(a.shape, target)
         return self._moved(a, target, axes, frozenset(axes) - kept)
 
@@ -286,7 +439,12 @@ class DegreeAlgebra:
         size = len(range(start, stop, step))
         if (start, stop, step) == (0, a.shape[axis], 1):
             return a
-        return self._moved(a, (*a.shape[:axis], size, *a.shape[axis + 1 :]), _same_axes(a), frozenset({axis - len(a.shape)}))
+        return self._moved(
+            a,
+            (*a.shape[:axis], size, *a.shape[axis + 1 :]),
+            _same_axes(a),
+            frozenset({axis - len(a.shape)}),
+        )
 
     def flip(self, a: DegreeValue, axis: int) -> DegreeValue:
         """Marks that vary along the axis are others."""
@@ -298,8 +456,17 @@ class DegreeAlgebra:
         shape = (*first.shape[:axis], sum(v.shape[axis] for v in values), *first.shape[axis + 1 :])
         return self._one_of(first.kind, shape, values, frozenset({axis - len(shape)}))
 
-    def _one_of(self, kind: Kind, shape: tuple[int, ...], values: Sequence[DegreeValue], along: Axes, *deciding: DegreeValue) -> DegreeValue:
-        """Every element is one of ``values``, which one changes ``along`` axes; what decides is counted with its degree where fresh residues enter it."""
+    def _one_of(
+        self,
+        kind: Kind,
+        shape: tuple[int, ...],
+        values: Sequence[DegreeValue],
+        along: Axes,
+        *deciding: DegreeValue,
+    ) -> DegreeValue:
+        """Every element is one of ``values``, which one changes ``along`` axes; what decides is
+        counted with its degree where fresh residues enter it.
+        """
         divisors, roots = as_one(values, along & wide_axes(shape), self._key)
         chosen = [*values, *(d for d in deciding if not d.is_constant)]
         top = ONE
@@ -321,7 +488,9 @@ class DegreeAlgebra:
 
     # --- indexing
     def take(self, a: DegreeValue, axis: int, indices: DegreeValue) -> DegreeValue:
-        """Elements of ``a``; marks that vary along the axis are others, and vary along the axes of the indices."""
+        """Elements of ``a``; marks that vary along the axis are others, and vary along the axes of
+        the indices.
+        """
         before, after = a.shape[:axis], a.shape[axis + 1 :]
         shape = (*before, *indices.shape, *after)
         new = frozenset(range(-len(after) - len(indices.shape), -len(after)))
@@ -339,25 +508,49 @@ class DegreeAlgebra:
         taken = self._moved(a, indices.shape, axes, frozenset({place}))
         return self._one_of(a.kind, indices.shape, [taken], everywhere, indices)
 
-    def add_at(self, base: DegreeValue, axis: int, indices: DegreeValue, source: DegreeValue) -> DegreeValue:
-        """At most all elements of the source along the axes of the indices are added to one element."""
+    def add_at(
+        self, base: DegreeValue, axis: int, indices: DegreeValue, source: DegreeValue
+    ) -> DegreeValue:
+        """At most all elements of the source along the axes of the indices are added to one
+        element.
+        """
         added = self.sum(source, range(axis, axis + len(indices.shape)))
         spread = self.reshape(added, (*base.shape[:axis], 1, *base.shape[axis + 1 :]))
-        return self.add(base, self._one_of(base.kind, base.shape, [spread], wide_axes(base.shape), indices))
+        return self.add(
+            base, self._one_of(base.kind, base.shape, [spread], wide_axes(base.shape), indices)
+        )
 
-    def add_along(self, base: DegreeValue, axis: int, indices: DegreeValue, source: DegreeValue) -> DegreeValue:
+    def add_along(
+        self, base: DegreeValue, axis: int, indices: DegreeValue, source: DegreeValue
+    ) -> DegreeValue:
         """At most all elements of the source along the axis are added to one element."""
         added = self.sum(source, (axis,))
         spread = self.reshape(added, (*base.shape[:axis], 1, *base.shape[axis + 1 :]))
-        return self.add(base, self._one_of(base.kind, base.shape, [spread], wide_axes(base.shape), indices))
+        return self.add(
+            base, self._one_of(base.kind, base.shape, [spread], wide_axes(base.shape), indices)
+        )
 
     # --- beyond the ring
     def exp(self, a: DegreeValue) -> DegreeValue:
-        """One exponential term without a coefficient, whose exponent has the degree of the argument."""
+        """One exponential term without a coefficient, whose exponent has the degree of the
+        argument.
+        """
         self.exponential = True
         # Of minus infinity, which masks are, it is 0: where integers say so.
         sign = Sign.NONNEGATIVE | Sign.POSITIVE | a.sign & Sign.KNOWN
-        return DegreeValue("field", a.shape, self._key(), a.instances, Polynomial(0, 0.0, 1), {}, {}, a.degree, a.uses | {"exp"}, None, sign)
+        return DegreeValue(
+            "field",
+            a.shape,
+            self._key(),
+            a.instances,
+            Polynomial(0, 0.0, 1),
+            {},
+            {},
+            a.degree,
+            a.uses | {"exp"},
+            None,
+            sign,
+        )
 
     def log(self, a: DegreeValue) -> DegreeValue:
         """Heuristic: the degree of the argument."""
@@ -374,35 +567,83 @@ class DegreeAlgebra:
         for argument in arguments:
             top = top.either(argument.top.either(argument.bottom))
         if all(a.is_constant for a in arguments):
-            return self._value("field", shape, max(a.instances for a in arguments), Polynomial(height_log2=top.height_log2))
-        divisors, roots = as_one([replace(a, divisors={}) for a in arguments], wide_axes(shape), self._key)
+            return self._value(
+                "field",
+                shape,
+                max(a.instances for a in arguments),
+                Polynomial(height_log2=top.height_log2),
+            )
+        divisors, roots = as_one(
+            [replace(a, divisors={}) for a in arguments], wide_axes(shape), self._key
+        )
         uses = frozenset({use}).union(*(a.uses for a in arguments))
-        exponents, sign = either(a.exponents for a in arguments), reduce(and_, (a.sign for a in arguments)) & Sign.KNOWN
-        return DegreeValue("field", shape, self._key(), max(a.instances for a in arguments), top, divisors, roots, exponents, uses, None, sign)
+        exponents, sign = (
+            either(a.exponents for a in arguments),
+            reduce(and_, (a.sign for a in arguments)) & Sign.KNOWN,
+        )
+        return DegreeValue(
+            "field",
+            shape,
+            self._key(),
+            max(a.instances for a in arguments),
+            top,
+            divisors,
+            roots,
+            exponents,
+            uses,
+            None,
+            sign,
+        )
 
     def sqrt(self, a: DegreeValue) -> DegreeValue:
-        """sqrt(N/D) = y/D with y^2 = N D adjoined: y has half the degree of N D, and the norm of an element with r roots has 2^r times its degree."""
+        """sqrt(N/D) = y/D with y^2 = N D adjoined: y has half the degree of N D, and the norm of an
+        element with r roots has 2^r times its degree.
+        """
         bottom = a.bottom
         under = a.top.times(bottom)
-        top = Polynomial((under.degree + 1) // 2, under.terms_log2, under.powers, under.height_log2 / 2)
+        top = Polynomial(
+            (under.degree + 1) // 2, under.terms_log2, under.powers, under.height_log2 / 2
+        )
         if a.is_constant:
             root = _rational_root(a.number)
-            # A rational root counts, too: residues take the root of 4 that is a square, which is 2 only if 2 is a square.
-            self.roots_of.add(abs(a.number.numerator) * a.number.denominator if a.number else 0 if a.number is None else 1)
+            # A rational root counts, too: residues take the root of 4 that is a square, which is 2
+            # only if 2 is a square.
+            self.roots_of.add(
+                abs(a.number.numerator) * a.number.denominator
+                if a.number
+                else 0
+                if a.number is None
+                else 1
+            )
             if root is None:
                 self.irrational += 1
             return self._known(replace(a, identity=self._key(), top=top, number=None), root)
         self._guard("sqrt", Sign.NONNEGATIVE in a.sign)
         identity = self._key()
         roots = {**a.roots, Mark(identity, wide_axes(a.shape)): 1}
-        return replace(a, identity=identity, top=top, roots=roots, exponents=_repeated(a.exponents, 2), uses=a.uses | {"root"})
+        return replace(
+            a,
+            identity=identity,
+            top=top,
+            roots=roots,
+            exponents=_repeated(a.exponents, 2),
+            uses=a.uses | {"root"},
+        )
 
     # --- order, decisions
     def _decided(self, kind: Kind, shape: tuple[int, ...], *arguments: DegreeValue) -> DegreeValue:
-        """A discrete value that depends on the order of its arguments: heuristic where fresh residues enter."""
+        """A discrete value that depends on the order of its arguments: heuristic where fresh
+        residues enter.
+        """
         if all(a.is_constant for a in arguments):
-            height = 0.0 if kind == "bool" else max(*(a.top.height_log2 for a in arguments), log2_of(max(shape, default=1)))
-            return self._value(kind, shape, max(a.instances for a in arguments), Polynomial(height_log2=height))
+            height = (
+                0.0
+                if kind == "bool"
+                else max(*(a.top.height_log2 for a in arguments), log2_of(max(shape, default=1)))
+            )
+            return self._value(
+                kind, shape, max(a.instances for a in arguments), Polynomial(height_log2=height)
+            )
         if any(a.kind == "field" for a in arguments):
             return replace(self._opaque("order", shape, *arguments), kind=kind)
         return replace(self._one_of(kind, shape, arguments, wide_axes(shape)), kind=kind)
@@ -448,7 +689,11 @@ class DegreeAlgebra:
         shape = a.shape[:axis] + a.shape[axis + 1 :]
 
         def move(mark: Mark) -> Mark:
-            return Mark(self._key(), wide_axes(shape)) if place in mark.varies else _without(mark, place)
+            return (
+                Mark(self._key(), wide_axes(shape))
+                if place in mark.varies
+                else _without(mark, place)
+            )
 
         return self._extreme(shape, a.moved(self._key(), shape, move))
 
@@ -477,7 +722,16 @@ class DegreeAlgebra:
         """Integers and bools embed; a field value that becomes discrete is decided by order."""
         if a.kind == "field" and kind != "field":
             return self._decided(kind, a.shape, a)
-        return a if a.kind == kind else replace(a, kind=kind, identity=self._key(), number=None if "bool" in (kind, a.kind) else a.number)
+        return (
+            a
+            if a.kind == kind
+            else replace(
+                a,
+                kind=kind,
+                identity=self._key(),
+                number=None if "bool" in (kind, a.kind) else a.number,
+            )
+        )
 
     # --- batches
     def gather(self, a: DegreeValue, index: Index) -> DegreeValue:
@@ -490,17 +744,25 @@ class DegreeAlgebra:
     def boxes(self, a: DegreeValue, places: Sequence[Index], count: int) -> DegreeValue:
         """Boxes as instances: every element is one of the value's."""
         axes = frozenset(range(-len(a.shape), 0)) & wide_axes(a.shape)
-        chosen = a.moved(self._key(), tuple(own.shape[1] for own in places), lambda m: Mark(self._key(), m.varies | axes))
+        chosen = a.moved(
+            self._key(),
+            tuple(own.shape[1] for own in places),
+            lambda m: Mark(self._key(), m.varies | axes),
+        )
         return replace(chosen, instances=count)
 
     def stack(self, a: DegreeValue, index: Index) -> DegreeValue:
-        """Instances stacked by an index (instances, members) along a new leading axis, along which marks vary."""
+        """Instances stacked by an index (instances, members) along a new leading axis, along which
+        marks vary.
+        """
         shape = (int(index.shape[1]), *a.shape)
         front: Axes = frozenset({-len(shape)}) & wide_axes(shape)
         stacked = a.moved(self._key(), shape, lambda m: Mark(self._key(), m.varies | front))
         return replace(stacked, instances=int(index.shape[0]))
 
-    def join(self, parts: Sequence[DegreeValue], counts: Sequence[int] | None = None) -> DegreeValue:
+    def join(
+        self, parts: Sequence[DegreeValue], counts: Sequence[int] | None = None
+    ) -> DegreeValue:
         """Instances beside each other; ``counts`` says for how many rows each part stands."""
         joined = self._one_of(parts[0].kind, parts[0].shape, parts, frozenset())
         renamed = joined.moved(self._key(), joined.shape, lambda m: Mark(self._key(), m.varies))
@@ -509,10 +771,16 @@ class DegreeAlgebra:
 
 def _varying(a: DegreeValue) -> set[Mark]:
     """The divisors that are no mere numbers."""
-    return {mark for mark, divisor in a.divisors.items() if divisor.polynomial.degree or divisor.polynomial.powers}
+    return {
+        mark
+        for mark, divisor in a.divisors.items()
+        if divisor.polynomial.degree or divisor.polynomial.powers
+    }
 
 
-def _of_both(operation: Callable[[Fraction, Fraction], Fraction], a: DegreeValue, b: DegreeValue) -> Fraction | None:
+def _of_both(
+    operation: Callable[[Fraction, Fraction], Fraction], a: DegreeValue, b: DegreeValue
+) -> Fraction | None:
     """The number that an operation makes of two values, where both are known."""
     return None if a.number is None or b.number is None else operation(a.number, b.number)
 
@@ -538,7 +806,11 @@ def _repeated(exponents: Degree | None, times: int) -> Degree | None:
     """Bounds for a sum of ``times`` exponents."""
     if exponents is None or times < 2 or exponents.denominator == 0:
         return exponents
-    return replace(exponents, top=exponents.top.times(exponents.bottom.to_the(times - 1)), bottom=exponents.bottom.to_the(times))
+    return replace(
+        exponents,
+        top=exponents.top.times(exponents.bottom.to_the(times - 1)),
+        bottom=exponents.bottom.to_the(times),
+    )
 
 
 def _broadcast(*shapes: tuple[int, ...]) -> tuple[int, ...]:
@@ -562,7 +834,9 @@ def _same_axes(a: DegreeValue) -> dict[int, Axes]:
 
 
 def _runs(old: tuple[int, ...], new: tuple[int, ...]) -> tuple[dict[int, Axes], Axes]:
-    """Where a reshape takes every axis: (old axis -> new axes, the old axes that stay as they are)."""
+    """Where a reshape takes every axis: (old axis -> new axes, the old axes that stay as
+    they are).
+    """
     everywhere: Axes = frozenset(range(-len(new), 0))
     if 0 in old:
         return dict.fromkeys(range(-len(old), 0), everywhere), frozenset()

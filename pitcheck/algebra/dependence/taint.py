@@ -1,8 +1,10 @@
 """The algebra of dependence: an operator's meaning run on what its elements may depend on.
 
-A value has labels: an element without one is the same whatever lies in memory that nobody has written to. What moves elements moves their labels; anything else
-gives a label where an operand has one, whatever is done there (a product with 0 is none: 0 times NaN is NaN). Integers and booleans that depend on no
-input are computed, so that choices and indices that the program fixes choose between labels; others are taken to be any.
+A value has labels: an element without one is the same whatever lies in memory that nobody has
+written to. What moves elements moves their labels; anything else gives a label where an operand has
+one, whatever is done there (a product with 0 is none: 0 times NaN is NaN). Integers and booleans
+that depend on no input are computed, so that choices and indices that the program fixes choose
+between labels; others are taken to be any.
 """
 
 from __future__ import annotations
@@ -16,7 +18,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pitcheck.algebra.dependence.taint_mask import Labels, aligned, blocks_of, common_cuts, everywhere, joined, merged, too_fine, union
+from pitcheck.algebra.dependence.taint_mask import (
+    Labels,
+    aligned,
+    blocks_of,
+    common_cuts,
+    everywhere,
+    joined,
+    merged,
+    too_fine,
+    union,
+)
 from pitcheck.algebra.interface import Comparison, Kind
 from pitcheck.algebra.reals.real import RealAlgebra
 from pitcheck.algebra.value import Value
@@ -42,7 +54,9 @@ class Tainted:
 
 @dataclass(frozen=True)
 class Misuse:
-    """Where an element that has a label decides more than a result: ``what`` it is used as, at ``site``."""
+    """Where an element that has a label decides more than a result: ``what`` it is used as, at
+    ``site``.
+    """
 
     site: str
     label: int
@@ -50,7 +64,9 @@ class Misuse:
 
 
 class TaintAlgebra:
-    """Every operation of :class:`~pitcheck.algebra.interface.Algebra` on labels. ``misused`` lists indices and integer divisors that have one."""
+    """Every operation of :class:`~pitcheck.algebra.interface.Algebra` on labels. ``misused`` lists
+    indices and integer divisors that have one.
+    """
 
     def __init__(self) -> None:
         self.site = ""
@@ -69,8 +85,12 @@ class TaintAlgebra:
         return Tainted(kind, tuple(shape), everywhere(label, shape))
 
     def constant(self, number: Fraction | float, kind: Kind = "field") -> Tainted:
-        """A 0-d constant; one that is no integer is not remembered, for float64 could decide otherwise than the number itself."""
-        whole = isinstance(number, int) or (isinstance(number, Fraction) and number.denominator == 1 and abs(number) < 2**53)
+        """A 0-d constant; one that is no integer is not remembered, for float64 could decide
+        otherwise than the number itself.
+        """
+        whole = isinstance(number, int) or (
+            isinstance(number, Fraction) and number.denominator == 1 and abs(number) < 2**53
+        )
         return Tainted(kind, (), None, self._numbers.constant(number, kind) if whole else None)
 
     def extent(self, a: Tainted, axes: Sequence[int]) -> Tainted:
@@ -80,7 +100,14 @@ class TaintAlgebra:
     def arange(self, like: Tainted, axis: int) -> Tainted:
         """Positions, which are known."""
         shape = (like.shape[axis],)
-        return Tainted("int", shape, None, Value("int", np.arange(shape[0], dtype=np.int64)[None, None, None]) if shape[0] <= MOST_KNOWN else None)
+        return Tainted(
+            "int",
+            shape,
+            None,
+            Value("int", np.arange(shape[0], dtype=np.int64)[None, None, None])
+            if shape[0] <= MOST_KNOWN
+            else None,
+        )
 
     def boundary(self, like: Tainted, axis: int, offset: int) -> Tainted:  # noqa: ARG002  the operands of one algebra
         """A 0-d constant."""
@@ -95,16 +122,30 @@ class TaintAlgebra:
         return a.kind
 
     # --- what gives a label where an operand has one
-    def _each(self, kind: Kind, operands: Sequence[Tainted], compute: Callable[..., Value] | None = None) -> Tainted:
+    def _each(
+        self, kind: Kind, operands: Sequence[Tainted], compute: Callable[..., Value] | None = None
+    ) -> Tainted:
         """Element by element, broadcast."""
         try:
             shape = np.broadcast_shapes(*(a.shape for a in operands))
         except ValueError:
-            raise ShapeError(f"operands of shapes {[a.shape for a in operands]} do not broadcast") from None
+            raise ShapeError(
+                f"operands of shapes {[a.shape for a in operands]} do not broadcast"
+            ) from None
         labels = _union([a.labels for a in operands], shape)
-        return Tainted(kind, shape, labels, self._computed(shape, operands, compute) if labels is None else None)
+        return Tainted(
+            kind,
+            shape,
+            labels,
+            self._computed(shape, operands, compute) if labels is None else None,
+        )
 
-    def _computed(self, shape: Sequence[int], operands: Sequence[Tainted], compute: Callable[..., Value] | None) -> Value | None:
+    def _computed(
+        self,
+        shape: Sequence[int],
+        operands: Sequence[Tainted],
+        compute: Callable[..., Value] | None,
+    ) -> Value | None:
         """The numbers of a result, where those of all operands are known, and they are few."""
         if compute is None or any(a.known is None for a in operands) or prod(shape) > MOST_KNOWN:
             return None
@@ -198,14 +239,24 @@ class TaintAlgebra:
         return self._each(kind, (a,), lambda x: self._numbers.cast(x, kind))
 
     # --- what gives a label to all along an axis
-    def _over(self, kind: Kind, a: Tainted, axes: Sequence[int], compute: Callable[..., Value] | None = None) -> Tainted:
+    def _over(
+        self,
+        kind: Kind,
+        a: Tainted,
+        axes: Sequence[int],
+        compute: Callable[..., Value] | None = None,
+    ) -> Tainted:
         shape = tuple(n for dim, n in enumerate(a.shape) if dim not in axes)
         labels = None if a.labels is None else _some(merged(a.labels.largest(axes).without(axes)))
-        return Tainted(kind, shape, labels, self._computed(shape, (a,), compute) if labels is None else None)
+        return Tainted(
+            kind, shape, labels, self._computed(shape, (a,), compute) if labels is None else None
+        )
 
     def sum(self, a: Tainted, axes: Sequence[int]) -> Tainted:
         """Of all terms."""
-        return self._over(a.kind, a, axes, None if a.kind == "field" else lambda x: self._numbers.sum(x, axes))
+        return self._over(
+            a.kind, a, axes, None if a.kind == "field" else lambda x: self._numbers.sum(x, axes)
+        )
 
     def reduce_max(self, a: Tainted, axis: int) -> Tainted:
         """Of all along the axis."""
@@ -221,19 +272,39 @@ class TaintAlgebra:
 
     def order(self, a: Tainted, axis: int, descending: bool) -> Tainted:  # noqa: ARG002
         """Of all along the axis."""
-        return Tainted("int", a.shape, None if a.labels is None else a.labels.largest((axis,)).expanded(a.shape), below=a.shape[axis])
+        return Tainted(
+            "int",
+            a.shape,
+            None if a.labels is None else a.labels.largest((axis,)).expanded(a.shape),
+            below=a.shape[axis],
+        )
 
     def matmul(self, a: Tainted, b: Tainted) -> Tainted:
         """Of a row and a column."""
         if len(a.shape) < 2 or len(b.shape) < 2 or a.shape[-1] != b.shape[-2]:
-            raise ShapeError(f"matmul: tensors of shapes {a.shape} and {b.shape} are not (..., m, k) and (..., k, n)")
+            raise ShapeError(
+                f"matmul: tensors of shapes {a.shape} and {b.shape} are not (..., m, k) and (..., "
+                f"k, n)"
+            )
         row, column = len(a.shape) - 1, len(b.shape) - 2
-        first = Tainted("field", (*a.shape[:-1], 1), None if a.labels is None else a.labels.largest((row,)))
-        second = Tainted("field", (*b.shape[:-2], 1, b.shape[-1]), None if b.labels is None else b.labels.largest((column,)))
+        first = Tainted(
+            "field", (*a.shape[:-1], 1), None if a.labels is None else a.labels.largest((row,))
+        )
+        second = Tainted(
+            "field",
+            (*b.shape[:-2], 1, b.shape[-1]),
+            None if b.labels is None else b.labels.largest((column,)),
+        )
         return self._each("field", (first, second))
 
     # --- what moves elements
-    def _moved(self, a: Tainted, shape: Sequence[int], move: Callable[[Labels], Labels], compute: Callable[..., Value]) -> Tainted:
+    def _moved(
+        self,
+        a: Tainted,
+        shape: Sequence[int],
+        move: Callable[[Labels], Labels],
+        compute: Callable[..., Value],
+    ) -> Tainted:
         labels = None if a.labels is None else _some(move(a.labels))
         return Tainted(a.kind, tuple(shape), labels, self._computed(shape, (a,), compute), a.below)
 
@@ -241,51 +312,90 @@ class TaintAlgebra:
         """The same elements."""
         if prod(shape) != prod(a.shape):
             raise ShapeError(f"a tensor of shape {a.shape} cannot be viewed as {tuple(shape)}")
-        return self._moved(a, shape, lambda x: x.reshaped(tuple(shape)), lambda x: self._numbers.reshape(x, shape))
+        return self._moved(
+            a, shape, lambda x: x.reshaped(tuple(shape)), lambda x: self._numbers.reshape(x, shape)
+        )
 
     def transpose(self, a: Tainted, permutation: Sequence[int]) -> Tainted:
         """Dimensions in another order."""
         if sorted(permutation) != list(range(len(a.shape))):
-            raise ShapeError(f"{tuple(permutation)} is no permutation of the {len(a.shape)} dimensions of shape {a.shape}")
+            raise ShapeError(
+                f"{tuple(permutation)} is no permutation of the {len(a.shape)} dimensions of "
+                f"shape {a.shape}"
+            )
         shape = [a.shape[dim] for dim in permutation]
-        return self._moved(a, shape, lambda x: x.transposed(permutation), lambda x: self._numbers.transpose(x, permutation))
+        return self._moved(
+            a,
+            shape,
+            lambda x: x.transposed(permutation),
+            lambda x: self._numbers.transpose(x, permutation),
+        )
 
     def expand(self, a: Tainted, shape: Sequence[int]) -> Tainted:
         """Broadcast."""
         new = tuple(shape)
-        if len(new) < len(a.shape) or any(m not in (1, n) for m, n in zip(a.shape, new[len(new) - len(a.shape) :], strict=True)):
+        if len(new) < len(a.shape) or any(
+            m not in (1, n) for m, n in zip(a.shape, new[len(new) - len(a.shape) :], strict=True)
+        ):
             raise ShapeError(f"a tensor of shape {a.shape} cannot be expanded to {new}")
-        return self._moved(a, new, lambda x: x.expanded(new), lambda x: self._numbers.expand(x, new))
+        return self._moved(
+            a, new, lambda x: x.expanded(new), lambda x: self._numbers.expand(x, new)
+        )
 
     def slice(self, a: Tainted, axis: int, start: int, stop: int, step: int = 1) -> Tainted:
         """Some elements."""
         if not (0 <= axis < len(a.shape) and 0 <= start <= stop <= a.shape[axis] and step >= 1):
-            raise ShapeError(f"the slice {start}:{stop}:{step} does not lie within dimension {axis} of shape {a.shape}")
+            raise ShapeError(
+                f"the slice {start}:{stop}:{step} does not lie within dimension {axis} of shape "
+                f"{a.shape}"
+            )
         shape = (*a.shape[:axis], len(range(start, stop, step)), *a.shape[axis + 1 :])
 
         def take(labels: Labels) -> Labels:
-            return labels.part(axis, start, stop) if step == 1 else labels.at(axis, np.arange(start, stop, step))
+            return (
+                labels.part(axis, start, stop)
+                if step == 1
+                else labels.at(axis, np.arange(start, stop, step))
+            )
 
-        return self._moved(a, shape, take, lambda x: self._numbers.slice(x, axis, start, stop, step))
+        return self._moved(
+            a, shape, take, lambda x: self._numbers.slice(x, axis, start, stop, step)
+        )
 
     def flip(self, a: Tainted, axis: int) -> Tainted:
         """The other way round."""
-        return self._moved(a, a.shape, lambda x: x.flipped(axis), lambda x: self._numbers.flip(x, axis))
+        return self._moved(
+            a, a.shape, lambda x: x.flipped(axis), lambda x: self._numbers.flip(x, axis)
+        )
 
     def concatenate(self, values: Sequence[Tainted], axis: int) -> Tainted:
         """Elements side by side."""
         first = values[0]
         if len({(a.kind, a.shape[:axis], a.shape[axis + 1 :]) for a in values}) != 1:
-            raise ShapeError(f"tensors {[(a.kind, a.shape) for a in values]} cannot be concatenated along dimension {axis}")
+            raise ShapeError(
+                f"tensors {[(a.kind, a.shape) for a in values]} cannot be concatenated along "
+                f"dimension {axis}"
+            )
         shape = (*first.shape[:axis], sum(a.shape[axis] for a in values), *first.shape[axis + 1 :])
-        labels = None if all(a.labels is None for a in values) else _some(joined([_labels(a) for a in values], axis))
-        return Tainted(first.kind, shape, labels, self._computed(shape, values, lambda *x: self._numbers.concatenate(x, axis)))
+        labels = (
+            None
+            if all(a.labels is None for a in values)
+            else _some(joined([_labels(a) for a in values], axis))
+        )
+        return Tainted(
+            first.kind,
+            shape,
+            labels,
+            self._computed(shape, values, lambda *x: self._numbers.concatenate(x, axis)),
+        )
 
     def where(self, condition: Tainted, a: Tainted, b: Tainted) -> Tainted:
         """Of what is chosen, where the condition is known; else of both, and of the condition."""
         kind, operands = a.kind, (condition, a, b)
         if a.kind != b.kind or condition.kind != "bool":
-            raise ShapeError(f"a choice by {condition.kind} between {a.kind} and {b.kind} has no meaning")
+            raise ShapeError(
+                f"a choice by {condition.kind} between {a.kind} and {b.kind} has no meaning"
+            )
         if condition.known is None or (a.labels is None and b.labels is None):
             return self._each(kind, operands, None if kind == "field" else self._numbers.where)
         shape = np.broadcast_shapes(*(x.shape for x in operands))
@@ -295,7 +405,9 @@ class TaintAlgebra:
         if too_fine(cuts, [chooser, *sides]):
             return self._each(kind, operands)
         cells = aligned([chooser, *sides])
-        return Tainted(kind, shape, _some(merged(Labels(cuts, np.where(cells[0] != 0, cells[1], cells[2])))))
+        return Tainted(
+            kind, shape, _some(merged(Labels(cuts, np.where(cells[0] != 0, cells[1], cells[2]))))
+        )
 
     # --- indexing
     def _note(self, a: Tainted, what: str) -> None:
@@ -316,9 +428,13 @@ class TaintAlgebra:
         places = _places(indices)
         if places is not None and indices.labels is None and a.labels is not None:
             self._check_range(places, a.shape[axis])
-            return Tainted(a.kind, shape, _some(a.labels.at(axis, places.reshape(-1)).reshaped(shape)))
+            return Tainted(
+                a.kind, shape, _some(a.labels.at(axis, places.reshape(-1)).reshaped(shape))
+            )
         whole = self._over(a.kind, a, (axis,))
-        spread = self.reshape(whole, (*a.shape[:axis], *((1,) * len(indices.shape)), *a.shape[axis + 1 :]))
+        spread = self.reshape(
+            whole, (*a.shape[:axis], *((1,) * len(indices.shape)), *a.shape[axis + 1 :])
+        )
         own = self.reshape(indices, (*indices.shape, *((1,) * (len(a.shape) - axis - 1))))
         return self._each(a.kind, (self.expand(spread, shape), own))
 
@@ -327,47 +443,98 @@ class TaintAlgebra:
             raise ShapeError(f"an index lies outside 0 .. {size - 1}")
 
     def add_at(self, base: Tainted, axis: int, indices: Tainted, source: Tainted) -> Tainted:
-        """Of the base, and of what is added: there where the indices are known, else anywhere along the axis."""
+        """Of the base, and of what is added: there where the indices are known, else anywhere along
+        the axis.
+        """
         self._note_index(indices, base.shape[axis])
-        known = self._computed(base.shape, (base, indices, source), (lambda *x: self._numbers.add_at(x[0], axis, *x[1:])) if base.kind == "int" else None)
+        known = self._computed(
+            base.shape,
+            (base, indices, source),
+            (lambda *x: self._numbers.add_at(x[0], axis, *x[1:])) if base.kind == "int" else None,
+        )
         if source.labels is None and indices.labels is None:
             return Tainted(base.kind, base.shape, base.labels, known)
         beside = tuple(range(axis, axis + len(indices.shape)))
         places = _places(indices)
-        if places is not None and indices.labels is None and source.labels is not None and prod(source.shape) <= MOST_KNOWN:
-            flat = source.labels.reshaped((*base.shape[:axis], places.size, *base.shape[axis + 1 :]))
-            return self._each(base.kind, (base, Tainted(base.kind, base.shape, _some(self._landed(flat, axis, places.reshape(-1), base.shape[axis])))))
+        if (
+            places is not None
+            and indices.labels is None
+            and source.labels is not None
+            and prod(source.shape) <= MOST_KNOWN
+        ):
+            flat = source.labels.reshaped(
+                (*base.shape[:axis], places.size, *base.shape[axis + 1 :])
+            )
+            return self._each(
+                base.kind,
+                (
+                    base,
+                    Tainted(
+                        base.kind,
+                        base.shape,
+                        _some(self._landed(flat, axis, places.reshape(-1), base.shape[axis])),
+                    ),
+                ),
+            )
         added = self._over(base.kind, source, beside)
         spread = self.reshape(added, (*base.shape[:axis], 1, *base.shape[axis + 1 :]))
-        return self._each(base.kind, (base, self.expand(spread, base.shape), self._over("int", indices, tuple(range(len(indices.shape))))))
+        return self._each(
+            base.kind,
+            (
+                base,
+                self.expand(spread, base.shape),
+                self._over("int", indices, tuple(range(len(indices.shape)))),
+            ),
+        )
 
     def _landed(self, labels: Labels, axis: int, places: Index, size: int) -> Labels:
         """Labels of rows along ``axis`` brought to their places."""
         self._check_range(places, size)
-        fine = labels.refined((*labels.cuts[:axis], tuple(range(len(places) + 1)), *labels.cuts[axis + 1 :]))
+        fine = labels.refined(
+            (*labels.cuts[:axis], tuple(range(len(places) + 1)), *labels.cuts[axis + 1 :])
+        )
         rows = np.moveaxis(fine.cells, axis + 1, 0)
         cells = np.zeros((size, *rows.shape[1:]), dtype=np.int32)
         np.maximum.at(cells, places, rows)
-        return merged(Labels((*fine.cuts[:axis], tuple(range(size + 1)), *fine.cuts[axis + 1 :]), np.moveaxis(cells, 0, axis + 1)))
+        return merged(
+            Labels(
+                (*fine.cuts[:axis], tuple(range(size + 1)), *fine.cuts[axis + 1 :]),
+                np.moveaxis(cells, 0, axis + 1),
+            )
+        )
 
     def take_along(self, a: Tainted, axis: int, indices: Tainted) -> Tainted:
         """Of what is chosen where the indices are known, else of all along the axis."""
         self._note_index(indices, a.shape[axis])
-        known = self._computed(indices.shape, (a, indices), lambda x, i: self._numbers.take_along(x, axis, i))
+        known = self._computed(
+            indices.shape, (a, indices), lambda x, i: self._numbers.take_along(x, axis, i)
+        )
         if a.labels is None and indices.labels is None:
             return Tainted(a.kind, indices.shape, None, known)
         places, fine = _places(indices), None if a.labels is None else a.labels.single()
         if places is not None and fine is not None:
             self._check_range(places, a.shape[axis])
-            cells = np.take_along_axis(fine, np.broadcast_to(places, indices.shape)[None], axis=axis + 1)
+            cells = np.take_along_axis(
+                fine, np.broadcast_to(places, indices.shape)[None], axis=axis + 1
+            )
             return Tainted(a.kind, indices.shape, _some(blocks_of(cells)))
-        whole = self.reshape(self._over(a.kind, a, (axis,)), (*a.shape[:axis], 1, *a.shape[axis + 1 :]))
+        whole = self.reshape(
+            self._over(a.kind, a, (axis,)), (*a.shape[:axis], 1, *a.shape[axis + 1 :])
+        )
         return self._each(a.kind, (whole, Tainted(a.kind, indices.shape, indices.labels)))
 
     def add_along(self, base: Tainted, axis: int, indices: Tainted, source: Tainted) -> Tainted:
-        """Of the base, and of what is added: there where the indices are known, else anywhere along the axis."""
+        """Of the base, and of what is added: there where the indices are known, else anywhere along
+        the axis.
+        """
         self._note_index(indices, base.shape[axis])
-        known = self._computed(base.shape, (base, indices, source), (lambda *x: self._numbers.add_along(x[0], axis, *x[1:])) if base.kind == "int" else None)
+        known = self._computed(
+            base.shape,
+            (base, indices, source),
+            (lambda *x: self._numbers.add_along(x[0], axis, *x[1:]))
+            if base.kind == "int"
+            else None,
+        )
         if source.labels is None and indices.labels is None:
             return Tainted(base.kind, base.shape, base.labels, known)
         places, fine = _places(indices), None if source.labels is None else source.labels.single()
@@ -377,15 +544,34 @@ class TaintAlgebra:
             grid[axis] = places
             cells = np.zeros((len(fine), *base.shape), dtype=np.int32)
             np.maximum.at(cells, (slice(None), *grid), fine)
-            return self._each(base.kind, (base, Tainted(base.kind, base.shape, _some(blocks_of(cells)))))
-        added = [self._over(base.kind, Tainted(base.kind, x.shape, x.labels), (axis,)) for x in (source, indices)]
-        return self._each(base.kind, (base, *(self.reshape(x, (*base.shape[:axis], 1, *base.shape[axis + 1 :])) for x in added)))
+            return self._each(
+                base.kind, (base, Tainted(base.kind, base.shape, _some(blocks_of(cells))))
+            )
+        added = [
+            self._over(base.kind, Tainted(base.kind, x.shape, x.labels), (axis,))
+            for x in (source, indices)
+        ]
+        return self._each(
+            base.kind,
+            (
+                base,
+                *(self.reshape(x, (*base.shape[:axis], 1, *base.shape[axis + 1 :])) for x in added),
+            ),
+        )
 
     # --- instances
     def gather(self, a: Tainted, index: Index) -> Tainted:
         """Chosen instances."""
-        labels = a.labels if a.labels is None or a.labels.rows == 1 else _some(Labels(a.labels.cuts, a.labels.cells[index]))
-        known = a.known if a.known is None or a.known.data.shape[2] == 1 else self._numbers.gather(a.known, index)
+        labels = (
+            a.labels
+            if a.labels is None or a.labels.rows == 1
+            else _some(Labels(a.labels.cuts, a.labels.cells[index]))
+        )
+        known = (
+            a.known
+            if a.known is None or a.known.data.shape[2] == 1
+            else self._numbers.gather(a.known, index)
+        )
         return Tainted(a.kind, a.shape, labels, known, a.below)
 
     def stack(self, a: Tainted, index: Index) -> Tainted:
@@ -398,23 +584,49 @@ class TaintAlgebra:
         if a.labels is None:
             return Tainted(a.kind, shape, None, known)
         if a.labels.rows == 1:
-            return Tainted(a.kind, shape, Labels(((0, members), *a.labels.cuts), a.labels.cells[:, None]), known)
-        return Tainted(a.kind, shape, _some(merged(Labels((tuple(range(members + 1)), *a.labels.cuts), a.labels.cells[index]))), known)
+            return Tainted(
+                a.kind,
+                shape,
+                Labels(((0, members), *a.labels.cuts), a.labels.cells[:, None]),
+                known,
+            )
+        return Tainted(
+            a.kind,
+            shape,
+            _some(
+                merged(Labels((tuple(range(members + 1)), *a.labels.cuts), a.labels.cells[index]))
+            ),
+            known,
+        )
 
     def join(self, parts: Sequence[Tainted], counts: Sequence[int] | None = None) -> Tainted:
         """Instances one behind the other."""
         first = parts[0]
         if len({(a.kind, a.shape) for a in parts}) != 1:
-            raise ShapeError(f"instances {[(a.kind, a.shape) for a in parts]} are not of one kind and shape")
+            raise ShapeError(
+                f"instances {[(a.kind, a.shape) for a in parts]} are not of one kind and shape"
+            )
         given = [1] * len(parts) if counts is None else list(counts)
-        known = None if any(a.known is None for a in parts) else self._numbers.join([a.known for a in parts if a.known is not None], given)
+        known = (
+            None
+            if any(a.known is None for a in parts)
+            else self._numbers.join([a.known for a in parts if a.known is not None], given)
+        )
         if known is not None and known.data.size > MOST_KNOWN:
             known = None
         if all(a.labels is None for a in parts):
             return Tainted(first.kind, first.shape, None, known)
         several = [_labels(a) for a in parts]
-        rows = [np.broadcast_to(cells, (count, *cells.shape[1:])) for cells, count in zip(aligned(several), given, strict=True)]
-        return Tainted(first.kind, first.shape, merged(Labels(common_cuts(several), np.concatenate(rows))), known)
+        rows = [
+            np.broadcast_to(cells, (count, *cells.shape[1:]))
+            for cells, count in zip(aligned(several), given, strict=True)
+        ]
+        return Tainted(
+            first.kind,
+            first.shape,
+            merged(Labels(common_cuts(several), np.concatenate(rows))),
+            known,
+        )
 
 
 def _labels(a: Tainted) -> Labels:

@@ -1,4 +1,6 @@
-"""Labels over the elements of a tensor, stored once per block of elements that have the same: what full sizes cost does not depend on the sizes."""
+"""Labels over the elements of a tensor, stored once per block of elements that have the same: what
+full sizes cost does not depend on the sizes.
+"""
 
 from __future__ import annotations
 
@@ -14,14 +16,18 @@ Cells = NDArray[np.int32]
 Cuts = tuple[tuple[int, ...], ...]
 
 MOST_CELLS = 1 << 22
-"""From more blocks than this on, the largest label is taken for all of them: more may seem to depend on something than does."""
+"""From more blocks than this on, the largest label is taken for all of them: more may seem to
+depend on something than does.
+"""
 
 
 @dataclass(frozen=True)
 class Labels:
-    """A label per element: 0, or the number of something that the element may depend on (one of several).
+    """A label per element: 0, or the number of something that the element may depend on (one of
+    several).
 
-    ``cuts``: per dimension where blocks begin, and its size at the end. ``cells`` has shape (rows or 1, blocks along every dimension).
+    ``cuts``: per dimension where blocks begin, and its size at the end. ``cells`` has shape (rows
+    or 1, blocks along every dimension).
     """
 
     cuts: Cuts
@@ -54,11 +60,15 @@ class Labels:
     def largest(self, axes: Sequence[int]) -> Labels:
         """The largest label along ``axes``, which stay with size 1."""
         cells = self.cells.max(axis=tuple(axis + 1 for axis in axes), keepdims=True, initial=0)
-        return Labels(tuple((0, 1) if dim in axes else own for dim, own in enumerate(self.cuts)), cells)
+        return Labels(
+            tuple((0, 1) if dim in axes else own for dim, own in enumerate(self.cuts)), cells
+        )
 
     def without(self, axes: Sequence[int]) -> Labels:
         """Without some dimensions, which are one block."""
-        cells = self.cells.reshape(self.rows, *(n for dim, n in enumerate(self.cells.shape[1:]) if dim not in axes))
+        cells = self.cells.reshape(
+            self.rows, *(n for dim, n in enumerate(self.cells.shape[1:]) if dim not in axes)
+        )
         return Labels(tuple(own for dim, own in enumerate(self.cuts) if dim not in axes), cells)
 
     def expanded(self, shape: Sequence[int]) -> Labels:
@@ -66,23 +76,33 @@ class Labels:
         missing = len(shape) - len(self.cuts)
         cells = self.cells.reshape(self.rows, *((1,) * missing), *self.cells.shape[1:])
         cuts = (*(((0, 1),) * missing), *self.cuts)
-        return Labels(tuple((0, n) if own == (0, 1) else own for own, n in zip(cuts, shape, strict=True)), cells)
+        return Labels(
+            tuple((0, n) if own == (0, 1) else own for own, n in zip(cuts, shape, strict=True)),
+            cells,
+        )
 
     def transposed(self, permutation: Sequence[int]) -> Labels:
         """Dimension i of the result is dimension ``permutation[i]``."""
-        return Labels(tuple(self.cuts[dim] for dim in permutation), self.cells.transpose(0, *(dim + 1 for dim in permutation)))
+        return Labels(
+            tuple(self.cuts[dim] for dim in permutation),
+            self.cells.transpose(0, *(dim + 1 for dim in permutation)),
+        )
 
     def flipped(self, axis: int) -> Labels:
         """The other way round along ``axis``."""
         turned = tuple(self.cuts[axis][-1] - at for at in reversed(self.cuts[axis]))
-        return Labels((*self.cuts[:axis], turned, *self.cuts[axis + 1 :]), np.flip(self.cells, axis + 1))
+        return Labels(
+            (*self.cuts[:axis], turned, *self.cuts[axis + 1 :]), np.flip(self.cells, axis + 1)
+        )
 
     def at(self, axis: int, places: NDArray[np.int64]) -> Labels:
         """The elements at ``places`` (one dimension) of ``axis``."""
         own = self.cuts[axis]
         if self.cells.size // (len(own) - 1) * len(places) > MOST_CELLS:
             whole = self.largest((axis,))
-            return Labels((*self.cuts[:axis], (0, len(places)), *self.cuts[axis + 1 :]), whole.cells)
+            return Labels(
+                (*self.cuts[:axis], (0, len(places)), *self.cuts[axis + 1 :]), whole.cells
+            )
         blocks = np.searchsorted(own, places, side="right") - 1
         cuts = (*self.cuts[:axis], tuple(range(len(places) + 1)), *self.cuts[axis + 1 :])
         return merged(Labels(cuts, self.cells.take(blocks, axis=axis + 1)))
@@ -90,10 +110,18 @@ class Labels:
     def part(self, axis: int, start: int, stop: int) -> Labels:
         """The elements from ``start`` to ``stop`` of ``axis``."""
         own = self.cuts[axis]
-        first, last = int(np.searchsorted(own, start, side="right")) - 1, int(np.searchsorted(own, stop, side="left"))
+        first, last = (
+            int(np.searchsorted(own, start, side="right")) - 1,
+            int(np.searchsorted(own, stop, side="left")),
+        )
         inner = tuple(at - start for at in own[first + 1 : last])
         chosen = (slice(None),) * (axis + 1) + (slice(first, max(last, first + 1)),)
-        return merged(Labels((*self.cuts[:axis], (0, *inner, stop - start), *self.cuts[axis + 1 :]), self.cells[chosen]))
+        return merged(
+            Labels(
+                (*self.cuts[:axis], (0, *inner, stop - start), *self.cuts[axis + 1 :]),
+                self.cells[chosen],
+            )
+        )
 
     def reshaped(self, shape: tuple[int, ...]) -> Labels:
         """The same elements, row-major, in another shape."""
@@ -108,8 +136,12 @@ class Labels:
         return merged(labels)
 
 
-def groups(old: tuple[int, ...], new: tuple[int, ...]) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
-    """The dimensions of two shapes of one size, side by side, cut wherever both have as many elements behind; none in a group of size 1 alone."""
+def groups(
+    old: tuple[int, ...], new: tuple[int, ...]
+) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
+    """The dimensions of two shapes of one size, side by side, cut wherever both have as many
+    elements behind; none in a group of size 1 alone.
+    """
     result: list[tuple[tuple[int, ...], tuple[int, ...]]] = []
     i = j = 0
     while i < len(old) or j < len(new):
@@ -133,15 +165,27 @@ def _flat(labels: Labels, place: int, count: int) -> Labels:
         outer, inner = labels.cuts[place], labels.cuts[place + 1]
         size = inner[-1]
         if len(inner) == 2:
-            cells = labels.cells.reshape(*labels.cells.shape[: place + 2], *labels.cells.shape[place + 3 :])
+            cells = labels.cells.reshape(
+                *labels.cells.shape[: place + 2], *labels.cells.shape[place + 3 :]
+            )
             joined = tuple(at * size for at in outer)
-        elif outer[-1] * (len(inner) - 1) * (labels.cells.size // (len(outer) - 1) // (len(inner) - 1)) > MOST_CELLS:
+        elif (
+            outer[-1]
+            * (len(inner) - 1)
+            * (labels.cells.size // (len(outer) - 1) // (len(inner) - 1))
+            > MOST_CELLS
+        ):
             cells = labels.cells.max(axis=(place + 1, place + 2), initial=0)
             cells, joined = np.expand_dims(cells, place + 1), (0, outer[-1] * size)
         else:
-            fine = labels.refined((*labels.cuts[:place], tuple(range(outer[-1] + 1)), *labels.cuts[place + 1 :])).cells
+            fine = labels.refined(
+                (*labels.cuts[:place], tuple(range(outer[-1] + 1)), *labels.cuts[place + 1 :])
+            ).cells
             cells = fine.reshape(*fine.shape[: place + 1], -1, *fine.shape[place + 3 :])
-            joined = (*(row * size + at for row in range(outer[-1]) for at in inner[:-1]), outer[-1] * size)
+            joined = (
+                *(row * size + at for row in range(outer[-1]) for at in inner[:-1]),
+                outer[-1] * size,
+            )
         labels = merged(Labels((*labels.cuts[:place], joined, *labels.cuts[place + 2 :]), cells))
         count -= 1
     return labels
@@ -166,11 +210,20 @@ def _halved(labels: Labels, place: int, outer: int, inner: int) -> Labels:
     first, second = tuple(sorted(rows)), tuple(sorted(columns))
     cuts = (*labels.cuts[:place], first, second, *labels.cuts[place + 1 :])
     if labels.cells.size // (len(own) - 1) * (len(first) - 1) * (len(second) - 1) > MOST_CELLS:
-        cells = np.expand_dims(labels.cells.max(axis=place + 1, keepdims=True, initial=0), place + 2)
-        return Labels((*labels.cuts[:place], (0, outer), (0, inner), *labels.cuts[place + 1 :]), cells)
+        cells = np.expand_dims(
+            labels.cells.max(axis=place + 1, keepdims=True, initial=0), place + 2
+        )
+        return Labels(
+            (*labels.cuts[:place], (0, outer), (0, inner), *labels.cuts[place + 1 :]), cells
+        )
     places = (np.array(first[:-1])[:, None] * inner + np.array(second[:-1])[None, :]).reshape(-1)
     cells = labels.cells.take(np.searchsorted(own, places, side="right") - 1, axis=place + 1)
-    return Labels(cuts, cells.reshape(*cells.shape[: place + 1], len(first) - 1, len(second) - 1, *cells.shape[place + 2 :]))
+    return Labels(
+        cuts,
+        cells.reshape(
+            *cells.shape[: place + 1], len(first) - 1, len(second) - 1, *cells.shape[place + 2 :]
+        ),
+    )
 
 
 def merged(labels: Labels) -> Labels:
@@ -181,7 +234,11 @@ def merged(labels: Labels) -> Labels:
     for dim, own in enumerate(cuts):
         if len(own) > 2:
             moved = np.moveaxis(cells, dim + 1, 0)
-            starts = np.flatnonzero(np.concatenate([[True], (moved[1:] != moved[:-1]).reshape(len(moved) - 1, -1).any(axis=1)]))
+            starts = np.flatnonzero(
+                np.concatenate(
+                    [[True], (moved[1:] != moved[:-1]).reshape(len(moved) - 1, -1).any(axis=1)]
+                )
+            )
             if len(starts) < len(moved):
                 cells = cells.take(starts, axis=dim + 1)
                 cuts[dim] = (*(own[at] for at in starts.tolist()), own[-1])
@@ -190,7 +247,9 @@ def merged(labels: Labels) -> Labels:
 
 def everywhere(label: int, shape: Sequence[int]) -> Labels:
     """One label for all elements."""
-    return Labels(tuple((0, n) for n in shape), np.full((1,) * (len(shape) + 1), label, dtype=np.int32))
+    return Labels(
+        tuple((0, n) for n in shape), np.full((1,) * (len(shape) + 1), label, dtype=np.int32)
+    )
 
 
 def aligned(several: Sequence[Labels]) -> list[Cells]:
@@ -201,7 +260,10 @@ def aligned(several: Sequence[Labels]) -> list[Cells]:
 
 def common_cuts(several: Sequence[Labels]) -> Cuts:
     """Blocks that lie within one block of each of several labels of one shape."""
-    return tuple(own[0] if len(set(own)) == 1 else tuple(sorted(set().union(*own))) for own in zip(*(labels.cuts for labels in several), strict=True))
+    return tuple(
+        own[0] if len(set(own)) == 1 else tuple(sorted(set().union(*own)))
+        for own in zip(*(labels.cuts for labels in several), strict=True)
+    )
 
 
 def too_fine(cuts: Cuts, several: Sequence[Labels]) -> bool:
@@ -229,17 +291,32 @@ def union(several: Sequence[Labels]) -> Labels:
 def joined(several: Sequence[Labels], axis: int) -> Labels:
     """Labels one behind the other along ``axis``."""
     several = [labels for labels in several if labels.shape[axis]] or several[:1]
-    others = common_cuts([Labels((*labels.cuts[:axis], *labels.cuts[axis + 1 :]), labels.cells) for labels in several])
+    others = common_cuts(
+        [
+            Labels((*labels.cuts[:axis], *labels.cuts[axis + 1 :]), labels.cells)
+            for labels in several
+        ]
+    )
     rows = max(labels.rows for labels in several)
-    if rows * prod(len(own) - 1 for own in others) * sum(len(labels.cuts[axis]) - 1 for labels in several) > MOST_CELLS:
+    if (
+        rows
+        * prod(len(own) - 1 for own in others)
+        * sum(len(labels.cuts[axis]) - 1 for labels in several)
+        > MOST_CELLS
+    ):
         sizes = several[0].shape
-        return everywhere(_largest(several), (*sizes[:axis], sum(labels.shape[axis] for labels in several), *sizes[axis + 1 :]))
+        return everywhere(
+            _largest(several),
+            (*sizes[:axis], sum(labels.shape[axis] for labels in several), *sizes[axis + 1 :]),
+        )
     parts, own = [], [0]
     for labels in several:
         fine = labels.refined((*others[:axis], labels.cuts[axis], *others[axis:])).cells
         parts.append(np.broadcast_to(fine, (rows, *fine.shape[1:])))
         own += [own[-1] + at for at in labels.cuts[axis][1:]]
-    return merged(Labels((*others[:axis], tuple(own), *others[axis:]), np.concatenate(parts, axis=axis + 1)))
+    return merged(
+        Labels((*others[:axis], tuple(own), *others[axis:]), np.concatenate(parts, axis=axis + 1))
+    )
 
 
 def blocks_of(array: NDArray[Any]) -> Labels:

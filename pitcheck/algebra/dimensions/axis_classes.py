@@ -1,11 +1,15 @@
-"""Dimensions and what ties them: union-find over scaling classes, each of which may be a product of an outer and an inner class.
+"""Dimensions and what ties them: union-find over scaling classes, each of which may be a product of
+an outer and an inner class.
 
-All dimensions of a *scaling class* shrink by one linear map: with ``unit`` the greatest common divisor of all sizes and positions in the class and ``s`` the
-small size of one unit, n becomes ``n / unit * s``. Equal segments stay equal, order, the number of shards and divisibility are kept, and a boundary that
-is off by one makes the unit 1, so that the class stays whole.
+All dimensions of a *scaling class* shrink by one linear map: with ``unit`` the greatest common
+divisor of all sizes and positions in the class and ``s`` the small size of one unit, n becomes ``n
+/ unit * s``. Equal segments stay equal, order, the number of shards and divisibility are kept, and
+a boundary that is off by one makes the unit 1, so that the class stays whole.
 
-A class may be *split*: every member is an outer dimension times one inner dimension (row-major, the inner varies fastest), and positions are multiples of the
-inner size. Two splits of one class are refined in common; where they cannot be, the class and all its factors are *rigid*: they keep their full size.
+A class may be *split*: every member is an outer dimension times one inner dimension (row-major, the
+inner varies fastest), and positions are multiples of the inner size. Two splits of one class are
+refined in common; where they cannot be, the class and all its factors are *rigid*: they keep their
+full size.
 """
 
 from __future__ import annotations
@@ -22,7 +26,9 @@ from pitcheck.algebra.dimensions.size_choice import LEAST, Sizes, choose_units, 
 
 @dataclass(frozen=True, eq=False)
 class Dimension:
-    """One dimension of a value, with its full size. ``copies``: it numbers the members of a stack."""
+    """One dimension of a value, with its full size. ``copies``: it numbers the members of
+    a stack.
+    """
 
     number: int
     size: int
@@ -31,10 +37,12 @@ class Dimension:
 
 @dataclass
 class ScalingClass:
-    """Dimensions that shrink together. ``inner`` is None, or every member m is ``outer[m]`` times ``inner``; ``rigid`` is the reason why it stays whole.
+    """Dimensions that shrink together. ``inner`` is None, or every member m is ``outer[m]`` times
+    ``inner``; ``rigid`` is the reason why it stays whole.
 
-    ``factor``: a dimension was split into this class and others; ``beside``: the inner dimensions of which this class was the outer one. ``mixed``: some
-    operator combines, cuts, joins, views or counts elements along it. ``indexed``: integers are places along it.
+    ``factor``: a dimension was split into this class and others; ``beside``: the inner dimensions
+    of which this class was the outer one. ``mixed``: some operator combines, cuts, joins, views or
+    counts elements along it. ``indexed``: integers are places along it.
     """
 
     members: list[Dimension]
@@ -78,16 +86,20 @@ class AxisSystem:
 
     # --- making dimensions
     def dimension(self, size: int, fixed: str = "", copies: bool = False) -> Dimension:
-        """A new dimension in a class of its own; ``fixed`` is the reason why it keeps its size, if it does."""
+        """A new dimension in a class of its own; ``fixed`` is the reason why it keeps its size, if
+        it does.
+        """
         node = Dimension(len(self._parent), int(size), copies)
         self._parent.append(node.number)
         self._classes[node.number] = ScalingClass([node], rigid=fixed)
         return node
 
     def product(self, outer: Dimension, inner: Dimension) -> Dimension:
-        """The dimension whose elements are those of ``outer`` times ``inner``, the inner varying fastest.
+        """The dimension whose elements are those of ``outer`` times ``inner``, the inner varying
+        fastest.
 
-        Where the outer one numbers the members of a stack, the result is that many segments of the inner one's class, as a concatenation is.
+        Where the outer one numbers the members of a stack, the result is that many segments of the
+        inner one's class, as a concatenation is.
         """
         if outer.size == 1:
             return inner
@@ -102,14 +114,18 @@ class AxisSystem:
         return result
 
     def places(self) -> Dimension:
-        """What integers are places along while no dimension is known that they index: it has no size of its own."""
+        """What integers are places along while no dimension is known that they index: it has no
+        size of its own.
+        """
         node = self.dimension(0)
         self.index(node)
         return node
 
     # --- ties
     def tie(self, node: Dimension, whole: Dimension, offset: int = 0) -> None:
-        """Say that ``node`` is the interval ``[offset, offset + node.size)`` of ``whole``: one class, in which both ends of the interval are positions."""
+        """Say that ``node`` is the interval ``[offset, offset + node.size)`` of ``whole``: one
+        class, in which both ends of the interval are positions.
+        """
         if node.size == whole.size == 1:
             return
         self._union(node, whole)
@@ -118,7 +134,9 @@ class AxisSystem:
             self.position(whole, offset + node.size)
 
     def tie_segments(self, node: Dimension, whole: Dimension, offsets: Sequence[int]) -> None:
-        """Say that ``node`` is the interval of its size of ``whole`` that begins at each of ``offsets``."""
+        """Say that ``node`` is the interval of its size of ``whole`` that begins at each of
+        ``offsets``.
+        """
         self.tie(node, whole, offsets[0])
         if node.size == whole.size == 1 or len(offsets) == 1:
             return
@@ -153,12 +171,16 @@ class AxisSystem:
             own.rigid, own.inner, own.outer = reason, None, {}
 
     def decide(self, node: Dimension) -> None:
-        """Say that a number that was counted along ``node`` decides something: of fewer elements it would be another."""
+        """Say that a number that was counted along ``node`` decides something: of fewer elements it
+        would be another.
+        """
         self.decides = True
         self.fix(node, "a number counted along it decides something")
 
     def mark_permuted(self, node: Dimension) -> None:
-        """Say that elements along ``node`` change places (flip, roll, interleaving, all-to-all): a unit of its class is at least 5."""
+        """Say that elements along ``node`` change places (flip, roll, interleaving, all-to-all): a
+        unit of its class is at least 5.
+        """
         queue = [node]
         seen: set[int] = set()
         while queue:
@@ -169,13 +191,17 @@ class AxisSystem:
                 queue.extend(self._classes[root].factors())
 
     def mix(self, node: Dimension) -> None:
-        """Say that an operator combines, cuts, joins, views or counts elements along ``node``: what happens at one place there depends on others."""
+        """Say that an operator combines, cuts, joins, views or counts elements along ``node``: what
+        happens at one place there depends on others.
+        """
         if self._mixing:
             self.class_of(node).mixed = True
 
     @contextmanager
     def described(self) -> Iterator[None]:
-        """What is run within is only described, not computed: its dimensions are tied, but nothing is mixed."""
+        """What is run within is only described, not computed: its dimensions are tied, but nothing
+        is mixed.
+        """
         before, self._mixing = self._mixing, False
         try:
             yield
@@ -183,7 +209,9 @@ class AxisSystem:
             self._mixing = before
 
     def index(self, node: Dimension) -> None:
-        """Say that integers are places along ``node``. They shrink with it, each segment's first and last place to the small segment's first and last."""
+        """Say that integers are places along ``node``. They shrink with it, each segment's first
+        and last place to the small segment's first and last.
+        """
         own = self.class_of(node)
         if own.inner is not None:
             self.fix(node, "it is indexed by values and split into factors")
@@ -196,28 +224,39 @@ class AxisSystem:
         self.index(node)
 
     def is_batch(self, node: Dimension) -> bool:
-        """Whether every element along ``node`` is computed for itself, by the same operators, so that fewer of them show as much."""
+        """Whether every element along ``node`` is computed for itself, by the same operators, so
+        that fewer of them show as much.
+        """
         own = self.class_of(node)
         return not (own.mixed or own.rigid or own.permuted or own.factor) and own.inner is None
 
     def add_literal(self, number: Fraction | float) -> None:
-        """Say that a number enters the computation: a dimension of that size may be what it means, or of one more (a count less one), or of its square."""
+        """Say that a number enters the computation: a dimension of that size may be what it means,
+        or of one more (a count less one), or of its square.
+        """
         if isinstance(number, Fraction):
             for part in (abs(number.numerator), number.denominator):
                 self._literals |= {part, part + 1, part * part} if part > 2 else set()
-                self._counts |= {part, part + 1, part * part, 2 * part, part // 2 if part % 2 == 0 else part} if part > 1 else set()
+                self._counts |= (
+                    {part, part + 1, part * part, 2 * part, part // 2 if part % 2 == 0 else part}
+                    if part > 1
+                    else set()
+                )
 
     def add_extent(self, nodes: Sequence[Dimension]) -> None:
-        """Say that elements are counted along ``nodes`` together: a literal may be that count, or one less, its root, its half or its double.
+        """Say that elements are counted along ``nodes`` together: a literal may be that count, or
+        one less, its root, its half or its double.
 
-        Of what is counted more is taken to be meant than of other dimensions: 1/2 may be 1 / sqrt(4), the scale of attention, and 1/24 the 2/48 of the
-        derivative of a mean of squares.
+        Of what is counted more is taken to be meant than of other dimensions: 1/2 may be 1 /
+        sqrt(4), the scale of attention, and 1/24 the 2/48 of the derivative of a mean of squares.
         """
         self._extents.append(tuple(nodes))
 
     # --- factors
     def factor(self, node: Dimension, size: int) -> tuple[Dimension, Dimension]:
-        """``node`` as (outer, inner) with an inner dimension of ``size``, which divides its size. Its class is split, or where it cannot be, becomes rigid."""
+        """``node`` as (outer, inner) with an inner dimension of ``size``, which divides its size.
+        Its class is split, or where it cannot be, becomes rigid.
+        """
         if size == 1:
             return node, self.dimension(1)
         if size == node.size:
@@ -229,10 +268,16 @@ class AxisSystem:
         if found is not None:
             return found
         self.fix(node, f"its factorisations have no common refinement with a factor of size {size}")
-        return self.dimension(node.size // size, fixed=own.rigid), self.dimension(size, fixed=own.rigid)
+        return self.dimension(node.size // size, fixed=own.rigid), self.dimension(
+            size, fixed=own.rigid
+        )
 
-    def _refactor(self, own: ScalingClass, node: Dimension, size: int) -> tuple[Dimension, Dimension] | None:
-        """(outer, inner) of a member of a split class, or None where the inner sizes do not divide one another."""
+    def _refactor(
+        self, own: ScalingClass, node: Dimension, size: int
+    ) -> tuple[Dimension, Dimension] | None:
+        """(outer, inner) of a member of a split class, or None where the inner sizes do not divide
+        one another.
+        """
         if own.inner is None:
             return None
         held = own.inner.size
@@ -247,7 +292,9 @@ class AxisSystem:
         return None
 
     def _split(self, own: ScalingClass, size: int) -> bool:
-        """Split a class without factors; False where a size or position is not a multiple of ``size``, or integers are places along it."""
+        """Split a class without factors; False where a size or position is not a multiple of
+        ``size``, or integers are places along it.
+        """
         if own.indexed or any(n % size for n in (*own.positions, *(m.size for m in own.members))):
             return False
         own.inner = self.dimension(size)
@@ -265,10 +312,15 @@ class AxisSystem:
         return True
 
     def joins_in_order(self, nodes: Sequence[Dimension]) -> bool:
-        """Whether joining ``nodes`` to one dimension leaves elements in place: none is a factor, or all are factors that were split off in this order."""
+        """Whether joining ``nodes`` to one dimension leaves elements in place: none is a factor, or
+        all are factors that were split off in this order.
+        """
         if not any(self.class_of(n).factor for n in nodes):
             return True
-        return all(any(self._root(inner) == self._root(b) for inner in self.class_of(a).beside) for a, b in pairwise(nodes))
+        return all(
+            any(self._root(inner) == self._root(b) for inner in self.class_of(a).beside)
+            for a, b in pairwise(nodes)
+        )
 
     # --- union-find
     def class_of(self, node: Dimension) -> ScalingClass:
@@ -277,7 +329,10 @@ class AxisSystem:
 
     def classes(self) -> list[tuple[int, ScalingClass]]:
         """All classes with their numbers, in the order of their first dimensions."""
-        return sorted(((root, own) for root, own in self._classes.items()), key=lambda pair: pair[1].members[0].number)
+        return sorted(
+            ((root, own) for root, own in self._classes.items()),
+            key=lambda pair: pair[1].members[0].number,
+        )
 
     def number_of(self, node: Dimension) -> int:
         """The number of the class that ``node`` belongs to."""
@@ -294,14 +349,19 @@ class AxisSystem:
         queue = [(a, b)]
         while queue:
             one, other = queue.pop()
-            if self._root(one) == self._root(other) or self._is_segment(one, other) or self._is_segment(other, one):
+            if (
+                self._root(one) == self._root(other)
+                or self._is_segment(one, other)
+                or self._is_segment(other, one)
+            ):
                 continue
             self._agree(one, other, queue)
             if self._root(one) != self._root(other):
                 self._link(one, other, queue)
 
     def _is_segment(self, node: Dimension, whole: Dimension) -> bool:
-        """Whether ``node`` is the inner factor of the class of ``whole``, one segment of it (one head of several), or can only be that.
+        """Whether ``node`` is the inner factor of the class of ``whole``, one segment of it (one
+        head of several), or can only be that.
 
         Then it shrinks with that factor, and the outer factor keeps its segments of one.
         """
@@ -309,14 +369,22 @@ class AxisSystem:
         if own.inner is None or own.rigid or own.inner.size != node.size:
             return False
         if self._root(own.inner) != self._root(node):
-            if other.rigid or other.inner is not None or not any(n % node.size for n in (*other.positions, *(m.size for m in other.members))):
+            if (
+                other.rigid
+                or other.inner is not None
+                or not any(
+                    n % node.size for n in (*other.positions, *(m.size for m in other.members))
+                )
+            ):
                 return False
             self._union(node, own.inner)
         self.position(whole, node.size)
         return True
 
     def _agree(self, a: Dimension, b: Dimension, queue: list[tuple[Dimension, Dimension]]) -> None:
-        """Bring two classes to one form: both rigid, both without factors, or both split with inner factors of one size."""
+        """Bring two classes to one form: both rigid, both without factors, or both split with inner
+        factors of one size.
+        """
         first, second = self.class_of(a), self.class_of(b)
         if first.rigid or second.rigid:
             reason = first.rigid or second.rigid
@@ -331,7 +399,9 @@ class AxisSystem:
         self.fix(a, reason)
         self.fix(b, reason)
 
-    def _align(self, first: ScalingClass, second: ScalingClass, queue: list[tuple[Dimension, Dimension]]) -> bool:
+    def _align(
+        self, first: ScalingClass, second: ScalingClass, queue: list[tuple[Dimension, Dimension]]
+    ) -> bool:
         if first.inner is None:
             return second.inner is not None and self._split(first, second.inner.size)
         if second.inner is None:
@@ -341,8 +411,12 @@ class AxisSystem:
         coarse, fine = (first, second) if first.inner.size > second.inner.size else (second, first)
         return fine.inner is not None and self._refine(coarse, fine.inner.size, queue)
 
-    def _refine(self, own: ScalingClass, size: int, queue: list[tuple[Dimension, Dimension]]) -> bool:
-        """Move the outer part of the inner factor of a split class outwards, so that a factor of ``size`` is left. False where it does not divide."""
+    def _refine(
+        self, own: ScalingClass, size: int, queue: list[tuple[Dimension, Dimension]]
+    ) -> bool:
+        """Move the outer part of the inner factor of a split class outwards, so that a factor of
+        ``size`` is left. False where it does not divide.
+        """
         if own.inner is None or own.inner.size % size:
             return False
         middle, inner = self.factor(own.inner, size)
@@ -370,7 +444,9 @@ class AxisSystem:
         kept.beside.extend(dropped.beside)
 
     def _contains(self, whole: Dimension, part: Dimension) -> bool:
-        """Whether the class of ``part`` is among the factors, at any depth, of the class of ``whole``."""
+        """Whether the class of ``part`` is among the factors, at any depth, of the class of
+        ``whole``.
+        """
         wanted = self._root(part)
         queue, seen = self.class_of(whole).factors(), set()
         while queue:
@@ -388,30 +464,42 @@ class AxisSystem:
         return Sizes(self, {})
 
     def shrink(self, least: int) -> Sizes:
-        """Every dimension that may be reduced with ``least`` elements a segment (one more where they change places), alike or not, once all ties are made."""
+        """Every dimension that may be reduced with ``least`` elements a segment (one more where
+        they change places), alike or not, once all ties are made.
+        """
         self._settle()
         return Sizes(self, smallest_units(self, least))
 
-    def solve(self, variant: int = 0, permuted: Iterable[Dimension] = (), least: int = LEAST) -> Sizes:
-        """Small sizes, to be asked for once all ties are made; every ``variant`` (0, 1, ...) has other ones. ``permuted`` are marked permuted first; no
-        unit has fewer than ``least`` elements."""
+    def solve(
+        self, variant: int = 0, permuted: Iterable[Dimension] = (), least: int = LEAST
+    ) -> Sizes:
+        """Small sizes, to be asked for once all ties are made; every ``variant`` (0, 1, ...) has
+        other ones. ``permuted`` are marked permuted first; no unit has fewer than ``least``
+        elements."""
         for node in permuted:
             self.mark_permuted(node)
         self._settle()
         return Sizes(self, choose_units(self, self._literals, self._extents, variant, least))
 
     def _settle(self) -> None:
-        """Fix what a literal may mean, and hand the mark of permuted classes down to their factors."""
+        """Fix what a literal may mean, and hand the mark of permuted classes down to
+        their factors.
+        """
         for _, own in self.classes():
             hit = next((m.size for m in own.members if m.size in self._literals), None)
-            # How many elements there are matters only where something is done along them: a batch dimension is no number that a formula could name.
+            # How many elements there are matters only where something is done along them: a batch
+            # dimension is no number that a formula could name.
             if hit is not None and not self.is_batch(own.members[0]):
                 self.fix(own.members[0], f"the literal {hit} may be this dimension")
         for nodes in self._extents:
             count = prod(n.size for n in nodes)
             if count in self._counts:
                 for node in nodes:
-                    self.fix(node, f"a literal may be {count}, the number of elements along it{' and others' if len(nodes) > 1 else ''}")
+                    self.fix(
+                        node,
+                        f"a literal may be {count}, the number of elements along "
+                        f"it{' and others' if len(nodes) > 1 else ''}",
+                    )
         for _, own in self.classes():
             if own.permuted:
                 self.mark_permuted(own.members[0])

@@ -11,9 +11,11 @@ from pitcheck.algebra.interface import Kind
 
 
 class Size(int):
-    """A size or offset that follows from sizes of dimensions, so that it is another one at reduced shapes; a plain int is a literal and stays.
+    """A size or offset that follows from sizes of dimensions, so that it is another one at reduced
+    shapes; a plain int is a literal and stays.
 
-    ``dimension`` is the dimension whose size it is, where it is one. Products, sums and exact quotients follow too; everything else is a plain int.
+    ``dimension`` is the dimension whose size it is, where it is one. Products, sums and exact
+    quotients follow too; everything else is a plain int.
     """
 
     dimension: Dimension | None
@@ -55,11 +57,14 @@ class Size(int):
 
 @dataclass(frozen=True, eq=False)
 class AxisValue:
-    """Kind and dimensions of a value. ``literal``: of a 0-d constant, the number. ``counts``: the dimension along which it is the positions 0, 1, ...
+    """Kind and dimensions of a value. ``literal``: of a 0-d constant, the number. ``counts``: the
+    dimension along which it is the positions 0, 1, ...
 
-    ``places``: of integers, a dimension along which, or along what that is a part of, they are places; ``boundary``: places between segments.
-    ``derived``: of numbers made of integers, booleans and sizes alone, the dimensions along which they were counted; None where anything else is in them.
-    ``occurs``: it counts how often something holds, so that it is 0 where nothing does, however many places there are.
+    ``places``: of integers, a dimension along which, or along what that is a part of, they are
+    places; ``boundary``: places between segments. ``derived``: of numbers made of integers,
+    booleans and sizes alone, the dimensions along which they were counted; None where anything else
+    is in them. ``occurs``: it counts how often something holds, so that it is 0 where nothing does,
+    however many places there are.
     """
 
     kind: Kind

@@ -7,11 +7,14 @@ from collections.abc import Sequence
 from pitcheck.algebra.dimensions.axis_classes import AxisSystem, Dimension
 
 
-def view(system: AxisSystem, dims: Sequence[Dimension], shape: Sequence[int]) -> tuple[Dimension, ...]:
+def view(
+    system: AxisSystem, dims: Sequence[Dimension], shape: Sequence[int]
+) -> tuple[Dimension, ...]:
     """The dimensions of a row-major reshape to ``shape``, which has the same number of elements.
 
-    Sizes 1 are skipped. The rest falls into the shortest runs of equal products; in each run the new dimensions are taken from the innermost
-    outwards as products of factors of the old ones. A run without a common refinement is rigid on both sides.
+    Sizes 1 are skipped. The rest falls into the shortest runs of equal products; in each run the
+    new dimensions are taken from the innermost outwards as products of factors of the old ones. A
+    run without a common refinement is rigid on both sides.
     """
     result: list[Dimension | None] = [system.dimension(1) if n == 1 else None for n in shape]
     if any(n == 0 for n in shape):
@@ -30,7 +33,9 @@ def view(system: AxisSystem, dims: Sequence[Dimension], shape: Sequence[int]) ->
 
 
 def _run(old: Sequence[Dimension], new: Sequence[int]) -> tuple[int, int]:
-    """The shortest leading runs of both sides with one product, as (number of old dimensions, number of new sizes)."""
+    """The shortest leading runs of both sides with one product, as (number of old dimensions,
+    number of new sizes).
+    """
     count, places, have, want = 1, 1, old[0].size, new[0]
     while have != want:
         if have < want:
@@ -57,12 +62,23 @@ def _refined(system: AxisSystem, old: Sequence[Dimension], new: Sequence[int]) -
         return [node for node in reversed(made) if node is not None]
     for node in (*old, *made):
         if node is not None:
-            system.fix(node, f"sizes {tuple(d.size for d in old)} viewed as {tuple(new)} have no common refinement")
-    return [system.dimension(n, fixed=f"it is part of a view without a common refinement as {tuple(new)}") for n in new]
+            system.fix(
+                node,
+                f"sizes {tuple(d.size for d in old)} viewed as {tuple(new)} have no common "
+                f"refinement",
+            )
+    return [
+        system.dimension(
+            n, fixed=f"it is part of a view without a common refinement as {tuple(new)}"
+        )
+        for n in new
+    ]
 
 
 def _taken(system: AxisSystem, left: list[Dimension], size: int) -> Dimension | None:
-    """Take a dimension of ``size`` off the inner end of ``left``; None where the factors do not divide."""
+    """Take a dimension of ``size`` off the inner end of ``left``; None where the factors do not
+    divide.
+    """
     node = left.pop()
     if node.size == size:
         return node
@@ -77,8 +93,12 @@ def _taken(system: AxisSystem, left: list[Dimension], size: int) -> Dimension | 
     return None
 
 
-def _mark_permuted(system: AxisSystem, old: Sequence[Dimension], made: Sequence[Dimension | None]) -> None:
-    """Factors of a dimension that are joined in another order permute its elements: all that take part are marked."""
+def _mark_permuted(
+    system: AxisSystem, old: Sequence[Dimension], made: Sequence[Dimension | None]
+) -> None:
+    """Factors of a dimension that are joined in another order permute its elements: all that take
+    part are marked.
+    """
     if len(made) == 1 and not old[0].copies and not system.joins_in_order(old):
         for node in old:
             system.mark_permuted(node)

@@ -1,4 +1,6 @@
-"""The choice of small sizes for scaling classes, and the maps between full and reduced sizes and positions."""
+"""The choice of small sizes for scaling classes, and the maps between full and reduced sizes and
+positions.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ LEAST = 3
 """Least size of a unit: at 2, a ring of +1 is a ring of -1."""
 
 LEAST_PERMUTED = 5
-"""Least size of a unit whose elements change places: at 4, converting interleaved pairs to halves twice is the identity."""
+"""Least size of a unit whose elements change places: at 4, converting interleaved pairs to halves
+twice is the identity.
+"""
 
 TRIED = 24
 """Number of candidate sizes of a unit; more would only make stages dearer."""
@@ -36,7 +40,9 @@ class Scale:
 
 
 class Sizes:
-    """Definite sizes for all dimensions of a system, by the scale of every reduced class; classes without one are whole."""
+    """Definite sizes for all dimensions of a system, by the scale of every reduced class; classes
+    without one are whole.
+    """
 
     def __init__(self, system: AxisSystem, scales: Mapping[int, Scale]) -> None:
         self._system = system
@@ -66,7 +72,9 @@ class Sizes:
         return node.size if scale is None else node.size // scale.unit * scale.small
 
     def position(self, node: Dimension, offset: int) -> int:
-        """The reduced place of a boundary along a dimension. Raises UnsupportedError for an offset that is not a boundary of its class."""
+        """The reduced place of a boundary along a dimension. Raises UnsupportedError for an offset
+        that is not a boundary of its class.
+        """
         own = self._system.class_of(node)
         if own.inner is not None:
             if self.size(node) == node.size:
@@ -83,7 +91,9 @@ class Sizes:
         return offset // scale.unit * scale.small
 
     def full_position(self, node: Dimension, offset: int) -> int | None:
-        """The full place of a reduced one: of a boundary, or of an element along dimensions that are whole; None where there is no such place."""
+        """The full place of a reduced one: of a boundary, or of an element along dimensions that
+        are whole; None where there is no such place.
+        """
         if self.size(node) == node.size:
             return offset
         own = self._system.class_of(node)
@@ -91,12 +101,18 @@ class Sizes:
             inner = self.size(own.inner)
             outer, rest = divmod(offset, inner) if inner else (0, offset)
             places = self.full_position(own.outer[node], outer), self.full_position(own.inner, rest)
-            return None if places[0] is None or places[1] is None else places[0] * own.inner.size + places[1]
+            return (
+                None
+                if places[0] is None or places[1] is None
+                else places[0] * own.inner.size + places[1]
+            )
         scale = self._scales[self._system.number_of(node)]
         return offset // scale.small * scale.unit if offset % scale.small == 0 else None
 
     def below(self, node: Dimension, bound: int) -> int:
-        """How many of the places 0 .. ``bound`` - 1 are left: whole segments, and of one that is cut the first places, of which its last one is none."""
+        """How many of the places 0 .. ``bound`` - 1 are left: whole segments, and of one that is
+        cut the first places, of which its last one is none.
+        """
         scale = self._scales.get(self._system.number_of(node))
         if scale is None:
             return bound
@@ -104,9 +120,16 @@ class Sizes:
         return segments * scale.small + min(rest, scale.small - 1)
 
     def boundaries(self, node: Dimension) -> list[int]:
-        """The reduced places at which the members of a class that is indexed by values begin or end."""
+        """The reduced places at which the members of a class that is indexed by values begin or
+        end.
+        """
         own = self._system.class_of(node)
-        return sorted({self.position(node, place) for place in (*own.positions, *(member.size for member in own.members))})
+        return sorted(
+            {
+                self.position(node, place)
+                for place in (*own.positions, *(member.size for member in own.members))
+            }
+        )
 
     def describe(self) -> list[str]:
         """A line per class of more than one element: what it was reduced to, or why it is whole."""
@@ -118,33 +141,58 @@ class Sizes:
 
     def largest_whole(self) -> str:
         """The line of the largest class that is not reduced, "" where there is none."""
-        left = [own for number, own in self._system.classes() if own.inner is None and own.total > 1 and number not in self._scales]
+        left = [
+            own
+            for number, own in self._system.classes()
+            if own.inner is None and own.total > 1 and number not in self._scales
+        ]
         return _line(max(left, key=lambda own: own.total), None) if left else ""
 
 
 def _line(own: ScalingClass, scale: Scale | None) -> str:
     if scale is not None:
-        return f"{own.total} -> {own.total // scale.unit * scale.small} (segments of {scale.unit} -> {scale.small})"
+        return (
+            f"{own.total} -> {own.total // scale.unit * scale.small} (segments of {scale.unit} "
+            f"-> {scale.small})"
+        )
     return f"{own.total} whole: {own.rigid or f'its segments of {own.unit} are small'}"
 
 
 def _no_boundary(node: Dimension, offset: int) -> ReductionError:
-    return ReductionError(f"{offset} is not a boundary along a dimension of size {node.size}, so it has no place at reduced sizes; check with full shapes")
+    return ReductionError(
+        f"{offset} is not a boundary along a dimension of size {node.size}, so it has no place at "
+        f"reduced sizes; check with full shapes"
+    )
 
 
-def choose_units(system: AxisSystem, literals: Collection[int], extents: Sequence[Extent], variant: int, least: int = LEAST) -> dict[int, Scale]:
+def choose_units(
+    system: AxisSystem,
+    literals: Collection[int],
+    extents: Sequence[Extent],
+    variant: int,
+    least: int = LEAST,
+) -> dict[int, Scale]:
     """A scale for every class that can be reduced, keyed by class number.
 
-    Sizes of different classes, those of segments among them, are pairwise different as far as possible; no reduced size is a literal; different counts of
-    elements along ``extents`` stay different; every variant has sizes that no variant before it has; no unit has fewer than ``least`` elements. Classes of
-    many units choose first, so that they get the least sizes.
+    Sizes of different classes, those of segments among them, are pairwise different as far as
+    possible; no reduced size is a literal; different counts of elements along ``extents`` stay
+    different; every variant has sizes that no variant before it has; no unit has fewer than
+    ``least`` elements. Classes of many units choose first, so that they get the least sizes.
     """
     classes = [(number, own) for number, own in system.classes() if own.inner is None]
-    free = sorted((pair for pair in classes if not pair[1].rigid and pair[1].unit > least), key=lambda pair: (-(pair[1].total // pair[1].unit), pair[0]))
+    free = sorted(
+        (pair for pair in classes if not pair[1].rigid and pair[1].unit > least),
+        key=lambda pair: (-(pair[1].total // pair[1].unit), pair[0]),
+    )
     reducible = {number for number, _ in free}
-    taken = Counter(member.size for number, own in classes if number not in reducible for member in own.members)
+    taken = Counter(
+        member.size for number, own in classes if number not in reducible for member in own.members
+    )
     used: dict[int, set[int]] = {number: set() for number in reducible}
-    counted = [(nodes, frozenset(number for node in nodes for number in _leaves(system, node)) & reducible) for nodes in extents]
+    counted = [
+        (nodes, frozenset(number for node in nodes for number in _leaves(system, node)) & reducible)
+        for nodes in extents
+    ]
     scales: dict[int, Scale] = {}
     for _ in range(variant + 1):
         choice = _Choice(system, dict(free), taken, used, literals, least)
@@ -157,7 +205,9 @@ def choose_units(system: AxisSystem, literals: Collection[int], extents: Sequenc
 
 
 def smallest_units(system: AxisSystem, least: int) -> dict[int, Scale]:
-    """A scale for every class that can be reduced: ``least`` elements a unit, one more where they change places; different classes may get the same sizes."""
+    """A scale for every class that can be reduced: ``least`` elements a unit, one more where they
+    change places; different classes may get the same sizes.
+    """
     found: dict[int, Scale] = {}
     for number, own in system.classes():
         small = least + own.permuted
@@ -167,7 +217,9 @@ def smallest_units(system: AxisSystem, least: int) -> dict[int, Scale]:
 
 
 class _Choice:
-    """One set of scales, changed one by one until no two counts become equal that are not; where that cannot be reached, what clashes stays whole."""
+    """One set of scales, changed one by one until no two counts become equal that are not; where
+    that cannot be reached, what clashes stays whole.
+    """
 
     def __init__(
         self,
@@ -186,7 +238,10 @@ class _Choice:
         self._refused = {number: set(smalls) for number, smalls in used.items()}
         self._changes: dict[int, int] = {}
         self._units = {number: own.unit for number, own in free.items()}
-        self._segments = {number: sorted({m.size // self._units[number] for m in own.members if m.size}) for number, own in free.items()}
+        self._segments = {
+            number: sorted({m.size // self._units[number] for m in own.members if m.size})
+            for number, own in free.items()
+        }
         self._counts: dict[int, dict[Extent, frozenset[int]]] = {}
         """By reduced count the extents that have it, each with its reduced classes."""
         self._where: dict[Extent, int] = {}
@@ -196,7 +251,9 @@ class _Choice:
             self._choose(number)
 
     def count(self, extent: Extent, numbers: frozenset[int]) -> None:
-        """Take in a count of elements, along dimensions of the classes ``numbers``, that must stay different from others."""
+        """Take in a count of elements, along dimensions of the classes ``numbers``, that must stay
+        different from others.
+        """
         if extent in self._where:
             return
         for number in numbers:
@@ -209,7 +266,9 @@ class _Choice:
                 waiting.extend(self._changed(clash))
 
     def _entered(self, extent: Extent, numbers: frozenset[int]) -> int | None:
-        """Enter a count as it is now; the class that is to change, where another count has become the same."""
+        """Enter a count as it is now; the class that is to change, where another count has become
+        the same.
+        """
         sizes = Sizes(self._system, self.scales)
         small, full = prod(sizes.size(node) for node in extent), prod(node.size for node in extent)
         same = self._counts.setdefault(small, {})
@@ -218,7 +277,15 @@ class _Choice:
         self._where[extent] = small
         if other is None:
             return None
-        return next((n for node in (*extent, *other) for n in reversed(_leaves(self._system, node)) if n in self.scales), None)
+        return next(
+            (
+                n
+                for node in (*extent, *other)
+                for n in reversed(_leaves(self._system, node))
+                if n in self.scales
+            ),
+            None,
+        )
 
     def _changed(self, number: int) -> list[tuple[Extent, frozenset[int]]]:
         """Give a class another size, or its whole one; the counts that are to be entered again."""
@@ -236,7 +303,14 @@ class _Choice:
     def _choose(self, number: int) -> None:
         small = None
         if self._may_shrink(number):
-            small = _small(self._free[number], self._segments[number], self._refused[number], self._taken, self._literals, self._least)
+            small = _small(
+                self._free[number],
+                self._segments[number],
+                self._refused[number],
+                self._taken,
+                self._literals,
+                self._least,
+            )
         if small is not None:
             self.scales[number] = Scale(self._units[number], small)
         for size in self._sizes(number):
@@ -255,20 +329,40 @@ class _Choice:
     def _sizes(self, number: int) -> list[int]:
         """The sizes that the members of a class have now."""
         scale = self.scales.get(number)
-        return [count * (self._units[number] if scale is None else scale.small) for count in self._segments[number]]
+        return [
+            count * (self._units[number] if scale is None else scale.small)
+            for count in self._segments[number]
+        ]
 
 
 def _leaves(system: AxisSystem, node: Dimension) -> list[int]:
     """The classes of the factors of a dimension."""
     own = system.class_of(node)
-    return [system.number_of(node)] if own.inner is None else [*_leaves(system, own.outer[node]), *_leaves(system, own.inner)]
+    return (
+        [system.number_of(node)]
+        if own.inner is None
+        else [*_leaves(system, own.outer[node]), *_leaves(system, own.inner)]
+    )
 
 
-def _small(own: ScalingClass, counts: Sequence[int], used: Collection[int], taken: Collection[int], literals: Collection[int], smallest: int) -> int | None:
-    """The size of a unit of a class whose members have ``counts`` units, or None where the class stays whole."""
+def _small(
+    own: ScalingClass,
+    counts: Sequence[int],
+    used: Collection[int],
+    taken: Collection[int],
+    literals: Collection[int],
+    smallest: int,
+) -> int | None:
+    """The size of a unit of a class whose members have ``counts`` units, or None where the class
+    stays whole.
+    """
     unit, least = own.unit, max(smallest, LEAST_PERMUTED if own.permuted else LEAST)
     most = counts[-1]
-    allowed = [s for s in range(least, min(unit, least + TRIED)) if s not in used and not any(c * s in literals for c in counts)]
+    allowed = [
+        s
+        for s in range(least, min(unit, least + TRIED))
+        if s not in used and not any(c * s in literals for c in counts)
+    ]
     distinct = [s for s in allowed if not any(c * s in taken for c in counts)]
     better = distinct or [s for s in allowed if most * s not in taken] or allowed
     return better[0] if better else None

@@ -1,6 +1,7 @@
 """float64 in which every result of an operation is disturbed in its last digits.
 
-Monte Carlo arithmetic (Parker: Monte Carlo Arithmetic, UCLA CSD-970002, 1997): what rounding could change shows as a change of the result.
+Monte Carlo arithmetic (Parker: Monte Carlo Arithmetic, UCLA CSD-970002, 1997): what rounding could
+change shows as a change of the result.
 """
 
 from __future__ import annotations
@@ -24,21 +25,32 @@ REDUCING = frozenset({"sum", "matmul"})
 
 
 class Noise(RealAlgebra):
-    """Adds a random relative error of at most ``DISTURBANCE`` to computed field values. What integers give exactly stays as it is."""
+    """Adds a random relative error of at most ``DISTURBANCE`` to computed field values. What
+    integers give exactly stays as it is.
+    """
 
     generator: np.random.Generator
 
     def _disturbed(self, value: Value, exact: Callable[[], Any]) -> Value:
-        """``exact``: says where what the result was computed from is whole; asked only where the result is."""
+        """``exact``: says where what the result was computed from is whole; asked only where the
+        result is.
+        """
         if value.kind != "field":
             return value
         with np.errstate(all="ignore"):
-            # A factor, so that infinity stays what it is. Single precision is enough for a random number.
-            moved = np.multiply(self.generator.random(value.data.shape, dtype=np.float32), 2 * DISTURBANCE, dtype=np.float64)
+            # A factor, so that infinity stays what it is. Single precision is enough for a random
+            # number.
+            moved = np.multiply(
+                self.generator.random(value.data.shape, dtype=np.float32),
+                2 * DISTURBANCE,
+                dtype=np.float64,
+            )
             moved += 1 - DISTURBANCE
             moved *= value.data
             whole = _whole(value.data) & (value.data != 0)  # zero is not moved anyway
-            return Value("field", np.where(whole & exact(), value.data, moved) if whole.any() else moved)
+            return Value(
+                "field", np.where(whole & exact(), value.data, moved) if whole.any() else moved
+            )
 
     def _binary(self, what: str, operation: Callable[[Any, Any], Any], a: Value, b: Value) -> Value:
         result = super()._binary(what, operation, a, b)
@@ -52,10 +64,15 @@ class Noise(RealAlgebra):
         return self._disturbed(result, exact)
 
     def _unary(self, what: str, operation: Callable[[Any], Any], a: Value) -> Value:
-        return self._disturbed(super()._unary(what, operation, a), lambda: bool(_whole(a.data).all()) if what in REDUCING else _whole(a.data))
+        return self._disturbed(
+            super()._unary(what, operation, a),
+            lambda: bool(_whole(a.data).all()) if what in REDUCING else _whole(a.data),
+        )
 
 
 def _whole(array: Any) -> Any:
-    """Which numbers are small integers: what is computed of them and is a small integer again is exact."""
+    """Which numbers are small integers: what is computed of them and is a small integer again is
+    exact.
+    """
     with np.errstate(all="ignore"):
         return (np.rint(array) == array) & (np.abs(array) < LARGEST_EXACT)

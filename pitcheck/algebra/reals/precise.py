@@ -1,4 +1,6 @@
-"""The algebra of real numbers with many decimal digits (mpmath), which confirms what float64 cannot tell."""
+"""The algebra of real numbers with many decimal digits (mpmath), which confirms what float64 cannot
+tell.
+"""
 
 from __future__ import annotations
 
@@ -20,13 +22,23 @@ _GUARD = 10
 
 
 class PreciseAlgebra(RealAlgebra):
-    """Numbers of ``digits`` decimal digits in object arrays. Fresh values are those of RealAlgebra with the same seed and trials, taken exactly.
+    """Numbers of ``digits`` decimal digits in object arrays. Fresh values are those of RealAlgebra
+    with the same seed and trials, taken exactly.
 
     ``tolerance`` is by default 10^(10 - digits), relative to the largest element of both tensors.
     """
 
-    def __init__(self, digits: int = 60, seed: int = 0, trials: Sequence[int] = (0,), tolerance: float | None = None, scale: float | None = None) -> None:
-        super().__init__(np, seed, trials, 10.0 ** (_GUARD - digits) if tolerance is None else tolerance, scale)
+    def __init__(
+        self,
+        digits: int = 60,
+        seed: int = 0,
+        trials: Sequence[int] = (0,),
+        tolerance: float | None = None,
+        scale: float | None = None,
+    ) -> None:
+        super().__init__(
+            np, seed, trials, 10.0 ** (_GUARD - digits) if tolerance is None else tolerance, scale
+        )
         self.context = mpmath.MPContext()
         self.context.dps = digits
         self._known = self._by_name()
@@ -51,7 +63,9 @@ class PreciseAlgebra(RealAlgebra):
         }
 
     def number(self, array: Any) -> Value:
-        """A field value of given float64 numbers, shape (trials or 1, instances or 1, *shape), taken exactly."""
+        """A field value of given float64 numbers, shape (trials or 1, instances or 1, *shape),
+        taken exactly.
+        """
         return Value("field", self._objects(np.asarray(array, dtype=np.float64))[None])
 
     def _objects(self, array: Any) -> Any:
@@ -61,13 +75,19 @@ class PreciseAlgebra(RealAlgebra):
     def _from_float(self, array: Any) -> Any:
         return self._objects(array)
 
-    def fresh(self, key: str, shape: Sequence[int], instances: int = 1, domain: Any = "any") -> Value:
+    def fresh(
+        self, key: str, shape: Sequence[int], instances: int = 1, domain: Any = "any"
+    ) -> Value:
         return Value("field", self._objects(super().fresh(key, shape, instances, domain).data))
 
     def constant(self, number: Fraction | float, kind: Kind = "field") -> Value:
         if kind != "field":
             return super().constant(number, kind)
-        exact = self.context.mpf(number.numerator) / number.denominator if isinstance(number, Fraction) else self.context.mpf(number)
+        exact = (
+            self.context.mpf(number.numerator) / number.denominator
+            if isinstance(number, Fraction)
+            else self.context.mpf(number)
+        )
         return Value("field", np.full((1, 1, 1), exact, dtype=object))
 
     def _embedded(self, a: Value) -> Value:
@@ -80,7 +100,9 @@ class PreciseAlgebra(RealAlgebra):
 
     def _mapped(self, operation: Callable[..., Any], *arrays: Any) -> Any:
         broadcast = np.broadcast_arrays(*arrays)
-        return np.asarray(np.frompyfunc(operation, len(arrays), 1)(*arrays), dtype=object).reshape(broadcast[0].shape)
+        return np.asarray(np.frompyfunc(operation, len(arrays), 1)(*arrays), dtype=object).reshape(
+            broadcast[0].shape
+        )
 
     # --- where mpmath raises or rounds otherwise than IEEE
     def _divided(self, x: Any, y: Any) -> Any:
@@ -108,11 +130,21 @@ class PreciseAlgebra(RealAlgebra):
 
     def log(self, a: Value) -> Value:
         c = self.context
-        return self._unary("log", lambda x: self._mapped(lambda v: c.ninf if v == 0 else c.nan if v < 0 or c.isnan(v) else c.log(v), x), a)
+        return self._unary(
+            "log",
+            lambda x: self._mapped(
+                lambda v: c.ninf if v == 0 else c.nan if v < 0 or c.isnan(v) else c.log(v), x
+            ),
+            a,
+        )
 
     def sqrt(self, a: Value) -> Value:
         c = self.context
-        return self._unary("sqrt", lambda x: self._mapped(lambda v: c.nan if v < 0 or c.isnan(v) else c.sqrt(v), x), a)
+        return self._unary(
+            "sqrt",
+            lambda x: self._mapped(lambda v: c.nan if v < 0 or c.isnan(v) else c.sqrt(v), x),
+            a,
+        )
 
     def _functions(self) -> dict[str, Callable[[Any], Any]]:
         return {name: partial(self._mapped, function) for name, function in self._known.items()}
@@ -125,7 +157,9 @@ class PreciseAlgebra(RealAlgebra):
         c = self.context
         beyond = c.ninf if nan_first else c.inf
         largest = c.mpf(10) ** (1 << 40)
-        ordered = self._mapped(lambda v: largest if v == c.inf else -largest if v == c.ninf else v, x)
+        ordered = self._mapped(
+            lambda v: largest if v == c.inf else -largest if v == c.ninf else v, x
+        )
         return np.where(nan, beyond, ordered)
 
     def _finite(self, x: Any) -> Any:

@@ -1,4 +1,6 @@
-"""The algebra of float64: what a plan computes on ordinary numbers. NaN and infinity are IEEE's own."""
+"""The algebra of float64: what a plan computes on ordinary numbers. NaN and infinity are IEEE's
+own.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,8 @@ _LARGEST_POWER = 1000
 
 FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "erf": _erf,
-    "normal_cdf": lambda x: 0.5 * _erfc(-x / math.sqrt(2.0)),  # (1 + erf(x / sqrt 2)) / 2 without its cancellation
+    # (1 + erf(x / sqrt 2)) / 2 without its cancellation
+    "normal_cdf": lambda x: 0.5 * _erfc(-x / math.sqrt(2.0)),
     "normal_density": lambda x: np.exp(-0.5 * x * x) / math.sqrt(2.0 * math.pi),
     "normal_quantile": _quantile,
     "sin": np.sin,
@@ -53,12 +56,21 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
 class RealAlgebra(Discrete):
     """float64 for trial numbers ``trials``.
 
-    Fresh values are normal with standard deviation ``scale``, by default 1 / sqrt(last dimension) for tensors of two and more dimensions, so that products of
-    matrices keep their size, and 1 for others; squares are squares of such values (not scaled twice), nonzero ones keep a distance from 0. ``tolerance`` is
-    relative to the largest finite element of both tensors, per trial and instance.
+    Fresh values are normal with standard deviation ``scale``, by default 1 / sqrt(last dimension)
+    for tensors of two and more dimensions, so that products of matrices keep their size, and 1 for
+    others; squares are squares of such values (not scaled twice), nonzero ones keep a distance from
+    0. ``tolerance`` is relative to the largest finite element of both tensors, per trial and
+    instance.
     """
 
-    def __init__(self, xp: Any, seed: int, trials: Sequence[int], tolerance: float = 1e-9, scale: float | None = None) -> None:
+    def __init__(
+        self,
+        xp: Any,
+        seed: int,
+        trials: Sequence[int],
+        tolerance: float = 1e-9,
+        scale: float | None = None,
+    ) -> None:
         super().__init__()
         self.xp = xp
         self.seed = seed
@@ -72,11 +84,21 @@ class RealAlgebra(Discrete):
         return np.zeros(len(self.trials), dtype=np.bool_)
 
     # --- making values
-    def fresh(self, key: str, shape: Sequence[int], instances: int = 1, domain: Domain = "any") -> Value:
+    def fresh(
+        self, key: str, shape: Sequence[int], instances: int = 1, domain: Domain = "any"
+    ) -> Value:
         xp = self.xp
-        first, second = (unit_interval(xp, self._words(key, part, shape, instances)) for part in (0, 1))
+        first, second = (
+            unit_interval(xp, self._words(key, part, shape, instances)) for part in (0, 1)
+        )
         normal = xp.sqrt(-2.0 * xp.log(first)) * xp.cos(2.0 * math.pi * second)
-        scale = self.scale if self.scale is not None else 1.0 / math.sqrt(shape[-1]) if len(shape) > 1 and shape[-1] else 1.0
+        scale = (
+            self.scale
+            if self.scale is not None
+            else 1.0 / math.sqrt(shape[-1])
+            if len(shape) > 1 and shape[-1]
+            else 1.0
+        )
         if domain == "any":
             return Value("field", normal * scale)
         apart = xp.where(normal < 0, normal - 0.125, normal + 0.125)
@@ -93,7 +115,10 @@ class RealAlgebra(Discrete):
             return Value("field", self.xp.full((1, 1, 1), float(number)))
         except OverflowError:
             digits = math.log10(abs(Fraction(number).numerator))
-            raise UnsupportedError(f"a number of {digits:.0f} digits has no float64, so that nothing with it is tried on real numbers") from None
+            raise UnsupportedError(
+                f"a number of {digits:.0f} digits has no float64, so that nothing with it is "
+                f"tried on real numbers"
+            ) from None
 
     def _embedded(self, a: Value) -> Value:
         return Value("field", a.data.astype(np.float64))
@@ -131,7 +156,9 @@ class RealAlgebra(Discrete):
         return self._binary("multiply", self.xp.multiply, a, b)
 
     def negate(self, a: Value) -> Value:
-        return Value("int", -a.data) if a.kind == "int" else self._unary("negate", self.xp.negative, a)
+        return (
+            Value("int", -a.data) if a.kind == "int" else self._unary("negate", self.xp.negative, a)
+        )
 
     def divide(self, a: Value, b: Value) -> Value:
         self._field("divide", a, b)
@@ -142,7 +169,10 @@ class RealAlgebra(Discrete):
 
     def power(self, a: Value, exponent: int) -> Value:
         if exponent.bit_length() > _LARGEST_POWER:
-            raise UnsupportedError("a power has an exponent without a float64, so that nothing with it is tried on real numbers")
+            raise UnsupportedError(
+                "a power has an exponent without a float64, so that nothing with it is tried on "
+                "real numbers"
+            )
         return self._unary("power", lambda x: self._powered(x, exponent), a)
 
     def _powered(self, x: Any, exponent: int) -> Any:
@@ -157,7 +187,10 @@ class RealAlgebra(Discrete):
     def matmul(self, a: Value, b: Value) -> Value:
         self._field("matmul", a, b)
         if a.rank < 2 or b.rank < 2 or self.shape(a)[-1] != self.shape(b)[-2]:
-            raise ShapeError(f"matmul: tensors of shapes {self.shape(a)} and {self.shape(b)} are not (..., m, k) and (..., k, n)")
+            raise ShapeError(
+                f"matmul: tensors of shapes {self.shape(a)} and {self.shape(b)} are not (..., m, "
+                f"k) and (..., k, n)"
+            )
         return self._binary("matmul", self.xp.matmul, a, b)
 
     # --- beyond the ring
@@ -174,9 +207,12 @@ class RealAlgebra(Discrete):
         known = self._functions().get(name)
         if known is None or len(arguments) != 1:
             raise UnsupportedError(
-                f"the function {name!r} of {len(arguments)} arguments is not known on real numbers; known are {', '.join(self._functions())}"
+                f"the function {name!r} of {len(arguments)} arguments is not known on real "
+                f"numbers; known are {', '.join(self._functions())}"
             )
-        return self._unary(name, lambda x: self.xp.asarray(known(to_host(self.xp, x))), arguments[0])
+        return self._unary(
+            name, lambda x: self.xp.asarray(known(to_host(self.xp, x))), arguments[0]
+        )
 
     def _functions(self) -> dict[str, Callable[[Any], Any]]:
         return FUNCTIONS
@@ -186,7 +222,12 @@ class RealAlgebra(Discrete):
             raise ShapeError(f"the index of a draw is an int value, not a {index.kind} value")
         lanes = lane_keys(self.xp, key_of(self.seed, "draw", stream), range(1), self.trials)
         start = lanes.reshape(lanes.shape + (1,) * (index.rank + 1))
-        return Value("field", self._from_float(unit_interval(self.xp, hash_words(self.xp, start, [index.data.view(np.uint64)]))))
+        return Value(
+            "field",
+            self._from_float(
+                unit_interval(self.xp, hash_words(self.xp, start, [index.data.view(np.uint64)]))
+            ),
+        )
 
     def _from_float(self, array: Any) -> Any:
         return array
@@ -203,9 +244,15 @@ class RealAlgebra(Discrete):
         return bool(self.xp.isnan(x).any())
 
     def _key(self, x: Any, nan_first: bool) -> Any:
-        """Keys of the same order in which a NaN stands above (or below) everything, infinities too."""
+        """Keys of the same order in which a NaN stands above (or below) everything,
+        infinities too.
+        """
         largest = np.finfo(np.float64).max
-        finite_order = self.xp.where(self.xp.isinf(x), self.xp.sign(x) * largest, self.xp.clip(x, -0.5 * largest, 0.5 * largest))
+        finite_order = self.xp.where(
+            self.xp.isinf(x),
+            self.xp.sign(x) * largest,
+            self.xp.clip(x, -0.5 * largest, 0.5 * largest),
+        )
         return self.xp.where(self.xp.isnan(x), -np.inf if nan_first else np.inf, finite_order)
 
     def _compare_field(self, comparison: Comparison, a: Value, b: Value) -> Value:
@@ -230,7 +277,9 @@ class RealAlgebra(Discrete):
         return result
 
     def _largest(self, x: Any) -> Any:
-        """The largest finite size per trial and instance, with the logical axes kept at size 1; 0 for nothing."""
+        """The largest finite size per trial and instance, with the logical axes kept at size 1; 0
+        for nothing.
+        """
         finite = self.xp.where(self._finite(x), abs(x), 0.0)
         return finite.max(axis=tuple(range(LEADING, x.ndim)), keepdims=True, initial=0.0)
 

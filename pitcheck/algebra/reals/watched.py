@@ -1,7 +1,9 @@
-"""Many digits that know where they decide nothing: what hangs on a number that may be rounding alone is noted.
+"""Many digits that know where they decide nothing: what hangs on a number that may be rounding
+alone is noted.
 
-A tensor that is 0 in truth is, with any number of digits, 0 or what their rounding leaves. A sum or product of such numbers stays as small; but a comparison, a
-quotient, a logarithm or the next integer makes of them something that says nothing of the truth, and is of ordinary size.
+A tensor that is 0 in truth is, with any number of digits, 0 or what their rounding leaves. A sum or
+product of such numbers stays as small; but a comparison, a quotient, a logarithm or the next
+integer makes of them something that says nothing of the truth, and is of ordinary size.
 """
 
 from __future__ import annotations
@@ -18,11 +20,15 @@ from pitcheck.algebra.value import LEADING, Value
 
 BITS_A_DIGIT = 3.3219
 ROUNDING = (3.0, 0.5)
-"""With d digits, numbers from 10^-3d to 10^-0.5d may be rounding alone. Below it is what is tiny by itself, as exp(-1e30) of what a mask leaves out."""
+"""With d digits, numbers from 10^-3d to 10^-0.5d may be rounding alone. Below it is what is tiny by
+itself, as exp(-1e30) of what a mask leaves out.
+"""
 
 
 class WatchedAlgebra(PreciseAlgebra):
-    """PreciseAlgebra that sets ``undecided`` where a result depends on the sign or the size of what may be rounding alone."""
+    """PreciseAlgebra that sets ``undecided`` where a result depends on the sign or the size of what
+    may be rounding alone.
+    """
 
     def __init__(self, digits: int, seed: int, trials: Sequence[int]) -> None:
         super().__init__(digits, seed, trials)
@@ -51,7 +57,13 @@ class WatchedAlgebra(PreciseAlgebra):
 
     def _functions(self) -> dict[str, Callable[[Any], Any]]:
         known = super()._functions()
-        return {**known, **{name: self._at_steps(known[name]) for name in ("floor", "ceil", "round", "normal_quantile")}}
+        return {
+            **known,
+            **{
+                name: self._at_steps(known[name])
+                for name in ("floor", "ceil", "round", "normal_quantile")
+            },
+        }
 
     def _at_steps(self, function: Callable[[Any], Any]) -> Callable[[Any], Any]:
         def watched(x: Any) -> Any:
@@ -63,7 +75,9 @@ class WatchedAlgebra(PreciseAlgebra):
     def _watch_steps(self, x: Any) -> None:
         """Note what may be an integer, or a half, but for rounding."""
         finite = x[self._finite(x)]
-        self._watch(2 * finite - self._mapped(self.context.nint, 2 * finite) if finite.size else finite)
+        self._watch(
+            2 * finite - self._mapped(self.context.nint, 2 * finite) if finite.size else finite
+        )
 
     def _truncated(self, a: Value) -> Value:
         self._watch_steps(a.data)

@@ -1,1 +1,3 @@
-"""Residues along a chain of primes: exact arithmetic, exponentials, logarithms, roots, order and functions without algebra."""
+"""Residues along a chain of primes: exact arithmetic, exponentials, logarithms, roots, order and
+functions without algebra.
+"""

@@ -18,7 +18,9 @@ __all__ = ["Decision", "ResidueAlgebra"]
 class _Arithmetic(Modular):
     """Modular arithmetic with the exponential of given trials."""
 
-    def __init__(self, xp: Any, chain: Chain, seed: int, trials: Sequence[int], logarithm: Logarithm | None) -> None:
+    def __init__(
+        self, xp: Any, chain: Chain, seed: int, trials: Sequence[int], logarithm: Logarithm | None
+    ) -> None:
         super().__init__(xp, chain)
         self._exponential = Exponential(self, seed, trials)
         self._logarithm = logarithm or Logarithm(self)
@@ -33,12 +35,25 @@ class _Arithmetic(Modular):
 
 
 class ResidueAlgebra(PrimeAlgebra):
-    """Residues along ``chain`` for trial numbers ``trials``; the same numbers for the same (seed, trial) whatever the other trials are.
+    """Residues along ``chain`` for trial numbers ``trials``; the same numbers for the same (seed,
+    trial) whatever the other trials are.
 
-    ``xp``: numpy or cupy (:func:`pitcheck.algebra.backend.array_module`). ``logarithm``: tables of discrete logarithms of this chain, shared between algebras.
-    ``formal_roots``: whether the square of a root is its argument, or that of the residue (:mod:`pitcheck.algebra.residues.formal_roots`).
-    With one trial alone, constants cannot be told from drawn values, and decisions between constants are recorded too.
+    ``xp``: numpy or cupy (:func:`pitcheck.algebra.backend.array_module`). ``logarithm``: tables of
+    discrete logarithms of this chain, shared between algebras. ``formal_roots``: whether the square
+    of a root is its argument, or that of the residue
+    (:mod:`pitcheck.algebra.residues.formal_roots`). With one trial alone, constants cannot be told
+    from drawn values, and decisions between constants are recorded too.
     """
 
-    def __init__(self, xp: Any, chain: Chain, seed: int, trials: Sequence[int], logarithm: Logarithm | None = None, formal_roots: bool = True) -> None:
-        super().__init__(xp, chain, seed, trials, _Arithmetic(xp, chain, seed, trials, logarithm), formal_roots)
+    def __init__(
+        self,
+        xp: Any,
+        chain: Chain,
+        seed: int,
+        trials: Sequence[int],
+        logarithm: Logarithm | None = None,
+        formal_roots: bool = True,
+    ) -> None:
+        super().__init__(
+            xp, chain, seed, trials, _Arithmetic(xp, chain, seed, trials, logarithm), formal_roots
+        )

@@ -1,7 +1,9 @@
-"""Primes drawn anew for every few redraws, by rejection: a number that vanishes modulo one of them is not known before they are drawn.
+"""Primes drawn anew for every few redraws, by rejection: a number that vanishes modulo one of them
+is not known before they are drawn.
 
-All primes are 11 modulo 12. So they are 3 modulo 4 (a square x has the root x^((p+1)/4)), and 3 is a square modulo each; other small primes are squares
-where a family asks for them, so that roots of constants made of these are exact.
+All primes are 11 modulo 12. So they are 3 modulo 4 (a square x has the root x^((p+1)/4)), and 3 is
+a square modulo each; other small primes are squares where a family asks for them, so that roots of
+constants made of these are exact.
 """
 
 from __future__ import annotations
@@ -26,7 +28,9 @@ _COUNTS = {
     3: (44_661, 22_350, 11_304, 2_872, 728, 95, 13),
     4: (2_323, 1_129, 1_129, 285, 39, 7, 0),
 }
-"""Chains of a length whose last prime lies above 2^30, modulo all members of which the first 1, 2, ... of ``SQUARES`` are squares: counted by a sieve."""
+"""Chains of a length whose last prime lies above 2^30, modulo all members of which the first 1, 2,
+... of ``SQUARES`` are squares: counted by a sieve.
+"""
 _UNKNOWN = 4
 """How many small primes are made squares where roots of numbers that are not known are taken."""
 _STEP = 12
@@ -40,10 +44,12 @@ _WITNESSES = (2, 3, 5, 7)
 
 @dataclass(frozen=True)
 class Family:
-    """What primes are drawn from: chains of ``length`` primes, or (not ``linked``) so many primes of no relation to each other.
+    """What primes are drawn from: chains of ``length`` primes, or (not ``linked``) so many primes
+    of no relation to each other.
 
-    The last prime of a chain lies between 2^30 and 2^31, as all unlinked ones do. The first ``squares`` of ``SQUARES`` are squares modulo each. Raises
-    UsageError for a family that was not counted, or is empty.
+    The last prime of a chain lies between 2^30 and 2^31, as all unlinked ones do. The first
+    ``squares`` of ``SQUARES`` are squares modulo each. Raises UsageError for a family that was not
+    counted, or is empty.
     """
 
     length: int
@@ -52,7 +58,10 @@ class Family:
 
     def __post_init__(self) -> None:
         if self.length not in _COUNTS or not 0 < self.squares <= len(SQUARES) or not self.count:
-            raise UsageError(f"no chains of {self.length} primes with {self.squares} small squares are known: lengths go from 1 to 4, squares from 1 to 7")
+            raise UsageError(
+                f"no chains of {self.length} primes with {self.squares} small squares are known: "
+                f"lengths go from 1 to 4, squares from 1 to 7"
+            )
 
     @property
     def count(self) -> int:
@@ -68,16 +77,22 @@ class PrimeSource(Protocol):
     """Where the primes of a run come from."""
 
     def chain(self, family: Family, number: int) -> Chain:
-        """The primes of draw ``number`` of a family; those of different draws differ at every level."""
+        """The primes of draw ``number`` of a family; those of different draws differ at every
+        level.
+        """
         ...
 
     def heights(self, family: Family, irrational: int) -> Heights:
-        """From how many primes, and from which size on, the next ones are drawn, whatever was drawn before; ``irrational`` numbers occur in a stage."""
+        """From how many primes, and from which size on, the next ones are drawn, whatever was drawn
+        before; ``irrational`` numbers occur in a stage.
+        """
         ...
 
 
 class DrawnPrimes:
-    """Chains drawn without replacement, by a generator keyed with the run's seed. The same seed gives the same chains, whoever asks and in whatever order."""
+    """Chains drawn without replacement, by a generator keyed with the run's seed. The same seed
+    gives the same chains, whoever asks and in whatever order.
+    """
 
     MOST = 1 << 9
     """Draws of a family that are counted as made before."""
@@ -98,7 +113,9 @@ class DrawnPrimes:
 
     def heights(self, family: Family, irrational: int) -> Heights:
         """Those of a family, less what earlier draws may have taken."""
-        count = max(family.count // 2, family.count - self.MOST * (1 if family.linked else family.length))
+        count = max(
+            family.count // 2, family.count - self.MOST * (1 if family.linked else family.length)
+        )
         least = tuple(float(family.least_log2(level)) for level in range(family.length))
         return Heights(float(count), least, family.linked, irrational)
 
@@ -122,10 +139,15 @@ def _draws(family: Family, seed: int) -> Iterator[Chain]:
 
 
 def _candidates(family: Family, length: int, key: str) -> list[int]:
-    """Numbers 11 modulo 12, each uniform, of which chains may begin: no member has a small divisor, and the squares are as asked for."""
+    """Numbers 11 modulo 12, each uniform, of which chains may begin: no member has a small divisor,
+    and the squares are as asked for.
+    """
     last = _STEP << (length - 1)
     low, high = -(-(LARGEST // 2) // last), LARGEST // last
-    words = np.frombuffer(shake_128(key.encode()).digest(8 * (_BATCH if family.count > _COMMON else _LARGE_BATCH)), dtype="<u8")
+    words = np.frombuffer(
+        shake_128(key.encode()).digest(8 * (_BATCH if family.count > _COMMON else _LARGE_BATCH)),
+        dtype="<u8",
+    )
     first = (words % np.uint64(high - low + 1)).astype(np.int64) + low
     first = first * _STEP - 1
     first = first[((first + 1) << (length - 1)) - 1 < LARGEST]
@@ -141,7 +163,9 @@ def _candidates(family: Family, length: int, key: str) -> list[int]:
 
 
 def _has_square(small: int, primes: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Whether a small prime is a square modulo primes that are 3 modulo 4 (quadratic reciprocity)."""
+    """Whether a small prime is a square modulo primes that are 3 modulo 4 (quadratic
+    reciprocity).
+    """
     if small == 2:
         return np.asarray(primes % 8 == 7)
     squares = {n * n % small for n in range(1, small)}
@@ -168,9 +192,11 @@ def is_prime(number: int) -> bool:
 
 
 def squares_for(numbers: Iterable[int]) -> int:
-    """How many of ``SQUARES`` must be squares for roots of these positive integers to be exact, as far as they are made of such primes.
+    """How many of ``SQUARES`` must be squares for roots of these positive integers to be exact, as
+    far as they are made of such primes.
 
-    0 stands for integers that are not known: places along reduced dimensions, mostly, which are small.
+    0 stands for integers that are not known: places along reduced dimensions, mostly, which are
+    small.
     """
     needed = 1
     for number in numbers:
@@ -183,6 +209,7 @@ def squares_for(numbers: Iterable[int]) -> int:
             while left % small == 0:
                 left //= small
                 times += 1
-            # The root of m^2 that is taken is the one that is a square, which is m, and not -m, where m is one.
+            # The root of m^2 that is taken is the one that is a square, which is m, and not -m,
+            # where m is one.
             needed = max(needed, place if times else 1)
     return needed

@@ -1,7 +1,10 @@
-"""The exponential of a chain: exp(x) at level i+1 is w^(x at level i), w of order P(i) modulo P(i+1).
+"""The exponential of a chain: exp(x) at level i+1 is w^(x at level i), w of order P(i) modulo
+P(i+1).
 
-x + P(i) and x give the same power, so exp(a + b) = exp(a) exp(b) holds exactly. Powers come from three tables of 2^11, 2^10 and 2^10 entries per trial and
-level, for the digits of a 31-bit exponent: they stay in the first-level cache and cost next to nothing to build, which larger tables do not.
+x + P(i) and x give the same power, so exp(a + b) = exp(a) exp(b) holds exactly. Powers come from
+three tables of 2^11, 2^10 and 2^10 entries per trial and level, for the digits of a 31-bit
+exponent: they stay in the first-level cache and cost next to nothing to build, which larger tables
+do not.
 """
 
 from __future__ import annotations
@@ -15,26 +18,36 @@ from pitcheck.algebra.keyed import key_of
 from pitcheck.algebra.residues.modular import Modular
 
 GENERATOR = 4
-"""2^2 is a square other than 1 modulo every prime above 3, and the squares modulo P(i+1) have the prime order P(i): it generates them."""
+"""2^2 is a square other than 1 modulo every prime above 3, and the squares modulo P(i+1) have the
+prime order P(i): it generates them.
+"""
 
 _DIGITS = (11, 10, 10)
 
 
 class Exponential:
-    """exp for all levels and the given trials. ``exponents[i][t]`` is r in w = 4^r modulo P(i+1), random for every level and trial number."""
+    """exp for all levels and the given trials. ``exponents[i][t]`` is r in w = 4^r modulo P(i+1),
+    random for every level and trial number.
+    """
 
     def __init__(self, modular: Modular, seed: int, trials: Sequence[int]) -> None:
         self.modular = modular
-        self.exponents = draw_exponents(modular.chain.primes if modular.chain.linked else (), seed, trials)
+        self.exponents = draw_exponents(
+            modular.chain.primes if modular.chain.linked else (), seed, trials
+        )
         self._tables: list[Any] | None = None
         self._offsets: dict[int, Any] = {}
 
     def __call__(self, x: Any, low: int) -> Any:
-        """Powers w^x: from residues at levels low .. to residues at levels low+1 .. of the same count. All those levels must exist."""
+        """Powers w^x: from residues at levels low .. to residues at levels low+1 .. of the same
+        count. All those levels must exist.
+        """
         xp = self.modular.xp
         tables = self._tables = self._tables or self._build()
         levels, trials = len(self.exponents), len(self.exponents[0])
-        lanes = xp.arange(levels * trials, dtype=np.int64).reshape(levels, trials)[low : low + x.shape[0]]
+        lanes = xp.arange(levels * trials, dtype=np.int64).reshape(levels, trials)[
+            low : low + x.shape[0]
+        ]
         lanes = lanes.reshape(lanes.shape + (1,) * (x.ndim - 2))
         result, shift = None, 0
         for bits, table in zip(_DIGITS, tables, strict=True):
@@ -49,7 +62,10 @@ class Exponential:
         xp, primes = self.modular.xp, self.modular.chain.primes
         tables, shift = [], 0
         for bits in _DIGITS:
-            base = [[pow(GENERATOR, r << shift, p) for r in row] for row, p in zip(self.exponents, primes[1:], strict=True)]
+            base = [
+                [pow(GENERATOR, r << shift, p) for r in row]
+                for row, p in zip(self.exponents, primes[1:], strict=True)
+            ]
             step = xp.asarray(base, dtype=np.int64)[:, :, None]
             table = xp.ones_like(step)
             for _ in range(bits):
@@ -62,4 +78,7 @@ class Exponential:
 
 def draw_exponents(primes: Sequence[int], seed: int, trials: Sequence[int]) -> list[list[int]]:
     """r per level i (of P(i) -> P(i+1)) and trial, uniform in [1, P(i))."""
-    return [[1 + key_of(seed, "base of exp", level, trial) % (p - 1) for trial in trials] for level, p in enumerate(primes[:-1])]
+    return [
+        [1 + key_of(seed, "base of exp", level, trial) % (p - 1) for trial in trials]
+        for level, p in enumerate(primes[:-1])
+    ]

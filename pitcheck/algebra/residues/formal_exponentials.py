@@ -1,4 +1,6 @@
-"""Exponentials and formal logarithms: a value may be ``data + sum n_j log(S_j)`` with integers n_j, kept as it stands as long as that is exact."""
+"""Exponentials and formal logarithms: a value may be ``data + sum n_j log(S_j)`` with integers n_j,
+kept as it stands as long as that is exact.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ from pitcheck.errors import BudgetError, ShapeError
 Logs = tuple[tuple[int, Value], ...]
 
 _LARGEST_FACTOR = 64
-"""Integer factors up to this size multiply the coefficients of formal logarithms; larger ones would make large powers, the discrete logarithm does them."""
+"""Integer factors up to this size multiply the coefficients of formal logarithms; larger ones would
+make large powers, the discrete logarithm does them.
+"""
 
 
 class Formal(Structure):
@@ -52,7 +56,9 @@ class Formal(Structure):
     def exp(self, a: Value) -> Value:
         """w^a one level up, times powers of the S_j. Raises BudgetError where no level is left."""
         if a.kind != "field":
-            raise ShapeError(f"exp is defined for field values, not for {a.kind} values; cast first")
+            raise ShapeError(
+                f"exp is defined for field values, not for {a.kind} values; cast first"
+            )
         a = self.opened(a)
         result = self._exp_of_sum(a)
         if a.special is None:
@@ -74,17 +80,27 @@ class Formal(Structure):
     def _exp_of_data(self, a: Value) -> Value:
         count = min(a.data.shape[0], len(self.chain) - 1 - a.lowest) if self.chain.linked else 0
         if count < 1:
-            raise BudgetError(f"exp of a value at the top level of a chain of {len(self.chain)} primes has no level left; a longer chain is needed")
+            raise BudgetError(
+                f"exp of a value at the top level of a chain of {len(self.chain)} primes has no "
+                f"level left; a longer chain is needed"
+            )
         return Value("field", self.arithmetic.exp(a.data[:count], a.lowest), a.lowest + 1)
 
     # --- log
     def log(self, a: Value) -> Value:
-        """The formal logarithm of |a|: -inf where ``a`` is 0 at all levels; a zero by chance voids its trial."""
+        """The formal logarithm of |a|: -inf where ``a`` is 0 at all levels; a zero by chance voids
+        its trial.
+        """
         a = self.plain(a)
         if a.kind != "field":
-            raise ShapeError(f"log is defined for field values, not for {a.kind} values; cast first")
+            raise ShapeError(
+                f"log is defined for field values, not for {a.kind} values; cast first"
+            )
         if a.lowest + a.data.shape[0] < 2 or not self.chain.linked:
-            raise BudgetError("the logarithm of a value at the lowest level of the chain alone has no level left; a longer chain is needed")
+            raise BudgetError(
+                "the logarithm of a value at the lowest level of the chain alone has no level "
+                "left; a longer chain is needed"
+            )
         a = self.guard("log", a)
         zero = a.data == 0
         special = None
@@ -95,7 +111,9 @@ class Formal(Structure):
             self._void_where(zero & ~discrete & finite)
             with np.errstate(all="ignore"):
                 stand_ins = self._stand_ins(a)
-                stand_ins = self.xp.log(self.xp.where(self.xp.isfinite(stand_ins), abs(stand_ins), stand_ins))
+                stand_ins = self.xp.log(
+                    self.xp.where(self.xp.isfinite(stand_ins), abs(stand_ins), stand_ins)
+                )
             special = codes_of(self.xp, stand_ins)
             replaced = zero if a.special is None else zero | (a.special != 0)
             base = Value("field", self.xp.where(replaced, 1, a.data), a.lowest)
@@ -112,13 +130,21 @@ class Formal(Structure):
         return tuple((n, self.expand(merged[n], shape)) for n in sorted(merged))
 
     def _scaled_logs(self, a: Value, factor: Value) -> Value | None:
-        """``a`` times ``factor`` where that is one small integer and ``a`` has logarithms, else None."""
+        """``a`` times ``factor`` where that is one small integer and ``a`` has logarithms, else
+        None.
+        """
         n = None if factor.logs or factor.special is not None else self._small_integer(factor)
         if n is None or not a.logs or a.special is not None:
             return None
         scaled = self.multiply(Value("field", a.data, a.lowest), factor)
         shape = self.shape(scaled)
-        return Value("field", scaled.data, scaled.lowest, None, tuple((n * k, self.expand(s, shape)) for k, s in a.logs) if n else ())
+        return Value(
+            "field",
+            scaled.data,
+            scaled.lowest,
+            None,
+            tuple((n * k, self.expand(s, shape)) for k, s in a.logs) if n else (),
+        )
 
     def _small_integer(self, a: Value) -> int | None:
         """The integer that ``a`` is at all its levels and elements, where it is a small one."""
@@ -142,7 +168,9 @@ class Formal(Structure):
         return Value("field", data, s.lowest)
 
     def plain(self, a: Value) -> Value:
-        """``a`` as no formal root, its logarithms worked out: the discrete ones, which live one level below. Raises BudgetError where no level is left."""
+        """``a`` as no formal root, its logarithms worked out: the discrete ones, which live one
+        level below. Raises BudgetError where no level is left.
+        """
         a = self.opened(a)
         if not a.logs:
             return a
@@ -162,7 +190,9 @@ class Formal(Structure):
         raise NotImplementedError
 
     def _log_differs(self, difference: Value) -> Any:
-        """Where ``data + sum n log S`` is not 0: exp of it is neither 1 nor -1 (a logarithm does not see the sign), at the levels that have a logarithm."""
+        """Where ``data + sum n log S`` is not 0: exp of it is neither 1 nor -1 (a logarithm does
+        not see the sign), at the levels that have a logarithm.
+        """
         power = self._exp_of_sum(difference)
         skipped = 1 if power.lowest == 0 else 0
         if power.data.shape[0] <= skipped:

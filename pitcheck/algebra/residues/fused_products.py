@@ -1,4 +1,6 @@
-"""Products of small matrices of residues on a GPU in one kernel, where array operations would take a dozen launches."""
+"""Products of small matrices of residues on a GPU in one kernel, where array operations would take
+a dozen launches.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,9 @@ import numpy as np
 from pitcheck.resources import shipped
 
 LARGEST = 64
-"""Matrices up to this many terms and columns go through the kernel: larger ones are faster as float64 GEMMs."""
+"""Matrices up to this many terms and columns go through the kernel: larger ones are faster as
+float64 GEMMs.
+"""
 
 _THREADS = 256
 _BLOCKS = 1 << 16
@@ -26,10 +30,14 @@ class FusedProduct:
 
     def fits(self, a: Any, b: Any) -> bool:
         """Whether the product of these arrays is small enough a matrix for the kernel."""
-        return bool(0 < a.shape[-1] <= LARGEST and b.shape[-1] <= LARGEST and a.shape[-2] <= LARGEST)
+        return bool(
+            0 < a.shape[-1] <= LARGEST and b.shape[-1] <= LARGEST and a.shape[-2] <= LARGEST
+        )
 
     def __call__(self, a: Any, b: Any, primes: Any) -> Any:
-        """``a @ b`` modulo ``primes`` (levels,): int64 residues of shapes (levels, ..., m, k) and (levels, ..., k, n), whose ... broadcast."""
+        """``a @ b`` modulo ``primes`` (levels,): int64 residues of shapes (levels, ..., m, k) and
+        (levels, ..., k, n), whose ... broadcast.
+        """
         xp = self.xp
         levels, m, k, n = a.shape[0], a.shape[-2], a.shape[-1], b.shape[-1]
         lead = np.broadcast_shapes(a.shape[1:-2], b.shape[1:-2])
@@ -38,9 +46,13 @@ class FusedProduct:
             return out.astype(np.int64)
         pairs = [self._pairs(array.shape[1:-2], lead) for array in (a, b)]
         arrays = [xp.ascontiguousarray(array, dtype=np.uint32) for array in (a, b)]
-        sizes = [np.int64(v) for v in (prod(a.shape[1:-2]), prod(b.shape[1:-2]), prod(lead), levels)] + [np.int32(v) for v in (m, k, n)]
+        sizes = [
+            np.int64(v) for v in (prod(a.shape[1:-2]), prod(b.shape[1:-2]), prod(lead), levels)
+        ] + [np.int32(v) for v in (m, k, n)]
         blocks = min(_BLOCKS, -(-out.size // _THREADS))
-        self.kernel((blocks,), (_THREADS,), (*arrays, out, *pairs, primes.astype(np.uint64), *sizes))
+        self.kernel(
+            (blocks,), (_THREADS,), (*arrays, out, *pairs, primes.astype(np.uint64), *sizes)
+        )
         return out.astype(np.int64)
 
     def _pairs(self, shape: tuple[int, ...], lead: tuple[int, ...]) -> Any:

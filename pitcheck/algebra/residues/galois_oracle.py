@@ -1,6 +1,8 @@
-"""The oracle: the algebra of residues with every sum, product, inverse and power done by the package galois, slowly and independently.
+"""The oracle: the algebra of residues with every sum, product, inverse and power done by the
+package galois, slowly and independently.
 
-Values, levels, specials and formal logarithms are the same code as for residues; arithmetic modulo primes is not. Fresh values are the same numbers.
+Values, levels, specials and formal logarithms are the same code as for residues; arithmetic modulo
+primes is not. Fresh values are the same numbers.
 """
 
 from __future__ import annotations
@@ -18,7 +20,9 @@ from pitcheck.errors import UnsupportedError
 
 
 class _GaloisArithmetic:
-    """The operations of :class:`pitcheck.algebra.residues.modular.Modular`, level by level in galois' prime fields."""
+    """The operations of :class:`pitcheck.algebra.residues.modular.Modular`, level by level in
+    galois' prime fields.
+    """
 
     def __init__(self, chain: Chain, seed: int, trials: Sequence[int]) -> None:
         galois = importlib.import_module("galois")
@@ -31,7 +35,12 @@ class _GaloisArithmetic:
         levels = []
         for i in range(arrays[0].shape[0]):
             field = self.fields[low + i]
-            levels.append(np.asarray(operation(*(field(np.array(a[i], dtype=np.int64)) for a in arrays)), dtype=np.int64))
+            levels.append(
+                np.asarray(
+                    operation(*(field(np.array(a[i], dtype=np.int64)) for a in arrays)),
+                    dtype=np.int64,
+                )
+            )
         return np.stack(levels)
 
     def add(self, a: Any, b: Any, low: int) -> Any:
@@ -60,7 +69,10 @@ class _GaloisArithmetic:
 
     def root(self, a: Any, low: int) -> Any:
         """x^((p+1)/4)."""
-        roots = [self.power(a[i : i + 1], (self.chain.primes[low + i] + 1) // 4, low + i) for i in range(a.shape[0])]
+        roots = [
+            self.power(a[i : i + 1], (self.chain.primes[low + i] + 1) // 4, low + i)
+            for i in range(a.shape[0])
+        ]
         return np.concatenate(roots)
 
     def sum(self, a: Any, axes: tuple[int, ...], low: int) -> Any:
@@ -83,20 +95,32 @@ class _GaloisArithmetic:
 
     def embed(self, integers: Any, low: int, count: int) -> Any:
         """Integers as residues of ``count`` levels."""
-        whole = [[int(v) % p for v in integers.reshape(-1)] for p in self.chain.primes[low : low + count]]
+        whole = [
+            [int(v) % p for v in integers.reshape(-1)] for p in self.chain.primes[low : low + count]
+        ]
         return np.array(whole, dtype=np.int64).reshape(count, *integers.shape[1:])
 
     def constant(self, numerator: int, denominator: int, low: int, count: int) -> Any:
         """A rational as residues, shape (count, 1, 1)."""
-        fields = zip(self.fields[low : low + count], self.chain.primes[low : low + count], strict=True)
-        return np.array([int(f(numerator % p) / f(denominator % p)) for f, p in fields], dtype=np.int64).reshape(count, 1, 1)
+        fields = zip(
+            self.fields[low : low + count], self.chain.primes[low : low + count], strict=True
+        )
+        return np.array(
+            [int(f(numerator % p) / f(denominator % p)) for f, p in fields], dtype=np.int64
+        ).reshape(count, 1, 1)
 
     def residues_of(self, words: Any, domain: str) -> Any:
         """Uniform words as residues, by Python's integers."""
         levels = []
         for level, p in zip(words, self.chain.primes, strict=True):
-            flat = [int(w) % p if domain == "any" else int(w) % (p - 1) + 1 for w in level.reshape(-1)]
-            levels.append(np.array([v * v % p if domain == "square" else v for v in flat], dtype=np.int64).reshape(level.shape))
+            flat = [
+                int(w) % p if domain == "any" else int(w) % (p - 1) + 1 for w in level.reshape(-1)
+            ]
+            levels.append(
+                np.array(
+                    [v * v % p if domain == "square" else v for v in flat], dtype=np.int64
+                ).reshape(level.shape)
+            )
         return np.stack(levels)
 
     def exp(self, x: Any, low: int) -> Any:
@@ -105,7 +129,14 @@ class _GaloisArithmetic:
         for i in range(x.shape[0]):
             field, rows = self.fields[low + i + 1], self.exponents[low + i]
             full = np.broadcast_to(x[i], (len(rows), *x.shape[2:]))
-            levels.append(np.stack([np.asarray((field(GENERATOR) ** r) ** full[t], dtype=np.int64) for t, r in enumerate(rows)]))
+            levels.append(
+                np.stack(
+                    [
+                        np.asarray((field(GENERATOR) ** r) ** full[t], dtype=np.int64)
+                        for t, r in enumerate(rows)
+                    ]
+                )
+            )
         return np.stack(levels)
 
     def log(self, x: Any, low: int) -> Any:
@@ -119,7 +150,9 @@ class _GaloisArithmetic:
         return np.stack(levels)
 
     def _log_row(self, x: Any, level: int, exponent: int) -> Any:
-        """log to a primitive root g modulo p = 2q + 1: |x| is x or -x, -1 = g^q; then log x / log w in the group of order q, halved on both sides."""
+        """log to a primitive root g modulo p = 2q + 1: |x| is x or -x, -1 = g^q; then log x / log w
+        in the group of order q, halved on both sides.
+        """
         field, below = self.fields[level], self.fields[level - 1]
         order = below.order
         base = int((field(GENERATOR) ** exponent).log()) // 2
@@ -134,11 +167,15 @@ class _GaloisArithmetic:
         """``base[index] += source`` with Python's integers."""
         exact = base.astype(object)
         np.add.at(exact, index, source.astype(object))
-        return np.stack([(level % self.chain.primes[low + i]).astype(np.int64) for i, level in enumerate(exact)])
+        return np.stack(
+            [(level % self.chain.primes[low + i]).astype(np.int64) for i, level in enumerate(exact)]
+        )
 
 
 class GaloisAlgebra(PrimeAlgebra):
-    """Residues along ``chain`` for trial numbers ``trials``, computed by galois. Raises UnsupportedError where galois is not installed."""
+    """Residues along ``chain`` for trial numbers ``trials``, computed by galois. Raises
+    UnsupportedError where galois is not installed.
+    """
 
     def __init__(self, chain: Chain, seed: int, trials: Sequence[int]) -> None:
         try:

@@ -1,7 +1,9 @@
-"""Functions without algebra as keyed random functions: equal arguments give equal results, nothing else is assumed but the symmetry of known ones.
+"""Functions without algebra as keyed random functions: equal arguments give equal results, nothing
+else is assumed but the symmetry of known ones.
 
-A function is keyed by its name, the trial, and the joint residues of its arguments at the two highest levels they have in common: about 62 bits, so
-that different arguments do not meet, and none of the lower levels that one side of a comparison may have lost to an exponential.
+A function is keyed by its name, the trial, and the joint residues of its arguments at the two
+highest levels they have in common: about 62 bits, so that different arguments do not meet, and none
+of the lower levels that one side of a comparison may have lost to an exponential.
 """
 
 from __future__ import annotations
@@ -49,22 +51,31 @@ class KeyedFunctions(Structure):
     def function(self, name: str, *arguments: Value) -> Value:
         plain = [self.plain(a) for a in arguments]
         if not plain or any(a.kind != "field" for a in plain):
-            raise ShapeError(f"the function {name!r} is defined for field values, not for {[a.kind for a in plain]}; cast first")
+            raise ShapeError(
+                f"the function {name!r} is defined for field values, not for "
+                f"{[a.kind for a in plain]}; cast first"
+            )
         if len(plain) == 1 and name == "normal_cdf":
             result = self._normal_cdf(plain[0])
         else:
             single = len(plain) == 1
-            result = self._hashed(name, plain, odd=single and name in ODD, even=single and name in EVEN)
+            result = self._hashed(
+                name, plain, odd=single and name in ODD, even=single and name in EVEN
+            )
         return result if result.special is None else self._at_infinity(name, result)
 
     def _normal_cdf(self, x: Value) -> Value:
         """(1 + erf(x / sqrt 2)) / 2."""
         half = self.constant(Fraction(1, 2))
-        erf = self._hashed("erf", [self.multiply(Value("field", x.data, x.lowest), self.sqrt(half))], odd=True)
+        erf = self._hashed(
+            "erf", [self.multiply(Value("field", x.data, x.lowest), self.sqrt(half))], odd=True
+        )
         result = self.multiply(half, self.add(self.constant(Fraction(1)), erf))
         return Value("field", result.data, result.lowest, x.special)
 
-    def _hashed(self, name: str, arguments: list[Value], odd: bool = False, even: bool = False) -> Value:
+    def _hashed(
+        self, name: str, arguments: list[Value], odd: bool = False, even: bool = False
+    ) -> Value:
         xp = self.xp
         low, stop = self._common(arguments)
         rank = max(a.rank for a in arguments)
@@ -76,7 +87,9 @@ class KeyedFunctions(Structure):
             arrays = [xp.where(negative, self.arithmetic.negate(arrays[0], low), arrays[0])]
         first = max(stop - _JOINT, low)
         words = [self._joint(array[first - low :]) for array in arrays]
-        lanes = lane_keys(xp, key_of(self.seed, "function", name, len(arguments)), range(low, stop), self.trials)
+        lanes = lane_keys(
+            xp, key_of(self.seed, "function", name, len(arguments)), range(low, stop), self.trials
+        )
         shape = lanes.shape + (1,) * (rank + LEADING - 2)
         state = hash_words(xp, xp.zeros((1,) * len(shape), dtype=np.uint64), words)
         result = self._residues(mix(xp, state ^ lanes.reshape(shape)), low)
@@ -92,7 +105,11 @@ class KeyedFunctions(Structure):
     def _joint(self, residues: Any) -> Any:
         """One 64-bit word from the residues of one or two levels, which are below 2^31 each."""
         word = residues[:1].view(np.uint64)
-        return word if residues.shape[0] == 1 else word | (residues[1:2].view(np.uint64) << self.xp.uint64(32))
+        return (
+            word
+            if residues.shape[0] == 1
+            else word | (residues[1:2].view(np.uint64) << self.xp.uint64(32))
+        )
 
     def _special_any(self, arguments: list[Value], shape: tuple[int, ...]) -> Any:
         """Codes of the only argument; of several, NaN wherever one is special."""
@@ -111,18 +128,33 @@ class KeyedFunctions(Structure):
     def _at_infinity(self, name: str, result: Value) -> Value:
         limits = LIMITS.get(name)
         if limits is None:
-            return Value("field", result.data, result.lowest, self.xp.where(result.special != 0, np.uint8(NAN), np.uint8(0)))
+            return Value(
+                "field",
+                result.data,
+                result.lowest,
+                self.xp.where(result.special != 0, np.uint8(NAN), np.uint8(0)),
+            )
         data, special = result.data, result.special
         for code, limit in ((POSITIVE_INFINITY, limits[0]), (NEGATIVE_INFINITY, limits[1])):
-            constant = aligned(self.arithmetic.constant(limit, 1, result.lowest, data.shape[0]), data.ndim - LEADING)
+            constant = aligned(
+                self.arithmetic.constant(limit, 1, result.lowest, data.shape[0]),
+                data.ndim - LEADING,
+            )
             data = self.xp.where(special == code, constant, data)
         left = self.xp.where(special == NAN, special, np.uint8(0))
         return Value("field", data, result.lowest, left if bool(left.any()) else None)
 
     def draw(self, stream: str, index: Value) -> Value:
-        """Uniform residues, one function of (stream, index) per trial. They stand on both sides of every probability in the order of residues."""
+        """Uniform residues, one function of (stream, index) per trial. They stand on both sides of
+        every probability in the order of residues.
+        """
         if index.kind != "int":
             raise ShapeError(f"the index of a draw is an int value, not a {index.kind} value")
-        lanes = lane_keys(self.xp, key_of(self.seed, "draw", stream), range(len(self.chain)), self.trials)
+        lanes = lane_keys(
+            self.xp, key_of(self.seed, "draw", stream), range(len(self.chain)), self.trials
+        )
         lanes = lanes.reshape(lanes.shape + (1,) * (index.rank + 1))
-        return Value("field", self._residues(mix(self.xp, lanes ^ mix(self.xp, index.data.view(np.uint64))), 0))
+        return Value(
+            "field",
+            self._residues(mix(self.xp, lanes ^ mix(self.xp, index.data.view(np.uint64))), 0),
+        )

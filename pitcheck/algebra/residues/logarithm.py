@@ -1,7 +1,10 @@
-"""Discrete logarithms: log(x) at level i is the exponent r of |x| = w^r modulo P(i+1), where |x| is whichever of x and -x is a square.
+"""Discrete logarithms: log(x) at level i is the exponent r of |x| = w^r modulo P(i+1), where |x| is
+whichever of x and -x is a square.
 
-The squares modulo P(i+1) form a group of prime order P(i), so log(x y) = log(x) + log(y) holds exactly, and log(-x) = log(x). Found by baby steps and giant
-steps (Shanks 1971): baby steps are sorted once per prime, giant steps of all elements run together, and a table of bits keeps most of them from being searched.
+The squares modulo P(i+1) form a group of prime order P(i), so log(x y) = log(x) + log(y) holds
+exactly, and log(-x) = log(x). Found by baby steps and giant steps (Shanks 1971): baby steps are
+sorted once per prime, giant steps of all elements run together, and a table of bits keeps most of
+them from being searched.
 """
 
 from __future__ import annotations
@@ -33,7 +36,9 @@ class _Steps:
         self.seen = xp.zeros(1 << _FILTER_BITS, dtype=np.bool_)
         self.seen[powers & ((1 << _FILTER_BITS) - 1)] = True
         count = -(-order // baby)
-        self.giant = _powers(modular, pow(GENERATOR, -baby, prime), 1 << max(count - 1, 0).bit_length(), level)[:count]
+        self.giant = _powers(
+            modular, pow(GENERATOR, -baby, prime), 1 << max(count - 1, 0).bit_length(), level
+        )[:count]
         self.baby = baby
         self.order = order
 
@@ -56,7 +61,8 @@ class Logarithm:
         self._steps: dict[int, _Steps] = {}
 
     def __call__(self, x: Any, low: int, exponents: list[list[int]]) -> Any:
-        """From nonzero residues at levels low .. (all >= 1), shape (levels, trials, ...), to logarithms at levels low-1 ...
+        """From nonzero residues at levels low .. (all >= 1), shape (levels, trials, ...), to
+        logarithms at levels low-1 ...
 
         ``exponents[i][t]`` is r in w = 4^r, the base at level i+1.
         """
@@ -69,8 +75,14 @@ class Logarithm:
         for i in range(x.shape[0]):
             level = low + i
             of_four = self._to_generator(full[i].reshape(-1), level).reshape(full.shape[1:])
-            inverse = xp.asarray([pow(r, -1, primes[level - 1]) for r in exponents[level - 1]], dtype=np.int64)
-            results.append(self.modular.multiply(of_four[None], inverse.reshape((1, trials) + (1,) * (x.ndim - 2)), level - 1))
+            inverse = xp.asarray(
+                [pow(r, -1, primes[level - 1]) for r in exponents[level - 1]], dtype=np.int64
+            )
+            results.append(
+                self.modular.multiply(
+                    of_four[None], inverse.reshape((1, trials) + (1,) * (x.ndim - 2)), level - 1
+                )
+            )
         return xp.concatenate(results)
 
     def _to_generator(self, x: Any, level: int) -> Any:

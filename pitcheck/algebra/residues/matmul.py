@@ -1,9 +1,11 @@
 """Exact products of matrices of residues below 2^31, out of int64 or float64 arithmetic.
 
-With balanced residues, whose size is below 2^30, an int64 dot product of at most 8 terms is below 8 * 2^60 = 2^63: it cannot overflow. Longer ones go through
-float64: one operand is split into a low part of size at most 2^15 and a high part of size at most 2^14 (times 2^16), and a dot product of 192 terms is at most
-192 * 2^15 * 2^30 < 2^52.6, where float64 holds every integer. The two parts are stacked, so that one GEMM does both.
-Batches are cut into pieces that stay in the cache through all of these steps.
+With balanced residues, whose size is below 2^30, an int64 dot product of at most 8 terms is below 8
+* 2^60 = 2^63: it cannot overflow. Longer ones go through float64: one operand is split into a low
+part of size at most 2^15 and a high part of size at most 2^14 (times 2^16), and a dot product of
+192 terms is at most 192 * 2^15 * 2^30 < 2^52.6, where float64 holds every integer. The two parts
+are stacked, so that one GEMM does both. Batches are cut into pieces that stay in the cache through
+all of these steps.
 """
 
 from __future__ import annotations
@@ -22,7 +24,9 @@ INT64_TERMS = 8
 FLOAT64_TERMS = 192
 _SPLIT = 1 << 16
 _CACHED = 1 << 18
-"""Elements of operands and result together (2 MiB) up to which everything stays in the second-level cache."""
+"""Elements of operands and result together (2 MiB) up to which everything stays in the second-level
+cache.
+"""
 
 
 class MatrixProduct:
@@ -34,7 +38,9 @@ class MatrixProduct:
         self.small = small_product(xp)
 
     def __call__(self, a: Any, b: Any, low: int) -> Any:
-        """``a @ b`` for residues of shapes (levels, ..., m, k) and (levels, ..., k, n) with equally many axes, which broadcast."""
+        """``a @ b`` for residues of shapes (levels, ..., m, k) and (levels, ..., k, n) with equally
+        many axes, which broadcast.
+        """
         if self.small is not None and self.small.fits(a, b):
             return self.small(a, b, self.modular.primes(low, a.shape[0], 1))
         lead = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
@@ -66,7 +72,9 @@ class MatrixProduct:
         result = self._product(split[..., :FLOAT64_TERMS], y[..., :FLOAT64_TERMS, :], low)
         for start in range(FLOAT64_TERMS, a.shape[-1], FLOAT64_TERMS):
             stop = start + FLOAT64_TERMS
-            result = self.modular.add(result, self._product(split[..., start:stop], y[..., start:stop, :], low), low)
+            result = self.modular.add(
+                result, self._product(split[..., start:stop], y[..., start:stop, :], low), low
+            )
         return result
 
     def _balanced(self, a: Any, low: int) -> Any:
@@ -75,7 +83,9 @@ class MatrixProduct:
         return a - p * (a > p >> 1)
 
     def _product(self, split: Any, y: Any, low: int) -> Any:
-        """2^16 times the product of the high parts plus that of the low parts, reduced: below 2^47 + 2^53 before the second reduction."""
+        """2^16 times the product of the high parts plus that of the low parts, reduced: below 2^47
+        + 2^53 before the second reduction.
+        """
         both = (split @ y).astype(np.int64)
         rows = split.shape[-2] // 2
         high = self.modular.reduce(both[..., :rows, :], low)

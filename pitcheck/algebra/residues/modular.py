@@ -1,7 +1,9 @@
-"""Ring operations on residues along a chain, on int64 arrays of shape (levels, trials, instances, ...).
+"""Ring operations on residues along a chain, on int64 arrays of shape (levels, trials, instances,
+...).
 
-Products of two residues below 2^31 fit int64. A sum or difference is brought back into [0, p) by the smaller of two unsigned readings: what fell below 0 is
-huge as unsigned. Array operations are few because most arrays are small, where every call counts.
+Products of two residues below 2^31 fit int64. A sum or difference is brought back into [0, p) by
+the smaller of two unsigned readings: what fell below 0 is huge as unsigned. Array operations are
+few because most arrays are small, where every call counts.
 """
 
 from __future__ import annotations
@@ -21,7 +23,9 @@ _TERMS = 1 << 31
 
 
 class Modular:
-    """Exact arithmetic modulo the members of one chain. ``low`` is the chain level of an array's first entry."""
+    """Exact arithmetic modulo the members of one chain. ``low`` is the chain level of an array's
+    first entry.
+    """
 
     def __init__(self, xp: Any, chain: Chain) -> None:
         self.xp = xp
@@ -84,11 +88,15 @@ class Modular:
 
     def constant(self, numerator: int, denominator: int, low: int, count: int) -> Any:
         """A rational as residues, shape (count, 1, 1). The denominator divides no prime."""
-        residues = [numerator * pow(denominator, -1, p) % p for p in self.chain.primes[low : low + count]]
+        residues = [
+            numerator * pow(denominator, -1, p) % p for p in self.chain.primes[low : low + count]
+        ]
         return self.xp.asarray(residues, dtype=np.int64).reshape(count, 1, 1)
 
     def residues_of(self, words: Any, domain: str) -> Any:
-        """Uniform 64-bit words of shape (all levels, ...) as residues: any, nonzero, or squares of nonzero ones."""
+        """Uniform 64-bit words of shape (all levels, ...) as residues: any, nonzero, or squares of
+        nonzero ones.
+        """
         p = self._of(words, 0).view(np.uint64)
         if domain == "any":
             return remainder(words, p).view(np.int64)
@@ -109,13 +117,20 @@ class Modular:
         return result
 
     def root(self, a: Any, low: int) -> Any:
-        """x^((p+1)/4). Along a chain that exponent doubles from level to level, so all levels share one power and some are squared on."""
+        """x^((p+1)/4). Along a chain that exponent doubles from level to level, so all levels share
+        one power and some are squared on.
+        """
         if not self.chain.linked:
-            powers = [self.power(a[i : i + 1], (self.chain.primes[low + i] + 1) // 4, low + i) for i in range(a.shape[0])]
+            powers = [
+                self.power(a[i : i + 1], (self.chain.primes[low + i] + 1) // 4, low + i)
+                for i in range(a.shape[0])
+            ]
             return self.xp.concatenate(powers)
         result = self.power(a, (self.chain.primes[low] + 1) // 4, low)
         for level in range(1, a.shape[0]):
-            result = self.xp.concatenate([result[:level], self.multiply(result[level:], result[level:], low + level)])
+            result = self.xp.concatenate(
+                [result[:level], self.multiply(result[level:], result[level:], low + level)]
+            )
         return result
 
     def product(self, a: Any, axis: int, low: int) -> Any:
@@ -126,11 +141,17 @@ class Modular:
         while a.shape[-1] > 1:
             half = a.shape[-1] // 2
             paired = self.multiply(a[..., :half], a[..., half : 2 * half], low)
-            a = paired if a.shape[-1] == 2 * half else self.xp.concatenate([paired, a[..., -1:]], axis=-1)
+            a = (
+                paired
+                if a.shape[-1] == 2 * half
+                else self.xp.concatenate([paired, a[..., -1:]], axis=-1)
+            )
         return a[..., 0]
 
     def inverse(self, a: Any, low: int) -> Any:
-        """1/a for a without zeros: products of pairs up to a few, those by Euclid, and down again (Montgomery's trick as a tree)."""
+        """1/a for a without zeros: products of pairs up to a few, those by Euclid, and down again
+        (Montgomery's trick as a tree).
+        """
         columns = a.reshape(a.shape[0], -1)
         return self._inverse_columns(columns, low).reshape(a.shape)
 
@@ -141,16 +162,26 @@ class Modular:
         half = size // 2
         left, right = x[:, :half], x[:, half : 2 * half]
         pairs = self.multiply(left, right, low)
-        up = self._inverse_columns(pairs if size == 2 * half else self.xp.concatenate([pairs, x[:, -1:]], axis=1), low)
-        parts = [self.multiply(up[:, :half], right, low), self.multiply(up[:, :half], left, low), up[:, half:]]
+        up = self._inverse_columns(
+            pairs if size == 2 * half else self.xp.concatenate([pairs, x[:, -1:]], axis=1), low
+        )
+        parts = [
+            self.multiply(up[:, :half], right, low),
+            self.multiply(up[:, :half], left, low),
+            up[:, half:],
+        ]
         return self.xp.concatenate(parts, axis=1)
 
     def _inverse_few(self, x: Any, low: int) -> Any:
         rows: Sequence[Sequence[int]] = x.tolist()
-        found = [[pow(v, -1, self.chain.primes[low + i]) for v in row] for i, row in enumerate(rows)]
+        found = [
+            [pow(v, -1, self.chain.primes[low + i]) for v in row] for i, row in enumerate(rows)
+        ]
         return self.xp.asarray(found, dtype=np.int64).reshape(x.shape)
 
     def add_at(self, base: Any, index: tuple[Any, ...], source: Any, low: int) -> Any:
-        """``base[index] += source``, repeats adding up; ``base`` is overwritten. At most 2^32 additions into one element."""
+        """``base[index] += source``, repeats adding up; ``base`` is overwritten. At most 2^32
+        additions into one element.
+        """
         scatter_add(self.xp, base, index, source)
         return self.reduce(base, low)

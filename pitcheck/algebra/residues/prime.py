@@ -1,8 +1,9 @@
 """Values as residues along a prime chain: what operators mean there, whoever does the arithmetic.
 
-Ring operations and division act on every level; exp maps level i to level i+1; log stays formal as long as it can (``Value.logs``), so that exp of it is exact.
-Divisors that vanish at every level are zeros of the discrete data and give NaN or infinity; one that vanishes at some levels only does so by chance, and the
-trial is marked in ``void``: it must be drawn anew.
+Ring operations and division act on every level; exp maps level i to level i+1; log stays formal as
+long as it can (``Value.logs``), so that exp of it is exact. Divisors that vanish at every level are
+zeros of the discrete data and give NaN or infinity; one that vanishes at some levels only does so
+by chance, and the trial is marked in ``void``: it must be drawn anew.
 """
 
 from __future__ import annotations
@@ -32,9 +33,19 @@ from pitcheck.errors import BudgetError, ShapeError, UnsupportedError
 
 
 class PrimeAlgebra(Roots, KeyedFunctions, Formal, Discrete):
-    """An algebra of residues. ``arithmetic`` computes on arrays (levels, trials, instances, ...); see :class:`pitcheck.algebra.residues.modular.Modular`."""
+    """An algebra of residues. ``arithmetic`` computes on arrays (levels, trials, instances, ...);
+    see :class:`pitcheck.algebra.residues.modular.Modular`.
+    """
 
-    def __init__(self, xp: Any, chain: Chain, seed: int, trials: Sequence[int], arithmetic: Any, formal_roots: bool = True) -> None:
+    def __init__(
+        self,
+        xp: Any,
+        chain: Chain,
+        seed: int,
+        trials: Sequence[int],
+        arithmetic: Any,
+        formal_roots: bool = True,
+    ) -> None:
         super().__init__()
         self.formal_roots = formal_roots
         self.xp = xp
@@ -52,14 +63,25 @@ class PrimeAlgebra(Roots, KeyedFunctions, Formal, Discrete):
         return result
 
     # --- making values
-    def fresh(self, key: str, shape: Sequence[int], instances: int = 1, domain: Domain = "any") -> Value:
-        words = drawn_words(self.xp, (self.seed, "fresh", key), range(len(self.chain)), self.trials, instances, shape)
+    def fresh(
+        self, key: str, shape: Sequence[int], instances: int = 1, domain: Domain = "any"
+    ) -> Value:
+        words = drawn_words(
+            self.xp,
+            (self.seed, "fresh", key),
+            range(len(self.chain)),
+            self.trials,
+            instances,
+            shape,
+        )
         return Value("field", self.arithmetic.residues_of(words, domain))
 
     def constant(self, number: Fraction | float, kind: Kind = "field") -> Value:
         found = self._constants.get((number, kind))
         if found is None:
-            found = self._constant(number) if kind == "field" else self._discrete_constant(number, kind)
+            found = (
+                self._constant(number) if kind == "field" else self._discrete_constant(number, kind)
+            )
             if not (isinstance(number, float) and isnan(number)):
                 self._constants[number, kind] = found
         return found
@@ -71,20 +93,34 @@ class PrimeAlgebra(Roots, KeyedFunctions, Formal, Discrete):
             return Value("field", zeros, 0, self.xp.full((1, 1, 1), code, dtype=np.uint8))
         exact = Fraction(number)
         if any(exact.denominator % p == 0 for p in self.chain.primes):
-            raise BudgetError(f"the constant {exact} does not exist modulo the primes {self.chain.primes}; draw another chain")
-        return Value("field", self.arithmetic.constant(exact.numerator, exact.denominator, 0, len(self.chain)), nonnegative=exact >= 0)
+            raise BudgetError(
+                f"the constant {exact} does not exist modulo the primes {self.chain.primes}; draw "
+                f"another chain"
+            )
+        return Value(
+            "field",
+            self.arithmetic.constant(exact.numerator, exact.denominator, 0, len(self.chain)),
+            nonnegative=exact >= 0,
+        )
 
     def _embedded(self, a: Value) -> Value:
         return Value("field", self.arithmetic.embed(a.data, 0, len(self.chain)))
 
     def _truncated(self, a: Value) -> Value:
-        """Integers are recognised where all (at least two) levels agree on a number whose size is far below the primes."""
+        """Integers are recognised where all (at least two) levels agree on a number whose size is
+        far below the primes.
+        """
         a = self.plain(a)
         balanced = [self._balanced(a.data[i : i + 1], a.lowest + i) for i in range(a.data.shape[0])]
         number = balanced[0]
-        agree = all(bool((other == number).all()) for other in balanced[1:]) and bool((abs(number) < 1 << 24).all())
+        agree = all(bool((other == number).all()) for other in balanced[1:]) and bool(
+            (abs(number) < 1 << 24).all()
+        )
         if len(balanced) < 2 or a.special is not None or not agree:
-            raise UnsupportedError("a residue that is not a small integer has no integer part: casting computed field values to int has no meaning here")
+            raise UnsupportedError(
+                "a residue that is not a small integer has no integer part: casting computed "
+                "field values to int has no meaning here"
+            )
         return Value("int", number)
 
     def _balanced(self, residues: Any, level: int) -> Any:
@@ -93,7 +129,9 @@ class PrimeAlgebra(Roots, KeyedFunctions, Formal, Discrete):
 
     # --- specials
     def _sign(self, a: Value) -> Any:
-        """-1, 0 or 1 of finite elements, shape (1, trials, instances, *shape): 0 where all levels are 0, else by the order."""
+        """-1, 0 or 1 of finite elements, shape (1, trials, instances, *shape): 0 where all levels
+        are 0, else by the order.
+        """
         top = a.data[-1:]
         key = order_key(self.xp, top, self.chain.primes[a.lowest + a.data.shape[0] - 1])
         sign = self.xp.where(key < 0, -1, 1)
@@ -106,26 +144,37 @@ class PrimeAlgebra(Roots, KeyedFunctions, Formal, Discrete):
         return codes_of(self.xp, stand_ins)
 
     def _special_of(self, operation: Callable[..., Any], *operands: Value) -> Any:
-        """Codes of an operation's result by running it on stand-ins; None where no operand is special or nothing special comes out."""
+        """Codes of an operation's result by running it on stand-ins; None where no operand is
+        special or nothing special comes out.
+        """
         if all(v.special is None for v in operands):
             return None
         rank = max(v.rank for v in operands)
         with np.errstate(all="ignore"):
-            return codes_of(self.xp, operation(*(aligned(self._stand_ins(v), rank) for v in operands)))
+            return codes_of(
+                self.xp, operation(*(aligned(self._stand_ins(v), rank) for v in operands))
+            )
 
     def _zeroed(self, data: Any, where: Any) -> Any:
         """``data`` with 0 where bool ``where`` (1, trials, instances, ...) holds."""
         return self.xp.where(where, 0, data)
 
     def _void_where(self, chance: Any) -> None:
-        """Void the trials in which bool ``chance`` (any, trials or 1, instances, ...) holds anywhere."""
+        """Void the trials in which bool ``chance`` (any, trials or 1, instances, ...) holds
+        anywhere.
+        """
         self._void |= chance.any(axis=(0, *range(2, chance.ndim)))
 
     # --- ring
     def _pair(self, what: str, a: Value, b: Value) -> tuple[Any, Any, int]:
-        """Arrays of two field values on their common levels, logical axes aligned, and the lowest of those levels."""
+        """Arrays of two field values on their common levels, logical axes aligned, and the lowest
+        of those levels.
+        """
         if a.kind != "field" or b.kind != "field":
-            raise ShapeError(f"{what} needs two operands of one kind, field or int, not {a.kind} and {b.kind}; cast first")
+            raise ShapeError(
+                f"{what} needs two operands of one kind, field or int, not {a.kind} and {b.kind}; "
+                f"cast first"
+            )
         x, y, low = a.data, b.data, a.lowest
         if low != b.lowest or x.shape[0] != y.shape[0]:
             low, stop = self._common([a, b])
@@ -135,19 +184,25 @@ class PrimeAlgebra(Roots, KeyedFunctions, Formal, Discrete):
             x, y = aligned(x, rank), aligned(y, rank)
         return x, y, low
 
-    def _ring(self, what: str, operation: Callable[[Any, Any, int], Any], a: Value, b: Value) -> tuple[Any, int]:
+    def _ring(
+        self, what: str, operation: Callable[[Any, Any, int], Any], a: Value, b: Value
+    ) -> tuple[Any, int]:
         x, y, low = self._pair(what, a, b)
         try:
             return operation(x, y, low), low
         except ValueError as error:
-            raise ShapeError(f"{what}: tensors of shapes {self.shape(a)} and {self.shape(b)} do not fit together") from error
+            raise ShapeError(
+                f"{what}: tensors of shapes {self.shape(a)} and {self.shape(b)} do not fit together"
+            ) from error
 
     def add(self, a: Value, b: Value) -> Value:
         if a.kind == "int":
             return self._int_binary("add", self.xp.add, a, b)
         a, b = self.opened(a), self.opened(b)
         data, low = self._ring("add", self.arithmetic.add, a, b)
-        special = None if a.special is None and b.special is None else self._special_of(self.xp.add, a, b)
+        special = (
+            None if a.special is None and b.special is None else self._special_of(self.xp.add, a, b)
+        )
         logs = self._added_logs(a.logs, b.logs, data.shape[LEADING:]) if a.logs or b.logs else ()
         return Value("field", data, low, special, logs, a.nonnegative and b.nonnegative)
 
@@ -156,8 +211,16 @@ class PrimeAlgebra(Roots, KeyedFunctions, Formal, Discrete):
             return self._int_binary("subtract", self.xp.subtract, a, b)
         a, b = self.opened(a), self.opened(b)
         data, low = self._ring("subtract", self.arithmetic.subtract, a, b)
-        special = None if a.special is None and b.special is None else self._special_of(self.xp.subtract, a, b)
-        logs = self._added_logs(a.logs, tuple((-n, s) for n, s in b.logs), data.shape[LEADING:]) if a.logs or b.logs else ()
+        special = (
+            None
+            if a.special is None and b.special is None
+            else self._special_of(self.xp.subtract, a, b)
+        )
+        logs = (
+            self._added_logs(a.logs, tuple((-n, s) for n, s in b.logs), data.shape[LEADING:])
+            if a.logs or b.logs
+            else ()
+        )
         return Value("field", data, low, special, logs)
 
     def negate(self, a: Value) -> Value:
@@ -167,7 +230,13 @@ class PrimeAlgebra(Roots, KeyedFunctions, Formal, Discrete):
             raise self._wrong_kind("negate", a, "field and int")
         a = self.opened(a)
         special = self._special_of(self.xp.negative, a)
-        return Value("field", self.arithmetic.negate(a.data, a.lowest), a.lowest, special, tuple((-n, s) for n, s in a.logs))
+        return Value(
+            "field",
+            self.arithmetic.negate(a.data, a.lowest),
+            a.lowest,
+            special,
+            tuple((-n, s) for n, s in a.logs),
+        )
 
     def multiply(self, a: Value, b: Value) -> Value:
         if a.kind == "int":
@@ -185,7 +254,11 @@ class PrimeAlgebra(Roots, KeyedFunctions, Formal, Discrete):
                 return scaled
             a, b = self.plain(a), self.plain(b)
         data, low = self._ring("multiply", self.arithmetic.multiply, a, b)
-        special = None if a.special is None and b.special is None else self._special_of(self.xp.multiply, a, b)
+        special = (
+            None
+            if a.special is None and b.special is None
+            else self._special_of(self.xp.multiply, a, b)
+        )
         return Value("field", data, low, special, (), nonnegative, under)
 
     def divide(self, a: Value, b: Value) -> Value:
@@ -194,7 +267,9 @@ class PrimeAlgebra(Roots, KeyedFunctions, Formal, Discrete):
             a, b = self.plain(a), self.plain(b)
         nonnegative = a.nonnegative and b.nonnegative
         if b.kind != "field":
-            raise ShapeError(f"divide needs two field operands, not {a.kind} and {b.kind}; cast first")
+            raise ShapeError(
+                f"divide needs two field operands, not {a.kind} and {b.kind}; cast first"
+            )
         b = self.guard("div", b)
         inverse, discrete_zero = self._inverse(b)
         data, low = self._ring("divide", self.arithmetic.multiply, a, inverse)
@@ -204,10 +279,20 @@ class PrimeAlgebra(Roots, KeyedFunctions, Formal, Discrete):
         with np.errstate(all="ignore"):
             quotient = aligned(self._stand_ins(a), rank) / aligned(self._stand_ins(b), rank)
         vanished = False if b.special is None else aligned(b.special, rank) > NAN
-        return Value("field", self._zeroed(data, vanished), low, codes_of(self.xp, quotient), (), nonnegative, under)
+        return Value(
+            "field",
+            self._zeroed(data, vanished),
+            low,
+            codes_of(self.xp, quotient),
+            (),
+            nonnegative,
+            under,
+        )
 
     def _inverse(self, b: Value) -> tuple[Value, bool]:
-        """(1/b with 1 for 1/0, whether ``b`` has finite elements that are 0 at all levels). Chance zeros void their trials."""
+        """(1/b with 1 for 1/0, whether ``b`` has finite elements that are 0 at all levels). Chance
+        zeros void their trials.
+        """
         zero = b.data == 0
         if not bool(zero.any()):
             return Value("field", self.arithmetic.inverse(b.data, b.lowest), b.lowest), False
@@ -216,7 +301,9 @@ class PrimeAlgebra(Roots, KeyedFunctions, Formal, Discrete):
         if b.special is not None:
             chance &= b.special == 0
         self._void_where(chance)
-        return Value("field", self.arithmetic.inverse(self.xp.where(zero, 1, b.data), b.lowest), b.lowest), bool(discrete.any())
+        return Value(
+            "field", self.arithmetic.inverse(self.xp.where(zero, 1, b.data), b.lowest), b.lowest
+        ), bool(discrete.any())
 
     def power(self, a: Value, exponent: int) -> Value:
         power = self.power_of_root(a, exponent)
@@ -231,7 +318,14 @@ class PrimeAlgebra(Roots, KeyedFunctions, Formal, Discrete):
         if exponent == 0:
             return Value("field", self.xp.ones_like(a.data), a.lowest, special)
         nonnegative = a.nonnegative or exponent % 2 == 0
-        return Value("field", self.arithmetic.power(a.data, exponent, a.lowest), a.lowest, special, (), nonnegative)
+        return Value(
+            "field",
+            self.arithmetic.power(a.data, exponent, a.lowest),
+            a.lowest,
+            special,
+            (),
+            nonnegative,
+        )
 
     def sum(self, a: Value, axes: Sequence[int]) -> Value:
         places = tuple(LEADING + axis for axis in axes)
@@ -251,7 +345,10 @@ class PrimeAlgebra(Roots, KeyedFunctions, Formal, Discrete):
     def matmul(self, a: Value, b: Value) -> Value:
         a, b = self.plain(a), self.plain(b)
         if a.rank < 2 or b.rank < 2 or self.shape(a)[-1] != self.shape(b)[-2]:
-            raise ShapeError(f"matmul: tensors of shapes {self.shape(a)} and {self.shape(b)} are not (..., m, k) and (..., k, n)")
+            raise ShapeError(
+                f"matmul: tensors of shapes {self.shape(a)} and {self.shape(b)} are not (..., m, "
+                f"k) and (..., k, n)"
+            )
         data, low = self._ring("matmul", self.arithmetic.matmul, a, b)
         return Value("field", data, low, self._special_of(self.xp.matmul, a, b))
 
@@ -289,7 +386,16 @@ class PrimeAlgebra(Roots, KeyedFunctions, Formal, Discrete):
             return super()._keys(values, nan_first)
         plain = [self.plain(v) for v in values]
         _, stop = self._common(plain)
-        return [order_key(self.xp, v.data[stop - 1 - v.lowest : stop - v.lowest], self.chain.primes[stop - 1], v.special, nan_first) for v in plain]
+        return [
+            order_key(
+                self.xp,
+                v.data[stop - 1 - v.lowest : stop - v.lowest],
+                self.chain.primes[stop - 1],
+                v.special,
+                nan_first,
+            )
+            for v in plain
+        ]
 
     def shift(self, a: Value, axis: int) -> Value:
         """Zero: nothing overflows here, and no decision is taken for something that cancels."""
@@ -305,11 +411,21 @@ class PrimeAlgebra(Roots, KeyedFunctions, Formal, Discrete):
             x, y, _ = self._pair("a comparison", a, b)
             outcome = (x == y).all(axis=0, keepdims=True)
             if a.special is not None or b.special is not None:
-                codes = [self.xp.zeros((1,) * (rank + LEADING), np.uint8) if v.special is None else aligned(v.special, rank) for v in (a, b)]
+                codes = [
+                    self.xp.zeros((1,) * (rank + LEADING), np.uint8)
+                    if v.special is None
+                    else aligned(v.special, rank)
+                    for v in (a, b)
+                ]
                 outcome = self.xp.where((codes[0] | codes[1]) == 0, outcome, codes[0] == codes[1])
         else:
             first, second = (aligned(key, rank) for key in self._keys((a, b)))
-            outcome = {"lt": first < second, "le": first <= second, "gt": first > second, "ge": first >= second}[comparison]
+            outcome = {
+                "lt": first < second,
+                "le": first <= second,
+                "gt": first > second,
+                "ge": first >= second,
+            }[comparison]
         free = self.xp.zeros_like(outcome)
         for v in (a, b):
             if v.special is not None:
@@ -327,13 +443,23 @@ class PrimeAlgebra(Roots, KeyedFunctions, Formal, Discrete):
         if a.kind != "field":
             differs = self._broadcast(self.xp.not_equal, a, b)
         elif a.logs or b.logs:
-            differs = self._log_differs(self.subtract(Value("field", a.data, a.lowest, None, a.logs), Value("field", b.data, b.lowest, None, b.logs)))
+            differs = self._log_differs(
+                self.subtract(
+                    Value("field", a.data, a.lowest, None, a.logs),
+                    Value("field", b.data, b.lowest, None, b.logs),
+                )
+            )
         else:
             x, y, _ = self._pair("a comparison of results", a, b)
             differs = (x != y).any(axis=0, keepdims=True)
         if a.special is not None or b.special is not None:
             rank = differs.ndim - LEADING
-            codes = [self.xp.zeros((1,) * differs.ndim, np.uint8) if v.special is None else aligned(v.special, rank) for v in (a, b)]
+            codes = [
+                self.xp.zeros((1,) * differs.ndim, np.uint8)
+                if v.special is None
+                else aligned(v.special, rank)
+                for v in (a, b)
+            ]
             differs = self.xp.where((codes[0] | codes[1]) == 0, differs, codes[0] != codes[1])
         host = to_host(self.xp, differs[0])
         result: NDArray[np.bool_] = np.broadcast_to(host, (len(self.trials), *host.shape[1:]))

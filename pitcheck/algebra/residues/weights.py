@@ -1,8 +1,11 @@
-"""Sums over reduced axes in which every place has a weight of its own: what holds for all weights holds for more places than there are.
+"""Sums over reduced axes in which every place has a weight of its own: what holds for all weights
+holds for more places than there are.
 
-An axis of n places is reduced to m. Every sum along it is weighted, and its number of places, where that is used as a number, is the sum of the weights. A
-polynomial in the number of places that happens to vanish at m, and at any other small number, does not vanish for random weights. Weights belong to the
-units of a scaling class: equal segments have equal weights. An array axis is known by its size alone, so that only sizes that say which axis it is have any.
+An axis of n places is reduced to m. Every sum along it is weighted, and its number of places, where
+that is used as a number, is the sum of the weights. A polynomial in the number of places that
+happens to vanish at m, and at any other small number, does not vanish for random weights. Weights
+belong to the units of a scaling class: equal segments have equal weights. An array axis is known by
+its size alone, so that only sizes that say which axis it is have any.
 """
 
 from __future__ import annotations
@@ -32,11 +35,15 @@ class UnweighedError(UnsupportedError):
 
     def __init__(self, size: int) -> None:
         self.size = size
-        super().__init__(f"logarithms along an axis of size {size} are added up, which cannot be weighted")
+        super().__init__(
+            f"logarithms along an axis of size {size} are added up, which cannot be weighted"
+        )
 
 
 def patterns(system: AxisSystem, sizes: Sizes, plain: Collection[int]) -> dict[int, Pattern]:
-    """The weights of every array axis by its reduced size; ``plain`` are sizes of axes that have none. A size that may be two axes has none, nor have these."""
+    """The weights of every array axis by its reduced size; ``plain`` are sizes of axes that have
+    none. A size that may be two axes has none, nor have these.
+    """
     found: dict[int, set[Pattern]] = {size: {_ones(size)} for size in plain}
     excluded = {ONES}
     for _, own in system.classes():
@@ -46,10 +53,22 @@ def patterns(system: AxisSystem, sizes: Sizes, plain: Collection[int]) -> dict[i
                 excluded.update(number for number, _, _ in pattern)
             found.setdefault(size, set()).add(pattern)
     while True:
-        normal = {size: {_normal(pattern, excluded) for pattern in same} for size, same in found.items()}
-        clashing = {number for size, same in normal.items() if len(same) > 1 for pattern in same for number, _, _ in pattern} - excluded
+        normal = {
+            size: {_normal(pattern, excluded) for pattern in same} for size, same in found.items()
+        }
+        clashing = {
+            number
+            for size, same in normal.items()
+            if len(same) > 1
+            for pattern in same
+            for number, _, _ in pattern
+        } - excluded
         if not clashing:
-            return {size: pattern for size, (pattern, *_) in normal.items() if any(number != ONES for number, _, _ in pattern)}
+            return {
+                size: pattern
+                for size, (pattern, *_) in normal.items()
+                if any(number != ONES for number, _, _ in pattern)
+            }
         excluded |= clashing
 
 
@@ -67,7 +86,9 @@ def _pattern(system: AxisSystem, sizes: Sizes, node: Dimension) -> Pattern:
 
 
 def _normal(pattern: Pattern, excluded: Collection[int]) -> Pattern:
-    """Factors of excluded classes without weights, such factors beside each other as one, and none of a single element."""
+    """Factors of excluded classes without weights, such factors beside each other as one, and none
+    of a single element.
+    """
     result: list[Factor] = []
     for number, count, unit in pattern:
         if number not in excluded:
@@ -80,7 +101,9 @@ def _normal(pattern: Pattern, excluded: Collection[int]) -> Pattern:
 
 
 class WeightedAlgebra(ResidueAlgebra):
-    """Residues whose sums along the axes of ``patterns`` are weighted. Raises UnweighedError where formal logarithms would be."""
+    """Residues whose sums along the axes of ``patterns`` are weighted. Raises UnweighedError where
+    formal logarithms would be.
+    """
 
     def __init__(self, weights: Mapping[int, Pattern], *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
@@ -99,10 +122,16 @@ class WeightedAlgebra(ResidueAlgebra):
     def _made(self, pattern: Pattern) -> Value:
         result = self.expand(self.constant(Fraction(1)), (1,))
         for number, count, unit in pattern:
-            own = self.expand(self.constant(Fraction(1)), (unit,)) if number == ONES else self.fresh(f"weights/{number}", (unit,))
+            own = (
+                self.expand(self.constant(Fraction(1)), (unit,))
+                if number == ONES
+                else self.fresh(f"weights/{number}", (unit,))
+            )
             factor = self.concatenate([own] * count, 0) if count > 1 else own
             size = self.shape(result)[0]
-            result = self.reshape(self.multiply(self.reshape(result, (size, 1)), factor), (size * count * unit,))
+            result = self.reshape(
+                self.multiply(self.reshape(result, (size, 1)), factor), (size * count * unit,)
+            )
         return result
 
     def sum(self, a: Value, axes: Sequence[int]) -> Value:
@@ -113,12 +142,20 @@ class WeightedAlgebra(ResidueAlgebra):
                 if weights is not None and a.logs:
                     raise UnweighedError(self.shape(a)[axis])
                 if weights is not None:
-                    a = self.multiply(a, self.reshape(weights, (*self.shape(weights), *(1,) * (a.rank - axis - 1))))
+                    a = self.multiply(
+                        a,
+                        self.reshape(weights, (*self.shape(weights), *(1,) * (a.rank - axis - 1))),
+                    )
         return super().sum(a, axes)
 
     def matmul(self, a: Value, b: Value) -> Value:
         """The weighted product of field values."""
-        if a.kind == "field" and a.rank > 1 and b.rank > 1 and (weights := self.weights(self.shape(a)[-1])) is not None:
+        if (
+            a.kind == "field"
+            and a.rank > 1
+            and b.rank > 1
+            and (weights := self.weights(self.shape(a)[-1])) is not None
+        ):
             if prod(self.shape(a)) <= prod(self.shape(b)):
                 a = self.multiply(a, weights)
             else:
@@ -130,5 +167,8 @@ class WeightedAlgebra(ResidueAlgebra):
         result = self.constant(Fraction(1))
         for axis in axes:
             weights = self.weights(self.shape(a)[axis])
-            result = self.multiply(result, super().extent(a, (axis,)) if weights is None else super().sum(weights, (0,)))
+            result = self.multiply(
+                result,
+                super().extent(a, (axis,)) if weights is None else super().sum(weights, (0,)),
+            )
         return result

@@ -1,4 +1,6 @@
-"""Whether tensors that two axes of the mesh cut along one dimension lie in the other order of these axes than the program puts them together in."""
+"""Whether tensors that two axes of the mesh cut along one dimension lie in the other order of these
+axes than the program puts them together in.
+"""
 
 from __future__ import annotations
 
@@ -18,25 +20,48 @@ from pitcheck.graph.grids import Codes
 from pitcheck.stage.stage import Target
 
 
-def exchanged_axes(rerun: Rerun, left: Sequence[int]) -> tuple[Diagnosis, list[Override], list[int]] | None:
-    """(the cause, the repair, the outputs that it makes right) of what is given cut over two axes. Outputs that are cut so are compared as they then lie."""
+def exchanged_axes(
+    rerun: Rerun, left: Sequence[int]
+) -> tuple[Diagnosis, list[Override], list[int]] | None:
+    """(the cause, the repair, the outputs that it makes right) of what is given cut over two axes.
+    Outputs that are cut so are compared as they then lie.
+    """
     evidence = rerun.evidence
-    for outer, inner in permutations((name for name, size in evidence.second.coordinates.extents.items() if size > 1), 2):
+    for outer, inner in permutations(
+        (name for name, size in evidence.second.coordinates.extents.items() if size > 1), 2
+    ):
         lie = partial(_in_other_order, rerun, outer, inner)
         overrides = []
-        for value, cut in ((v, cut) for v, cut in evidence.specification.initial.items() if v in evidence.batch.inputs):
+        for value, cut in (
+            (v, cut)
+            for v, cut in evidence.specification.initial.items()
+            if v in evidence.batch.inputs
+        ):
             data = lie(cut, evidence.codes(value))
             right = data is None or behind_what_is_right(rerun, value, left, partial(_cut_so, lie))
             if data is not None and not right and tuple(data.data.shape[3:]) == rerun.shape(value):
                 overrides.append(Override(value, evidence.codes(value), data))
         targets = {n: evidence.run.comparisons[n].target for n in left}
-        own = [n for n, target in targets.items() if overrides and lie(target.cut, target.codes) is not None]
+        own = [
+            n
+            for n, target in targets.items()
+            if overrides and lie(target.cut, target.codes) is not None
+        ]
         others = [n for n in left if n not in own]
         # The nearest output first: few plans cut anything so.
-        if not overrides or not others or not rerun.right(overrides, others[:1]) or len(rerun.right(overrides, others)) < len(others):
+        if (
+            not overrides
+            or not others
+            or not rerun.right(overrides, others[:1])
+            or len(rerun.right(overrides, others)) < len(others)
+        ):
             continue
         if all(right_where_it_lies(rerun, n, overrides, lie) for n in own):
-            return _cause(rerun, [override.value for override in overrides], outer, inner), overrides, list(left)
+            return (
+                _cause(rerun, [override.value for override in overrides], outer, inner),
+                overrides,
+                list(left),
+            )
     return None
 
 
@@ -45,12 +70,25 @@ def _cut_so(lie: Callable[[Cut, Codes], Value | None], target: Target) -> bool:
 
 
 def _in_other_order(rerun: Rerun, outer: str, inner: str, cut: Cut, codes: Codes) -> Value | None:
-    """What ranks have where a part that ``outer`` cuts first, and ``inner`` then, is cut by these in the other order; None of what is cut otherwise."""
+    """What ranks have where a part that ``outer`` cuts first, and ``inner`` then, is cut by these
+    in the other order; None of what is cut otherwise.
+    """
     evidence, coordinates = rerun.evidence, rerun.evidence.second.coordinates
     whole = evidence.run.evaluated.reference.get(cut.reference)
     shape = evidence.first.values[cut.reference].shape
-    parted = [dim for dim, size in enumerate(shape) if any(part.box[dim] != ((0, size),) for part in cut.parts)]
-    if whole is None or len(parted) != 1 or cut.group_of is not None or cut.scale != 1 or not len(codes) or (cut.part_of[codes] < 0).any():
+    parted = [
+        dim
+        for dim, size in enumerate(shape)
+        if any(part.box[dim] != ((0, size),) for part in cut.parts)
+    ]
+    if (
+        whole is None
+        or len(parted) != 1
+        or cut.group_of is not None
+        or cut.scale != 1
+        or not len(codes)
+        or (cut.part_of[codes] < 0).any()
+    ):
         return None
     (dim,) = parted
     sizes = coordinates.extents
@@ -60,12 +98,19 @@ def _in_other_order(rerun: Rerun, outer: str, inner: str, cut: Cut, codes: Codes
     size, parts = whole.data.shape[3 + dim], counts[0] * counts[1]
     begins = [cut.parts[int(part)].box[dim] for part in cut.part_of[codes]]
     starts = sorted({begin[0][0] for begin in begins})
-    if len(starts) != parts or size % parts or any(len(begin) != 1 or begin[0][0] < 0 for begin in begins):
+    if (
+        len(starts) != parts
+        or size % parts
+        or any(len(begin) != 1 or begin[0][0] < 0 for begin in begins)
+    ):
         return None
     if [starts.index(begin[0][0]) for begin in begins] != (first * counts[1] + second).tolist():
         return None
     width = size // parts
-    rows = [np.take(np.asarray(whole.data), np.arange(place * width, (place + 1) * width), axis=3 + dim) for place in second * counts[0] + first]
+    rows = [
+        np.take(np.asarray(whole.data), np.arange(place * width, (place + 1) * width), axis=3 + dim)
+        for place in second * counts[0] + first
+    ]
     return Value(whole.kind, np.concatenate(rows, axis=2))
 
 
@@ -74,5 +119,12 @@ def _cause(rerun: Rerun, values: Sequence[int], outer: str, inner: str) -> Diagn
     value = evidence.read_first(values)
     name, more = evidence.name(value), f" and {len(values) - 1} more" if len(values) > 1 else ""
     verb = "are" if more else "is"
-    facts = {"names": f"{name!r}{more} {verb}", "cut": f"{name!r}{more}", "outer": outer, "inner": inner}
-    return Diagnosis(messages.AXES_EXCHANGED, facts, evidence.codes(value), evidence.first_reader(value), value)
+    facts = {
+        "names": f"{name!r}{more} {verb}",
+        "cut": f"{name!r}{more}",
+        "outer": outer,
+        "inner": inner,
+    }
+    return Diagnosis(
+        messages.AXES_EXCHANGED, facts, evidence.codes(value), evidence.first_reader(value), value
+    )

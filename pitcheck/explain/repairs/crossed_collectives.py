@@ -1,4 +1,6 @@
-"""The repair of collectives that ranks call in another order, so that their members meet each other's tensors."""
+"""The repair of collectives that ranks call in another order, so that their members meet each
+other's tensors.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +16,19 @@ from pitcheck.graph.grids import Codes
 
 
 def crossed_calls(site: Site) -> Iterator[Candidate]:
-    """Every collective on the tensor of its own record at all its members, where members that run other records meet here."""
+    """Every collective on the tensor of its own record at all its members, where members that run
+    other records meet here.
+    """
     if not site.collective or not any(_stacked(node) for node in site.nodes):
         return
     graph = site.rerun.graph
     met = {source.value for node in site.nodes for source in _stacked(node)}
-    crossed = [n for n in site.rerun.steps if graph.nodes[n].kind == site.kind and met & {source.value for source in _stacked(graph.nodes[n])}]
+    crossed = [
+        n
+        for n in site.rerun.steps
+        if graph.nodes[n].kind == site.kind
+        and met & {source.value for source in _stacked(graph.nodes[n])}
+    ]
     names = list(dict.fromkeys(graph.nodes[n].operator for n in crossed))
     if len(names) > 1:
         diagnosis = site.diagnosis(messages.CROSSED_CALLS, operators=" and ".join(map(repr, names)))
@@ -34,4 +43,8 @@ def _on_its_own(node: Node, codes: Codes) -> Draft | None:
     """The collective on the tensor that it reads at its own coordinates."""
     members = np.stack([source.at(codes) for source in _stacked(node)], axis=1)
     own = {_stacked(node)[int(place)].value for place in (members == codes[:, None]).argmax(axis=1)}
-    return (node.kind, node.attributes, [Read(own.pop(), members)]) if len(own) == 1 and (members == codes[:, None]).any(axis=1).all() else None
+    return (
+        (node.kind, node.attributes, [Read(own.pop(), members)])
+        if len(own) == 1 and (members == codes[:, None]).any(axis=1).all()
+        else None
+    )

@@ -1,4 +1,6 @@
-"""Repairs of where elements lie: side by side where they are added up, or all of them in another order."""
+"""Repairs of where elements lie: side by side where they are added up, or all of them in another
+order.
+"""
 
 from __future__ import annotations
 
@@ -31,9 +33,17 @@ def side_by_side(site: Site) -> Iterator[Candidate]:
     if shape is None or len(site.nodes) != 1 or not isinstance(source, Source):
         return
     for axis in range(len(shape)):
-        result = site.rerun.one("all_gather", {"axis": axis}, [Read(source.value, source.at(site.codes))], len(site.codes))
+        result = site.rerun.one(
+            "all_gather",
+            {"axis": axis},
+            [Read(source.value, source.at(site.codes))],
+            len(site.codes),
+        )
         if result is not None:
-            yield site.diagnosis(messages.ADDED_SIDE_BY_SIDE, axis=axis), [Override(site.value, site.codes, result)]
+            yield (
+                site.diagnosis(messages.ADDED_SIDE_BY_SIDE, axis=axis),
+                [Override(site.value, site.codes, result)],
+            )
 
 
 def exchanged_parts(site: Site) -> Iterator[Candidate]:
@@ -41,11 +51,16 @@ def exchanged_parts(site: Site) -> Iterator[Candidate]:
     count = len(site.step.inputs)
     if site.kind not in JOINED:
         return
-    for first, second in combinations(range(count), 2) if count <= FEW_PARTS else pairwise(range(count)):
+    for first, second in (
+        combinations(range(count), 2) if count <= FEW_PARTS else pairwise(range(count))
+    ):
         overrides = site.redone(partial(_exchanged, site, first, second))
         if overrides is not None:
             parts = " and ".join(called(site, place) for place in (first, second))
-            yield site.diagnosis(messages.PARTS_EXCHANGED, parts=parts, first=first, second=second), overrides
+            yield (
+                site.diagnosis(messages.PARTS_EXCHANGED, parts=parts, first=first, second=second),
+                overrides,
+            )
 
 
 def _exchanged(site: Site, first: int, second: int, node: Node, codes: Codes) -> Draft | None:
@@ -60,7 +75,13 @@ def reordered(site: Site) -> Iterator[Candidate]:
     """The elements that are due, in another order: on each rank, or among the ranks of a group."""
     known = site.rerun.due.get(site.value)
     actual = site.rerun.data(site.value)
-    if known is None or known.sums is not None or actual is None or len(site.rerun.codes(site.value)) != len(known.codes) or actual.shape != known.data.shape:
+    if (
+        known is None
+        or known.sums is not None
+        or actual is None
+        or len(site.rerun.codes(site.value)) != len(known.codes)
+        or actual.shape != known.data.shape
+    ):
         return
     over = _moved(site, known.codes, actual, known.data)
     if over is None:
@@ -78,14 +99,24 @@ def _moved(site: Site, codes: Codes, actual: Floats, due: Floats) -> str | None:
         return ""
     place = {int(code): n for n, code in enumerate(codes)}
     for grouping in site.evidence.groupings:
-        rows = [[place[int(code)] for code in row] for row in grouping.table if all(int(code) in place for code in row)]
-        if rows and len(rows) * len(rows[0]) == len(codes) and _same_elements(actual, due, np.array(rows)):
+        rows = [
+            [place[int(code)] for code in row]
+            for row in grouping.table
+            if all(int(code) in place for code in row)
+        ]
+        if (
+            rows
+            and len(rows) * len(rows[0]) == len(codes)
+            and _same_elements(actual, due, np.array(rows))
+        ):
             return f" over {grouping.name}"
     return None
 
 
 def _same_elements(actual: Floats, due: Floats, rows: Codes) -> bool:
-    """Whether every group of rows has the same elements, in any order, in all trials; elements that are alike in a trial are told apart by the others."""
+    """Whether every group of rows has the same elements, in any order, in all trials; elements that
+    are alike in a trial are told apart by the others.
+    """
     for row in rows:
         pair = [array[:, row].reshape(len(array), -1) for array in (actual, due)]
         one, other = (elements[:, np.lexsort(np.round(elements, 9)[::-1])] for elements in pair)
@@ -99,8 +130,16 @@ def _first_elsewhere(due: Floats, actual: Floats) -> str:
     wrong = np.argwhere(~np.isclose(actual[0], due[0], rtol=SAME, atol=0.0))
     for place in wrong[:1]:
         code, element = int(place[0]), tuple(int(i) for i in place[1:])
-        wanted = due[:, code].reshape(len(due), -1)[:, np.ravel_multi_index(element, due.shape[2:])] if element else due[:, code]
-        there = np.argwhere(np.isclose(actual[:, code], wanted.reshape(-1, *[1] * (due.ndim - 2)), rtol=SAME).all(axis=0))
+        wanted = (
+            due[:, code].reshape(len(due), -1)[:, np.ravel_multi_index(element, due.shape[2:])]
+            if element
+            else due[:, code]
+        )
+        there = np.argwhere(
+            np.isclose(actual[:, code], wanted.reshape(-1, *[1] * (due.ndim - 2)), rtol=SAME).all(
+                axis=0
+            )
+        )
         if len(there) == 1:
             return f": what should be at {list(element)} is at {there[0].tolist()}"
     return ""

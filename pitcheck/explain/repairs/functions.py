@@ -14,7 +14,22 @@ from pitcheck.ops.declaration import OperatorKind
 from pitcheck.ops.registry import BACKWARD, operator_kind, operator_themes
 from pitcheck.stage.batch import Argument
 
-ORDERED = frozenset({"sub", "div", "floor_divide", "remainder", "linear", "matmul", "bmm", "pow", "lt", "le", "gt", "ge"})
+ORDERED = frozenset(
+    {
+        "sub",
+        "div",
+        "floor_divide",
+        "remainder",
+        "linear",
+        "matmul",
+        "bmm",
+        "pow",
+        "lt",
+        "le",
+        "gt",
+        "ge",
+    }
+)
 """Operators whose first two operands are not to be exchanged."""
 SIGNS = ("sign", "any", "all", "argmax", "argmin")
 """Functions that say so little of their operand that they make much right by accident."""
@@ -31,7 +46,10 @@ def exchanged_operands(site: Site) -> Iterator[Candidate]:
 
     overrides = site.redone(exchanged)
     if overrides is not None:
-        yield site.diagnosis(messages.EXCHANGED, first=called(site, 0), second=called(site, 1)), overrides
+        yield (
+            site.diagnosis(messages.EXCHANGED, first=called(site, 0), second=called(site, 1)),
+            overrides,
+        )
 
 
 def called(site: Site, place: int) -> str:
@@ -41,7 +59,9 @@ def called(site: Site, place: int) -> str:
 
 
 def other_function(site: Site) -> Iterator[Candidate]:
-    """Another function of the same operands: first of the kinds that the reference has, then any that is about the same."""
+    """Another function of the same operands: first of the kinds that the reference has, then any
+    that is about the same.
+    """
     plain = site.kind.removesuffix(BACKWARD)
     suffix = site.kind[len(plain) :]
     kind = operator_kind(site.kind)
@@ -58,10 +78,20 @@ def _others(site: Site, plain: str) -> list[OperatorKind]:
     kind, own = operator_kind(plain), set(site.attributes)
     theirs = {step.kind.removesuffix(BACKWARD) for step in site.evidence.run.stage.reference.steps}
     theme = next(kinds for kinds in operator_themes().values() if kind in kinds)
-    fitting = [k for k in theme if k.name not in (plain, *SIGNS) and k.inputs == kind.inputs and set(k.required) <= own <= {*k.attributes, *kind.attributes}]
+    fitting = [
+        k
+        for k in theme
+        if k.name not in (plain, *SIGNS)
+        and k.inputs == kind.inputs
+        and set(k.required) <= own <= {*k.attributes, *kind.attributes}
+    ]
     return sorted(fitting, key=lambda k: k.name not in theirs)
 
 
 def _of_kind(site: Site, kind: str, node: Node, codes: Codes) -> Draft:
     known = operator_kind(kind).attributes
-    return kind, {k: v for k, v in site.rerun.attributes_of(node).items() if k in known}, site.rerun.reads(node, codes)
+    return (
+        kind,
+        {k: v for k, v in site.rerun.attributes_of(node).items() if k in known},
+        site.rerun.reads(node, codes),
+    )

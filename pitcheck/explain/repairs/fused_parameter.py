@@ -1,4 +1,6 @@
-"""Whether the shards of a fused parameter lie otherwise than the program takes them apart: each as a part of every piece, and not as one stretch."""
+"""Whether the shards of a fused parameter lie otherwise than the program takes them apart: each as
+a part of every piece, and not as one stretch.
+"""
 
 from __future__ import annotations
 
@@ -20,12 +22,18 @@ PIECES = (2, 3, 4)
 SPLITS = frozenset({"split", "chunk"})
 
 
-def interleaved(rerun: Rerun, left: Sequence[int]) -> tuple[Diagnosis, list[Override], list[int]] | None:
-    """(the cause, the repair, the outputs that it makes right) of a fused parameter's shards. Outputs that have its form are compared as they then lie."""
+def interleaved(
+    rerun: Rerun, left: Sequence[int]
+) -> tuple[Diagnosis, list[Override], list[int]] | None:
+    """(the cause, the repair, the outputs that it makes right) of a fused parameter's shards.
+    Outputs that have its form are compared as they then lie.
+    """
     evidence = rerun.evidence
     for value, cut in evidence.specification.initial.items():
         dim = _split_dimension(evidence, value, cut)
-        if dim is None or behind_what_is_right(rerun, value, left, partial(_of_form, evidence, cut)):
+        if dim is None or behind_what_is_right(
+            rerun, value, left, partial(_of_form, evidence, cut)
+        ):
             continue
         for pieces in _pieces(evidence, cut, dim):
             codes = evidence.codes(value)
@@ -34,40 +42,78 @@ def interleaved(rerun: Rerun, left: Sequence[int]) -> tuple[Diagnosis, list[Over
                 continue
             own = [n for n in left if _alike(evidence, evidence.run.comparisons[n].target.cut, cut)]
             others = [n for n in left if n not in own]
-            overrides = [Override(value, codes, data), *_states(rerun, own, others, value, cut, dim, pieces)]
+            overrides = [
+                Override(value, codes, data),
+                *_states(rerun, own, others, value, cut, dim, pieces),
+            ]
             # The nearest output first: nearly all parameters are none of this.
-            if not others or not rerun.right(overrides, others[:1]) or len(rerun.right(overrides, others)) < len(others):
+            if (
+                not others
+                or not rerun.right(overrides, others[:1])
+                or len(rerun.right(overrides, others)) < len(others)
+            ):
                 continue
-            if all(right_where_it_lies(rerun, n, overrides, partial(_lie, rerun, dim, pieces)) for n in own):
+            if all(
+                right_where_it_lies(rerun, n, overrides, partial(_lie, rerun, dim, pieces))
+                for n in own
+            ):
                 return _cause(evidence, value, cut, len(pieces)), overrides, list(left)
     return None
 
 
-def behind_what_is_right(rerun: Rerun, value: int, left: Sequence[int], alike: Callable[[Target], bool]) -> bool:
-    """Whether an output that is right, and does not lie as the value does, is computed from it: then the value lies as it must."""
+def behind_what_is_right(
+    rerun: Rerun, value: int, left: Sequence[int], alike: Callable[[Target], bool]
+) -> bool:
+    """Whether an output that is right, and does not lie as the value does, is computed from it:
+    then the value lies as it must.
+    """
     readers = {step.node for step in rerun.evidence.readers.get(value, [])}
-    targets = (c.target for n, c in enumerate(rerun.evidence.run.comparisons) if n not in left and readers & rerun.behind(n))
+    targets = (
+        c.target
+        for n, c in enumerate(rerun.evidence.run.comparisons)
+        if n not in left and readers & rerun.behind(n)
+    )
     return not all(map(alike, targets))
 
 
 def _split_dimension(evidence: Evidence, value: int, cut: Cut) -> int | None:
-    """The dimension along which a parameter is cut in stretches; None where there is not just one."""
-    if value not in evidence.batch.inputs or evidence.second.values[value].tensor.role != "parameter" or cut.group_of is not None or cut.scale != 1:
+    """The dimension along which a parameter is cut in stretches; None where there is not
+    just one.
+    """
+    if (
+        value not in evidence.batch.inputs
+        or evidence.second.values[value].tensor.role != "parameter"
+        or cut.group_of is not None
+        or cut.scale != 1
+    ):
         return None
     whole = evidence.first.values[cut.reference].shape
-    parted = [dim for dim, size in enumerate(whole) if any(part.box[dim] != ((0, size),) for part in cut.parts)]
-    plain = all(len(part.box[dim]) == 1 and part.box[dim][0][0] >= 0 for part in cut.parts for dim in parted)
+    parted = [
+        dim
+        for dim, size in enumerate(whole)
+        if any(part.box[dim] != ((0, size),) for part in cut.parts)
+    ]
+    plain = all(
+        len(part.box[dim]) == 1 and part.box[dim][0][0] >= 0 for part in cut.parts for dim in parted
+    )
     return parted[0] if len(parted) == 1 and plain else None
 
 
 def _pieces(evidence: Evidence, cut: Cut, dim: int) -> Iterator[tuple[int, ...]]:
-    """Sizes of the pieces that a fused parameter may have along a dimension: those in which the reference splits anything, and equal ones."""
+    """Sizes of the pieces that a fused parameter may have along a dimension: those in which the
+    reference splits anything, and equal ones.
+    """
     run = evidence.run
     whole = np.asarray(run.evaluated.reference[cut.reference].data).shape[3 + dim]
     seen: dict[tuple[int, ...], None] = {}
     for step, attributes in zip(run.stage.reference.steps, run.shaped.attributes[0], strict=True):
         sizes = attributes.get("sizes")
-        if step.kind in SPLITS and isinstance(sizes, tuple) and sum(sizes) == whole and len(sizes) > 1:
+        if (
+            step.kind in SPLITS
+            and isinstance(sizes, tuple)
+            and sum(sizes) == whole
+            and len(sizes) > 1
+        ):
             seen[tuple(int(size) for size in sizes)] = None
     for count in PIECES:
         if whole % count == 0:
@@ -75,11 +121,18 @@ def _pieces(evidence: Evidence, cut: Cut, dim: int) -> Iterator[tuple[int, ...]]
     yield from seen
 
 
-def _shards(rerun: Rerun, cut: Cut, dim: int, pieces: Sequence[int], codes: Codes, reference: int) -> Value | None:
-    """What every rank has where it has its part of every piece; None where they cannot be cut so, or a run's sizes of the tensor are others."""
+def _shards(
+    rerun: Rerun, cut: Cut, dim: int, pieces: Sequence[int], codes: Codes, reference: int
+) -> Value | None:
+    """What every rank has where it has its part of every piece; None where they cannot be cut so,
+    or a run's sizes of the tensor are others.
+    """
     whole = rerun.evidence.run.evaluated.reference[reference]
     starts = sorted({part.box[dim][0][0] for part in cut.parts})
-    if any(size % len(starts) for size in pieces) or sum(pieces) != np.asarray(whole.data).shape[3 + dim]:
+    if (
+        any(size % len(starts) for size in pieces)
+        or sum(pieces) != np.asarray(whole.data).shape[3 + dim]
+    ):
         return None
     rows = []
     for code in codes:
@@ -88,29 +141,52 @@ def _shards(rerun: Rerun, cut: Cut, dim: int, pieces: Sequence[int], codes: Code
         for size in pieces:
             width = size // len(starts)
             first = begin + place * width
-            parts.append(np.take(np.asarray(whole.data), np.arange(first, first + width), axis=3 + dim))
+            parts.append(
+                np.take(np.asarray(whole.data), np.arange(first, first + width), axis=3 + dim)
+            )
             begin += size
         rows.append(np.concatenate(parts, axis=3 + dim))
     return Value(whole.kind, np.concatenate(rows, axis=2))
 
 
 def _alike(evidence: Evidence, own: Cut, cut: Cut) -> bool:
-    """Whether a tensor lies as a parameter does: its gradient, what it becomes, or what an optimizer holds of it."""
-    shapes = [evidence.first.values[reference].shape for reference in (own.reference, cut.reference)]
-    return shapes[0] == shapes[1] and {part.box for part in own.parts} == {part.box for part in cut.parts}
+    """Whether a tensor lies as a parameter does: its gradient, what it becomes, or what an
+    optimizer holds of it.
+    """
+    shapes = [
+        evidence.first.values[reference].shape for reference in (own.reference, cut.reference)
+    ]
+    return shapes[0] == shapes[1] and {part.box for part in own.parts} == {
+        part.box for part in cut.parts
+    }
 
 
 def _of_form(evidence: Evidence, cut: Cut, target: Target) -> bool:
     return _alike(evidence, target.cut, cut)
 
 
-def _states(rerun: Rerun, own: Sequence[int], others: Sequence[int], value: int, cut: Cut, dim: int, pieces: Sequence[int]) -> Iterator[Override]:
-    """What an optimizer is given of the parameter, which lies as that does; nothing but outputs of its form is computed from it."""
+def _states(
+    rerun: Rerun,
+    own: Sequence[int],
+    others: Sequence[int],
+    value: int,
+    cut: Cut,
+    dim: int,
+    pieces: Sequence[int],
+) -> Iterator[Override]:
+    """What an optimizer is given of the parameter, which lies as that does; nothing but outputs of
+    its form is computed from it.
+    """
     evidence = rerun.evidence
 
     def read(numbers: Sequence[int]) -> set[int]:
         nodes = frozenset[int]().union(*(rerun.behind(n) for n in numbers))
-        return {source for step in evidence.batch.steps if step.node in nodes for source in evidence.inputs(step)}
+        return {
+            source
+            for step in evidence.batch.steps
+            if step.node in nodes
+            for source in evidence.inputs(step)
+        }
 
     for state in sorted(read(own) - read(others)):
         lies = evidence.specification.initial.get(state)
@@ -127,20 +203,37 @@ def _lie(rerun: Rerun, dim: int, pieces: Sequence[int], cut: Cut, codes: Codes) 
     return _shards(rerun, cut, dim, pieces, codes, cut.reference)
 
 
-def right_where_it_lies(rerun: Rerun, number: int, overrides: Sequence[Override], lie: Callable[[Cut, Codes], Value | None]) -> bool:
-    """Whether an output of a parameter's form is right, if it lies as the parameter then does: ``lie`` says what is due at codes in the place of a cut."""
+def right_where_it_lies(
+    rerun: Rerun,
+    number: int,
+    overrides: Sequence[Override],
+    lie: Callable[[Cut, Codes], Value | None],
+) -> bool:
+    """Whether an output of a parameter's form is right, if it lies as the parameter then does:
+    ``lie`` says what is due at codes in the place of a cut.
+    """
     target = rerun.evidence.run.comparisons[number].target
     changed = rerun.after(overrides, [number])
-    held = None if changed is None else changed.get(target.cut.value) or rerun.held(target.cut.value)
+    held = (
+        None if changed is None else changed.get(target.cut.value) or rerun.held(target.cut.value)
+    )
     expected = lie(target.cut, target.codes)
     if held is None or expected is None or (held.rows[target.codes] < 0).any():
         return False
     actual = rerun.numbers(rerun.algebra.gather(held.value, held.rows[target.codes]))
     wanted = rerun.numbers(expected) * float(target.cut.scale)
     scale = float(np.abs(wanted).max(initial=0.0, where=np.isfinite(wanted)))
-    return actual.shape == wanted.shape and np.allclose(actual, wanted, rtol=0.0, atol=SAME * max(scale, 1e-300), equal_nan=True)
+    return actual.shape == wanted.shape and np.allclose(
+        actual, wanted, rtol=0.0, atol=SAME * max(scale, 1e-300), equal_nan=True
+    )
 
 
 def _cause(evidence: Evidence, value: int, cut: Cut, pieces: int) -> Diagnosis:
-    facts = {"result": evidence.name(value), "pieces": pieces, "shards": len({part.box for part in cut.parts})}
-    return Diagnosis(messages.INTERLEAVED, facts, evidence.codes(value), evidence.first_reader(value), value)
+    facts = {
+        "result": evidence.name(value),
+        "pieces": pieces,
+        "shards": len({part.box for part in cut.parts}),
+    }
+    return Diagnosis(
+        messages.INTERLEAVED, facts, evidence.codes(value), evidence.first_reader(value), value
+    )

@@ -1,4 +1,6 @@
-"""The repair of a mask: the part of the reference's mask that belongs to the elements that are masked."""
+"""The repair of a mask: the part of the reference's mask that belongs to the elements that are
+masked.
+"""
 
 from __future__ import annotations
 
@@ -17,21 +19,36 @@ from pitcheck.stage.batch import Argument, Step
 
 
 def mask_of_reference(site: Site) -> Iterator[Candidate]:
-    """Read, in the place of an operand that is no floating-point number, the reference's part for the elements of another operand.
+    """Read, in the place of an operand that is no floating-point number, the reference's part for
+    the elements of another operand.
 
     First for all operators that read it, then for this one alone.
     """
     for place, operand in enumerate(site.step.inputs):
-        if not isinstance(operand, Argument) or site.rerun.graph.values[operand.value].kind == "field" or not _reads_itself(site, place):
+        if (
+            not isinstance(operand, Argument)
+            or site.rerun.graph.values[operand.value].kind == "field"
+            or not _reads_itself(site, place)
+        ):
             continue
         for step in reference_steps(site):
             for reference, box, data in _parts(site, step, place, operand.value):
-                facts = {"called": site.evidence.called(operand.value), "box": spell(box), "right": site.evidence.first.values[reference].name}
-                diagnosis, every = site.diagnosis(messages.OTHER_MASK, **facts), [Override(operand.value, site.codes, data)]
+                facts = {
+                    "called": site.evidence.called(operand.value),
+                    "box": spell(box),
+                    "right": site.evidence.first.values[reference].name,
+                }
+                diagnosis, every = (
+                    site.diagnosis(messages.OTHER_MASK, **facts),
+                    [Override(operand.value, site.codes, data)],
+                )
                 if not site.changes(every):
                     continue
                 yield diagnosis, every
-                overrides = site.redone(site.as_given, known={operand.value: held_at(data, site.codes, site.rerun.graph.codes)})
+                overrides = site.redone(
+                    site.as_given,
+                    known={operand.value: held_at(data, site.codes, site.rerun.graph.codes)},
+                )
                 if overrides is not None:
                     yield diagnosis, overrides
 
@@ -40,23 +57,39 @@ def _reads_itself(site: Site, place: int) -> bool:
     """Return True if every coordinate reads of an operand what it has itself."""
     for node in site.nodes:
         source, codes = node.inputs[place], np.flatnonzero(node.mask)
-        if not isinstance(source, Source) or source.members or not np.array_equal(source.at(codes), codes):
+        if (
+            not isinstance(source, Source)
+            or source.members
+            or not np.array_equal(source.at(codes), codes)
+        ):
             return False
     return True
 
 
 def _parts(site: Site, step: Step, place: int, value: int) -> Iterator[tuple[int, Box, Value]]:
-    """Yield (reference tensor at an operand's place, its part at the first coordinate, the parts at all) for the elements of each other operand."""
+    """Yield (reference tensor at an operand's place, its part at the first coordinate, the parts at
+    all) for the elements of each other operand.
+    """
     evidence, theirs = site.evidence, step.inputs[place]
     if not isinstance(theirs, Argument):
         return
     whole = evidence.first.values[theirs.value].shape
     for other, (mine, operand) in enumerate(zip(site.step.inputs, step.inputs, strict=True)):
-        cut = evidence.cuts.get(mine.value) if isinstance(mine, Argument) and other != place else None
-        if cut is None or not isinstance(operand, Argument) or cut.scale != 1 or cut.group_of is not None or (cut.part_of[site.codes] < 0).any():
+        cut = (
+            evidence.cuts.get(mine.value) if isinstance(mine, Argument) and other != place else None
+        )
+        if (
+            cut is None
+            or not isinstance(operand, Argument)
+            or cut.scale != 1
+            or cut.group_of is not None
+            or (cut.part_of[site.codes] < 0).any()
+        ):
             continue
         masked = evidence.first.values[cut.reference].shape
-        if evidence.alike(cut.reference) != evidence.alike(operand.value) or not _broadcasts(whole, masked):
+        if evidence.alike(cut.reference) != evidence.alike(operand.value) or not _broadcasts(
+            whole, masked
+        ):
             continue
         boxes = [_trailing(whole, cut.parts[int(part)].box) for part in cut.part_of[site.codes]]
         data = site.rerun.boxes(theirs.value, boxes)
@@ -65,9 +98,14 @@ def _parts(site: Site, step: Step, place: int, value: int) -> Iterator[tuple[int
 
 
 def _broadcasts(shape: tuple[int, ...], whole: tuple[int, ...]) -> bool:
-    return len(shape) <= len(whole) and all(size in (1, other) for size, other in zip(reversed(shape), reversed(whole), strict=False))
+    return len(shape) <= len(whole) and all(
+        size in (1, other) for size, other in zip(reversed(shape), reversed(whole), strict=False)
+    )
 
 
 def _trailing(whole: tuple[int, ...], box: Box) -> Box:
     """Return the part of a tensor of shape ``whole`` that is broadcast to a box."""
-    return tuple(((0, 1),) if size == 1 else part for size, part in zip(whole, box[len(box) - len(whole) :], strict=True))
+    return tuple(
+        ((0, 1),) if size == 1 else part
+        for size, part in zip(whole, box[len(box) - len(whole) :], strict=True)
+    )

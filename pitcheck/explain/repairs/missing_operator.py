@@ -1,4 +1,6 @@
-"""Repairs of operators that are left out: on some ranks, where others run them, or wholly, where the reference does."""
+"""Repairs of operators that are left out: on some ranks, where others run them, or wholly, where
+the reference does.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,11 @@ def operator_of_others(site: Site) -> Iterator[Candidate]:
     for number in graph.values[site.value].writers:
         other = graph.nodes[number]
         # An operator beside a copy is one too much, and said so.
-        if number in site.numbers or other.kind == "identity" or (other.kind, other.attributes) == (site.kind, site.nodes[0].attributes):
+        if (
+            number in site.numbers
+            or other.kind == "identity"
+            or (other.kind, other.attributes) == (site.kind, site.nodes[0].attributes)
+        ):
             continue
 
         def as_there(_: Node, codes: Codes, other: Node = other) -> Draft:
@@ -44,7 +50,9 @@ def operator_of_others(site: Site) -> Iterator[Candidate]:
 
 
 def in_the_place_of(evidence: Evidence, node: Node, other: Node) -> tuple[str, str | None]:
-    """Return (code, missing term) of an operator that stands in the place of one of another kind, which other ranks run."""
+    """Return (code, missing term) of an operator that stands in the place of one of another kind,
+    which other ranks run.
+    """
     term = lost_term(evidence, node, other)
     if other.kind in REDUCTIONS and node.kind not in REDUCTIONS:
         return "PIT104", None
@@ -56,25 +64,44 @@ def in_the_place_of(evidence: Evidence, node: Node, other: Node) -> tuple[str, s
 
 
 def lost_term(evidence: Evidence, node: Node, other: Node) -> str | None:
-    """What an operator adds to, or takes away from, the operand that another one but copies; None where these are other operators."""
+    """What an operator adds to, or takes away from, the operand that another one but copies; None
+    where these are other operators.
+    """
     if node.kind != "identity" or other.kind not in TERMS:
         return None
-    kept = [isinstance(o, Source) and isinstance(node.inputs[0], Source) and o.value == node.inputs[0].value for o in other.inputs]
+    kept = [
+        isinstance(o, Source)
+        and isinstance(node.inputs[0], Source)
+        and o.value == node.inputs[0].value
+        for o in other.inputs
+    ]
     lost = other.inputs[1 - kept.index(True)] if True in kept and len(kept) == 2 else None
-    return None if lost is None else evidence.called(lost.value) if isinstance(lost, Source) else str(lost)
+    return (
+        None
+        if lost is None
+        else evidence.called(lost.value)
+        if isinstance(lost, Source)
+        else str(lost)
+    )
 
 
 def operator_left_out(site: Site) -> Iterator[Candidate]:
     """What the reference computes of a result, for all operators that read it."""
     for step, changed in _applied_to_copy(site, site.value):
-        overrides = [Override(site.value, site.codes, changed)] if len(site.codes) == len(site.evidence.codes(site.value)) else []
+        overrides = (
+            [Override(site.value, site.codes, changed)]
+            if len(site.codes) == len(site.evidence.codes(site.value))
+            else []
+        )
         if overrides and site.changes(overrides):
             of, facts = left_out(site.evidence, site.value, step)
             yield site.diagnosis(of, **facts), overrides
 
 
 def operator_left_out_of_operand(site: Site) -> Iterator[Candidate]:
-    """What the reference computes of an operand: for this operator alone, and for all that read it but the derivative of what is left out."""
+    """What the reference computes of an operand: for this operator alone, and for all that read it
+    but the derivative of what is left out.
+    """
     for value in dict.fromkeys(o.value for o in site.step.inputs if isinstance(o, Argument)):
         codes = site.evidence.codes(value)
         for step, changed in _applied_to_copy(site, value):
@@ -83,40 +110,88 @@ def operator_left_out_of_operand(site: Site) -> Iterator[Candidate]:
             of, facts = left_out(site.evidence, value, step)
             if overrides is not None:
                 yield site.diagnosis(of, **facts), overrides
-            readers = [reader for reader in site.evidence.readers.get(value, []) if reader.kind != step.kind + BACKWARD]
+            readers = [
+                reader
+                for reader in site.evidence.readers.get(value, [])
+                if reader.kind != step.kind + BACKWARD
+            ]
             if len(readers) > 1 and site.step in readers:
-                yield site.diagnosis(of, **facts), [Redo(reader.node, site.as_given, known) for reader in readers]
+                yield (
+                    site.diagnosis(of, **facts),
+                    [Redo(reader.node, site.as_given, known) for reader in readers],
+                )
 
 
 def function_left_out(site: Site) -> Iterator[Candidate]:
-    """A function of one operand, element by element, of a result or an operand that is but passed on, where the reference has it within another operator."""
+    """A function of one operand, element by element, of a result or an operand that is but passed
+    on, where the reference has it within another operator.
+    """
     if site.kind == "identity" or copied(site, site.value):
         for kind in _functions():
             result = site.rerun.one(kind, {}, [Read(site.value, site.codes)], len(site.codes))
             overrides = [] if result is None else [Override(site.value, site.codes, result)]
             if overrides and site.changes(overrides):
-                yield site.diagnosis(messages.FUNCTION_LEFT_OUT, called=site.evidence.called(site.value), function=kind), overrides
-    for value in dict.fromkeys(o.value for o in site.step.inputs if isinstance(o, Argument) and copied(site, o.value)):
+                yield (
+                    site.diagnosis(
+                        messages.FUNCTION_LEFT_OUT,
+                        called=site.evidence.called(site.value),
+                        function=kind,
+                    ),
+                    overrides,
+                )
+    for value in dict.fromkeys(
+        o.value for o in site.step.inputs if isinstance(o, Argument) and copied(site, o.value)
+    ):
         codes = site.evidence.codes(value)
         for kind in _functions():
             result = site.rerun.one(kind, {}, [Read(value, codes)], len(codes))
-            changed = None if result is None else site.redone(site.as_given, known={value: held_at(result, codes, site.rerun.graph.codes)})
+            changed = (
+                None
+                if result is None
+                else site.redone(
+                    site.as_given, known={value: held_at(result, codes, site.rerun.graph.codes)}
+                )
+            )
             if changed is not None:
-                yield site.diagnosis(messages.FUNCTION_LEFT_OUT, called=site.evidence.called(value), function=kind), changed
+                yield (
+                    site.diagnosis(
+                        messages.FUNCTION_LEFT_OUT,
+                        called=site.evidence.called(value),
+                        function=kind,
+                    ),
+                    changed,
+                )
 
 
 def _functions() -> list[str]:
-    known = (k for kinds in operator_themes().values() if any(k.name in ELEMENTWISE for k in kinds) for k in kinds)
+    known = (
+        k
+        for kinds in operator_themes().values()
+        if any(k.name in ELEMENTWISE for k in kinds)
+        for k in kinds
+    )
     return [k.name for k in known if k.inputs == (1, 1) and not k.required and k.name not in SIGNS]
 
 
 def left_out(evidence: Evidence, value: int, step: Step) -> tuple[Kind, dict[str, object]]:
-    """Return (kind of mistake, facts) where the plan lacks what a step of the reference makes of a value."""
-    facts: dict[str, object] = {"left_out": evidence.first.nodes[step.node].operator, "called": evidence.called(value), "function": step.kind}
+    """Return (kind of mistake, facts) where the plan lacks what a step of the reference makes of a
+    value.
+    """
+    facts: dict[str, object] = {
+        "left_out": evidence.first.nodes[step.node].operator,
+        "called": evidence.called(value),
+        "function": step.kind,
+    }
     own = evidence.alike(evidence.cuts[value].reference)
-    others = [o for o in step.inputs if not (isinstance(o, Argument) and evidence.alike(o.value) == own)]
+    others = [
+        o for o in step.inputs if not (isinstance(o, Argument) and evidence.alike(o.value) == own)
+    ]
     if step.kind in TERMS and len(others) == 1 and not isinstance(others[0], tuple):
-        term = repr(evidence.first.values[others[0].value].name) if isinstance(others[0], Argument) else str(others[0])
+        term = (
+            repr(evidence.first.values[others[0].value].name)
+            if isinstance(others[0], Argument)
+            else str(others[0])
+        )
         return messages.TERM_LEFT_OUT, {**facts, "term": term}
     return messages.OPERATOR_LEFT_OUT, facts
 
@@ -132,26 +207,44 @@ def _applied_to_copy(site: Site, value: int) -> Iterator[tuple[Step, Value]]:
 
 
 def applied(rerun: Rerun, value: int) -> Iterator[tuple[Step, Value]]:
-    """(step of the reference, its result) of what the reference computes from what a value holds, and the plan does not."""
+    """(step of the reference, its result) of what the reference computes from what a value holds,
+    and the plan does not.
+    """
     evidence = rerun.evidence
     held = evidence.holds(value)
     if held is None:
         return
     own, codes, tried = evidence.alike(held), evidence.codes(value), 0
-    for step, attributes in zip(evidence.run.stage.reference.steps, evidence.run.shaped.attributes[0], strict=True):
-        places = [n for n, o in enumerate(step.inputs) if isinstance(o, Argument) and evidence.alike(o.value) == own]
-        known = any(evidence.holding(evidence.alike(output)) for output in step.outputs if output is not None)
+    for step, attributes in zip(
+        evidence.run.stage.reference.steps, evidence.run.shaped.attributes[0], strict=True
+    ):
+        places = [
+            n
+            for n, o in enumerate(step.inputs)
+            if isinstance(o, Argument) and evidence.alike(o.value) == own
+        ]
+        known = any(
+            evidence.holding(evidence.alike(output))
+            for output in step.outputs
+            if output is not None
+        )
         if not places or known or len(step.outputs) != 1 or tried >= MOST_APPLIED:
             continue
         tried += 1
         given = [_given(evidence, operand, own, value, codes) for operand in step.inputs]
         found = [each for each in given if each is not None]
-        result = rerun.one(step.kind, attributes, found, len(codes)) if len(found) == len(given) else None
+        result = (
+            rerun.one(step.kind, attributes, found, len(codes))
+            if len(found) == len(given)
+            else None
+        )
         if result is not None:
             yield step, result
 
 
-def _given(evidence: Evidence, operand: StepOperand, own: int, value: int, codes: Codes) -> Given | None:
+def _given(
+    evidence: Evidence, operand: StepOperand, own: int, value: int, codes: Codes
+) -> Given | None:
     """An operand of the reference's, as the plan has it at codes; None where it has not."""
     if isinstance(operand, tuple):
         return None

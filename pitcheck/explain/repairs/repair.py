@@ -22,7 +22,9 @@ class Scope(Enum):
 
 
 class Chain(Enum):
-    """What operators one behind the other may satisfy, as what is linear may be summed before or after: the first of them is meant."""
+    """What operators one behind the other may satisfy, as what is linear may be summed before or
+    after: the first of them is meant.
+    """
 
     SUMS = "sums"
     """The first value that is known to hold addends of a sum."""
@@ -32,11 +34,13 @@ class Chain(Enum):
 
 @dataclass(frozen=True)
 class Repair:
-    """One hypothesis. ``candidates`` yields changes of one operator, cheapest first, and none if the operator is of no concern to it.
+    """One hypothesis. ``candidates`` yields changes of one operator, cheapest first, and none if
+    the operator is of no concern to it.
 
-    ``along`` and ``search`` are the phases in which it is tried, along the program and from an output backwards; None: not at all. Within a phase the order
-    is that of the table. ``chain``: which of several operators one behind the other is meant; None: the nearest. ``chance``: many other mistakes look like
-    it; it is believed after what explains as much and is no such.
+    ``along`` and ``search`` are the phases in which it is tried, along the program and from an
+    output backwards; None: not at all. Within a phase the order is that of the table. ``chain``:
+    which of several operators one behind the other is meant; None: the nearest. ``chance``: many
+    other mistakes look like it; it is believed after what explains as much and is no such.
     """
 
     name: str
@@ -48,7 +52,9 @@ class Repair:
     search: int | None = None
 
     def of(self, site: Site) -> Iterator[Candidate]:
-        """Yield its candidates at a site; what cannot be evaluated is none. Raises BudgetError if too much was tried."""
+        """Yield its candidates at a site; what cannot be evaluated is none. Raises BudgetError if
+        too much was tried.
+        """
         if not site.leads and self.scope is Scope.OPERATOR:
             return
         try:
@@ -65,7 +71,9 @@ Arrangement = tuple[Diagnosis, Sequence[Override], Sequence[int]]
 
 @dataclass(frozen=True)
 class Placement:
-    """One hypothesis about where what is given lies. ``find`` takes the outputs that differ; at most ``most`` operators are evaluated for it."""
+    """One hypothesis about where what is given lies. ``find`` takes the outputs that differ; at
+    most ``most`` operators are evaluated for it.
+    """
 
     name: str
     find: Callable[[Rerun, Sequence[int]], Arrangement | None]

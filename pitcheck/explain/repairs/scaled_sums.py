@@ -1,4 +1,6 @@
-"""All sums of one group at once: what each of them adds up is too large by the number of members, or a mean where it should be a sum."""
+"""All sums of one group at once: what each of them adds up is too large by the number of members,
+or a mean where it should be a sum.
+"""
 
 from __future__ import annotations
 
@@ -21,50 +23,86 @@ FEWEST = 2
 """Reductions that are scaled together; of a single one a repair of its own tells more."""
 
 
-def scaled_reductions(rerun: Rerun, left: Sequence[int]) -> tuple[list[Diagnosis], list[Redo]] | None:
-    """Return (mistakes in the order of the program, repair) if all wrong outputs are right once all sums over one group are means, or the other way round.
+def scaled_reductions(
+    rerun: Rerun, left: Sequence[int]
+) -> tuple[list[Diagnosis], list[Redo]] | None:
+    """Return (mistakes in the order of the program, repair) if all wrong outputs are right once all
+    sums over one group are means, or the other way round.
 
     Sums that a right output depends on are left as they are.
     """
     behind = frozenset().union(*(rerun.behind(n) for n in left))
     for (over, own), steps in _by_group(rerun, behind).items():
-        changes = [Redo(step.node, partial(_reducing, rerun, "avg" if own == "sum" else "sum")) for step in steps]
+        changes = [
+            Redo(step.node, partial(_reducing, rerun, "avg" if own == "sum" else "sum"))
+            for step in steps
+        ]
         operators = dict.fromkeys(rerun.graph.nodes[step.node].operator for step in steps)
-        if len(operators) >= FEWEST and rerun.right(changes, left[:1]) and len(rerun.right(changes, left)) == len(left):
+        if (
+            len(operators) >= FEWEST
+            and rerun.right(changes, left[:1])
+            and len(rerun.right(changes, left)) == len(left)
+        ):
             return [_diagnosis(rerun.evidence, step, over, own) for step in steps], changes
     return None
 
 
 def _by_group(rerun: Rerun, behind: frozenset[int]) -> dict[tuple[str, str], list[Step]]:
-    """Return by (name of the group, reduction) the steps that reduce over it and that no right output depends on, in the order of the program."""
+    """Return by (name of the group, reduction) the steps that reduce over it and that no right
+    output depends on, in the order of the program.
+    """
     evidence, found = rerun.evidence, dict[tuple[str, str], list[Step]]()
     for step in evidence.batch.steps:
-        over = _over(evidence, rerun.graph.nodes[step.node]) if step.kind in REDUCTIONS and step.node in behind else None
+        over = (
+            _over(evidence, rerun.graph.nodes[step.node])
+            if step.kind in REDUCTIONS and step.node in behind
+            else None
+        )
         reduction = step.attributes.get("reduction", "sum")
-        if over is not None and reduction in ("sum", "avg") and not evidence.behind_right.keys() & set(evidence.outputs(step)):
+        if (
+            over is not None
+            and reduction in ("sum", "avg")
+            and not evidence.behind_right.keys() & set(evidence.outputs(step))
+        ):
             found.setdefault((over, reduction), []).append(step)
     return found
 
 
 def _over(evidence: Evidence, node: Node) -> str | None:
-    """Return the name of the mesh axes over which a node reduces; None if it reduces over anything else."""
+    """Return the name of the mesh axes over which a node reduces; None if it reduces over anything
+    else.
+    """
     source = node.inputs[0]
     if not isinstance(source, Source) or source.members < 2:
         return None
     rows = {tuple(row) for row in np.sort(source.at(np.flatnonzero(node.mask)), axis=1).tolist()}
-    named = (grouping.name for grouping in evidence.groupings if grouping.axes and rows <= {tuple(row) for row in np.sort(grouping.table, axis=1).tolist()})
+    named = (
+        grouping.name
+        for grouping in evidence.groupings
+        if grouping.axes
+        and rows <= {tuple(row) for row in np.sort(grouping.table, axis=1).tolist()}
+    )
     return next(named, None)
 
 
 def _reducing(rerun: Rerun, reduction: str, node: Node, codes: Codes) -> Draft:
-    return node.kind, {**rerun.attributes_of(node), "reduction": reduction}, rerun.reads(node, codes)
+    return (
+        node.kind,
+        {**rerun.attributes_of(node), "reduction": reduction},
+        rerun.reads(node, codes),
+    )
 
 
 def _diagnosis(evidence: Evidence, step: Step, over: str, own: str) -> Diagnosis:
     node = evidence.second.nodes[step.node]
     value = evidence.outputs(step)[0]
     members = next(iter(_sources(node))).members
-    facts = {"operator": node.operator, "over": over, "ratio": members, "meaning": factor(evidence, Fraction(members))}
+    facts = {
+        "operator": node.operator,
+        "over": over,
+        "ratio": members,
+        "meaning": factor(evidence, Fraction(members)),
+    }
     kind = messages.FACTOR_OF_REDUCTION if own == "sum" else messages.MEANS_FOR_SUMS
     codes = np.flatnonzero(node.mask & (evidence.batch.rows[value] >= 0))
     return Diagnosis(kind, facts, codes, step, value)

@@ -1,6 +1,8 @@
-"""Repairs that might make outputs right: one change at one operator each, with the cause that it would show. Whether they do is tried, not guessed.
+"""Repairs that might make outputs right: one change at one operator each, with the cause that it
+would show. Whether they do is tried, not guessed.
 
-Every function here is one hypothesis: it yields changes of one operator, cheapest first, and says nothing where the operator is of no concern to it.
+Every function here is one hypothesis: it yields changes of one operator, cheapest first, and says
+nothing where the operator is of no concern to it.
 """
 
 from __future__ import annotations
@@ -69,20 +71,28 @@ def _reduced(site: Site, kinds: Sequence[str]) -> Iterator[Candidate]:
         return
     own = site.attributes.get("reduction", "sum")
     for kind in kinds:
-        overrides = site.redone(partial(_as_given, site, {"reduction": kind})) if kind != own else None
+        overrides = (
+            site.redone(partial(_as_given, site, {"reduction": kind})) if kind != own else None
+        )
         if overrides is not None:
             if kind == "avg" and own == "sum" and repeated_reduction(site.evidence, site.value):
                 yield site.diagnosis(messages.SUM_OF_EQUALS, over=_over_what(site)), overrides
                 continue
             facts = {"own": COMBINED.get(own, own), "right": COMBINED[kind], "reduction": kind}
-            yield site.diagnosis(messages.OTHER_REDUCTION, over=_over_what(site), **facts), overrides
+            yield (
+                site.diagnosis(messages.OTHER_REDUCTION, over=_over_what(site), **facts),
+                overrides,
+            )
 
 
 def _over_what(site: Site) -> str:
     """Over what a collective runs, where that has a name."""
     own = _own_members(site)
     for grouping in site.evidence.groupings:
-        if own in [set(row) for row in grouping.table[(grouping.table == site.codes[0]).any(axis=1)].tolist()]:
+        if own in [
+            set(row)
+            for row in grouping.table[(grouping.table == site.codes[0]).any(axis=1)].tolist()
+        ]:
             return f" over {grouping.name}"
     return ""
 
@@ -93,7 +103,9 @@ def other_group(site: Site) -> Iterator[Candidate]:
 
 
 def smaller_group(site: Site) -> Iterator[Candidate]:
-    """A group of another size that does not have all the members of its own: one more reduction over those that are missing says as much of a larger one."""
+    """A group of another size that does not have all the members of its own: one more reduction
+    over those that are missing says as much of a larger one.
+    """
     yield from _grouped(site, lambda members, own: len(members) != len(own) and not own < members)
 
 
@@ -110,7 +122,10 @@ def _grouped(site: Site, chosen: Callable[[set[int], set[int]], bool]) -> Iterat
     members = source.members if isinstance(source, Source) else 0
     positions = "position" in operator_kind(site.kind).attributes
     for grouping in site.evidence.groupings:
-        for table, how in ((np.sort(grouping.table, axis=1), ""), (np.sort(grouping.table, axis=1)[:, ::-1], " in reverse order")):
+        for table, how in (
+            (np.sort(grouping.table, axis=1), ""),
+            (np.sort(grouping.table, axis=1)[:, ::-1], " in reverse order"),
+        ):
             if (
                 table.shape[1] < 2
                 or (how and (not members or site.kind in ("all_reduce", "reduce")))
@@ -124,9 +139,17 @@ def _grouped(site: Site, chosen: Callable[[set[int], set[int]], bool]) -> Iterat
             if overrides is not None:
                 if _same_members(site, groups):
                     right = _listed(groups[site.codes[0]], site)
-                    yield site.diagnosis(messages.OTHER_ORDER_OF_MEMBERS, order=_order(site), right=right), overrides
+                    yield (
+                        site.diagnosis(
+                            messages.OTHER_ORDER_OF_MEMBERS, order=_order(site), right=right
+                        ),
+                        overrides,
+                    )
                 else:
-                    yield site.diagnosis(messages.OTHER_GROUP, over=f"{grouping.name}{how}"), overrides
+                    yield (
+                        site.diagnosis(messages.OTHER_GROUP, over=f"{grouping.name}{how}"),
+                        overrides,
+                    )
 
 
 def _over(site: Site, groups: Codes, positions: bool) -> list[Override] | None:
@@ -134,13 +157,21 @@ def _over(site: Site, groups: Codes, positions: bool) -> list[Override] | None:
     place = (groups == np.arange(len(groups))[:, None]).argmax(axis=1)
     found: list[Override] = []
     for node in site.nodes:
-        source, codes = node.inputs[0], np.flatnonzero(node.mask & (site.evidence.batch.rows[site.value] >= 0))
+        source, codes = (
+            node.inputs[0],
+            np.flatnonzero(node.mask & (site.evidence.batch.rows[site.value] >= 0)),
+        )
         if not isinstance(source, Source) or (groups[codes] < 0).any():
             return None
         for own in np.unique(place[codes]) if positions else (0,):
             chosen = codes[place[codes] == own] if positions else codes
-            attributes = {**site.rerun.attributes_of(node), **({"position": int(own)} if positions else {})}
-            result = site.rerun.one(node.kind, attributes, [Read(source.value, groups[chosen])], len(chosen))
+            attributes = {
+                **site.rerun.attributes_of(node),
+                **({"position": int(own)} if positions else {}),
+            }
+            result = site.rerun.one(
+                node.kind, attributes, [Read(source.value, groups[chosen])], len(chosen)
+            )
             if result is None:
                 return None
             found.append(Override(site.value, chosen, result))
@@ -150,7 +181,11 @@ def _over(site: Site, groups: Codes, positions: bool) -> list[Override] | None:
 def _own_members(site: Site) -> set[int]:
     """The members of the group of the first coordinate where it runs."""
     operand = next(node for node in site.nodes if node.mask[site.codes[0]]).inputs[0]
-    return {int(c) for source in sources_of(operand) for c in np.atleast_1d(source.at(site.codes[:1])[0])}
+    return {
+        int(c)
+        for source in sources_of(operand)
+        for c in np.atleast_1d(source.at(site.codes[:1])[0])
+    }
 
 
 def _same_members(site: Site, groups: Codes) -> bool:
@@ -189,17 +224,26 @@ def all_microbatches(site: Site) -> Iterator[Candidate]:
 
 def dropped_factor(site: Site) -> Iterator[Candidate]:
     """No factor."""
-    if site.kind in ("mul", "div") and any(_number(site, operand) is not None for operand in site.step.inputs):
+    if site.kind in ("mul", "div") and any(
+        _number(site, operand) is not None for operand in site.step.inputs
+    ):
         for diagnosis, changes in dropped_operator(site):
             if site.derivatives:
-                yield diagnosis, [*changes, *(Redo(number, _gradient_as_it_is) for number in site.derivatives)]
+                yield (
+                    diagnosis,
+                    [*changes, *(Redo(number, _gradient_as_it_is) for number in site.derivatives)],
+                )
             yield diagnosis, changes
 
 
 def _gradient_as_it_is(node: Node, codes: Codes) -> Draft | None:
     """The derivative of no operator: the gradient of its result."""
     source = node.inputs[-1]
-    return ("identity", {}, [Read(source.value, source.at(codes))]) if isinstance(source, Source) else None
+    return (
+        ("identity", {}, [Read(source.value, source.at(codes))])
+        if isinstance(source, Source)
+        else None
+    )
 
 
 def _number(site: Site, operand: StepOperand) -> Literal | str | None:
@@ -212,7 +256,12 @@ def _number(site: Site, operand: StepOperand) -> Literal | str | None:
 
 def dropped_operator(site: Site) -> Iterator[Candidate]:
     """One operand passed on as it is."""
-    if site.collective or site.kind in MOVES or site.kind.endswith(BACKWARD) or len(site.step.outputs) != 1:
+    if (
+        site.collective
+        or site.kind in MOVES
+        or site.kind.endswith(BACKWARD)
+        or len(site.step.outputs) != 1
+    ):
         return
     for place, operand in enumerate(site.step.inputs):
         if not isinstance(operand, Argument):
@@ -220,7 +269,11 @@ def dropped_operator(site: Site) -> Iterator[Candidate]:
 
         def only(node: Node, codes: Codes, place: int = place) -> Draft | None:
             given = site.rerun.reads(node, codes)[place]
-            return ("identity", {}, [given]) if isinstance(given, Read) and given.codes.ndim == 1 else None
+            return (
+                ("identity", {}, [given])
+                if isinstance(given, Read) and given.codes.ndim == 1
+                else None
+            )
 
         overrides = site.redone(only)
         if overrides is None:
@@ -230,12 +283,19 @@ def dropped_operator(site: Site) -> Iterator[Candidate]:
         if site.kind in ("mul", "div") and number is not None:
             yield _factor_too_much(site, number), overrides
         elif site.kind in ("add", "sub"):
-            term = next((site.evidence.name(o.value) for o in others if isinstance(o, Argument)), "a term")
+            term = next(
+                (site.evidence.name(o.value) for o in others if isinstance(o, Argument)), "a term"
+            )
             yield site.diagnosis(messages.TERM_TOO_MUCH, term=term), overrides
         elif _several_write(site):
             yield site.diagnosis(messages.COMPUTED_OTHERWISE), overrides
         else:
-            yield site.diagnosis(messages.OPERATOR_TOO_MUCH, kept=site.evidence.called(operand.value)), overrides
+            yield (
+                site.diagnosis(
+                    messages.OPERATOR_TOO_MUCH, kept=site.evidence.called(operand.value)
+                ),
+                overrides,
+            )
 
 
 def _several_write(site: Site) -> bool:
@@ -247,7 +307,11 @@ def _several_write(site: Site) -> bool:
 def _factor_too_much(site: Site, number: Literal | str) -> Diagnosis:
     """A factor with everything of the plan that has its size."""
     ratio = _ratio(number)
-    meaning = str(number) if ratio is None else factor(site.evidence, ratio if site.kind == "mul" else 1 / ratio)
+    meaning = (
+        str(number)
+        if ratio is None
+        else factor(site.evidence, ratio if site.kind == "mul" else 1 / ratio)
+    )
     return site.diagnosis(messages.FACTOR_TOO_MUCH, meaning=meaning, number=number)
 
 
@@ -261,40 +325,74 @@ def _ratio(number: Literal | str) -> Fraction | None:
 
 
 def foreign_literal(site: Site) -> Iterator[Candidate]:
-    """A number that the reference's operators of that kind have, where theirs never is the operator's."""
+    """A number that the reference's operators of that kind have, where theirs never is the
+    operator's.
+    """
     for place, operand, theirs in _literals(site):
         if theirs and operand not in theirs:
-            yield from ((replace(found, kind=messages.LITERAL), changes) for found, changes in _with_literals(site, place, operand, theirs))
+            yield from (
+                (replace(found, kind=messages.LITERAL), changes)
+                for found, changes in _with_literals(site, place, operand, theirs)
+            )
 
 
 def other_literal(site: Site) -> Iterator[Candidate]:
     """A number that other operators of that kind have, or a usual one."""
     for place, operand, theirs in _literals(site):
-        own = [s.inputs[place] for s in site.rerun.steps.values() if s.kind == site.kind and len(s.inputs) == len(site.step.inputs)]
-        usual = [Fraction(1), Fraction(operand) / 2, Fraction(operand) - 1, Fraction(0)] if isinstance(operand, (int, Fraction)) else []
-        yield from _with_literals(site, place, operand, [*theirs, *(o for o in own if not isinstance(o, (Argument, tuple))), *usual])
+        own = [
+            s.inputs[place]
+            for s in site.rerun.steps.values()
+            if s.kind == site.kind and len(s.inputs) == len(site.step.inputs)
+        ]
+        usual = (
+            [Fraction(1), Fraction(operand) / 2, Fraction(operand) - 1, Fraction(0)]
+            if isinstance(operand, (int, Fraction))
+            else []
+        )
+        yield from _with_literals(
+            site,
+            place,
+            operand,
+            [*theirs, *(o for o in own if not isinstance(o, (Argument, tuple))), *usual],
+        )
 
 
 def _literals(site: Site) -> Iterator[tuple[int, Literal, list[Literal]]]:
-    """(place of a number among the operands, the number, those that stand there in the reference's operators of that kind)."""
+    """(place of a number among the operands, the number, those that stand there in the reference's
+    operators of that kind).
+    """
     steps = reference_steps(site)
     for place, operand in enumerate(site.step.inputs):
         if not isinstance(operand, (Argument, tuple)):
-            yield place, operand, [o for step in steps if not isinstance(o := step.inputs[place], (Argument, tuple))]
+            yield (
+                place,
+                operand,
+                [o for step in steps if not isinstance(o := step.inputs[place], (Argument, tuple))],
+            )
 
 
-def _with_literals(site: Site, place: int, operand: Literal, others: Sequence[Literal]) -> Iterator[Candidate]:
-    for literal in islice((other for other in dict.fromkeys(others) if other != operand), MOST_LITERALS):
+def _with_literals(
+    site: Site, place: int, operand: Literal, others: Sequence[Literal]
+) -> Iterator[Candidate]:
+    for literal in islice(
+        (other for other in dict.fromkeys(others) if other != operand), MOST_LITERALS
+    ):
 
         def with_it(node: Node, codes: Codes, literal: Literal = literal) -> Draft:
             given = site.rerun.reads(node, codes)
-            return node.kind, site.rerun.attributes_of(node), [*given[:place], literal, *given[place + 1 :]]
+            return (
+                node.kind,
+                site.rerun.attributes_of(node),
+                [*given[:place], literal, *given[place + 1 :]],
+            )
 
         overrides = site.redone(with_it)
         if overrides is not None:
             ratio = (
                 Fraction(operand) / Fraction(literal)
-                if isinstance(operand, (int, Fraction)) and isinstance(literal, (int, Fraction)) and literal
+                if isinstance(operand, (int, Fraction))
+                and isinstance(literal, (int, Fraction))
+                and literal
                 else Fraction(1)
             )
             meaning = (
@@ -303,7 +401,12 @@ def _with_literals(site: Site, place: int, operand: Literal, others: Sequence[Li
                 else ""
             )
             if " = " in meaning:
-                yield site.diagnosis(messages.LITERAL_FACTOR, literal=operand, right=literal, meaning=meaning), overrides
+                yield (
+                    site.diagnosis(
+                        messages.LITERAL_FACTOR, literal=operand, right=literal, meaning=meaning
+                    ),
+                    overrides,
+                )
             else:
                 yield site.diagnosis(messages.LITERAL, literal=operand, right=literal), overrides
 
@@ -319,12 +422,24 @@ def other_attribute(site: Site) -> Iterator[Candidate]:
         different = {k: v for k, v in shaped[number].items() if k not in SIZES and own.get(k) != v}
         if different and different not in tried and len(tried) < MOST_LITERALS:
             tried.append(different)
-    tried.extend({k: other} for k, v in own.items() if k in AXES and isinstance(v, int) for other in range(3) if other != v)
-    tried.extend({k: tuple(reversed(v))} for k, v in own.items() if k == "permutation" and isinstance(v, tuple))
+    tried.extend(
+        {k: other}
+        for k, v in own.items()
+        if k in AXES and isinstance(v, int)
+        for other in range(3)
+        if other != v
+    )
+    tried.extend(
+        {k: tuple(reversed(v))}
+        for k, v in own.items()
+        if k == "permutation" and isinstance(v, tuple)
+    )
     for different in tried:
         overrides = site.redone(partial(_as_given, site, different))
         if overrides is not None:
-            said = ", ".join(f"{k} = {own.get(k)} where it should be {v}" for k, v in different.items())
+            said = ", ".join(
+                f"{k} = {own.get(k)} where it should be {v}" for k, v in different.items()
+            )
             right = ", ".join(f"{k} = {v}" for k, v in different.items())
             of = messages.DRAW_ATTRIBUTE if operator_kind(site.kind).random else messages.ATTRIBUTE
             yield site.diagnosis(of, different=said, right=right), overrides
@@ -339,37 +454,62 @@ def own_microbatch(site: Site) -> Iterator[Candidate]:
     if count < 2 or site.collective or site.kind == "accumulate":
         return
     for place, operand in enumerate(site.nodes[0].inputs):
-        if not isinstance(operand, Source) or operand.members or not site.rerun.graph.values[operand.value].tensor.microbatched:
+        if (
+            not isinstance(operand, Source)
+            or operand.members
+            or not site.rerun.graph.values[operand.value].tensor.microbatched
+        ):
             continue
         read = operand.at(site.codes) % count
         several = site.rerun.graph.values[site.value].tensor.microbatched
-        if (several and (read == site.codes % count).all()) or (not several and operand.read is None):
+        if (several and (read == site.codes % count).all()) or (
+            not several and operand.read is None
+        ):
             continue
         for other in (None,) if several else range(count):
 
-            def of_it(node: Node, codes: Codes, place: int = place, other: int | None = other) -> Draft | None:
+            def of_it(
+                node: Node, codes: Codes, place: int = place, other: int | None = other
+            ) -> Draft | None:
                 given = site.rerun.reads(node, codes)
                 if not isinstance(given[place], Read):
                     return None
                 value = given[place].value  # type: ignore[union-attr]
                 own = codes if other is None else codes // count * count + other
-                return node.kind, site.rerun.attributes_of(node), [*given[:place], Read(value, own), *given[place + 1 :]]
+                return (
+                    node.kind,
+                    site.rerun.attributes_of(node),
+                    [*given[:place], Read(value, own), *given[place + 1 :]],
+                )
 
             overrides = site.redone(of_it)
             if overrides is not None:
                 right = "that of the same micro-batch" if other is None else f"micro-batch {other}"
-                facts = {"called": site.evidence.called(operand.value), "batch": int(read[0]), "right": right}
+                facts = {
+                    "called": site.evidence.called(operand.value),
+                    "batch": int(read[0]),
+                    "right": right,
+                }
                 yield site.diagnosis(messages.READS_OTHER_MICROBATCH, **facts), overrides
 
 
 def other_places(site: Site) -> Iterator[Candidate]:
-    """Of attributes that say where a part begins: those of the ranks in order, and those one element earlier or later."""
+    """Of attributes that say where a part begins: those of the ranks in order, and those one
+    element earlier or later.
+    """
     for name in ("position", "offset", "index", "start"):
-        if not all(isinstance(site.rerun.attributes_of(node).get(name), int) for node in site.nodes) or site.collective:
+        if (
+            not all(
+                isinstance(site.rerun.attributes_of(node).get(name), int) for node in site.nodes
+            )
+            or site.collective
+        ):
             continue
         for table, said in _place_tables(site, name):
 
-            def at(node: Node, codes: Codes, table: Codes = table, name: str = name) -> Draft | None:
+            def at(
+                node: Node, codes: Codes, table: Codes = table, name: str = name
+            ) -> Draft | None:
                 own, place = site.rerun.attributes_of(node), int(table[codes[0]])
                 moved = {name: place}
                 if name == "start" and isinstance(own.get("stop"), int):
@@ -381,7 +521,9 @@ def other_places(site: Site) -> Iterator[Candidate]:
                 first = site.codes[0]
                 was, due = _place_of(site, name, int(first)), int(table[first])
                 if was == due:
-                    first = next((c for c in site.codes if _place_of(site, name, int(c)) != table[c]), first)
+                    first = next(
+                        (c for c in site.codes if _place_of(site, name, int(c)) != table[c]), first
+                    )
                     was, due = _place_of(site, name, int(first)), int(table[first])
                 rank = int(first) // site.rerun.graph.coordinates.microbatches
                 facts = {"attribute": name, "place": was, "rank": rank, "right": due, "why": said}
@@ -399,7 +541,11 @@ def _place_tables(site: Site, name: str) -> Iterator[tuple[Codes, str]]:
     for node in site.nodes:
         own[node.mask] = int(site.rerun.attributes_of(node)[name])
     step = int(np.diff(np.unique(own[site.codes])).min(initial=1 << 40))
-    width = [int(site.attributes["stop"]) - int(site.attributes["start"])] if name == "start" and isinstance(site.attributes.get("stop"), int) else []
+    width = (
+        [int(site.attributes["stop"]) - int(site.attributes["start"])]
+        if name == "start" and isinstance(site.attributes.get("stop"), int)
+        else []
+    )
     widths = list(dict.fromkeys([*width, *([step] if step < 1 << 40 else []), 1]))
     for grouping in site.evidence.groupings:
         if grouping.axes:
@@ -407,7 +553,10 @@ def _place_tables(site: Site, name: str) -> Iterator[tuple[Codes, str]]:
             for row in np.sort(grouping.table, axis=1):
                 place[row] = np.arange(len(row))
             for each in widths:
-                yield np.where(place >= 0, place * each, -1), f"the parts lie in the order of {grouping.name}"
+                yield (
+                    np.where(place >= 0, place * each, -1),
+                    f"the parts lie in the order of {grouping.name}",
+                )
     for more in (-1, 1):
         yield np.where(own >= 0, own + more, -1), "one element off"
         yield np.where(own > 0, own + more, own), "one element off"

@@ -1,4 +1,6 @@
-"""Repairs of sums: terms that every rank adds where one is due, micro-batches that count more than once, parameters that a norm leaves out."""
+"""Repairs of sums: terms that every rank adds where one is due, micro-batches that count more than
+once, parameters that a norm leaves out.
+"""
 
 from __future__ import annotations
 
@@ -30,14 +32,23 @@ NEAR = 4
 
 
 def added_on_every_rank(site: Site) -> Iterator[Candidate]:
-    """What is the same on all ranks and is added to their terms before these are summed: it is due on one of them."""
+    """What is the same on all ranks and is added to their terms before these are summed: it is due
+    on one of them.
+    """
     for place in _added(site):
         operand = site.step.inputs[place]
         for over, groups in _summed_over(site) if isinstance(operand, Argument) else ():
             if _alike_in(site, place, groups):
-                overrides = site.redone(_without(site, place, groups), (groups.min(axis=1) != np.arange(len(groups))).astype(np.int64))
+                overrides = site.redone(
+                    _without(site, place, groups),
+                    (groups.min(axis=1) != np.arange(len(groups))).astype(np.int64),
+                )
                 if overrides is not None and isinstance(operand, Argument):
-                    facts = {"called": site.evidence.called(operand.value), "over": over, "count": groups.shape[1]}
+                    facts = {
+                        "called": site.evidence.called(operand.value),
+                        "over": over,
+                        "count": groups.shape[1],
+                    }
                     yield site.diagnosis(messages.ADDED_ON_EVERY_RANK, **facts), overrides
 
 
@@ -55,17 +66,35 @@ def _summed_over(site: Site) -> Iterator[tuple[str, Codes]]:
         steps = [step for value in values for step in evidence.readers.get(value, [])]
         for step in steps:
             source = evidence.second.nodes[step.node].inputs[0]
-            if step.kind in REDUCTIONS and step.attributes.get("reduction", "sum") == "sum" and isinstance(source, Source):
+            if (
+                step.kind in REDUCTIONS
+                and step.attributes.get("reduction", "sum") == "sum"
+                and isinstance(source, Source)
+            ):
                 table = source.at(np.flatnonzero(evidence.second.nodes[step.node].mask))
-                yield _called(site, table), by_code(np.unique(np.sort(table, axis=1), axis=0), site.rerun.graph.codes)
-        values = [o for step in steps if step.kind in MOVES for o in evidence.outputs(step) if o not in seen]
+                yield (
+                    _called(site, table),
+                    by_code(np.unique(np.sort(table, axis=1), axis=0), site.rerun.graph.codes),
+                )
+        values = [
+            o
+            for step in steps
+            if step.kind in MOVES
+            for o in evidence.outputs(step)
+            if o not in seen
+        ]
         seen.update(values)
 
 
 def _called(site: Site, table: Codes) -> str:
     rows = {tuple(row) for row in np.sort(table, axis=1).tolist()}
-    named = (grouping.name for grouping in site.evidence.groupings if rows <= {tuple(row) for row in np.sort(grouping.table, axis=1).tolist()})
-    return next(named, f"ranks {[int(code) // site.rerun.graph.coordinates.microbatches for code in sorted(min(rows))]}")
+    named = (
+        grouping.name
+        for grouping in site.evidence.groupings
+        if rows <= {tuple(row) for row in np.sort(grouping.table, axis=1).tolist()}
+    )
+    per_rank = site.rerun.graph.coordinates.microbatches
+    return next(named, f"ranks {[int(code) // per_rank for code in sorted(min(rows))]}")
 
 
 def _alike_in(site: Site, place: int, groups: Codes) -> bool:
@@ -73,13 +102,22 @@ def _alike_in(site: Site, place: int, groups: Codes) -> bool:
     for node in site.nodes:
         codes = np.flatnonzero(node.mask & (site.evidence.batch.rows[site.value] >= 0))
         source = node.inputs[place]
-        if not isinstance(source, Source) or source.members or (groups[codes] < 0).any() or not node.mask[groups[codes]].all():
+        if (
+            not isinstance(source, Source)
+            or source.members
+            or (groups[codes] < 0).any()
+            or not node.mask[groups[codes]].all()
+        ):
             return False
         held = site.rerun.held(source.value)
         own, first = source.at(codes), source.at(groups[codes].min(axis=1))
         if held is None or (held.rows[own] < 0).any() or (held.rows[first] < 0).any():
             return False
-        numbers = site.rerun.numbers(site.rerun.algebra.gather(held.value, np.concatenate([held.rows[own], held.rows[first]])))
+        numbers = site.rerun.numbers(
+            site.rerun.algebra.gather(
+                held.value, np.concatenate([held.rows[own], held.rows[first]])
+            )
+        )
         if not np.array_equal(numbers[:, : len(codes)], numbers[:, len(codes) :], equal_nan=True):
             return False
     return True
@@ -91,7 +129,11 @@ def _without(site: Site, place: int, groups: Codes) -> Callable[[Node, Codes], D
         if groups[codes[0]].min() == codes[0]:
             return node.kind, site.rerun.attributes_of(node), given
         rest = [*given[:place], *given[place + 1 :]]
-        return (node.kind if node.kind == "linear" else "identity"), site.rerun.attributes_of(node) if node.kind == "linear" else {}, rest
+        return (
+            (node.kind if node.kind == "linear" else "identity"),
+            site.rerun.attributes_of(node) if node.kind == "linear" else {},
+            rest,
+        )
 
     return draft
 
@@ -111,8 +153,15 @@ def weighted_microbatches(site: Site) -> Iterator[Candidate]:
         return
     (value,) = values
     members = (site.codes // count * count)[:, None] + np.arange(count)
-    counted = [(each or {}).get((value, int(m)), Fraction(0)) for each, row in zip(weights, members, strict=True) for m in row]
-    if any(len(each or {}) > count or {code for _, code in each or {}} - set(row.tolist()) for each, row in zip(weights, members, strict=True)):
+    counted = [
+        (each or {}).get((value, int(m)), Fraction(0))
+        for each, row in zip(weights, members, strict=True)
+        for m in row
+    ]
+    if any(
+        len(each or {}) > count or {code for _, code in each or {}} - set(row.tolist())
+        for each, row in zip(weights, members, strict=True)
+    ):
         return
     total = site.rerun.one("accumulate", {}, [Read(value, members)], len(site.codes))
     for factor in (Fraction(1), Fraction(1, count)):
@@ -122,7 +171,12 @@ def weighted_microbatches(site: Site) -> Iterator[Candidate]:
         overrides = [Override(site.value, site.codes, result)]
         if site.changes(overrides):
             shown = ", ".join(str(weight) for weight in counted[:count])
-            facts = {"called": site.evidence.called(value), "last": count - 1, "weights": shown, "right": "once" if factor == 1 else f"{factor} times"}
+            facts = {
+                "called": site.evidence.called(value),
+                "last": count - 1,
+                "weights": shown,
+                "right": "once" if factor == 1 else f"{factor} times",
+            }
             yield site.diagnosis(messages.MICROBATCHES_WEIGHTED, **facts), overrides
 
 
@@ -130,7 +184,9 @@ LINEAR = frozenset({"add", "sub", "mul", "div", "identity", "accumulate"})
 
 
 def _weights(site: Site, code: int) -> dict[tuple[int, int], Fraction] | None:
-    """How often what micro-batches have is in the result at a code: (value, code) -> weight. None where it is no sum of such."""
+    """How often what micro-batches have is in the result at a code: (value, code) -> weight. None
+    where it is no sum of such.
+    """
     graph = site.rerun.graph
     found: dict[tuple[int, int], Fraction] = {}
     stack = [(site.value, code, Fraction(1))]
@@ -138,8 +194,12 @@ def _weights(site: Site, code: int) -> dict[tuple[int, int], Fraction] | None:
         if not stack:
             return found
         value, at, weight = stack.pop()
-        node = next((graph.nodes[w] for w in graph.values[value].writers if graph.nodes[w].mask[at]), None)
-        terms = None if graph.values[value].tensor.microbatched or node is None else _terms(node, at)
+        node = next(
+            (graph.nodes[w] for w in graph.values[value].writers if graph.nodes[w].mask[at]), None
+        )
+        terms = (
+            None if graph.values[value].tensor.microbatched or node is None else _terms(node, at)
+        )
         if terms is None:
             if not graph.values[value].tensor.microbatched:
                 return None
@@ -154,24 +214,39 @@ def _terms(node: Node, code: int) -> list[tuple[int, int, Fraction]] | None:
     if node.kind not in LINEAR:
         return None
     codes = np.array([code])
-    reads = [(operand.value, operand.at(codes).reshape(-1)) for operand in node.inputs if isinstance(operand, Source)]
+    reads = [
+        (operand.value, operand.at(codes).reshape(-1))
+        for operand in node.inputs
+        if isinstance(operand, Source)
+    ]
     if node.kind in ("mul", "div"):
         literals: list[Literal] = [o for o in node.inputs if isinstance(o, (int, Fraction))]
-        if len(reads) != 1 or len(literals) != 1 or not literals[0] or (node.kind == "div" and not isinstance(node.inputs[0], Source)):
+        if (
+            len(reads) != 1
+            or len(literals) != 1
+            or not literals[0]
+            or (node.kind == "div" and not isinstance(node.inputs[0], Source))
+        ):
             return None
         factor = Fraction(literals[0])  # type: ignore[arg-type]
         return [(reads[0][0], int(reads[0][1][0]), factor if node.kind == "mul" else 1 / factor)]
     if len(reads) != len(node.inputs):
         return None
     signs = [Fraction(1), Fraction(-1 if node.kind == "sub" else 1)]
-    return [(value, int(at), signs[min(place, 1)]) for place, (value, places) in enumerate(reads) for at in places]
+    return [
+        (value, int(at), signs[min(place, 1)])
+        for place, (value, places) in enumerate(reads)
+        for at in places
+    ]
 
 
 # --- norms
 
 
 def norm_of_all(site: Site) -> Iterator[Candidate]:
-    """A sum of squares, or its root, that leaves out tensors of which the reference's sum has the squares."""
+    """A sum of squares, or its root, that leaves out tensors of which the reference's sum has the
+    squares.
+    """
     if not (site.kind in ROOTS or of_norm(site.evidence, site.value)):
         return
     held, codes = site.rerun.held(site.value), site.rerun.codes(site.value)
@@ -182,38 +257,67 @@ def norm_of_all(site: Site) -> Iterator[Candidate]:
     for due in _norms(site, actual):
         missing = (due**power - actual**power).reshape(len(actual), len(codes))
         for names, total in _left_out(site):
-            told = np.isfinite(total) & np.isfinite(missing).all(axis=1)  # a draw in which no token counts is NaN
+            # a draw in which no token counts is NaN
+            told = np.isfinite(total) & np.isfinite(missing).all(axis=1)
             if told.any() and np.allclose(missing[told], total[told, None], rtol=SAME, atol=0.0):
                 more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-                diagnosis = site.diagnosis(messages.NORM_WITHOUT, names=", ".join(map(repr, names[:3])) + more)
+                diagnosis = site.diagnosis(
+                    messages.NORM_WITHOUT, names=", ".join(map(repr, names[:3])) + more
+                )
                 yield diagnosis, [Override(site.value, codes, Value(held.value.kind, due[None]))]
 
 
 def _norms(site: Site, actual: Floats) -> Iterator[Floats]:
-    """What a norm may have to be, in the form of what it is: what is known of it, else the reference's roots."""
+    """What a norm may have to be, in the form of what it is: what is known of it, else the
+    reference's roots.
+    """
     known = site.rerun.due.get(site.value)
     if known is not None:
         if known.sums is None and known.data.shape == actual.shape:
             yield known.data
         return
     run = site.evidence.run
-    for step in (s for s in run.stage.reference.steps if s.kind == site.kind and s.outputs[0] is not None):
+    for step in (
+        s for s in run.stage.reference.steps if s.kind == site.kind and s.outputs[0] is not None
+    ):
         data = np.asarray(run.evaluated.reference[step.outputs[0]].data, dtype=np.float64)[0]  # type: ignore[index]
         if data[0].size == 1:
             yield np.broadcast_to(data.reshape(-1, *[1] * (actual.ndim - 1)), actual.shape).copy()
 
 
 def _left_out(site: Site) -> Iterator[tuple[list[str], Floats]]:
-    """(names, sum for every trial) of the reference's sums of squares of tensors that the plan squares nowhere: all of them together, and each."""
+    """(names, sum for every trial) of the reference's sums of squares of tensors that the plan
+    squares nowhere: all of them together, and each.
+    """
     evidence = site.evidence
     squared = [step.arguments[0].value for step in evidence.batch.steps if _squares(step)]
-    held = {evidence.alike(cut.reference) for value in squared if (cut := evidence.cuts.get(value)) is not None}
+    held = {
+        evidence.alike(cut.reference)
+        for value in squared
+        if (cut := evidence.cuts.get(value)) is not None
+    }
     steps, found = evidence.run.stage.reference.steps, dict[str, Floats]()
-    for square in (step for step in steps if _squares(step) and evidence.alike(step.arguments[0].value) not in held):
-        for total in (s for s in steps if s.kind == "sum" and s.arguments and s.arguments[0].value in square.outputs):
-            data = None if total.outputs[0] is None else np.asarray(evidence.run.evaluated.reference[total.outputs[0]].data, dtype=np.float64)[0]
+    for square in (
+        step
+        for step in steps
+        if _squares(step) and evidence.alike(step.arguments[0].value) not in held
+    ):
+        for total in (
+            s
+            for s in steps
+            if s.kind == "sum" and s.arguments and s.arguments[0].value in square.outputs
+        ):
+            data = (
+                None
+                if total.outputs[0] is None
+                else np.asarray(
+                    evidence.run.evaluated.reference[total.outputs[0]].data, dtype=np.float64
+                )[0]
+            )
             if data is not None and data[0].size == 1:
-                found[evidence.first.values[square.arguments[0].value].name] = data.reshape(len(data))
+                found[evidence.first.values[square.arguments[0].value].name] = data.reshape(
+                    len(data)
+                )
     if len(found) > 1:
         yield list(found), np.sum(list(found.values()), axis=0)
     yield from (([name], total) for name, total in found.items())

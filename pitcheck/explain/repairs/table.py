@@ -1,4 +1,6 @@
-"""All repairs that are tried, in the order in which they are tried, and how much may be spent on them."""
+"""All repairs that are tried, in the order in which they are tried, and how much may be spent on
+them.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +10,28 @@ from pitcheck.explain.repairs.element_order import exchanged_parts, reordered, s
 from pitcheck.explain.repairs.functions import exchanged_operands, other_function
 from pitcheck.explain.repairs.fused_parameter import interleaved
 from pitcheck.explain.repairs.masks import mask_of_reference
-from pitcheck.explain.repairs.missing_collective import missing_exchange, missing_gather, missing_mean, missing_reduction, unaveraged_part, unreduced_part
-from pitcheck.explain.repairs.missing_operator import function_left_out, operator_left_out, operator_left_out_of_operand, operator_of_others
-from pitcheck.explain.repairs.missing_term_or_factor import due_term, mesh_factor, missing_factor, missing_number, missing_term, missing_term_of_operand
+from pitcheck.explain.repairs.missing_collective import (
+    missing_exchange,
+    missing_gather,
+    missing_mean,
+    missing_reduction,
+    unaveraged_part,
+    unreduced_part,
+)
+from pitcheck.explain.repairs.missing_operator import (
+    function_left_out,
+    operator_left_out,
+    operator_left_out_of_operand,
+    operator_of_others,
+)
+from pitcheck.explain.repairs.missing_term_or_factor import (
+    due_term,
+    mesh_factor,
+    missing_factor,
+    missing_number,
+    missing_term,
+    missing_term_of_operand,
+)
 from pitcheck.explain.repairs.operands import due_operand, near_operand
 from pitcheck.explain.repairs.part_order import parts_in_order
 from pitcheck.explain.repairs.repair import Chain, Placement, Repair, Scope
@@ -30,14 +51,20 @@ from pitcheck.explain.repairs.single_changes import (
     own_microbatch,
     smaller_group,
 )
-from pitcheck.explain.repairs.sum_terms import added_on_every_rank, norm_of_all, weighted_microbatches
+from pitcheck.explain.repairs.sum_terms import (
+    added_on_every_rank,
+    norm_of_all,
+    weighted_microbatches,
+)
 
 MOST_REPAIRS = 3
 """Independent mistakes that are told apart."""
 MOST_STARTS = 3
 """Outputs from which a mistake is looked for if no repair makes all of them right."""
 MOST_FUSED = 3_000
-"""Operators that are evaluated at most to find what lies otherwise than the program takes it, or one factor."""
+"""Operators that are evaluated at most to find what lies otherwise than the program takes it, or
+one factor.
+"""
 MOST_WALKED = 8_000
 """Operators that are evaluated at most to find repairs along the program."""
 MOST_CODES = 512
@@ -48,10 +75,14 @@ PLACEMENTS = (
     Placement("interleaved", interleaved, MOST_FUSED),
     Placement("exchanged axes", exchanged_axes, MOST_WALKED),
 )
-"""What is given may lie otherwise than the program takes it: tried before any operator is blamed."""
+"""What is given may lie otherwise than the program takes it: tried before any operator is
+blamed.
+"""
 
 FACTOR = Repair("dropped factor", dropped_factor, along=0, search=0)
-"""Tried once more where several repairs were found along the program: one factor may explain them all."""
+"""Tried once more where several repairs were found along the program: one factor may explain them
+all.
+"""
 REPAIRS = (
     # An operator as it is, with another number, attribute, place or kind of reduction.
     Repair("crossed calls", crossed_calls, along=0, search=0),
@@ -89,7 +120,9 @@ REPAIRS = (
     Repair("operand of the reference", due_operand, chance=True, along=7, search=3),
     Repair("term of the reference", due_term, Scope.RESULT, chance=True, along=7, search=3),
     Repair("dropped operator", dropped_operator, along=8, search=4),
-    Repair("missing reduction", missing_reduction, Scope.RESULT, chain=Chain.SUMS, along=4, search=5),
+    Repair(
+        "missing reduction", missing_reduction, Scope.RESULT, chain=Chain.SUMS, along=4, search=5
+    ),
     Repair("missing mean", missing_mean, Scope.RESULT, chain=Chain.MEANS, along=5, search=5),
     Repair("missing gather", missing_gather, Scope.RESULT, chain=Chain.SUMS, along=4, search=5),
     Repair("missing exchange", missing_exchange, Scope.RESULT, chain=Chain.SUMS, along=4, search=5),

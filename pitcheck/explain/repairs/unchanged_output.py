@@ -1,4 +1,6 @@
-"""Outputs that are what the plan is given, with nothing done: the term or the operator that is missing."""
+"""Outputs that are what the plan is given, with nothing done: the term or the operator that is
+missing.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ MOST_TERMS = 64
 
 
 def not_changed(rerun: Rerun, number: int) -> Diagnosis | None:
-    """The term without which an output is what was given (of a parameter its update), or the operator. None where it is computed, or none makes it right."""
+    """The term without which an output is what was given (of a parameter its update), or the
+    operator. None where it is computed, or none makes it right.
+    """
     evidence, graph = rerun.evidence, rerun.graph
     value = evidence.run.comparisons[number].target.cut.value
     held = rerun.held(value)
@@ -26,13 +30,30 @@ def not_changed(rerun: Rerun, number: int) -> Diagnosis | None:
         if rerun.is_output(number, made, evidence.codes(value)):
             of, facts = left_out(evidence, value, step)
             return Diagnosis(of, facts, codes, None, value)
-    terms = [v for v, own in enumerate(graph.values) if own.writers and own.shape == form.shape and own.kind == form.kind]
+    terms = [
+        v
+        for v, own in enumerate(graph.values)
+        if own.writers and own.shape == form.shape and own.kind == form.kind
+    ]
     # What nothing reads any more is rather what is missing.
-    for term in sorted(terms, key=lambda v: (v in evidence.readers, -called_alike(evidence.name(v), name), -graph.depth(v)))[:MOST_TERMS]:
+    for term in sorted(
+        terms,
+        key=lambda v: (
+            v in evidence.readers,
+            -called_alike(evidence.name(v), name),
+            -graph.depth(v),
+        ),
+    )[:MOST_TERMS]:
         for kind in ("sub", "add"):
             result = rerun.one(kind, {}, [Read(value, codes), Read(term, codes)], len(codes))
             if result is not None and rerun.is_output(number, result, codes):
                 of = messages.NOT_UPDATED if kind == "add" else messages.NOT_UPDATED_NEGATED
-                facts = {"output": evidence.run.comparisons[number].target.name, "result": name, "term": evidence.name(term)}
-                return Diagnosis(of, facts, codes, next(iter(evidence.writers.get(term, [])), None), value)
+                facts = {
+                    "output": evidence.run.comparisons[number].target.name,
+                    "result": name,
+                    "term": evidence.name(term),
+                }
+                return Diagnosis(
+                    of, facts, codes, next(iter(evidence.writers.get(term, [])), None), value
+                )
     return None

@@ -1,4 +1,5 @@
-"""Gradients of parameters: summed over micro-batches, as autograd does, and reduced over devices, where a reducer stands.
+"""Gradients of parameters: summed over micro-batches, as autograd does, and reduced over devices,
+where a reducer stands.
 
 A reducer sums what has been accumulated when it runs; what comes later is added to its result.
 """
@@ -28,13 +29,17 @@ class Accumulation:
         self._pending.setdefault(parameter, []).append((gradient.family, microbatch))
 
     def reduce(self, cell: Cell) -> None:
-        """Run a reducer: an all-reduce of the gradient of each of its weights; a weight without a gradient takes part with zeros."""
+        """Run a reducer: an all-reduce of the gradient of each of its weights; a weight without a
+        gradient takes part with zeros.
+        """
         context = self.context
         group = context.layout.group(context.device, cell.devices, joined=True)
         for tensor in cell.tensors:
             weight = context.parameter(tensor).family
             self._flush(weight.name)
-            present = self._sums.get(weight.name) or Value(context.shared.zero(weight.shape, weight.dtype), None)
+            present = self._sums.get(weight.name) or Value(
+                context.shared.zero(weight.shape, weight.dtype), None
+            )
             self._write("all_reduce", (present,), {"reduction": "sum"}, weight.name, group=group)
 
     def finish(self) -> None:
@@ -44,9 +49,19 @@ class Accumulation:
         context = self.context
         for parameter, position in self._writers.items():
             last = self._sums[parameter].family
-            final = context.shared.families.named(f"{GRADIENT}{parameter}", 0, last.shape, last.dtype, "gradient", microbatched=False, gradient_of=parameter)
+            final = context.shared.families.named(
+                f"{GRADIENT}{parameter}",
+                0,
+                last.shape,
+                last.dtype,
+                "gradient",
+                microbatched=False,
+                gradient_of=parameter,
+            )
             final.stated, final.reduced = final.name, True
-            context.instances[position] = msgspec.structs.replace(context.instances[position], outputs=(final.name,))
+            context.instances[position] = msgspec.structs.replace(
+                context.instances[position], outputs=(final.name,)
+            )
 
     def _flush(self, parameter: str) -> None:
         """Sum every pending family over its micro-batches, and the sums of all families."""
@@ -56,23 +71,50 @@ class Accumulation:
         for family, microbatches in terms.values():
             before = self._sums.get(parameter)
             chosen = tuple(sorted(microbatches))
-            attributes: dict[str, Attribute] = {} if chosen == tuple(range(self.context.microbatches)) else {"microbatches": chosen}
+            attributes: dict[str, Attribute] = (
+                {}
+                if chosen == tuple(range(self.context.microbatches))
+                else {"microbatches": chosen}
+            )
             self._write("accumulate", (Value(family, None),), attributes, parameter, of=family)
             if before is not None:
                 self._write("add", (before, self._sums[parameter]), {}, parameter)
 
     def _write(
-        self, kind: str, inputs: tuple[Value, ...], attributes: dict[str, Attribute], parameter: str, *, of: Family | None = None, group: Group | None = None
+        self,
+        kind: str,
+        inputs: tuple[Value, ...],
+        attributes: dict[str, Attribute],
+        parameter: str,
+        *,
+        of: Family | None = None,
+        group: Group | None = None,
     ) -> None:
         context = self.context
         like = inputs[0].family
         version = self._versions.get(parameter, 0)
         self._versions[parameter] = version + 1
-        family = context.shared.families.named(f"partial:{parameter}", version, like.shape, like.dtype, "gradient", microbatched=False, gradient_of=parameter)
+        family = context.shared.families.named(
+            f"partial:{parameter}",
+            version,
+            like.shape,
+            like.dtype,
+            "gradient",
+            microbatched=False,
+            gradient_of=parameter,
+        )
         if of is not None and context.device in of.parts:
             family.parts.setdefault(context.device, of.parts[context.device])
             family.stated, family.reduced = f"{GRADIENT}{parameter}", True
         value = Value(family, None)
-        context.emit(kind, inputs, (value,), attributes, None, group=group, module="gradient accumulation" if group is None else "IRWeightReducer")
+        context.emit(
+            kind,
+            inputs,
+            (value,),
+            attributes,
+            None,
+            group=group,
+            module="gradient accumulation" if group is None else "IRWeightReducer",
+        )
         self._sums[parameter] = value
         self._writers[parameter] = len(context.instances) - 1

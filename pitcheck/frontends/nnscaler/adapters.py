@@ -27,11 +27,14 @@ from pitcheck.frontends.nnscaler.tensors import SubTensor
 from pitcheck.plan.model import Attribute, Number
 
 
-def run_adapter(context: Context, adapter: Adapter, local: dict[int, Value], forward: Forward, *, alone: bool) -> None:
+def run_adapter(
+    context: Context, adapter: Adapter, local: dict[int, Value], forward: Forward, *, alone: bool
+) -> None:
     """Append what an adapter runs; ``local`` are the values by id, to which its outputs are added.
 
-    An adapter inside a segment is watched by autograd, and goes onto the tape of ``forward``; one that stands ``alone`` is not.
-    Raises PlanError for a primitive whose class contradicts its signature, or whose keywords or tensors do not fit, UnsupportedError for one that is not known.
+    An adapter inside a segment is watched by autograd, and goes onto the tape of ``forward``; one
+    that stands ``alone`` is not. Raises PlanError for a primitive whose class contradicts its
+    signature, or whose keywords or tensors do not fit, UnsupportedError for one that is not known.
     """
     if adapter.backward is None:
         run_primitives(context, adapter, local, forward.microbatch, None if alone else forward)
@@ -39,18 +42,37 @@ def run_adapter(context: Context, adapter: Adapter, local: dict[int, Value], for
     operands = tuple([context.read(number, local) for number in adapter.inputs])
     run_primitives(context, adapter, local, forward.microbatch)
     tracked = any(operand.tracked for operand in operands)
-    results = tuple([msgspec.structs.replace(context.read(tensor.id, local), tracked=tracked and tensor.dtype in FLOATS) for tensor in adapter.outputs])
+    results = tuple(
+        [
+            msgspec.structs.replace(
+                context.read(tensor.id, local), tracked=tracked and tensor.dtype in FLOATS
+            )
+            for tensor in adapter.outputs
+        ]
+    )
     local.update({tensor.id: value for tensor, value in zip(adapter.outputs, results, strict=True)})
     if tracked:
         forward.entries.append(Customized(adapter, operands, results))
 
 
-def run_primitives(context: Context, adapter: Adapter, local: dict[int, Value], microbatch: int, forward: Forward | None = None) -> None:
-    """Append what the primitives of an adapter run, each as it stands; put what has a backward half onto the tape of ``forward``."""
+def run_primitives(
+    context: Context,
+    adapter: Adapter,
+    local: dict[int, Value],
+    microbatch: int,
+    forward: Forward | None = None,
+) -> None:
+    """Append what the primitives of an adapter run, each as it stands; put what has a backward half
+    onto the tape of ``forward``.
+    """
     runner = _Runner(context, local, microbatch)
     for number, primitive in enumerate(adapter.primitives):
         try:
-            check_class(context, primitive, watched=any(_is_tracked(local, name) for name in primitive.inputs))
+            check_class(
+                context,
+                primitive,
+                watched=any(_is_tracked(local, name) for name in primitive.inputs),
+            )
             check_call(primitive)
             if forward is None:
                 runner.run(primitive)
@@ -61,15 +83,19 @@ def run_primitives(context: Context, adapter: Adapter, local: dict[int, Value], 
 
 
 def check_class(context: Context, primitive: Primitive, *, watched: bool) -> None:
-    """Raise PlanError where the class of a primitive says something else than its signature, which is what runs.
+    """Raise PlanError where the class of a primitive says something else than its signature, which
+    is what runs.
 
-    One primitive is let pass, and noted: it gives the very tensor that it takes, as its signature says, and no gradient ever comes back through it.
+    One primitive is let pass, and noted: it gives the very tensor that it takes, as its signature
+    says, and no gradient ever comes back through it.
     """
     said = contradiction(primitive)
     if not said:
         return
     if watched or not denied_by_tensors(primitive):
-        raise PlanError(f"{said}: the plan contradicts itself; write the primitive that is meant", ".signature")
+        raise PlanError(
+            f"{said}: the plan contradicts itself; write the primitive that is meant", ".signature"
+        )
     context.shared.disregarded[f"{said}, which is what runs"] = None
 
 
@@ -79,7 +105,9 @@ def _is_tracked(local: Mapping[int, Value], number: int) -> bool:
 
 
 def _taped(runner: _Runner, adapter: Adapter, number: int, forward: Forward) -> None:
-    """Run a primitive inside a segment: gradients flow through functions with a backward half, and through what gives its very input."""
+    """Run a primitive inside a segment: gradients flow through functions with a backward half, and
+    through what gives its very input.
+    """
     primitive = adapter.primitives[number]
     if not is_differentiable(primitive):
         runner.run(primitive)
@@ -87,7 +115,9 @@ def _taped(runner: _Runner, adapter: Adapter, number: int, forward: Forward) -> 
     operand = runner.context.read(_only_input(primitive), runner.local)
     runner.run(primitive)
     tensor = _only_output(primitive)
-    result = msgspec.structs.replace(runner.context.read(tensor.id, runner.local), tracked=operand.tracked)
+    result = msgspec.structs.replace(
+        runner.context.read(tensor.id, runner.local), tracked=operand.tracked
+    )
     runner.local[tensor.id] = result
     if operand.tracked:
         forward.entries.append(Communicated(adapter, primitive, operand, (result,)))
@@ -120,7 +150,11 @@ class _Runner:
 
     def _step(self, primitive: Primitive, step: Step) -> None:
         receives = step.kind == "broadcast" and not primitive.inputs
-        value = self._nothing(primitive) if receives else self.context.read(_only_input(primitive), self.local)
+        value = (
+            self._nothing(primitive)
+            if receives
+            else self.context.read(_only_input(primitive), self.local)
+        )
         if step.kind == "reduce" and not primitive.outputs:
             self._emit(primitive, step, value, None)
             return
@@ -131,8 +165,11 @@ class _Runner:
         shape, dtype = self._buffer(primitive, _only_output(primitive))
         return Value(self.context.shared.zero(shape, dtype), None)
 
-    def _buffer(self, primitive: Primitive, tensor: SubTensor, said: tuple[int, ...] | None = None) -> tuple[tuple[int, ...], DType]:
-        """The shape and dtype of the buffer that a primitive receives a tensor into; that of a tensor without dimensions has one element.
+    def _buffer(
+        self, primitive: Primitive, tensor: SubTensor, said: tuple[int, ...] | None = None
+    ) -> tuple[tuple[int, ...], DType]:
+        """The shape and dtype of the buffer that a primitive receives a tensor into; that of a
+        tensor without dimensions has one element.
 
         The keyword must say ``said``, which is the shape of the tensor unless it is given.
 
@@ -143,15 +180,35 @@ class _Runner:
             raise PlanError(f"{primitive.name} needs a shape, not {shown(shape)}", ".kwargs.shape")
         dtype = dtype_of(keyword(primitive, "dtype"), primitive.name)
         if dtype != tensor.dtype:
-            raise PlanError(f"{primitive.name} receives {tensor.name!r}, which is {tensor.dtype}, into a buffer of {dtype}", ".kwargs.dtype")
+            raise PlanError(
+                f"{primitive.name} receives {tensor.name!r}, which is {tensor.dtype}, into a "
+                f"buffer of {dtype}",
+                ".kwargs.dtype",
+            )
         if shape != (tensor.shape if said is None else said):
-            raise PlanError(f"{primitive.name} receives {tensor.name!r} of shape {tensor.shape} into a buffer of shape {shape}", ".kwargs.shape")
+            raise PlanError(
+                f"{primitive.name} receives {tensor.name!r} of shape {tensor.shape} into a buffer "
+                f"of shape {shape}",
+                ".kwargs.shape",
+            )
         return self.context.shared.shape_of(tensor), dtype
 
     def _emit(self, primitive: Primitive, step: Step, value: Value, result: Value | None) -> None:
-        group = self.context.layout.group(self.context.device, step.group) if step.group is not None else None
+        group = (
+            self.context.layout.group(self.context.device, step.group)
+            if step.group is not None
+            else None
+        )
         outputs = () if result is None else (result,)
-        self.context.emit(step.kind, (value, *step.numbers), outputs, step.attributes, self.microbatch, group=group, module=primitive.name)
+        self.context.emit(
+            step.kind,
+            (value, *step.numbers),
+            outputs,
+            step.attributes,
+            self.microbatch,
+            group=group,
+            module=primitive.name,
+        )
 
     def _write(self, tensor: SubTensor) -> Value:
         value = self.local[tensor.id] = self.context.write(tensor, self.microbatch)
@@ -159,7 +216,9 @@ class _Runner:
 
     def _same(self, primitive: Primitive) -> None:
         """The identity: its output is its input, which autograd goes on watching."""
-        self.local[_only_output(primitive).id] = self.context.read(_only_input(primitive), self.local)
+        self.local[_only_output(primitive).id] = self.context.read(
+            _only_input(primitive), self.local
+        )
 
     def _kept(self, primitive: Primitive, value: Value) -> None:
         """What a sender has afterwards: nnScaler's functions give it what it has sent."""
@@ -179,29 +238,47 @@ class _Runner:
             self._buffer(primitive, tensor)
             self._receive(primitive, source, self._write(tensor))
         else:
-            raise PlanError(f"{primitive.name} from device {source} to device {target} runs on device {self.context.device}", ".kwargs")
+            raise PlanError(
+                f"{primitive.name} from device {source} to device {target} runs on device "
+                f"{self.context.device}",
+                ".kwargs",
+            )
 
     def _send(self, primitive: Primitive, value: Value, target: int) -> None:
         self._check_device(target)
-        self.context.emit("send", (value,), (), {"peer": target}, self.microbatch, module=primitive.name)
+        self.context.emit(
+            "send", (value,), (), {"peer": target}, self.microbatch, module=primitive.name
+        )
 
     def _receive(self, primitive: Primitive, source: int, value: Value) -> None:
         self._check_device(source)
-        self.context.emit("receive", (), (value,), {"peer": source}, self.microbatch, module=primitive.name)
+        self.context.emit(
+            "receive", (), (value,), {"peer": source}, self.microbatch, module=primitive.name
+        )
 
     def _check_device(self, device: int) -> None:
         if not 0 <= device < self.context.layout.devices:
-            raise PlanError(f"device {device} is not among the {self.context.layout.devices} of the plan", ".kwargs")
+            raise PlanError(
+                f"device {device} is not among the {self.context.layout.devices} of the plan",
+                ".kwargs",
+            )
 
     def _scatter(self, primitive: Primitive) -> None:
         """The source sends every target its part."""
-        source, targets, axis = device_of(primitive, "src"), _in_order(primitive, "dsts"), device_of(primitive, "dim")
+        source, targets, axis = (
+            device_of(primitive, "src"),
+            _in_order(primitive, "dsts"),
+            device_of(primitive, "dim"),
+        )
         if self.context.device != source:
             self._check_member(primitive, targets)
             tensor = _only_output(primitive)
             whole = list(tensor.shape)
             if not -len(whole) <= axis < len(whole):
-                raise PlanError(f"{primitive.name} cuts dimension {axis} of a tensor of shape {tensor.shape}", ".kwargs.dim")
+                raise PlanError(
+                    f"{primitive.name} cuts dimension {axis} of a tensor of shape {tensor.shape}",
+                    ".kwargs.dim",
+                )
             whole[axis] *= len(targets)
             self._buffer(primitive, tensor, tuple(whole))
             self._receive(primitive, source, self._write(tensor))
@@ -209,17 +286,32 @@ class _Runner:
         value = self.context.read(_only_input(primitive), self.local)
         shape = list(value.family.shape)
         if not -len(shape) <= axis < len(shape) or shape[axis] % len(targets):
-            raise PlanError(f"a tensor of shape {value.family.shape} cannot be cut into {len(targets)} along dimension {axis}", ".kwargs.dim")
+            raise PlanError(
+                f"a tensor of shape {value.family.shape} cannot be cut into {len(targets)} along "
+                f"dimension {axis}",
+                ".kwargs.dim",
+            )
         shape[axis] //= len(targets)
         for position, target in enumerate(targets):
             part = self._temporary(value, tuple(shape))
-            self.context.emit("chunk", (value,), (part,), {"axis": axis, "count": len(targets), "position": position}, self.microbatch, module=primitive.name)
+            self.context.emit(
+                "chunk",
+                (value,),
+                (part,),
+                {"axis": axis, "count": len(targets), "position": position},
+                self.microbatch,
+                module=primitive.name,
+            )
             self._send(primitive, part, target)
         self._kept(primitive, value)
 
     def _gather(self, primitive: Primitive) -> None:
         """The target receives every source's part, in the order of the sources, and joins them."""
-        sources, target, axis = _in_order(primitive, "srcs"), device_of(primitive, "dst"), device_of(primitive, "dim")
+        sources, target, axis = (
+            _in_order(primitive, "srcs"),
+            device_of(primitive, "dst"),
+            device_of(primitive, "dim"),
+        )
         if self.context.device != target:
             self._check_member(primitive, sources)
             value = self.context.read(_only_input(primitive), self.local)
@@ -229,20 +321,36 @@ class _Runner:
         tensor = _only_output(primitive)
         shape = list(self.context.shared.shape_of(tensor))
         if not -len(shape) <= axis < len(shape) or shape[axis] % len(sources):
-            raise PlanError(f"a tensor of shape {tensor.shape} cannot be joined from {len(sources)} along dimension {axis}", ".kwargs.dim")
+            raise PlanError(
+                f"a tensor of shape {tensor.shape} cannot be joined from {len(sources)} along "
+                f"dimension {axis}",
+                ".kwargs.dim",
+            )
         shape[axis] //= len(sources)
         self._buffer(primitive, tensor, tuple(shape))
         parts = [self.context.write(tensor, self.microbatch, shape=tuple(shape)) for _ in sources]
         for source, part in zip(sources, parts, strict=True):
             self._receive(primitive, source, part)
-        self.context.emit("cat", parts, (self._write(tensor),), {"axis": axis}, self.microbatch, module=primitive.name)
+        self.context.emit(
+            "cat",
+            parts,
+            (self._write(tensor),),
+            {"axis": axis},
+            self.microbatch,
+            module=primitive.name,
+        )
 
     def _check_member(self, primitive: Primitive, devices: tuple[int, ...]) -> None:
         if self.context.device not in devices:
-            raise PlanError(f"{primitive.name} between other devices than {self.context.device} runs on it", ".kwargs")
+            raise PlanError(
+                f"{primitive.name} between other devices than {self.context.device} runs on it",
+                ".kwargs",
+            )
 
     def _temporary(self, like: Value, shape: tuple[int, ...]) -> Value:
-        return self.context.write_unnamed(f"{like.family.name}.part", like.family, self.microbatch, shape=shape)
+        return self.context.write_unnamed(
+            f"{like.family.name}.part", like.family, self.microbatch, shape=shape
+        )
 
     # --- on one device
 
@@ -253,34 +361,61 @@ class _Runner:
         total = values[0]
         for value in values[1:]:
             result = self._write(_only_output(primitive))
-            self.context.emit("add", (total, value), (result,), {}, self.microbatch, module=primitive.name)
+            self.context.emit(
+                "add", (total, value), (result,), {}, self.microbatch, module=primitive.name
+            )
             total = result
 
     def _select(self, primitive: Primitive) -> None:
         """A box of a tensor, and a term of it: the box divided by the number of terms."""
         box, terms = keyword(primitive, "indmap"), device_of(primitive, "valmap")
-        value, tensor = self.context.read(_only_input(primitive), self.local), _only_output(primitive)
+        value, tensor = (
+            self.context.read(_only_input(primitive), self.local),
+            _only_output(primitive),
+        )
         shape = list(value.family.shape)
         if not isinstance(box, tuple) or len(box) != len(shape) or terms < 1:
-            raise PlanError(f"{primitive.name} takes the box {box} of a tensor of shape {value.family.shape}, and one of {terms} terms", ".kwargs")
+            raise PlanError(
+                f"{primitive.name} takes the box {box} of a tensor of shape {value.family.shape}, "
+                f"and one of {terms} terms",
+                ".kwargs",
+            )
         steps: list[tuple[str, dict[str, Attribute], tuple[Number, ...], tuple[int, ...]]] = []
         for axis, (entry, size) in enumerate(zip(box, tuple(shape), strict=True)):
             start, stop = _bounds(primitive, entry, size)
             if (start, stop) != (0, size):
                 shape[axis] = stop - start
-                steps.append(("slice", {"axis": axis, "start": start, "stop": stop}, (), tuple(shape)))
+                steps.append(
+                    ("slice", {"axis": axis, "start": start, "stop": stop}, (), tuple(shape))
+                )
         if terms != 1:
             steps.append(("div", {}, (Number(terms),), tuple(shape)))
         if not steps:
             steps.append(("identity", {}, (), tuple(shape)))
         for number, (kind, attributes, numbers, sizes) in enumerate(steps, 1):
             result = self._temporary(value, sizes) if number < len(steps) else self._write(tensor)
-            self.context.emit(kind, (value, *numbers), (result,), attributes, self.microbatch, module=primitive.name)
+            self.context.emit(
+                kind,
+                (value, *numbers),
+                (result,),
+                attributes,
+                self.microbatch,
+                module=primitive.name,
+            )
             value = result
 
     def _merge(self, primitive: Primitive) -> None:
-        values: list[Value | Number] = [self.context.read(number, self.local) for number in primitive.inputs]
-        self.context.emit("cat", values, (self._write(_only_output(primitive)),), {"axis": device_of(primitive, "dim")}, self.microbatch, module=primitive.name)
+        values: list[Value | Number] = [
+            self.context.read(number, self.local) for number in primitive.inputs
+        ]
+        self.context.emit(
+            "cat",
+            values,
+            (self._write(_only_output(primitive)),),
+            {"axis": device_of(primitive, "dim")},
+            self.microbatch,
+            module=primitive.name,
+        )
 
 
 def _only_input(primitive: Primitive) -> int:
@@ -308,4 +443,7 @@ def _bounds(primitive: Primitive, entry: object, size: int) -> tuple[int, int]:
         start, stop = entry[1], entry[2]
         if type(start) is int and type(stop) is int and 0 <= start <= stop <= size:
             return start, stop
-    raise PlanError(f"{primitive.name} takes {shown(entry)}, which is no part of a dimension of size {size}", ".kwargs.indmap")
+    raise PlanError(
+        f"{primitive.name} takes {shown(entry)}, which is no part of a dimension of size {size}",
+        ".kwargs.indmap",
+    )

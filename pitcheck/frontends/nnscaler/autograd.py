@@ -1,7 +1,8 @@
 """The backward pass of a segment: what PyTorch's autograd makes of the forward segment.
 
-nnScaler calls ``torch.autograd.backward`` on the outputs of the forward segment. The backward operators in the file never run; they say what gradients are
-called. Autograd runs the operators that need a gradient in the reverse of the order in which they ran forward.
+nnScaler calls ``torch.autograd.backward`` on the outputs of the forward segment. The backward
+operators in the file never run; they say what gradients are called. Autograd runs the operators
+that need a gradient in the reverse of the order in which they ran forward.
 """
 
 from __future__ import annotations
@@ -27,13 +28,19 @@ class Names:
         self._of_adapters: dict[int, SubTensor] = {}
         for node in cell.nodes:
             if isinstance(node, Derive):
-                self._of_operators.update({(node.mirror, result.id): result for result in node.results})
+                self._of_operators.update(
+                    {(node.mirror, result.id): result for result in node.results}
+                )
             elif isinstance(node, Adapter) and node.mirror is not None and len(node.outputs) == 1:
                 self._of_adapters[node.mirror] = node.outputs[0]
 
     def of_operand(self, node: Compute, argument: Argument) -> SubTensor | None:
         """Return the gradient of what an operator reads, None where the file names none."""
-        return None if argument.gradient is None else self._of_operators.get((node.id, argument.gradient))
+        return (
+            None
+            if argument.gradient is None
+            else self._of_operators.get((node.id, argument.gradient))
+        )
 
     def of_adapter(self, adapter: Adapter) -> SubTensor | None:
         """Return the gradient of what an adapter is given, None where the file names none."""
@@ -43,7 +50,14 @@ class Names:
 class Backward:
     """One backward pass over the tape of a forward call."""
 
-    def __init__(self, context: Context, accumulation: Accumulation, forward: Forward, names: Names, attributes: dict[int, dict[str, Attribute]]) -> None:
+    def __init__(
+        self,
+        context: Context,
+        accumulation: Accumulation,
+        forward: Forward,
+        names: Names,
+        attributes: dict[int, dict[str, Attribute]],
+    ) -> None:
         self.context = context
         self.accumulation = accumulation
         self.forward = forward
@@ -52,14 +66,19 @@ class Backward:
         self._gradients: dict[int, Value] = {}
 
     def run(self, outputs: Sequence[Value], gradients: Sequence[Value]) -> list[Value]:
-        """Differentiate ``outputs``, whose gradients are given; return the gradients of the inputs that autograd watches.
+        """Differentiate ``outputs``, whose gradients are given; return the gradients of the inputs
+        that autograd watches.
 
-        Raises PlanError for an output that autograd does not watch, and for an input that gets no gradient: nnScaler stops there.
+        Raises PlanError for an output that autograd does not watch, and for an input that gets no
+        gradient: nnScaler stops there.
         """
         given: list[tuple[Value, Value]] = []
         for value, gradient in zip(outputs, gradients, strict=False):
             if not value.tracked:
-                raise PlanError(f"the backward pass begins at {value.family.name!r}, which autograd does not watch")
+                raise PlanError(
+                    f"the backward pass begins at {value.family.name!r}, which autograd does not "
+                    f"watch"
+                )
             if not any(value is known and gradient is other for known, other in given):
                 given.append((value, gradient))
         for output, gradient in given:
@@ -69,7 +88,10 @@ class Backward:
         watched = [value for value in self.forward.inputs if value is not None and value.tracked]
         for value in watched:
             if id(value) not in self._gradients:
-                raise PlanError(f"the input {value.family.name!r} of the segment gets no gradient, where nnScaler stops")
+                raise PlanError(
+                    f"the input {value.family.name!r} of the segment gets no gradient, where "
+                    f"nnScaler stops"
+                )
         return [self._gradients[id(value)] for value in watched]
 
     def _add(self, value: Value, gradient: Value, name: SubTensor | None) -> None:
@@ -77,18 +99,26 @@ class Backward:
         before = self._gradients.get(id(value))
         if before is not None:
             total = self._write(value, name)
-            self.context.emit("add", (before, gradient), (total,), {}, self.forward.microbatch, module="autograd")
+            self.context.emit(
+                "add", (before, gradient), (total,), {}, self.forward.microbatch, module="autograd"
+            )
             gradient = total
         self._gradients[id(value)] = gradient
 
     def _write(self, of: Value, name: SubTensor | None, owner: str | None = None) -> Value:
         microbatch = self.forward.microbatch
         if name is None or name.dtype != of.family.dtype:
-            return self.context.write_unnamed(f"g{of.family.name}.unnamed", of.family, microbatch, gradient_of=owner)
+            return self.context.write_unnamed(
+                f"g{of.family.name}.unnamed", of.family, microbatch, gradient_of=owner
+            )
         return self.context.write(name, microbatch, like=of.family, gradient_of=owner)
 
     def _differentiate(self, entry: Entry) -> None:
-        given = {position: gradient for position, value in enumerate(entry.results) if (gradient := self._gradients.pop(id(value), None)) is not None}
+        given = {
+            position: gradient
+            for position, value in enumerate(entry.results)
+            if (gradient := self._gradients.pop(id(value), None)) is not None
+        }
         if not given:
             return
         if isinstance(entry, Computed):
@@ -103,8 +133,14 @@ class Backward:
         results: list[Value | None] = []
         names: list[SubTensor | None] = []
         for operand, argument in zip(entry.operands, node.operands, strict=True):
-            watched = isinstance(operand, Value) and isinstance(argument, Argument) and operand.tracked
-            names.append(self.names.of_operand(node, argument) if watched and isinstance(argument, Argument) else None)
+            watched = (
+                isinstance(operand, Value) and isinstance(argument, Argument) and operand.tracked
+            )
+            names.append(
+                self.names.of_operand(node, argument)
+                if watched and isinstance(argument, Argument)
+                else None
+            )
             if not watched or not isinstance(operand, Value) or not isinstance(argument, Argument):
                 results.append(None)
                 continue
@@ -114,7 +150,15 @@ class Backward:
             return
         inputs = (*entry.operands, *entry.results, *given.values())
         kind = f"{node.kind}.backward"
-        self.context.emit(kind, inputs, results, self._derived(entry, tuple(given)), self.forward.microbatch, source=node.source, module=node.module)
+        self.context.emit(
+            kind,
+            inputs,
+            results,
+            self._derived(entry, tuple(given)),
+            self.forward.microbatch,
+            source=node.source,
+            module=node.module,
+        )
         for operand, result, name in zip(entry.operands, results, names, strict=True):
             if isinstance(operand, Value) and result is not None:
                 self._pass_on(operand, result, name)
@@ -127,10 +171,16 @@ class Backward:
             self.accumulation.add(owner, gradient, self.forward.microbatch)
 
     def _derived(self, entry: Computed, given: tuple[int, ...]) -> dict[str, Attribute]:
-        """The attributes of the derivative: one object for each operator of the file, and for each set of gradients that it is given."""
+        """The attributes of the derivative: one object for each operator of the file, and for each
+        set of gradients that it is given.
+        """
         known = self._attributes.get(id(entry.node))
         if known is None or known["gradients"] != given:
-            counts: dict[str, Attribute] = {"forward_inputs": len(entry.operands), "forward_outputs": len(entry.results), "gradients": given}
+            counts: dict[str, Attribute] = {
+                "forward_inputs": len(entry.operands),
+                "forward_outputs": len(entry.results),
+                "gradients": given,
+            }
             known = self._attributes[id(entry.node)] = {**entry.node.attributes, **counts}
         return known
 
@@ -140,22 +190,43 @@ class Backward:
         name = self.names.of_adapter(entry.adapter)
         result = self._write(entry.operand, name)
         step = backward_step(entry.primitive, self.context.device)
-        group = self.context.layout.group(self.context.device, step.group) if step.group is not None else None
-        self.context.emit(step.kind, (gradient, *step.numbers), (result,), step.attributes, self.forward.microbatch, group=group, module=entry.primitive.name)
+        group = (
+            self.context.layout.group(self.context.device, step.group)
+            if step.group is not None
+            else None
+        )
+        self.context.emit(
+            step.kind,
+            (gradient, *step.numbers),
+            (result,),
+            step.attributes,
+            self.forward.microbatch,
+            group=group,
+            module=entry.primitive.name,
+        )
         self._add(entry.operand, result, name)
 
     def _adapter(self, entry: Customized, given: Mapping[int, Value]) -> None:
-        """Run the backward adapter of a custom one as a whole; a result without a gradient has zeros."""
+        """Run the backward adapter of a custom one as a whole; a result without a gradient has
+        zeros.
+        """
         backward = entry.adapter.backward
         if backward is None or not any(operand.tracked for operand in entry.operands):
             return
-        if len(backward.inputs) != len(entry.results) or len(backward.outputs) != len(entry.operands):
+        if len(backward.inputs) != len(entry.results) or len(backward.outputs) != len(
+            entry.operands
+        ):
             raise PlanError(
-                f"the backward adapter takes {len(backward.inputs)} gradients and gives {len(backward.outputs)}, "
-                f"but its forward adapter gives {len(entry.results)} tensors and takes {len(entry.operands)}"
+                f"the backward adapter takes {len(backward.inputs)} gradients and gives "
+                f"{len(backward.outputs)}, "
+                f"but its forward adapter gives {len(entry.results)} tensors and takes "
+                f"{len(entry.operands)}"
             )
         zero = self.context.shared.zero
-        values = [given.get(n) or Value(zero(value.family.shape, value.family.dtype), None) for n, value in enumerate(entry.results)]
+        values = [
+            given.get(n) or Value(zero(value.family.shape, value.family.dtype), None)
+            for n, value in enumerate(entry.results)
+        ]
         local = dict(zip(backward.inputs, values, strict=True))
         run_primitives(self.context, backward, local, self.forward.microbatch)
         for operand, tensor in zip(entry.operands, backward.outputs, strict=True):

@@ -20,10 +20,14 @@ from pitcheck.plan.model import Lineage, Number, Operator, Output, Plan, Tensor
 
 _SEED = "the gradient of the loss is 1"
 _DATA = (
-    "row r of micro-batch m on data-parallel replica d is row (d * micro-batches + m) * size + r of the reference's input, "
+    "row r of micro-batch m on data-parallel replica d is row (d * micro-batches + m) * size + r "
+    "of the reference's input, "
     "where size is the number of rows of a micro-batch"
 )
-_LOSS = "the loss of the parallel plan is one term per replica and micro-batch; the sum of the terms is compared"
+_LOSS = (
+    "the loss of the parallel plan is one term per replica and micro-batch; the sum of the "
+    "terms is compared"
+)
 _WHOLE = frozenset({"sum", "mean"})
 _LOSSES = frozenset({"cross_entropy", "mse_loss"})
 _RESHAPES = frozenset({"view"})
@@ -32,11 +36,14 @@ _RESHAPES = frozenset({"view"})
 def read_nnscaler(path: str | Path) -> Plan:
     """The plan in a pickle of nnScaler's ``ModuleCodeGen``, a reference or a parallel plan.
 
-    Neither nnScaler nor torch is needed, and nothing in the file runs. The mesh is (dp, pp, tp), or (dp, device) where the stages are not alike. A plan of
-    one rank and one micro-batch is a reference: its tensors have no lineage. Outputs are the loss, ``loss``, and of every parameter P the gradient, ``grad:P``.
+    Neither nnScaler nor torch is needed, and nothing in the file runs. The mesh is (dp, pp, tp), or
+    (dp, device) where the stages are not alike. A plan of one rank and one micro-batch is a
+    reference: its tensors have no lineage. Outputs are the loss, ``loss``, and of every parameter P
+    the gradient, ``grad:P``.
 
-    Raises PlanError for a file that is damaged, is of something else, contradicts itself or cannot run; UnsupportedError for a primitive without a meaning;
-    OSError where the file cannot be opened.
+    Raises PlanError for a file that is damaged, is of something else, contradicts itself or cannot
+    run; UnsupportedError for a primitive without a meaning; OSError where the file cannot be
+    opened.
     """
     path = Path(path)
     with collector_off():
@@ -74,16 +81,23 @@ class _Builder:
         by_device: dict[int, list[Instance]] = {}
         for stage in self.layout.stages:
             for device in stage:
-                by_device[device] = DeviceLowering(Context(self.shared, device)).run(self.plan.programs[device], self.plan.returned)
+                by_device[device] = DeviceLowering(Context(self.shared, device)).run(
+                    self.plan.programs[device], self.plan.returned
+                )
             self.shared.end_stage()
         size = self.layout.devices
-        return {rank: _shifted(by_device[rank % size], rank - rank % size) for rank in range(self.plan.ranks)}
+        return {
+            rank: _shifted(by_device[rank % size], rank - rank % size)
+            for rank in range(self.plan.ranks)
+        }
 
     # --- tensors
 
     def _families(self, operators: Iterable[Operator]) -> Iterator[Family]:
         """Inputs, parameters, then the rest in the order in which operators name them."""
-        seen = dict.fromkeys(family.name for family in (*self.shared.inputs, *self.shared.parameters))
+        seen = dict.fromkeys(
+            family.name for family in (*self.shared.inputs, *self.shared.parameters)
+        )
         for operator in operators:
             for operand in operator.inputs:
                 if not isinstance(operand, Number):
@@ -113,7 +127,14 @@ class _Builder:
         if not family.stated:
             return None
         owned = family.gradient_of is not None
-        return self.lineages.hint(family.stated, family.parts, shape=family.shape, batched=not owned, partial=owned, reduced=family.reduced)
+        return self.lineages.hint(
+            family.stated,
+            family.parts,
+            shape=family.shape,
+            batched=not owned,
+            partial=owned,
+            reduced=family.reduced,
+        )
 
     # --- outputs
 
@@ -121,10 +142,20 @@ class _Builder:
         names = self.shared.families.by_name
         if self.is_reference:
             yield from (Output(family.name) for family in self.shared.losses)
-            yield from (Output(name) for family in self._trained() if (name := f"{GRADIENT}{family.name}") in names)
+            yield from (
+                Output(name)
+                for family in self._trained()
+                if (name := f"{GRADIENT}{family.name}") in names
+            )
             return
-        yield from (Output(family.name, LOSS, self.lineages.of_loss()) for family in self.shared.losses[:1])
-        yield from (Output(name, name) for family in self._trained() if (name := f"{GRADIENT}{family.name}") in names)
+        yield from (
+            Output(family.name, LOSS, self.lineages.of_loss()) for family in self.shared.losses[:1]
+        )
+        yield from (
+            Output(name, name)
+            for family in self._trained()
+            if (name := f"{GRADIENT}{family.name}") in names
+        )
 
     def _trained(self) -> list[Family]:
         return [family for family in self.shared.parameters if family.role == "parameter"]
@@ -141,23 +172,36 @@ class _Builder:
 
 
 def _shifted(instances: list[Instance], shift: int) -> list[Instance]:
-    """The operators of a device in a later replica: other peers; groups name all replicas already."""
+    """The operators of a device in a later replica: other peers; groups name all replicas
+    already.
+    """
     if not shift or not any("peer" in instance.attributes for instance in instances):
         return instances
-    return [_moved(instance, shift) if "peer" in instance.attributes else instance for instance in instances]
+    return [
+        _moved(instance, shift) if "peer" in instance.attributes else instance
+        for instance in instances
+    ]
 
 
 def _moved(instance: Instance, shift: int) -> Instance:
     peer = instance.attributes["peer"]
-    return msgspec.structs.replace(instance, attributes={**instance.attributes, "peer": peer + shift if isinstance(peer, int) else peer})
+    return msgspec.structs.replace(
+        instance,
+        attributes={**instance.attributes, "peer": peer + shift if isinstance(peer, int) else peer},
+    )
 
 
 def scalars_of(plan: ExecutionPlan) -> frozenset[int]:
-    """Ids of the full tensors, and of their gradients, that have no dimension when they run, which nnScaler writes as (1,).
+    """Ids of the full tensors, and of their gradients, that have no dimension when they run, which
+    nnScaler writes as (1,).
 
     They are made by reductions over all dimensions, and by element-wise operators from such alone.
     """
-    candidates = [node for node in _compute_nodes(plan) if any(result.tensor.shape == (1,) for result in node.results)]
+    candidates = [
+        node
+        for node in _compute_nodes(plan)
+        if any(result.tensor.shape == (1,) for result in node.results)
+    ]
     scalars: set[int] = set()
     before = -1
     while before != len(scalars):

@@ -20,7 +20,9 @@ FLOATS = frozenset({"float64", "float32", "float16", "bfloat16"})
 
 
 class Value(msgspec.Struct, frozen=True, gc=False):
-    """A tensor of a device: its family, the micro-batch whose tensor it is (None where there is one for all), and whether autograd watches it."""
+    """A tensor of a device: its family, the micro-batch whose tensor it is (None where there is one
+    for all), and whether autograd watches it.
+    """
 
     family: Family
     microbatch: int | None
@@ -28,9 +30,17 @@ class Value(msgspec.Struct, frozen=True, gc=False):
 
 
 class Shared:
-    """What all devices share: families, the plan's inputs and parameters, the tensors without dimensions."""
+    """What all devices share: families, the plan's inputs and parameters, the tensors without
+    dimensions.
+    """
 
-    def __init__(self, layout: Layout, microbatches: int, scalars: frozenset[int], gradient_names: Mapping[int, str]) -> None:
+    def __init__(
+        self,
+        layout: Layout,
+        microbatches: int,
+        scalars: frozenset[int],
+        gradient_names: Mapping[int, str],
+    ) -> None:
         self.layout = layout
         self.microbatches = microbatches
         self.families = Families()
@@ -47,7 +57,9 @@ class Shared:
         """What the file says of a primitive and is not what runs: sentences, in order."""
 
     def shape_of(self, tensor: SubTensor) -> tuple[int, ...]:
-        """The shape of a tensor when it runs: nnScaler writes (1,) for tensors without dimensions."""
+        """The shape of a tensor when it runs: nnScaler writes (1,) for tensors without
+        dimensions.
+        """
         return () if tensor.full in self._scalars and tensor.shape == (1,) else tensor.shape
 
     def input(self, cell: int, position: int, tensor: SubTensor, device: int) -> Family:
@@ -56,7 +68,9 @@ class Shared:
         if key not in self._inputs:
             base = base_of(tensor)
             version = sum(family.stated == base for family in self.inputs)
-            family = self.families.named(base, version, tensor.shape, tensor.dtype, "input", microbatched=True)
+            family = self.families.named(
+                base, version, tensor.shape, tensor.dtype, "input", microbatched=True
+            )
             family.stated = base
             self._inputs[key] = family
             self.inputs.append(family)
@@ -64,7 +78,10 @@ class Shared:
         found = self._inputs[key]
         found.parts.setdefault(device, tensor)
         if found.shape != tensor.shape or found.dtype != tensor.dtype:
-            raise PlanError(f"the data loader gives {tensor.name!r} as {tensor.dtype} {tensor.shape} here and as {found.dtype} {found.shape} elsewhere")
+            raise PlanError(
+                f"the data loader gives {tensor.name!r} as {tensor.dtype} {tensor.shape} here and "
+                f"as {found.dtype} {found.shape} elsewhere"
+            )
         return found
 
     def parameter(self, tensor: SubTensor, version: int) -> Family:
@@ -73,16 +90,23 @@ class Shared:
         if self._owners.setdefault(base, tensor.full) != tensor.full:
             raise PlanError(f"two different tensors of the model are both named {tensor.name!r}")
         role: Role = "parameter" if tensor.trainable else "constant"
-        family = self.families.named(base, version, tensor.shape, tensor.dtype, role, microbatched=False)
+        family = self.families.named(
+            base, version, tensor.shape, tensor.dtype, role, microbatched=False
+        )
         if not family.stated:
             family.stated = base
             self.parameters.append(family)
         return family
 
     def seed(self, loss: Family) -> Family:
-        """The gradient of the loss: one. Raises PlanError for a loss of more than one element, where PyTorch stops."""
+        """The gradient of the loss: one. Raises PlanError for a loss of more than one element,
+        where PyTorch stops.
+        """
         if prod(loss.shape) != 1:
-            raise PlanError(f"the loss {loss.name!r} has shape {loss.shape}; a backward pass can begin at one element only")
+            raise PlanError(
+                f"the loss {loss.name!r} has shape {loss.shape}; a backward pass can begin at one "
+                f"element only"
+            )
         return self._constant(f"{GRADIENT}{LOSS}", loss.shape, loss.dtype, 1)
 
     def zero(self, shape: tuple[int, ...], dtype: DType) -> Family:
@@ -96,7 +120,11 @@ class Shared:
 
     def base_of(self, tensor: SubTensor) -> str:
         """The name that a tensor's families begin with."""
-        return self._gradient_names.get(tensor.full) or base_of(tensor) if tensor.gradient else base_of(tensor)
+        return (
+            self._gradient_names.get(tensor.full) or base_of(tensor)
+            if tensor.gradient
+            else base_of(tensor)
+        )
 
     # --- versions
 
@@ -134,7 +162,9 @@ class Context:
             base = base_of(tensor)
             version = self._versions.get((base, None), 0)
             self._versions[base, None] = version + 1
-            found = self._parameters[tensor.id] = Value(self.shared.parameter(tensor, version), None, tensor.trainable)
+            found = self._parameters[tensor.id] = Value(
+                self.shared.parameter(tensor, version), None, tensor.trainable
+            )
             found.family.parts[self.device] = tensor
         return found
 
@@ -142,7 +172,10 @@ class Context:
         """What was last written under an id. Raises PlanError where nothing was."""
         found = local.get(number)
         if found is None:
-            raise PlanError(f"tensor {number} is read, but nothing on device {self.device} has written it before; it is dropped, renamed or made too late")
+            raise PlanError(
+                f"tensor {number} is read, but nothing on device {self.device} has written it "
+                f"before; it is dropped, renamed or made too late"
+            )
         return found
 
     def write(
@@ -157,9 +190,17 @@ class Context:
         """A new value for a tensor; ``like`` is the tensor whose gradient it is."""
         base = self.shared.base_of(tensor)
         version = self._next_version(base, microbatch)
-        actual = like.shape if like is not None else shape if shape is not None else self.shared.shape_of(tensor)
+        actual = (
+            like.shape
+            if like is not None
+            else shape
+            if shape is not None
+            else self.shared.shape_of(tensor)
+        )
         role: Role = "gradient" if tensor.gradient else "activation"
-        family = self.shared.families.named(base, version, actual, tensor.dtype, role, microbatched=True, gradient_of=gradient_of)
+        family = self.shared.families.named(
+            base, version, actual, tensor.dtype, role, microbatched=True, gradient_of=gradient_of
+        )
         if self.device not in family.parts:
             family.parts[self.device] = tensor
             family.stated = f"{GRADIENT}{gradient_of}" if gradient_of else _stated(tensor, base)
@@ -167,11 +208,29 @@ class Context:
             self._losses[microbatch] = family
         return Value(family, microbatch, tracked and tensor.dtype in FLOATS)
 
-    def write_unnamed(self, base: str, like: Family, microbatch: int, *, shape: tuple[int, ...] | None = None, gradient_of: str | None = None) -> Value:
-        """A new value that the file does not name, of the shape and dtype of ``like`` where no other shape is given."""
+    def write_unnamed(
+        self,
+        base: str,
+        like: Family,
+        microbatch: int,
+        *,
+        shape: tuple[int, ...] | None = None,
+        gradient_of: str | None = None,
+    ) -> Value:
+        """A new value that the file does not name, of the shape and dtype of ``like`` where no
+        other shape is given.
+        """
         version = self._next_version(base, microbatch)
         sizes = like.shape if shape is None else shape
-        family = self.shared.families.named(base, version, sizes, like.dtype, "activation", microbatched=True, gradient_of=gradient_of)
+        family = self.shared.families.named(
+            base,
+            version,
+            sizes,
+            like.dtype,
+            "activation",
+            microbatched=True,
+            gradient_of=gradient_of,
+        )
         return Value(family, microbatch)
 
     def _next_version(self, base: str, microbatch: int) -> int:
@@ -199,7 +258,12 @@ class Context:
         self.instances.append(
             Instance(
                 kind=kind,
-                inputs=tuple([value if isinstance(value, Number) else _operand(value, microbatch) for value in inputs]),
+                inputs=tuple(
+                    [
+                        value if isinstance(value, Number) else _operand(value, microbatch)
+                        for value in inputs
+                    ]
+                ),
                 outputs=tuple(["" if value is None else value.family.name for value in outputs]),
                 attributes=attributes if isinstance(attributes, dict) else dict(attributes),
                 group=group,
@@ -217,7 +281,9 @@ class Context:
         """Give the last version of the loss, on every device, one name."""
         renamed: dict[tuple[str, int | None], str] = {}
         for microbatch, family in self._losses.items():
-            final = self.shared.families.named(LOSS, 0, family.shape, family.dtype, "output", microbatched=True)
+            final = self.shared.families.named(
+                LOSS, 0, family.shape, family.dtype, "output", microbatched=True
+            )
             final.parts.setdefault(self.device, family.parts[self.device])
             final.stated = LOSS
             if final not in self.shared.losses:
@@ -225,13 +291,24 @@ class Context:
             renamed[family.name, microbatch] = final.name
         if renamed:
             names: set[Operand] = {name for name, _ in renamed}
-            names.update([Use(name, microbatch) for name, _ in renamed for microbatch in range(self.microbatches)])
+            names.update(
+                [
+                    Use(name, microbatch)
+                    for name, _ in renamed
+                    for microbatch in range(self.microbatches)
+                ]
+            )
             apart = names.isdisjoint
-            self.instances = [i if apart(i.inputs) and apart(i.outputs) else _renamed(i, renamed) for i in self.instances]
+            self.instances = [
+                i if apart(i.inputs) and apart(i.outputs) else _renamed(i, renamed)
+                for i in self.instances
+            ]
 
 
 def _stated(tensor: SubTensor, base: str) -> str:
-    """The reference's name for a tensor; "" for the gradient of the loss, which is no tensor of the reference."""
+    """The reference's name for a tensor; "" for the gradient of the loss, which is no tensor of the
+    reference.
+    """
     if tensor.loss:
         return "" if tensor.gradient else LOSS
     return base
@@ -249,8 +326,12 @@ def _renamed(instance: Instance, names: Mapping[tuple[str, int | None], str]) ->
         if isinstance(operand, Number):
             return operand
         if isinstance(operand, Use):
-            return Use(names.get((operand.tensor, operand.microbatch), operand.tensor), operand.microbatch)
+            return Use(
+                names.get((operand.tensor, operand.microbatch), operand.tensor), operand.microbatch
+            )
         return names.get((operand, instance.microbatch), operand)
 
     outputs = tuple([names.get((name, instance.microbatch), name) for name in instance.outputs])
-    return msgspec.structs.replace(instance, inputs=tuple([operand(o) for o in instance.inputs]), outputs=outputs)
+    return msgspec.structs.replace(
+        instance, inputs=tuple([operand(o) for o in instance.inputs]), outputs=outputs
+    )

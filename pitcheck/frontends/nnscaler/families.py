@@ -1,7 +1,9 @@
 """Names: which tensors of which ranks and micro-batches are one family of the plan.
 
-A family is named after nnScaler's full tensor, followed by a version where a rank writes it more than once: ``linear_1``, then ``linear_1.1`` after an
-all-reduce. Versions count on from stage to stage, so that the ranks of one stage share their names and other stages do not. Equal programs get equal names.
+A family is named after nnScaler's full tensor, followed by a version where a rank writes it more
+than once: ``linear_1``, then ``linear_1.1`` after an all-reduce. Versions count on from stage to
+stage, so that the ranks of one stage share their names and other stages do not. Equal programs get
+equal names.
 """
 
 from __future__ import annotations
@@ -14,13 +16,17 @@ from pitcheck.plan.model import Role
 
 LOSS = "loss"
 GRADIENT = "grad:"
-"""What the loss and the gradient of a parameter are called, in a reference and in a parallel plan alike."""
+"""What the loss and the gradient of a parameter are called, in a reference and in a parallel plan
+alike.
+"""
 _RESERVED = ("grad:", "partial:", "zero:")
 
 
 @dataclass(eq=False)
 class Family:
-    """One tensor of the plan in the making. ``parts``: per device the part of the full tensor that it holds there, as the planner says."""
+    """One tensor of the plan in the making. ``parts``: per device the part of the full tensor that
+    it holds there, as the planner says.
+    """
 
     name: str
     shape: tuple[int, ...]
@@ -43,8 +49,20 @@ class Families:
         self.by_name: dict[str, Family] = {}
         self._names: dict[tuple[object, ...], str] = {}
 
-    def named(self, base: str, version: int, shape: tuple[int, ...], dtype: DType, role: Role, *, microbatched: bool, gradient_of: str | None = None) -> Family:
-        """The family with this base and version. Where ranks disagree about shape, dtype or role, each opinion is a family of its own."""
+    def named(
+        self,
+        base: str,
+        version: int,
+        shape: tuple[int, ...],
+        dtype: DType,
+        role: Role,
+        *,
+        microbatched: bool,
+        gradient_of: str | None = None,
+    ) -> Family:
+        """The family with this base and version. Where ranks disagree about shape, dtype or role,
+        each opinion is a family of its own.
+        """
         key = (base, version, shape, dtype, role, microbatched, gradient_of)
         name = self._names.get(key)
         if name is None:
@@ -60,5 +78,11 @@ class Families:
 
 
 def base_of(tensor: SubTensor) -> str:
-    """The name that a tensor's families begin with; names with a meaning of their own are kept for it."""
-    return f"{tensor.name}_" if tensor.name == LOSS or tensor.name.startswith(_RESERVED) else tensor.name
+    """The name that a tensor's families begin with; names with a meaning of their own are kept for
+    it.
+    """
+    return (
+        f"{tensor.name}_"
+        if tensor.name == LOSS or tensor.name.startswith(_RESERVED)
+        else tensor.name
+    )

@@ -1,7 +1,10 @@
-"""What gradients are called: nnScaler gives one name to all gradients of a tensor that several operators read, and to the gradients of its copies.
+"""What gradients are called: nnScaler gives one name to all gradients of a tensor that several
+operators read, and to the gradients of its copies.
 
-Where a name means several, each is named after the operator that it comes through, as the operator's result is called: ``gadd_1.mul_5``. The reference and
-the parallel plan run operators of the same names, so that the names of such gradients agree between them, whatever each does in between.
+Where a name means several, each is named after the operator that it comes through, as the
+operator's result is called: ``gadd_1.mul_5``. The reference and the parallel plan run operators of
+the same names, so that the names of such gradients agree between them, whatever each does in
+between.
 """
 
 from __future__ import annotations
@@ -25,12 +28,20 @@ def gradient_names(plan: ExecutionPlan) -> dict[int, str]:
             bases[result.full] = base_of(result)
             if operator is not None and operator.results:
                 through.setdefault(result.full, {})[operator.results[0].tensor.name] = None
-        if operator is not None and operator.kind == "identity" and derive.results and operator.results[0].gradient_full is not None:
+        if (
+            operator is not None
+            and operator.kind == "identity"
+            and derive.results
+            and operator.results[0].gradient_full is not None
+        ):
             originals[operator.results[0].gradient_full] = derive.results[0].full
     meant: dict[str, set[int]] = {}
     for full, base in bases.items():
         meant.setdefault(base, set()).add(_original(full, originals))
-    return {full: _name(base, through.get(_original(full, originals), {}), len(meant[base]) > 1) for full, base in bases.items()}
+    return {
+        full: _name(base, through.get(_original(full, originals), {}), len(meant[base]) > 1)
+        for full, base in bases.items()
+    }
 
 
 def _name(base: str, through: Iterable[str], several: bool) -> str:

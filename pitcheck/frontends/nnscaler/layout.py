@@ -1,7 +1,7 @@
 """Where ranks stand: the mesh of a plan, groups by its axes, replicas.
 
-One replica is stored. Rank r runs the sequence of device r mod n, where n is the number of devices of a replica, and the ranks that the sequence
-names are shifted likewise.
+One replica is stored. Rank r runs the sequence of device r mod n, where n is the number of devices
+of a replica, and the ranks that the sequence names are shifted likewise.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from pitcheck.plan.model import Axis, Group
 
 
 class Layout:
-    """The mesh is (dp, pp, tp) where all stages have equally many devices that follow each other, else (dp, device).
+    """The mesh is (dp, pp, tp) where all stages have equally many devices that follow each other,
+    else (dp, device).
 
     ``stages``: the devices of a replica that compute parts of the same tensors, in order.
     """
@@ -27,16 +28,25 @@ class Layout:
         self.ranks = plan.ranks
         self.stages = _stages(plan)
         size = len(self.stages[0])
-        regular = all(stage == list(range(number * size, (number + 1) * size)) for number, stage in enumerate(self.stages))
-        inner = (Axis("pp", len(self.stages)), Axis("tp", size)) if regular else (Axis("device", self.devices),)
+        regular = all(
+            stage == list(range(number * size, (number + 1) * size))
+            for number, stage in enumerate(self.stages)
+        )
+        inner = (
+            (Axis("pp", len(self.stages)), Axis("tp", size))
+            if regular
+            else (Axis("device", self.devices),)
+        )
         self.mesh: tuple[Axis, ...] = (Axis("dp", self.replicas), *inner)
         self._by_axes: dict[tuple[int, ...], Group] | None = None
         self._groups: dict[tuple[int, tuple[int, ...]], Group] = {}
 
     def group(self, device: int, devices: Sequence[int], joined: bool = False) -> Group:
-        """The group over ``devices`` of one replica that ``device`` names, at all replicas; ``joined``: over the devices of all replicas together.
+        """The group over ``devices`` of one replica that ``device`` names, at all replicas;
+        ``joined``: over the devices of all replicas together.
 
-        A group is a set: PyTorch sorts its ranks. Raises PlanError for a device that does not exist or stands twice.
+        A group is a set: PyTorch sorts its ranks. Raises PlanError for a device that does not exist
+        or stands twice.
         """
         key = (device if not joined else device - self.devices, tuple(devices))
         if key not in self._groups:
@@ -48,12 +58,19 @@ class Layout:
         if not ordered or len(set(ordered)) != len(ordered):
             raise PlanError(f"the group {list(devices)} is empty or names a device twice")
         if not 0 <= ordered[0] <= ordered[-1] < self.devices:
-            raise PlanError(f"the group {list(devices)} names a device that is not among the {self.devices} of the plan")
+            raise PlanError(
+                f"the group {list(devices)} names a device that is not among the {self.devices} "
+                f"of the plan"
+            )
         return ordered
 
     def _new_group(self, device: int, ordered: tuple[int, ...], joined: bool) -> Group:
         shifts = [replica * self.devices for replica in range(self.replicas)]
-        lists = (tuple(sorted(d + s for d in ordered for s in shifts)),) if joined else tuple(tuple(d + s for d in ordered) for s in shifts)
+        lists = (
+            (tuple(sorted(d + s for d in ordered for s in shifts)),)
+            if joined
+            else tuple(tuple(d + s for d in ordered) for s in shifts)
+        )
         if device in ordered and (found := self._axes_of(lists[0])) is not None:
             return found
         return Group(ranks=lists)
@@ -73,7 +90,9 @@ class Layout:
 
 
 def _stages(plan: ExecutionPlan) -> list[list[int]]:
-    """Devices that compute parts of the same tensors in the forward pass, ordered by their first device."""
+    """Devices that compute parts of the same tensors in the forward pass, ordered by their first
+    device.
+    """
     owners: dict[int, int] = {}
     stage_of = {device: device for device in plan.programs}
     for device, calls in plan.programs.items():
@@ -81,8 +100,13 @@ def _stages(plan: ExecutionPlan) -> list[list[int]]:
             other = stage_of[owners.setdefault(tensor, device)]
             if other != stage_of[device]:
                 merged = (min(other, stage_of[device]), max(other, stage_of[device]))
-                stage_of = {d: merged[0] if stage == merged[1] else stage for d, stage in stage_of.items()}
-    return [[d for d, first in stage_of.items() if first == stage] for stage in sorted(set(stage_of.values()))]
+                stage_of = {
+                    d: merged[0] if stage == merged[1] else stage for d, stage in stage_of.items()
+                }
+    return [
+        [d for d, first in stage_of.items() if first == stage]
+        for stage in sorted(set(stage_of.values()))
+    ]
 
 
 def _computed(calls: list[Call]) -> set[int]:

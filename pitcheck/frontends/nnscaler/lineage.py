@@ -1,6 +1,8 @@
-"""Lineage from what nnScaler says of its sub-tensors: boxes (``_indmap``) and terms of sums (``_valmap``).
+"""Lineage from what nnScaler says of its sub-tensors: boxes (``_indmap``) and terms of sums
+(``_valmap``).
 
-Of inputs and parameters it is specification; of everything in between it is a hint, which nobody has to believe.
+Of inputs and parameters it is specification; of everything in between it is a hint, which nobody
+has to believe.
 """
 
 from __future__ import annotations
@@ -38,40 +40,68 @@ class Lineages:
         return Lineage(reference, shards)
 
     def of_parameter(self, reference: str, parts: Mapping[int, SubTensor]) -> Lineage:
-        """The part of a parameter that every device holds. Raises PlanError for a box that is not of the tensor's shape or lies outside the whole."""
+        """The part of a parameter that every device holds. Raises PlanError for a box that is not
+        of the tensor's shape or lies outside the whole.
+        """
         for tensor in parts.values():
-            for dim, ((start, stop), size, local) in enumerate(zip(tensor.box, tensor.whole, tensor.shape, strict=True)):
+            for dim, ((start, stop), size, local) in enumerate(
+                zip(tensor.box, tensor.whole, tensor.shape, strict=True)
+            ):
                 if not 0 <= start <= stop <= size or stop - start != local:
-                    raise PlanError(f"{tensor.name!r} of shape {tensor.shape} is said to hold {start}:{stop} of dimension {dim} of size {size}")
+                    raise PlanError(
+                        f"{tensor.name!r} of shape {tensor.shape} is said to hold {start}:{stop} "
+                        f"of dimension {dim} of size {size}"
+                    )
         first = next(iter(parts.values()))
         if any(tensor.whole != first.whole for tensor in parts.values()):
             raise PlanError(f"{first.name!r} has different full shapes on different devices")
-        shards = [self._shard(dim, size, {device: tensor.box[dim] for device, tensor in parts.items()}) for dim, size in enumerate(first.whole)]
+        shards = [
+            self._shard(dim, size, {device: tensor.box[dim] for device, tensor in parts.items()})
+            for dim, size in enumerate(first.whole)
+        ]
         return Lineage(reference, tuple(shard for shard in shards if shard is not None))
 
     def of_loss(self) -> Lineage | None:
         """One term per replica and micro-batch."""
         return Lineage("loss", partial=self._batch) if self._batch else None
 
-    def hint(self, reference: str, parts: Mapping[int, SubTensor], *, shape: tuple[int, ...], batched: bool, partial: bool, reduced: bool) -> Lineage | None:
+    def hint(
+        self,
+        reference: str,
+        parts: Mapping[int, SubTensor],
+        *,
+        shape: tuple[int, ...],
+        batched: bool,
+        partial: bool,
+        reduced: bool,
+    ) -> Lineage | None:
         """What a tensor in between is said to hold, None where that cannot be written.
 
-        ``batched``: the first dimension is cut over replicas and micro-batches; ``partial``: every replica and micro-batch has a term (``reduced``: every
-        replica); a tensor without dimensions that is ``batched`` has a term likewise.
+        ``batched``: the first dimension is cut over replicas and micro-batches; ``partial``: every
+        replica and micro-batch has a term (``reduced``: every replica); a tensor without dimensions
+        that is ``batched`` has a term likewise.
         """
-        described = tuple((device, (tensor.box, tensor.term), tensor.whole) for device, tensor in parts.items())
+        described = tuple(
+            (device, (tensor.box, tensor.term), tensor.whole) for device, tensor in parts.items()
+        )
         key = (described, shape, batched, partial, reduced)
         if key not in self._known:
-            self._known[key] = self._new_hint({device: part for device, part, _ in described}, described[0][2], key)
+            self._known[key] = self._new_hint(
+                {device: part for device, part, _ in described}, described[0][2], key
+            )
         found = self._known[key]
         return None if found is None else Lineage(reference, found[0], found[1])
 
-    def _new_hint(self, parts: Mapping[int, _Part], whole: tuple[int, ...], key: tuple[object, ...]) -> tuple[tuple[Shard, ...], tuple[str, ...]] | None:
+    def _new_hint(
+        self, parts: Mapping[int, _Part], whole: tuple[int, ...], key: tuple[object, ...]
+    ) -> tuple[tuple[Shard, ...], tuple[str, ...]] | None:
         _, shape, batched, partial, reduced = key
         terms = self._terms({device: term for device, (_, term) in parts.items()})
         if terms is None:
             return None
-        axes = tuple(axis for axis in self._batch if partial and not (reduced and axis == MICROBATCH_AXIS))
+        axes = tuple(
+            axis for axis in self._batch if partial and not (reduced and axis == MICROBATCH_AXIS)
+        )
         if shape == ():
             return (), (*self._batch, *terms) if batched else (*axes, *terms)
         shards: list[Shard] = []
@@ -97,12 +127,21 @@ class Lineages:
             return None
         start, stop = next(iter(boxes.values()))
         width = stop - start
-        even = {device: box[0] // width for device, box in boxes.items() if width and box[0] % width == 0 and box[1] - box[0] == width}
+        even = {
+            device: box[0] // width
+            for device, box in boxes.items()
+            if width and box[0] % width == 0 and box[1] - box[0] == width
+        }
         if len(even) == len(boxes) and size % width == 0:
             axes = self._counted(size // width, even)
             if axes is not None:
                 return Shard(dim, by=axes)
-        return Shard(dim, intervals=self._places.table(self._axes, {device: (box,) for device, box in boxes.items()}))
+        return Shard(
+            dim,
+            intervals=self._places.table(
+                self._axes, {device: (box,) for device, box in boxes.items()}
+            ),
+        )
 
     def _terms(self, terms: Mapping[int, tuple[int, int]]) -> tuple[str, ...] | None:
         """The axes over whose members the terms of a sum lie; () where there is one term."""
@@ -118,15 +157,21 @@ class Lineages:
                     return axes
         return None
 
-    def _separates(self, axes: tuple[str, ...], count: int, terms: Mapping[int, tuple[int, int]]) -> bool:
-        """Whether devices that differ along ``axes`` alone have all terms; the order of terms means nothing."""
+    def _separates(
+        self, axes: tuple[str, ...], count: int, terms: Mapping[int, tuple[int, int]]
+    ) -> bool:
+        """Whether devices that differ along ``axes`` alone have all terms; the order of terms means
+        nothing.
+        """
         others = self._places.along(tuple(axis for axis in self._axes if axis not in axes))
         groups = {others[device] for device in terms}
         found = {(others[device], number) for device, (number, _) in terms.items()}
         return len(found) == len(terms) == count * len(groups)
 
     def _counted(self, count: int, numbers: Mapping[int, int]) -> tuple[str, ...] | None:
-        """Axes of ``count`` positions, all of them taken, along which every device stands at its number."""
+        """Axes of ``count`` positions, all of them taken, along which every device stands at its
+        number.
+        """
         if set(numbers.values()) != set(range(count)):
             return None
         for axes in self._choices():

@@ -1,7 +1,8 @@
 """From the calls of one device to operators of the plan.
 
-A tensor id read is what was last written under this id on this device. A segment has ids of its own, bound to those of the call at its borders; its
-backward pass is autograd of the forward call, whose saved inputs are taken first in, first out.
+A tensor id read is what was last written under this id on this device. A segment has ids of its
+own, bound to those of the call at its borders; its backward pass is autograd of the forward call,
+whose saved inputs are taken first in, first out.
 """
 
 from __future__ import annotations
@@ -18,7 +19,15 @@ from pitcheck.frontends.nnscaler.autograd import Backward, Names
 from pitcheck.frontends.nnscaler.context import FLOATS, Context, Value
 from pitcheck.frontends.nnscaler.families import Family
 from pitcheck.frontends.nnscaler.objects import placed, within
-from pitcheck.frontends.nnscaler.program import Adapter, Argument, Call, Cell, Compute, Measure, Node
+from pitcheck.frontends.nnscaler.program import (
+    Adapter,
+    Argument,
+    Call,
+    Cell,
+    Compute,
+    Measure,
+    Node,
+)
 from pitcheck.frontends.nnscaler.tape import Computed, Forward
 from pitcheck.frontends.nnscaler.tensors import SubTensor
 from pitcheck.plan.fold import Instance
@@ -38,7 +47,9 @@ class DeviceLowering:
         self._attributes: dict[int, dict[str, Attribute]] = {}
 
     def run(self, calls: list[Call], returned: tuple[SubTensor, ...] = ()) -> list[Instance]:
-        """Raises PlanError for what cannot run: a tensor that is read before it is written, a backward pass before its forward pass."""
+        """Raises PlanError for what cannot run: a tensor that is read before it is written, a
+        backward pass before its forward pass.
+        """
         for call in calls:
             with within(f"execplan._seq[{self.context.device}]{call.place}"):
                 self._call(call)
@@ -48,17 +59,25 @@ class DeviceLowering:
         return self.context.instances
 
     def _return(self, returned: tuple[SubTensor, ...]) -> None:
-        """The losses are those that the step returns, one of each micro-batch. Raises PlanError for one that is not there, or is there twice."""
+        """The losses are those that the step returns, one of each micro-batch. Raises PlanError for
+        one that is not there, or is there twice.
+        """
         losses: dict[int, Family] = {}
         for tensor in returned:
             value = self._environment.get(tensor.id)
             if value is None:
                 raise PlanError(
-                    f"the step returns {tensor.name!r} (tensor {tensor.id}), but nothing on device {self.context.device} has written it", "_outputs"
+                    f"the step returns {tensor.name!r} (tensor {tensor.id}), but nothing on "
+                    f"device {self.context.device} has written it",
+                    "_outputs",
                 )
             if tensor.loss:
                 if value.microbatch is None or value.microbatch in losses:
-                    raise PlanError(f"the step returns the loss of micro-batch {value.microbatch} twice on device {self.context.device}", "_outputs")
+                    raise PlanError(
+                        f"the step returns the loss of micro-batch {value.microbatch} twice on "
+                        f"device {self.context.device}",
+                        "_outputs",
+                    )
                 losses[value.microbatch] = value.family
         if losses:
             self.context.returned(losses)
@@ -88,15 +107,32 @@ class DeviceLowering:
         """The n-th call of the data loader gives micro-batch n."""
         outer = [tensor for tensor in call.outputs if tensor is not None]
         for position, (name, tensor) in enumerate(zip(outer, call.cell.tensors, strict=True)):
-            self._environment[name] = Value(self.context.shared.input(call.cell.id, position, tensor, self.context.device), microbatch)
+            self._environment[name] = Value(
+                self.context.shared.input(call.cell.id, position, tensor, self.context.device),
+                microbatch,
+            )
 
     def _forward(self, call: Call, microbatch: int) -> None:
-        """A forward segment, or an adapter between segments. What a segment is given is cut off from what autograd watched before."""
+        """A forward segment, or an adapter between segments. What a segment is given is cut off
+        from what autograd watched before.
+        """
         segment = call.cell.kind == "forward"
         given = [None if name is None else self._environment.get(name) for name in call.inputs]
-        fresh = {id(value): msgspec.structs.replace(value, tracked=value.tracked and call.tracked) for value in given if value is not None}
-        inputs = tuple([None if value is None else fresh[id(value)] for value in given]) if segment else tuple(given)
-        local = {inner: value for inner, value in zip(call.cell.inputs, inputs, strict=True) if inner is not None and value is not None}
+        fresh = {
+            id(value): msgspec.structs.replace(value, tracked=value.tracked and call.tracked)
+            for value in given
+            if value is not None
+        }
+        inputs = (
+            tuple([None if value is None else fresh[id(value)] for value in given])
+            if segment
+            else tuple(given)
+        )
+        local = {
+            inner: value
+            for inner, value in zip(call.cell.inputs, inputs, strict=True)
+            if inner is not None and value is not None
+        }
         forward = Forward(microbatch, inputs)
         position = 0
         try:
@@ -109,9 +145,16 @@ class DeviceLowering:
         for inner, outer in zip(call.cell.outputs, call.outputs, strict=True):
             if inner is not None and outer is not None and inner in local:
                 value = local[inner]
-                # Autograd watches what an adapter between segments gives, as the beginning of the next segment.
-                tracked = (value.tracked if segment else value.family.dtype in FLOATS) and call.tracked
-                value = value if value.tracked == tracked else msgspec.structs.replace(value, tracked=tracked)
+                # Autograd watches what an adapter between segments gives, as the beginning of the
+                # next segment.
+                tracked = (
+                    value.tracked if segment else value.family.dtype in FLOATS
+                ) and call.tracked
+                value = (
+                    value
+                    if value.tracked == tracked
+                    else msgspec.structs.replace(value, tracked=tracked)
+                )
                 self._environment[outer] = value
                 forward.outputs.append(value)
 
@@ -128,42 +171,68 @@ class DeviceLowering:
     # --- backward
 
     def _backward(self, call: Call) -> None:
-        """What nnScaler calls for a backward segment: autograd from the outputs of a forward call, the gradients of its inputs in their order."""
+        """What nnScaler calls for a backward segment: autograd from the outputs of a forward call,
+        the gradients of its inputs in their order.
+        """
         cell = call.cell
         if cell.mirror is None:
             raise PlanError("the backward pass of no forward pass", "._mirror")
         saved = self._saved.get(cell.mirror)
         if not saved:
-            raise PlanError("the backward pass runs on this device before its forward pass, or without one")
+            raise PlanError(
+                "the backward pass runs on this device before its forward pass, or without one"
+            )
         forward = saved.popleft()
-        outputs = [self.context.read(call.of[tensor.id], self._environment) for tensor in call.given if tensor.id in call.of]
-        given = [None if tensor.loss else self.context.read(tensor.id, self._environment) for tensor in call.given]
+        outputs = [
+            self.context.read(call.of[tensor.id], self._environment)
+            for tensor in call.given
+            if tensor.id in call.of
+        ]
+        given = [
+            None if tensor.loss else self.context.read(tensor.id, self._environment)
+            for tensor in call.given
+        ]
         self._check_order(outputs, forward)
         pairs = zip(outputs, given, strict=False)
-        gradients = [Value(self.context.shared.seed(output.family), None) if gradient is None else gradient for output, gradient in pairs]
+        gradients = [
+            Value(self.context.shared.seed(output.family), None) if gradient is None else gradient
+            for output, gradient in pairs
+        ]
         if not outputs:
             return
-        results = Backward(self.context, self.accumulation, forward, self._names_of(cell), self._attributes).run(outputs, gradients)
+        results = Backward(
+            self.context, self.accumulation, forward, self._names_of(cell), self._attributes
+        ).run(outputs, gradients)
         self._take(call, results)
 
     def _check_order(self, outputs: list[Value], forward: Forward) -> None:
-        """Raise PlanError where a backward pass begins at outputs of another forward call than the one whose inputs were saved first."""
+        """Raise PlanError where a backward pass begins at outputs of another forward call than the
+        one whose inputs were saved first.
+        """
         for value in outputs:
-            if not forward.gives(value) and any(other.gives(value) for waiting in self._saved.values() for other in waiting):
+            if not forward.gives(value) and any(
+                other.gives(value) for waiting in self._saved.values() for other in waiting
+            ):
                 raise PlanError(
-                    f"the backward pass begins at {value.family.name!r} of micro-batch {value.microbatch}, but the inputs that were saved first are those of "
-                    f"micro-batch {forward.microbatch}; saved inputs are taken first in, first out: run backward passes in the order of the forward passes"
+                    f"the backward pass begins at {value.family.name!r} of micro-batch "
+                    f"{value.microbatch}, but the inputs that were saved first are those of "
+                    f"micro-batch {forward.microbatch}; saved inputs are taken first in, first "
+                    f"out: run backward passes in the order of the forward passes"
                 )
 
     def _take(self, call: Call, results: list[Value]) -> None:
-        """Give the gradients the names of the call. Raises PlanError where there are more or fewer names than gradients."""
+        """Give the gradients the names of the call. Raises PlanError where there are more or fewer
+        names than gradients.
+        """
         names = [name for name in call.outputs if name is not None]
         for name in names:
             self._environment.pop(name, None)
         if not names or not results:
             return
         if len(names) != len(results):
-            raise PlanError(f"the backward pass gives {len(results)} gradients, but the file names {len(names)}")
+            raise PlanError(
+                f"the backward pass gives {len(results)} gradients, but the file names {len(names)}"
+            )
         self._environment.update(zip(names, results, strict=True))
 
     def _names_of(self, cell: Cell) -> Names:
@@ -178,12 +247,34 @@ class DeviceLowering:
 
     # --- operators
 
-    def _compute(self, node: Compute, local: dict[int, Value], forward: Forward, watched: bool) -> None:
+    def _compute(
+        self, node: Compute, local: dict[int, Value], forward: Forward, watched: bool
+    ) -> None:
         context = self.context
-        operands = tuple([operand if isinstance(operand, Number) else self._read(operand, local) for operand in node.operands])
-        tracked = watched and any(isinstance(operand, Value) and operand.tracked for operand in operands)
-        results = tuple([context.write(result.tensor, forward.microbatch, tracked=tracked) for result in node.results])
-        context.emit(node.kind, operands, results, node.attributes, forward.microbatch, source=node.source, module=node.module)
+        operands = tuple(
+            [
+                operand if isinstance(operand, Number) else self._read(operand, local)
+                for operand in node.operands
+            ]
+        )
+        tracked = watched and any(
+            isinstance(operand, Value) and operand.tracked for operand in operands
+        )
+        results = tuple(
+            [
+                context.write(result.tensor, forward.microbatch, tracked=tracked)
+                for result in node.results
+            ]
+        )
+        context.emit(
+            node.kind,
+            operands,
+            results,
+            node.attributes,
+            forward.microbatch,
+            source=node.source,
+            module=node.module,
+        )
         for result, value in zip(node.results, results, strict=True):
             local[result.tensor.id] = value
         if tracked:
@@ -195,16 +286,21 @@ class DeviceLowering:
         return self.context.read(argument.id, local)
 
     def _measure(self, node: Measure, local: Mapping[int, Value]) -> None:
-        """The model's code has computed with a shape of the file: it must be the one that the tensor has."""
+        """The model's code has computed with a shape of the file: it must be the one that the
+        tensor has.
+        """
         value = self.context.read(node.id, local)
         if value.family.shape != node.shape:
             raise UnsupportedError(
-                f"the code of the model asks for the shape of {value.family.name!r}, which is {value.family.shape}; the file says {node.shape}"
+                f"the code of the model asks for the shape of {value.family.name!r}, which is "
+                f"{value.family.shape}; the file says {node.shape}"
             )
 
 
 def microbatches_of(programs: Mapping[int, list[Call]]) -> int:
-    """The number of micro-batches: how often a device runs one forward segment, or loads data, at most."""
+    """The number of micro-batches: how often a device runs one forward segment, or loads data, at
+    most.
+    """
     most = 1
     for calls in programs.values():
         counts: dict[int, int] = {}

@@ -1,4 +1,6 @@
-"""What calls mean, found once for all calls of one form: the layers of a model repeat the same calls on other tensors."""
+"""What calls mean, found once for all calls of one form: the layers of a model repeat the same
+calls on other tensors.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ _SIMPLE = frozenset({int, bool, str, type(None)})
 
 
 class _Place(Stub):
-    """Stands for the tensor at a place of a call: all that a meaning asks of a tensor is whether it is one."""
+    """Stands for the tensor at a place of a call: all that a meaning asks of a tensor is whether it
+    is one.
+    """
 
     origin = ("", "IRSubTensor")
 
@@ -24,12 +28,20 @@ class _Place(Stub):
 
 
 class Meanings:
-    """The meanings of the calls of one pickle; attributes of calls of one form are one object, which nobody changes."""
+    """The meanings of the calls of one pickle; attributes of calls of one form are one object,
+    which nobody changes.
+    """
 
     def __init__(self) -> None:
         self._known: dict[tuple[Any, ...], Meaning] = {}
 
-    def of(self, signature: str, arguments: Sequence[Any], keywords: Mapping[Any, Any], results: Sequence[str]) -> Meaning:
+    def of(
+        self,
+        signature: str,
+        arguments: Sequence[Any],
+        keywords: Mapping[Any, Any],
+        results: Sequence[str],
+    ) -> Meaning:
         """As :func:`~pitcheck.frontends.nnscaler.signatures.meaning_of`."""
         form: list[Any] = [signature, len(arguments), *results]
         for value in arguments:
@@ -41,14 +53,23 @@ class Meanings:
             else:
                 return meaning_of(signature, arguments, keywords, results)
         for name, value in keywords.items():
-            # A tensor here is rare, and its class may stand in the meaning of a call that is not known.
+            # A tensor here is rare, and its class may stand in the meaning of a call that is not
+            # known.
             if name.__class__ is not str or value.__class__ not in _SIMPLE:
                 return meaning_of(signature, arguments, keywords, results)
             form.append((name, value.__class__, value))
         key = tuple(form)
         known = self._known.get(key)
         if known is None:
-            places = [_Place(place) if is_tensor(value) else value for place, value in enumerate(arguments)]
+            places = [
+                _Place(place) if is_tensor(value) else value
+                for place, value in enumerate(arguments)
+            ]
             known = self._known[key] = meaning_of(signature, places, keywords, results)
-        operands = tuple([arguments[operand.place] if isinstance(operand, _Place) else operand for operand in known.operands])
+        operands = tuple(
+            [
+                arguments[operand.place] if isinstance(operand, _Place) else operand
+                for operand in known.operands
+            ]
+        )
         return Meaning(known.kind, operands, known.attributes)

@@ -1,4 +1,6 @@
-"""What stands in nnScaler's objects, read with distrust: every field may be missing or hold anything."""
+"""What stands in nnScaler's objects, read with distrust: every field may be missing or hold
+anything.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,15 @@ _DTYPES: Mapping[str, str] = MappingProxyType(
     }
 )
 _KNOWN: tuple[str, ...] = get_args(DType)
-_SCALARS: Mapping[str, str] = MappingProxyType(dict(zip(["i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8", "b1"], "bhiqBHIQefd?", strict=True)))
+_SCALARS: Mapping[str, str] = MappingProxyType(
+    dict(
+        zip(
+            ["i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8", "b1"],
+            "bhiqBHIQefd?",
+            strict=True,
+        )
+    )
+)
 """Codes of NumPy's dtypes, and the codes of ``struct`` for the same bytes."""
 
 
@@ -66,7 +76,9 @@ def has(thing: object, name: str) -> bool:
 def field(thing: object, name: str) -> Any:
     """A field of an object of the pickle. Raises PlanError where it has none of that name."""
     if not isinstance(thing, Stub):
-        raise PlanError(f"there is a {type(thing).__name__} where an object with the field {name!r} is needed")
+        raise PlanError(
+            f"there is a {type(thing).__name__} where an object with the field {name!r} is needed"
+        )
     try:
         return thing.__dict__[name]
     except KeyError:
@@ -93,14 +105,23 @@ def number(value: object) -> int | float | bool | None:
     """A plain number, or a NumPy scalar decoded from its bytes; None for anything else."""
     if isinstance(value, _NUMBERS):
         return value
-    if isinstance(value, Stub) and type(value).origin[1] == "scalar" and type(value).origin[0].startswith("numpy"):
+    if (
+        isinstance(value, Stub)
+        and type(value).origin[1] == "scalar"
+        and type(value).origin[0].startswith("numpy")
+    ):
         return _scalar(value)
     return None
 
 
 def _scalar(value: Stub) -> int | float | bool | None:
     arguments = value.__dict__.get("__arguments__")
-    if not (isinstance(arguments, tuple) and len(arguments) == 2 and isinstance(arguments[0], Stub) and isinstance(arguments[1], bytes)):
+    if not (
+        isinstance(arguments, tuple)
+        and len(arguments) == 2
+        and isinstance(arguments[0], Stub)
+        and isinstance(arguments[1], bytes)
+    ):
         return None
     dtype, data = arguments
     codes = dtype.__dict__.get("__arguments__")
@@ -166,24 +187,43 @@ def shown(value: object) -> str:
 
 
 def plain(value: object, depth: int = 0) -> Any:
-    """A keyword's value as plain Python: numbers, strings, None, tuples; what is none of these becomes a description in angle brackets."""
+    """A keyword's value as plain Python: numbers, strings, None, tuples; what is none of these
+    becomes a description in angle brackets.
+    """
     found = number(value)
     if found is not None:
-        return found if not (isinstance(found, int) and abs(found) > LARGEST_INTEGER) else "<a huge integer>"
+        return (
+            found
+            if not (isinstance(found, int) and abs(found) > LARGEST_INTEGER)
+            else "<a huge integer>"
+        )
     if value is None:
         return None
     if isinstance(value, str):
         return value[:_LONGEST_TEXT] if value.isprintable() else ascii(value[:_LONGEST_TEXT])
     if isinstance(value, _SEQUENCES) and depth < _DEEPEST_VALUE and len(value) <= _LONGEST_VALUE:
         return tuple(plain(entry, depth + 1) for entry in value)
-    if isinstance(value, Stub) and type(value).origin == ("builtins", "slice") and depth < _DEEPEST_VALUE:
-        return (SLICE, *(plain(entry, depth + 1) for entry in value.__dict__.get("__arguments__", ())[:3]))
+    if (
+        isinstance(value, Stub)
+        and type(value).origin == ("builtins", "slice")
+        and depth < _DEEPEST_VALUE
+    ):
+        return (
+            SLICE,
+            *(plain(entry, depth + 1) for entry in value.__dict__.get("__arguments__", ())[:3]),
+        )
     return _described(value)
 
 
 def _described(value: object) -> str:
     if isinstance(value, Stub | type):
-        origin = value.origin if isinstance(value, type) and issubclass(value, Stub) else type(value).origin if isinstance(value, Stub) else ("", "")
+        origin = (
+            value.origin
+            if isinstance(value, type) and issubclass(value, Stub)
+            else type(value).origin
+            if isinstance(value, Stub)
+            else ("", "")
+        )
         return f"<{'.'.join(origin)}>"
     return f"<{type(value).__name__}>"
 
@@ -199,6 +239,8 @@ def dtype_of(value: object, name: str) -> DType:
         said = value[:60]
     found = _DTYPES.get(said, said.removeprefix("torch."))
     if found not in _KNOWN:
-        raise PlanError(f"{name!r} has dtype {said!a}, which is none of {', '.join(_KNOWN)}", "._dtype")
+        raise PlanError(
+            f"{name!r} has dtype {said!a}, which is none of {', '.join(_KNOWN)}", "._dtype"
+        )
     known: DType = found  # type: ignore[assignment]
     return known

@@ -1,8 +1,9 @@
 """Reading a pickle without running anything that is in it.
 
-Every class and function that the pickle names becomes an inert :class:`Stub`, which stores what it is given. Real classes stand for ``OrderedDict``, ``set``
-and ``frozenset`` alone. Before the pickle is loaded its opcodes are scanned for those that reserve memory by a number in the file, or that reach
-Python's registry of extensions.
+Every class and function that the pickle names becomes an inert :class:`Stub`, which stores what it
+is given. Real classes stand for ``OrderedDict``, ``set`` and ``frozenset`` alone. Before the pickle
+is loaded its opcodes are scanned for those that reserve memory by a number in the file, or that
+reach Python's registry of extensions.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ _REAL: Mapping[tuple[str, str], type] = MappingProxyType(
     }
 )
 
-# Hashing a nested tuple recurses in C without a check. A pickle is loaded on a stack that its deepest possible tuple fits.
+# Hashing a nested tuple recurses in C without a check. A pickle is loaded on a stack that its
+# deepest possible tuple fits.
 _STACK_PER_TUPLE = 512
 _SMALL_STACK = 2**22
 _LARGEST_STACK = 2**30
@@ -51,9 +53,11 @@ class _Sealed(type):
 
 
 class Stub:
-    """Stands for an object of the class or function ``origin`` (module, name) of the pickle; its attributes are what the pickle stored.
+    """Stands for an object of the class or function ``origin`` (module, name) of the pickle; its
+    attributes are what the pickle stored.
 
-    No pickle can name this class itself, so that it need not be sealed: ``isinstance`` is slow where a class has a class of its own.
+    No pickle can name this class itself, so that it need not be sealed: ``isinstance`` is slow
+    where a class has a class of its own.
     """
 
     origin: tuple[str, str] = ("", "")
@@ -102,12 +106,15 @@ class _Stateful(_Listed):
         self.__dict__["__state__"] = state
 
 
-# The method that sets ``__dict__``, bound to the stub: no Python code runs where the reader takes a state over, which must be a dictionary, and is not copied.
+# The method that sets ``__dict__``, bound to the stub: no Python code runs where the reader takes a
+# state over, which must be a dictionary, and is not copied.
 _TAKEN_OVER = property(partial(MethodType, vars(Stub)["__dict__"].__set__))
 
 
 class _Light(Stub, metaclass=_Sealed):
-    """A stub of one of the many small objects of a plan. It is not listed: such objects refer to each other in circles only through listed ones."""
+    """A stub of one of the many small objects of a plan. It is not listed: such objects refer to
+    each other in circles only through listed ones.
+    """
 
     __setstate__ = _TAKEN_OVER
 
@@ -146,35 +153,50 @@ class _Reader(pickle.Unpickler):
         key = (module, name)
         found = _REAL.get(key) or self._stubs.get(key)
         if found is None:
-            found = self._stubs[key] = _Sealed("Stub", (_base_of(key),), {"origin": key, "made": self.made})
+            found = self._stubs[key] = _Sealed(
+                "Stub", (_base_of(key),), {"origin": key, "made": self.made}
+            )
         return found
 
     def release(self) -> None:
-        """Empty the stubs: they refer to each other in circles, and would wait for a long garbage collection."""
+        """Empty the stubs: they refer to each other in circles, and would wait for a long garbage
+        collection.
+        """
         for stub in self.made:
             stub.__dict__.clear()
         self.made.clear()
 
 
 def _base_of(origin: tuple[str, str]) -> type[Stub]:
-    # The other objects of the planner have plain attributes too: the reader fills them without calling Python.
-    return _BASES.get(origin) or (_Listed if origin[0].partition(".")[0] == "nnscaler" else _Stateful)
+    # The other objects of the planner have plain attributes too: the reader fills them without
+    # calling Python.
+    return _BASES.get(origin) or (
+        _Listed if origin[0].partition(".")[0] == "nnscaler" else _Stateful
+    )
 
 
 @contextmanager
 def loaded(path: Path) -> Iterator[Any]:
-    """The object graph of the pickle at ``path``, made of stubs, plain containers and plain values; afterwards the stubs are empty.
+    """The object graph of the pickle at ``path``, made of stubs, plain containers and plain values;
+    afterwards the stubs are empty.
 
-    Raises PlanError for a file that is too large, is no pickle, is damaged or asks for more memory than it may.
+    Raises PlanError for a file that is too large, is no pickle, is damaged or asks for more memory
+    than it may.
     """
     place = str(path)
     data = _content(path)
     if len(data) > LARGEST:
-        raise PlanError(f"the pickle has more than {LARGEST} bytes, which is the largest that is read", place)
+        raise PlanError(
+            f"the pickle has more than {LARGEST} bytes, which is the largest that is read", place
+        )
     check_opcodes(data, place)
     stack = (len(data) - len(data.translate(None, _TUPLES))) * _STACK_PER_TUPLE
     if stack > _LARGEST_STACK:
-        raise PlanError(f"the pickle has more than {_LARGEST_STACK // _STACK_PER_TUPLE} tuples, which is the most that is read", place)
+        raise PlanError(
+            f"the pickle has more than {_LARGEST_STACK // _STACK_PER_TUPLE} tuples, which is the "
+            f"most that is read",
+            place,
+        )
     reader = _Reader(data)
     try:
         yield _on_stack(stack, lambda: _unpickled(reader, place))
@@ -185,7 +207,8 @@ def loaded(path: Path) -> Iterator[Any]:
 def _content(path: Path) -> bytes:
     """What is in the file, up to one byte more than may be."""
     with path.open("rb") as file:
-        # A buffer of the greatest size would cost more than most files, but what is no ordinary file has no size beforehand.
+        # A buffer of the greatest size would cost more than most files, but what is no ordinary
+        # file has no size beforehand.
         stated = min(os.fstat(file.fileno()).st_size, LARGEST)
         data = file.read(stated + 1)
         return data if len(data) <= stated else data + file.read(LARGEST + 1 - len(data))
@@ -198,12 +221,18 @@ def _unpickled(reader: _Reader, place: str) -> Any:
         raise PlanError("the pickle asks for more memory than there is", place) from None
     except RecursionError:
         raise PlanError("the pickle is nested too deeply", place) from None
-    except Exception as error:  # damaged data can raise anything; nothing of the file has run, so nothing else can be behind it
-        raise PlanError(f"the pickle is damaged ({type(error).__name__}: {str(error)[:200]}); write it anew", place) from None
+    # damaged data can raise anything; nothing of the file has run, so nothing else can be behind it
+    except Exception as error:
+        raise PlanError(
+            f"the pickle is damaged ({type(error).__name__}: {str(error)[:200]}); write it anew",
+            place,
+        ) from None
 
 
 def _on_stack(size: int, work: Callable[[], Any]) -> Any:
-    """The result of ``work`` on a stack of at least ``size`` bytes; what it raises is raised here."""
+    """The result of ``work`` on a stack of at least ``size`` bytes; what it raises is
+    raised here.
+    """
     if size <= _SMALL_STACK:
         return work()
     results: list[Any] = []
@@ -221,7 +250,9 @@ def _on_stack(size: int, work: Callable[[], Any]) -> Any:
         thread = threading.Thread(target=run)
         thread.start()
     except (RuntimeError, ValueError):
-        raise PlanError(f"the pickle needs a stack of {size} bytes, which there is no memory for") from None
+        raise PlanError(
+            f"the pickle needs a stack of {size} bytes, which there is no memory for"
+        ) from None
     finally:
         threading.stack_size(before)
     thread.join()
@@ -243,25 +274,52 @@ def _plain_opcodes() -> re.Pattern[bytes]:
             sizes.setdefault(size, []).append(opcode.code.encode("latin-1"))
     kinds = {size: b"[" + b"".join(map(re.escape, codes)) + b"]" for size, codes in sizes.items()}
     bare = kinds.pop(0)
-    # References to the memo are most frequent, and stand first: the engine tries the ways in order, and tells a way that begins with one byte at once.
+    # References to the memo are most frequent, and stand first: the engine tries the ways in order,
+    # and tells a way that begins with one byte at once.
     # The dots are written out because it is slower with {n}.
-    ways = [_MEMO[1] + b".", _MEMO[4] + b"....", *(kinds[size] + b"." * size for size in sorted(kinds))]
-    return re.compile(b"(?s:" + b"|".join([way + bare + b"*+" for way in ways] + [bare + b"++"]) + b")*+")
+    ways = [
+        _MEMO[1] + b".",
+        _MEMO[4] + b"....",
+        *(kinds[size] + b"." * size for size in sorted(kinds)),
+    ]
+    return re.compile(
+        b"(?s:" + b"|".join([way + bare + b"*+" for way in ways] + [bare + b"++"]) + b")*+"
+    )
 
 
 _MEMO = MappingProxyType({1: b"h", 4: b"j"})
 """Opcodes that refer to the memo, by the size of their argument."""
 _LOOKED_AT = frozenset({"STOP", "LONG_BINPUT", "EXT1", "EXT2", "EXT4"})
-_LENGTHS = MappingProxyType({0x8A: 1, 0x55: 1, 0x43: 1, 0x8C: 1, 0x8B: 4, 0x54: 4, 0x42: 4, 0x58: 4, 0x8E: 8, 0x96: 8, 0x8D: 8})
-"""Opcodes followed by a length of so many bytes and then by as many bytes of text, bytes or integer."""
-_LINES = MappingProxyType({0x49: 1, 0x4C: 1, 0x53: 1, 0x56: 1, 0x46: 1, 0x67: 1, 0x70: 1, 0x50: 1, 0x63: 2, 0x69: 2})
+_LENGTHS = MappingProxyType(
+    {
+        0x8A: 1,
+        0x55: 1,
+        0x43: 1,
+        0x8C: 1,
+        0x8B: 4,
+        0x54: 4,
+        0x42: 4,
+        0x58: 4,
+        0x8E: 8,
+        0x96: 8,
+        0x8D: 8,
+    }
+)
+"""Opcodes followed by a length of so many bytes and then by as many bytes of text, bytes or
+integer.
+"""
+_LINES = MappingProxyType(
+    {0x49: 1, 0x4C: 1, 0x53: 1, 0x56: 1, 0x46: 1, 0x67: 1, 0x70: 1, 0x50: 1, 0x63: 2, 0x69: 2}
+)
 """Opcodes followed by so many lines."""
 _STOP, _PUT, _LONG_PUT = 0x2E, 0x70, 0x72
 _EXTENSIONS = frozenset({0x82, 0x83, 0x84})
 
 
 def check_opcodes(data: bytes, place: str) -> None:
-    """Scan the opcodes of a pickle. Raises PlanError, with the byte, where it is cut off, is no pickle, or asks for what it may not."""
+    """Scan the opcodes of a pickle. Raises PlanError, with the byte, where it is cut off, is no
+    pickle, or asks for what it may not.
+    """
     plain = _plain_opcodes()
     position = 0
     while True:
@@ -272,7 +330,10 @@ def check_opcodes(data: bytes, place: str) -> None:
         opcode = data[position]
         if opcode == _STOP:
             if position + 1 != len(data):
-                raise PlanError(f"{len(data) - position - 1} bytes follow the end of the pickle", f"{place}: byte {position + 1}")
+                raise PlanError(
+                    f"{len(data) - position - 1} bytes follow the end of the pickle",
+                    f"{place}: byte {position + 1}",
+                )
             return
         position = _after(data, position, opcode, place)
 
@@ -281,18 +342,29 @@ def _after(data: bytes, position: int, opcode: int, place: str) -> int:
     """Where the opcode after the one at ``position`` stands."""
     here = f"{place}: byte {position}"
     if opcode in _EXTENSIONS:
-        raise PlanError("the pickle names an object by an extension code; only names are read", here)
+        raise PlanError(
+            "the pickle names an object by an extension code; only names are read", here
+        )
     if opcode == _LONG_PUT:
         _check_memo(int.from_bytes(data[position + 1 : position + 5], "little"), len(data), here)
         return position + 5
     if opcode in _LENGTHS:
         width = _LENGTHS[opcode]
-        end = position + 1 + width + int.from_bytes(data[position + 1 : position + 1 + width], "little")
+        end = (
+            position
+            + 1
+            + width
+            + int.from_bytes(data[position + 1 : position + 1 + width], "little")
+        )
         if end > len(data):
-            raise PlanError(f"the pickle is cut off or damaged: a value ends at byte {end} of {len(data)}", here)
+            raise PlanError(
+                f"the pickle is cut off or damaged: a value ends at byte {end} of {len(data)}", here
+            )
         return end
     if opcode not in _LINES:
-        raise PlanError(f"this is no pickle: {opcode:#04x} is no opcode, or its argument is cut off", here)
+        raise PlanError(
+            f"this is no pickle: {opcode:#04x} is no opcode, or its argument is cut off", here
+        )
     end = position
     for _ in range(_LINES[opcode]):
         end = data.find(b"\n", end + 1)
@@ -300,11 +372,17 @@ def _after(data: bytes, position: int, opcode: int, place: str) -> int:
             raise PlanError("the pickle is cut off within a line", here)
     if opcode == _PUT:
         number = data[position + 1 : end].strip()
-        _check_memo(int(number) if number.isdigit() and len(number) < 20 else len(data), len(data), here)
+        _check_memo(
+            int(number) if number.isdigit() and len(number) < 20 else len(data), len(data), here
+        )
     return end + 1
 
 
 def _check_memo(number: int, size: int, place: str) -> None:
-    """The reader's memo has room for twice its largest number; an honest pickle has fewer memos than bytes."""
+    """The reader's memo has room for twice its largest number; an honest pickle has fewer memos
+    than bytes.
+    """
     if number >= size:
-        raise PlanError(f"the pickle remembers a value under number {number}, more than it has bytes", place)
+        raise PlanError(
+            f"the pickle remembers a value under number {number}, more than it has bytes", place
+        )

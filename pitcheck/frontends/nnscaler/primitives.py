@@ -1,7 +1,8 @@
-"""What the primitives of an adapter run, forward and backward (``nnscaler/ir/adapter/prim.py`` and ``nnscaler/runtime/adapter``).
+"""What the primitives of an adapter run, forward and backward (``nnscaler/ir/adapter/prim.py`` and
+``nnscaler/runtime/adapter``).
 
-The signature of a primitive says what it runs: nnScaler's code generator writes that, and the class, which says it too, never runs. Functions of ``nn`` have a
-forward and a backward half.
+The signature of a primitive says what it runs: nnScaler's code generator writes that, and the
+class, which says it too, never runs. Functions of ``nn`` have a forward and a backward half.
 ``ranks`` is a set: gathering concatenates, and chunking counts, in ascending order of ranks.
 """
 
@@ -18,7 +19,9 @@ from pitcheck.plan.model import Number
 
 
 class Step(NamedTuple):
-    """One operator with one tensor in and one out: over the devices of ``group`` where it communicates; ``numbers`` are further operands."""
+    """One operator with one tensor in and one out: over the devices of ``group`` where it
+    communicates; ``numbers`` are further operands.
+    """
 
     kind: str
     attributes: dict[str, Any]
@@ -42,20 +45,39 @@ def _all_gather(primitive: Primitive, _: int) -> Step:
 
 
 def _reduce_scatter(primitive: Primitive, _: int) -> Step:
-    return Step("reduce_scatter", {"axis": _integer(primitive, "dim"), "reduction": "sum"}, devices_of(primitive, "ranks"))
+    return Step(
+        "reduce_scatter",
+        {"axis": _integer(primitive, "dim"), "reduction": "sum"},
+        devices_of(primitive, "ranks"),
+    )
 
 
 def _all_to_all(primitive: Primitive, _: int) -> Step:
-    return Step("all_to_all", {"split_axis": _integer(primitive, "odim"), "concat_axis": _integer(primitive, "idim")}, devices_of(primitive, "ranks"))
+    return Step(
+        "all_to_all",
+        {"split_axis": _integer(primitive, "odim"), "concat_axis": _integer(primitive, "idim")},
+        devices_of(primitive, "ranks"),
+    )
 
 
 def _all_to_all_back(primitive: Primitive, _: int) -> Step:
-    return Step("all_to_all", {"split_axis": _integer(primitive, "idim"), "concat_axis": _integer(primitive, "odim")}, devices_of(primitive, "ranks"))
+    return Step(
+        "all_to_all",
+        {"split_axis": _integer(primitive, "idim"), "concat_axis": _integer(primitive, "odim")},
+        devices_of(primitive, "ranks"),
+    )
 
 
 def _chunk(primitive: Primitive, device: int) -> Step:
     ranks = devices_of(primitive, "ranks")
-    return Step("chunk", {"axis": _integer(primitive, "dim"), "count": len(ranks), "position": _place(primitive, ranks, device)})
+    return Step(
+        "chunk",
+        {
+            "axis": _integer(primitive, "dim"),
+            "count": len(ranks),
+            "position": _place(primitive, ranks, device),
+        },
+    )
 
 
 def _value_chunk(primitive: Primitive, device: int) -> Step:
@@ -68,7 +90,9 @@ def _value_chunk(primitive: Primitive, device: int) -> Step:
 def _broadcast(source: str) -> Rule:
     def rule(primitive: Primitive, _: int) -> Step:
         ranks = devices_of(primitive, "ranks")
-        return Step("broadcast", {"root": _place(primitive, ranks, _integer(primitive, source))}, ranks)
+        return Step(
+            "broadcast", {"root": _place(primitive, ranks, _integer(primitive, source))}, ranks
+        )
 
     return rule
 
@@ -76,7 +100,11 @@ def _broadcast(source: str) -> Rule:
 def _reduce(target: str) -> Rule:
     def rule(primitive: Primitive, _: int) -> Step:
         ranks = devices_of(primitive, "ranks")
-        return Step("reduce", {"root": _place(primitive, ranks, _integer(primitive, target)), "reduction": "sum"}, ranks)
+        return Step(
+            "reduce",
+            {"root": _place(primitive, ranks, _integer(primitive, target)), "reduction": "sum"},
+            ranks,
+        )
 
     return rule
 
@@ -109,7 +137,11 @@ _HALVES: Mapping[str, tuple[Rule, Rule, frozenset[str]]] = MappingProxyType(
         "nn.allgather_reducescatter": (_all_gather, _reduce_scatter, _ALONG),
         "nn.allgather_split": (_all_gather, _chunk, _ALONG),
         "nn.split_allgather": (_chunk, _all_gather, _ALONG),
-        "nn.alltoall_alltoall": (_all_to_all, _all_to_all_back, frozenset({"idim", "odim", "ranks"})),
+        "nn.alltoall_alltoall": (
+            _all_to_all,
+            _all_to_all_back,
+            frozenset({"idim", "odim", "ranks"}),
+        ),
     }
 )
 """Functions that autograd knows: what they run forward and backward; and their parameters."""
@@ -124,7 +156,9 @@ _SEVERAL: Mapping[str, frozenset[str]] = MappingProxyType(
         "select": frozenset({"indmap", "valmap"}),
     }
 )
-"""Functions that are more than one operator, or no operator on some devices; and their parameters."""
+"""Functions that are more than one operator, or no operator on some devices; and their
+parameters.
+"""
 
 _CLASSES: Mapping[str, str] = MappingProxyType(
     {
@@ -159,30 +193,44 @@ _CLASSES: Mapping[str, str] = MappingProxyType(
 
 
 def contradiction(primitive: Primitive) -> str:
-    """Return a sentence where the class of a primitive and its signature name different functions, else ""."""
+    """Return a sentence where the class of a primitive and its signature name different functions,
+    else "".
+    """
     if _CLASSES.get(primitive.name, primitive.function) == primitive.function:
         return ""
     return f"{primitive.name} carries the signature {primitive.function[:100]!r}"
 
 
 def denied_by_tensors(primitive: Primitive) -> bool:
-    """Return whether the primitive gives the very tensor that it takes, as its signature does in the forward pass whatever its class says."""
+    """Return whether the primitive gives the very tensor that it takes, as its signature does in
+    the forward pass whatever its class says.
+    """
     halves = _HALVES.get(primitive.function)
-    same = len(primitive.inputs) == len(primitive.outputs) == 1 and primitive.inputs[0] == primitive.outputs[0].id
+    same = (
+        len(primitive.inputs) == len(primitive.outputs) == 1
+        and primitive.inputs[0] == primitive.outputs[0].id
+    )
     return same and halves is not None and halves[0] is _identity
 
 
 def check_call(primitive: Primitive) -> None:
-    """Raise PlanError for an argument that the function does not take, UnsupportedError for a function without a meaning here."""
+    """Raise PlanError for an argument that the function does not take, UnsupportedError for a
+    function without a meaning here.
+    """
     function = primitive.function
     known = _SEVERAL.get(function)
     if known is None:
         found = _STEPS.get(function) or _HALVES.get(function)
         if found is None:
-            raise UnsupportedError(f"{primitive.name[:60]} runs {function[:100]!r}, which has no meaning here")
+            raise UnsupportedError(
+                f"{primitive.name[:60]} runs {function[:100]!r}, which has no meaning here"
+            )
         known = found[-1]
     if more := [name for name in primitive.keywords if name not in known]:
-        raise PlanError(f"{primitive.name} has the keyword {more[0]!r}, which {function} does not take", f".kwargs.{more[0]}")
+        raise PlanError(
+            f"{primitive.name} has the keyword {more[0]!r}, which {function} does not take",
+            f".kwargs.{more[0]}",
+        )
 
 
 def is_differentiable(primitive: Primitive) -> bool:
@@ -191,13 +239,17 @@ def is_differentiable(primitive: Primitive) -> bool:
 
 
 def forward_step(primitive: Primitive, device: int) -> Step | None:
-    """Return what ``device`` runs forward; None where that is not one operator. Raises PlanError for a missing or wrong keyword."""
+    """Return what ``device`` runs forward; None where that is not one operator. Raises PlanError
+    for a missing or wrong keyword.
+    """
     found = _STEPS.get(primitive.function) or _HALVES.get(primitive.function)
     return None if found is None else found[0](primitive, device)
 
 
 def backward_step(primitive: Primitive, device: int) -> Step:
-    """Return what ``device`` runs in the backward pass of a differentiable primitive. Raises PlanError for a missing or wrong keyword."""
+    """Return what ``device`` runs in the backward pass of a differentiable primitive. Raises
+    PlanError for a missing or wrong keyword.
+    """
     return _HALVES[primitive.function][1](primitive, device)
 
 
@@ -211,7 +263,9 @@ def keyword(primitive: Primitive, name: str) -> Any:
 def _integer(primitive: Primitive, name: str) -> int:
     value = keyword(primitive, name)
     if isinstance(value, bool) or not isinstance(value, int):
-        raise PlanError(f"{primitive.name} needs an integer {name!r}, not {shown(value)}", f".kwargs.{name}")
+        raise PlanError(
+            f"{primitive.name} needs an integer {name!r}, not {shown(value)}", f".kwargs.{name}"
+        )
     return value
 
 
@@ -224,11 +278,17 @@ def devices_of(primitive: Primitive, name: str) -> tuple[int, ...]:
     """A keyword that is a set of devices, in ascending order."""
     value = keyword(primitive, name)
     if not isinstance(value, tuple) or not value or any(type(entry) is not int for entry in value):
-        raise PlanError(f"{primitive.name} needs {name!r}, a list of devices, not {shown(value)}", f".kwargs.{name}")
+        raise PlanError(
+            f"{primitive.name} needs {name!r}, a list of devices, not {shown(value)}",
+            f".kwargs.{name}",
+        )
     return tuple(sorted(value))
 
 
 def _place(primitive: Primitive, ranks: tuple[int, ...], device: int) -> int:
     if device not in ranks:
-        raise PlanError(f"{primitive.name} runs with device {device}, which is not in its ranks {list(ranks)}", ".kwargs.ranks")
+        raise PlanError(
+            f"{primitive.name} runs with device {device}, which is not in its ranks {list(ranks)}",
+            ".kwargs.ranks",
+        )
     return ranks.index(device)

@@ -1,6 +1,8 @@
-"""The execution plan of nnScaler as plain data: per device the calls it runs in order, and what every call is made of.
+"""The execution plan of nnScaler as plain data: per device the calls it runs in order, and what
+every call is made of.
 
-The names of fields are nnScaler's (``nnscaler/ir``, ``nnscaler/execplan``). A call is a cell with the tensors of one micro-batch in place of its own.
+The names of fields are nnScaler's (``nnscaler/ir``, ``nnscaler/execplan``). A call is a cell with
+the tensors of one micro-batch in place of its own.
 """
 
 from __future__ import annotations
@@ -21,13 +23,21 @@ from pitcheck.frontends.nnscaler.objects import class_of, items, placed, within
 from pitcheck.frontends.nnscaler.pickles import Stub, loaded
 from pitcheck.frontends.nnscaler.scalars import Scalars
 from pitcheck.frontends.nnscaler.signatures import Meaning
-from pitcheck.frontends.nnscaler.tensors import SubTensor, Tensors, gradient_id, is_tensor, tensor_id
+from pitcheck.frontends.nnscaler.tensors import (
+    SubTensor,
+    Tensors,
+    gradient_id,
+    is_tensor,
+    tensor_id,
+)
 from pitcheck.plan.model import Number
 
 LARGEST_RUN = 2**16
 """Ranks a plan may have."""
 LONGEST_PROGRAM = 2**22
-"""Calls and nodes of all ranks that are read: a cell can be called any number of times, and a replica copied, in few bytes."""
+"""Calls and nodes of all ranks that are read: a cell can be called any number of times, and a
+replica copied, in few bytes.
+"""
 
 CallKind = Literal["data", "forward", "backward", "adapter", "reducer"]
 _ADAPTERS = "nnscaler.runtime.adapter."
@@ -35,7 +45,9 @@ _SOURCE = re.compile(r'File "([^"]{1,300})", line (\d{1,9})')
 
 
 class Argument(msgspec.Struct, frozen=True, gc=False):
-    """A tensor that an operator reads: ``attribute`` where it is a parameter or buffer; ``gradient`` is the id of its gradient."""
+    """A tensor that an operator reads: ``attribute`` where it is a parameter or buffer;
+    ``gradient`` is the id of its gradient.
+    """
 
     id: int
     full: int
@@ -64,7 +76,9 @@ class Compute(msgspec.Struct, frozen=True, gc=False):
 
 
 class Derive(msgspec.Struct, frozen=True, gc=False):
-    """A backward operator: the derivative of operator ``mirror``. ``given`` are ids of gradients, ``results`` gradients."""
+    """A backward operator: the derivative of operator ``mirror``. ``given`` are ids of gradients,
+    ``results`` gradients.
+    """
 
     mirror: int
     given: tuple[int, ...]
@@ -72,7 +86,9 @@ class Derive(msgspec.Struct, frozen=True, gc=False):
 
 
 class Primitive(msgspec.Struct, frozen=True, gc=False):
-    """One communication or local step of an adapter. ``function``, its signature, is what runs (``nn.allreduce_identity``); ``name`` is its class."""
+    """One communication or local step of an adapter. ``function``, its signature, is what runs
+    (``nn.allreduce_identity``); ``name`` is its class.
+    """
 
     name: str
     function: str
@@ -84,8 +100,9 @@ class Primitive(msgspec.Struct, frozen=True, gc=False):
 class Adapter(msgspec.Struct, frozen=True, gc=False):
     """A chain of primitives.
 
-    ``backward``: the adapter that runs as a whole in the backward pass, where the planner has made one function of the two (``custom``). Else every primitive
-    has a backward half, or stops the gradient. ``mirror`` is the id of the adapter of the other pass.
+    ``backward``: the adapter that runs as a whole in the backward pass, where the planner has made
+    one function of the two (``custom``). Else every primitive has a backward half, or stops the
+    gradient. ``mirror`` is the id of the adapter of the other pass.
     """
 
     id: int
@@ -97,7 +114,9 @@ class Adapter(msgspec.Struct, frozen=True, gc=False):
 
 
 class Measure(msgspec.Struct, frozen=True, gc=False):
-    """A tensor whose shape the model's code has asked for; ``shape`` is what the file says it is."""
+    """A tensor whose shape the model's code has asked for; ``shape`` is what the file
+    says it is.
+    """
 
     id: int
     shape: tuple[int, ...]
@@ -107,7 +126,8 @@ Node = Compute | Derive | Adapter | Measure
 
 
 class Cell(msgspec.Struct, frozen=True, gc=False):
-    """What a call runs. ``inputs`` and ``outputs`` are the ids that the call's own replace position by position; None for what is no tensor.
+    """What a call runs. ``inputs`` and ``outputs`` are the ids that the call's own replace position
+    by position; None for what is no tensor.
 
     ``tensors``: the outputs of a data loader, the weights of a reducer. ``devices``: of a reducer.
     """
@@ -125,8 +145,9 @@ class Cell(msgspec.Struct, frozen=True, gc=False):
 class Call(msgspec.Struct, frozen=True, gc=False):
     """A cell as one device runs it once.
 
-    ``tracked``: whether autograd watches. Of a backward segment, ``given`` are the gradients that it gets; ``of`` are the tensors that the forward call takes
-    and gives, by the ids of their gradients.
+    ``tracked``: whether autograd watches. Of a backward segment, ``given`` are the gradients that
+    it gets; ``of`` are the tensors that the forward call takes and gives, by the ids of their
+    gradients.
     """
 
     id: int
@@ -141,7 +162,9 @@ class Call(msgspec.Struct, frozen=True, gc=False):
 
 @dataclass
 class ExecutionPlan:
-    """``programs``: the calls of every device of one replica; ``ranks`` is the number of ranks of all replicas; ``returned``: what a step returns."""
+    """``programs``: the calls of every device of one replica; ``ranks`` is the number of ranks of
+    all replicas; ``returned``: what a step returns.
+    """
 
     ranks: int
     programs: dict[int, list[Call]] = field(default_factory=dict)
@@ -156,11 +179,14 @@ class ExecutionPlan:
 def read_program(path: Path) -> ExecutionPlan:
     """The execution plan in a pickle of nnScaler's ``ModuleCodeGen``.
 
-    Raises PlanError for a damaged pickle, one of another object, and a field that is missing, of another type, or out of range.
+    Raises PlanError for a damaged pickle, one of another object, and a field that is missing, of
+    another type, or out of range.
     """
     with loaded(path) as root, within(str(path)):
         if class_of(root) != "ModuleCodeGen":
-            raise PlanError(f"the pickle holds a {class_of(root)[:100]}, not a ModuleCodeGen of nnScaler")
+            raise PlanError(
+                f"the pickle holds a {class_of(root)[:100]}, not a ModuleCodeGen of nnScaler"
+            )
         return _Reader(root).run()
 
 
@@ -182,7 +208,11 @@ class _Reader:
             raise PlanError(f"the devices are {devices[:20]}, not 0, 1, 2, ...", "devices")
         ranks = objects.integer(self.root, "runtime_ndevs")
         if not 0 < ranks <= LARGEST_RUN or ranks % len(devices):
-            raise PlanError(f"{ranks} ranks are no whole number of replicas of {len(devices)} devices, or more than {LARGEST_RUN}", "runtime_ndevs")
+            raise PlanError(
+                f"{ranks} ranks are no whole number of replicas of {len(devices)} devices, or "
+                f"more than {LARGEST_RUN}",
+                "runtime_ndevs",
+            )
         plan = ExecutionPlan(ranks)
         self._replicas = ranks // len(devices)
         execplan = objects.field(self.root, "execplan")
@@ -196,7 +226,9 @@ class _Reader:
                 sequence = sequences[device]
                 if not isinstance(sequence, list | tuple):
                     raise PlanError(f"the sequence is a {class_of(sequence)}, not a list")
-                plan.programs[device] = [self._call(item, position) for position, item in enumerate(sequence)]
+                plan.programs[device] = [
+                    self._call(item, position) for position, item in enumerate(sequence)
+                ]
         return plan
 
     def _call(self, item: object, position: int) -> Call:
@@ -209,21 +241,34 @@ class _Reader:
             call = Call(
                 id=objects.integer(item, "_id"),
                 cell=cell,
-                inputs=_arguments(items(item, "_inputs"), cell.kind) if cell.kind != "reducer" else (),
+                inputs=_arguments(items(item, "_inputs"), cell.kind)
+                if cell.kind != "reducer"
+                else (),
                 outputs=_ids(outputs),
                 place=place,
-                tracked=any(is_tensor(tensor) and objects.field(tensor, "_requires_grad") is True for tensor in outputs),
-                given=self.tensors.read_all(items(item, "_inputs")) if cell.kind == "backward" else (),
+                tracked=any(
+                    is_tensor(tensor) and objects.field(tensor, "_requires_grad") is True
+                    for tensor in outputs
+                ),
+                given=self.tensors.read_all(items(item, "_inputs"))
+                if cell.kind == "backward"
+                else (),
                 of=_by_gradient(objects.field(item, "_mirror")) if cell.kind == "backward" else {},
             )
             if len(call.outputs) != len(cell.outputs) or len(call.inputs) != len(cell.inputs):
-                raise PlanError(f"the call has {len(call.inputs)} inputs and {len(call.outputs)} outputs, its cell {len(cell.inputs)} and {len(cell.outputs)}")
+                raise PlanError(
+                    f"the call has {len(call.inputs)} inputs and {len(call.outputs)} outputs, its "
+                    f"cell {len(cell.inputs)} and {len(cell.outputs)}"
+                )
             return call
 
     def _count(self, more: int) -> None:
         self._read += more * self._replicas
         if self._read > LONGEST_PROGRAM:
-            raise PlanError(f"the ranks of the plan run more than {LONGEST_PROGRAM} operators, which is the most that is read")
+            raise PlanError(
+                f"the ranks of the plan run more than {LONGEST_PROGRAM} operators, which is the "
+                f"most that is read"
+            )
 
     # --- cells
 
@@ -237,21 +282,41 @@ class _Reader:
         name = class_of(thing)
         if name == "IRDataOperation":
             outputs = items(thing, "_outputs")
-            return Cell(objects.integer(thing, "_id"), "data", _ids(items(thing, "_inputs")), _ids(outputs), tensors=self.tensors.read_all(outputs))
+            return Cell(
+                objects.integer(thing, "_id"),
+                "data",
+                _ids(items(thing, "_inputs")),
+                _ids(outputs),
+                tensors=self.tensors.read_all(outputs),
+            )
         if name == "IRWeightReducer":
             devices = objects.integers(objects.field(thing, "_device"), "IRWeightReducer._device")
             weights = tuple(self.tensors.read(weight) for weight in items(thing, "_inputs"))
-            return Cell(objects.integer(thing, "_id"), "reducer", (), _ids(items(thing, "_outputs")), tensors=weights, devices=devices)
+            return Cell(
+                objects.integer(thing, "_id"),
+                "reducer",
+                (),
+                _ids(items(thing, "_outputs")),
+                tensors=weights,
+                devices=devices,
+            )
         if name == "IRAdapter":
             return self._framed(thing, "adapter", (self._adapter(thing),))
         if name == "IRSegment":
             nodes = items(thing, "_nodes")
             self._count(len(nodes))
-            backward = any(class_of(node) == "IRBpOperation" or _runs_backward(node) for node in nodes)
+            backward = any(
+                class_of(node) == "IRBpOperation" or _runs_backward(node) for node in nodes
+            )
             self._scalars = Scalars()
-            found = [entry for n, node in enumerate(nodes) for entry in self._node(node, n, backward)]
+            found = [
+                entry for n, node in enumerate(nodes) for entry in self._node(node, n, backward)
+            ]
             return self._framed(thing, "backward" if backward else "forward", tuple(found))
-        raise PlanError(f"{objects.shown(thing)} is no cell that a device can run (IRDataOperation, IRSegment, IRAdapter, IRWeightReducer)")
+        raise PlanError(
+            f"{objects.shown(thing)} is no cell that a device can run (IRDataOperation, "
+            f"IRSegment, IRAdapter, IRWeightReducer)"
+        )
 
     def _framed(self, thing: object, kind: CallKind, nodes: tuple[Node, ...]) -> Cell:
         return Cell(
@@ -277,7 +342,9 @@ class _Reader:
     def _new_node(self, node: object, backward: bool) -> list[Node]:
         name = class_of(node)
         if name == "IRSegment":
-            raise PlanError("a segment inside a segment is not read; write the plan without nested segments")
+            raise PlanError(
+                "a segment inside a segment is not read; write the plan without nested segments"
+            )
         if name not in ("IRAdapter", "IRBpOperation"):
             if backward:
                 raise PlanError(f"{objects.shown(node)} stands in a backward segment")
@@ -287,21 +354,29 @@ class _Reader:
         return [found]
 
     def _computed(self, node: object) -> list[Node]:
-        """A forward operator; an operator of the model's code that computes no tensor is computed here, and leaves the shapes that it has asked for."""
+        """A forward operator; an operator of the model's code that computes no tensor is computed
+        here, and leaves the shapes that it has asked for.
+        """
         if not any(is_tensor(thing) for thing in items(node, "_outputs")):
-            return [Measure(measured.id, measured.shape) for measured in self._scalars.compute(node)]
+            return [
+                Measure(measured.id, measured.shape) for measured in self._scalars.compute(node)
+            ]
         arguments, keywords = items(node, "_inputs"), objects.table(node, "_kwargs")
         values = [self._scalars.resolved(value) for value in arguments]
         named = {name: self._scalars.resolved(value) for name, value in keywords.items()}
         found = self._compute(node, values, named)
-        if all(a is b for a, b in zip(values, arguments, strict=True)) and all(named[name] is value for name, value in keywords.items()):
+        if all(a is b for a, b in zip(values, arguments, strict=True)) and all(
+            named[name] is value for name, value in keywords.items()
+        ):
             # What depends on objects is of this segment alone.
             self._nodes[id(node)] = found
         return [found]
 
     def _compute(self, node: object, arguments: list[Any], keywords: dict[Any, Any]) -> Compute:
         results = [self._result(thing) for thing in items(node, "_outputs") if is_tensor(thing)]
-        meaning = self.meanings.of(objects.text(node, "signature"), arguments, keywords, [r.tensor.dtype for r in results])
+        meaning = self.meanings.of(
+            objects.text(node, "signature"), arguments, keywords, [r.tensor.dtype for r in results]
+        )
         return Compute(
             id=objects.integer(node, "_id"),
             kind=meaning.kind,
@@ -314,10 +389,19 @@ class _Reader:
 
     def _result(self, thing: object) -> Result:
         gradient = objects.field(objects.field(thing, "_full_tensor"), "_grad")
-        return Result(self.tensors.read(thing), gradient_id(thing), tensor_id(gradient) if isinstance(gradient, Stub) else None)
+        return Result(
+            self.tensors.read(thing),
+            gradient_id(thing),
+            tensor_id(gradient) if isinstance(gradient, Stub) else None,
+        )
 
     def _operands(self, meaning: Meaning) -> tuple[Argument | Number, ...]:
-        return tuple([operand if isinstance(operand, Number) else self._argument(operand) for operand in meaning.operands])
+        return tuple(
+            [
+                operand if isinstance(operand, Number) else self._argument(operand)
+                for operand in meaning.operands
+            ]
+        )
 
     def _argument(self, thing: object) -> Argument:
         if objects.field(thing, "_is_attr") is not True:
@@ -332,7 +416,11 @@ class _Reader:
             return ""
         if comment not in self._sources:
             found = _SOURCE.search(comment[:2000])
-            self._sources[comment] = f"{found.group(1)}:{found.group(2)}" if found and found.group(1).isprintable() else ""
+            self._sources[comment] = (
+                f"{found.group(1)}:{found.group(2)}"
+                if found and found.group(1).isprintable()
+                else ""
+            )
         return self._sources[comment]
 
     def _derive(self, node: object) -> Derive:
@@ -344,15 +432,30 @@ class _Reader:
         )
 
     def _adapter(self, node: object) -> Adapter:
-        primitives = tuple(self._primitive(thing, n) for n, thing in enumerate(items(node, "_prims")))
+        primitives = tuple(
+            self._primitive(thing, n) for n, thing in enumerate(items(node, "_prims"))
+        )
         inputs = tuple([tensor_id(thing) for thing in items(node, "_inputs") if is_tensor(thing)])
         backward = None
-        if objects.field(node, "_differentiable") is True and objects.field(node, "custom") is True and not _runs_backward(node):
+        if (
+            objects.field(node, "_differentiable") is True
+            and objects.field(node, "custom") is True
+            and not _runs_backward(node)
+        ):
             mirror = objects.field(node, "_mirror")
             if class_of(mirror) != "IRAdapter" or not _runs_backward(mirror):
-                raise PlanError("a custom differentiable adapter has no backward adapter", "._mirror")
+                raise PlanError(
+                    "a custom differentiable adapter has no backward adapter", "._mirror"
+                )
             backward = self._adapter(mirror)
-        return Adapter(objects.integer(node, "_id"), inputs, self.tensors.read_all(items(node, "_outputs")), primitives, _mirror_id(node), backward)
+        return Adapter(
+            objects.integer(node, "_id"),
+            inputs,
+            self.tensors.read_all(items(node, "_outputs")),
+            primitives,
+            _mirror_id(node),
+            backward,
+        )
 
     def _primitive(self, thing: object, number: int) -> Primitive:
         try:
@@ -361,7 +464,10 @@ class _Reader:
                 function=_function(thing),
                 inputs=tuple([tensor_id(entry) for entry in items(thing, "_inputs")]),
                 outputs=self.tensors.read_all(items(thing, "_outputs")),
-                keywords={str(key)[:100]: objects.plain(value) for key, value in objects.table(thing, "kwargs").items()},
+                keywords={
+                    str(key)[:100]: objects.plain(value)
+                    for key, value in objects.table(thing, "kwargs").items()
+                },
             )
         except PlanError as error:
             raise placed(error, f"_prims[{number}]") from None
@@ -371,7 +477,9 @@ def _function(thing: object) -> str:
     """The function that a primitive runs, as nnScaler's package of adapters calls it."""
     value = objects.field(thing, "signature")
     if not isinstance(value, str) or not value:
-        raise PlanError(f"{class_of(thing)[:60]} has no signature, so that it runs nothing", ".signature")
+        raise PlanError(
+            f"{class_of(thing)[:60]} has no signature, so that it runs nothing", ".signature"
+        )
     return value[:200].removeprefix(_ADAPTERS)
 
 
@@ -384,8 +492,17 @@ def _by_gradient(forward: object) -> dict[int, int]:
     """The ids of the tensors that a forward call takes and gives, by the ids of their gradients."""
     if not isinstance(forward, Stub):
         raise PlanError("the backward pass of no forward pass", "._mirror")
-    tensors = [thing for name in ("_inputs", "_outputs") for thing in items(forward, name) if is_tensor(thing)]
-    return {gradient: tensor_id(tensor) for tensor in tensors if (gradient := gradient_id(tensor)) is not None}
+    tensors = [
+        thing
+        for name in ("_inputs", "_outputs")
+        for thing in items(forward, name)
+        if is_tensor(thing)
+    ]
+    return {
+        gradient: tensor_id(tensor)
+        for tensor in tensors
+        if (gradient := gradient_id(tensor)) is not None
+    }
 
 
 def _runs_backward(node: object) -> bool:
@@ -396,7 +513,12 @@ def _arguments(things: list[Any] | tuple[Any, ...], kind: CallKind) -> tuple[int
     """Ids of what a call is given: parameters are attributes of the module."""
     if kind == "backward":
         return _ids(things)
-    return tuple(tensor_id(thing) if is_tensor(thing) and objects.field(thing, "_is_attr") is not True else None for thing in things)
+    return tuple(
+        tensor_id(thing)
+        if is_tensor(thing) and objects.field(thing, "_is_attr") is not True
+        else None
+        for thing in things
+    )
 
 
 def _ids(things: list[Any] | tuple[Any, ...]) -> tuple[int | None, ...]:

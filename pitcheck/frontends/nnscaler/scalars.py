@@ -1,7 +1,8 @@
 """Numbers that a model's code computes from shapes, as ``B, S, D = x.shape`` does.
 
-nnScaler writes every step of such code as an operator of its own, whose results are objects and no tensors. The few functions that are listed here are computed
-by this module; what the file names is never called.
+nnScaler writes every step of such code as an operator of its own, whose results are objects and no
+tensors. The few functions that are listed here are computed by this module; what the file names is
+never called.
 """
 
 from __future__ import annotations
@@ -78,7 +79,9 @@ def _size(value: Any, dim: Any = None) -> Any:
 
 def _arithmetic(function: Callable[..., Any]) -> Callable[..., Any]:
     def compute(*values: Any) -> Any:
-        if not all(isinstance(value, int | float) and not isinstance(value, bool) for value in values):
+        if not all(
+            isinstance(value, int | float) and not isinstance(value, bool) for value in values
+        ):
             raise TypeError
         return function(*values)
 
@@ -128,23 +131,33 @@ class Scalars:
         self._values: dict[int, Any] = {}
 
     def compute(self, node: object) -> list[Measured]:
-        """Compute an operator whose results are objects alone; return the tensors whose shapes it has asked for.
+        """Compute an operator whose results are objects alone; return the tensors whose shapes it
+        has asked for.
 
-        Raises UnsupportedError for a function that is not listed or gets what it is not listed for, PlanError where it stops.
+        Raises UnsupportedError for a function that is not listed or gets what it is not listed for,
+        PlanError where it stops.
         """
         signature = text(node, "signature")
         function = _FUNCTIONS.get(signature)
         results = items(node, "_outputs")
         if function is None or len(results) != 1 or not is_object(results[0]):
-            raise UnsupportedError(f"the function {signature} computes no tensor, and has no meaning here")
+            raise UnsupportedError(
+                f"the function {signature} computes no tensor, and has no meaning here"
+            )
         arguments = [self._argument(value) for value in items(node, "_inputs")]
-        keywords = {str(name): self._argument(value) for name, value in table(node, "_kwargs").items()}
+        keywords = {
+            str(name): self._argument(value) for name, value in table(node, "_kwargs").items()
+        }
         try:
             value = function(*arguments, **keywords)
         except (TypeError, ValueError, IndexError, ZeroDivisionError, OverflowError):
-            raise UnsupportedError(f"the function {signature} has no meaning here for what it is given") from None
+            raise UnsupportedError(
+                f"the function {signature} has no meaning here for what it is given"
+            ) from None
         if not _small(value):
-            raise UnsupportedError(f"the function {signature} gives {shown(value)}, which is too large")
+            raise UnsupportedError(
+                f"the function {signature} gives {shown(value)}, which is too large"
+            )
         self._values[integer(results[0], "_id")] = value
         return [value for value in arguments if isinstance(value, Measured)]
 
@@ -161,7 +174,10 @@ class Scalars:
         if is_object(value):
             known = self._values.get(integer(value, "_id"))
             if known is None:
-                raise PlanError(f"object {integer(value, '_id')} is read, but no operator of the segment has computed it before")
+                raise PlanError(
+                    f"object {integer(value, '_id')} is read, but no operator of the segment has "
+                    f"computed it before"
+                )
             return known
         if is_tensor(value):
             return Measured(value)
@@ -169,7 +185,10 @@ class Scalars:
             return tuple(self._argument(entry, depth + 1) for entry in value)
         plain = number(value)
         if plain is None and not isinstance(value, str):
-            raise UnsupportedError(f"{shown(value)} has no meaning here as an argument of a function of the model's code")
+            raise UnsupportedError(
+                f"{shown(value)} has no meaning here as an argument of a function of the model's "
+                f"code"
+            )
         return value if plain is None else plain
 
 

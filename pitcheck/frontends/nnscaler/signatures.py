@@ -1,7 +1,7 @@
 """From a PyTorch or nnScaler function and its arguments to an operator of the plan.
 
-A function that is not listed, and an argument that is not understood, are carried over as they are: as an operator or an attribute that has no meaning,
-so that nothing is taken to be what it is not.
+A function that is not listed, and an argument that is not understood, are carried over as they are:
+as an operator or an attribute that has no meaning, so that nothing is taken to be what it is not.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ UNKNOWN = "nnscaler:"
 
 
 class Meaning(NamedTuple):
-    """An operator: its kind, its operands (sub-tensors of the pickle, or numbers), its attributes."""
+    """An operator: its kind, its operands (sub-tensors of the pickle, or numbers), its
+    attributes.
+    """
 
     kind: str
     operands: tuple[Any, ...]
@@ -33,10 +35,13 @@ class Meaning(NamedTuple):
 class Function:
     """How a function is called.
 
-    ``parameters``: names of its positional arguments, in order. ``tensors``: those that are operands (a number there is a literal operand).
-    ``attributes``: the attribute that an argument becomes. ``neutral``: values of arguments that change nothing. ``ignored``: arguments without effect.
-    ``needed``: arguments that must be there, because without them the function does something else. ``sequence``: the argument that takes all remaining
-    positional ones (``view(2, 3)``). ``many``: all positional arguments are operands. ``optional``: how many of the last operands may be missing or None.
+    ``parameters``: names of its positional arguments, in order. ``tensors``: those that are
+    operands (a number there is a literal operand). ``attributes``: the attribute that an argument
+    becomes. ``neutral``: values of arguments that change nothing. ``ignored``: arguments without
+    effect. ``needed``: arguments that must be there, because without them the function does
+    something else. ``sequence``: the argument that takes all remaining positional ones (``view(2,
+    3)``). ``many``: all positional arguments are operands. ``optional``: how many of the last
+    operands may be missing or None.
     """
 
     kind: str
@@ -60,7 +65,12 @@ _BOUNDS = (("min", "min"), ("max", "max"))
 _UNBOUND = (("min", None), ("max", None))
 _LAYER = (("normalized_shape", "dims"), ("eps", "eps"))
 _LOSS = (("reduction", "reduction"), ("ignore_index", "ignore_index"))
-_NO_LOSS_OPTIONS = (("weight", None), ("label_smoothing", 0), ("size_average", None), ("reduce", None))
+_NO_LOSS_OPTIONS = (
+    ("weight", None),
+    ("label_smoothing", 0),
+    ("size_average", None),
+    ("reduce", None),
+)
 
 
 def _unary(kind: str, *names: str, ignored: tuple[str, ...] = ("out",)) -> dict[str, Function]:
@@ -68,21 +78,44 @@ def _unary(kind: str, *names: str, ignored: tuple[str, ...] = ("out",)) -> dict[
 
 
 def _arithmetic() -> dict[str, Function]:
-    table = {f"torch.{name}": Function(name, _BINARY, _BINARY) for name in ("matmul", "mul", "maximum", "minimum", "eq", "ne", "lt", "le", "gt", "ge")}
-    for name in ("rsqrt", "sqrt", "exp", "log", "neg", "abs", "tanh", "sigmoid", "square", "reciprocal", "sign", "erf", "relu"):
+    table = {
+        f"torch.{name}": Function(name, _BINARY, _BINARY)
+        for name in ("matmul", "mul", "maximum", "minimum", "eq", "ne", "lt", "le", "gt", "ge")
+    }
+    for name in (
+        "rsqrt",
+        "sqrt",
+        "exp",
+        "log",
+        "neg",
+        "abs",
+        "tanh",
+        "sigmoid",
+        "square",
+        "reciprocal",
+        "sign",
+        "erf",
+        "relu",
+    ):
         table |= _unary(name, f"torch.{name}")
     for name in ("tanh", "sigmoid", "softplus"):
         table |= _unary(name, f"torch.nn.functional.{name}")
     return table | {
         "torch.add": Function("add", (*_BINARY, "alpha"), _BINARY, _ALPHA, (("alpha", 1),)),
         "torch.sub": Function("sub", (*_BINARY, "alpha"), _BINARY, _ALPHA, (("alpha", 1),)),
-        "torch.div": Function("div", (*_BINARY, "rounding_mode"), _BINARY, neutral=(("rounding_mode", None),)),
+        "torch.div": Function(
+            "div", (*_BINARY, "rounding_mode"), _BINARY, neutral=(("rounding_mode", None),)
+        ),
         "torch.pow": Function("pow", ("input", "exponent"), attributes=(("exponent", "exponent"),)),
-        "torch.clamp": Function("clamp", ("input", "min", "max"), attributes=_BOUNDS, neutral=_UNBOUND),
+        "torch.clamp": Function(
+            "clamp", ("input", "min", "max"), attributes=_BOUNDS, neutral=_UNBOUND
+        ),
         "torch.bmm": Function("bmm", ("input", "mat2"), ("input", "mat2")),
         "torch.where": Function("where", ("condition", *_BINARY), ("condition", *_BINARY)),
         "torch.sum": Function("sum", ("input", "dim", "keepdim"), attributes=_AXES, neutral=_WHOLE),
-        "torch.mean": Function("mean", ("input", "dim", "keepdim"), attributes=_AXES, neutral=_WHOLE),
+        "torch.mean": Function(
+            "mean", ("input", "dim", "keepdim"), attributes=_AXES, neutral=_WHOLE
+        ),
         "torch.cumsum": Function("cumsum", ("input", "dim"), attributes=_AXIS),
     }
 
@@ -91,35 +124,73 @@ def _layers() -> dict[str, Function]:
     weighted = ("input", "weight", "bias")
     table = {
         "torch.nn.functional.linear": Function("linear", weighted, weighted, optional=1),
-        "torch.nn.functional.softmax": Function("softmax", ("input", "dim"), attributes=_AXIS, ignored=("_stacklevel",), needed=("dim",)),
+        "torch.nn.functional.softmax": Function(
+            "softmax", ("input", "dim"), attributes=_AXIS, ignored=("_stacklevel",), needed=("dim",)
+        ),
         "torch.softmax": Function("softmax", ("input", "dim"), attributes=_AXIS, needed=("dim",)),
-        "torch.nn.functional.log_softmax": Function("log_softmax", ("input", "dim"), attributes=_AXIS, ignored=("_stacklevel",), needed=("dim",)),
-        "torch.log_softmax": Function("log_softmax", ("input", "dim"), attributes=_AXIS, needed=("dim",)),
-        "torch.nn.functional.gelu": Function("gelu", attributes=(("approximate", "approximate"),), neutral=(("approximate", "none"),)),
-        "torch.nn.functional.dropout": Function("identity", neutral=(("p", 0),), ignored=("training", "inplace"), needed=("p",)),
-        "nnscaler.runtime.function.layer_norm": Function("layer_norm", weighted, weighted, _LAYER, needed=("normalized_shape", "eps"), optional=2),
-        "torch.nn.functional.cross_entropy": Function("cross_entropy", ("input", "target"), ("input", "target"), _LOSS, _NO_LOSS_OPTIONS),
-        "torch.nn.functional.mse_loss": Function("mse_loss", ("input", "target"), ("input", "target"), _LOSS[:1], _NO_LOSS_OPTIONS),
+        "torch.nn.functional.log_softmax": Function(
+            "log_softmax",
+            ("input", "dim"),
+            attributes=_AXIS,
+            ignored=("_stacklevel",),
+            needed=("dim",),
+        ),
+        "torch.log_softmax": Function(
+            "log_softmax", ("input", "dim"), attributes=_AXIS, needed=("dim",)
+        ),
+        "torch.nn.functional.gelu": Function(
+            "gelu", attributes=(("approximate", "approximate"),), neutral=(("approximate", "none"),)
+        ),
+        "torch.nn.functional.dropout": Function(
+            "identity", neutral=(("p", 0),), ignored=("training", "inplace"), needed=("p",)
+        ),
+        "nnscaler.runtime.function.layer_norm": Function(
+            "layer_norm", weighted, weighted, _LAYER, needed=("normalized_shape", "eps"), optional=2
+        ),
+        "torch.nn.functional.cross_entropy": Function(
+            "cross_entropy", ("input", "target"), ("input", "target"), _LOSS, _NO_LOSS_OPTIONS
+        ),
+        "torch.nn.functional.mse_loss": Function(
+            "mse_loss", ("input", "target"), ("input", "target"), _LOSS[:1], _NO_LOSS_OPTIONS
+        ),
     }
-    return table | _unary("silu", "torch.nn.functional.silu", ignored=("inplace",)) | _unary("relu", "torch.nn.functional.relu", ignored=("inplace",))
+    return (
+        table
+        | _unary("silu", "torch.nn.functional.silu", ignored=("inplace",))
+        | _unary("relu", "torch.nn.functional.relu", ignored=("inplace",))
+    )
 
 
 def _structure() -> dict[str, Function]:
     return {
         "torch.Tensor.view": Function("view", attributes=(("size", "sizes"),), sequence="size"),
-        "torch.Tensor.reshape": Function("view", attributes=(("shape", "sizes"),), sequence="shape"),
+        "torch.Tensor.reshape": Function(
+            "view", attributes=(("shape", "sizes"),), sequence="shape"
+        ),
         "torch.reshape": Function("view", ("input", "shape"), attributes=(("shape", "sizes"),)),
-        "torch.transpose": Function("transpose", ("input", "dim0", "dim1"), attributes=(("dim0", "dim0"), ("dim1", "dim1"))),
-        "torch.permute": Function("permute", ("input", "dims"), attributes=(("dims", "permutation"),)),
+        "torch.transpose": Function(
+            "transpose", ("input", "dim0", "dim1"), attributes=(("dim0", "dim0"), ("dim1", "dim1"))
+        ),
+        "torch.permute": Function(
+            "permute", ("input", "dims"), attributes=(("dims", "permutation"),)
+        ),
         "torch.unsqueeze": Function("unsqueeze", ("input", "dim"), attributes=_AXIS),
         "torch.squeeze": Function("squeeze", ("input", "dim"), attributes=_AXIS, needed=("dim",)),
         "torch.Tensor.contiguous": Function("contiguous", ignored=("memory_format",)),
-        "torch.tril": Function("tril", ("input", "diagonal"), attributes=(("diagonal", "diagonal"),)),
-        "torch.triu": Function("triu", ("input", "diagonal"), attributes=(("diagonal", "diagonal"),)),
+        "torch.tril": Function(
+            "tril", ("input", "diagonal"), attributes=(("diagonal", "diagonal"),)
+        ),
+        "torch.triu": Function(
+            "triu", ("input", "diagonal"), attributes=(("diagonal", "diagonal"),)
+        ),
         "nnscaler.runtime.function.identity": Function("identity"),
-        "nnscaler.runtime.function.multiref": Function("multiref", ("input", "times"), attributes=(("times", "count"),)),
+        "nnscaler.runtime.function.multiref": Function(
+            "multiref", ("input", "times"), attributes=(("times", "count"),)
+        ),
         "nnscaler.runtime.function.cat": Function("cat", (), (), _AXIS, needed=("dim",), many=True),
-        "nnscaler.runtime.function.stack": Function("stack", (), (), _AXIS, needed=("dim",), many=True),
+        "nnscaler.runtime.function.stack": Function(
+            "stack", (), (), _AXIS, needed=("dim",), many=True
+        ),
     }
 
 
@@ -128,12 +199,16 @@ _TUPLES = frozenset({"axes", "sizes", "permutation"})
 """Attributes that are a tuple of integers even where one integer is given."""
 
 
-def meaning_of(signature: str, arguments: Sequence[Any], keywords: Mapping[Any, Any], results: Sequence[str]) -> Meaning:
+def meaning_of(
+    signature: str, arguments: Sequence[Any], keywords: Mapping[Any, Any], results: Sequence[str]
+) -> Meaning:
     """The operator that a call of ``signature`` is; ``results`` are the dtypes of its outputs.
 
     Raises PlanError for a keyword that is no string.
     """
-    if keywords and any(not isinstance(key, str) or not key.isprintable() or len(key) > 100 for key in keywords):
+    if keywords and any(
+        not isinstance(key, str) or not key.isprintable() or len(key) > 100 for key in keywords
+    ):
         raise PlanError("a keyword is no name", "._kwargs")
     function = _FUNCTIONS.get(signature)
     if function is None:
@@ -146,7 +221,9 @@ def meaning_of(signature: str, arguments: Sequence[Any], keywords: Mapping[Any, 
     return Meaning(function.kind, operands, attributes)
 
 
-def _bound(function: Function, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> dict[str, Any] | None:
+def _bound(
+    function: Function, arguments: Sequence[Any], keywords: Mapping[str, Any]
+) -> dict[str, Any] | None:
     """Arguments by name, None where they do not fit the function."""
     if function.many:
         return dict(keywords)
@@ -156,16 +233,24 @@ def _bound(function: Function, arguments: Sequence[Any], keywords: Mapping[str, 
         if not function.sequence:
             return None
         rest = list(arguments[count:])
-        bound[function.sequence] = rest[0] if len(rest) == 1 and isinstance(rest[0], list | tuple) else tuple(rest)
+        bound[function.sequence] = (
+            rest[0] if len(rest) == 1 and isinstance(rest[0], list | tuple) else tuple(rest)
+        )
     if set(bound) & set(keywords):
         return None
     return {**bound, **keywords}
 
 
-def _operands(function: Function, bound: Mapping[str, Any], arguments: Sequence[Any]) -> tuple[Any, ...] | None:
+def _operands(
+    function: Function, bound: Mapping[str, Any], arguments: Sequence[Any]
+) -> tuple[Any, ...] | None:
     """Tensors and numbers in order, or None where one is missing or is something else."""
     if function.many:
-        given = arguments[0] if len(arguments) == 1 and isinstance(arguments[0], list | tuple) else arguments
+        given = (
+            arguments[0]
+            if len(arguments) == 1 and isinstance(arguments[0], list | tuple)
+            else arguments
+        )
         return tuple(given) if given and all(is_tensor(value) for value in given) else None
     names = list(function.tensors)
     for name in reversed(function.tensors[len(function.tensors) - function.optional :]):
@@ -173,29 +258,44 @@ def _operands(function: Function, bound: Mapping[str, Any], arguments: Sequence[
             break
         names.pop()
     operands = tuple([_operand(bound.get(name)) for name in names])
-    if any(operand is None for operand in operands) or all(isinstance(operand, Number) for operand in operands):
+    if any(operand is None for operand in operands) or all(
+        isinstance(operand, Number) for operand in operands
+    ):
         return None
     return operands
 
 
-def _attributes(function: Function, bound: Mapping[str, Any], results: Sequence[str]) -> dict[str, Any] | None:
+def _attributes(
+    function: Function, bound: Mapping[str, Any], results: Sequence[str]
+) -> dict[str, Any] | None:
     """The attributes, or None where an argument is missing or has no meaning as an attribute."""
     if any(name not in bound for name in function.needed):
         return None
     attributes: dict[str, Any] = {}
-    others = [item for item in bound.items() if item[0] not in function.tensors and item[0] not in function.ignored]
+    others = [
+        item
+        for item in bound.items()
+        if item[0] not in function.tensors and item[0] not in function.ignored
+    ]
     if not others:
         return attributes
     renamed, neutral = dict(function.attributes), dict(function.neutral)
     for name, value in others:
         simple = plain(value)
-        if (name in neutral and _equal(simple, neutral[name])) or (name == "dtype" and (value is None or _same_dtype(value, results))):
+        if (name in neutral and _equal(simple, neutral[name])) or (
+            name == "dtype" and (value is None or _same_dtype(value, results))
+        ):
             continue
         if is_tensor(value):
             return None
-        # An argument that is not understood gets a name that no operator has, so that it is refused.
+        # An argument that is not understood gets a name that no operator has, so that it is
+        # refused.
         attribute = renamed.get(name, f"torch.{name}")
-        attributes[attribute] = len(simple) if attribute == "dims" and isinstance(simple, tuple) else _attribute(attribute, simple)
+        attributes[attribute] = (
+            len(simple)
+            if attribute == "dims" and isinstance(simple, tuple)
+            else _attribute(attribute, simple)
+        )
         if attribute in _TUPLES and not _integers(attributes[attribute]):
             return None
     return attributes
@@ -221,22 +321,34 @@ def _operand(value: Any) -> Any:
 
 
 def _same_dtype(value: Any, results: Sequence[str]) -> bool:
-    """Whether a conversion to ``value`` changes nothing, which is said here of float32 alone: narrower results are computed wider inside."""
+    """Whether a conversion to ``value`` changes nothing, which is said here of float32 alone:
+    narrower results are computed wider inside.
+    """
     try:
-        return isinstance(value, Stub | type) and all(result == "float32" for result in results) and dtype_of(value, "dtype") == "float32"
+        return (
+            isinstance(value, Stub | type)
+            and all(result == "float32" for result in results)
+            and dtype_of(value, "dtype") == "float32"
+        )
     except PlanError:
         return False
 
 
 def _attribute(name: str, value: Any) -> Any:
-    """A value of the plan's type: a scalar, a tuple of integers, or of tuples of integers; anything else becomes its description."""
+    """A value of the plan's type: a scalar, a tuple of integers, or of tuples of integers; anything
+    else becomes its description.
+    """
     if name in _TUPLES and isinstance(value, int) and not isinstance(value, bool):
         return (value,)
     if value is None or isinstance(value, bool | int | float | str):
         return value
-    if isinstance(value, tuple) and (all(type(entry) is int for entry in value) or all(type(entry) is str for entry in value)):
+    if isinstance(value, tuple) and (
+        all(type(entry) is int for entry in value) or all(type(entry) is str for entry in value)
+    ):
         return value
-    if isinstance(value, tuple) and all(isinstance(entry, tuple) and all(type(e) is int for e in entry) for entry in value):
+    if isinstance(value, tuple) and all(
+        isinstance(entry, tuple) and all(type(e) is int for e in entry) for entry in value
+    ):
         return value
     return repr(value)[:1000]
 
@@ -259,4 +371,8 @@ def _unknown(signature: str, arguments: Sequence[Any], keywords: Mapping[str, An
 
 
 def _inside(value: Any) -> list[Any]:
-    return [entry for entry in value[:1000] if is_tensor(entry)] if isinstance(value, list | tuple) else []
+    return (
+        [entry for entry in value[:1000] if is_tensor(entry)]
+        if isinstance(value, list | tuple)
+        else []
+    )

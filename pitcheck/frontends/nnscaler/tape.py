@@ -41,7 +41,9 @@ Entry = Computed | Communicated | Customized
 
 @dataclass(eq=False)
 class Forward:
-    """A forward call: its micro-batch, what it was given, and its tape. Values are known by their identity, one for each time a tensor is written."""
+    """A forward call: its micro-batch, what it was given, and its tape. Values are known by their
+    identity, one for each time a tensor is written.
+    """
 
     microbatch: int
     inputs: tuple[Value | None, ...] = ()

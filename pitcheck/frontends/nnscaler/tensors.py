@@ -1,6 +1,8 @@
-"""The tensors of nnScaler's objects: a part (``IRSubTensor``) with what its whole (``IRFullTensor``) says.
+"""The tensors of nnScaler's objects: a part (``IRSubTensor``) with what its whole
+(``IRFullTensor``) says.
 
-Many parts share one whole, one box and one dtype; what has been read and checked once is not read again.
+Many parts share one whole, one box and one dtype; what has been read and checked once is not read
+again.
 """
 
 from __future__ import annotations
@@ -12,15 +14,36 @@ import msgspec
 
 from pitcheck.base.dtypes import DType
 from pitcheck.errors import PlanError
-from pitcheck.frontends.nnscaler.objects import class_of, dtype_of, field, has, integer, integers, items, shown, text
+from pitcheck.frontends.nnscaler.objects import (
+    class_of,
+    dtype_of,
+    field,
+    has,
+    integer,
+    integers,
+    items,
+    shown,
+    text,
+)
 from pitcheck.frontends.nnscaler.pickles import Stub
 
-_FIELDS = ("_full_tensor", "_shape", "_indmap", "_valmap", "_dtype", "_is_attr", "_is_grad", "_requires_grad")
+_FIELDS = (
+    "_full_tensor",
+    "_shape",
+    "_indmap",
+    "_valmap",
+    "_dtype",
+    "_is_attr",
+    "_is_grad",
+    "_requires_grad",
+)
 _read_fields = itemgetter(*_FIELDS)
 
 
 class SubTensor(msgspec.Struct, frozen=True, gc=False):
-    """A part of a tensor on a device. ``box``: (start, stop) per dimension of ``whole``; ``term`` is (i, n): term i of n that add up."""
+    """A part of a tensor on a device. ``box``: (start, stop) per dimension of ``whole``; ``term``
+    is (i, n): term i of n that add up.
+    """
 
     id: int
     full: int
@@ -60,7 +83,9 @@ def gradient_id(value: object) -> int | None:
 
 
 class Tensors:
-    """Reads the sub-tensors of one pickle, whose objects must live as long as this: what is known is known by their identity."""
+    """Reads the sub-tensors of one pickle, whose objects must live as long as this: what is known
+    is known by their identity.
+    """
 
     def __init__(self) -> None:
         self._wholes: dict[int, _Whole] = {}
@@ -69,7 +94,9 @@ class Tensors:
         self._dtypes: dict[int, DType] = {}
 
     def read(self, value: object) -> SubTensor:
-        """A sub-tensor with what its full tensor says. Raises PlanError for a field that is missing, of another type, or that contradicts the shape."""
+        """A sub-tensor with what its full tensor says. Raises PlanError for a field that is
+        missing, of another type, or that contradicts the shape.
+        """
         if not is_tensor(value):
             raise PlanError(f"{shown(value)} where an IRSubTensor is needed")
         full, sizes, place, share, said, attribute, gradient, trainable = _fields(value)
@@ -79,7 +106,11 @@ class Tensors:
         dtype = self._dtypes.get(id(said)) or self._dtype(said, whole.name)
         shape = integers(sizes, "_shape")
         if not len(box) == len(shape) == len(whole.shape) or (shape and min(shape) < 0):
-            raise PlanError(f"{whole.name!r} has shape {shape}, the box {box} and a full shape {whole.shape}, which do not fit", "._indmap")
+            raise PlanError(
+                f"{whole.name!r} has shape {shape}, the box {box} and a full shape {whole.shape}, "
+                f"which do not fit",
+                "._indmap",
+            )
         return SubTensor(
             tensor_id(value),
             whole.id,
@@ -107,12 +138,19 @@ class Tensors:
 
     def _whole(self, full: object) -> _Whole:
         loss = has(full, "_is_loss") and field(full, "_is_loss") is True
-        found = _Whole(integer(full, "_id"), text(full, "name"), integers(field(full, "_shape"), "_full_tensor._shape"), loss)
+        found = _Whole(
+            integer(full, "_id"),
+            text(full, "name"),
+            integers(field(full, "_shape"), "_full_tensor._shape"),
+            loss,
+        )
         self._wholes[id(full)] = found
         return found
 
     def _box(self, place: object) -> tuple[tuple[int, int], ...]:
-        found = self._boxes[id(place)] = tuple([_interval(pair) for pair in items(place, "_indices")])
+        found = self._boxes[id(place)] = tuple(
+            [_interval(pair) for pair in items(place, "_indices")]
+        )
         return found
 
     def _term(self, share: object, name: str) -> tuple[int, int]:

@@ -1,4 +1,6 @@
-"""The arguments of an ATen call in the order of its schema, defaults filled in; names of dtypes; what a call writes."""
+"""The arguments of an ATen call in the order of its schema, defaults filled in; names of dtypes;
+what a call writes.
+"""
 
 from __future__ import annotations
 
@@ -15,19 +17,37 @@ from pitcheck.frontends.torch.trace import Argument, Item, Ref
 
 NAMES = {torch.float8_e4m3fn: "float8_e4m3", torch.float8_e5m2: "float8_e5m2"}
 DTYPES = {
-    **{name: getattr(torch, name) for name in ("float64", "float32", "bfloat16", "float16", "int64", "int32", "int16", "int8", "uint8", "bool")},
+    **{
+        name: getattr(torch, name)
+        for name in (
+            "float64",
+            "float32",
+            "bfloat16",
+            "float16",
+            "int64",
+            "int32",
+            "int16",
+            "int8",
+            "uint8",
+            "bool",
+        )
+    },
     **{name: dtype for dtype, name in NAMES.items()},
 }
 
 
 def dtype_name(dtype: torch.dtype) -> str:
-    """The name that traces and plans have for a dtype; of one that plans do not know, torch's own."""
+    """The name that traces and plans have for a dtype; of one that plans do not know,
+    torch's own.
+    """
     return NAMES.get(dtype, str(dtype).removeprefix("torch."))
 
 
 @dataclass(frozen=True)
 class Parameter:
-    """An argument of a schema. ``stores``: it only says where the result goes; ``written``: the call writes to it."""
+    """An argument of a schema. ``stores``: it only says where the result goes; ``written``: the
+    call writes to it.
+    """
 
     name: str
     default: Any
@@ -38,7 +58,9 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Signature:
-    """What a schema says. ``operator``: the overload without namespace and without the mark of writing in place, of the functional form where there is one."""
+    """What a schema says. ``operator``: the overload without namespace and without the mark of
+    writing in place, of the functional form where there is one.
+    """
 
     operator: str
     parameters: tuple[Parameter, ...]
@@ -70,10 +92,20 @@ _MISSING = object()
 def signature(func: OpOverload) -> Signature:
     """The signature of an overload."""
     parameters = tuple(
-        Parameter(a.name, a.default_value if a.has_default_value() else None, a.kwarg_only, a.is_out, a.alias_info is not None and a.alias_info.is_write)
+        Parameter(
+            a.name,
+            a.default_value if a.has_default_value() else None,
+            a.kwarg_only,
+            a.is_out,
+            a.alias_info is not None and a.alias_info.is_write,
+        )
         for a in func._schema.arguments
     )
-    functional = _functional(func, parameters) if any(parameter.written for parameter in parameters) else func
+    functional = (
+        _functional(func, parameters)
+        if any(parameter.written for parameter in parameters)
+        else func
+    )
     name = func._schema.name.split("::")[1]
     overload = func._overloadname
     if functional is not None:
@@ -88,7 +120,11 @@ def _functional(func: OpOverload, parameters: tuple[Parameter, ...]) -> OpOverlo
     namespace, name = func._schema.name.split("::")
     kept = [parameter.name for parameter in parameters if not parameter.stores]
     # "__iand__" writes what "__and__" computes.
-    plain = f"__{name[3:]}" if name.startswith("__i") and name.endswith("__") else name.removesuffix("_")
+    plain = (
+        f"__{name[3:]}"
+        if name.startswith("__i") and name.endswith("__")
+        else name.removesuffix("_")
+    )
     for candidate in dict.fromkeys((name, plain, f"{name}_functional", f"{plain}_functional")):
         packet = getattr(getattr(torch.ops, namespace), candidate, None)
         if packet is None:
@@ -98,7 +134,10 @@ def _functional(func: OpOverload, parameters: tuple[Parameter, ...]) -> OpOverlo
             overload
             for overload in overloads
             if [a.name for a in overload._schema.arguments] == kept
-            and not any(a.alias_info is not None and a.alias_info.is_write for a in overload._schema.arguments)
+            and not any(
+                a.alias_info is not None and a.alias_info.is_write
+                for a in overload._schema.arguments
+            )
             and _types(overload, kept) == _types(func, kept)
         ]
         if fitting:
@@ -126,4 +165,6 @@ def literal(value: Any, read: Read) -> Argument:
         return dtype_name(value)
     if isinstance(value, torch.device | torch.layout | torch.memory_format | torch.Generator):
         return None
-    raise UnsupportedError(f"an operator has an argument of type {type(value).__name__}, which has no place in a trace")
+    raise UnsupportedError(
+        f"an operator has an argument of type {type(value).__name__}, which has no place in a trace"
+    )

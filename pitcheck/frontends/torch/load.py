@@ -1,4 +1,6 @@
-"""Specifications in Python files: ``FILE.py:NAME``. The file is the user's own program, and runs."""
+"""Specifications in Python files: ``FILE.py:NAME``. The file is the user's own program,
+and runs.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +15,18 @@ from pitcheck.frontends.torch.recording.output import guest
 
 
 def load_spec(file: str, name: str) -> Spec:
-    """The specification called ``name`` in a Python file; imports beside the file work as they do when it is run.
+    """The specification called ``name`` in a Python file; imports beside the file work as they do
+    when it is run.
 
-    Raises PlanError for a file that is not there or raises, UsageError for a name that is no specification, and where PyTorch is missing.
+    Raises PlanError for a file that is not there or raises, UsageError for a name that is no
+    specification, and where PyTorch is missing.
     """
     path = Path(file)
     if not path.is_file():
         raise PlanError("no such file", file)
-    loader = importlib.util.spec_from_file_location(path.stem, path, loader=UserLoader(path.stem, str(path)))
+    loader = importlib.util.spec_from_file_location(
+        path.stem, path, loader=UserLoader(path.stem, str(path))
+    )
     if loader is None or loader.loader is None:
         raise PlanError("this is no Python file", file)
     module = importlib.util.module_from_spec(loader)

@@ -1,4 +1,6 @@
-"""What has been recorded so far: values, and the pure operators that made them. Small values that depend on constants alone are known."""
+"""What has been recorded so far: values, and the pure operators that made them. Small values that
+depend on constants alone are known.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,9 @@ class Place(NamedTuple):
 
 
 class Tape:
-    """Values, events and givens, in the order in which they came to be. ``place`` says where the program is."""
+    """Values, events and givens, in the order in which they came to be. ``place`` says where the
+    program is.
+    """
 
     def __init__(self, place: Callable[[], Place]) -> None:
         self.kinds: list[Kind] = []
@@ -49,11 +53,15 @@ class Tape:
         self.given: dict[int, Given] = {}
         self.known: dict[int, torch.Tensor] = {}
         self.refused: PitcheckError | None = None
-        """The first refusal. The program may have caught it; it is final all the same, for what ran afterwards is another program."""
+        """The first refusal. The program may have caught it; it is final all the same, for what ran
+        afterwards is another program.
+        """
         self.looked_at: set[int] = set()
         """Known values that the program has looked at, which decided what it did."""
         self.ended = False
-        """Whether the step is over, and what is recorded only reads what it has left: that belongs to where it was made."""
+        """Whether the step is over, and what is recorded only reads what it has left: that belongs
+        to where it was made.
+        """
         self._place = place
         self._places: dict[int, Place] = {}
 
@@ -70,20 +78,38 @@ class Tape:
         place = self._made(arguments) if self.ended else self._place()
         numbers = [None if kind is None else self._value(kind) for kind in outputs]
         self._places.update((number, place) for number in numbers if number is not None)
-        event = Event(operator, arguments, tuple(numbers), group, place.source, place.module, place.backward, batch, communicator)
+        event = Event(
+            operator,
+            arguments,
+            tuple(numbers),
+            group,
+            place.source,
+            place.module,
+            place.backward,
+            batch,
+            communicator,
+        )
         self.events.append(event)
         if not group:
             self._know(event)
         return [number for number in numbers if number is not None]
 
-    def one(self, operator: str, arguments: tuple[Argument, ...], shape: Sequence[int], dtype: torch.dtype) -> int:
+    def one(
+        self,
+        operator: str,
+        arguments: tuple[Argument, ...],
+        shape: Sequence[int],
+        dtype: torch.dtype,
+    ) -> int:
         """An event of one output."""
         return self.emit(operator, arguments, [Kind(tuple(shape), dtype)])[0]
 
     def give(self, kind: Kind, role: Role, name: str, **where: object) -> int:
         """A value that the step starts with."""
         number = self._value(kind)
-        self.given[number] = msgspec.convert({"value": number, "role": role, "name": name, **where}, Given)
+        self.given[number] = msgspec.convert(
+            {"value": number, "role": role, "name": name, **where}, Given
+        )
         return number
 
     def constant(self, tensor: torch.Tensor) -> int:
@@ -116,7 +142,9 @@ class Tape:
         return self._places.get(value, Place()).source
 
     def twin(self, value: int) -> int:
-        """A new number for a value, which stands for it from now on; what is known of it stays known."""
+        """A new number for a value, which stands for it from now on; what is known of it stays
+        known.
+        """
         number = self._value(self.kinds[value])
         self._places[number] = self._places.get(value, Place())
         if value in self.known:
@@ -129,7 +157,10 @@ class Tape:
 
     def _listed(self, plain: torch.Tensor) -> int:
         name = dtype_name(plain.dtype)
-        parts = [self.one("full.default", ((1,), number, name, None, None, None), (1,), plain.dtype) for number in plain.reshape(-1).tolist()]
+        parts = [
+            self.one("full.default", ((1,), number, name, None, None, None), (1,), plain.dtype)
+            for number in plain.reshape(-1).tolist()
+        ]
         flat = self.one("cat.default", (tuple(map(Ref, parts)), 0), (plain.numel(),), plain.dtype)
         return self.one("view.default", (Ref(flat), tuple(plain.shape)), plain.shape, plain.dtype)
 
@@ -154,11 +185,15 @@ class Tape:
                 self.known[number] = result
 
     def number(self, value: int) -> bool | int | float:
-        """The number that a tensor of one element holds; UnsupportedError where it depends on what is not known."""
+        """The number that a tensor of one element holds; UnsupportedError where it depends on what
+        is not known.
+        """
         if value not in self.known:
             raise UnsupportedError(
-                f"{self.where()}: the program looks at the value of a tensor of shape {self.kinds[value].shape} that depends on parameters or on the batch; "
-                "give Input.values where it comes from integers of the batch, else keep the number in a tensor"
+                f"{self.where()}: the program looks at the value of a tensor of shape "
+                f"{self.kinds[value].shape} that depends on parameters or on the batch; "
+                "give Input.values where it comes from integers of the batch, else keep the "
+                "number in a tensor"
             )
         self.looked_at.add(value)
         with _disable_current_modes():

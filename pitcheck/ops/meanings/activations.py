@@ -1,4 +1,6 @@
-"""Activation functions, element by element: those with an algebra through exp, the others as functions known by name."""
+"""Activation functions, element by element: those with an algebra through exp, the others as
+functions known by name.
+"""
 
 from __future__ import annotations
 
@@ -66,7 +68,9 @@ def _gelu_backward(local: Local) -> Sequence[Lazy | None]:
 def _is_tanh(attributes: Attributes) -> bool:
     approximate = attributes.get("approximate", "none")
     if approximate not in ("none", "tanh"):
-        raise UnsupportedError(f"gelu knows the approximations 'none' and 'tanh', not {approximate!r}")
+        raise UnsupportedError(
+            f"gelu knows the approximations 'none' and 'tanh', not {approximate!r}"
+        )
     return bool(approximate == "tanh")
 
 
@@ -76,20 +80,38 @@ def _erf_slope(d: Local) -> Term:
 
 
 OPERATORS = (
-    elementwise("sigmoid", lambda x: x.sigmoid(), lambda d: d.y * (1 - d.y), doc="1 / (1 + exp(-x))."),
+    elementwise(
+        "sigmoid", lambda x: x.sigmoid(), lambda d: d.y * (1 - d.y), doc="1 / (1 + exp(-x))."
+    ),
     elementwise("silu", lambda x: x * x.sigmoid(), _silu_slope, doc="x * sigmoid(x)."),
     elementwise("tanh", lambda x: x.tanh(), lambda d: 1 - d.y * d.y, doc="2 sigmoid(2x) - 1."),
-    elementwise("softplus", lambda x: (1 + x.exp()).log(), lambda d: d.x.sigmoid(), doc="log(1 + exp(x))."),
-    elementwise("relu", _relu, lambda d: _step(d.x), traits=(Trait.ROUNDS_NOTHING,), doc="max(x, 0); the derivative is 1 where x > 0, else 0."),
-    elementwise("erf", lambda x: x.function("erf"), _erf_slope, doc="The error function; its derivative is 2 / sqrt(pi) exp(-x^2)."),
+    elementwise(
+        "softplus", lambda x: (1 + x.exp()).log(), lambda d: d.x.sigmoid(), doc="log(1 + exp(x))."
+    ),
+    elementwise(
+        "relu",
+        _relu,
+        lambda d: _step(d.x),
+        traits=(Trait.ROUNDS_NOTHING,),
+        doc="max(x, 0); the derivative is 1 where x > 0, else 0.",
+    ),
+    elementwise(
+        "erf",
+        lambda x: x.function("erf"),
+        _erf_slope,
+        doc="The error function; its derivative is 2 / sqrt(pi) exp(-x^2).",
+    ),
     elementwise("sin", lambda x: x.function("sin"), lambda d: d.x.function("cos"), doc="The sine."),
-    elementwise("cos", lambda x: x.function("cos"), lambda d: -d.x.function("sin"), doc="The cosine."),
+    elementwise(
+        "cos", lambda x: x.function("cos"), lambda d: -d.x.function("sin"), doc="The cosine."
+    ),
     declare(
         "gelu",
         _gelu,
         _gelu_backward,
         attributes={"approximate": "value"},
         in_place=True,
-        doc='x * Phi(x) with the normal distribution Phi; with `approximate` "tanh": x / 2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))).',
+        doc='x * Phi(x) with the normal distribution Phi; with `approximate` "tanh": x / 2 (1 + '
+        "tanh(sqrt(2/pi) (x + 0.044715 x^3))).",
     ),
 )

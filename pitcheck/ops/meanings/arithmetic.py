@@ -26,7 +26,10 @@ def _add(inputs: list[Term], attributes: Attributes) -> list[Term]:
 
 def _add_backward(local: Local) -> Sequence[Lazy | None]:
     a, b = local.inputs
-    return [lambda: sum_to(local.dy, a.shape), lambda: sum_to(_scaled(local.dy, local.attributes), b.shape)]
+    return [
+        lambda: sum_to(local.dy, a.shape),
+        lambda: sum_to(_scaled(local.dy, local.attributes), b.shape),
+    ]
 
 
 def _sub(inputs: list[Term], attributes: Attributes) -> list[Term]:
@@ -36,7 +39,10 @@ def _sub(inputs: list[Term], attributes: Attributes) -> list[Term]:
 
 def _sub_backward(local: Local) -> Sequence[Lazy | None]:
     a, b = local.inputs
-    return [lambda: sum_to(local.dy, a.shape), lambda: -sum_to(_scaled(local.dy, local.attributes), b.shape)]
+    return [
+        lambda: sum_to(local.dy, a.shape),
+        lambda: -sum_to(_scaled(local.dy, local.attributes), b.shape),
+    ]
 
 
 def _adds_plainly(attributes: Attributes) -> bool:
@@ -53,13 +59,18 @@ def _power(x: Term, exponent: Fraction) -> Term:
         return x**exponent.numerator
     if exponent.denominator == 2:
         return x.sqrt() ** exponent.numerator
-    raise UnsupportedError(f"the power {exponent} has no meaning here: exponents are multiples of 1/2")
+    raise UnsupportedError(
+        f"the power {exponent} has no meaning here: exponents are multiples of 1/2"
+    )
 
 
 def _exponent(attributes: Attributes) -> Fraction:
     exponent = parse_number(needed(attributes, "exponent"), "attributes.exponent")
     if not isinstance(exponent, Fraction):
-        raise UnsupportedError(f"the power {attributes['exponent']!r} has no meaning here: exponents are multiples of 1/2")
+        raise UnsupportedError(
+            f"the power {attributes['exponent']!r} has no meaning here: exponents are multiples "
+            f"of 1/2"
+        )
     return exponent
 
 
@@ -79,7 +90,9 @@ def _pow_backward(local: Local) -> Sequence[Lazy | None]:
 
 
 def _size_factor(x: Term, attributes: Attributes) -> Term:
-    """The number of elements along ``axis``, which stays bound to the dimension, to the power ``exponent``."""
+    """The number of elements along ``axis``, which stays bound to the dimension, to the power
+    ``exponent``.
+    """
     return _power(x.extent(int(needed(attributes, "axis"))), _exponent(attributes))
 
 
@@ -98,7 +111,10 @@ def _sign(x: Term) -> Term:
 
 def _clamp_bounds(x: Term, attributes: Attributes) -> tuple[Term | None, Term | None]:
     low, high = (
-        number(x.algebra, attributes[name], f"attributes.{name}").cast(x.kind) if attributes.get(name) is not None else None for name in ("min", "max")
+        number(x.algebra, attributes[name], f"attributes.{name}").cast(x.kind)
+        if attributes.get(name) is not None
+        else None
+        for name in ("min", "max")
     )
     if low is None and high is None:
         raise PlanError("clamp needs at least one of the attributes 'min' and 'max'", "attributes")
@@ -161,10 +177,22 @@ OPERATORS = (
         doc="a / b, a field division.",
     ),
     elementwise(
-        "floor_divide", lambda a, b: Term(a.algebra, a.algebra.floor_divide(a.value, b.value)), doc="The greatest integer at most a / b, for integers."
+        "floor_divide",
+        lambda a, b: Term(a.algebra, a.algebra.floor_divide(a.value, b.value)),
+        doc="The greatest integer at most a / b, for integers.",
     ),
-    elementwise("remainder", lambda a, b: Term(a.algebra, a.algebra.remainder(a.value, b.value)), doc="a - b * floor(a / b), for integers; has the sign of b."),
-    elementwise("neg", lambda x: -x, lambda d: d.x.constant(Fraction(-1)), traits=(Trait.SCALES, Trait.TOTAL, Trait.ROUNDS_NOTHING), doc="-x."),
+    elementwise(
+        "remainder",
+        lambda a, b: Term(a.algebra, a.algebra.remainder(a.value, b.value)),
+        doc="a - b * floor(a / b), for integers; has the sign of b.",
+    ),
+    elementwise(
+        "neg",
+        lambda x: -x,
+        lambda d: d.x.constant(Fraction(-1)),
+        traits=(Trait.SCALES, Trait.TOTAL, Trait.ROUNDS_NOTHING),
+        doc="-x.",
+    ),
     declare(
         "pow",
         _pow,
@@ -183,14 +211,45 @@ OPERATORS = (
         required=("axis", "exponent"),
         in_place=True,
         traits=(Trait.SCALES,),
-        doc="x times n to the power `exponent`, a multiple of 1/2; n is the number of elements along `axis`, at any size of it.",
+        doc="x times n to the power `exponent`, a multiple of 1/2; n is the number of elements "
+        "along `axis`, at any size of it.",
     ),
     elementwise("square", lambda x: x * x, lambda d: 2 * d.x, traits=(Trait.TOTAL,), doc="x * x."),
-    elementwise("reciprocal", lambda x: 1 / x, lambda d: -(d.y * d.y), traits=(Trait.DEFINED_FOR_POSITIVE,), doc="1 / x."),
-    elementwise("sqrt", lambda x: x.sqrt(), lambda d: 1 / (2 * d.y), traits=(Trait.TAKES_ROOT, Trait.DEFINED_FOR_POSITIVE), doc="The square root."),
-    elementwise("rsqrt", lambda x: 1 / x.sqrt(), lambda d: -(d.y**3) / 2, traits=(Trait.TAKES_ROOT, Trait.DEFINED_FOR_POSITIVE), doc="1 / sqrt(x)."),
-    elementwise("exp", lambda x: x.exp(), lambda d: d.y, traits=(Trait.TOTAL, Trait.GIVES_POSITIVE), doc="e to the power x."),
-    elementwise("log", lambda x: x.log(), lambda d: 1 / d.x, traits=(Trait.DEFINED_FOR_POSITIVE,), doc="The natural logarithm."),
+    elementwise(
+        "reciprocal",
+        lambda x: 1 / x,
+        lambda d: -(d.y * d.y),
+        traits=(Trait.DEFINED_FOR_POSITIVE,),
+        doc="1 / x.",
+    ),
+    elementwise(
+        "sqrt",
+        lambda x: x.sqrt(),
+        lambda d: 1 / (2 * d.y),
+        traits=(Trait.TAKES_ROOT, Trait.DEFINED_FOR_POSITIVE),
+        doc="The square root.",
+    ),
+    elementwise(
+        "rsqrt",
+        lambda x: 1 / x.sqrt(),
+        lambda d: -(d.y**3) / 2,
+        traits=(Trait.TAKES_ROOT, Trait.DEFINED_FOR_POSITIVE),
+        doc="1 / sqrt(x).",
+    ),
+    elementwise(
+        "exp",
+        lambda x: x.exp(),
+        lambda d: d.y,
+        traits=(Trait.TOTAL, Trait.GIVES_POSITIVE),
+        doc="e to the power x.",
+    ),
+    elementwise(
+        "log",
+        lambda x: x.log(),
+        lambda d: 1 / d.x,
+        traits=(Trait.DEFINED_FOR_POSITIVE,),
+        doc="The natural logarithm.",
+    ),
     elementwise(
         "abs",
         lambda x: x.compare("lt", 0).where(-x, x),
@@ -199,7 +258,11 @@ OPERATORS = (
         doc="x or, where x < 0, -x; the derivative at 0 is 0.",
     ),
     elementwise(
-        "sign", _sign, lambda d: d.x.constant(Fraction(0)), traits=(Trait.ROUNDS_NOTHING,), doc="1 where x > 0, -1 where x < 0, else 0; the derivative is 0."
+        "sign",
+        _sign,
+        lambda d: d.x.constant(Fraction(0)),
+        traits=(Trait.ROUNDS_NOTHING,),
+        doc="1 where x > 0, -1 where x < 0, else 0; the derivative is 0.",
     ),
     declare(
         "clamp",
@@ -208,6 +271,7 @@ OPERATORS = (
         attributes={"min": "literal", "max": "literal"},
         in_place=True,
         traits=(Trait.ROUNDS_NOTHING,),
-        doc="min(max(x, `min`), `max`); at least one bound. The derivative is 1 where `min` <= x <= `max`, else 0.",
+        doc="min(max(x, `min`), `max`); at least one bound. The derivative is 1 where `min` <= x "
+        "<= `max`, else 0.",
     ),
 )

@@ -22,7 +22,9 @@ _HEADS = -3
 def _interleaved(attributes: Attributes) -> bool:
     convention = needed(attributes, "convention")
     if convention not in ("half", "interleaved"):
-        raise UnsupportedError(f"rotary knows the conventions 'half' and 'interleaved', not {convention!r}")
+        raise UnsupportedError(
+            f"rotary knows the conventions 'half' and 'interleaved', not {convention!r}"
+        )
     return bool(convention == "interleaved")
 
 
@@ -42,22 +44,36 @@ def _angles(values: Term, x: Term, interleaved: bool) -> Term:
     """Cosines or sines for all d elements, from d or, one for each pair, d/2 given ones."""
     if 2 * values.shape[-1] != x.shape[-1]:
         return values
-    return repeated(values, values.ndim - 1, 2) if interleaved else concatenate((values, values), -1)
+    return (
+        repeated(values, values.ndim - 1, 2) if interleaved else concatenate((values, values), -1)
+    )
 
 
 def _angles_gradient(gradient: Term, values: Term, x: Term, interleaved: bool) -> Term:
     if 2 * values.shape[-1] != x.shape[-1]:
         return sum_to(gradient, values.shape)
     half = values.shape[-1]
-    folded = unrepeated(gradient, gradient.ndim - 1, 2) if interleaved else gradient.slice(-1, 0, half) + gradient.slice(-1, half, 2 * half)
+    folded = (
+        unrepeated(gradient, gradient.ndim - 1, 2)
+        if interleaved
+        else gradient.slice(-1, 0, half) + gradient.slice(-1, half, 2 * half)
+    )
     return sum_to(folded, values.shape)
 
 
 def _check_rotary(inputs: list[Term]) -> None:
     x, *angles = inputs
     for values in angles:
-        if x.ndim < 1 or values.ndim < 1 or x.shape[-1] % 2 or values.shape[-1] not in (x.shape[-1], x.shape[-1] // 2):
-            raise ShapeError(f"rotary takes x (..., d) with d even and cos, sin (..., d) or (..., d/2), not {x.shape} and {values.shape}")
+        if (
+            x.ndim < 1
+            or values.ndim < 1
+            or x.shape[-1] % 2
+            or values.shape[-1] not in (x.shape[-1], x.shape[-1] // 2)
+        ):
+            raise ShapeError(
+                f"rotary takes x (..., d) with d even and cos, sin (..., d) or (..., d/2), not "
+                f"{x.shape} and {values.shape}"
+            )
 
 
 def _rotary(inputs: list[Term], attributes: Attributes) -> list[Term]:
@@ -86,7 +102,9 @@ def _rotary_backward(local: Local) -> Sequence[Lazy | None]:
 
 
 class _Attention:
-    """p = softmax(scale q k^T + mask), with keys and values repeated for groups of query heads where ``enable_gqa`` says so."""
+    """p = softmax(scale q k^T + mask), with keys and values repeated for groups of query heads
+    where ``enable_gqa`` says so.
+    """
 
     def __init__(self, inputs: list[Term], attributes: Attributes) -> None:
         self.q, k, v = inputs[:3]
@@ -95,15 +113,26 @@ class _Attention:
         if self.mask is not None and self.is_causal:
             raise PlanError("attention takes a mask or is causal, not both", "attributes.is_causal")
         if min(self.q.ndim, k.ndim, v.ndim) < 2:
-            raise ShapeError(f"attention takes q (..., l, e), k (..., s, e), v (..., s, f), not {self.q.shape}, {k.shape} and {v.shape}")
+            raise ShapeError(
+                f"attention takes q (..., l, e), k (..., s, e), v (..., s, f), not "
+                f"{self.q.shape}, {k.shape} and {v.shape}"
+            )
         self.groups = self._groups(k) if attributes.get("enable_gqa", False) else 1
-        self.k, self.v = (t if self.groups == 1 else repeated(t, t.axis(_HEADS), self.groups) for t in (k, v))
+        self.k, self.v = (
+            t if self.groups == 1 else repeated(t, t.axis(_HEADS), self.groups) for t in (k, v)
+        )
         scale = attributes.get("scale")
-        self.scale = 1 / self.q.extent(-1).sqrt() if scale is None else number(self.q.algebra, scale, "attributes.scale")
+        self.scale = (
+            1 / self.q.extent(-1).sqrt()
+            if scale is None
+            else number(self.q.algebra, scale, "attributes.scale")
+        )
 
     def _groups(self, k: Term) -> int:
         if min(self.q.ndim, k.ndim) < 3 or self.q.shape[_HEADS] % k.shape[_HEADS]:
-            raise ShapeError(f"the heads of q {self.q.shape} are no multiple of those of k {k.shape}")
+            raise ShapeError(
+                f"the heads of q {self.q.shape} are no multiple of those of k {k.shape}"
+            )
         return self.q.shape[_HEADS] // k.shape[_HEADS]
 
     def probabilities(self) -> Term:
@@ -122,7 +151,12 @@ class _Attention:
 
     def folded(self, gradient: Term, shape: tuple[int, ...]) -> Term:
         """The gradient of keys or values, summed over the query heads that share them."""
-        return sum_to(gradient if self.groups == 1 else unrepeated(gradient, gradient.axis(_HEADS), self.groups), shape)
+        return sum_to(
+            gradient
+            if self.groups == 1
+            else unrepeated(gradient, gradient.axis(_HEADS), self.groups),
+            shape,
+        )
 
 
 def _attention(inputs: list[Term], attributes: Attributes) -> list[Term]:
@@ -136,7 +170,9 @@ def _attention_backward(local: Local) -> Sequence[Lazy | None]:
     ds = cache(lambda: softmax_gradient(p(), dy @ attention.v.swap(-1, -2), p().ndim - 1))
     gradients: list[Lazy | None] = [
         lambda: sum_to((ds() @ attention.k) * attention.scale, local.inputs[0].shape),
-        lambda: attention.folded((ds().swap(-1, -2) @ attention.q) * attention.scale, local.inputs[1].shape),
+        lambda: attention.folded(
+            (ds().swap(-1, -2) @ attention.q) * attention.scale, local.inputs[1].shape
+        ),
         lambda: attention.folded(p().swap(-1, -2) @ dy, local.inputs[2].shape),
         lambda: sum_to(ds(), local.inputs[3].shape),
     ]
@@ -152,7 +188,8 @@ OPERATORS = (
         attributes={"convention": "value"},
         required=("convention",),
         permutes=True,
-        doc="x (..., d), cos and sin (..., d) or (..., d/2): x cos + rotate(x) sin. `convention` says what a pair is: 'half' elements i and i + d/2, "
+        doc="x (..., d), cos and sin (..., d) or (..., d/2): x cos + rotate(x) sin. `convention` "
+        "says what a pair is: 'half' elements i and i + d/2, "
         "'interleaved' elements 2i and 2i + 1; rotate turns every pair (x1, x2) to (-x2, x1).",
     ),
     declare(
@@ -162,8 +199,10 @@ OPERATORS = (
         inputs=(3, 4),
         attributes={"is_causal": "value", "scale": "literal", "enable_gqa": "value"},
         traits=(Trait.MULTIPLIES_MATRICES,),
-        doc="q (..., l, e), k (..., s, e), v (..., s, f), optional mask: softmax(`scale` q k^T + mask) v, (..., l, f). A bool mask says what is visible, "
-        "any other is added; `is_causal` hides columns beyond the row's number; rows hidden wholly by a mask give 0. `scale` is 1 / sqrt(e) by default; "
+        doc="q (..., l, e), k (..., s, e), v (..., s, f), optional mask: softmax(`scale` q k^T + "
+        "mask) v, (..., l, f). A bool mask says what is visible, "
+        "any other is added; `is_causal` hides columns beyond the row's number; rows hidden "
+        "wholly by a mask give 0. `scale` is 1 / sqrt(e) by default; "
         "with `enable_gqa` k and v are repeated to the heads (dimension -3) of q.",
     ),
 )

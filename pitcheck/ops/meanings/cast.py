@@ -20,7 +20,9 @@ NARROW = {"int8": (-128, 127), "int16": (-(1 << 15), (1 << 15) - 1), "uint8": (0
 def kind_named(dtype: str) -> Kind:
     """What a dtype is to an algebra. Raises UnsupportedError for an unknown dtype."""
     if dtype not in get_args(DType):
-        raise UnsupportedError(f"the dtype {dtype!r} is not known; known are {', '.join(get_args(DType))}")
+        raise UnsupportedError(
+            f"the dtype {dtype!r} is not known; known are {', '.join(get_args(DType))}"
+        )
     if dtype == "bool":
         return "bool"
     return "int" if dtype.startswith(("int", "uint")) else "field"
@@ -30,7 +32,10 @@ def _cast(inputs: list[Term], attributes: Attributes) -> list[Term]:
     dtype = needed(attributes, "dtype")
     kind = kind_named(dtype)
     if dtype in NARROW and inputs[0].kind != "bool":
-        raise UnsupportedError(f"a cast to {dtype} wraps around what does not fit, and has no meaning here; cast to int32 or int64")
+        raise UnsupportedError(
+            f"a cast to {dtype} wraps around what does not fit, and has no meaning here; cast to "
+            f"int32 or int64"
+        )
     return [inputs[0].cast(kind)]
 
 
@@ -52,7 +57,8 @@ OPERATORS = (
         required=("dtype",),
         in_place=True,
         conditional={Trait.TOTAL: _to_real, Trait.KEEPS_POSITIVE: _to_real},
-        doc="x as `dtype`: floating to integer truncates toward 0, anything to bool is x != 0; between floating dtypes, and to int32 and int64 "
+        doc="x as `dtype`: floating to integer truncates toward 0, anything to bool is x != 0; "
+        "between floating dtypes, and to int32 and int64 "
         "(whose values must fit), x itself; numbers to narrower integers have no meaning here.",
     ),
 )

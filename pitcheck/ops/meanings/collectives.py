@@ -1,7 +1,8 @@
 """Collectives and other communication.
 
-The single input of a collective is the stack of what the members of the group hold: (members, *shape), in the group's order. ``position`` is the place
-of the member whose result is computed; the lowering of a plan sets it. Axes are those of one member's tensor. A backward pass states its
+The single input of a collective is the stack of what the members of the group hold: (members,
+*shape), in the group's order. ``position`` is the place of the member whose result is computed; the
+lowering of a plan sets it. Axes are those of one member's tensor. A backward pass states its
 collectives itself, so they have no derivative.
 """
 
@@ -13,7 +14,12 @@ from pitcheck.ops.declare import Formula, declare
 from pitcheck.ops.term import Term, needed, normalise
 from pitcheck.ops.traits import Communication, Condition, Trait
 
-_EVENT: dict[str, AttributeRole] = {"async": "value", "tag": "value", "batch": "value", "protocol": "value"}
+_EVENT: dict[str, AttributeRole] = {
+    "async": "value",
+    "tag": "value",
+    "batch": "value",
+    "protocol": "value",
+}
 """How a communication is matched and ordered; it does not change what is computed."""
 
 REDUCTIONS = ("sum", "avg", "max", "min", "product")
@@ -32,7 +38,9 @@ def _reduced(stack: Term, attributes: Attributes) -> Term:
         return stack.maximum_over(0, least=reduction == "min")
     if reduction == "product":
         return _product(stack)
-    raise UnsupportedError(f"the reduction {reduction!r} has no meaning here; known are {', '.join(REDUCTIONS)}")
+    raise UnsupportedError(
+        f"the reduction {reduction!r} has no meaning here; known are {', '.join(REDUCTIONS)}"
+    )
 
 
 def _some(stack: Term) -> Term:
@@ -106,7 +114,11 @@ def _all_to_all(inputs: list[Term], attributes: Attributes) -> list[Term]:
     stack = inputs[0]
     split = _member_axis(stack, needed(attributes, "split_axis"))
     concat = _member_axis(stack, needed(attributes, "concat_axis"))
-    return [_joined(stack.part(split + 1, stack.shape[0], _position(stack, attributes, "position")), concat)]
+    return [
+        _joined(
+            stack.part(split + 1, stack.shape[0], _position(stack, attributes, "position")), concat
+        )
+    ]
 
 
 def _accumulate(inputs: list[Term], _: Attributes) -> list[Term]:
@@ -150,7 +162,9 @@ def _collective(
     gives_root: bool = False,
     divided_axis: str = "",
 ) -> OperatorKind:
-    """Return a collective; ``reductions``: the traits that it has by its attribute ``reduction``, if it has one."""
+    """Return a collective; ``reductions``: the traits that it has by its attribute ``reduction``,
+    if it has one.
+    """
     return declare(
         name,
         formula,
@@ -173,7 +187,8 @@ OPERATORS = (
         "all_reduce",
         _all_reduce,
         {},
-        "The sum (`reduction`: sum, avg, max, min, product) of the members' tensors; avg divides by the number of members. Of truths max is or, min is and.",
+        "The sum (`reduction`: sum, avg, max, min, product) of the members' tensors; avg divides "
+        "by the number of members. Of truths max is or, min is and.",
         traits=(Trait.KEEPS_SIZES, Trait.LEAVES_OTHER_AXES, Trait.KEEPS_POSITIVE),
         reductions={**_FOR_ALL, Trait.ADDS_PLAINLY: _is_sum},
         in_place=True,
@@ -182,7 +197,8 @@ OPERATORS = (
         "reduce",
         _reduce,
         {"root": "value"},
-        "As all_reduce; only the member at place `root` has the result. What the others have then is memory that nobody has written to.",
+        "As all_reduce; only the member at place `root` has the result. What the others have then "
+        "is memory that nobody has written to.",
         traits=(Trait.KEEPS_SIZES,),
         reductions=_SUM,
         in_place=True,
@@ -192,7 +208,8 @@ OPERATORS = (
         "reduce_scatter",
         _reduce_scatter,
         {"axis": "axis", "position": "value"},
-        "As all_reduce, cut along `axis` into as many equal parts as there are members; a member gets the part at its place.",
+        "As all_reduce, cut along `axis` into as many equal parts as there are members; a member "
+        "gets the part at its place.",
         traits=(Trait.LEAVES_OTHER_AXES, Trait.KEEPS_POSITIVE),
         reductions=_FOR_ALL,
         divided_axis="axis",
@@ -208,7 +225,8 @@ OPERATORS = (
         "gather_to",
         _gather,
         {"axis": "axis", "root": "value"},
-        "As all_gather; only the member at place `root` has the result. What the others have then is memory that nobody has written to.",
+        "As all_gather; only the member at place `root` has the result. What the others have then "
+        "is memory that nobody has written to.",
         traits=_MOVED,
         gives_root=True,
     ),
@@ -225,7 +243,8 @@ OPERATORS = (
         "scatter_from",
         _scatter,
         {"axis": "axis", "root": "value", "position": "value"},
-        "The tensor of the member at place `root`, cut along `axis` into equal parts; a member gets the part at its place. Those of the others are not read.",
+        "The tensor of the member at place `root`, cut along `axis` into equal parts; a member "
+        "gets the part at its place. Those of the others are not read.",
         traits=_MOVED,
         divided_axis="axis",
         reads_root=True,
@@ -234,7 +253,8 @@ OPERATORS = (
         "all_to_all",
         _all_to_all,
         {"split_axis": "axis", "concat_axis": "axis", "position": "value"},
-        "Every member's tensor is cut along `split_axis` into equal parts; a member gets the parts at its place, joined along `concat_axis`.",
+        "Every member's tensor is cut along `split_axis` into equal parts; a member gets the "
+        "parts at its place, joined along `concat_axis`.",
         traits=_MOVED,
         divided_axis="split_axis",
     ),
@@ -243,11 +263,32 @@ OPERATORS = (
         _accumulate,
         attributes={"microbatches": "value"},
         collective=True,
-        traits=(Trait.KEEPS_SIZES, Trait.ADDS_TERMS, Trait.ADDS_MEMBERS, Trait.ADDS_PLAINLY, Trait.TOTAL, Trait.KEEPS_POSITIVE),
-        doc="The sum over micro-batches (those in `microbatches`; all by default), which arrive stacked.",
+        traits=(
+            Trait.KEEPS_SIZES,
+            Trait.ADDS_TERMS,
+            Trait.ADDS_MEMBERS,
+            Trait.ADDS_PLAINLY,
+            Trait.TOTAL,
+            Trait.KEEPS_POSITIVE,
+        ),
+        doc="The sum over micro-batches (those in `microbatches`; all by default), which arrive "
+        "stacked.",
     ),
-    declare("send", _copy, attributes={"peer": "value", **_EVENT}, order_only=True, communication=Communication.SEND, doc="x, on its way to rank `peer`."),
-    declare("receive", _copy, attributes={"peer": "value", **_EVENT}, communication=Communication.RECEIVE, doc="What the matching send of rank `peer` reads."),
+    declare(
+        "send",
+        _copy,
+        attributes={"peer": "value", **_EVENT},
+        order_only=True,
+        communication=Communication.SEND,
+        doc="x, on its way to rank `peer`.",
+    ),
+    declare(
+        "receive",
+        _copy,
+        attributes={"peer": "value", **_EVENT},
+        communication=Communication.RECEIVE,
+        doc="What the matching send of rank `peer` reads.",
+    ),
     declare(
         "barrier",
         _copy,
@@ -265,6 +306,7 @@ OPERATORS = (
         order_only=True,
         traits=(Trait.KEEPS_ORDER, Trait.ROUNDS_NOTHING),
         communication=Communication.WAIT,
-        doc="x, once the asynchronous operator that makes it is complete. Without an output it waits for asynchronous sends of x (for those in `of`).",
+        doc="x, once the asynchronous operator that makes it is complete. Without an output it "
+        "waits for asynchronous sends of x (for those in `of`).",
     ),
 )

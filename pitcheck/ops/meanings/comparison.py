@@ -35,11 +35,16 @@ def _logical(name: str, function: Callable[[Term, Term], Term], doc: str) -> Ope
 
 
 def _share(strictly: Comparison, or_equal: Comparison, *, first: bool) -> Slope:
-    """1 where this operand alone is the extreme, 1/2 where the operands are equal: half of whether it is strictly so and of whether it is so or equal."""
+    """1 where this operand alone is the extreme, 1/2 where the operands are equal: half of whether
+    it is strictly so and of whether it is so or equal.
+    """
 
     def slope(d: Local) -> Term:
         mine, other = (d.a, d.b) if first else (d.b, d.a)
-        return (mine.compare(strictly, other).cast("field") + mine.compare(or_equal, other).cast("field")) / 2
+        return (
+            mine.compare(strictly, other).cast("field")
+            + mine.compare(or_equal, other).cast("field")
+        ) / 2
 
     return slope
 
@@ -48,7 +53,9 @@ OPERATORS = (
     *(_compare(name, sign, traits) for name, sign, traits in _SIGNS),
     _logical("logical_and", lambda a, b: a & b, "Whether both are true (not 0)."),
     _logical("logical_or", lambda a, b: a | b, "Whether one or both are true (not 0)."),
-    _logical("logical_xor", lambda a, b: (a | b) & ~(a & b), "Whether exactly one is true (not 0)."),
+    _logical(
+        "logical_xor", lambda a, b: (a | b) & ~(a & b), "Whether exactly one is true (not 0)."
+    ),
     elementwise("logical_not", lambda x: ~x.cast("bool"), doc="Whether x is false (0)."),
     elementwise(
         "maximum",

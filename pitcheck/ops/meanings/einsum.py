@@ -1,7 +1,8 @@
 """Sums of products over named indices (Einstein's convention), as products of matrices.
 
-An operand's dimensions are named by letters; indices that are not in the result are summed over. Operands are joined two at a time. The gradient
-of an operand is the same sum with the result's gradient in the operand's place.
+An operand's dimensions are named by letters; indices that are not in the result are summed over.
+Operands are joined two at a time. The gradient of an operand is the same sum with the result's
+gradient in the operand's place.
 """
 
 from __future__ import annotations
@@ -21,12 +22,18 @@ def _parse(equation: str, count: int) -> tuple[list[str], str]:
     left, arrow, result = equation.replace(" ", "").partition("->")
     operands = left.split(",")
     if not arrow:
-        raise UnsupportedError(f"the equation {equation!r} does not name its result; write '->' and the result's indices")
+        raise UnsupportedError(
+            f"the equation {equation!r} does not name its result; write '->' and the result's "
+            f"indices"
+        )
     if len(operands) != count:
         raise ShapeError(f"the equation {equation!r} has {len(operands)} operands, not {count}")
     for names in (*operands, result):
         if not all(c.isalpha() for c in names) or len(set(names)) != len(names):
-            raise UnsupportedError(f"the indices {names!r} in {equation!r} have no meaning here: they are letters, each once")
+            raise UnsupportedError(
+                f"the indices {names!r} in {equation!r} have no meaning here: they are letters, "
+                f"each once"
+            )
     if not set(result) <= set("".join(operands)):
         raise ShapeError(f"the result of {equation!r} has an index that no operand has")
     return operands, result
@@ -36,10 +43,16 @@ def _sizes(operands: Sequence[str], terms: Sequence[Term]) -> dict[str, int]:
     sizes: dict[str, int] = {}
     for names, term in zip(operands, terms, strict=True):
         if len(names) != term.ndim:
-            raise ShapeError(f"the indices {names!r} do not name the {term.ndim} dimensions of an operand of shape {term.shape}")
+            raise ShapeError(
+                f"the indices {names!r} do not name the {term.ndim} dimensions of an operand of "
+                f"shape {term.shape}"
+            )
         for name, size in zip(names, term.shape, strict=True):
             if sizes.setdefault(name, size) != size:
-                raise ShapeError(f"the index {name!r} has size {sizes[name]} in one operand and {size} in another")
+                raise ShapeError(
+                    f"the index {name!r} has size {sizes[name]} in one operand and {size} in "
+                    f"another"
+                )
     return sizes
 
 
@@ -47,7 +60,11 @@ def _arranged(term: Term, names: str, wanted: str) -> Term:
     """Sum over the indices that are not wanted, and put the others in the wanted order."""
     summed = [i for i, name in enumerate(names) if name not in wanted]
     left = [name for name in names if name in wanted]
-    return term.sum(summed).permute([left.index(name) for name in wanted]) if left else term.sum(summed)
+    return (
+        term.sum(summed).permute([left.index(name) for name in wanted])
+        if left
+        else term.sum(summed)
+    )
 
 
 def _joined(a: Term, a_names: str, b: Term, b_names: str, kept: str) -> tuple[Term, str]:
@@ -59,13 +76,21 @@ def _joined(a: Term, a_names: str, b: Term, b_names: str, kept: str) -> tuple[Te
     columns = "".join(n for n in b_names if n not in a_names and n in kept)
     sizes = {**dict(zip(a_names, a.shape, strict=True)), **dict(zip(b_names, b.shape, strict=True))}
     shapes = {group: tuple(sizes[n] for n in group) for group in (batch, rows, inner, columns)}
-    left = _arranged(a, a_names, batch + rows + inner).reshape((*shapes[batch], prod(shapes[rows]), prod(shapes[inner])))
-    right = _arranged(b, b_names, batch + inner + columns).reshape((*shapes[batch], prod(shapes[inner]), prod(shapes[columns])))
-    return (left @ right).reshape(shapes[batch] + shapes[rows] + shapes[columns]), batch + rows + columns
+    left = _arranged(a, a_names, batch + rows + inner).reshape(
+        (*shapes[batch], prod(shapes[rows]), prod(shapes[inner]))
+    )
+    right = _arranged(b, b_names, batch + inner + columns).reshape(
+        (*shapes[batch], prod(shapes[inner]), prod(shapes[columns]))
+    )
+    return (left @ right).reshape(
+        shapes[batch] + shapes[rows] + shapes[columns]
+    ), batch + rows + columns
 
 
 def contract(operands: Sequence[str], terms: Sequence[Term], result: str) -> Term:
-    """The sum of products of ``terms``, whose dimensions have the names ``operands``, over all indices not in ``result``."""
+    """The sum of products of ``terms``, whose dimensions have the names ``operands``, over all
+    indices not in ``result``.
+    """
     term, names = terms[0], operands[0]
     for i in range(1, len(terms)):
         kept = result + "".join(operands[i + 1 :])
@@ -108,6 +133,7 @@ OPERATORS = (
         attributes={"equation": "value"},
         required=("equation",),
         traits=(Trait.MULTILINEAR, Trait.CONTRACTS, Trait.MULTIPLIES_MATRICES),
-        doc='The sum of products that `equation` names, e.g. "bsh,oh->bso": indices are letters, once per operand; those not in the result are summed.',
+        doc='The sum of products that `equation` names, e.g. "bsh,oh->bso": indices are letters, '
+        "once per operand; those not in the result are summed.",
     ),
 )

@@ -45,7 +45,10 @@ def _index_select(inputs: list[Term], attributes: Attributes) -> list[Term]:
 
 
 def _index_select_backward(local: Local) -> Sequence[Lazy | None]:
-    return [lambda: local.x.like(0).add_at(_axis(local.x, local.attributes), local.b, local.dy), None]
+    return [
+        lambda: local.x.like(0).add_at(_axis(local.x, local.attributes), local.b, local.dy),
+        None,
+    ]
 
 
 def _index_add(inputs: list[Term], attributes: Attributes) -> list[Term]:
@@ -54,19 +57,31 @@ def _index_add(inputs: list[Term], attributes: Attributes) -> list[Term]:
 
 
 def _index_add_backward(local: Local) -> Sequence[Lazy | None]:
-    return [lambda: local.dy, None, lambda: local.dy.take(_axis(local.dy, local.attributes), local.b)]
+    return [
+        lambda: local.dy,
+        None,
+        lambda: local.dy.take(_axis(local.dy, local.attributes), local.b),
+    ]
 
 
 # --- single elements by index
 
 
 def _along(x: Term, indices: Term, attributes: Attributes) -> int:
-    """The axis that ``indices`` index; along the others they may leave out the last elements of ``x``."""
+    """The axis that ``indices`` index; along the others they may leave out the last elements of
+    ``x``.
+    """
     axis = _axis(x, attributes)
     if indices.ndim != x.ndim:
-        raise ShapeError(f"indices of shape {indices.shape} do not index a tensor of shape {x.shape}: the number of dimensions differs")
+        raise ShapeError(
+            f"indices of shape {indices.shape} do not index a tensor of shape {x.shape}: the "
+            f"number of dimensions differs"
+        )
     if any(m > n for i, (m, n) in enumerate(zip(indices.shape, x.shape, strict=True)) if i != axis):
-        raise ShapeError(f"indices of shape {indices.shape} do not fit a tensor of shape {x.shape} beside axis {axis}")
+        raise ShapeError(
+            f"indices of shape {indices.shape} do not fit a tensor of shape {x.shape} beside axis "
+            f"{axis}"
+        )
     return axis
 
 
@@ -79,10 +94,18 @@ def _taken(x: Term, axis: int, indices: Term) -> Term:
 
 
 def _added(base: Term, axis: int, indices: Term, source: Term) -> Term:
-    """``base`` with ``source`` added, element by element, at ``indices`` along ``axis``; what they leave out along other axes stays."""
+    """``base`` with ``source`` added, element by element, at ``indices`` along ``axis``; what they
+    leave out along other axes stays.
+    """
     for dim, (size, whole) in enumerate(zip(indices.shape, base.shape, strict=True)):
         if dim != axis and size != whole:
-            return concatenate((_added(base.slice(dim, 0, size), axis, indices, source), base.slice(dim, size, whole)), dim)
+            return concatenate(
+                (
+                    _added(base.slice(dim, 0, size), axis, indices, source),
+                    base.slice(dim, size, whole),
+                ),
+                dim,
+            )
     return base.add_along(axis, indices, source)
 
 
@@ -92,7 +115,12 @@ def _gather(inputs: list[Term], attributes: Attributes) -> list[Term]:
 
 
 def _gather_backward(local: Local) -> Sequence[Lazy | None]:
-    return [lambda: _added(local.x.like(0), _along(local.x, local.b, local.attributes), local.b, local.dy), None]
+    return [
+        lambda: _added(
+            local.x.like(0), _along(local.x, local.b, local.attributes), local.b, local.dy
+        ),
+        None,
+    ]
 
 
 def _scatter_add(inputs: list[Term], attributes: Attributes) -> list[Term]:
@@ -101,12 +129,18 @@ def _scatter_add(inputs: list[Term], attributes: Attributes) -> list[Term]:
 
 
 def _scatter_add_backward(local: Local) -> Sequence[Lazy | None]:
-    return [lambda: local.dy, None, lambda: _taken(local.dy, _along(local.dy, local.b, local.attributes), local.b)]
+    return [
+        lambda: local.dy,
+        None,
+        lambda: _taken(local.dy, _along(local.dy, local.b, local.attributes), local.b),
+    ]
 
 
 def _written(base: Term, indices: Term, attributes: Attributes) -> Term:
     """Whether an element of ``base`` is named by ``indices``."""
-    hits = _added(base.like(0, "int"), _along(base, indices, attributes), indices, indices.like(1, "int"))
+    hits = _added(
+        base.like(0, "int"), _along(base, indices, attributes), indices, indices.like(1, "int")
+    )
     return hits.compare("gt", 0)
 
 
@@ -153,7 +187,9 @@ def _masked_fill(inputs: list[Term], _: Attributes) -> list[Term]:
     _scalar(value)
     filled = mask.cast("bool").where(value.cast(x.kind), x)
     if filled.shape != x.shape:
-        raise ShapeError(f"a mask of shape {mask.shape} does not broadcast to a tensor of shape {x.shape}")
+        raise ShapeError(
+            f"a mask of shape {mask.shape} does not broadcast to a tensor of shape {x.shape}"
+        )
     return [filled]
 
 
@@ -171,7 +207,12 @@ def _masked_fill_backward(local: Local) -> Sequence[Lazy | None]:
 
 
 def _one_hot(inputs: list[Term], attributes: Attributes) -> list[Term]:
-    classes = inputs[0].constant(Fraction(0), "int").expand((int(needed(attributes, "classes")),)).arange(0)
+    classes = (
+        inputs[0]
+        .constant(Fraction(0), "int")
+        .expand((int(needed(attributes, "classes")),))
+        .arange(0)
+    )
     return [inputs[0].unsqueeze(-1).compare("eq", classes).cast("int")]
 
 
@@ -191,7 +232,9 @@ def _causal_mask(inputs: list[Term], _: Attributes) -> list[Term]:
 def causal(scores: Term) -> Term:
     """Where row i of (..., queries, keys) may see column j: j <= i; shape (queries, keys)."""
     if scores.ndim < 2:
-        raise ShapeError(f"a causal mask needs scores (..., queries, keys), not shape {scores.shape}")
+        raise ShapeError(
+            f"a causal mask needs scores (..., queries, keys), not shape {scores.shape}"
+        )
     return scores.arange(-1).unsqueeze(0).compare("le", scores.arange(-2).unsqueeze(1))
 
 
@@ -200,17 +243,29 @@ def causal(scores: Term) -> Term:
 
 def _full(algebra: Algebra[Any], inputs: Sequence[Any], attributes: Attributes) -> list[Any]:  # noqa: ARG001
     value = number(algebra, needed(attributes, "value"), "attributes.value")
-    return [value.cast(kind_named(attributes.get("dtype", "float32"))).expand(tuple(needed(attributes, "sizes"))).value]
+    return [
+        value.cast(kind_named(attributes.get("dtype", "float32")))
+        .expand(tuple(needed(attributes, "sizes")))
+        .value
+    ]
 
 
-def _uninitialised(algebra: Algebra[Any], inputs: Sequence[Any], attributes: Attributes) -> list[Any]:
-    """Zeros, which stand for any contents once no output depends on them (:mod:`pitcheck.refute.uninitialised`)."""
+def _uninitialised(
+    algebra: Algebra[Any], inputs: Sequence[Any], attributes: Attributes
+) -> list[Any]:
+    """Zeros, which stand for any contents once no output depends on them
+    (:mod:`pitcheck.refute.uninitialised`).
+    """
     return _full(algebra, inputs, {**attributes, "value": 0})
 
 
 def _full_like(inputs: list[Term], attributes: Attributes) -> list[Term]:
     x = inputs[0]
-    return [number(x.algebra, needed(attributes, "value"), "attributes.value").cast(_kind(x, attributes)).expand(x.shape)]
+    return [
+        number(x.algebra, needed(attributes, "value"), "attributes.value")
+        .cast(_kind(x, attributes))
+        .expand(x.shape)
+    ]
 
 
 def _kind(x: Term, attributes: Attributes) -> Kind:
@@ -233,7 +288,8 @@ OPERATORS = (
         shared=(1,),
         inner=0,
         traits=_TAKEN,
-        doc="Int indices (...), weight (n, d) -> (..., d), the rows of weight; row `padding_idx` gets no gradient.",
+        doc="Int indices (...), weight (n, d) -> (..., d), the rows of weight; row `padding_idx` "
+        "gets no gradient.",
     ),
     declare(
         "index_select",
@@ -253,7 +309,8 @@ OPERATORS = (
         attributes={"axis": "axis"},
         required=("axis",),
         traits=_ADDED,
-        doc="Base, int indices, source: base with slice i of source added at position indices[i] of `axis`; repeats add up.",
+        doc="Base, int indices, source: base with slice i of source added at position indices[i] "
+        "of `axis`; repeats add up.",
     ),
     declare(
         "gather",
@@ -263,7 +320,8 @@ OPERATORS = (
         attributes={"axis": "axis"},
         required=("axis",),
         traits=_TAKEN,
-        doc="x and int indices, of x's sizes or less but for `axis`: the element of x at the index along `axis`.",
+        doc="x and int indices, of x's sizes or less but for `axis`: the element of x at the "
+        "index along `axis`.",
     ),
     declare(
         "scatter_add",
@@ -273,7 +331,8 @@ OPERATORS = (
         attributes={"axis": "axis"},
         required=("axis",),
         traits=_ADDED,
-        doc="Base, int indices, source: base with each element of source added at its index along `axis`; repeats add up.",
+        doc="Base, int indices, source: base with each element of source added at its index along "
+        "`axis`; repeats add up.",
     ),
     declare(
         "scatter_value",
@@ -283,7 +342,8 @@ OPERATORS = (
         attributes={"axis": "axis"},
         required=("axis",),
         traits=(Trait.ROUNDS_NOTHING,),
-        doc="Base, int indices, a 0-dimensional value: base with the value written at each index along `axis`.",
+        doc="Base, int indices, a 0-dimensional value: base with the value written at each index "
+        "along `axis`.",
     ),
     declare(
         "where",
@@ -310,7 +370,8 @@ OPERATORS = (
         _one_hot,
         attributes={"classes": "literal"},
         required=("classes",),
-        doc="Int indices (...) -> int (..., `classes`): 1 at the index, else 0; an index outside 0 .. `classes` - 1 gives zeros only.",
+        doc="Int indices (...) -> int (..., `classes`): 1 at the index, else 0; an index outside "
+        "0 .. `classes` - 1 gives zeros only.",
     ),
     declare(
         "positions",
@@ -318,7 +379,8 @@ OPERATORS = (
         attributes={"axis": "axis", "offset": "position"},
         required=("axis",),
         traits=(Trait.READS_SHAPE,),
-        doc="`offset` (default 0), `offset` + 1, ... along `axis` of x, 1-dimensional int; the values of x do not matter.",
+        doc="`offset` (default 0), `offset` + 1, ... along `axis` of x, 1-dimensional int; the "
+        "values of x do not matter.",
     ),
     declare(
         "boundary",
@@ -326,13 +388,15 @@ OPERATORS = (
         attributes={"axis": "axis", "offset": "position"},
         required=("axis", "offset"),
         traits=(Trait.READS_SHAPE,),
-        doc="The number `offset`, 0-dimensional int: the place between two shards of what x is a part of along `axis`; the values of x do not matter.",
+        doc="The number `offset`, 0-dimensional int: the place between two shards of what x is a "
+        "part of along `axis`; the values of x do not matter.",
     ),
     declare(
         "causal_mask",
         _causal_mask,
         traits=(Trait.READS_SHAPE,),
-        doc="x (..., queries, keys) -> bool (queries, keys): column <= row; the values of x do not matter. Compare `positions` where rows do not begin at 0.",
+        doc="x (..., queries, keys) -> bool (queries, keys): column <= row; the values of x do "
+        "not matter. Compare `positions` where rows do not begin at 0.",
     ),
     OperatorKind(
         "full",
@@ -350,7 +414,8 @@ OPERATORS = (
         attributes=MappingProxyType({"sizes": "sizes", "dtype": "value"}),
         required=("sizes",),
         traits=frozenset({Trait.ROUNDS_NOTHING}),
-        doc="Memory of shape `sizes` and `dtype` (default float32) that nobody has written to: every element is any value, on every coordinate and side, "
+        doc="Memory of shape `sizes` and `dtype` (default float32) that nobody has written to: "
+        "every element is any value, on every coordinate and side, "
         "NaN and infinity too. An output that depends on it is never equivalent.",
     ),
     declare(

@@ -17,24 +17,39 @@ REDUCTIONS = ("none", "sum", "mean")
 def _reduction(attributes: Attributes) -> str:
     reduction = str(attributes.get("reduction", "mean"))
     if reduction not in REDUCTIONS:
-        raise UnsupportedError(f"the reduction {reduction!r} has no meaning here; known are {', '.join(REDUCTIONS)}")
+        raise UnsupportedError(
+            f"the reduction {reduction!r} has no meaning here; known are {', '.join(REDUCTIONS)}"
+        )
     return reduction
 
 
 class _Classes:
-    """Scores with the classes last, (..., classes), and for every place its class, and whether it counts."""
+    """Scores with the classes last, (..., classes), and for every place its class, and whether it
+    counts.
+    """
 
     def __init__(self, scores: Term, target: Term, attributes: Attributes) -> None:
         if target.kind != "int":
-            raise UnsupportedError("a loss over classes takes class numbers as its target; class probabilities have no meaning here")
+            raise UnsupportedError(
+                "a loss over classes takes class numbers as its target; class probabilities have "
+                "no meaning here"
+            )
         self.axis = 1 if scores.ndim > 1 else 0
-        if scores.ndim < 1 or scores.shape[: self.axis] + scores.shape[self.axis + 1 :] != target.shape:
-            raise ShapeError(f"a loss over classes takes scores (n, classes, ...) and a target (n, ...), not {scores.shape} and {target.shape}")
+        if (
+            scores.ndim < 1
+            or scores.shape[: self.axis] + scores.shape[self.axis + 1 :] != target.shape
+        ):
+            raise ShapeError(
+                f"a loss over classes takes scores (n, classes, ...) and a target (n, ...), not "
+                f"{scores.shape} and {target.shape}"
+            )
         self.scores = scores.move(self.axis, -1)
         self.reduction = _reduction(attributes)
         ignored = attributes.get("ignore_index")
         self.counts = None if ignored is None else target.compare("ne", int(ignored))
-        self.target = target if self.counts is None else self.counts.where(target, target.like(0, "int"))
+        self.target = (
+            target if self.counts is None else self.counts.where(target, target.like(0, "int"))
+        )
 
     def _counted(self, values: Term) -> Term:
         return values if self.counts is None else self.counts.where(values, values.like(0))
@@ -77,7 +92,9 @@ def _cross_entropy_backward(local: Local) -> Sequence[Lazy | None]:
     def gradient() -> Term:
         classes = _Classes(local.a, local.b, local.attributes)
         each = classes.spread(local.dy)
-        return classes.restored(softmax_of(classes.scores, -1) * each.unsqueeze(-1) - classes.at_targets(each))
+        return classes.restored(
+            softmax_of(classes.scores, -1) * each.unsqueeze(-1) - classes.at_targets(each)
+        )
 
     return [gradient, None]
 
@@ -99,13 +116,17 @@ def _mse(inputs: list[Term], attributes: Attributes) -> list[Term]:
     difference = inputs[0] - inputs[1]
     squares = difference * difference
     reduction = _reduction(attributes)
-    return [squares if reduction == "none" else squares.sum() if reduction == "sum" else squares.mean()]
+    return [
+        squares if reduction == "none" else squares.sum() if reduction == "sum" else squares.mean()
+    ]
 
 
 def _mse_backward(local: Local) -> Sequence[Lazy | None]:
     def slope() -> Term:
         difference = local.a - local.b
-        each = local.dy / difference.extent() if _reduction(local.attributes) == "mean" else local.dy
+        each = (
+            local.dy / difference.extent() if _reduction(local.attributes) == "mean" else local.dy
+        )
         return 2 * difference * each
 
     return [lambda: sum_to(slope(), local.a.shape), lambda: -sum_to(slope(), local.b.shape)]
@@ -113,7 +134,8 @@ def _mse_backward(local: Local) -> Sequence[Lazy | None]:
 
 _OVER_CLASSES: dict[str, AttributeRole] = {"reduction": "value", "ignore_index": "literal"}
 _IGNORED = (
-    "Places whose target is `ignore_index` give 0 and do not count; without that attribute every target is a class. `reduction` is none, sum or mean (default)."
+    "Places whose target is `ignore_index` give 0 and do not count; without that attribute "
+    "every target is a class. `reduction` is none, sum or mean (default)."
 )
 
 OPERATORS = (
@@ -124,7 +146,8 @@ OPERATORS = (
         inputs=(2, 2),
         attributes=_OVER_CLASSES,
         traits=(Trait.NORMALIZES,),
-        doc=f"Scores x (n, classes, ...) or (classes,), int target t (n, ...) or (): log sum exp(x) - x[t] at every place. {_IGNORED}",
+        doc=f"Scores x (n, classes, ...) or (classes,), int target t (n, ...) or (): log sum "
+        f"exp(x) - x[t] at every place. {_IGNORED}",
     ),
     declare(
         "nll_loss",
@@ -133,7 +156,8 @@ OPERATORS = (
         inputs=(2, 2),
         attributes=_OVER_CLASSES,
         traits=(Trait.NORMALIZES,),
-        doc=f"Log probabilities x (n, classes, ...) or (classes,), int target t (n, ...) or (): -x[t] at every place. {_IGNORED}",
+        doc=f"Log probabilities x (n, classes, ...) or (classes,), int target t (n, ...) or (): "
+        f"-x[t] at every place. {_IGNORED}",
     ),
     declare(
         "mse_loss",

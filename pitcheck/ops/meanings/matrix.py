@@ -44,10 +44,14 @@ def _rows(x: Term) -> Term:
 
 
 def _pair(inputs: list[Term]) -> tuple[Term, Term]:
-    """Both operands with at least two dimensions: a vector on the left becomes a row, on the right a column."""
+    """Both operands with at least two dimensions: a vector on the left becomes a row, on the right
+    a column.
+    """
     a, b = inputs
     if a.ndim < 1 or b.ndim < 1:
-        raise ShapeError(f"matmul takes operands with at least one dimension, not {a.shape} and {b.shape}")
+        raise ShapeError(
+            f"matmul takes operands with at least one dimension, not {a.shape} and {b.shape}"
+        )
     return (a.unsqueeze(0) if a.ndim == 1 else a), (b.unsqueeze(1) if b.ndim == 1 else b)
 
 
@@ -102,7 +106,15 @@ OPERATORS = (
         inputs=(2, 2),
         traits=_PRODUCT,
         shared=(1,),
-        doc="a (..., m, k), b (..., k, n) -> (..., m, n); batch dimensions broadcast; a vector is a row on the left, a column on the right.",
+        doc="a (..., m, k), b (..., k, n) -> (..., m, n); batch dimensions broadcast; a vector is "
+        "a row on the left, a column on the right.",
     ),
-    declare("bmm", _bmm, _matmul_backward, inputs=(2, 2), traits=_PRODUCT, doc="a (b, m, k), b (b, k, n) -> (b, m, n)."),
+    declare(
+        "bmm",
+        _bmm,
+        _matmul_backward,
+        inputs=(2, 2),
+        traits=_PRODUCT,
+        doc="a (b, m, k), b (b, k, n) -> (b, m, n).",
+    ),
 )

@@ -17,7 +17,9 @@ _NEGATIVE_INFINITY = float("-inf")
 
 
 def softmax_of(x: Term, axis: int) -> Term:
-    """exp(x - m) / sum exp(x - m) along ``axis``, m a shift that cancels; NaN where all of x is -inf."""
+    """exp(x - m) / sum exp(x - m) along ``axis``, m a shift that cancels; NaN where all of x is
+    -inf.
+    """
     e = (x - x.shift_over(axis)).exp()
     return e / e.sum(axis, keep=True)
 
@@ -91,7 +93,10 @@ def _last(x: Term, attributes: Attributes) -> tuple[int, ...]:
 
 def _deviation(x: Term, attributes: Attributes) -> Term:
     """sqrt(mean x^2 + eps)."""
-    return ((x * x).mean(_last(x, attributes), keep=True) + number(x.algebra, attributes["eps"], "attributes.eps")).sqrt()
+    return (
+        (x * x).mean(_last(x, attributes), keep=True)
+        + number(x.algebra, attributes["eps"], "attributes.eps")
+    ).sqrt()
 
 
 def _centred(x: Term, attributes: Attributes) -> Term:
@@ -123,7 +128,9 @@ def _layer(before: _Before) -> Callable[[list[Term], Attributes], list[Term]]:
 
 
 def _layer_backward(before: _Before) -> Callable[[Local], Sequence[Lazy | None]]:
-    """With n = x'/s, s = sqrt(mean x'^2 + eps) and dn = dy w: dx' = (dn - n mean(n dn)) / s; x' = x - mean x takes the mean off dx' once more."""
+    """With n = x'/s, s = sqrt(mean x'^2 + eps) and dn = dy w: dx' = (dn - n mean(n dn)) / s; x' = x
+    - mean x takes the mean off dx' once more.
+    """
 
     def backward(local: Local) -> Sequence[Lazy | None]:
         x, dy, attributes = local.x, local.dy, local.attributes
@@ -184,7 +191,8 @@ OPERATORS = (
         traits=(Trait.NORMALIZES,),
         shared=(1, 2),
         inner="dims",
-        doc="(x - mean) / sqrt(mean (x - mean)^2 + `eps`) * weight + bias over the last `dims` (default 1) dimensions; weight and bias are optional.",
+        doc="(x - mean) / sqrt(mean (x - mean)^2 + `eps`) * weight + bias over the last `dims` "
+        "(default 1) dimensions; weight and bias are optional.",
     ),
     declare(
         "rms_norm",
@@ -196,6 +204,7 @@ OPERATORS = (
         traits=(Trait.NORMALIZES,),
         shared=(1, 2),
         inner="dims",
-        doc="x / sqrt(mean x^2 + `eps`) * weight + bias over the last `dims` (default 1) dimensions; weight and bias are optional.",
+        doc="x / sqrt(mean x^2 + `eps`) * weight + bias over the last `dims` (default 1) "
+        "dimensions; weight and bias are optional.",
     ),
 )

@@ -1,4 +1,6 @@
-"""Random draws: functions of a stream and of the place of an element in it, so that equal places draw equal numbers."""
+"""Random draws: functions of a stream and of the place of an element in it, so that equal places
+draw equal numbers.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +16,19 @@ from pitcheck.ops.traits import Trait
 
 
 def _places(like: Term, attributes: Attributes) -> Term:
-    """The number of every element's draw: `offset` plus the element's row-major place in the whole tensor."""
+    """The number of every element's draw: `offset` plus the element's row-major place in the whole
+    tensor.
+    """
     whole = tuple(attributes.get("whole", like.shape))
     start = tuple(attributes.get("start", (0,) * like.ndim))
-    if len(whole) != like.ndim or len(start) != like.ndim or any(s < 0 or s + n > w for s, n, w in zip(start, like.shape, whole, strict=True)):
-        raise ShapeError(f"a part of shape {like.shape} at {start} does not lie within a tensor of shape {whole}")
+    if (
+        len(whole) != like.ndim
+        or len(start) != like.ndim
+        or any(s < 0 or s + n > w for s, n, w in zip(start, like.shape, whole, strict=True))
+    ):
+        raise ShapeError(
+            f"a part of shape {like.shape} at {start} does not lie within a tensor of shape {whole}"
+        )
     place = like.constant(Fraction(int(attributes.get("offset", 0))), "int").expand(like.shape)
     stride = 1
     for axis in reversed(range(like.ndim)):
@@ -28,7 +38,10 @@ def _places(like: Term, attributes: Attributes) -> Term:
 
 
 def _drawn(like: Term, attributes: Attributes) -> Term:
-    return Term(like.algebra, like.algebra.draw(str(needed(attributes, "stream")), _places(like, attributes).value))
+    return Term(
+        like.algebra,
+        like.algebra.draw(str(needed(attributes, "stream")), _places(like, attributes).value),
+    )
 
 
 def _uniform(inputs: list[Term], attributes: Attributes) -> list[Term]:
@@ -40,10 +53,16 @@ def _normal(inputs: list[Term], attributes: Attributes) -> list[Term]:
 
 
 def _dropped(attributes: Attributes) -> Fraction:
-    """The probability of a drop. Raises PlanError for a number that is none, UnsupportedError for a root and for 1, which leaves nothing to scale."""
+    """The probability of a drop. Raises PlanError for a number that is none, UnsupportedError for a
+    root and for 1, which leaves nothing to scale.
+    """
     probability = parse_number(needed(attributes, "probability"), "attributes.probability")
-    said = f"a dropout probability is a rational from 0 to below 1, not {attributes['probability']!r}"
-    if isinstance(probability, float) or (isinstance(probability, Fraction) and not 0 <= probability <= 1):
+    said = (
+        f"a dropout probability is a rational from 0 to below 1, not {attributes['probability']!r}"
+    )
+    if isinstance(probability, float) or (
+        isinstance(probability, Fraction) and not 0 <= probability <= 1
+    ):
         raise PlanError(said, "attributes.probability")
     if not isinstance(probability, Fraction) or probability == 1:
         raise UnsupportedError(said)
@@ -71,11 +90,18 @@ def _dropout(inputs: list[Term], attributes: Attributes) -> list[Term]:
 def _dropout_backward(local: Local) -> Sequence[Lazy | None]:
     return [
         lambda: sum_to(_kept(local.dy, local.b, local.attributes), local.a.shape),
-        lambda: sum_to(local.dy * local.a / (1 - _probability(local.a, local.attributes)), local.b.shape),
+        lambda: sum_to(
+            local.dy * local.a / (1 - _probability(local.a, local.attributes)), local.b.shape
+        ),
     ]
 
 
-_DRAW: dict[str, AttributeRole] = {"stream": "value", "offset": "literal", "start": "literal", "whole": "literal"}
+_DRAW: dict[str, AttributeRole] = {
+    "stream": "value",
+    "offset": "literal",
+    "start": "literal",
+    "whole": "literal",
+}
 
 OPERATORS = (
     declare(
@@ -84,8 +110,10 @@ OPERATORS = (
         attributes=_DRAW,
         required=("stream",),
         random=True,
-        doc="Uniform draws in [0, 1) of random stream `stream`, in the shape of the input, whose values do not matter. The input's shape is that "
-        "of the part that begins at `start` (default 0s) of a tensor of shape `whole` (default: its own); an element gets draw number `offset` (default 0) "
+        doc="Uniform draws in [0, 1) of random stream `stream`, in the shape of the input, whose "
+        "values do not matter. The input's shape is that "
+        "of the part that begins at `start` (default 0s) of a tensor of shape `whole` (default: "
+        "its own); an element gets draw number `offset` (default 0) "
         "+ its row-major place in the whole tensor.",
     ),
     declare(
@@ -94,7 +122,8 @@ OPERATORS = (
         attributes=_DRAW,
         required=("stream",),
         random=True,
-        doc="Standard normal draws: of each draw of `uniform` the number below which a standard normal one lies with that probability.",
+        doc="Standard normal draws: of each draw of `uniform` the number below which a standard "
+        "normal one lies with that probability.",
     ),
     declare(
         "dropout_mask",
@@ -103,7 +132,8 @@ OPERATORS = (
         required=("stream", "probability"),
         random=True,
         traits=(Trait.READS_SHAPE,),
-        doc="Whether an element is kept: the draw of `uniform` is at least `probability`, the probability of dropping.",
+        doc="Whether an element is kept: the draw of `uniform` is at least `probability`, the "
+        "probability of dropping.",
     ),
     declare(
         "dropout",

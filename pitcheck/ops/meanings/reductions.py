@@ -1,4 +1,6 @@
-"""Reductions over dimensions, sorting and running sums. `axes` is all dimensions by default; with `keepdim` they stay with size 1."""
+"""Reductions over dimensions, sorting and running sums. `axes` is all dimensions by default; with
+`keepdim` they stay with size 1.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ _ALONG: dict[str, AttributeRole] = {"axis": "axis", "keepdim": "value"}
 
 
 def restored(reduced: Term, like: Term, attributes: Attributes) -> Term:
-    """What stands for a slice in every element of the slice: a reduced value broadcast back to the shape of ``like``."""
+    """What stands for a slice in every element of the slice: a reduced value broadcast back to the
+    shape of ``like``.
+    """
     over = like.axes(attributes.get("axes"))
     kept = reduced.reshape(tuple(1 if i in over else n for i, n in enumerate(like.shape)))
     return kept.expand(like.shape)
@@ -43,7 +47,11 @@ def _mean(inputs: list[Term], attributes: Attributes) -> list[Term]:
 
 
 def _mean_backward(local: Local) -> Sequence[Lazy | None]:
-    return [lambda: restored(local.dy / local.x.extent(local.attributes.get("axes")), local.x, local.attributes)]
+    return [
+        lambda: restored(
+            local.dy / local.x.extent(local.attributes.get("axes")), local.x, local.attributes
+        )
+    ]
 
 
 def _freedom(x: Term, attributes: Attributes) -> Term:
@@ -51,7 +59,10 @@ def _freedom(x: Term, attributes: Attributes) -> Term:
     correction = number(x.algebra, attributes.get("correction", 1), "attributes.correction")
     axes = x.axes(attributes.get("axes"))
     if prod(x.shape[i] for i in axes) < Fraction(str(attributes.get("correction", 1))):
-        raise UnsupportedError(f"a variance over fewer elements than its correction {attributes.get('correction', 1)} has no meaning here")
+        raise UnsupportedError(
+            f"a variance over fewer elements than its correction "
+            f"{attributes.get('correction', 1)} has no meaning here"
+        )
     return x.extent(axes) - correction
 
 
@@ -62,12 +73,16 @@ def _centred(x: Term, attributes: Attributes) -> Term:
 def _var(inputs: list[Term], attributes: Attributes) -> list[Term]:
     x = inputs[0]
     centred = _centred(x, attributes)
-    return [(centred * centred).sum(attributes.get("axes"), _keep(attributes)) / _freedom(x, attributes)]
+    return [
+        (centred * centred).sum(attributes.get("axes"), _keep(attributes)) / _freedom(x, attributes)
+    ]
 
 
 def _var_backward(local: Local) -> Sequence[Lazy | None]:
     def gradient() -> Term:
-        scaled = restored(2 * local.dy / _freedom(local.x, local.attributes), local.x, local.attributes)
+        scaled = restored(
+            2 * local.dy / _freedom(local.x, local.attributes), local.x, local.attributes
+        )
         return scaled * _centred(local.x, local.attributes)
 
     return [gradient]
@@ -77,7 +92,9 @@ def _var_backward(local: Local) -> Sequence[Lazy | None]:
 
 
 def _extreme_value(least: bool) -> Formula:
-    return lambda inputs, attributes: [inputs[0].maximum_over(attributes.get("axes"), _keep(attributes), least)]
+    return lambda inputs, attributes: [
+        inputs[0].maximum_over(attributes.get("axes"), _keep(attributes), least)
+    ]
 
 
 def _extreme_value_backward(local: Local) -> Sequence[Lazy | None]:
@@ -106,7 +123,10 @@ def _extreme(least: bool) -> Formula:
     def formula(inputs: list[Term], attributes: Attributes) -> list[Term]:
         x = inputs[0]
         axis = x.axis(needed(attributes, "axis"))
-        return [x.maximum_over(axis, _keep(attributes), least), _dropped(_first(x, axis, least), axis, attributes)]
+        return [
+            x.maximum_over(axis, _keep(attributes), least),
+            _dropped(_first(x, axis, least), axis, attributes),
+        ]
 
     return formula
 
@@ -143,7 +163,9 @@ def _topk(inputs: list[Term], attributes: Attributes) -> list[Term]:
     x, k = inputs[0], int(needed(attributes, "k"))
     axis = x.axis(attributes.get("axis", -1))
     if not 0 < k <= x.shape[axis]:
-        raise ShapeError(f"topk takes between 1 and {x.shape[axis]} of dimension {axis} of {x.shape}, not {k}")
+        raise ShapeError(
+            f"topk takes between 1 and {x.shape[axis]} of dimension {axis} of {x.shape}, not {k}"
+        )
     indices = x.order(axis, descending=bool(attributes.get("largest", True))).slice(axis, 0, k)
     return [x.take_along(axis, indices), indices]
 
@@ -159,7 +181,9 @@ def _sort(inputs: list[Term], attributes: Attributes) -> list[Term]:
 
 
 def _running(x: Term, axis: int, upwards: bool) -> Term:
-    """Sums of the elements up to (with ``upwards``: from) each position, as a product with a triangle of ones: no size enters the formula."""
+    """Sums of the elements up to (with ``upwards``: from) each position, as a product with a
+    triangle of ones: no size enters the formula.
+    """
     moved = x.move(axis, -1).unsqueeze(-1)
     source, target = x.arange(axis).unsqueeze(1), x.arange(axis).unsqueeze(0)
     counted = source.compare("ge" if upwards else "le", target).cast(x.kind)
@@ -209,7 +233,8 @@ OPERATORS = (
         _var_backward,
         attributes={**_OVER, "correction": "literal"},
         traits=(Trait.NORMALIZES,),
-        doc="sum (x - mean)^2 / (n - `correction`) over `axes`, n the number of elements along them; `correction` is 1 by default.",
+        doc="sum (x - mean)^2 / (n - `correction`) over `axes`, n the number of elements along "
+        "them; `correction` is 1 by default.",
     ),
     declare(
         "amax",
@@ -234,7 +259,8 @@ OPERATORS = (
         attributes=_ALONG,
         required=("axis",),
         traits=(Trait.ROUNDS_NOTHING, Trait.PICKS_PLACES),
-        doc="Values and int positions of the maximum along `axis`; of equal maxima the first, which gets the whole gradient.",
+        doc="Values and int positions of the maximum along `axis`; of equal maxima the first, "
+        "which gets the whole gradient.",
     ),
     declare(
         "min",
@@ -243,16 +269,24 @@ OPERATORS = (
         attributes=_ALONG,
         required=("axis",),
         traits=_PICKED,
-        doc="Values and int positions of the minimum along `axis`; of equal minima the first, which gets the whole gradient.",
+        doc="Values and int positions of the minimum along `axis`; of equal minima the first, "
+        "which gets the whole gradient.",
     ),
     declare(
         "argmax",
         _place(False),
         attributes=_ALONG,
         traits=(Trait.PICKS_PLACES,),
-        doc="The int position of the first maximum along `axis`, or without `axis` in row-major order.",
+        doc="The int position of the first maximum along `axis`, or without `axis` in row-major "
+        "order.",
     ),
-    declare("argmin", _place(True), attributes=_ALONG, doc="The int position of the first minimum along `axis`, or without `axis` in row-major order."),
+    declare(
+        "argmin",
+        _place(True),
+        attributes=_ALONG,
+        doc="The int position of the first minimum along `axis`, or without `axis` in row-major "
+        "order.",
+    ),
     declare(
         "topk",
         _topk,
@@ -260,7 +294,8 @@ OPERATORS = (
         attributes={"k": "literal", "axis": "axis", "largest": "value"},
         required=("k",),
         traits=(Trait.ROUNDS_NOTHING, Trait.PICKS_PLACES),
-        doc="Values and int positions of the `k` greatest (`largest` false: least) elements along `axis` (default -1), in order; of equal ones the first.",
+        doc="Values and int positions of the `k` greatest (`largest` false: least) elements along "
+        "`axis` (default -1), in order; of equal ones the first.",
     ),
     declare(
         "sort",
@@ -269,7 +304,8 @@ OPERATORS = (
         attributes={"axis": "axis", "descending": "value"},
         traits=_PICKED,
         permutes=True,
-        doc="Values and int positions of the elements in order along `axis` (default -1); equal ones keep their order.",
+        doc="Values and int positions of the elements in order along `axis` (default -1); equal "
+        "ones keep their order.",
     ),
     declare(
         "cumsum",
@@ -280,6 +316,8 @@ OPERATORS = (
         traits=(Trait.ADDS_WITHIN,),
         doc="The sum of all elements up to each, along `axis`.",
     ),
-    declare("any", _any, attributes=_OVER, doc="Whether an element along `axes` is not 0 or false."),
+    declare(
+        "any", _any, attributes=_OVER, doc="Whether an element along `axes` is not 0 or false."
+    ),
     declare("all", _all, attributes=_OVER, doc="Whether no element along `axes` is 0 or false."),
 )

@@ -50,9 +50,18 @@ def _squeeze(inputs: list[Term], attributes: Attributes) -> list[Term]:
 def _expand(inputs: list[Term], attributes: Attributes) -> list[Term]:
     x, sizes = inputs[0], tuple(needed(attributes, "sizes"))
     extra = len(sizes) - x.ndim
-    if extra < 0 or any(n < 0 for n in sizes[:extra]) or any(m not in (n, -1) and n != 1 for m, n in zip(sizes[extra:], x.shape, strict=True)):
+    if (
+        extra < 0
+        or any(n < 0 for n in sizes[:extra])
+        or any(m not in (n, -1) and n != 1 for m, n in zip(sizes[extra:], x.shape, strict=True))
+    ):
         raise ShapeError(f"a tensor of shape {x.shape} cannot be expanded to {sizes}")
-    return [x.expand(sizes[:extra] + tuple(n if m == -1 else m for m, n in zip(sizes[extra:], x.shape, strict=True)))]
+    return [
+        x.expand(
+            sizes[:extra]
+            + tuple(n if m == -1 else m for m, n in zip(sizes[extra:], x.shape, strict=True))
+        )
+    ]
 
 
 def _expand_backward(local: Local) -> Sequence[Lazy | None]:
@@ -104,7 +113,11 @@ def _repeat_interleave(inputs: list[Term], attributes: Attributes) -> list[Term]
 def repeated(x: Term, axis: int, count: int) -> Term:
     """Every element along ``axis`` ``count`` times, one after the other."""
     before, after = x.shape[: axis + 1], x.shape[axis + 1 :]
-    return x.unsqueeze(axis + 1).expand((*before, count, *after)).reshape((*before[:-1], before[-1] * count, *after))
+    return (
+        x.unsqueeze(axis + 1)
+        .expand((*before, count, *after))
+        .reshape((*before[:-1], before[-1] * count, *after))
+    )
 
 
 def unrepeated(gradient: Term, axis: int, count: int) -> Term:
@@ -114,7 +127,11 @@ def unrepeated(gradient: Term, axis: int, count: int) -> Term:
 
 
 def _repeat_interleave_backward(local: Local) -> Sequence[Lazy | None]:
-    return [lambda: unrepeated(local.dy, local.x.axis(local.attributes["axis"]), int(local.attributes["count"]))]
+    return [
+        lambda: unrepeated(
+            local.dy, local.x.axis(local.attributes["axis"]), int(local.attributes["count"])
+        )
+    ]
 
 
 # --- parts
@@ -125,12 +142,20 @@ def _embedded(part: Term, like: Term, axis: int, start: int, step: int = 1) -> T
     zeros = like.like(0)
     if step != 1:
         return zeros.add_at(axis, part.arange(axis) * step + start, part)
-    pieces = (zeros.slice(axis, 0, start), part, zeros.slice(axis, start + part.shape[axis], like.shape[axis]))
+    pieces = (
+        zeros.slice(axis, 0, start),
+        part,
+        zeros.slice(axis, start + part.shape[axis], like.shape[axis]),
+    )
     return concatenate([p for p in pieces if p.shape[axis]] or [part], axis)
 
 
 def _chunk(inputs: list[Term], attributes: Attributes) -> list[Term]:
-    return [inputs[0].part(needed(attributes, "axis"), needed(attributes, "count"), needed(attributes, "position"))]
+    return [
+        inputs[0].part(
+            needed(attributes, "axis"), needed(attributes, "count"), needed(attributes, "position")
+        )
+    ]
 
 
 def _chunk_backward(local: Local) -> Sequence[Lazy | None]:
@@ -145,7 +170,12 @@ def _chunk_backward(local: Local) -> Sequence[Lazy | None]:
 def _slice_bounds(x: Term, attributes: Attributes) -> tuple[int, int, int, int]:
     axis = x.axis(needed(attributes, "axis"))
     stop = attributes.get("stop")
-    return axis, attributes.get("start", 0), x.shape[axis] if stop is None else stop, attributes.get("step", 1)
+    return (
+        axis,
+        attributes.get("start", 0),
+        x.shape[axis] if stop is None else stop,
+        attributes.get("step", 1),
+    )
 
 
 def _slice(inputs: list[Term], attributes: Attributes) -> list[Term]:
@@ -170,7 +200,9 @@ def _split(inputs: list[Term], attributes: Attributes) -> list[Term]:
     x, sizes = inputs[0], tuple(needed(attributes, "sizes"))
     axis = x.axis(needed(attributes, "axis"))
     if sum(sizes) != x.shape[axis] or any(n < 0 for n in sizes):
-        raise ShapeError(f"the sizes {sizes} of a split do not add up to dimension {axis} of {x.shape}")
+        raise ShapeError(
+            f"the sizes {sizes} of a split do not add up to dimension {axis} of {x.shape}"
+        )
     ends = [sum(sizes[:i]) for i in range(len(sizes) + 1)]
     return [x.slice(axis, start, stop) for start, stop in pairwise(ends)]
 
@@ -225,7 +257,10 @@ def _stack_backward(local: Local) -> Sequence[Lazy | None]:
 def _pad_sizes(attributes: Attributes) -> tuple[int, int]:
     before, after = attributes.get("before", 0), attributes.get("after", 0)
     if before < 0 or after < 0:
-        raise ShapeError(f"a pad adds at least 0 elements, not {before} before and {after} after; use slice to remove elements")
+        raise ShapeError(
+            f"a pad adds at least 0 elements, not {before} before and {after} after; use slice to "
+            f"remove elements"
+        )
     return before, after
 
 
@@ -233,7 +268,9 @@ def _pad(inputs: list[Term], attributes: Attributes) -> list[Term]:
     x = inputs[0]
     axis = x.axis(needed(attributes, "axis"))
     value = number(x.algebra, attributes.get("value", 0), "attributes.value").cast(x.kind)
-    before, after = (value.expand((*x.shape[:axis], n, *x.shape[axis + 1 :])) for n in _pad_sizes(attributes))
+    before, after = (
+        value.expand((*x.shape[:axis], n, *x.shape[axis + 1 :])) for n in _pad_sizes(attributes)
+    )
     return [concatenate([t for t in (before, x, after) if t is x or t.shape[axis]], axis)]
 
 
@@ -256,7 +293,11 @@ def _rolled(x: Term, attributes: Attributes, sign: int) -> Term:
     axis = x.axis(needed(attributes, "axis"))
     size = x.shape[axis]
     shift = sign * int(needed(attributes, "shift")) % size if size else 0
-    return concatenate([x.slice(axis, size - shift, size), x.slice(axis, 0, size - shift)], axis) if shift else x
+    return (
+        concatenate([x.slice(axis, size - shift, size), x.slice(axis, 0, size - shift)], axis)
+        if shift
+        else x
+    )
 
 
 # --- triangles
@@ -291,12 +332,20 @@ def _slice_begins(pair: Pair) -> object:
 
 def _select_begins(pair: Pair) -> object:
     whole, index = pair.inputs[pair.source], pair.attributes.get("index")
-    return index % whole[pair.axis] if whole is not None and whole[pair.axis] and isinstance(index, int) else None
+    return (
+        index % whole[pair.axis]
+        if whole is not None and whole[pair.axis] and isinstance(index, int)
+        else None
+    )
 
 
 def _split_begins(pair: Pair) -> object:
     sizes = pair.attributes.get("sizes")
-    return sum(size for size in sizes[: pair.result] if isinstance(size, int)) if isinstance(sizes, tuple) else None
+    return (
+        sum(size for size in sizes[: pair.result] if isinstance(size, int))
+        if isinstance(sizes, tuple)
+        else None
+    )
 
 
 def _joined_begins(pair: Pair) -> object:
@@ -356,7 +405,15 @@ OPERATORS = (
         traits=_ORDERED,
         doc="A dimension of size 1 inserted at `axis`.",
     ),
-    declare("squeeze", _squeeze, _view_backward, attributes={"axis": "axis"}, required=("axis",), traits=_ORDERED, doc="Dimension `axis`, of size 1, removed."),
+    declare(
+        "squeeze",
+        _squeeze,
+        _view_backward,
+        attributes={"axis": "axis"},
+        required=("axis",),
+        traits=_ORDERED,
+        doc="Dimension `axis`, of size 1, removed.",
+    ),
     declare(
         "expand",
         _expand,
@@ -366,8 +423,18 @@ OPERATORS = (
         traits=_SHOWN,
         doc="x broadcast to shape `sizes`; -1 keeps a size; dimensions may be added in front.",
     ),
-    *(declare(name, _identity, _identity_backward, traits=_ORDERED, copies=True, doc="x itself.") for name in ("identity", "contiguous")),
-    declare("detach", _identity, _no_gradient, traits=_HANDED_ON, copies=True, doc="x itself, without a gradient."),
+    *(
+        declare(name, _identity, _identity_backward, traits=_ORDERED, copies=True, doc="x itself.")
+        for name in ("identity", "contiguous")
+    ),
+    declare(
+        "detach",
+        _identity,
+        _no_gradient,
+        traits=_HANDED_ON,
+        copies=True,
+        doc="x itself, without a gradient.",
+    ),
     declare(
         "multiref",
         _multiref,
@@ -405,7 +472,8 @@ OPERATORS = (
         required=("axis",),
         traits=_CUT,
         offset=_slice_begins,
-        doc="Elements `start` (default 0), `start` + `step` (default 1), ... below `stop` (default: the size) along `axis`; both offsets lie within 0 .. size.",
+        doc="Elements `start` (default 0), `start` + `step` (default 1), ... below `stop` "
+        "(default: the size) along `axis`; both offsets lie within 0 .. size.",
     ),
     declare(
         "select",
@@ -464,7 +532,8 @@ OPERATORS = (
         attributes={"axis": "axis", "before": "position", "after": "position", "value": "literal"},
         required=("axis",),
         traits=(Trait.EXTENDS, Trait.ROUNDS_NOTHING),
-        doc="`before` and `after` (default 0) elements with `value` (default 0) added along `axis`.",
+        doc="`before` and `after` (default 0) elements with `value` (default 0) added along "
+        "`axis`.",
     ),
     declare(
         "flip",
@@ -493,7 +562,8 @@ OPERATORS = (
             _triangular_backward(upper),
             attributes={"diagonal": "literal"},
             traits=_PLACED,
-            doc=f"Zeros where column - row {sign} `diagonal` (default 0), in the last two dimensions.",
+            doc=f"Zeros where column - row {sign} `diagonal` (default 0), in the last two "
+            f"dimensions.",
         )
         for name, upper, sign in (("tril", False, ">"), ("triu", True, "<"))
     ),

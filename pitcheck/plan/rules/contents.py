@@ -1,4 +1,6 @@
-"""Contents of buffers: which versions lie in which places of a storage, as a rank goes through its order."""
+"""Contents of buffers: which versions lie in which places of a storage, as a rank goes through its
+order.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,9 @@ from typing import NamedTuple
 
 
 class Stretch(NamedTuple):
-    """Places ``start`` to ``stop`` (half-open) of a buffer and the versions that lie there: several where one is a view of another."""
+    """Places ``start`` to ``stop`` (half-open) of a buffer and the versions that lie there: several
+    where one is a view of another.
+    """
 
     start: int
     stop: int
@@ -17,7 +21,9 @@ class Stretch(NamedTuple):
 
 
 class Contents:
-    """The stretches of one buffer, in order and without overlaps. Where nothing was written there is none."""
+    """The stretches of one buffer, in order and without overlaps. Where nothing was written there
+    is none.
+    """
 
     def __init__(self) -> None:
         self.stretches: list[Stretch] = []
@@ -31,7 +37,9 @@ class Contents:
     def view(self, start: int, stop: int, version: Hashable) -> None:
         """Add a version that is a view of what lies in an interval already."""
         inside = [s._replace(versions=s.versions | {version}) for s in self.within(start, stop)]
-        self.stretches = sorted([*self._outside(start, stop), *inside], key=lambda stretch: stretch.start)
+        self.stretches = sorted(
+            [*self._outside(start, stop), *inside], key=lambda stretch: stretch.start
+        )
 
     def _outside(self, start: int, stop: int) -> Iterator[Stretch]:
         for stretch in self.stretches:
@@ -48,5 +56,7 @@ class Contents:
                 yield stretch._replace(start=first, stop=last)
 
     def others(self, start: int, stop: int, *versions: Hashable) -> Stretch | None:
-        """Return the first stretch of an interval that holds none of these versions, None if each holds one."""
+        """Return the first stretch of an interval that holds none of these versions, None if each
+        holds one.
+        """
         return next((s for s in self.within(start, stop) if not s.versions & set(versions)), None)

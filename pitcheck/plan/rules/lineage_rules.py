@@ -1,4 +1,6 @@
-"""Rules on lineage: what a tensor claims to hold must fit its shape and the shape of the reference tensor."""
+"""Rules on lineage: what a tensor claims to hold must fit its shape and the shape of the reference
+tensor.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +26,8 @@ FREE, ZERO = -1, -2
 class LineageRules:
     """Checks PIT008 against a reference plan (None: only what can be said without it).
 
-    Of a tensor that operators write, lineage is a hint: one that contradicts its own plan is wrong, one that only does not fit the reference is left
-    aside with a warning.
+    Of a tensor that operators write, lineage is a hint: one that contradicts its own plan is wrong,
+    one that only does not fit the reference is left aside with a warning.
     """
 
     def __init__(self, plan: Plan, coordinates: Coordinates, reference: Plan | None) -> None:
@@ -34,7 +36,9 @@ class LineageRules:
         self.axes = set(coordinates.sizes) | {MICROBATCH_AXIS}
         self.tensors = {tensor.name: tensor for tensor in plan.tensors}
         self.written = {name for operator in plan.operators for name in operator.outputs}
-        self.reference = None if reference is None else {tensor.name: tensor for tensor in reference.tensors}
+        self.reference = (
+            None if reference is None else {tensor.name: tensor for tensor in reference.tensors}
+        )
         self._right: set[Hashable] = set()
         self._tables: dict[int, bytes] = {}
         """By the identity of a table, which the plan keeps."""
@@ -47,16 +51,37 @@ class LineageRules:
                 yield from check(tensor, tensor.lineage, f"tensors[{number}].lineage")
         for number, output in enumerate(self.plan.outputs):
             if output.lineage is not None and output.tensor in self.tensors:
-                yield from self.check(self.tensors[output.tensor], output.lineage, f"outputs[{number}].lineage")
+                yield from self.check(
+                    self.tensors[output.tensor], output.lineage, f"outputs[{number}].lineage"
+                )
 
     def _known_right(self, tensor: Tensor, lineage: Lineage) -> bool:
-        """Whether nothing is wrong with a lineage, looked at once for all that say the same of tensors of the same shape."""
+        """Whether nothing is wrong with a lineage, looked at once for all that say the same of
+        tensors of the same shape.
+        """
         whole = None if self.reference is None else self.reference.get(lineage.reference)
         if whole is None and self.reference is not None:
             return False
         shape = None if whole is None else whole.shape
-        shards = tuple([(shard.dim, shard.by, None if shard.intervals is None else self._said_by(shard.intervals)) for shard in lineage.shards])
-        key = (shards, lineage.partial, lineage.partial_ranks, lineage.scale, tensor.shape, tensor.microbatched, shape)
+        shards = tuple(
+            [
+                (
+                    shard.dim,
+                    shard.by,
+                    None if shard.intervals is None else self._said_by(shard.intervals),
+                )
+                for shard in lineage.shards
+            ]
+        )
+        key = (
+            shards,
+            lineage.partial,
+            lineage.partial_ranks,
+            lineage.scale,
+            tensor.shape,
+            tensor.microbatched,
+            shape,
+        )
         if key not in self._right:
             if any(True for _ in self._problems(tensor, lineage, self.reference)):
                 return False
@@ -64,7 +89,9 @@ class LineageRules:
         return True
 
     def _said_by(self, table: Table) -> bytes:
-        """Equal for equal tables, whose numbers are of equal types: 1 and 1.0 are one to a dictionary, but not as the end of an interval."""
+        """Equal for equal tables, whose numbers are of equal types: 1 and 1.0 are one to a
+        dictionary, but not as the end of an interval.
+        """
         if id(table) not in self._tables:
             try:
                 self._tables[id(table)] = msgspec.msgpack.encode(table)
@@ -75,15 +102,23 @@ class LineageRules:
 
     def check(self, tensor: Tensor, lineage: Lineage, place: str) -> Iterator[Violation]:
         """The findings of one lineage."""
-        return (_violation(tensor, place, *problem, "error") for problem in self._problems(tensor, lineage, self.reference))
+        return (
+            _violation(tensor, place, *problem, "error")
+            for problem in self._problems(tensor, lineage, self.reference)
+        )
 
     def check_hint(self, tensor: Tensor, lineage: Lineage, place: str) -> Iterator[Violation]:
         """The findings of one lineage that is a hint."""
         found = list(self._problems(tensor, lineage, self.reference))
         own = list(self._problems(tensor, lineage, None)) if found else []
-        yield from (_violation(tensor, place, *problem, "error" if own else "warning") for problem in own or found)
+        yield from (
+            _violation(tensor, place, *problem, "error" if own else "warning")
+            for problem in own or found
+        )
 
-    def _problems(self, tensor: Tensor, lineage: Lineage, reference: Mapping[str, Tensor] | None) -> Iterator[tuple[str, str]]:
+    def _problems(
+        self, tensor: Tensor, lineage: Lineage, reference: Mapping[str, Tensor] | None
+    ) -> Iterator[tuple[str, str]]:
         yield from self._scale_problems(lineage)
         yield from self._partial_problems(tensor, lineage)
         shape: tuple[int, ...] | None = None
@@ -92,7 +127,11 @@ class LineageRules:
             if whole is None:
                 yield "reference", f"{lineage.reference!r} is no tensor of the reference plan"
             elif len(whole.shape) != len(tensor.shape):
-                yield "", f"has {len(tensor.shape)} dimensions, {list(tensor.shape)}, but {lineage.reference!r} has {len(whole.shape)}, {list(whole.shape)}"
+                yield (
+                    "",
+                    f"has {len(tensor.shape)} dimensions, {list(tensor.shape)}, but "
+                    f"{lineage.reference!r} has {len(whole.shape)}, {list(whole.shape)}",
+                )
             else:
                 shape = whole.shape
         yield from self._shard_problems(tensor, lineage, shape)
@@ -107,7 +146,11 @@ class LineageRules:
     def _partial_problems(self, tensor: Tensor, lineage: Lineage) -> Iterator[tuple[str, str]]:
         for axis in lineage.partial:
             if axis not in self.axes:
-                yield "partial", f"unknown axis {axis!r}; the mesh has {', '.join(self.coordinates.sizes)} and mb"
+                yield (
+                    "partial",
+                    f"unknown axis {axis!r}; the mesh has {', '.join(self.coordinates.sizes)} and "
+                    f"mb",
+                )
             elif axis == MICROBATCH_AXIS and not tensor.microbatched:
                 yield "partial", "is a term over micro-batches, but does not exist per micro-batch"
             elif any(axis in shard.by for shard in lineage.shards):
@@ -117,18 +160,26 @@ class LineageRules:
         ranks = [rank for members in lineage.partial_ranks for rank in members]
         outside = [rank for rank in ranks if not 0 <= rank < self.coordinates.ranks]
         if outside:
-            yield "partial_ranks", f"rank {outside[0]} is not among the {self.coordinates.ranks} ranks of the mesh"
+            yield (
+                "partial_ranks",
+                f"rank {outside[0]} is not among the {self.coordinates.ranks} ranks of the mesh",
+            )
         if len(set(ranks)) != len(ranks):
             yield "partial_ranks", "a rank stands in two lists, or twice in one"
         if lineage.partial and lineage.partial_ranks:
             yield "partial_ranks", "a lineage has partial axes or partial_ranks, not both"
 
-    def _shard_problems(self, tensor: Tensor, lineage: Lineage, whole: tuple[int, ...] | None) -> Iterator[tuple[str, str]]:
+    def _shard_problems(
+        self, tensor: Tensor, lineage: Lineage, whole: tuple[int, ...] | None
+    ) -> Iterator[tuple[str, str]]:
         seen: set[int] = set()
         for number, shard in enumerate(lineage.shards):
             part = f"shards[{number}]"
             if not 0 <= shard.dim < len(tensor.shape):
-                yield f"{part}.dim", f"dimension {shard.dim} of a tensor of {len(tensor.shape)} dimensions"
+                yield (
+                    f"{part}.dim",
+                    f"dimension {shard.dim} of a tensor of {len(tensor.shape)} dimensions",
+                )
                 continue
             if shard.dim in seen:
                 yield f"{part}.dim", f"dimension {shard.dim} has two shards; name all axes in one"
@@ -142,19 +193,32 @@ class LineageRules:
         if whole is not None:
             for dim, (local, size) in enumerate(zip(tensor.shape, whole, strict=True)):
                 if dim not in seen and local != size:
-                    yield "shards", f"dimension {dim} is whole by its lineage, but is {local} here and {size} in the reference"
+                    yield (
+                        "shards",
+                        f"dimension {dim} is whole by its lineage, but is {local} here and {size} "
+                        f"in the reference",
+                    )
 
-    def _one_shard(self, tensor: Tensor, shard: Shard, size: int | None) -> Iterator[tuple[str, str]]:
+    def _one_shard(
+        self, tensor: Tensor, shard: Shard, size: int | None
+    ) -> Iterator[tuple[str, str]]:
         if (shard.intervals is None) == (not shard.by):
             yield "", "a shard is cut either 'by' axes or by 'intervals'; give exactly one of them"
             return
         unknown = [axis for axis in shard.by if axis not in self.axes]
         if unknown:
-            yield "by", f"unknown axis {unknown[0]!r}; the mesh has {', '.join(self.coordinates.sizes)} and mb"
+            yield (
+                "by",
+                f"unknown axis {unknown[0]!r}; the mesh has {', '.join(self.coordinates.sizes)} "
+                f"and mb",
+            )
             return
         over = shard.by if shard.intervals is None else shard.intervals.over
         if MICROBATCH_AXIS in over and not tensor.microbatched:
-            yield "by" if shard.by else "intervals.over", "is cut by micro-batches, but does not exist per micro-batch"
+            yield (
+                "by" if shard.by else "intervals.over",
+                "is cut by micro-batches, but does not exist per micro-batch",
+            )
         if shard.intervals is None:
             yield from self._even(tensor, shard, size)
             return
@@ -173,32 +237,60 @@ class LineageRules:
             return
         count = self.coordinates.count(shard.by)
         if size % count:
-            yield "by", f"dimension {shard.dim} of size {size} cannot be cut into {count} equal parts over {', '.join(shard.by)}; use 'intervals'"
+            yield (
+                "by",
+                f"dimension {shard.dim} of size {size} cannot be cut into {count} equal parts "
+                f"over {', '.join(shard.by)}; use 'intervals'",
+            )
         elif size // count != tensor.shape[shard.dim]:
-            yield "by", f"dimension {shard.dim} is {tensor.shape[shard.dim]}, but {size} cut into {count} parts is {size // count}"
+            yield (
+                "by",
+                f"dimension {shard.dim} is {tensor.shape[shard.dim]}, but {size} cut into {count} "
+                f"parts is {size // count}",
+            )
 
 
-def _violation(tensor: Tensor, place: str, part: str, message: str, severity: Severity) -> Violation:
+def _violation(
+    tensor: Tensor, place: str, part: str, message: str, severity: Severity
+) -> Violation:
     said = message if severity == "error" else f"a hint is left aside: {message}"
-    return Violation("PIT008", f"{place}.{part}" if part else place, f"{tensor.name!r}: {said}", tensor=tensor.name, severity=severity)
+    return Violation(
+        "PIT008",
+        f"{place}.{part}" if part else place,
+        f"{tensor.name!r}: {said}",
+        tensor=tensor.name,
+        severity=severity,
+    )
 
 
 def interval_error(value: Any, local: int, whole: int | None) -> str:
-    """What is wrong with the intervals of one coordinate, whose local size is ``local`` and reference size ``whole`` (None: unknown)."""
+    """What is wrong with the intervals of one coordinate, whose local size is ``local`` and
+    reference size ``whole`` (None: unknown).
+    """
     if not isinstance(value, tuple) or not value:
         return f"{value!r} is no list of (start, stop) intervals"
     total = 0
     for interval in value:
-        if not isinstance(interval, tuple) or len(interval) != 2 or not all(isinstance(v, int) for v in interval):
+        if (
+            not isinstance(interval, tuple)
+            or len(interval) != 2
+            or not all(isinstance(v, int) for v in interval)
+        ):
             return f"{interval!r} is no (start, stop) interval"
         start, stop = interval
         if start in (FREE, ZERO):
             if stop < 1:
-                return f"({start}, {stop}) is padding of {stop} elements; their number is at least 1"
+                return (
+                    f"({start}, {stop}) is padding of {stop} elements; their number is at least 1"
+                )
             total += stop
             continue
         if not 0 <= start < stop or (whole is not None and stop > whole):
             limit = "" if whole is None else f" of the reference dimension of size {whole}"
             return f"({start}, {stop}) is no interval{limit}"
         total += stop - start
-    return "" if total == local else f"the intervals have {total} elements, but the local dimension has {local}"
+    return (
+        ""
+        if total == local
+        else f"the intervals have {total} elements, but the local dimension has {local}"
+    )

@@ -1,4 +1,6 @@
-"""Rules on blocks, programs and steps, and on the order of operators within a rank; and the local order itself, as arrays."""
+"""Rules on blocks, programs and steps, and on the order of operators within a rank; and the local
+order itself, as arrays.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +19,11 @@ from pitcheck.plan.schedule.run_order import Ints, Schedule, tensor_of
 
 @dataclass(frozen=True)
 class LocalOrder:
-    """What the ranks of one class run: ``codes`` (operator position * microbatches + microbatch) in order.
+    """What the ranks of one class run: ``codes`` (operator position * microbatches + microbatch) in
+    order.
 
-    ``missing`` are the codes that should run there but stand in no step, ``twice`` those that stand in several.
+    ``missing`` are the codes that should run there but stand in no step, ``twice`` those that stand
+    in several.
     """
 
     ranks: Ints
@@ -29,13 +33,17 @@ class LocalOrder:
 
 
 class LocalOrders:
-    """The orders of all classes of ranks with the same program, operators and operands. Iterating gives one class at a time."""
+    """The orders of all classes of ranks with the same program, operators and operands. Iterating
+    gives one class at a time.
+    """
 
     def __init__(self, schedule: Schedule) -> None:
         self.schedule = schedule
         self.microbatches = schedule.microbatches
         self.mask_of = np.array(schedule.mask_numbers, dtype=np.int64)
-        first = {int(number): position for position, number in reversed(list(enumerate(self.mask_of)))}
+        first = {
+            int(number): position for position, number in reversed(list(enumerate(self.mask_of)))
+        }
         self.masks = [schedule.mask(first[number]) for number in range(len(first))]
 
     def __iter__(self) -> Iterator[LocalOrder]:
@@ -56,7 +64,11 @@ class LocalOrders:
         return classes
 
     def _local(self, ranks: Ints, codes: Ints) -> LocalOrder:
-        rows = np.stack([mask[ranks[0]] for mask in self.masks]) if self.masks else np.zeros((0, self.microbatches), dtype=np.bool_)
+        rows = (
+            np.stack([mask[ranks[0]] for mask in self.masks])
+            if self.masks
+            else np.zeros((0, self.microbatches), dtype=np.bool_)
+        )
         expected = rows[self.mask_of].reshape(-1)
         running = codes[expected[codes]]
         counts = np.bincount(running, minlength=len(expected))
@@ -73,29 +85,53 @@ def check_programs(schedule: Schedule) -> Iterator[Violation]:
         for number, identity in enumerate(block):
             place = f"blocks.{name}[{number}]"
             if identity not in ids:
-                yield Violation("PIT009", place, f"block {name!r} names {identity!r}, which is no operator's id")
+                yield Violation(
+                    "PIT009", place, f"block {name!r} names {identity!r}, which is no operator's id"
+                )
             elif identity in seen:
-                yield Violation("PIT009", place, f"block {name!r} names operator {identity!r} twice", operator=identity)
+                yield Violation(
+                    "PIT009",
+                    place,
+                    f"block {name!r} names operator {identity!r} twice",
+                    operator=identity,
+                )
             seen.add(identity)
     if plan.blocks and not plan.programs:
-        yield Violation("PIT009", "programs", "there are blocks but no programs; add a program per class of ranks, or leave out the blocks")
+        yield Violation(
+            "PIT009",
+            "programs",
+            "there are blocks but no programs; add a program per class of ranks, or leave out the "
+            "blocks",
+        )
     yield from _check_steps(schedule, ids)
     yield from _check_ranks(schedule)
 
 
 def _check_steps(schedule: Schedule, ids: dict[str, int]) -> Iterator[Violation]:
     plan = schedule.plan
-    per_microbatch = {name: any(schedule.per_microbatch(ids[i]) for i in block if i in ids) for name, block in plan.blocks.items()}
+    per_microbatch = {
+        name: any(schedule.per_microbatch(ids[i]) for i in block if i in ids)
+        for name, block in plan.blocks.items()
+    }
     for number, program in enumerate(plan.programs):
         for at, step in enumerate(program.steps):
             place = f"programs[{number}].steps[{at}]"
             if step.block not in plan.blocks:
-                yield Violation("PIT009", f"{place}.block", f"{step.block!r} is no block of the plan")
+                yield Violation(
+                    "PIT009", f"{place}.block", f"{step.block!r} is no block of the plan"
+                )
             elif step.microbatch is not None and not 0 <= step.microbatch < plan.microbatches:
-                yield Violation("PIT009", f"{place}.microbatch", f"micro-batch {step.microbatch} does not exist; there are {plan.microbatches}")
+                yield Violation(
+                    "PIT009",
+                    f"{place}.microbatch",
+                    f"micro-batch {step.microbatch} does not exist; there are {plan.microbatches}",
+                )
             elif step.microbatch is None and per_microbatch[step.block] and plan.microbatches > 1:
                 yield Violation(
-                    "PIT009", f"{place}.microbatch", f"block {step.block!r} has operators that run per micro-batch; say for which one the step runs"
+                    "PIT009",
+                    f"{place}.microbatch",
+                    f"block {step.block!r} has operators that run per micro-batch; say for which "
+                    f"one the step runs",
                 )
 
 
@@ -108,8 +144,15 @@ def _check_ranks(schedule: Schedule) -> Iterator[Violation]:
         ranks = np.asarray(schedule.coordinates.mask(program.where).any(axis=1))
         both = np.flatnonzero(ranks & (taken >= 0))
         if len(both):
-            message = f"rank {both[0]} already has programs[{taken[both[0]]}]; a rank has one program"
-            yield Violation("PIT009", f"programs[{number}].where", message, ranks=tuple(int(r) for r in both[:8]))
+            message = (
+                f"rank {both[0]} already has programs[{taken[both[0]]}]; a rank has one program"
+            )
+            yield Violation(
+                "PIT009",
+                f"programs[{number}].where",
+                message,
+                ranks=tuple(int(r) for r in both[:8]),
+            )
         taken[ranks] = number
 
 
@@ -123,7 +166,9 @@ class LocalRules:
         self._readers, self._writers = self._dependences()
 
     def _dependences(self) -> tuple[Ints, Ints]:
-        """(reader code, writer code) of every pair of operators at one coordinate; readers are in ascending order of operators."""
+        """(reader code, writer code) of every pair of operators at one coordinate; readers are in
+        ascending order of operators.
+        """
         writers: dict[str, list[int]] = {}
         for position, operator in enumerate(self.plan.operators):
             for name in operator.outputs:
@@ -144,14 +189,24 @@ class LocalRules:
                         every = chosen if isinstance(chosen, tuple) else range(self.microbatches)
                         pairs.extend((position, writer, m) for m in every if isinstance(m, int))
                     else:
-                        pairs.append((position, writer, -1 if per_microbatch and name in microbatched else 0))
-        table = np.fromiter(chain.from_iterable(pairs), dtype=np.int64, count=3 * len(pairs)).reshape(-1, 3)
+                        pairs.append(
+                            (position, writer, -1 if per_microbatch and name in microbatched else 0)
+                        )
+        table = np.fromiter(
+            chain.from_iterable(pairs), dtype=np.int64, count=3 * len(pairs)
+        ).reshape(-1, 3)
         return self._expanded(table)
 
     def _expanded(self, pairs: Ints) -> tuple[Ints, Ints]:
         """One row per micro-batch of the reader."""
         microbatches = np.arange(self.microbatches)
-        per = np.array([self.schedule.per_microbatch(position) for position in range(len(self.plan.operators))], dtype=np.bool_)[pairs[:, 0]]
+        per = np.array(
+            [
+                self.schedule.per_microbatch(position)
+                for position in range(len(self.plan.operators))
+            ],
+            dtype=np.bool_,
+        )[pairs[:, 0]]
         read_at = np.where(per[:, None], microbatches[None, :], 0)
         write_at = np.where(pairs[:, 2:] < 0, read_at, pairs[:, 2:])
         keep = per[:, None] | (microbatches[None, :] == 0)
@@ -162,9 +217,16 @@ class LocalRules:
     def check(self, local: LocalOrder) -> Iterator[Violation]:
         """Findings for the ranks of one class."""
         for code in local.missing[:64].tolist():
-            yield self._violation(local, code, "runs {where} but stands in no step of that rank's program; add it to a block or narrow its 'where'")
+            yield self._violation(
+                local,
+                code,
+                "runs {where} but stands in no step of that rank's program; add it to a block or "
+                "narrow its 'where'",
+            )
         for code in local.twice[:64].tolist():
-            yield self._violation(local, code, "is run twice {where}; each operator runs once per micro-batch")
+            yield self._violation(
+                local, code, "is run twice {where}; each operator runs once per micro-batch"
+            )
         place = np.full(len(self.plan.operators) * self.microbatches, -1, dtype=np.int64)
         place[local.codes] = np.arange(len(local.codes))
         reads = place.copy()
@@ -173,7 +235,11 @@ class LocalRules:
         early = np.flatnonzero((read >= 0) & (place[self._writers] >= read))
         for at in early[:64].tolist():
             writer = self.plan.operators[int(self._writers[at]) // self.microbatches].id
-            yield self._violation(local, int(self._readers[at]), f"runs {{where}} before {writer!r}, whose output it reads; put it after")
+            yield self._violation(
+                local,
+                int(self._readers[at]),
+                f"runs {{where}} before {writer!r}, whose output it reads; put it after",
+            )
 
     def _violation(self, local: LocalOrder, code: int, text: str) -> Violation:
         position, microbatch = divmod(code, self.microbatches)
@@ -181,4 +247,11 @@ class LocalRules:
         where = f"on rank {local.ranks[0]} (micro-batch {microbatch})"
         ranks = tuple(int(rank) for rank in local.ranks[:8])
         message = f"{identity!r} {text.format(where=where)}"
-        return Violation("PIT009", f"operators[{position}]", message, operator=identity, ranks=ranks, microbatches=(microbatch,))
+        return Violation(
+            "PIT009",
+            f"operators[{position}]",
+            message,
+            operator=identity,
+            ranks=ranks,
+            microbatches=(microbatch,),
+        )

@@ -1,4 +1,6 @@
-"""Rules on shapes and kinds: every operator's meaning, run on shapes alone, must give the outputs that the plan states."""
+"""Rules on shapes and kinds: every operator's meaning, run on shapes alone, must give the outputs
+that the plan states.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +24,17 @@ from pitcheck.plan.rules.ssa import ACCUMULATE
 from pitcheck.plan.rules.violations import Violation
 from pitcheck.plan.schedule.run_order import COMMUNICATION, MATCHING_ONLY, Mask, tensor_of
 
-# What an operator's meaning may raise on attribute values that it was not written for (a text as an axis, a tuple of the wrong length).
-_BAD_ATTRIBUTES = (TypeError, ValueError, IndexError, KeyError, ZeroDivisionError, OverflowError, AttributeError)
+# What an operator's meaning may raise on attribute values that it was not written for (a text as an
+# axis, a tuple of the wrong length).
+_BAD_ATTRIBUTES = (
+    TypeError,
+    ValueError,
+    IndexError,
+    KeyError,
+    ZeroDivisionError,
+    OverflowError,
+    AttributeError,
+)
 
 Finding = tuple[str, str]
 """(part of the operator, message)."""
@@ -45,14 +56,18 @@ Signature = tuple[tuple[int, ...], Kind] | Fraction
 
 
 class ShapeRules:
-    """Checks PIT003. Operators with equal kinds, shapes and attributes are run once. What has no meaning is no violation."""
+    """Checks PIT003. Operators with equal kinds, shapes and attributes are run once. What has no
+    meaning is no violation.
+    """
 
     def __init__(self, plan: Plan, coordinates: Coordinates) -> None:
         self.plan = plan
         self.coordinates = coordinates
         self.microbatched = {tensor.name: tensor.microbatched for tensor in plan.tensors}
         kinds = {dtype: kind_of_dtype(dtype) for dtype in {tensor.dtype for tensor in plan.tensors}}
-        self.signatures = {tensor.name: (tensor.shape, kinds[tensor.dtype]) for tensor in plan.tensors}
+        self.signatures = {
+            tensor.name: (tensor.shape, kinds[tensor.dtype]) for tensor in plan.tensors
+        }
         self.dtypes = {tensor.name: tensor.dtype for tensor in plan.tensors}
         self._known: dict[object, list[Finding]] = {}
         self._sizes: dict[object, tuple[int, ...]] = {}
@@ -61,13 +76,22 @@ class ShapeRules:
     def run(self) -> Iterator[Violation]:
         """All findings, of operators whose tensors are known."""
         for position, operator in enumerate(self.plan.operators):
-            if operator.kind in COMMUNICATION and not (communication_of(operator.kind) is Communication.WAIT and operator.outputs):
+            if operator.kind in COMMUNICATION and not (
+                communication_of(operator.kind) is Communication.WAIT and operator.outputs
+            ):
                 continue
             try:
                 inputs = tuple(
-                    [_number(operand.value) if isinstance(operand, Number) else self.signatures[tensor_of(operand) or ""] for operand in operator.inputs]
+                    [
+                        _number(operand.value)
+                        if isinstance(operand, Number)
+                        else self.signatures[tensor_of(operand) or ""]
+                        for operand in operator.inputs
+                    ]
                 )
-                outputs = tuple([self.signatures[name] if name else None for name in operator.outputs])
+                outputs = tuple(
+                    [self.signatures[name] if name else None for name in operator.outputs]
+                )
             except KeyError:
                 continue
             yield from self._check(position, operator, inputs, outputs)
@@ -77,23 +101,60 @@ class ShapeRules:
     def _check_dtypes(self, operator: Operator, place: str) -> Iterator[Violation]:
         """A collective moves and combines numbers of one dtype."""
         given = self.dtypes.get(tensor_of(operator.inputs[0]) or "") if operator.inputs else None
-        other = next((name for name in operator.outputs if given is not None and self.dtypes.get(name, given) != given), None)
+        other = next(
+            (
+                name
+                for name in operator.outputs
+                if given is not None and self.dtypes.get(name, given) != given
+            ),
+            None,
+        )
         if other is not None:
-            message = f"{operator.kind} gives {other!r} as {self.dtypes[other]}, and its operand is {given}; cast before it or after it"
-            yield Violation("PIT003", f"{place}.outputs", message, operator=operator.id, tensor=other)
+            message = (
+                f"{operator.kind} gives {other!r} as {self.dtypes[other]}, and its operand "
+                f"is {given}; cast before it or after it"
+            )
+            yield Violation(
+                "PIT003", f"{place}.outputs", message, operator=operator.id, tensor=other
+            )
 
-    def _check(self, position: int, operator: Operator, inputs: tuple[Signature, ...], outputs: tuple[Signature | None, ...]) -> Iterator[Violation]:
+    def _check(
+        self,
+        position: int,
+        operator: Operator,
+        inputs: tuple[Signature, ...],
+        outputs: tuple[Signature | None, ...],
+    ) -> Iterator[Violation]:
         members = self._members(operator)
-        for attributes, where in self._attributes(operator) if operator.attributes else (({}, None),):
-            key = (operator.kind, inputs, outputs, members, repr(sorted(attributes.items())) if attributes else "")
+        for attributes, where in (
+            self._attributes(operator) if operator.attributes else (({}, None),)
+        ):
+            key = (
+                operator.kind,
+                inputs,
+                outputs,
+                members,
+                repr(sorted(attributes.items())) if attributes else "",
+            )
             found = self._known.get(key)
             if found is None:
-                found = self._known[key] = [found for size in members for found in _findings(operator.kind, inputs, outputs, attributes, size)]
+                found = self._known[key] = [
+                    found
+                    for size in members
+                    for found in _findings(operator.kind, inputs, outputs, attributes, size)
+                ]
             for part, message in found[:1]:
                 ranks, microbatches = self._first(where)
                 said = f" (rank {ranks[0]}, micro-batch {microbatches[0]})" if ranks else ""
                 text = f"{operator.kind} {operator.id!r}{said}: {message}"
-                yield Violation("PIT003", f"operators[{position}]{part}", text, operator=operator.id, ranks=ranks, microbatches=microbatches)
+                yield Violation(
+                    "PIT003",
+                    f"operators[{position}]{part}",
+                    text,
+                    operator=operator.id,
+                    ranks=ranks,
+                    microbatches=microbatches,
+                )
 
     def _first(self, where: Mask | None) -> tuple[tuple[int, ...], tuple[int, ...]]:
         if where is None:
@@ -102,7 +163,9 @@ class ShapeRules:
         return first_coordinates(np.broadcast_to(where, shape).reshape(self.coordinates.ranks, -1))
 
     def _members(self, operator: Operator) -> tuple[int | None, ...]:
-        """Sizes of the stack that a collective reads; (None,) for an operator that reads no stack."""
+        """Sizes of the stack that a collective reads; (None,) for an operator that reads
+        no stack.
+        """
         if operator.kind == ACCUMULATE:
             chosen = operator.attributes.get("microbatches")
             return (len(chosen) if isinstance(chosen, tuple) else self.plan.microbatches,)
@@ -115,38 +178,72 @@ class ShapeRules:
         return self._sizes[key]
 
     def _attributes(self, operator: Operator) -> Sequence[tuple[Mapping[str, Any], Mask | None]]:
-        """Every combination of attribute values that occurs, with the coordinates of its first occurrence (None without tables)."""
-        hidden = MATCHING_ONLY if operator.group is not None or operator.kind in _MATCHED else frozenset()
+        """Every combination of attribute values that occurs, with the coordinates of its first
+        occurrence (None without tables).
+        """
+        hidden = (
+            MATCHING_ONLY
+            if operator.group is not None or operator.kind in _MATCHED
+            else frozenset()
+        )
         shown = {name: value for name, value in operator.attributes.items() if name not in hidden}
         tables = {name: value for name, value in shown.items() if isinstance(value, Table)}
         if not tables:
             return ((shown, None),)
-        names = [name for name in operator.outputs if name] or [name for name in map(tensor_of, operator.inputs) if name]
+        names = [name for name in operator.outputs if name] or [
+            name for name in map(tensor_of, operator.inputs) if name
+        ]
         per_microbatch = any(self.microbatched.get(name, False) for name in names)
-        key = (tuple([(name, id(table)) for name, table in tables.items()]), id(operator.where), per_microbatch)
+        key = (
+            tuple([(name, id(table)) for name, table in tables.items()]),
+            id(operator.where),
+            per_microbatch,
+        )
         if key not in self._chosen:
             mask = self.coordinates.mask_grid(operator.where)
-            self._chosen[key] = self._combinations(tables, mask if per_microbatch else np.asarray(mask.any(axis=-1, keepdims=True)), per_microbatch)
+            self._chosen[key] = self._combinations(
+                tables,
+                mask if per_microbatch else np.asarray(mask.any(axis=-1, keepdims=True)),
+                per_microbatch,
+            )
         return [({**shown, **values}, where) for values, where in self._chosen[key]]
 
-    def _combinations(self, tables: Mapping[str, Table], mask: Mask, per_microbatch: bool) -> list[tuple[dict[str, Any], Mask]]:
+    def _combinations(
+        self, tables: Mapping[str, Table], mask: Mask, per_microbatch: bool
+    ) -> list[tuple[dict[str, Any], Mask]]:
         grids = [self.coordinates.row_major_grid(table.over) for table in tables.values()]
         # What runs once does so at micro-batch 0.
         grids = grids if per_microbatch else [grid[..., :1] for grid in grids]
         *places, here = np.broadcast_arrays(*grids, mask)
         found: dict[str, tuple[dict[str, Any], Mask]] = {}
         for row in np.unique(np.stack([place[here] for place in places], axis=1), axis=0).tolist():
-            values = {name: table.values[place] for (name, table), place in zip(tables.items(), row, strict=True)}
+            values = {
+                name: table.values[place]
+                for (name, table), place in zip(tables.items(), row, strict=True)
+            }
             said = repr(values)
             if said not in found:
-                found[said] = values, here & np.logical_and.reduce([place == own for place, own in zip(places, row, strict=True)])
+                found[said] = (
+                    values,
+                    here
+                    & np.logical_and.reduce(
+                        [place == own for place, own in zip(places, row, strict=True)]
+                    ),
+                )
         return list(found.values())
 
 
-def _findings(kind: str, inputs: Sequence[Any], outputs: Sequence[Any], attributes: Mapping[str, Any], members: int | None) -> list[Finding]:
+def _findings(
+    kind: str,
+    inputs: Sequence[Any],
+    outputs: Sequence[Any],
+    attributes: Mapping[str, Any],
+    members: int | None,
+) -> list[Finding]:
     """What is wrong with one operator on shapes.
 
-    A whole literal is an integer where no tensor beside it is a floating-point one, as it is evaluated; a plan may take it for a floating-point number too.
+    A whole literal is an integer where no tensor beside it is a floating-point one, as it is
+    evaluated; a plan may take it for a floating-point number too.
     """
     found = _read_as(kind, inputs, outputs, attributes, members, "field")
     kinds = {signature[1] for signature in inputs if not isinstance(signature, Fraction)}
@@ -155,22 +252,37 @@ def _findings(kind: str, inputs: Sequence[Any], outputs: Sequence[Any], attribut
     return found if _read_as(kind, inputs, outputs, attributes, members, "int") else []
 
 
-def _read_as(kind: str, inputs: Sequence[Any], outputs: Sequence[Any], attributes: Mapping[str, Any], members: int | None, whole: Kind) -> list[Finding]:
+def _read_as(
+    kind: str,
+    inputs: Sequence[Any],
+    outputs: Sequence[Any],
+    attributes: Mapping[str, Any],
+    members: int | None,
+    whole: Kind,
+) -> list[Finding]:
     """What is wrong where whole literals are of kind ``whole``."""
     algebra = AxisAlgebra(AxisSystem())
     try:
         declared = operator_kind(kind)
         given = [_value(algebra, signature, members, whole) for signature in inputs]
-        placed = {**attributes, "position": 0} if members is not None and "position" in declared.attributes else attributes
+        placed = (
+            {**attributes, "position": 0}
+            if members is not None and "position" in declared.attributes
+            else attributes
+        )
         if declared.collective and members is None:
             return [("", "the operator communicates and needs a group")]
-        results = evaluate(algebra, kind, given, placed, tuple(output is not None for output in outputs))
+        results = evaluate(
+            algebra, kind, given, placed, tuple(output is not None for output in outputs)
+        )
     except UnsupportedError:
         return []
     except PlanError as error:
         return [(f".{error.place}" if error.place else "", error.message)]
     except _BAD_ATTRIBUTES as error:
-        return [(".attributes", f"the attributes {dict(attributes)!r} do not fit the operator: {error}")]
+        return [
+            (".attributes", f"the attributes {dict(attributes)!r} do not fit the operator: {error}")
+        ]
     return list(_differences(results, outputs))
 
 
@@ -202,18 +314,32 @@ def _differences(results: Sequence[AxisValue | None], outputs: Sequence[Any]) ->
             continue
         shape = tuple(int(size) for size in result.shape)
         if shape != output[0]:
-            yield f".outputs[{number}]", f"the output is {list(shape)}, but the tensor is {list(output[0])}"
+            yield (
+                f".outputs[{number}]",
+                f"the output is {list(shape)}, but the tensor is {list(output[0])}",
+            )
         elif result.kind != output[1]:
-            yield f".outputs[{number}]", f"the output is of kind {result.kind}, but the tensor's dtype is of kind {output[1]}"
+            yield (
+                f".outputs[{number}]",
+                f"the output is of kind {result.kind}, but the tensor's dtype is of kind "
+                f"{output[1]}",
+            )
 
 
 def check_values(plan: Plan) -> Iterator[Violation]:
-    """PIT003 for constants, bounds and literal operands that are no numbers or do not fit their tensor."""
+    """PIT003 for constants, bounds and literal operands that are no numbers or do not fit their
+    tensor.
+    """
     for number, tensor in enumerate(plan.tensors):
         if tensor.value is None and tensor.bounds is None:
             continue
         for part, message in _tensor_problems(tensor):
-            yield Violation("PIT003", f"tensors[{number}].{part}", f"{tensor.name!r}: {message}", tensor=tensor.name)
+            yield Violation(
+                "PIT003",
+                f"tensors[{number}].{part}",
+                f"{tensor.name!r}: {message}",
+                tensor=tensor.name,
+            )
     said: dict[tuple[type, object], str] = {}
     for position, operator in enumerate(plan.operators):
         for number, operand in enumerate(operator.inputs):
@@ -223,7 +349,12 @@ def check_values(plan: Plan) -> Iterator[Violation]:
                     said[key] = _number_problem(operand.value)
                 message = said[key]
                 if message:
-                    yield Violation("PIT003", f"operators[{position}].inputs[{number}].value", message, operator=operator.id)
+                    yield Violation(
+                        "PIT003",
+                        f"operators[{position}].inputs[{number}].value",
+                        message,
+                        operator=operator.id,
+                    )
 
 
 def _tensor_problems(tensor: Tensor) -> Iterator[Finding]:

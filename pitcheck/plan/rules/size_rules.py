@@ -11,13 +11,16 @@ MAX_RANKS = 1 << 20
 MAX_COORDINATES = 1 << 26
 MAX_AXES = 32
 MAX_ELEMENTS = 1 << 52
-"""Of a tensor on paper: the attention scores of a whole batch of long sequences. What is evaluated is smaller, and bounded by the memory allowed."""
+"""Of a tensor on paper: the attention scores of a whole batch of long sequences. What is evaluated
+is smaller, and bounded by the memory allowed.
+"""
 
 
 def check_sizes(plan: Plan) -> Iterator[Violation]:
     """Violations PIT001 of the mesh and the number of micro-batches, PIT003 of tensor shapes.
 
-    A mesh that passes has 1 to 32 distinct axes and at most 2^20 ranks and 2^26 coordinates, so that masks over it fit into memory.
+    A mesh that passes has 1 to 32 distinct axes and at most 2^20 ranks and 2^26 coordinates, so
+    that masks over it fit into memory.
     """
     yield from _check_mesh(plan)
     right: set[tuple[int, ...]] = set()
@@ -43,19 +46,41 @@ def _check_mesh(plan: Plan) -> Iterator[Violation]:
     for number, axis in enumerate(plan.mesh):
         place = f"mesh[{number}]"
         if axis.name in seen:
-            yield Violation("PIT001", f"{place}.name", f"axis {axis.name!r} stands twice in the mesh")
+            yield Violation(
+                "PIT001", f"{place}.name", f"axis {axis.name!r} stands twice in the mesh"
+            )
         if axis.name == MICROBATCH_AXIS or not axis.name:
-            yield Violation("PIT001", f"{place}.name", f"an axis cannot be called {axis.name!r}; 'mb' is the micro-batch, give the axis another name")
+            yield Violation(
+                "PIT001",
+                f"{place}.name",
+                f"an axis cannot be called {axis.name!r}; 'mb' is the micro-batch, give the axis "
+                f"another name",
+            )
         if axis.size < 1:
-            yield Violation("PIT001", f"{place}.size", f"axis {axis.name!r} has size {axis.size}; a size is at least 1")
+            yield Violation(
+                "PIT001",
+                f"{place}.size",
+                f"axis {axis.name!r} has size {axis.size}; a size is at least 1",
+            )
         seen.add(axis.name)
         ranks *= max(axis.size, 1)
     if ranks > MAX_RANKS:
-        yield Violation("PIT001", "mesh", f"the mesh has {_short(ranks)} ranks; at most {MAX_RANKS} are possible")
+        yield Violation(
+            "PIT001",
+            "mesh",
+            f"the mesh has {_short(ranks)} ranks; at most {MAX_RANKS} are possible",
+        )
     if plan.microbatches < 1:
-        yield Violation("PIT001", "microbatches", f"{plan.microbatches} micro-batches; there is at least 1")
+        yield Violation(
+            "PIT001", "microbatches", f"{plan.microbatches} micro-batches; there is at least 1"
+        )
     if ranks * plan.microbatches > MAX_COORDINATES:
-        yield Violation("PIT001", "microbatches", f"{_short(ranks * plan.microbatches)} coordinates (ranks x micro-batches); at most {MAX_COORDINATES}")
+        yield Violation(
+            "PIT001",
+            "microbatches",
+            f"{_short(ranks * plan.microbatches)} coordinates (ranks x micro-batches); at most "
+            f"{MAX_COORDINATES}",
+        )
 
 
 def _check_shape(place: str, name: str, shape: tuple[int, ...]) -> Iterator[Violation]:
@@ -63,14 +88,29 @@ def _check_shape(place: str, name: str, shape: tuple[int, ...]) -> Iterator[Viol
     for dim, size in enumerate(shape):
         if size <= 0:
             what = "is empty" if size == 0 else "has a negative size"
-            yield Violation("PIT003", f"{place}[{dim}]", f"dimension {dim} of {name!r} {what} ({_short(size)}); every size is at least 1", tensor=name)
+            yield Violation(
+                "PIT003",
+                f"{place}[{dim}]",
+                f"dimension {dim} of {name!r} {what} ({_short(size)}); every size is at least 1",
+                tensor=name,
+            )
             return
         elements *= size
         if elements > MAX_ELEMENTS:
-            yield Violation("PIT003", place, f"{name!r} of shape {_short_shape(shape)} has more than 2^52 elements", tensor=name)
+            yield Violation(
+                "PIT003",
+                place,
+                f"{name!r} of shape {_short_shape(shape)} has more than 2^52 elements",
+                tensor=name,
+            )
             return
     if len(shape) > MAX_AXES:
-        yield Violation("PIT003", place, f"{name!r} has {len(shape)} dimensions; at most {MAX_AXES} are possible", tensor=name)
+        yield Violation(
+            "PIT003",
+            place,
+            f"{name!r} has {len(shape)} dimensions; at most {MAX_AXES} are possible",
+            tensor=name,
+        )
 
 
 def _short(number: int) -> str:
@@ -79,4 +119,6 @@ def _short(number: int) -> str:
 
 
 def _short_shape(shape: tuple[int, ...]) -> str:
-    return "(" + ", ".join(_short(size) for size in shape[:8]) + (", ...)" if len(shape) > 8 else ")")
+    return (
+        "(" + ", ".join(_short(size) for size in shape[:8]) + (", ...)" if len(shape) > 8 else ")")
+    )

@@ -1,4 +1,6 @@
-"""Rules on buffers: nothing is read that another version has replaced, nothing touches what is in flight, and what the step leaves is there at its end."""
+"""Rules on buffers: nothing is read that another version has replaced, nothing touches what is in
+flight, and what the step leaves is there at its end.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,15 @@ from pitcheck.plan.schedule.launches import Launch, Launches
 from pitcheck.plan.schedule.memory import Access, Conflict, InFlight
 from pitcheck.plan.schedule.run_order import EXTERNAL_ROLES, Ints, Schedule, tensor_of
 
-WIDTHS = {"float64": 8, "int64": 8, "float32": 4, "int32": 4, "bfloat16": 2, "float16": 2, "int16": 2}
+WIDTHS = {
+    "float64": 8,
+    "int64": 8,
+    "float32": 4,
+    "int32": 4,
+    "bfloat16": 2,
+    "float16": 2,
+    "int16": 2,
+}
 """Bytes of an element, where they are more than one."""
 
 LASTING = frozenset({"parameter", "optimizer_state", "constant"})
@@ -38,7 +48,9 @@ Version = tuple[str, int]
 
 
 class _Place(NamedTuple):
-    """Where a version lies: bytes ``start`` to ``stop`` of a buffer, shared if it is a storage that the plan names."""
+    """Where a version lies: bytes ``start`` to ``stop`` of a buffer, shared if it is a storage that
+    the plan names.
+    """
 
     buffer: Hashable
     start: int
@@ -47,7 +59,9 @@ class _Place(NamedTuple):
 
 
 class StorageRules:
-    """PIT010. A version is a tensor, per micro-batch if it is microbatched: every (tensor, micro-batch) of one storage lies in one buffer of a rank."""
+    """PIT010. A version is a tensor, per micro-batch if it is microbatched: every (tensor,
+    micro-batch) of one storage lies in one buffer of a rank.
+    """
 
     def __init__(self, schedule: Schedule) -> None:
         self.schedule = schedule
@@ -69,8 +83,12 @@ class StorageRules:
 
     @cached_property
     def _lying(self) -> dict[str, Tensor]:
-        """The tensor that says where another lies: of the output of a wait, what was waited for, unless it says so itself."""
-        found = {name: tensor for name, tensor in self.tensors.items() if tensor.storage is not None}
+        """The tensor that says where another lies: of the output of a wait, what was waited for,
+        unless it says so itself.
+        """
+        found = {
+            name: tensor for name, tensor in self.tensors.items() if tensor.storage is not None
+        }
         # Waits may stand in any order in the list.
         changed = True
         while changed:
@@ -87,8 +105,13 @@ class StorageRules:
         """What is waited for, by the output of the waits."""
         found: dict[str, list[str]] = {}
         for operator in self.plan.operators:
-            if communication_of(operator.kind) is Communication.WAIT and len(operator.inputs) == len(operator.outputs) == 1:
-                found.setdefault(operator.outputs[0], []).append(tensor_of(operator.inputs[0]) or "")
+            if (
+                communication_of(operator.kind) is Communication.WAIT
+                and len(operator.inputs) == len(operator.outputs) == 1
+            ):
+                found.setdefault(operator.outputs[0], []).append(
+                    tensor_of(operator.inputs[0]) or ""
+                )
         return found
 
     def _place(self, name: str, microbatch: int) -> _Place:
@@ -110,7 +133,12 @@ class StorageRules:
             return []
         position, microbatch = divmod(code, self.microbatches)
         operator = self.plan.operators[position]
-        return [version for operand in operator.inputs if not isinstance(operand, Number) for version in self._versions(operator, operand, microbatch)]
+        return [
+            version
+            for operand in operator.inputs
+            if not isinstance(operand, Number)
+            for version in self._versions(operator, operand, microbatch)
+        ]
 
     def _versions(self, operator: Operator, operand: str | Use, microbatch: int) -> list[Version]:
         name = tensor_of(operand) or ""
@@ -120,19 +148,34 @@ class StorageRules:
             return [(name, operand.microbatch)]
         if operator.kind == ACCUMULATE:
             listed = operator.attributes.get("microbatches")
-            return [(name, m) for m in listed if isinstance(m, int)] if isinstance(listed, tuple) else [(name, m) for m in range(self.microbatches)]
+            return (
+                [(name, m) for m in listed if isinstance(m, int)]
+                if isinstance(listed, tuple)
+                else [(name, m) for m in range(self.microbatches)]
+            )
         return [(name, microbatch)]
 
     def _outputs(self, code: int) -> list[Version]:
-        """The outputs of an operator at a micro-batch, with the name "" for those that are not wanted."""
+        """The outputs of an operator at a micro-batch, with the name "" for those that are not
+        wanted.
+        """
         position, microbatch = divmod(code, self.microbatches)
-        return [(name, microbatch if self.schedule.microbatched.get(name, False) else 0) for name in self.plan.operators[position].outputs]
+        return [
+            (name, microbatch if self.schedule.microbatched.get(name, False) else 0)
+            for name in self.plan.operators[position].outputs
+        ]
 
     @cached_property
     def _touching(self) -> dict[str, list[int]]:
-        """The positions of the operators that read or write every tensor that some rule is about."""
+        """The positions of the operators that read or write every tensor that some rule
+        is about.
+        """
         several = {name for names in self.new_values.values() if len(names) > 1 for name in names}
-        about = several | set(self._lying) | {name for n in self.launches.timed for name in self._names(self.plan.operators[n])}
+        about = (
+            several
+            | set(self._lying)
+            | {name for n in self.launches.timed for name in self._names(self.plan.operators[n])}
+        )
         found: dict[str, list[int]] = {name: [] for name in about}
         for position, operator in enumerate(self.plan.operators) if about else ():
             for name in self._names(operator) & about:
@@ -146,15 +189,25 @@ class StorageRules:
     def _relevant(self) -> NDArray[np.bool_]:
         """Positions of the operators that some rule is about, as a mask."""
         relevant = np.zeros(len(self.plan.operators), dtype=np.bool_)
-        relevant[[position for positions in self._touching.values() for position in positions]] = True
-        relevant[[n for n, operator in enumerate(self.plan.operators) if communication_of(operator.kind) is Communication.WAIT]] = True
+        relevant[[position for positions in self._touching.values() for position in positions]] = (
+            True
+        )
+        relevant[
+            [
+                n
+                for n, operator in enumerate(self.plan.operators)
+                if communication_of(operator.kind) is Communication.WAIT
+            ]
+        ] = True
         relevant[self.launches.timed] = True
         return relevant
 
     # --- rules on the plan as a whole
 
     def check_plan(self) -> Iterator[Violation]:
-        """Findings that do not depend on the order: what says where it lies, and what lies there at the beginning."""
+        """Findings that do not depend on the order: what says where it lies, and what lies there at
+        the beginning.
+        """
         first: dict[str, list[Tensor]] = {}
         for tensor in self.plan.tensors:
             yield from self._check_offset(tensor)
@@ -164,19 +217,35 @@ class StorageRules:
         for position, operator in enumerate(self.plan.operators):
             if communication_of(operator.kind) is Communication.WAIT:
                 yield from self._check_wait(position, operator)
-            elif communication_of(operator.kind) is Communication.BARRIER and operator.attributes.get("async"):
-                yield self._of_plan(position, "is a barrier that is asynchronous: nothing could wait for it; leave out 'async'")
+            elif communication_of(
+                operator.kind
+            ) is Communication.BARRIER and operator.attributes.get("async"):
+                yield self._of_plan(
+                    position,
+                    "is a barrier that is asynchronous: nothing could wait for it; leave out "
+                    "'async'",
+                )
 
     def _check_offset(self, tensor: Tensor) -> Iterator[Violation]:
         if tensor.offset and (tensor.storage is None or tensor.offset < 0):
-            what = "but names no storage" if tensor.storage is None else "which is no place in a storage"
-            yield Violation("PIT010", f"tensors[{self._number[tensor.name]}].offset", f"{tensor.name!r} has offset {tensor.offset}, {what}", tensor=tensor.name)
+            what = (
+                "but names no storage"
+                if tensor.storage is None
+                else "which is no place in a storage"
+            )
+            yield Violation(
+                "PIT010",
+                f"tensors[{self._number[tensor.name]}].offset",
+                f"{tensor.name!r} has offset {tensor.offset}, {what}",
+                tensor=tensor.name,
+            )
 
     def _check_beginning(self, tensor: Tensor, others: list[Tensor]) -> Iterator[Violation]:
         place = f"tensors[{self._number[tensor.name]}].storage"
         if tensor.microbatched and self.microbatches > 1:
             message = (
-                f"{tensor.name!r} comes from outside for {self.microbatches} micro-batches, and storage {tensor.storage!r} holds one of them; "
+                f"{tensor.name!r} comes from outside for {self.microbatches} micro-batches, and "
+                f"storage {tensor.storage!r} holds one of them; "
                 "leave out the storage"
             )
             yield Violation("PIT010", place, message, tensor=tensor.name)
@@ -184,32 +253,53 @@ class StorageRules:
         other = next((o for o in others if mine.conflicts(self._access((o.name, 0), True))), None)
         if other is not None:
             message = (
-                f"{tensor.name!r} and {other.name!r} both come from outside in the same places of storage {tensor.storage!r}, which hold one of "
+                f"{tensor.name!r} and {other.name!r} both come from outside in the same places of "
+                f"storage {tensor.storage!r}, which hold one of "
                 "them; use one tensor for both, or give them places of their own ('offset')"
             )
             yield Violation("PIT010", place, message, tensor=tensor.name)
 
     def _check_wait(self, position: int, operator: Operator) -> Iterator[Violation]:
         if len(operator.inputs) != 1 or len(operator.outputs) > 1:
-            yield self._of_plan(position, f"has {len(operator.inputs)} inputs and {len(operator.outputs)} outputs; a wait has one input and at most one output")
+            yield self._of_plan(
+                position,
+                f"has {len(operator.inputs)} inputs and {len(operator.outputs)} outputs; a wait "
+                f"has one input and at most one output",
+            )
             return
         name = tensor_of(operator.inputs[0]) or ""
         named = operator.attributes.get("of")
         found = {self.plan.operators[n].id for n, _ in self.launches.awaited(position, 0)}
-        asked = {named} if isinstance(named, str) else set(named) if isinstance(named, tuple) else set()
+        asked = (
+            {named} if isinstance(named, str) else set(named) if isinstance(named, tuple) else set()
+        )
         if named is not None and (operator.outputs or not asked or not asked <= found):
-            yield self._of_plan(position, f"waits for {named!r}, which is no asynchronous send of {name!r}; name the ids of such sends in 'of'")
+            yield self._of_plan(
+                position,
+                f"waits for {named!r}, which is no asynchronous send of {name!r}; name the ids of "
+                f"such sends in 'of'",
+            )
         elif not operator.outputs and not found:
-            yield self._of_plan(position, f"waits for a send of {name!r}, but no asynchronous operator sends it")
+            yield self._of_plan(
+                position, f"waits for a send of {name!r}, but no asynchronous operator sends it"
+            )
         elif operator.outputs and operator.outputs[0] in self.tensors and name in self.tensors:
-            yield from self._check_waited(position, self.tensors[name], self.tensors[operator.outputs[0]])
+            yield from self._check_waited(
+                position, self.tensors[name], self.tensors[operator.outputs[0]]
+            )
 
     def _check_waited(self, position: int, given: Tensor, waited: Tensor) -> Iterator[Violation]:
         if (waited.dtype, waited.shape) != (given.dtype, given.shape):
-            said = f"{waited.name!r} is {waited.dtype} {list(waited.shape)}, and {given.name!r} {given.dtype} {list(given.shape)}; both are the same memory"
+            said = (
+                f"{waited.name!r} is {waited.dtype} {list(waited.shape)}, and {given.name!r} "
+                f"{given.dtype} {list(given.shape)}; both are the same memory"
+            )
             yield self._of_plan(position, f"changes nothing: {said}")
         elif self._lies_elsewhere(waited, given):
-            there = f"{waited.name!r} lies where {given.name!r} lies; leave out its storage, or let each wait have a tensor of its own"
+            there = (
+                f"{waited.name!r} lies where {given.name!r} lies; leave out its storage, or "
+                f"let each wait have a tensor of its own"
+            )
             yield self._of_plan(position, f"moves nothing: {there}")
 
     def _lies_elsewhere(self, waited: Tensor, given: Tensor) -> bool:
@@ -219,7 +309,9 @@ class StorageRules:
 
     def _of_plan(self, position: int, message: str) -> Violation:
         identity = self.plan.operators[position].id
-        return Violation("PIT010", f"operators[{position}]", f"{identity!r} {message}", operator=identity)
+        return Violation(
+            "PIT010", f"operators[{position}]", f"{identity!r} {message}", operator=identity
+        )
 
     # --- rules on the order of a rank
 
@@ -236,46 +328,86 @@ class StorageRules:
         return np.flatnonzero(self._relevant[codes // self.microbatches])
 
     def reads(self, code: int) -> list[Version]:
-        """Return the versions that an operator reads at a micro-batch; those of unknown tensors are left out."""
+        """Return the versions that an operator reads at a micro-batch; those of unknown tensors are
+        left out.
+        """
         return [version for version in self._reads(code) if version[0] in self.tensors]
 
     def writes(self, code: int) -> list[Version]:
-        """Return the versions that an operator writes at a micro-batch; those of unknown tensors are left out."""
+        """Return the versions that an operator writes at a micro-batch; those of unknown tensors
+        are left out.
+        """
         return [version for version in self._outputs(code) if version[0] in self.tensors]
 
     def accesses(self, code: int) -> list[Access]:
-        """Return all accesses of an operator at a micro-batch, reads before writes. A view neither reads nor writes."""
+        """Return all accesses of an operator at a micro-batch, reads before writes. A view neither
+        reads nor writes.
+        """
         if self.is_view(code):
             return []
-        return [*(self._access(v, False) for v in self.reads(code)), *(self._access(v, True) for v in self.writes(code))]
+        return [
+            *(self._access(v, False) for v in self.reads(code)),
+            *(self._access(v, True) for v in self.writes(code)),
+        ]
 
     def is_view(self, code: int) -> bool:
         """Return True if all that an operator writes lies in its places of a storage already."""
         reads, outputs = self.reads(code), self._outputs(code)
-        pairs = [(source, result) for source in range(len(reads)) for result, (name, _) in enumerate(outputs) if name in self.tensors]
+        pairs = [
+            (source, result)
+            for source in range(len(reads))
+            for result, (name, _) in enumerate(outputs)
+            if name in self.tensors
+        ]
         return bool(pairs) and all(self._lies_there(code, *pair) for pair in pairs)
 
     def _lies_there(self, code: int, source: int, result: int) -> bool:
-        """Whether the elements that an output has of an input, or an input gives to it, are in the same places."""
+        """Whether the elements that an output has of an input, or an input gives to it, are in the
+        same places.
+        """
         reads, outputs = self.reads(code), self._outputs(code)
         given, taken = self.place(reads[source]), self.place(outputs[result])
         tensors = self.tensors[reads[source][0]], self.tensors[outputs[result][0]]
         if not given.shared or given.buffer != taken.buffer or tensors[0].dtype != tensors[1].dtype:
             return False
-        shapes = [[self.tensors[name].shape if name in self.tensors else None for name, _ in versions] for versions in (reads, outputs)]
-        moved = displacement(self.plan.operators[code // self.microbatches], shapes[0], shapes[1], source, result)
-        return moved is not None and taken.start - given.start == moved * WIDTHS.get(tensors[0].dtype, 1)
+        shapes = [
+            [self.tensors[name].shape if name in self.tensors else None for name, _ in versions]
+            for versions in (reads, outputs)
+        ]
+        moved = displacement(
+            self.plan.operators[code // self.microbatches], shapes[0], shapes[1], source, result
+        )
+        return moved is not None and taken.start - given.start == moved * WIDTHS.get(
+            tensors[0].dtype, 1
+        )
 
     def over_itself(self, code: int) -> tuple[Version, Version] | None:
-        """Return two operands or results of an operator that overlap, if the second does not just take the place of the first."""
-        operator, reads, outputs = self.plan.operators[code // self.microbatches], self.reads(code), self._outputs(code)
-        made = [(result, version) for result, version in enumerate(outputs) if version[0] in self.tensors]
+        """Return two operands or results of an operator that overlap, if the second does not just
+        take the place of the first.
+        """
+        operator, reads, outputs = (
+            self.plan.operators[code // self.microbatches],
+            self.reads(code),
+            self._outputs(code),
+        )
+        made = [
+            (result, version)
+            for result, version in enumerate(outputs)
+            if version[0] in self.tensors
+        ]
         for number, (result, version) in enumerate(made):
             taken = self._access(version, True)
             for source, read in enumerate(reads):
-                if taken.conflicts(self._access(read, False)) and not self._in_place(operator, read, version) and not self._lies_there(code, source, result):
+                if (
+                    taken.conflicts(self._access(read, False))
+                    and not self._in_place(operator, read, version)
+                    and not self._lies_there(code, source, result)
+                ):
                     return read, version
-            other = next((each for _, each in made[:number] if taken.conflicts(self._access(each, True))), None)
+            other = next(
+                (each for _, each in made[:number] if taken.conflicts(self._access(each, True))),
+                None,
+            )
             if other is not None:
                 return other, version
         return None
@@ -283,7 +415,11 @@ class StorageRules:
     def _in_place(self, operator: Operator, read: Version, made: Version) -> bool:
         """Whether a result may take the place of an operand, and does."""
         given, taken = self.tensors[read[0]], self.tensors[made[0]]
-        return self.place(read) == self.place(made) and given.shape == taken.shape and writes_in_place(operator.kind)
+        return (
+            self.place(read) == self.place(made)
+            and given.shape == taken.shape
+            and writes_in_place(operator.kind)
+        )
 
     def place(self, version: Version) -> _Place:
         """Return where a version lies."""
@@ -292,13 +428,23 @@ class StorageRules:
     @cached_property
     def beginning(self) -> list[Tensor]:
         """Tensors that come from outside and lie in a storage."""
-        return [tensor for tensor in self.plan.tensors if tensor.storage is not None and tensor.role in EXTERNAL_ROLES]
+        return [
+            tensor
+            for tensor in self.plan.tensors
+            if tensor.storage is not None and tensor.role in EXTERNAL_ROLES
+        ]
 
     @cached_property
     def results(self) -> list[Tensor]:
-        """Tensors that are read when the step is over: outputs, and new values of parameters and state."""
+        """Tensors that are read when the step is over: outputs, and new values of parameters and
+        state.
+        """
         names = {output.tensor for output in self.plan.outputs}
-        return [tensor for tensor in self.plan.tensors if tensor.name in names or tensor.updated is not None]
+        return [
+            tensor
+            for tensor in self.plan.tensors
+            if tensor.name in names or tensor.updated is not None
+        ]
 
     @cached_property
     def new_values(self) -> dict[str, list[str]]:
@@ -313,7 +459,9 @@ class StorageRules:
 class _Walk:
     """One rank's order, gone through from the beginning to the end."""
 
-    def __init__(self, rules: StorageRules, ranks: Ints, codes: Ints, launches: list[Launch]) -> None:
+    def __init__(
+        self, rules: StorageRules, ranks: Ints, codes: Ints, launches: list[Launch]
+    ) -> None:
         self.rules = rules
         self.plan = rules.plan
         self.ranks = ranks
@@ -366,10 +514,16 @@ class _Walk:
     # --- one operator
 
     def _launch(self, launch: Launch) -> Iterator[Violation]:
-        late = next((v for v in self.rules.reads(launch.code) if self.written.get(v, -1) >= launch.start), None)
+        late = next(
+            (v for v in self.rules.reads(launch.code) if self.written.get(v, -1) >= launch.start),
+            None,
+        )
         if late is not None:
             writer = self._operator(int(self.codes[self.written[late]])).id
-            message = f"begins with the first of its batch, before {writer!r} has written {late[0]!r}, which it reads; put it into a later batch"
+            message = (
+                f"begins with the first of its batch, before {writer!r} has written "
+                f"{late[0]!r}, which it reads; put it into a later batch"
+            )
             yield self._violation(launch.code, message, late[0])
         yield from self._stale(launch.code)
         source = repr(self._operator(launch.code).id)
@@ -379,7 +533,10 @@ class _Walk:
         self._store(launch.code)
 
     def _run(self, code: int) -> Iterator[Violation]:
-        if communication_of(self._operator(code).kind) is Communication.WAIT and not self._operator(code).outputs:
+        if (
+            communication_of(self._operator(code).kind) is Communication.WAIT
+            and not self._operator(code).outputs
+        ):
             return
         for access in self.rules.accesses(code):
             for conflict in self.flights.touch(access):
@@ -405,19 +562,32 @@ class _Walk:
             found = self._replaced(version, version)
             if found is not None:
                 message = (
-                    f"reads {version[0]!r} from storage {self.rules.place(version).buffer!r} on rank {self.ranks[0]}, but {self._now(found)} there before; "
+                    f"reads {version[0]!r} from storage {self.rules.place(version).buffer!r} on "
+                    f"rank {self.ranks[0]}, but {self._now(found)} there before; "
                     "read earlier, or give the later version another storage"
                 )
                 yield self._violation(code, message, version[0])
 
     def _replaced(self, version: Version, *allowed: Version) -> Stretch | None:
-        """Return what lies in the place of a version instead of it, None if nothing does or it was not written yet."""
+        """Return what lies in the place of a version instead of it, None if nothing does or it was
+        not written yet.
+        """
         place = self.rules.place(version)
-        return self._contents(place.buffer).others(place.start, place.stop, *allowed) if place.shared else None
+        return (
+            self._contents(place.buffer).others(place.start, place.stop, *allowed)
+            if place.shared
+            else None
+        )
 
     def _now(self, stretch: Stretch) -> str:
-        name, microbatch = next(iter(sorted(version for version in stretch.versions if isinstance(version, tuple))))
-        at = f" (micro-batch {microbatch})" if self.rules.schedule.microbatched.get(name, False) else ""
+        name, microbatch = next(
+            iter(sorted(version for version in stretch.versions if isinstance(version, tuple)))
+        )
+        at = (
+            f" (micro-batch {microbatch})"
+            if self.rules.schedule.microbatched.get(name, False)
+            else ""
+        )
         if stretch.writer < 0:
             return f"{name!r}{at} has been"
         return f"{self._operator(stretch.writer).id!r} has written {name!r}{at}"
@@ -427,17 +597,27 @@ class _Walk:
         found = self.rules.over_itself(code)
         if found is not None:
             (read, _), (written, _) = found
-            message = f"writes {written!r} over {read!r}, which it still uses; give the result of {self._operator(code).kind} places of its own"
+            message = (
+                f"writes {written!r} over {read!r}, which it still uses; give the result of "
+                f"{self._operator(code).kind} places of its own"
+            )
             yield self._violation(code, message, written)
 
     def _conflict(self, code: int, conflict: Conflict) -> Violation:
-        flight = next(launch for launch in self.launches.values() if launch.code == conflict.flight.handle)
+        flight = next(
+            launch for launch in self.launches.values() if launch.code == conflict.flight.handle
+        )
         if flight.last is not None:
-            advice = "operators of one batch run at the same time: put one of them into a later batch, or give them different buffers"
+            advice = (
+                "operators of one batch run at the same time: put one of them into a later "
+                "batch, or give them different buffers"
+            )
         elif flight.wait is None:
             advice = "nothing waits for that; add a 'wait' operator before this one"
         else:
-            advice = "move this behind its 'wait'" + ("; read the output of the 'wait'" if conflict.held.writes else "")
+            advice = "move this behind its 'wait'" + (
+                "; read the output of the 'wait'" if conflict.held.writes else ""
+            )
         return self._violation(code, f"{conflict.message}; {advice}", conflict.access.name)
 
     # --- the end of the step
@@ -445,7 +625,12 @@ class _Walk:
     def _end(self) -> Iterator[Violation]:
         for flight in self.flights:
             code = flight.handle if isinstance(flight.handle, int) else -1
-            yield self._violation(code, "is asynchronous, and nothing waits for it before the end of the step; add a 'wait' operator", "")
+            yield self._violation(
+                code,
+                "is asynchronous, and nothing waits for it before the end of the step; add a "
+                "'wait' operator",
+                "",
+            )
         for tensor in self.rules.results:
             for version in self._present(tensor):
                 found = self._replaced(version, version)
@@ -456,12 +641,21 @@ class _Walk:
                 version = (tensor.name, 0)
                 found = self._replaced(version, version)
                 if found is not None and not self._succeeded(version):
-                    yield self._lost(tensor, version, found, "lasts into the next step, and has no new value in all of its places")
+                    yield self._lost(
+                        tensor,
+                        version,
+                        found,
+                        "lasts into the next step, and has no new value in all of its places",
+                    )
 
     def _succeeded(self, version: Version) -> bool:
         """Whether a new value is there in the places of an old one, or has places of its own."""
         old = self.rules.place(version)
-        new = [v for name in self.rules.new_values.get(version[0], ()) for v in self._present(self.rules.tensors[name])]
+        new = [
+            v
+            for name in self.rules.new_values.get(version[0], ())
+            for v in self._present(self.rules.tensors[name])
+        ]
         for place, each in ((self.rules.place(each), each) for each in new):
             apart = place.buffer != old.buffer or place.stop <= old.start or old.stop <= place.start
             if apart or (place == old and self._replaced(each, each) is None):
@@ -469,33 +663,60 @@ class _Walk:
         return False
 
     def _two_new_values(self) -> Iterator[Violation]:
-        """One tensor is named as the new value of a parameter or state on a rank: of two, which lasts is open."""
+        """One tensor is named as the new value of a parameter or state on a rank: of two, which
+        lasts is open.
+        """
         for owner, names in self.rules.new_values.items():
             here = [name for name in names if self._present(self.rules.tensors[name])]
             if len(here) > 1:
-                message = f"{here[0]!r} and {here[1]!r} are both the new value of {owner!r} on rank {self.ranks[0]}; take 'updated' from all but the last"
+                message = (
+                    f"{here[0]!r} and {here[1]!r} are both the new value of {owner!r} on "
+                    f"rank {self.ranks[0]}; take 'updated' from all but the last"
+                )
                 number = list(self.rules.tensors).index(here[1])
                 ranks = tuple(int(rank) for rank in self.ranks[:8])
-                yield Violation("PIT011", f"tensors[{number}].updated", message, tensor=here[1], ranks=ranks)
+                yield Violation(
+                    "PIT011", f"tensors[{number}].updated", message, tensor=here[1], ranks=ranks
+                )
 
     def _present(self, tensor: Tensor) -> list[Version]:
         """Versions of a tensor that exist on this rank when the step is over."""
         microbatches = range(self.rules.microbatches) if tensor.microbatched else (0,)
         versions = [(tensor.name, microbatch) for microbatch in microbatches]
-        return versions if tensor.role in EXTERNAL_ROLES else [version for version in versions if version in self.written]
+        return (
+            versions
+            if tensor.role in EXTERNAL_ROLES
+            else [version for version in versions if version in self.written]
+        )
 
     def _lost(self, tensor: Tensor, version: Version, found: Stretch, what: str) -> Violation:
         storage = self.rules.place(version).buffer
         at = f" (micro-batch {version[1]})" if tensor.microbatched else ""
-        message = f"{tensor.name!r}{at} {what}, but {self._now(found)} in its storage {storage!r} on rank {self.ranks[0]}; give one of them another storage"
+        message = (
+            f"{tensor.name!r}{at} {what}, but {self._now(found)} in its storage {storage!r} "
+            f"on rank {self.ranks[0]}; give one of them another storage"
+        )
         number = next(n for n, other in enumerate(self.plan.tensors) if other.name == tensor.name)
         ranks = tuple(int(rank) for rank in self.ranks[:8])
-        return Violation("PIT010", f"tensors[{number}].storage", message, tensor=tensor.name, ranks=ranks, microbatches=(version[1],))
+        return Violation(
+            "PIT010",
+            f"tensors[{number}].storage",
+            message,
+            tensor=tensor.name,
+            ranks=ranks,
+            microbatches=(version[1],),
+        )
 
     def _violation(self, code: int, message: str, tensor: str) -> Violation:
         position, microbatch = divmod(code, self.rules.microbatches)
         identity = self.plan.operators[position].id
         ranks = tuple(int(rank) for rank in self.ranks[:8])
         return Violation(
-            "PIT010", f"operators[{position}]", f"{identity!r} {message}", operator=identity, tensor=tensor, ranks=ranks, microbatches=(microbatch,)
+            "PIT010",
+            f"operators[{position}]",
+            f"{identity!r} {message}",
+            operator=identity,
+            tensor=tensor,
+            ranks=ranks,
+            microbatches=(microbatch,),
         )

@@ -10,20 +10,37 @@ from pitcheck.ops.traits import Trait
 from pitcheck.plan.model import Operator
 
 
-def displacement(operator: Operator, inputs: Shapes, outputs: Shapes, source: int, result: int) -> int | None:
-    """Return at which element of input ``source`` output ``result`` begins, if it is a contiguous part of it or contains all of it.
+def displacement(
+    operator: Operator, inputs: Shapes, outputs: Shapes, source: int, result: int
+) -> int | None:
+    """Return at which element of input ``source`` output ``result`` begins, if it is a contiguous
+    part of it or contains all of it.
 
-    Negative for an output that begins before the input. None if the elements do not lie in one stretch, or are not those of the input.
+    Negative for an output that begins before the input. None if the elements do not lie in one
+    stretch, or are not those of the input.
     """
     if operator.kind in kinds_with(Trait.KEEPS_ORDER):
         return 0 if len(inputs) == 1 else None
     axis = operator.attributes.get("axis")
     shape = inputs[source]
-    if shape is None or not isinstance(axis, int) or isinstance(axis, bool) or not -len(shape) <= axis < len(shape):
+    if (
+        shape is None
+        or not isinstance(axis, int)
+        or isinstance(axis, bool)
+        or not -len(shape) <= axis < len(shape)
+    ):
         return None
     axis %= len(shape)
     if outputs[result] is None:
         return None
     offset = offset_of(operator.kind)
-    rows = None if offset is None else offset(Pair(operator.attributes, inputs, outputs, source, result, axis))
-    return rows * prod(shape[axis + 1 :]) if isinstance(rows, int) and prod(shape[:axis]) == 1 else None
+    rows = (
+        None
+        if offset is None
+        else offset(Pair(operator.attributes, inputs, outputs, source, result, axis))
+    )
+    return (
+        rows * prod(shape[axis + 1 :])
+        if isinstance(rows, int) and prod(shape[:axis]) == 1
+        else None
+    )

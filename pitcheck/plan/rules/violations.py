@@ -23,12 +23,16 @@ TITLES: dict[str, str] = {
     "PIT011": "an output is wrong",
     "PIT012": "ranks wait for each other because sends are not buffered",
 }
-"""Every code with its meaning in a line. PIT008 of a hint that does not fit the reference is a warning; all others make a plan invalid."""
+"""Every code with its meaning in a line. PIT008 of a hint that does not fit the reference is a
+warning; all others make a plan invalid.
+"""
 
 
 @dataclass(frozen=True)
 class Violation:
-    """One finding. ``place`` is the path in the plan, e.g. ``operators[3].inputs[0]``; ``ranks`` and ``microbatches`` name a few coordinates at most."""
+    """One finding. ``place`` is the path in the plan, e.g. ``operators[3].inputs[0]``; ``ranks``
+    and ``microbatches`` name a few coordinates at most.
+    """
 
     code: str
     place: str
@@ -44,7 +48,9 @@ class Violation:
 
 
 def capped(violations: Iterable[Violation], limit: int = 50) -> list[Violation]:
-    """At most ``limit`` findings per code, in the order they were found; the last one kept says how many were left out."""
+    """At most ``limit`` findings per code, in the order they were found; the last one kept says how
+    many were left out.
+    """
     kept: list[Violation] = []
     counts: Counter[str] = Counter()
     last: dict[str, int] = {}
@@ -57,6 +63,13 @@ def capped(violations: Iterable[Violation], limit: int = 50) -> list[Violation]:
         if count > limit:
             old = kept[last[code]]
             kept[last[code]] = Violation(
-                code, old.place, f"{old.message} (and {count - limit} more of {code})", old.operator, old.tensor, old.ranks, old.microbatches, old.severity
+                code,
+                old.place,
+                f"{old.message} (and {count - limit} more of {code})",
+                old.operator,
+                old.tensor,
+                old.ranks,
+                old.microbatches,
+                old.severity,
             )
     return kept

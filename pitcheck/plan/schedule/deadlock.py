@@ -1,7 +1,8 @@
 """Deadlock: do all ranks come to the end of their programs, whatever the timing?
 
-A collective, and a receive, waits until its partners have reached their part of it. A send waits likewise, as NCCL's do, unless its ``protocol`` is
-"buffered". Consecutive events with one ``batch`` are one event. An asynchronous event does not wait; the ``wait`` operators for it do
+A collective, and a receive, waits until its partners have reached their part of it. A send waits
+likewise, as NCCL's do, unless its ``protocol`` is "buffered". Consecutive events with one ``batch``
+are one event. An asynchronous event does not wait; the ``wait`` operators for it do
 (``launches.py``). Matching is deterministic, so that maximal progress is a unique least fixpoint.
 """
 
@@ -39,10 +40,14 @@ class _Class:
     step_of: dict[Event, int] = field(default_factory=dict)
 
 
-def find_deadlocks(events: Events, matching: Matching, classes: Ints | None = None) -> list[Violation]:
-    """PIT007 for every cycle of waits that exists even if undeclared sends are buffered; else PIT012 for those that exist because they are not.
+def find_deadlocks(
+    events: Events, matching: Matching, classes: Ints | None = None
+) -> list[Violation]:
+    """PIT007 for every cycle of waits that exists even if undeclared sends are buffered; else
+    PIT012 for those that exist because they are not.
 
-    ``classes`` overrides the partition of the ranks (it must be equitable; one class per rank always is).
+    ``classes`` overrides the partition of the ranks (it must be equitable; one class per rank
+    always is).
     """
     search = _Search(events, Meetings(events, matching), classes)
     stuck = search.stuck(strict=False)
@@ -79,7 +84,8 @@ class _Search:
     def has_undeclared_sends(self) -> bool:
         """Whether some send leaves it open if it, or a wait for it, waits."""
         return any(
-            communication_of(operator.kind) is Communication.SEND and None in attribute_values(operator.attributes.get("protocol"))
+            communication_of(operator.kind) is Communication.SEND
+            and None in attribute_values(operator.attributes.get("protocol"))
             for operator in self._operators
             for operator in self._operators
         )
@@ -92,16 +98,34 @@ class _Search:
         for column, rank in enumerate(representatives):
             event, microbatch = np.nonzero(places[:, column] >= 0)
             order = np.argsort(places[event, column, microbatch], kind="stable")
-            classes.append(self._program(rank, list(zip(event[order].tolist(), microbatch[order].tolist(), strict=True))))
+            classes.append(
+                self._program(
+                    rank, list(zip(event[order].tolist(), microbatch[order].tolist(), strict=True))
+                )
+            )
         return classes
 
     def _program(self, rank: int, sequence: list[Event]) -> _Class:
-        batches = [(event, self._batch(event, rank, microbatch)) for event, microbatch in sequence] if self._batched else ()
-        steps = [[sequence[place] for place in places] for places in joint(batches)] if self._batched else [[event] for event in sequence]
-        return _Class(rank, steps, {event: number for number, step in enumerate(steps) for event in step})
+        batches = (
+            [(event, self._batch(event, rank, microbatch)) for event, microbatch in sequence]
+            if self._batched
+            else ()
+        )
+        steps = (
+            [[sequence[place] for place in places] for places in joint(batches)]
+            if self._batched
+            else [[event] for event in sequence]
+        )
+        return _Class(
+            rank, steps, {event: number for number, step in enumerate(steps) for event in step}
+        )
 
     def _batch(self, event: int, rank: int, microbatch: int) -> object:
-        return self._attribute(event, "batch", rank, microbatch) if joins_batches(self._operator(event)) else None
+        return (
+            self._attribute(event, "batch", rank, microbatch)
+            if joins_batches(self._operator(event))
+            else None
+        )
 
     # --- needs
 
@@ -119,10 +143,16 @@ class _Search:
         number = self._communicator(group, rank)
         if number not in self._class_members:
             members = np.array(self.events.members_of[number])
-            self._class_members[number] = members[np.unique(self.class_of[members], return_index=True)[1]].tolist()
+            self._class_members[number] = members[
+                np.unique(self.class_of[members], return_index=True)[1]
+            ].tolist()
         found = self._class_members[number]
         # All members are of one class, the rank's own.
-        return [(rank, event, microbatch)] if len(found) == 1 else [(member, event, microbatch) for member in found]
+        return (
+            [(rank, event, microbatch)]
+            if len(found) == 1
+            else [(member, event, microbatch) for member in found]
+        )
 
     def _communicator(self, group: Group, rank: int) -> int:
         key = (id(group), rank)
@@ -151,7 +181,10 @@ class _Search:
         """Whom the operations meet that a wait waits for: those that were launched before it."""
         steps = self.classes[int(self.class_of[rank])].step_of
         now = steps[event, microbatch]
-        found = [(self.events.number_of[n], at) for n, at in self._launches.awaited(self.events.positions[event], microbatch)]
+        found = [
+            (self.events.number_of[n], at)
+            for n, at in self._launches.awaited(self.events.positions[event], microbatch)
+        ]
         launched = [each for each in found if steps.get(each, now) < now]
         return [place for number, at in launched for place in self._met(rank, number, at, strict)]
 
@@ -170,7 +203,9 @@ class _Search:
         return result
 
     def _meets_its_class_alone(self, rank: int, event: int) -> bool:
-        """Whether an event is a collective among ranks of one class, in every micro-batch. Then all are there as soon as one is."""
+        """Whether an event is a collective among ranks of one class, in every micro-batch. Then all
+        are there as soon as one is.
+        """
         operator = self._operator(event)
         if (
             operator.group is None
@@ -199,7 +234,9 @@ class _Search:
         return [self._violation(cycle, strict) for cycle in cycles.values()]
 
     def _cycle(self, rank: int, reached: list[int], strict: bool) -> list[Place]:
-        """Follow the first wait of every rank until a rank comes again: (rank, event, micro-batch) of all ranks in the cycle."""
+        """Follow the first wait of every rank until a rank comes again: (rank, event, micro-batch)
+        of all ranks in the cycle.
+        """
         path: list[Place] = []
         seen: dict[int, int] = {}
         while rank not in seen:
@@ -209,7 +246,9 @@ class _Search:
             path.append(place)
         return path[seen[rank] :]
 
-    def _first_wait(self, rank: int, number: int, reached: list[int], strict: bool) -> tuple[Place, int]:
+    def _first_wait(
+        self, rank: int, number: int, reached: list[int], strict: bool
+    ) -> tuple[Place, int]:
         for event, microbatch in self.classes[number].steps[reached[number]]:
             for place in self._waits_for(rank, event, microbatch, strict):
                 other, step = self._need(place)
@@ -222,16 +261,23 @@ class _Search:
         for index, (rank, event, microbatch) in enumerate(cycle):
             operator = self._operator(event)
             other = cycle[(index + 1) % len(cycle)][0]
-            verb = f"rank {rank} waits in {operator.kind} {operator.id!r} (micro-batch {microbatch}) for rank {other}"
+            verb = (
+                f"rank {rank} waits in {operator.kind} {operator.id!r} (micro-batch "
+                f"{microbatch}) for rank {other}"
+            )
             parts.append(verb)
         text = ", and ".join(parts)
         if strict:
             advice = (
-                "a send waits for its receive, as NCCL's do, unless it says otherwise; put them into one 'batch', reorder them, or say "
+                "a send waits for its receive, as NCCL's do, unless it says otherwise; put them "
+                "into one 'batch', reorder them, or say "
                 '"protocol": "buffered" where what sends has room for the message'
             )
         else:
-            advice = "no timing resolves this, nor buffering of the sends that leave it open; reorder the operators of one of these ranks"
+            advice = (
+                "no timing resolves this, nor buffering of the sends that leave it open; "
+                "reorder the operators of one of these ranks"
+            )
         position = self.events.positions[cycle[0][1]]
         return Violation(
             "PIT012" if strict else "PIT007",

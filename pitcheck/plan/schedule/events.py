@@ -1,4 +1,6 @@
-"""The events of a plan: collectives, sends and receives, each with its place in the order of every rank that runs it."""
+"""The events of a plan: collectives, sends and receives, each with its place in the order of every
+rank that runs it.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +16,8 @@ from pitcheck.plan.schedule.run_order import Ints, Mask, Schedule, is_event
 
 
 class Communicators:
-    """The groups of one :class:`Group` as arrays over ranks: number of the rank's group among all of the plan (-1: none), its place
-    in it, and all members of it in order (padded with -1)."""
+    """The groups of one :class:`Group` as arrays over ranks: number of the rank's group among all
+    of the plan (-1: none), its place in it, and all members of it in order (padded with -1)."""
 
     def __init__(self, ranks: int, lists: list[tuple[int, ...]], numbers: list[int]) -> None:
         self.lists = lists
@@ -31,7 +33,9 @@ class Communicators:
 
 
 class Events:
-    """All events of a plan. ``positions`` are their operators' places in the plan's list; an *event number* is an index into it."""
+    """All events of a plan. ``positions`` are their operators' places in the plan's list; an *event
+    number* is an index into it.
+    """
 
     def __init__(self, plan: Plan, schedule: Schedule | None = None) -> None:
         self.plan = plan
@@ -62,13 +66,17 @@ class Events:
         return places, index
 
     def places(self, event: int) -> Ints:
-        """Place of the event in the order of every rank, shape (ranks, microbatches); -1 where it does not run."""
+        """Place of the event in the order of every rank, shape (ranks, microbatches); -1 where it
+        does not run.
+        """
         places: Ints = self._places[self._program_index, event].astype(np.int64)
         places[~self.schedule.mask(self.positions[event])] = -1
         return places
 
     def places_of(self, ranks: Ints) -> Ints:
-        """Places of all events in the orders of some ranks, shape (events, ranks, microbatches); -1 where they do not run."""
+        """Places of all events in the orders of some ranks, shape (events, ranks, microbatches); -1
+        where they do not run.
+        """
         places: Ints = self._places[self._program_index[ranks]].transpose(1, 0, 2).astype(np.int64)
         rows: dict[int, Mask] = {}
         for event, position in enumerate(self.positions):
@@ -88,7 +96,11 @@ class Events:
         found = self._communicators.get(group)
         if found is None:
             lists = self.coordinates.groups(group, place)
-            found = self._communicators[group] = Communicators(self.coordinates.ranks, lists, [self._communicator(members, group.name) for members in lists])
+            found = self._communicators[group] = Communicators(
+                self.coordinates.ranks,
+                lists,
+                [self._communicator(members, group.name) for members in lists],
+            )
         return found
 
     def _communicator(self, members: tuple[int, ...], name: str) -> int:
@@ -98,16 +110,26 @@ class Events:
             self.members_of.append(members)
         return number
 
-    def resolve(self, position: int, name: str, default: Attribute = None) -> tuple[Ints, list[Any]]:
-        """An attribute at every coordinate: (index into values of shape (ranks, microbatches), values)."""
+    def resolve(
+        self, position: int, name: str, default: Attribute = None
+    ) -> tuple[Ints, list[Any]]:
+        """An attribute at every coordinate: (index into values of shape (ranks, microbatches),
+        values).
+        """
         value = self.plan.operators[position].attributes.get(name, default)
         if isinstance(value, Table):
-            positions, values = self.coordinates.table(value, f"operators[{position}].attributes.{name}")
+            positions, values = self.coordinates.table(
+                value, f"operators[{position}].attributes.{name}"
+            )
             return positions, list(values)
-        return np.zeros((self.coordinates.ranks, self.schedule.microbatches), dtype=np.int64), [value]
+        return np.zeros((self.coordinates.ranks, self.schedule.microbatches), dtype=np.int64), [
+            value
+        ]
 
     def peers(self, event: int) -> Ints:
-        """The peer rank of a send or receive at every coordinate, shape (ranks, microbatches). Raises PlanError where it is no rank."""
+        """The peer rank of a send or receive at every coordinate, shape (ranks, microbatches).
+        Raises PlanError where it is no rank.
+        """
         position = self.positions[event]
         table = self.plan.operators[position].attributes.get("peer")
         known = self._peers.get(id(table)) if isinstance(table, Table) else None
@@ -117,15 +139,21 @@ class Events:
         for value in values:
             if isinstance(value, bool) or not isinstance(value, int):
                 raise PlanError(
-                    f"{self.plan.operators[position].kind} needs attribute 'peer', a rank; it is {value!r}", f"operators[{position}].attributes.peer"
+                    f"{self.plan.operators[position].kind} needs attribute 'peer', a rank; it is "
+                    f"{value!r}",
+                    f"operators[{position}].attributes.peer",
                 )
-        peers: Ints = np.array([min(max(value, -1), 2**62) for value in values], dtype=np.int64)[index]
+        peers: Ints = np.array([min(max(value, -1), 2**62) for value in values], dtype=np.int64)[
+            index
+        ]
         if isinstance(table, Table):
             self._peers[id(table)] = peers
         return peers
 
     def tags(self, event: int) -> tuple[Ints, list[int | str]]:
-        """Return (index into values of shape (ranks, microbatches), values) of the tags of a send or receive. Raises PlanError for what is no tag."""
+        """Return (index into values of shape (ranks, microbatches), values) of the tags of a send
+        or receive. Raises PlanError for what is no tag.
+        """
         position = self.positions[event]
         index, values = self.resolve(position, "tag", 0)
         for value in values:
@@ -137,7 +165,9 @@ class Events:
 
     @cached_property
     def classes(self) -> Ints:
-        """Ranks that run the same events in the same order have one class, shape (ranks,): same program, same ``where`` of every event."""
+        """Ranks that run the same events in the same order have one class, shape (ranks,): same
+        program, same ``where`` of every event.
+        """
         classes = self._program_index.copy()
         seen: set[int] = set()
         for event, position in enumerate(self.positions):

@@ -40,8 +40,11 @@ def lifted_received(table: Ints, few: Representatives) -> Ints:
     return found
 
 
-def lifted_members(table: Ints, few: Representatives, coordinates: Coordinates, group: Group, kept_group: Group) -> Ints:
-    """The table of a collective, int64 (ranks, microbatches, members, 3), from that of the kept ranks; ``kept_group`` is its group among these.
+def lifted_members(
+    table: Ints, few: Representatives, coordinates: Coordinates, group: Group, kept_group: Group
+) -> Ints:
+    """The table of a collective, int64 (ranks, microbatches, members, 3), from that of the kept
+    ranks; ``kept_group`` is its group among these.
 
     A member does what the kept rank that stands for it does in the same turn.
     """

@@ -1,7 +1,8 @@
 """Which send every receive meets, and who meets in every collective.
 
-Point-to-point channels (source, destination, tag) are first in, first out: the k-th send meets the k-th receive. In every group (a rank list) the
-k-th collective of each member meets the k-th of all others (MPI 4.1, sections 3.5 and 6.14; NCCL has the same rule).
+Point-to-point channels (source, destination, tag) are first in, first out: the k-th send meets the
+k-th receive. In every group (a rank list) the k-th collective of each member meets the k-th of all
+others (MPI 4.1, sections 3.5 and 6.14; NCCL has the same rule).
 """
 
 from __future__ import annotations
@@ -29,10 +30,12 @@ from pitcheck.plan.schedule.run_order import MATCHING_ONLY, Ints, tensor_of
 class Matching:
     """Who meets whom.
 
-    ``received``: id of a receive -> int64 (ranks, microbatches, 3): position of the send in ``plan.operators``, source rank, source
-    micro-batch; -1 where it does not run. ``members``: id of a collective -> None where at every coordinate all members run this operator at the
-    same micro-batch, else int64 (ranks, microbatches, members, 3): the same three numbers of every member, in gathering order (-1: not there).
-    ``few`` is what was matched, where representatives were, and of which ranks; else the whole of it is made only where it is asked for.
+    ``received``: id of a receive -> int64 (ranks, microbatches, 3): position of the send in
+    ``plan.operators``, source rank, source micro-batch; -1 where it does not run. ``members``: id
+    of a collective -> None where at every coordinate all members run this operator at the same
+    micro-batch, else int64 (ranks, microbatches, members, 3): the same three numbers of every
+    member, in gathering order (-1: not there). ``few`` is what was matched, where representatives
+    were, and of which ranks; else the whole of it is made only where it is asked for.
     """
 
     received: Mapping[str, Ints] = field(default_factory=dict)
@@ -50,7 +53,9 @@ class Instances(NamedTuple):
 
 
 def match(plan: Plan) -> tuple[Matching | None, list[Violation]]:
-    """Match all events of a plan. With a violation (PIT004, PIT005, PIT006; PIT001 for a plan that is malformed) there is no matching."""
+    """Match all events of a plan. With a violation (PIT004, PIT005, PIT006; PIT001 for a plan that
+    is malformed) there is no matching.
+    """
     few = representatives(plan)
     try:
         if few is not None:
@@ -64,9 +69,14 @@ def match(plan: Plan) -> tuple[Matching | None, list[Violation]]:
 
 
 def lifted(plan: Plan, matching: Matching, few: Representatives) -> Matching:
-    """The matching of a plan, from that of its representatives; its tables are made when they are asked for."""
+    """The matching of a plan, from that of its representatives; its tables are made when they are
+    asked for.
+    """
     coordinates = Coordinates.of(plan)
-    groups = {operator.id: (operator.group or Group(), kept.group or Group()) for operator, kept in zip(plan.operators, few.plan.operators, strict=True)}
+    groups = {
+        operator.id: (operator.group or Group(), kept.group or Group())
+        for operator, kept in zip(plan.operators, few.plan.operators, strict=True)
+    }
 
     def members_of(identity: str, table: Ints | None) -> Ints | None:
         return None if table is None else lifted_members(table, few, coordinates, *groups[identity])
@@ -88,13 +98,17 @@ def instances_of(events: Events, number: int, where: NDArray[np.bool_] | None = 
     if where is not None:
         places[~where] = -1
     rank, microbatch = np.nonzero(places >= 0)
-    return Instances(rank, microbatch, np.full(len(rank), number, dtype=np.int64), places[rank, microbatch])
+    return Instances(
+        rank, microbatch, np.full(len(rank), number, dtype=np.int64), places[rank, microbatch]
+    )
 
 
 def joined(parts: list[Instances]) -> Instances:
     """Concatenation."""
     empty = np.zeros(0, dtype=np.int64)
-    return Instances(*(np.concatenate([part[i] for part in parts]) if parts else empty for i in range(4)))
+    return Instances(
+        *(np.concatenate([part[i] for part in parts]) if parts else empty for i in range(4))
+    )
 
 
 def counted(*keys: Ints) -> Ints:
@@ -119,7 +133,11 @@ class _Collectives:
         self.violations: list[Violation] = []
 
     def run(self) -> list[Violation]:
-        numbers = [n for n, position in enumerate(self.events.positions) if self.plan.operators[position].group is not None]
+        numbers = [
+            n
+            for n, position in enumerate(self.events.positions)
+            if self.plan.operators[position].group is not None
+        ]
         for number in numbers:
             self.members[self._operator(number).id] = None
         self._check_membership(numbers)
@@ -144,19 +162,30 @@ class _Collectives:
         checked: set[tuple[Any, int]] = set()
         for number in numbers:
             communicator = self._number(number)
-            key = (self._operator(number).group, self.events.schedule.mask_number(self.events.positions[number]))
+            key = (
+                self._operator(number).group,
+                self.events.schedule.mask_number(self.events.positions[number]),
+            )
             if key in checked:
                 continue
             checked.add(key)
             outside = np.flatnonzero(self.events.runs(number).any(axis=1) & (communicator < 0))
             if len(outside):
-                message = f"{self._operator(number).kind} runs on rank {outside[0]}, which is in none of its groups; add the rank to a group or narrow 'where'"
+                message = (
+                    f"{self._operator(number).kind} runs on rank {outside[0]}, which is in "
+                    f"none of its groups; add the rank to a group or narrow 'where'"
+                )
                 self._add("PIT004", number, message, outside, part="where")
 
     def _mixed(self) -> NDArray[np.bool_]:
-        """Which communicators have members that run different sequences of events. Others agree by construction."""
+        """Which communicators have members that run different sequences of events. Others agree by
+        construction.
+        """
         classes = self.events.classes
-        return np.array([len(set(classes[list(members)].tolist())) > 1 for members in self.events.members_of], dtype=np.bool_)
+        return np.array(
+            [len(set(classes[list(members)].tolist())) > 1 for members in self.events.members_of],
+            dtype=np.bool_,
+        )
 
     def _enumerate(self, chosen: list[tuple[int, NDArray[np.bool_]]]) -> None:
         chosen = [(number, where) for number, where in chosen if where.any()]
@@ -172,7 +201,11 @@ class _Collectives:
         communicator = communicator[order]
         turn = counted(communicator, rows.rank)
         order = np.lexsort((turn, communicator))
-        rows, communicator, turn = Instances(*(column[order] for column in rows)), communicator[order], turn[order]
+        rows, communicator, turn = (
+            Instances(*(column[order] for column in rows)),
+            communicator[order],
+            turn[order],
+        )
         signature = self._signatures(rows)
         meeting = np.cumsum(counted(communicator, turn) == 0) - 1
         sizes = np.array([len(members) for members in self.events.members_of])[communicator]
@@ -182,12 +215,19 @@ class _Collectives:
         bad = np.unique(communicator[(present != sizes) | differs])
         for number in bad:
             here = communicator == number
-            self._explain(int(number), Instances(*(column[here] for column in rows)), turn[here], signature[here])
+            self._explain(
+                int(number),
+                Instances(*(column[here] for column in rows)),
+                turn[here],
+                signature[here],
+            )
         if not len(bad):
             self._fill(rows, meeting)
 
     def _signatures(self, rows: Instances) -> Ints:
-        """Equal numbers for events that may meet: same kind, shape, dtype, and attributes but for those of order alone, resolved at every coordinate."""
+        """Equal numbers for events that may meet: same kind, shape, dtype, and attributes but for
+        those of order alone, resolved at every coordinate.
+        """
         known: dict[Any, int] = {}
         result = np.zeros(len(rows.rank), dtype=np.int64)
         for number in np.unique(rows.event):
@@ -203,7 +243,9 @@ class _Collectives:
         dimensions = len(tensor.shape) if tensor else 0
         columns: list[list[str]] = []
         for name in sorted({*operator.attributes.keys() - MATCHING_ONLY, "reduction"}):
-            index, values = self.events.resolve(position, name, "sum" if name == "reduction" else None)
+            index, values = self.events.resolve(
+                position, name, "sum" if name == "reduction" else None
+            )
             said = [_plain(name, value, dimensions) for value in values]
             columns.append([f"{name}={said[at]}" for at in index[ranks, microbatches].tolist()])
         own = (operator.kind, tensor.shape if tensor else (), tensor.dtype if tensor else "")
@@ -215,36 +257,71 @@ class _Collectives:
     def _explain(self, communicator: int, rows: Instances, turn: Ints, signature: Ints) -> None:
         """The first meeting of a group that goes wrong, in words."""
         members = self.events.members_of[communicator]
-        sequences = {rank: [(int(e), int(m), int(s)) for e, m, s in self._sequence(rows, turn, signature, rank)] for rank in members}
+        sequences = {
+            rank: [
+                (int(e), int(m), int(s)) for e, m, s in self._sequence(rows, turn, signature, rank)
+            ]
+            for rank in members
+        }
         silent = [rank for rank in members if not sequences[rank]]
         if silent:
             number = int(rows.event[0])
             message = (
-                f"rank {silent[0]} is in the group {list(members)} but runs no collective over it, while {self._operator(number).kind} waits for it on rank "
+                f"rank {silent[0]} is in the group {list(members)} but runs no collective over "
+                f"it, while {self._operator(number).kind} waits for it on rank "
                 f"{int(rows.rank[0])}; let it run there or leave it out of the group"
             )
             self._add("PIT004", number, message, np.array(silent), part="group")
             return
         for k in range(max(map(len, sequences.values()))):
-            now = {rank: sequences[rank][k] if k < len(sequences[rank]) else None for rank in members}
+            now = {
+                rank: sequences[rank][k] if k < len(sequences[rank]) else None for rank in members
+            }
             usual = _most_frequent([event[:2] for event in now.values() if event is not None])
             ended = [rank for rank in members if now[rank] is None]
             odd = [rank for rank, event in now.items() if event is not None and event[:2] != usual]
             signatures = [event[2] for event in now.values() if event is not None]
             wrong = len(set(signatures)) > 1
-            if not ended and not wrong and not (odd and len({len(s) for s in sequences.values()}) > 1):
+            if (
+                not ended
+                and not wrong
+                and not (odd and len({len(s) for s in sequences.values()}) > 1)
+            ):
                 continue
             # Of one record the members may differ, too, in an attribute that is a table.
-            unlike = [rank for rank, event in now.items() if event is not None and event[2] != max(dict.fromkeys(signatures), key=signatures.count)]
+            unlike = [
+                rank
+                for rank, event in now.items()
+                if event is not None
+                and event[2] != max(dict.fromkeys(signatures), key=signatures.count)
+            ]
             self._add_meeting(members, k, usual, now, (odd or ended or unlike)[0])
             return
 
-    def _add_meeting(self, members: tuple[int, ...], k: int, usual: tuple[int, int], now: dict[int, Any], odd: int) -> None:
-        there = next(rank for rank, event in now.items() if event is not None and event[:2] == usual and rank != odd)
+    def _add_meeting(
+        self,
+        members: tuple[int, ...],
+        k: int,
+        usual: tuple[int, int],
+        now: dict[int, Any],
+        odd: int,
+    ) -> None:
+        there = next(
+            rank
+            for rank, event in now.items()
+            if event is not None and event[:2] == usual and rank != odd
+        )
         expected = self._describe(*usual, there)
         event = now[odd]
-        met = f"runs {self._describe(event[0], event[1], odd)}" if event is not None else "has no further collective over this group"
-        message = f"collective {k} over the group {list(members)}: rank {there} runs {expected}, but rank {odd} {met}; all must run the same in one order"
+        met = (
+            f"runs {self._describe(event[0], event[1], odd)}"
+            if event is not None
+            else "has no further collective over this group"
+        )
+        message = (
+            f"collective {k} over the group {list(members)}: rank {there} runs {expected}, "
+            f"but rank {odd} {met}; all must run the same in one order"
+        )
         self._add("PIT006", usual[0], message, np.array([there, odd]), microbatches=(usual[1],))
 
     def _sequence(self, rows: Instances, turn: Ints, signature: Ints, rank: int) -> NDArray[Any]:
@@ -264,7 +341,9 @@ class _Collectives:
     def _fill(self, rows: Instances, meeting: Ints) -> None:
         """Write the members of all events whose members differ in operator or micro-batch."""
         first = np.flatnonzero(counted(meeting) == 0)
-        regular_row = (rows.event == rows.event[first][meeting]) & (rows.microbatch == rows.microbatch[first][meeting])
+        regular_row = (rows.event == rows.event[first][meeting]) & (
+            rows.microbatch == rows.microbatch[first][meeting]
+        )
         irregular_meeting = np.bincount(meeting, weights=~regular_row) > 0
         positions = np.array(self.events.positions, dtype=np.int64)
         for number in np.unique(rows.event[irregular_meeting[meeting]]):
@@ -280,7 +359,9 @@ class _Collectives:
         table[..., 0] = positions[number]
         table[..., 1] = communicators.members[:, None, :]
         table[..., 2] = np.arange(microbatches)[None, :, None]
-        table[~(self.events.runs(number)[:, :, None] & (communicators.members >= 0)[:, None, :])] = -1
+        table[
+            ~(self.events.runs(number)[:, :, None] & (communicators.members >= 0)[:, None, :])
+        ] = -1
         first = np.flatnonzero(counted(meeting) == 0)
         sizes = np.bincount(meeting)
         for row in np.flatnonzero(rows.event == number):
@@ -288,13 +369,35 @@ class _Collectives:
             met = slice(start, start + size)
             slots = communicators.slot[rows.rank[met]]
             target = table[rows.rank[row], rows.microbatch[row]]
-            target[slots, 0], target[slots, 1], target[slots, 2] = positions[rows.event[met]], rows.rank[met], rows.microbatch[met]
+            target[slots, 0], target[slots, 1], target[slots, 2] = (
+                positions[rows.event[met]],
+                rows.rank[met],
+                rows.microbatch[met],
+            )
         self.members[self._operator(number).id] = table
 
-    def _add(self, code: str, number: int, message: str, ranks: Ints, *, part: str = "", microbatches: tuple[int, ...] = ()) -> None:
+    def _add(
+        self,
+        code: str,
+        number: int,
+        message: str,
+        ranks: Ints,
+        *,
+        part: str = "",
+        microbatches: tuple[int, ...] = (),
+    ) -> None:
         place = self._place(number) + (f".{part}" if part else "")
         few = tuple(int(rank) for rank in ranks[:8])
-        self.violations.append(Violation(code, place, message, operator=self._operator(number).id, ranks=few, microbatches=microbatches))
+        self.violations.append(
+            Violation(
+                code,
+                place,
+                message,
+                operator=self._operator(number).id,
+                ranks=few,
+                microbatches=microbatches,
+            )
+        )
 
 
 def _plain(name: str, value: Any, dimensions: int) -> str:
@@ -334,7 +437,11 @@ class _Channels:
 
     def _sorted(self, way: Communication) -> tuple[Instances, Ints]:
         """All sends or receives by channel and order, with the number of their channel."""
-        numbers = [n for n, position in enumerate(self.events.positions) if communication_of(self.plan.operators[position].kind) is way]
+        numbers = [
+            n
+            for n, position in enumerate(self.events.positions)
+            if communication_of(self.plan.operators[position].kind) is way
+        ]
         parts, keys = [], []
         for number in numbers:
             part = instances_of(self.events, number)
@@ -342,12 +449,25 @@ class _Channels:
             wrong = (peers < 0) | (peers >= self.events.coordinates.ranks)
             if wrong.any():
                 at = int(np.flatnonzero(wrong)[0])
-                message = f"the peer of rank {part.rank[at]} is {peers[at]}, not one of the {self.events.coordinates.ranks} ranks of the mesh"
-                self._add(number, message, (int(part.rank[at]),), (int(part.microbatch[at]),), ".attributes.peer")
+                message = (
+                    f"the peer of rank {part.rank[at]} is {peers[at]}, not one of the "
+                    f"{self.events.coordinates.ranks} ranks of the mesh"
+                )
+                self._add(
+                    number,
+                    message,
+                    (int(part.rank[at]),),
+                    (int(part.microbatch[at]),),
+                    ".attributes.peer",
+                )
                 continue
             index, tags = self.events.tags(number)
-            tag = np.array([self._tags.setdefault(repr(t), len(self._tags)) for t in tags], dtype=np.int64)[index[part.rank, part.microbatch]]
-            source, destination = (part.rank, peers) if way is Communication.SEND else (peers, part.rank)
+            tag = np.array(
+                [self._tags.setdefault(repr(t), len(self._tags)) for t in tags], dtype=np.int64
+            )[index[part.rank, part.microbatch]]
+            source, destination = (
+                (part.rank, peers) if way is Communication.SEND else (peers, part.rank)
+            )
             parts.append(part)
             keys.append((source * self.events.coordinates.ranks + destination) * (1 << 20) + tag)
         rows = joined(parts)
@@ -355,25 +475,62 @@ class _Channels:
         order = np.lexsort((rows.place, key))
         return Instances(*(column[order] for column in rows)), key[order]
 
-    def _aligned(self, sends: Instances, send_keys: Ints, receives: Instances, receive_keys: Ints) -> tuple[Ints, Ints]:
+    def _aligned(
+        self, sends: Instances, send_keys: Ints, receives: Instances, receive_keys: Ints
+    ) -> tuple[Ints, Ints]:
         """Positions of the pairs that meet; what meets nothing becomes a violation."""
         channels = np.unique(np.concatenate([send_keys, receive_keys]))
-        most = max(int(counted(send_keys).max(initial=0)), int(counted(receive_keys).max(initial=0))) + 1
+        most = (
+            max(int(counted(send_keys).max(initial=0)), int(counted(receive_keys).max(initial=0)))
+            + 1
+        )
         send_code = np.searchsorted(channels, send_keys) * most + counted(send_keys)
         receive_code = np.searchsorted(channels, receive_keys) * most + counted(receive_keys)
-        _, sender, receiver = np.intersect1d(send_code, receive_code, assume_unique=True, return_indices=True)
-        self._report_alone(sends, send_keys, ~np.isin(send_code, receive_code), missing="receive", preposition="to", others=receives)
-        self._report_alone(receives, receive_keys, ~np.isin(receive_code, send_code), missing="send", preposition="from", others=sends)
+        _, sender, receiver = np.intersect1d(
+            send_code, receive_code, assume_unique=True, return_indices=True
+        )
+        self._report_alone(
+            sends,
+            send_keys,
+            ~np.isin(send_code, receive_code),
+            missing="receive",
+            preposition="to",
+            others=receives,
+        )
+        self._report_alone(
+            receives,
+            receive_keys,
+            ~np.isin(receive_code, send_code),
+            missing="send",
+            preposition="from",
+            others=sends,
+        )
         return sender, receiver
 
-    def _report_alone(self, rows: Instances, keys: Ints, alone: NDArray[np.bool_], *, missing: str, preposition: str, others: Instances) -> None:
+    def _report_alone(
+        self,
+        rows: Instances,
+        keys: Ints,
+        alone: NDArray[np.bool_],
+        *,
+        missing: str,
+        preposition: str,
+        others: Instances,
+    ) -> None:
         for at in np.flatnonzero(alone)[:64]:
             source, destination = divmod(int(keys[at]) >> 20, self.events.coordinates.ranks)
             rank, peer = (source, destination) if preposition == "to" else (destination, source)
             elsewhere = np.flatnonzero(others.rank == peer)
-            hint = f"rank {peer} has no {missing} at all" if not len(elsewhere) else self._hint(others, elsewhere, missing)
+            hint = (
+                f"rank {peer} has no {missing} at all"
+                if not len(elsewhere)
+                else self._hint(others, elsewhere, missing)
+            )
             operator = self.plan.operators[self.events.positions[int(rows.event[at])]]
-            message = f"{operator.id!r} on rank {rank} (micro-batch {rows.microbatch[at]}) goes {preposition} rank {peer}, where no {missing} meets it; {hint}"
+            message = (
+                f"{operator.id!r} on rank {rank} (micro-batch {rows.microbatch[at]}) goes "
+                f"{preposition} rank {peer}, where no {missing} meets it; {hint}"
+            )
             self._add(int(rows.event[at]), message, (rank, peer), (int(rows.microbatch[at]),))
 
     def _hint(self, others: Instances, elsewhere: Ints, missing: str) -> str:
@@ -381,36 +538,67 @@ class _Channels:
         rank, microbatch = int(others.rank[elsewhere[0]]), int(others.microbatch[elsewhere[0]])
         peer = int(self.events.peers(event)[rank, microbatch])
         name = self.plan.operators[self.events.positions[event]].id
-        return f"rank {rank} has {len(elsewhere)} {missing}s, the first of them {name!r} with peer {peer}"
+        return (
+            f"rank {rank} has {len(elsewhere)} {missing}s, the first of them {name!r} with "
+            f"peer {peer}"
+        )
 
-    def _check_pairs(self, sends: Instances, sender: Ints, receives: Instances, receiver: Ints) -> None:
+    def _check_pairs(
+        self, sends: Instances, sender: Ints, receives: Instances, receiver: Ints
+    ) -> None:
         """Shape and dtype of what is sent must be those of what is received."""
         pairs = np.stack([sends.event[sender], receives.event[receiver]], axis=1)
-        distinct, first = np.unique(pairs, axis=0, return_index=True) if len(pairs) else (pairs, np.zeros(0, dtype=np.int64))
+        distinct, first = (
+            np.unique(pairs, axis=0, return_index=True)
+            if len(pairs)
+            else (pairs, np.zeros(0, dtype=np.int64))
+        )
         for (send, receive), at in zip(distinct.tolist(), first.tolist(), strict=True):
             given, taken = self._sent(send), self._received(receive)
-            if given is None or taken is None or (given.shape == taken.shape and given.dtype == taken.dtype):
+            if (
+                given is None
+                or taken is None
+                or (given.shape == taken.shape and given.dtype == taken.dtype)
+            ):
                 continue
             ranks = (int(sends.rank[sender[at]]), int(receives.rank[receiver[at]]))
             message = (
-                f"rank {ranks[0]} sends {given.name!r}, {given.dtype} {list(given.shape)}, and rank {ranks[1]} receives it as {taken.name!r}, "
+                f"rank {ranks[0]} sends {given.name!r}, {given.dtype} {list(given.shape)}, and "
+                f"rank {ranks[1]} receives it as {taken.name!r}, "
                 f"{taken.dtype} {list(taken.shape)}; both must be equal"
             )
-            self._add(receive, message, ranks, (int(receives.microbatch[receiver[at]]),), ".outputs[0]")
+            self._add(
+                receive, message, ranks, (int(receives.microbatch[receiver[at]]),), ".outputs[0]"
+            )
 
     def _sent(self, number: int) -> Tensor | None:
         operator = self.plan.operators[self.events.positions[number]]
         name = tensor_of(operator.inputs[0]) if len(operator.inputs) == 1 else None
         if name is None or operator.outputs:
-            said = f"{len(operator.inputs)} inputs (tensors or literals) and {len(operator.outputs)} outputs"
-            self._add(number, f"a send has one tensor as its input and no output; {operator.id!r} has {said}", (), (), ".inputs")
+            said = (
+                f"{len(operator.inputs)} inputs (tensors or literals) and "
+                f"{len(operator.outputs)} outputs"
+            )
+            self._add(
+                number,
+                f"a send has one tensor as its input and no output; {operator.id!r} has {said}",
+                (),
+                (),
+                ".inputs",
+            )
             return None
         return self.tensors.get(name)
 
     def _received(self, number: int) -> Tensor | None:
         operator = self.plan.operators[self.events.positions[number]]
         if len(operator.outputs) != 1 or operator.inputs:
-            self._add(number, f"a receive has no input and one output; {operator.id!r} has {len(operator.inputs)} and {len(operator.outputs)}", (), ())
+            self._add(
+                number,
+                f"a receive has no input and one output; {operator.id!r} has "
+                f"{len(operator.inputs)} and {len(operator.outputs)}",
+                (),
+                (),
+            )
             return None
         return self.tensors.get(operator.outputs[0])
 
@@ -418,7 +606,9 @@ class _Channels:
         positions = np.array(self.events.positions, dtype=np.int64)
         shape = (self.events.coordinates.ranks, self.events.schedule.microbatches, 3)
         met = np.full((len(receives.rank), 3), -1, dtype=np.int64)
-        met[receiver] = np.stack([positions[sends.event[sender]], sends.rank[sender], sends.microbatch[sender]], axis=1)
+        met[receiver] = np.stack(
+            [positions[sends.event[sender]], sends.rank[sender], sends.microbatch[sender]], axis=1
+        )
         for number, position in enumerate(self.events.positions):
             if communication_of(self.plan.operators[position].kind) is Communication.RECEIVE:
                 table = np.full(shape, -1, dtype=np.int64)
@@ -426,7 +616,23 @@ class _Channels:
                 table[receives.rank[here], receives.microbatch[here]] = met[here]
                 self.received[self.plan.operators[position].id] = table
 
-    def _add(self, number: int, message: str, ranks: tuple[int, ...], microbatches: tuple[int, ...], part: str = "") -> None:
+    def _add(
+        self,
+        number: int,
+        message: str,
+        ranks: tuple[int, ...],
+        microbatches: tuple[int, ...],
+        part: str = "",
+    ) -> None:
         position = self.events.positions[number]
         operator = self.plan.operators[position]
-        self.violations.append(Violation("PIT005", f"operators[{position}]{part}", message, operator=operator.id, ranks=ranks, microbatches=microbatches))
+        self.violations.append(
+            Violation(
+                "PIT005",
+                f"operators[{position}]{part}",
+                message,
+                operator=operator.id,
+                ranks=ranks,
+                microbatches=microbatches,
+            )
+        )

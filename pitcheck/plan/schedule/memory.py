@@ -1,8 +1,9 @@
 """Memory while communication is in flight: which accesses to one buffer may not overlap in time.
 
-An asynchronous operation uses its operands and its results from its launch until it is waited for. Until then nobody may write what it
-reads, nor read or write what it writes (MPI 4.1, section 3.7.2; the same holds for NCCL, whose kernels run beside the program). Plan files
-and recorded programs are held to these rules by this module.
+An asynchronous operation uses its operands and its results from its launch until it is waited for.
+Until then nobody may write what it reads, nor read or write what it writes (MPI 4.1, section 3.7.2;
+the same holds for NCCL, whose kernels run beside the program). Plan files and recorded programs are
+held to these rules by this module.
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ from typing import NamedTuple
 
 
 class Access(NamedTuple):
-    """A read or a write of the places ``start`` to ``stop`` (half-open, in one unit for all accesses) of a buffer."""
+    """A read or a write of the places ``start`` to ``stop`` (half-open, in one unit for all
+    accesses) of a buffer.
+    """
 
     buffer: Hashable
     start: int
@@ -24,7 +27,12 @@ class Access(NamedTuple):
 
     def conflicts(self, other: Access) -> bool:
         """Return True if the two accesses overlap and at least one of them writes."""
-        return (self.writes or other.writes) and self.buffer == other.buffer and self.start < other.stop and other.start < self.stop
+        return (
+            (self.writes or other.writes)
+            and self.buffer == other.buffer
+            and self.start < other.stop
+            and other.start < self.stop
+        )
 
 
 @dataclass(frozen=True)
@@ -50,7 +58,11 @@ class Conflict(NamedTuple):
         """Say what meets what, without naming who makes the second access."""
         verb = "writes" if self.access.writes else "reads"
         held = "is still writing" if self.held.writes else "still reads"
-        place = f"{self.access.name!r}" if self.access.name == self.held.name else f"{self.access.name!r}, in the memory of {self.held.name!r}"
+        place = (
+            f"{self.access.name!r}"
+            if self.access.name == self.held.name
+            else f"{self.access.name!r}, in the memory of {self.held.name!r}"
+        )
         return f"{verb} {place}, which {self.flight.source} {held}"
 
 
@@ -62,7 +74,8 @@ class InFlight:
         self._by_buffer: dict[Hashable, dict[Hashable, list[Access]]] = {}
 
     def launch(self, handle: Hashable, accesses: Iterable[Access], source: str) -> list[Conflict]:
-        """Begin an operation. Return the conflicts of its accesses with those of operations that were launched before.
+        """Begin an operation. Return the conflicts of its accesses with those of operations that
+        were launched before.
 
         ``handle`` must not be in flight; accesses of the operation itself may overlap.
         """
@@ -76,7 +89,12 @@ class InFlight:
     def touch(self, access: Access) -> list[Conflict]:
         """Return the conflicts of an access that happens now, at once."""
         held = self._by_buffer.get(access.buffer, {})
-        return [Conflict(self._flights[handle], other, access) for handle, others in held.items() for other in others if other.conflicts(access)]
+        return [
+            Conflict(self._flights[handle], other, access)
+            for handle, others in held.items()
+            for other in others
+            if other.conflicts(access)
+        ]
 
     def finish(self, handle: Hashable) -> Flight | None:
         """End an operation that was waited for. Return it; None if it is not in flight."""

@@ -1,7 +1,9 @@
-"""Progress of processes that wait for each other to reach a place: the least fixpoint, by running everything as far as it goes.
+"""Progress of processes that wait for each other to reach a place: the least fixpoint, by running
+everything as far as it goes.
 
-A step is done as soon as its process has reached it and every process it needs has reached the needed step. Reaching is monotone, so the order in which
-processes are advanced does not matter and the final state is unique.
+A step is done as soon as its process has reached it and every process it needs has reached the
+needed step. Reaching is monotone, so the order in which processes are advanced does not matter and
+the final state is unique.
 """
 
 from __future__ import annotations
@@ -13,7 +15,9 @@ Need = tuple[int, int]
 
 
 def run_to_fixpoint(needs: Sequence[Sequence[Sequence[Need]]]) -> list[int]:
-    """The step at which every process ends: ``needs[p][i]`` are the needs of step i of process p; a process that finishes ends at its number of steps."""
+    """The step at which every process ends: ``needs[p][i]`` are the needs of step i of process p; a
+    process that finishes ends at its number of steps.
+    """
     reached = [0] * len(needs)
     waiting: list[list[int]] = [[] for _ in needs]
     queue = list(range(len(needs)))

@@ -1,7 +1,9 @@
-"""The symmetry quotient of the ranks: ranks that run the same events in the same order and meet ranks of the same classes are one.
+"""The symmetry quotient of the ranks: ranks that run the same events in the same order and meet
+ranks of the same classes are one.
 
-This is the coarsest equitable partition that refines "same program" (colour refinement; Paige and Tarjan 1987). Progress of a deterministic
-system depends on nothing else, so it is the same on all ranks of a class.
+This is the coarsest equitable partition that refines "same program" (colour refinement; Paige and
+Tarjan 1987). Progress of a deterministic system depends on nothing else, so it is the same on all
+ranks of a class.
 """
 
 from __future__ import annotations
@@ -19,16 +21,22 @@ from pitcheck.plan.schedule.run_order import PAIRED, Ints
 
 
 class Meetings:
-    """Who meets whom, seen from every event: the tables of a :class:`Matching`, with the way from a send to its receive added."""
+    """Who meets whom, seen from every event: the tables of a :class:`Matching`, with the way from a
+    send to its receive added.
+    """
 
     def __init__(self, events: Events, matching: Matching) -> None:
         self.events = events
         self.matching = matching
         self.plan = events.plan
         self.partner: dict[int, Ints] = {}
-        """Of a send or receive, by event number: int64 (ranks, microbatches, 3), event number, rank and micro-batch of the other side."""
+        """Of a send or receive, by event number: int64 (ranks, microbatches, 3), event number, rank
+        and micro-batch of the other side.
+        """
         self.irregular: dict[int, Ints] = {}
-        """Of a collective whose members differ: int64 (ranks, microbatches, members, 3), the same of every member."""
+        """Of a collective whose members differ: int64 (ranks, microbatches, members, 3), the same
+        of every member.
+        """
         self._fill()
 
     def _fill(self) -> None:
@@ -50,7 +58,9 @@ class Meetings:
                 for send in np.unique(met[:, 0]):
                     here = met[:, 0] == send
                     target = self.partner[int(send)]
-                    target[met[here, 1], met[here, 2]] = np.stack([np.full(here.sum(), number), rank[here], microbatch[here]], axis=1)
+                    target[met[here, 1], met[here, 2]] = np.stack(
+                        [np.full(here.sum(), number), rank[here], microbatch[here]], axis=1
+                    )
 
     def _as_events(self, table: Ints) -> Ints:
         """The same with event numbers for positions of operators."""
@@ -61,18 +71,32 @@ class Meetings:
         return result
 
     def columns(self) -> Iterator[NDArray[np.int64]]:
-        """What does not depend on classes: other event and micro-batch, as 2-d arrays with a row per rank."""
+        """What does not depend on classes: other event and micro-batch, as 2-d arrays with a row
+        per rank.
+        """
         for table in (*self.partner.values(), *self.irregular.values()):
             yield table[..., 0].reshape(len(table), -1)
             yield table[..., 2].reshape(len(table), -1)
 
     def met_ranks(self) -> list[Ints]:
         """The different tables of met ranks, each 2-d with a row per rank; -1 for nobody."""
-        tables = [table[..., 1].reshape(len(table), -1) for table in (*self.partner.values(), *self.irregular.values())]
-        for group in {operator.group for operator in self.plan.operators if operator.group is not None}:
+        tables = [
+            table[..., 1].reshape(len(table), -1)
+            for table in (*self.partner.values(), *self.irregular.values())
+        ]
+        for group in {
+            operator.group for operator in self.plan.operators if operator.group is not None
+        }:
             tables.append(self.events.communicators(group).members)
-        narrow = [table[:, :1] if table.shape[1] and (table == table[:, :1]).all() else table for table in tables]
-        return list({(table.shape[1], table.tobytes()): table for table in narrow if table.shape[1]}.values())
+        narrow = [
+            table[:, :1] if table.shape[1] and (table == table[:, :1]).all() else table
+            for table in tables
+        ]
+        return list(
+            {
+                (table.shape[1], table.tobytes()): table for table in narrow if table.shape[1]
+            }.values()
+        )
 
 
 def equitable_classes(meetings: Meetings) -> Ints:

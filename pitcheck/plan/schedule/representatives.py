@@ -1,8 +1,11 @@
-"""Representatives: a few coordinates of every mesh axis that stand for all those which no rule on order and communication can tell apart.
+"""Representatives: a few coordinates of every mesh axis that stand for all those which no rule on
+order and communication can tell apart.
 
-Two coordinates of an axis are alike where exchanging them changes nothing that says what a rank runs, in which order, and whom it meets: no box, and no
-table of an operator that communicates, tells them apart, no send, receive or rank list leads from one of them to another coordinate, and neither is that of
-a root. Such an exchange is a symmetry of the plan. Two coordinates of a class are kept; ``docs/mathematics.md`` says why they decide for all.
+Two coordinates of an axis are alike where exchanging them changes nothing that says what a rank
+runs, in which order, and whom it meets: no box, and no table of an operator that communicates,
+tells them apart, no send, receive or rank list leads from one of them to another coordinate, and
+neither is that of a root. Such an exchange is a symmetry of the plan. Two coordinates of a class
+are kept; ``docs/mathematics.md`` says why they decide for all.
 """
 
 from __future__ import annotations
@@ -20,18 +23,32 @@ from numpy.typing import NDArray
 from pitcheck.errors import PlanError
 from pitcheck.plan.collective_roots import has_root, root_places
 from pitcheck.plan.coordinates import Coordinates, places_of
-from pitcheck.plan.model import MICROBATCH_AXIS, Attribute, Axis, Box, Group, Operator, Plan, Table, attribute_values
+from pitcheck.plan.model import (
+    MICROBATCH_AXIS,
+    Attribute,
+    Axis,
+    Box,
+    Group,
+    Operator,
+    Plan,
+    Table,
+    attribute_values,
+)
 from pitcheck.plan.rules.name_rules import table_error
 from pitcheck.plan.schedule.events import refined, row_numbers
 from pitcheck.plan.schedule.run_order import PAIRED, Ints, Mask, is_event
 
 KEPT = 2
-"""How many coordinates of a class are kept: a group over the axis stays one of several ranks, and different groups stay different."""
+"""How many coordinates of a class are kept: a group over the axis stays one of several ranks, and
+different groups stay different.
+"""
 
 
 @dataclass(frozen=True)
 class Representatives:
-    """``plan``: the same on the kept ranks only. ``kept``: per mesh axis the coordinates kept, ascending; ``of``: which of them stands for every coordinate."""
+    """``plan``: the same on the kept ranks only. ``kept``: per mesh axis the coordinates kept,
+    ascending; ``of``: which of them stands for every coordinate.
+    """
 
     plan: Plan
     kept: tuple[Ints, ...]
@@ -44,29 +61,49 @@ class Representatives:
 
     @cached_property
     def of_rank(self) -> Ints:
-        """For every rank the number, among the kept ones, of the rank that stands for it; shape (ranks,)."""
-        ranks: Ints = np.ravel_multi_index(np.ix_(*self.of), self.shape).reshape(-1).astype(np.int64)
+        """For every rank the number, among the kept ones, of the rank that stands for it; shape
+        (ranks,).
+        """
+        ranks: Ints = (
+            np.ravel_multi_index(np.ix_(*self.of), self.shape).reshape(-1).astype(np.int64)
+        )
         return ranks
 
     def spread(self, grid: NDArray[Any]) -> NDArray[Any]:
-        """From an array over the axes of the kept ranks (and more dimensions) to one over those of all ranks, of size 1 where all of an axis are alike."""
+        """From an array over the axes of the kept ranks (and more dimensions) to one over those of
+        all ranks, of size 1 where all of an axis are alike.
+        """
         for axis, of in enumerate(self.of):
             grid = np.take(grid, of if of.any() else [0], axis=axis)
         return grid
 
     def met_along(self, axis: int, met: Ints) -> Ints:
-        """The coordinate along ``axis`` that every coordinate along it meets (-1: none), from those that the kept ones meet."""
+        """The coordinate along ``axis`` that every coordinate along it meets (-1: none), from those
+        that the kept ones meet.
+        """
         of = self.of[axis]
         found = met[of]
-        # What stands for others meets itself or is alone: no meeting leads from one of a class to another.
-        return np.where(found < 0, -1, np.where(found == of, np.arange(len(of)), self.kept[axis][np.maximum(found, 0)]))
+        # What stands for others meets itself or is alone: no meeting leads from one of a class to
+        # another.
+        return np.where(
+            found < 0,
+            -1,
+            np.where(found == of, np.arange(len(of)), self.kept[axis][np.maximum(found, 0)]),
+        )
 
     def met_rank(self, ranks: Ints, met: Ints) -> Ints:
-        """The rank that each of ``ranks`` meets, where the one that stands for it meets the kept rank ``met`` (-1: none); arrays that broadcast."""
+        """The rank that each of ``ranks`` meets, where the one that stands for it meets the kept
+        rank ``met`` (-1: none); arrays that broadcast.
+        """
         own = places_of(ranks, tuple(len(of) for of in self.of))
         theirs = places_of(np.maximum(met, 0), self.shape)
-        places = [np.where(of[a] == b, a, kept[b]) for a, b, of, kept in zip(own, theirs, self.of, self.kept, strict=True)]
-        found: Ints = np.ravel_multi_index(np.broadcast_arrays(*places), tuple(len(of) for of in self.of)).astype(np.int64)
+        places = [
+            np.where(of[a] == b, a, kept[b])
+            for a, b, of, kept in zip(own, theirs, self.of, self.kept, strict=True)
+        ]
+        found: Ints = np.ravel_multi_index(
+            np.broadcast_arrays(*places), tuple(len(of) for of in self.of)
+        ).astype(np.int64)
         return np.where(met < 0, -1, found)
 
 
@@ -77,7 +114,9 @@ def everyone(plan: Plan) -> Representatives:
 
 
 def representatives(plan: Plan) -> Representatives | None:
-    """The representatives of a plan's ranks; None where they would be all of them, or where something does not fit the mesh, which is for the rules to say."""
+    """The representatives of a plan's ranks; None where they would be all of them, or where
+    something does not fit the mesh, which is for the rules to say.
+    """
     if all(axis.size <= KEPT for axis in plan.mesh):
         return None
     try:
@@ -93,11 +132,15 @@ def representatives(plan: Plan) -> Representatives | None:
 
 def _kept(labels: Ints) -> Ints:
     """The first coordinates of every class, ascending."""
-    return np.sort(np.concatenate([np.flatnonzero(labels == label)[:KEPT] for label in np.unique(labels)]))
+    return np.sort(
+        np.concatenate([np.flatnonzero(labels == label)[:KEPT] for label in np.unique(labels)])
+    )
 
 
 def _standing(labels: Ints, kept: Ints) -> Ints:
-    """For every coordinate the place in ``kept`` of the one that stands for it: itself, or the first of its class."""
+    """For every coordinate the place in ``kept`` of the one that stands for it: itself, or the
+    first of its class.
+    """
     first = {int(label): at for at, label in reversed(list(enumerate(labels[kept].tolist())))}
     result = np.array([first[label] for label in labels.tolist()], dtype=np.int64)
     result[kept] = np.arange(len(kept))
@@ -105,7 +148,9 @@ def _standing(labels: Ints, kept: Ints) -> Ints:
 
 
 class _Classes:
-    """The coordinates of every mesh axis by what tells them apart: ``labels`` per axis, equal for coordinates that are alike."""
+    """The coordinates of every mesh axis by what tells them apart: ``labels`` per axis, equal for
+    coordinates that are alike.
+    """
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
@@ -117,7 +162,9 @@ class _Classes:
         """Peers, each with the places of all sends and receives that have them."""
 
     def find(self) -> list[Ints]:
-        """The labels, once nothing tells apart what has the same. Raises PlanError where something does not fit the mesh."""
+        """The labels, once nothing tells apart what has the same. Raises PlanError where something
+        does not fit the mesh.
+        """
         for operator in self.plan.operators:
             self._boxes(operator.where)
             if is_event(operator):
@@ -129,7 +176,9 @@ class _Classes:
         return self.labels
 
     def _first_time(self, *key: Hashable) -> bool:
-        """Whether something has not been looked at before. Objects are known by their identity: the plan keeps them."""
+        """Whether something has not been looked at before. Objects are known by their identity: the
+        plan keeps them.
+        """
         new = key not in self._seen
         self._seen.add(key)
         return new
@@ -164,19 +213,27 @@ class _Classes:
             peer = operator.attributes.get("peer")
             key = peer if type(peer) is int else (id(peer),)
             if self._first_time("peer", key, id(operator.where)):
-                self._sent.setdefault(key, (peer, []))[1].append(self.coordinates.mask_grid(operator.where))
+                self._sent.setdefault(key, (peer, []))[1].append(
+                    self.coordinates.mask_grid(operator.where)
+                )
         group = operator.group
         if group is not None and has_root(operator) and "root" in operator.attributes:
             self._root(group, operator.attributes["root"])
-        if group is not None and self._first_time("group", group.axes, id(group.ranks) if group.ranks else ()):
+        if group is not None and self._first_time(
+            "group", group.axes, id(group.ranks) if group.ranks else ()
+        ):
             if set(group.axes) - set(self.coordinates.sizes):
                 raise PlanError("a group over an unknown axis", "group")
             if group.ranks:
                 self._lists(group)
 
     def _root(self, group: Group, root: Attribute) -> None:
-        """Coordinates of roots are alone: a root reads what the others do not read, or has what they have not. In a rank list every member is alone."""
-        if group.ranks or not self._first_time("root", group.axes, id(root) if isinstance(root, Table) else (type(root), root)):
+        """Coordinates of roots are alone: a root reads what the others do not read, or has what
+        they have not. In a rank list every member is alone.
+        """
+        if group.ranks or not self._first_time(
+            "root", group.axes, id(root) if isinstance(root, Table) else (type(root), root)
+        ):
             return
         axes, sizes = axes_of(self.plan.mesh, group)
         roots = np.array(root_places(root), dtype=np.int64)
@@ -187,14 +244,18 @@ class _Classes:
 
     def _table(self, table: Table) -> None:
         known: dict[str, int] = {}
-        numbers = np.array([known.setdefault(repr(value), len(known)) for value in table.values], dtype=np.int64)
+        numbers = np.array(
+            [known.setdefault(repr(value), len(known)) for value in table.values], dtype=np.int64
+        )
         grid = self._over(table, numbers)
         for dimension in range(len(self.labels)):
             if grid.shape[dimension] > 1:
                 self._split(dimension, row_numbers(_rows(grid, dimension)))
 
     def _over(self, table: Table, values: Ints) -> Ints:
-        """The values of a table as an array over all axes, of size 1 along those that it is not over."""
+        """The values of a table as an array over all axes, of size 1 along those that it is not
+        over.
+        """
         message = table_error(table, self.coordinates)
         if message:
             raise PlanError(message, "table")
@@ -204,31 +265,49 @@ class _Classes:
     # --- who meets whom
 
     def _peers(self, peer: Attribute, mask: Mask) -> None:
-        values = attribute_values(peer)
-        if set(map(type, values)) != {int} or not 0 <= min(values) <= max(values) < self.coordinates.ranks:  # type: ignore[type-var, operator]
+        values = [value for value in attribute_values(peer) if type(value) is int]
+        if len(values) < len(attribute_values(peer)) or not (
+            0 <= min(values) <= max(values) < self.coordinates.ranks
+        ):
             raise PlanError("a peer is no rank", "peer")
         numbers = np.array(values, dtype=np.int64)
-        grid = self._over(peer, numbers) if isinstance(peer, Table) else numbers.reshape((1,) * len(self.sizes))
+        grid = (
+            self._over(peer, numbers)
+            if isinstance(peer, Table)
+            else numbers.reshape((1,) * len(self.sizes))
+        )
         shape = (*self.sizes[:-1], max(grid.shape[-1], mask.shape[-1]))
         # Only where something is sent or received: elsewhere a table may say anything.
         here = np.broadcast_to(mask, shape)
         met = places_of(np.broadcast_to(grid, shape), self.sizes[:-1])
         for axis, places in enumerate(met):
-            own = np.arange(self.sizes[axis]).reshape([-1 if d == axis else 1 for d in range(len(shape))])
+            own = np.arange(self.sizes[axis]).reshape(
+                [-1 if d == axis else 1 for d in range(len(shape))]
+            )
             leaves = here & (places != own)
-            self._alone(axis, np.union1d(np.flatnonzero(_rows(leaves, axis).any(axis=1)), places[leaves]))
+            self._alone(
+                axis, np.union1d(np.flatnonzero(_rows(leaves, axis).any(axis=1)), places[leaves])
+            )
         for axis in range(len(met)):
             # What is met along the other axes must not depend on the coordinate along this one.
-            others = np.ravel_multi_index([places * 0 if a == axis else places for a, places in enumerate(met)], self.sizes[:-1])
+            others = np.ravel_multi_index(
+                [places * 0 if a == axis else places for a, places in enumerate(met)],
+                self.sizes[:-1],
+            )
             self._split(axis, row_numbers(_rows(np.where(here, others, -1), axis)))
 
     def _lists(self, group: Group) -> None:
-        """Rank lists: coordinates to which a list crosses over are alone; others are alike where the lists among them are."""
+        """Rank lists: coordinates to which a list crosses over are alone; others are alike where
+        the lists among them are.
+        """
         shape = self.sizes[:-1]
         if not all(group.ranks):
             raise PlanError("a rank list is empty", "group.ranks")
         self.coordinates.groups(group)
-        first, slot = np.full(self.coordinates.ranks, -1, dtype=np.int64), np.full(self.coordinates.ranks, -1, dtype=np.int64)
+        first, slot = (
+            np.full(self.coordinates.ranks, -1, dtype=np.int64),
+            np.full(self.coordinates.ranks, -1, dtype=np.int64),
+        )
         for members in group.ranks:
             first[list(members)] = members[0]
             slot[list(members)] = np.arange(len(members))
@@ -238,7 +317,9 @@ class _Classes:
             crosses = (first >= 0) & (heads[axis] != own[axis])
             self._alone(axis, np.union1d(own[axis][crosses], heads[axis][crosses]))
         for axis in range(len(shape)):
-            others = np.ravel_multi_index([h * 0 if a == axis else h for a, h in enumerate(heads)], shape)
+            others = np.ravel_multi_index(
+                [h * 0 if a == axis else h for a, h in enumerate(heads)], shape
+            )
             said = np.stack([np.where(first < 0, -1, others), slot], axis=-1).reshape((*shape, 2))
             self._split(axis, row_numbers(_rows(said, axis)))
 
@@ -255,13 +336,17 @@ def _rows(grid: NDArray[Any], axis: int) -> NDArray[Any]:
 
 
 class _Restriction:
-    """A plan on some coordinates of every mesh axis, that no box and no rank list of it tells from those left out."""
+    """A plan on some coordinates of every mesh axis, that no box and no rank list of it tells from
+    those left out.
+    """
 
     def __init__(self, plan: Plan, kept: Sequence[Ints]) -> None:
         self.whole = plan
         self.kept = {axis.name: few for axis, few in zip(plan.mesh, kept, strict=True)}
         self.sizes = tuple(axis.size for axis in plan.mesh)
-        self._place = {axis.name: _inverse(few, axis.size) for axis, few in zip(plan.mesh, kept, strict=True)}
+        self._place = {
+            axis.name: _inverse(few, axis.size) for axis, few in zip(plan.mesh, kept, strict=True)
+        }
         """Per axis, for every coordinate its number among the kept ones, or -1."""
         self._wheres: dict[int, tuple[Box, ...]] = {}
         self._values: dict[tuple[str, tuple[int, ...]], tuple[int, ...]] = {}
@@ -272,25 +357,46 @@ class _Restriction:
         """The plan."""
         mesh = tuple(Axis(name, len(few)) for name, few in self.kept.items())
         operators = tuple([self._operator(operator) for operator in self.whole.operators])
-        programs = tuple(replace(program, where=self._where(program.where)) for program in self.whole.programs)
+        programs = tuple(
+            replace(program, where=self._where(program.where)) for program in self.whole.programs
+        )
         return replace(self.whole, mesh=mesh, operators=operators, programs=programs)
 
     def _operator(self, operator: Operator) -> Operator:
         where = self._where(operator.where) if operator.where else operator.where
         attributes = operator.attributes
         if attributes and is_event(operator):
-            attributes = {name: self._attribute(value, name == "peer" and operator.kind in PAIRED) for name, value in attributes.items()}
-            if "root" in attributes and has_root(operator) and operator.group is not None and not operator.group.ranks:
+            attributes = {
+                name: self._attribute(value, name == "peer" and operator.kind in PAIRED)
+                for name, value in attributes.items()
+            }
+            if (
+                "root" in attributes
+                and has_root(operator)
+                and operator.group is not None
+                and not operator.group.ranks
+            ):
                 attributes["root"] = self._root(operator.group, attributes["root"])
-        group = self._group(operator.group) if operator.group is not None and operator.group.ranks else operator.group
-        if where is operator.where and attributes is operator.attributes and group is operator.group:
+        group = (
+            self._group(operator.group)
+            if operator.group is not None and operator.group.ranks
+            else operator.group
+        )
+        if (
+            where is operator.where
+            and attributes is operator.attributes
+            and group is operator.group
+        ):
             return operator
         return replace(operator, where=where, attributes=attributes, group=group)
 
     def _where(self, where: tuple[Box, ...]) -> tuple[Box, ...]:
         known = self._wheres.get(id(where))
         if known is None:
-            boxes = tuple({axis: self._values_of(axis, values) for axis, values in box.items()} for box in where)
+            boxes = tuple(
+                {axis: self._values_of(axis, values) for axis, values in box.items()}
+                for box in where
+            )
             known = self._wheres[id(where)] = where if boxes == where else boxes
         return known
 
@@ -312,34 +418,59 @@ class _Restriction:
         """A root by its place among the kept members of its group. A root is always kept."""
         axes, sizes = axes_of(self.whole.mesh, group)
         names = [self.whole.mesh[axis].name for axis in axes]
-        places = [self._place[name][own] for name, own in zip(names, places_of(np.array(root_places(root), dtype=np.int64), sizes), strict=True)]
-        found = np.ravel_multi_index(places, [len(self.kept[name]) for name in names]) if names else np.zeros(len(root_places(root)), dtype=np.int64)
+        places = [
+            self._place[name][own]
+            for name, own in zip(
+                names, places_of(np.array(root_places(root), dtype=np.int64), sizes), strict=True
+            )
+        ]
+        found = (
+            np.ravel_multi_index(places, [len(self.kept[name]) for name in names])
+            if names
+            else np.zeros(len(root_places(root)), dtype=np.int64)
+        )
         return Table(root.over, tuple(found.tolist())) if isinstance(root, Table) else int(found[0])
 
     def _table(self, table: Table, of_ranks: bool) -> Table:
         key = id(table), of_ranks
         if key not in self._tables:
-            sizes = [self.whole.microbatches if axis == MICROBATCH_AXIS else len(self._place[axis]) for axis in table.over]
+            sizes = [
+                self.whole.microbatches if axis == MICROBATCH_AXIS else len(self._place[axis])
+                for axis in table.over
+            ]
             places = np.arange(len(table.values)).reshape(sizes)
             for dimension, axis in enumerate(table.over):
                 if axis != MICROBATCH_AXIS:
                     places = np.take(places, self.kept[axis], axis=dimension)
             values = tuple([table.values[place] for place in places.reshape(-1).tolist()])
-            self._tables[key] = Table(table.over, tuple(self._ranks(np.array(values)).tolist()) if of_ranks else values)
+            self._tables[key] = Table(
+                table.over, tuple(self._ranks(np.array(values)).tolist()) if of_ranks else values
+            )
         return self._tables[key]
 
     def _ranks(self, ranks: Ints) -> Ints:
-        """Their numbers among the kept ranks; -1, which is no rank, for one that is not kept: it is met by none that is."""
-        places = [place[own] for place, own in zip(self._place.values(), places_of(ranks, self.sizes), strict=True)]
+        """Their numbers among the kept ranks; -1, which is no rank, for one that is not kept: it is
+        met by none that is.
+        """
+        places = [
+            place[own]
+            for place, own in zip(self._place.values(), places_of(ranks, self.sizes), strict=True)
+        ]
         missing = np.logical_or.reduce([place < 0 for place in places])
-        found: Ints = np.ravel_multi_index([np.maximum(place, 0) for place in places], [len(few) for few in self.kept.values()])
+        found: Ints = np.ravel_multi_index(
+            [np.maximum(place, 0) for place in places], [len(few) for few in self.kept.values()]
+        )
         return np.where(missing, -1, found)
 
     def _group(self, group: Group) -> Group:
-        """The rank lists of kept ranks. A list has only kept ranks or none: along every axis its members are alone or at one coordinate."""
+        """The rank lists of kept ranks. A list has only kept ranks or none: along every axis its
+        members are alone or at one coordinate.
+        """
         if id(group.ranks) not in self._groups:
             lists = [tuple(self._ranks(np.array(members)).tolist()) for members in group.ranks]
-            self._groups[id(group.ranks)] = Group(ranks=tuple(members for members in lists if -1 not in members))
+            self._groups[id(group.ranks)] = Group(
+                ranks=tuple(members for members in lists if -1 not in members)
+            )
         return replace(self._groups[id(group.ranks)], name=group.name)
 
 

@@ -1,4 +1,6 @@
-"""Where and in which order every operator runs: masks over coordinates, and a rank's place for every operator and micro-batch."""
+"""Where and in which order every operator runs: masks over coordinates, and a rank's place for
+every operator and micro-batch.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ from pitcheck.plan.model import Box, Number, Operand, Operator, Plan, Table, Use
 Mask = NDArray[np.bool_]
 Ints = NDArray[np.int64]
 
-COMMUNICATION = kinds_meeting(Communication.SEND, Communication.RECEIVE, Communication.WAIT, Communication.BARRIER)
+COMMUNICATION = kinds_meeting(
+    Communication.SEND, Communication.RECEIVE, Communication.WAIT, Communication.BARRIER
+)
 PAIRED = kinds_meeting(Communication.SEND, Communication.RECEIVE)
 """Operators that name the rank which they meet."""
 MATCHING_ONLY = frozenset({"peer", "protocol", "batch", "tag", "async", "of", "microbatches"})
@@ -28,14 +32,18 @@ EXTERNAL_ROLES = frozenset({"input", "parameter", "constant", "optimizer_state"}
 
 @dataclass(frozen=True)
 class Order:
-    """The order of the ranks of one program: codes ``operator position * microbatches + microbatch`` of all its operators, in order."""
+    """The order of the ranks of one program: codes ``operator position * microbatches +
+    microbatch`` of all its operators, in order.
+    """
 
     ranks: Ints
     codes: Ints
 
 
 def is_event(operator: Operator) -> bool:
-    """Whether a rank may have to wait for others in the operator: a collective (it has a group), a send, a receive, or a wait."""
+    """Whether a rank may have to wait for others in the operator: a collective (it has a group), a
+    send, a receive, or a wait.
+    """
     return operator.group is not None or operator.kind in COMMUNICATION
 
 
@@ -52,7 +60,9 @@ def where_key(where: tuple[Box, ...]) -> tuple[tuple[tuple[str, tuple[int, ...]]
 
 
 def runs_per_microbatch(operator: Operator, microbatched: Mapping[str, bool]) -> bool:
-    """Whether an operator runs once per micro-batch: where an output, or without outputs an input, exists per micro-batch."""
+    """Whether an operator runs once per micro-batch: where an output, or without outputs an input,
+    exists per micro-batch.
+    """
     for name in operator.outputs:
         if name and microbatched.get(name, False):
             return True
@@ -62,7 +72,9 @@ def runs_per_microbatch(operator: Operator, microbatched: Mapping[str, bool]) ->
 
 
 class Schedule:
-    """Masks and orders of one plan, each distinct one computed once. Unknown tensors count as not microbatched."""
+    """Masks and orders of one plan, each distinct one computed once. Unknown tensors count as not
+    microbatched.
+    """
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
@@ -72,14 +84,18 @@ class Schedule:
         self._masks: dict[object, tuple[int, Mask]] = {}
         self._mask_of: dict[int, tuple[int, Mask]] = {}
         self._shared: dict[tuple[int, bool], tuple[int, Mask]] = {}
-        self._per_microbatch: list[bool] = [runs_per_microbatch(operator, self.microbatched) for operator in plan.operators]
+        self._per_microbatch: list[bool] = [
+            runs_per_microbatch(operator, self.microbatched) for operator in plan.operators
+        ]
 
     def per_microbatch(self, position: int) -> bool:
         """Whether the operator at ``position`` of the plan's list runs once per micro-batch."""
         return self._per_microbatch[position]
 
     def mask(self, position: int) -> Mask:
-        """Where the operator runs, shape (ranks, microbatches); one that runs once does so at micro-batch 0. Raises PlanError (see Coordinates.mask)."""
+        """Where the operator runs, shape (ranks, microbatches); one that runs once does so at
+        micro-batch 0. Raises PlanError (see Coordinates.mask).
+        """
         return self._numbered_mask(position)[1]
 
     def mask_number(self, position: int) -> int:
@@ -118,23 +134,31 @@ class Schedule:
 
     @cached_property
     def root_reads(self) -> Mapping[int, Mask]:
-        """Where the collectives read their operand of which the root alone reads it: position -> mask, shape (ranks, microbatches).
+        """Where the collectives read their operand of which the root alone reads it: position ->
+        mask, shape (ranks, microbatches).
 
-        All other operators read where they run. A root that is missing is for the rules on operators to tell.
+        All other operators read where they run. A root that is missing is for the rules on
+        operators to tell.
         """
         found: dict[int, Mask] = {}
         known: dict[object, Mask] = {}
         for position, operator in enumerate(self.plan.operators):
             if reads_at_root(operator) and "root" in operator.attributes:
                 root = operator.attributes["root"]
-                key = (operator.group, id(root) if isinstance(root, Table) else root, self.mask_number(position))
+                key = (
+                    operator.group,
+                    id(root) if isinstance(root, Table) else root,
+                    self.mask_number(position),
+                )
                 if key not in known:
                     known[key] = self.mask(position) & at_root(self.coordinates, operator)
                 found[position] = known[key]
         return found
 
     def not_read(self, rank: int) -> list[int]:
-        """Return the codes, position * microbatches + micro-batch, of collectives that a rank runs without reading its operand."""
+        """Return the codes, position * microbatches + micro-batch, of collectives that a rank runs
+        without reading its operand.
+        """
         found: list[int] = []
         for position, mask in self.root_reads.items():
             here = self.mask(position)[rank] & ~mask[rank]
@@ -143,7 +167,9 @@ class Schedule:
 
     @cached_property
     def program_of(self) -> Ints:
-        """The program of every rank (the first that names it), -1 where none does; without programs 0 everywhere. Shape (ranks,)."""
+        """The program of every rank (the first that names it), -1 where none does; without programs
+        0 everywhere. Shape (ranks,).
+        """
         result = np.full(self.coordinates.ranks, -1, dtype=np.int64)
         if not self.plan.programs:
             result[:] = 0
@@ -155,10 +181,14 @@ class Schedule:
     @cached_property
     def _blocks(self) -> dict[str, Ints]:
         position = {operator.id: number for number, operator in enumerate(self.plan.operators)}
-        return {name: np.array([position[i] for i in ids if i in position], dtype=np.int64) for name, ids in self.plan.blocks.items()}
+        return {
+            name: np.array([position[i] for i in ids if i in position], dtype=np.int64)
+            for name, ids in self.plan.blocks.items()
+        }
 
     def orders(self) -> Iterator[tuple[int, Order]]:
-        """(program, order) of all programs that some rank has; unknown blocks, ids and micro-batches are left out.
+        """(program, order) of all programs that some rank has; unknown blocks, ids and
+        micro-batches are left out.
 
         ``codes`` may name operators whose ``where`` leaves out some or all of these ranks.
         """
@@ -174,7 +204,9 @@ class Schedule:
     def _default_codes(self) -> Ints:
         counts = np.where(np.array(self._per_microbatch, dtype=np.bool_), self.microbatches, 1)
         starts = np.arange(len(counts), dtype=np.int64) * self.microbatches
-        within = np.arange(counts.sum(), dtype=np.int64) - np.repeat(np.cumsum(counts) - counts, counts)
+        within = np.arange(counts.sum(), dtype=np.int64) - np.repeat(
+            np.cumsum(counts) - counts, counts
+        )
         codes: Ints = np.repeat(starts, counts) + within
         return codes
 
@@ -186,5 +218,7 @@ class Schedule:
             microbatch = step.microbatch or 0
             if operators is None or not 0 <= microbatch < self.microbatches:
                 continue
-            parts.append(operators * self.microbatches + np.where(per_microbatch[operators], microbatch, 0))
+            parts.append(
+                operators * self.microbatches + np.where(per_microbatch[operators], microbatch, 0)
+            )
         return np.concatenate(parts)

@@ -1,6 +1,8 @@
-"""Flat buffers: many parameters' parts in one collective, each parameter cut by rows into equal shards (as PyTorch's FSDP2 lays them out).
+"""Flat buffers: many parameters' parts in one collective, each parameter cut by rows into equal
+shards (as PyTorch's FSDP2 lays them out).
 
-A buffer is (shards, elements of a shard). Where the rows of a parameter do not divide, the last shards are padded.
+A buffer is (shards, elements of a shard). Where the rows of a parameter do not divide, the last
+shards are padded.
 """
 
 from __future__ import annotations
@@ -18,7 +20,9 @@ from pitcheck.programs.rank import Intervals, Names, Rank, portion
 
 @dataclass(frozen=True)
 class Piece:
-    """One parameter in a buffer: ``shape`` of the rank's whole part of it, ``rows`` of a shard, ``shards`` of which the buffer consists, over ``axes``."""
+    """One parameter in a buffer: ``shape`` of the rank's whole part of it, ``rows`` of a shard,
+    ``shards`` of which the buffer consists, over ``axes``.
+    """
 
     name: str
     shape: tuple[int, ...]
@@ -54,17 +58,34 @@ def piece(rank: Rank, name: str, shape: tuple[int, ...], lineage: Lineage | None
     shards = rank.axes.size(axes)
     rows = -(-shape[0] // shards)
     others = [shard for shard in lineage.shards if shard.dim] if lineage is not None else []
-    first = next((shard for shard in lineage.shards if not shard.dim), None) if lineage is not None else None
-    return Piece(name, shape, rows, shards, axes, Lineage(name, (_cut_further(rank, first, shape[0], rows, axes), *others)))
+    first = (
+        next((shard for shard in lineage.shards if not shard.dim), None)
+        if lineage is not None
+        else None
+    )
+    return Piece(
+        name,
+        shape,
+        rows,
+        shards,
+        axes,
+        Lineage(name, (_cut_further(rank, first, shape[0], rows, axes), *others)),
+    )
 
 
 def _cut_further(rank: Rank, first: Shard | None, size: int, rows: int, axes: Names) -> Shard:
-    """Dimension 0, cut as ``first`` says, cut again over ``axes`` into shards of ``rows`` with padding at the end."""
+    """Dimension 0, cut as ``first`` says, cut again over ``axes`` into shards of ``rows`` with
+    padding at the end.
+    """
     shards = rank.axes.size(axes)
     if size == rows * shards and (first is None or first.intervals is None):
         return Shard(0, by=(*(first.by if first is not None else ()), *axes))
     outer, values = _intervals(rank, first, size)
-    cut = [padded(portion(intervals, rows * i, rows * (i + 1)), rows) for intervals in values for i in range(shards)]
+    cut = [
+        padded(portion(intervals, rows * i, rows * (i + 1)), rows)
+        for intervals in values
+        for i in range(shards)
+    ]
     return Shard(0, intervals=Table((*outer, *axes), tuple(cut)))
 
 
@@ -79,11 +100,23 @@ def _intervals(rank: Rank, shard: Shard | None, size: int) -> tuple[Names, list[
 
 def with_zeros(lineage: Lineage) -> Lineage:
     """The same part of a tensor, with padding that is zero."""
-    return replace(lineage, shards=tuple(shard if shard.intervals is None else replace(shard, intervals=_zeros(shard.intervals)) for shard in lineage.shards))
+    return replace(
+        lineage,
+        shards=tuple(
+            shard if shard.intervals is None else replace(shard, intervals=_zeros(shard.intervals))
+            for shard in lineage.shards
+        ),
+    )
 
 
 def _zeros(table: Table) -> Table:
-    return replace(table, values=tuple(tuple((-2 if start < 0 else start, stop) for start, stop in _pairs(value)) for value in table.values))
+    return replace(
+        table,
+        values=tuple(
+            tuple((-2 if start < 0 else start, stop) for start, stop in _pairs(value))
+            for value in table.values
+        ),
+    )
 
 
 def _pairs(value: object) -> Intervals:
@@ -91,7 +124,9 @@ def _pairs(value: object) -> Intervals:
 
 
 def portion_of(intervals: object, size: int, number: int) -> Intervals:
-    """Part ``number`` of the concatenation of ``intervals``, cut into parts of ``size``; the last ones may be shorter."""
+    """Part ``number`` of the concatenation of ``intervals``, cut into parts of ``size``; the last
+    ones may be shorter.
+    """
     return portion(_pairs(intervals), size * number, size * (number + 1))
 
 
@@ -102,7 +137,9 @@ def padded(intervals: Intervals, rows: int) -> Intervals:
 
 
 def filled(pieces: Sequence[Piece], most: int) -> Iterator[list[Piece]]:
-    """The pieces in order, in buffers that are closed when they have ``most`` elements; the last one is as long as it happens to be."""
+    """The pieces in order, in buffers that are closed when they have ``most`` elements; the last
+    one is as long as it happens to be.
+    """
     bucket: list[Piece] = []
     for one in pieces:
         bucket.append(one)
@@ -113,34 +150,88 @@ def filled(pieces: Sequence[Piece], most: int) -> Iterator[list[Piece]]:
         yield bucket
 
 
-def scatter(rank: Rank, pieces: Sequence[Piece], terms: Sequence[str], name: str, outputs: Sequence[str], hints: Sequence[Hint]) -> None:
-    """Reduce-scatter whole tensors, all over the same axes, each a term of a sum: ``outputs`` are the rank's shards of the sums."""
+def scatter(
+    rank: Rank,
+    pieces: Sequence[Piece],
+    terms: Sequence[str],
+    name: str,
+    outputs: Sequence[str],
+    hints: Sequence[Hint],
+) -> None:
+    """Reduce-scatter whole tensors, all over the same axes, each a term of a sum: ``outputs`` are
+    the rank's shards of the sums.
+    """
     tape = rank.tape
-    parts = [tape.op("reshape", _even(rank, one, term), sizes=(one.shards, one.elements)) for one, term in zip(pieces, terms, strict=True)]
+    parts = [
+        tape.op("reshape", _even(rank, one, term), sizes=(one.shards, one.elements))
+        for one, term in zip(pieces, terms, strict=True)
+    ]
     buffer = parts[0] if len(parts) == 1 else tape.op("cat", *parts, name=f"{name}:buffer", axis=1)
     shard = tape.op("reduce_scatter", buffer, name=f"{name}:shard", group=pieces[0].axes, axis=0)
-    cuts = tape.several("split", shard, names=("",) * len(pieces), axis=1, sizes=tuple(one.elements for one in pieces))
+    cuts = tape.several(
+        "split",
+        shard,
+        names=("",) * len(pieces),
+        axis=1,
+        sizes=tuple(one.elements for one in pieces),
+    )
     for one, own, output, hint in zip(pieces, cuts, outputs, hints, strict=True):
         tape.op("reshape", own, name=output, hint=hint, sizes=one.own)
 
 
 def gather(
-    rank: Rank, pieces: Sequence[Piece], shards: Sequence[str], name: str, outputs: Sequence[str], hints: Sequence[Hint], gradients: Sequence[Lineage | None]
+    rank: Rank,
+    pieces: Sequence[Piece],
+    shards: Sequence[str],
+    name: str,
+    outputs: Sequence[str],
+    hints: Sequence[Hint],
+    gradients: Sequence[Lineage | None],
 ) -> None:
-    """All-gather shards over the same axes: ``outputs`` are whole tensors without padding. ``gradients``: what their gradients hold, if they have any."""
+    """All-gather shards over the same axes: ``outputs`` are whole tensors without padding.
+    ``gradients``: what their gradients hold, if they have any.
+    """
     tape = rank.tape
-    parts = [tape.op("reshape", shard, sizes=(1, one.elements)) for one, shard in zip(pieces, shards, strict=True)]
+    parts = [
+        tape.op("reshape", shard, sizes=(1, one.elements))
+        for one, shard in zip(pieces, shards, strict=True)
+    ]
     own = parts[0] if len(parts) == 1 else tape.op("cat", *parts, name=f"{name}:own", axis=1)
     buffer = tape.op("all_gather", own, name=f"{name}:buffer", group=pieces[0].axes, axis=0)
-    cuts = tape.several("split", buffer, names=("",) * len(pieces), axis=1, sizes=tuple(one.elements for one in pieces))
-    for number, (one, part, output, hint) in enumerate(zip(pieces, cuts, outputs, hints, strict=True)):
+    cuts = tape.several(
+        "split",
+        buffer,
+        names=("",) * len(pieces),
+        axis=1,
+        sizes=tuple(one.elements for one in pieces),
+    )
+    for number, (one, part, output, hint) in enumerate(
+        zip(pieces, cuts, outputs, hints, strict=True)
+    ):
         even = tape.op("reshape", part, sizes=(one.shards * one.rows, *one.shape[1:]))
-        tape.op("slice", even, name=output, hint=hint, gradient=(gradients[number] if gradients else None) or False, axis=0, start=0, stop=one.shape[0])
+        tape.op(
+            "slice",
+            even,
+            name=output,
+            hint=hint,
+            gradient=(gradients[number] if gradients else None) or False,
+            axis=0,
+            start=0,
+            stop=one.shape[0],
+        )
 
 
 def own_part(rank: Rank, one: Piece, whole: str, name: str) -> str:
     """The rank's shard of a tensor that it holds whole."""
-    return rank.tape.op("chunk", _even(rank, one, whole), name=name, hint=one.lineage, axis=0, count=one.shards, position=rank.position(one.axes))
+    return rank.tape.op(
+        "chunk",
+        _even(rank, one, whole),
+        name=name,
+        hint=one.lineage,
+        axis=0,
+        count=one.shards,
+        position=rank.position(one.axes),
+    )
 
 
 def _even(rank: Rank, one: Piece, whole: str) -> str:

@@ -1,8 +1,10 @@
-"""Flat buckets: parameters one after the other in one buffer, padded and cut evenly over ranks at whatever elements that is (as ZeRO does, and Megatron-LM's
-distributed optimizer).
+"""Flat buckets: parameters one after the other in one buffer, padded and cut evenly over ranks at
+whatever elements that is (as ZeRO does, and Megatron-LM's distributed optimizer).
 
-A shard begins and ends in the middle of parameters, so its moments belong to no single one: the reference has the same buffers, in the same order, and says
-what each of them is. What a rank has of a buffer are runs of the reference's: the parts of its parameters, one after the other, then the shard of these.
+A shard begins and ends in the middle of parameters, so its moments belong to no single one: the
+reference has the same buffers, in the same order, and says what each of them is. What a rank has of
+a buffer are runs of the reference's: the parts of its parameters, one after the other, then the
+shard of these.
 """
 
 from __future__ import annotations
@@ -23,7 +25,9 @@ from pitcheck.programs.rank import Intervals, Names, Rank
 
 @dataclass(frozen=True)
 class Buffer:
-    """Parameters ``names`` of as many ``elements`` on a rank, which the ranks along ``axes`` share in as many parts of ``own`` elements."""
+    """Parameters ``names`` of as many ``elements`` on a rank, which the ranks along ``axes`` share
+    in as many parts of ``own`` elements.
+    """
 
     name: str
     names: tuple[str, ...]
@@ -48,14 +52,23 @@ class Buffer:
 
 
 def flat_buffers(rank: Rank, names: Sequence[str]) -> dict[str, Buffer]:
-    """Buffers by name, of parameters that the same stages have, that are cut and summed over the same axes; each is closed when it is full."""
+    """Buffers by name, of parameters that the same stages have, that are cut and summed over the
+    same axes; each is closed when it is full.
+    """
     alike: dict[tuple[object, ...], list[str]] = {}
     for name in names:
         sharing = rank.sharing[name]
-        key = rank.homes[name], sharing.shards, sharing.unsharded, rank.parted(rank.tape.tensors[name].lineage)
+        key = (
+            rank.homes[name],
+            sharing.shards,
+            sharing.unsharded,
+            rank.parted(rank.tape.tensors[name].lineage),
+        )
         alike.setdefault(key, []).append(name)
     chosen = [bucket for members in alike.values() for bucket in _filled(rank, members)]
-    return {named(number): _buffer(rank, named(number), bucket) for number, bucket in enumerate(chosen)}
+    return {
+        named(number): _buffer(rank, named(number), bucket) for number, bucket in enumerate(chosen)
+    }
 
 
 def _filled(rank: Rank, names: Sequence[str]) -> list[list[str]]:
@@ -76,13 +89,29 @@ def _buffer(rank: Rank, name: str, names: Sequence[str]) -> Buffer:
     shards = rank.axes.size(sharing.shards)
     own = -(-sum(elements) // shards)
     parted = rank.parted(tensors[names[0]].lineage)
-    values = [padded(portion_of(runs, own, i), own) for runs in _runs(rank, names, parted) for i in range(shards)]
+    values = [
+        padded(portion_of(runs, own, i), own)
+        for runs in _runs(rank, names, parted)
+        for i in range(shards)
+    ]
     lineage = Lineage(name, (Shard(0, intervals=Table((*parted, *sharing.shards), tuple(values))),))
-    return Buffer(name, tuple(names), elements, rank.homes[names[0]], sharing.shards, own, shards, sharing.unsharded, lineage)
+    return Buffer(
+        name,
+        tuple(names),
+        elements,
+        rank.homes[names[0]],
+        sharing.shards,
+        own,
+        shards,
+        sharing.unsharded,
+        lineage,
+    )
 
 
 def _runs(rank: Rank, names: Sequence[str], parted: Names) -> list[Intervals]:
-    """For every place along the axes by which parameters are cut: the runs of the reference's buffer that a rank there has, in its own order."""
+    """For every place along the axes by which parameters are cut: the runs of the reference's
+    buffer that a rank there has, in its own order.
+    """
     found: list[Intervals] = []
     for place in range(rank.axes.size(parted)):
         runs: list[tuple[int, int]] = []
@@ -110,7 +139,9 @@ def _along(rank: Rank, axes: Names, place: int) -> dict[str, int]:
 def _parameter_runs(rank: Rank, name: str, at: Mapping[str, int]) -> tuple[int, Intervals]:
     """(elements of the whole parameter, the runs of its elements, row-major, that a rank has)."""
     tensor = rank.tape.tensors[name]
-    shards = {shard.dim: shard for shard in (tensor.lineage.shards if tensor.lineage is not None else ())}
+    shards = {
+        shard.dim: shard for shard in (tensor.lineage.shards if tensor.lineage is not None else ())
+    }
     inner = 1
     runs: Intervals = ((0, 1),)
     for dim in reversed(range(len(tensor.shape))):
@@ -118,12 +149,19 @@ def _parameter_runs(rank: Rank, name: str, at: Mapping[str, int]) -> tuple[int, 
         if runs == ((0, inner),):
             runs = tuple((start * inner, stop * inner) for start, stop in held)
         else:
-            runs = tuple((row * inner + start, row * inner + stop) for low, high in held for row in range(low, high) for start, stop in runs)
+            runs = tuple(
+                (row * inner + start, row * inner + stop)
+                for low, high in held
+                for row in range(low, high)
+                for start, stop in runs
+            )
         inner *= size
     return inner, runs
 
 
-def _dimension(rank: Rank, shard: Shard | None, size: int, at: Mapping[str, int]) -> tuple[int, Intervals]:
+def _dimension(
+    rank: Rank, shard: Shard | None, size: int, at: Mapping[str, int]
+) -> tuple[int, Intervals]:
     """(size of a dimension of the whole parameter, what a rank has of it)."""
     if shard is None:
         return size, ((0, size),)
@@ -140,16 +178,29 @@ def _dimension(rank: Rank, shard: Shard | None, size: int, at: Mapping[str, int]
 # --- the step
 
 
-def reduced_flat(rank: Rank, gradients: Mapping[str, str], buffers: Mapping[str, Buffer]) -> dict[str, str]:
+def reduced_flat(
+    rank: Rank, gradients: Mapping[str, str], buffers: Mapping[str, Buffer]
+) -> dict[str, str]:
     """buffer -> a rank's shard of its complete gradient, with zeros for padding."""
     tape = rank.tape
     found: dict[str, str] = {}
     for one in buffers.values():
-        shard = _at_once(rank, one, gradients) if rank.layout.zero == 2 else _at_the_end(rank, one, gradients)
+        shard = (
+            _at_once(rank, one, gradients)
+            if rank.layout.zero == 2
+            else _at_the_end(rank, one, gradients)
+        )
         with rank.at(*one.stages):
-            names = [*(f"reduced{number}:{one.name}" for number in range(len(one.sums) - 1)), f"grad:{one.name}"]
+            names = [
+                *(f"reduced{number}:{one.name}" for number in range(len(one.sums) - 1)),
+                f"grad:{one.name}",
+            ]
             for number, (axes, name) in enumerate(zip(one.sums, names, strict=False)):
-                hint = with_zeros(one.holds(f"grad:{one.name}")) if number == len(one.sums) - 1 else None
+                hint = (
+                    with_zeros(one.holds(f"grad:{one.name}"))
+                    if number == len(one.sums) - 1
+                    else None
+                )
                 shard = tape.op("all_reduce", shard, group=axes, name=name, hint=hint)
         found[one.name] = shard
         tape.output(shard, f"grad:{one.name}", one.holds(f"grad:{one.name}"))
@@ -158,25 +209,45 @@ def reduced_flat(rank: Rank, gradients: Mapping[str, str], buffers: Mapping[str,
 
 def _last(one: Buffer) -> tuple[str, Lineage | None]:
     """Name and hint of a shard of summed gradients, as far as nothing is summed after it."""
-    return (f"scattered:{one.name}", None) if one.sums else (f"grad:{one.name}", with_zeros(one.holds(f"grad:{one.name}")))
+    return (
+        (f"scattered:{one.name}", None)
+        if one.sums
+        else (f"grad:{one.name}", with_zeros(one.holds(f"grad:{one.name}")))
+    )
 
 
 def _at_the_end(rank: Rank, one: Buffer, gradients: Mapping[str, str]) -> str:
     """ZeRO 1: when all micro-batches are through, every rank gets its shard of the sums."""
     tape = rank.tape
     with rank.at(*one.stages):
-        terms = [rank.term(name, rank.like(name, name), rank.sharing[name].axes) for name in one.names]
-        sums = [tape.op("accumulate", gradients[name], name=f"accumulated:{name}", hint=term) for name, term in zip(one.names, terms, strict=True)]
+        terms = [
+            rank.term(name, rank.like(name, name), rank.sharing[name].axes) for name in one.names
+        ]
+        sums = [
+            tape.op("accumulate", gradients[name], name=f"accumulated:{name}", hint=term)
+            for name, term in zip(one.names, terms, strict=True)
+        ]
         name, hint = _last(one)
-        return tape.op("reduce_scatter", _flattened(rank, one, sums, f"{one.name}:gradients"), name=name, hint=hint, group=one.axes, axis=0)
+        return tape.op(
+            "reduce_scatter",
+            _flattened(rank, one, sums, f"{one.name}:gradients"),
+            name=name,
+            hint=hint,
+            group=one.axes,
+            axis=0,
+        )
 
 
 def _at_once(rank: Rank, one: Buffer, gradients: Mapping[str, str]) -> str:
-    """ZeRO 2: every rank gets its shard as soon as a micro-batch's gradients are there, and keeps the sum of these only."""
+    """ZeRO 2: every rank gets its shard as soon as a micro-batch's gradients are there, and keeps
+    the sum of these only.
+    """
     tape = rank.tape
     (stage,) = one.stages
     with rank.at(stage), tape.block(weights_block(rank, stage)):
-        flat = _flattened(rank, one, [gradients[name] for name in one.names], f"{one.name}:gradients")
+        flat = _flattened(
+            rank, one, [gradients[name] for name in one.names], f"{one.name}:gradients"
+        )
         shard = tape.op("reduce_scatter", flat, name=f"{one.name}:shard", group=one.axes, axis=0)
     name, hint = _last(one)
     with rank.at(stage):
@@ -186,35 +257,68 @@ def _at_once(rank: Rank, one: Buffer, gradients: Mapping[str, str]) -> str:
 def _flattened(rank: Rank, one: Buffer, tensors: Sequence[str], name: str) -> str:
     """The tensors' elements one after the other, and zeros to the end."""
     tape = rank.tape
-    parts = [tape.op("reshape", tensor, sizes=(count,)) for tensor, count in zip(tensors, one.elements, strict=True)]
+    parts = [
+        tape.op("reshape", tensor, sizes=(count,))
+        for tensor, count in zip(tensors, one.elements, strict=True)
+    ]
     joined = tape.op("cat", *parts, name="" if one.padding else name, axis=0)
-    return tape.op("pad", joined, name=name, axis=0, before=0, after=one.padding) if one.padding else joined
+    return (
+        tape.op("pad", joined, name=name, axis=0, before=0, after=one.padding)
+        if one.padding
+        else joined
+    )
 
 
 def _shard(rank: Rank, one: Buffer, whole: str, name: str, reference: str) -> str:
     """The rank's shard of a buffer that it has whole."""
     hint = one.holds(reference) if reference else None
-    return rank.tape.op("chunk", whole, name=name, hint=hint, axis=0, count=one.shards, position=rank.position(one.axes))
+    return rank.tape.op(
+        "chunk",
+        whole,
+        name=name,
+        hint=hint,
+        axis=0,
+        count=one.shards,
+        position=rank.position(one.axes),
+    )
 
 
-def adamw_flat(rank: Rank, gradients: Mapping[str, str], settings: Optimizer, buffers: Mapping[str, Buffer]) -> None:
-    """One AdamW step of the rank's shards; all shards are gathered then. Every element decays as its parameter does."""
+def adamw_flat(
+    rank: Rank, gradients: Mapping[str, str], settings: Optimizer, buffers: Mapping[str, Buffer]
+) -> None:
+    """One AdamW step of the rank's shards; all shards are gathered then. Every element decays as
+    its parameter does.
+    """
     tape = rank.tape
     rate = tape.input("learning_rate", (), lineage={})
-    corrected = tape.op("div", rate, 1 - Fraction(settings.beta1) ** settings.step, name="corrected_rate", hint={})
-    decay = tape.op("sub", 1, tape.op("mul", rate, Fraction(settings.weight_decay)), name="decay", hint={})
+    corrected = tape.op(
+        "div", rate, 1 - Fraction(settings.beta1) ** settings.step, name="corrected_rate", hint={}
+    )
+    decay = tape.op(
+        "sub", 1, tape.op("mul", rate, Fraction(settings.weight_decay)), name="decay", hint={}
+    )
     for one in buffers.values():
         with rank.at(*one.stages):
-            own = _shard(rank, one, _flattened(rank, one, one.names, f"{one.name}:parameters"), f"{one.name}:own", one.name)
+            own = _shard(
+                rank,
+                one,
+                _flattened(rank, one, one.names, f"{one.name}:parameters"),
+                f"{one.name}:own",
+                one.name,
+            )
             kept = tape.op("mul", own, _shard(rank, one, _decays(rank, one, decay), "", ""))
             _gathered(rank, one, moved(rank, own, gradients[one.name], corrected, kept, settings))
 
 
 def _decays(rank: Rank, one: Buffer, decay: str) -> str:
-    """By what every element of a buffer is multiplied: vectors do not decay, and padding is as it is."""
+    """By what every element of a buffer is multiplied: vectors do not decay, and padding is as it
+    is.
+    """
     tape = rank.tape
     factors = [
-        tape.op("expand", decay, sizes=(count,)) if len(tape.tensors[name].shape) > 1 else tape.op("full", sizes=(count,), value=1)
+        tape.op("expand", decay, sizes=(count,))
+        if len(tape.tensors[name].shape) > 1
+        else tape.op("full", sizes=(count,), value=1)
         for name, count in zip(one.names, one.elements, strict=True)
     ]
     joined = tape.op("cat", *factors, name=f"{one.name}:decays", axis=0)
@@ -229,5 +333,11 @@ def _gathered(rank: Rank, one: Buffer, shard: str) -> None:
         whole = tape.op("slice", whole, axis=0, start=0, stop=sum(one.elements))
     parts = tape.several("split", whole, names=("",) * len(one.names), axis=0, sizes=one.elements)
     for name, part in zip(one.names, parts, strict=True):
-        new = tape.op("reshape", part, name=f"new:{name}", hint=rank.like(f"new:{name}", name), sizes=tape.tensors[name].shape)
+        new = tape.op(
+            "reshape",
+            part,
+            name=f"new:{name}",
+            hint=rank.like(f"new:{name}", name),
+            sizes=tape.tensors[name].shape,
+        )
         tape.update(new, of=name)

@@ -22,8 +22,12 @@ class Held(Protocol):
     def holds(self, reference: str) -> Lineage: ...
 
 
-def clip(rank: Rank, gradients: Mapping[str, str], settings: Optimizer, pieces: Mapping[str, Held]) -> dict[str, str]:
-    """parameter -> its gradient * min(1, max_norm / (norm + 10^-6)); every element of the model counts once, wherever it is held."""
+def clip(
+    rank: Rank, gradients: Mapping[str, str], settings: Optimizer, pieces: Mapping[str, Held]
+) -> dict[str, str]:
+    """parameter -> its gradient * min(1, max_norm / (norm + 10^-6)); every element of the model
+    counts once, wherever it is held.
+    """
     tape = rank.tape
     norm = tape.op("sqrt", _squares(rank, gradients, pieces), name="gradient_norm", hint={})
     tape.output(norm)
@@ -32,24 +36,39 @@ def clip(rank: Rank, gradients: Mapping[str, str], settings: Optimizer, pieces: 
     clipped = {}
     for name, gradient in gradients.items():
         with rank.at(*rank.homes[name]):
-            hint = pieces[name].holds(f"clipped:{name}") if name in pieces else rank.like(f"clipped:{name}", name)
+            hint = (
+                pieces[name].holds(f"clipped:{name}")
+                if name in pieces
+                else rank.like(f"clipped:{name}", name)
+            )
             clipped[name] = tape.op("mul", gradient, factor, name=f"clipped:{name}", hint=hint)
     return clipped
 
 
 def _squares(rank: Rank, gradients: Mapping[str, str], pieces: Mapping[str, Held]) -> str:
-    """The sum of squares over all parameters: on each rank those of its own parts, then over the ranks with other parts, then over pipeline ranks."""
+    """The sum of squares over all parameters: on each rank those of its own parts, then over the
+    ranks with other parts, then over pipeline ranks.
+    """
     tape = rank.tape
     own: dict[Names, dict[int, list[str]]] = {}
     for name, gradient in gradients.items():
         home = rank.pipeline_rank(rank.homes[name][0])
         axes = rank.parted(pieces[name].lineage if name in pieces else tape.tensors[name].lineage)
         with rank.at(home):
-            square = tape.op("sum", tape.op("square", gradient), name=f"squares:{name}", hint=None if axes else {})
+            square = tape.op(
+                "sum",
+                tape.op("square", gradient),
+                name=f"squares:{name}",
+                hint=None if axes else {},
+            )
         own.setdefault(axes, {}).setdefault(home, []).append(square)
     totals = [_over(rank, axes, by_place) for axes, by_place in own.items()]
     total = total_of(tape, totals, "squares.stage")
-    return tape.op("all_reduce", total, group=rank.axes.pipeline, name="squares") if rank.axes.pipeline else total
+    return (
+        tape.op("all_reduce", total, group=rank.axes.pipeline, name="squares")
+        if rank.axes.pipeline
+        else total
+    )
 
 
 def _over(rank: Rank, axes: Names, by_place: Mapping[int, Sequence[str]]) -> str:
@@ -67,15 +86,35 @@ def total_of(tape: Tape, terms: Sequence[str], name: str) -> str:
     total = terms[0]
     for term in terms[1:-1]:
         total = tape.op("add", total, term)
-    return tape.op("add", total, terms[-1], name=name) if len(terms) > 1 else tape.op("identity", total, name=name)
+    return (
+        tape.op("add", total, terms[-1], name=name)
+        if len(terms) > 1
+        else tape.op("identity", total, name=name)
+    )
 
 
-def adamw(rank: Rank, gradients: Mapping[str, str], settings: Optimizer, pieces: Mapping[str, Piece]) -> None:
-    """One AdamW step of the parameters, or with ``pieces`` of the rank's shards of them, which are gathered then; vectors do not decay."""
+def adamw(
+    rank: Rank, gradients: Mapping[str, str], settings: Optimizer, pieces: Mapping[str, Piece]
+) -> None:
+    """One AdamW step of the parameters, or with ``pieces`` of the rank's shards of them, which are
+    gathered then; vectors do not decay.
+    """
     tape = rank.tape
     learning_rate = tape.input("learning_rate", (), lineage={})
-    corrected = tape.op("div", learning_rate, 1 - Fraction(settings.beta1) ** settings.step, name="corrected_rate", hint={})
-    decay = tape.op("sub", 1, tape.op("mul", learning_rate, Fraction(settings.weight_decay)), name="decay", hint={})
+    corrected = tape.op(
+        "div",
+        learning_rate,
+        1 - Fraction(settings.beta1) ** settings.step,
+        name="corrected_rate",
+        hint={},
+    )
+    decay = tape.op(
+        "sub",
+        1,
+        tape.op("mul", learning_rate, Fraction(settings.weight_decay)),
+        name="decay",
+        hint={},
+    )
     for name, gradient in gradients.items():
         with rank.at(*rank.homes[name]):
             own = own_part(rank, pieces[name], name, f"{name}:own") if name in pieces else name
@@ -87,21 +126,56 @@ def adamw(rank: Rank, gradients: Mapping[str, str], settings: Optimizer, pieces:
         with rank.at(*stages):
             names = [one.name for one in bucket]
             hints = [rank.like(f"new:{name}", name) for name in names]
-            gather(rank, bucket, [f"new:{name}:own" for name in names], f"new.{number}", [f"new:{name}" for name in names], hints, [])
+            gather(
+                rank,
+                bucket,
+                [f"new:{name}:own" for name in names],
+                f"new.{number}",
+                [f"new:{name}" for name in names],
+                hints,
+                [],
+            )
     for name in pieces:
         tape.update(f"new:{name}", of=name)
 
 
 def moved(rank: Rank, own: str, gradient: str, rate: str, kept: str, settings: Optimizer) -> str:
-    """New moments, then the parameter less their ratio: each with the part ``own`` of the parameter."""
+    """New moments, then the parameter less their ratio: each with the part ``own`` of the
+    parameter.
+    """
     tape, shape, name = rank.tape, rank.tape.tensors[own].shape, own.removesuffix(":own")
     beta1, beta2 = Fraction(settings.beta1), Fraction(settings.beta2)
-    first, second = (tape.state(f"{moment}:{name}", shape, rank.like(f"{moment}:{name}", own)) for moment in ("first", "second"))
+    first, second = (
+        tape.state(f"{moment}:{name}", shape, rank.like(f"{moment}:{name}", own))
+        for moment in ("first", "second")
+    )
     mean = tape.op("mul", first, beta1)
-    mean = tape.op("add", mean, tape.op("mul", gradient, 1 - beta1), name=f"new:{first}", hint=rank.like(f"new:{first}", own))
+    mean = tape.op(
+        "add",
+        mean,
+        tape.op("mul", gradient, 1 - beta1),
+        name=f"new:{first}",
+        hint=rank.like(f"new:{first}", own),
+    )
     power = tape.op("mul", tape.op("square", gradient), 1 - beta2)
-    power = tape.op("add", tape.op("mul", second, beta2), power, name=f"new:{second}", hint=rank.like(f"new:{second}", own))
-    root = tape.op("add", tape.op("sqrt", tape.op("div", power, 1 - beta2**settings.step)), Fraction(settings.eps))
+    power = tape.op(
+        "add",
+        tape.op("mul", second, beta2),
+        power,
+        name=f"new:{second}",
+        hint=rank.like(f"new:{second}", own),
+    )
+    root = tape.op(
+        "add",
+        tape.op("sqrt", tape.op("div", power, 1 - beta2**settings.step)),
+        Fraction(settings.eps),
+    )
     for tensor, of in ((mean, first), (power, second)):
         tape.update(tensor, of=of)
-    return tape.op("sub", kept, tape.op("mul", rate, tape.op("div", mean, root)), name=f"new:{own}", hint=rank.like(f"new:{name}", own))
+    return tape.op(
+        "sub",
+        kept,
+        tape.op("mul", rate, tape.op("div", mean, root)),
+        name=f"new:{own}",
+        hint=rank.like(f"new:{name}", own),
+    )

@@ -1,4 +1,6 @@
-"""Parameters that are held as shards and gathered where they are used (FSDP; Zhao et al. 2023), one unit per layer."""
+"""Parameters that are held as shards and gathered where they are used (FSDP; Zhao et al. 2023), one
+unit per layer.
+"""
 
 from __future__ import annotations
 
@@ -15,18 +17,32 @@ AGAIN = ":again"
 
 
 class Units:
-    """The parameters of the program before it is sharded, by the unit that gathers them: a layer, or what else a stage has."""
+    """The parameters of the program before it is sharded, by the unit that gathers them: a layer,
+    or what else a stage has.
+    """
 
     def __init__(self, whole: Rank) -> None:
         self._whole = whole
 
     def names(self, stage: int, prefix: str) -> list[str]:
-        """The parameters of a unit: those of the layer called ``prefix``, or with "" those of the stage that belong to no layer."""
+        """The parameters of a unit: those of the layer called ``prefix``, or with "" those of the
+        stage that belong to no layer.
+        """
         mine = (name for name, stages in self._whole.homes.items() if stage in stages)
-        return [name for name in mine if (name.startswith(f"{prefix}.") if prefix else not name.startswith(("layers.", f"{LAYER}.")))]
+        return [
+            name
+            for name in mine
+            if (
+                name.startswith(f"{prefix}.")
+                if prefix
+                else not name.startswith(("layers.", f"{LAYER}."))
+            )
+        ]
 
     def pieces(self, stage: int, prefix: str) -> list[list[Piece]]:
-        """How the parameters of a unit are cut into shards, by the axes over which they are; those that are whole are left out."""
+        """How the parameters of a unit are cut into shards, by the axes over which they are; those
+        that are whole are left out.
+        """
         whole = self._whole
         found: dict[Names, list[Piece]] = {}
         for name in self.names(stage, prefix):
@@ -36,7 +52,9 @@ class Units:
         return list(found.values())
 
     def enter(self, rank: Rank, stage: int, prefix: str) -> None:
-        """Gather a unit's parameters where the forward pass begins to use them; their gradients are reduced and scattered when the last one is there."""
+        """Gather a unit's parameters where the forward pass begins to use them; their gradients are
+        reduced and scattered when the last one is there.
+        """
         for number, pieces in enumerate(self.pieces(stage, prefix)):
             self._enter(rank, stage, _named(prefix or f"stage.{stage}", number), pieces)
 
@@ -45,19 +63,40 @@ class Units:
         names = [_shard(rank, self._whole, one, stage) for one in pieces]
         wholes = [f"{name}{WHOLE}" for name in names]
         with tape.untracked(), tape.every_microbatch():
-            gather(rank, pieces, names, f"{unit}:gathered", wholes, [self._hint(one) for one in pieces], [self._term(rank, one) for one in pieces])
+            gather(
+                rank,
+                pieces,
+                names,
+                f"{unit}:gathered",
+                wholes,
+                [self._hint(one) for one in pieces],
+                [self._term(rank, one) for one in pieces],
+            )
 
         def back(gradients: Sequence[str | None]) -> Sequence[str | None]:
-            present = [(one, gradient) for one, gradient in zip(pieces, gradients, strict=True) if gradient is not None]
+            present = [
+                (one, gradient)
+                for one, gradient in zip(pieces, gradients, strict=True)
+                if gradient is not None
+            ]
             found = {one.name: tape.gradient_name(one.name) for one, _ in present}
             with tape.block(weights_block(rank, stage)):
-                scatter(rank, [one for one, _ in present], [g for _, g in present], f"{unit}:scattered", list(found.values()), [None] * len(found))
+                scatter(
+                    rank,
+                    [one for one, _ in present],
+                    [g for _, g in present],
+                    f"{unit}:scattered",
+                    list(found.values()),
+                    [None] * len(found),
+                )
             return [found.get(one.name) for one in pieces]
 
         tape.region(names, wholes, back)
 
     def leave(self, rank: Rank, stage: int, prefix: str) -> None:
-        """Where the backward pass of a unit begins: its parameters, freed since, are gathered again."""
+        """Where the backward pass of a unit begins: its parameters, freed since, are gathered
+        again.
+        """
         tape = rank.tape
 
         def again() -> None:
@@ -65,7 +104,15 @@ class Units:
                 outputs = [f"{one.name}{WHOLE}{AGAIN}" for one in pieces]
                 with tape.every_microbatch():
                     buffer = f"{_named(prefix, number)}:gathered{AGAIN}"
-                    gather(rank, pieces, [one.name for one in pieces], buffer, outputs, [self._hint(one) for one in pieces], [])
+                    gather(
+                        rank,
+                        pieces,
+                        [one.name for one in pieces],
+                        buffer,
+                        outputs,
+                        [self._hint(one) for one in pieces],
+                        [],
+                    )
                 for one, output in zip(pieces, outputs, strict=True):
                     tape.held_again(f"{one.name}{WHOLE}", output)
 
@@ -76,7 +123,9 @@ class Units:
         return Lineage(one.name, lineage.shards if lineage is not None else ())
 
     def _term(self, rank: Rank, one: Piece) -> Lineage | None:
-        return rank.term(one.name, self._hint(one), (*self._whole.sharing[one.name].axes, MICROBATCH_AXIS))
+        return rank.term(
+            one.name, self._hint(one), (*self._whole.sharing[one.name].axes, MICROBATCH_AXIS)
+        )
 
 
 def _named(unit: str, number: int) -> str:
@@ -99,5 +148,13 @@ def weights_block(rank: Rank, stage: int) -> str:
 
 
 def unsharded(rank: Rank) -> Rank:
-    """The same rank with a tape of its own, on which the program is written before it is sharded."""
-    return Rank(Tape("unsharded", rank.axes.sizes, rank.layout.microbatches), rank.model, rank.batch, rank.layout, rank.axes)
+    """The same rank with a tape of its own, on which the program is written before it is
+    sharded.
+    """
+    return Rank(
+        Tape("unsharded", rank.axes.sizes, rank.layout.microbatches),
+        rank.model,
+        rank.batch,
+        rank.layout,
+        rank.axes,
+    )

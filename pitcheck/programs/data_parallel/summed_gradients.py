@@ -15,38 +15,63 @@ from pitcheck.programs.rank import Names, Rank
 LOCAL = "local:"
 """What the name of one micro-batch's gradient on one rank begins with."""
 AT_ENDS = "at_ends:"
-"""What the name of an end's gradient begins with, where both ends of the pipeline have the parameter."""
+"""What the name of an end's gradient begins with, where both ends of the pipeline have the
+parameter.
+"""
 
 
 def shards_of(rank: Rank, names: Sequence[str]) -> dict[str, Piece]:
-    """parameter -> how its gradient and optimizer state are cut where the rank holds it whole (ZeRO 1 and 2); else nothing."""
+    """parameter -> how its gradient and optimizer state are cut where the rank holds it whole (ZeRO
+    1 and 2); else nothing.
+    """
     if rank.layout.zero not in (1, 2):
         return {}
     tensors = rank.tape.tensors
-    return {name: piece(rank, name, tensors[name].shape, tensors[name].lineage) for name in names if rank.sharing[name].shards}
+    return {
+        name: piece(rank, name, tensors[name].shape, tensors[name].lineage)
+        for name in names
+        if rank.sharing[name].shards
+    }
 
 
-def reduced(rank: Rank, gradients: Mapping[str, str], pieces: Mapping[str, Piece]) -> dict[str, str]:
-    """parameter -> its complete gradient, of which the rank has all that it holds of the parameter, or a shard."""
+def reduced(
+    rank: Rank, gradients: Mapping[str, str], pieces: Mapping[str, Piece]
+) -> dict[str, str]:
+    """parameter -> its complete gradient, of which the rank has all that it holds of the parameter,
+    or a shard.
+    """
     if rank.layout.zero == 2:
         gradients = _scattered_at_once(rank, gradients, pieces)
     complete: dict[str, str] = {}
     scattered = {name for name in pieces if rank.layout.zero == 1}
     for name, gradient in gradients.items():
         if _at_ends(rank, name):
-            complete[name] = _terms_of_ends(rank, name, gradient) if name in scattered else _of_ends(rank, name, gradient, pieces)
+            complete[name] = (
+                _terms_of_ends(rank, name, gradient)
+                if name in scattered
+                else _of_ends(rank, name, gradient, pieces)
+            )
             continue
         last = not _over(rank, name) and name not in scattered
-        hint = _hint(rank, name, pieces) if last else _term(rank, name) if name in scattered else None
+        hint = (
+            _hint(rank, name, pieces) if last else _term(rank, name) if name in scattered else None
+        )
         with rank.at(*rank.homes[name]):
-            complete[name] = rank.tape.op("accumulate", gradient, name=f"grad:{name}" if last else f"accumulated:{name}", hint=hint)
+            complete[name] = rank.tape.op(
+                "accumulate",
+                gradient,
+                name=f"grad:{name}" if last else f"accumulated:{name}",
+                hint=hint,
+            )
     if scattered:
         complete |= _scattered(rank, complete, pieces)
     return {name: _all_reduced(rank, name, total, pieces) for name, total in complete.items()}
 
 
 def _over(rank: Rank, name: str) -> list[Group]:
-    """The groups over which gradients are still to be summed: data and context, tensor-parallel ranks, the pipeline's ends, as Megatron-LM orders them."""
+    """The groups over which gradients are still to be summed: data and context, tensor-parallel
+    ranks, the pipeline's ends, as Megatron-LM orders them.
+    """
     groups = [Group(axes=over) for over in rank.sharing[name].unsharded]
     return [*groups, ends(rank)] if _at_ends(rank, name) else groups
 
@@ -58,7 +83,9 @@ def _at_ends(rank: Rank, name: str) -> bool:
 
 def _hint(rank: Rank, name: str, pieces: Mapping[str, Piece]) -> Lineage:
     """What a complete gradient holds. Padding is zero, as the norm needs it."""
-    return with_zeros(pieces[name].holds(f"grad:{name}") if name in pieces else rank.like(f"grad:{name}", name))
+    return with_zeros(
+        pieces[name].holds(f"grad:{name}") if name in pieces else rank.like(f"grad:{name}", name)
+    )
 
 
 def _term(rank: Rank, name: str) -> Lineage | None:
@@ -72,30 +99,50 @@ def _all_reduced(rank: Rank, name: str, total: str, pieces: Mapping[str, Piece])
         over = over[-1:]
     hint = _hint(rank, name, pieces)
     with rank.at(*rank.homes[name]):
-        return _summed(rank, total, over, [f"reduced{number}:{name}" for number in range(len(over) - 1)] + [f"grad:{name}"], hint)
+        return _summed(
+            rank,
+            total,
+            over,
+            [f"reduced{number}:{name}" for number in range(len(over) - 1)] + [f"grad:{name}"],
+            hint,
+        )
 
 
-def _summed(rank: Rank, total: str, over: Sequence[Group], names: Sequence[str], hint: Lineage | None) -> str:
+def _summed(
+    rank: Rank, total: str, over: Sequence[Group], names: Sequence[str], hint: Lineage | None
+) -> str:
     """Sums over one group after the other; the hint is that of the last one."""
     for number, (group, name) in enumerate(zip(over, names, strict=False)):
-        total = rank.tape.op("all_reduce", total, group=group, name=name, hint=hint if number == len(over) - 1 else None)
+        total = rank.tape.op(
+            "all_reduce",
+            total,
+            group=group,
+            name=name,
+            hint=hint if number == len(over) - 1 else None,
+        )
     return total
 
 
 def _of_ends(rank: Rank, name: str, gradient: str, pieces: Mapping[str, Piece]) -> str:
-    """The buffer of the sum over both ends of the pipeline. Before it each end's gradient is a tensor of its own: they are different parts of the whole one."""
+    """The buffer of the sum over both ends of the pipeline. Before it each end's gradient is a
+    tensor of its own: they are different parts of the whole one.
+    """
     whole, over = _hint(rank, name, pieces), _over(rank, name)[:-1]
     for stage, part in _parts_of_ends(rank, name):
         hint = Lineage(f"{whole.reference}:{part}", whole.shards)
         names = [f"{part}.{number}:{name}" for number in range(len(over))] + [f"{part}:{name}"]
         with rank.at(stage):
             own = rank.tape.op("accumulate", gradient, name=names[0], hint=None if over else hint)
-            rank.tape.op("identity", _summed(rank, own, over, names[1:], hint), name=f"{AT_ENDS}{name}")
+            rank.tape.op(
+                "identity", _summed(rank, own, over, names[1:], hint), name=f"{AT_ENDS}{name}"
+            )
     return f"{AT_ENDS}{name}"
 
 
 def _terms_of_ends(rank: Rank, name: str, gradient: str) -> str:
-    """The buffer of what every rank of either end has computed: terms of that end's part of the whole gradient, which are scattered next."""
+    """The buffer of what every rank of either end has computed: terms of that end's part of the
+    whole gradient, which are scattered next.
+    """
     term = rank.like(f"grad:{name}", name)
     for stage, part in _parts_of_ends(rank, name):
         hint = replace(term, reference=f"{term.reference}:{part}", partial=rank.sharing[name].axes)
@@ -108,28 +155,41 @@ def _terms_of_ends(rank: Rank, name: str, gradient: str) -> str:
 def _parts_of_ends(rank: Rank, name: str) -> list[tuple[int, str]]:
     """(stage, part of the whole gradient) of both ends.
 
-    The uses of an embedding are differentiated in reverse order, so the first stage's is the last of the reference's parts, and the last stage has the sum of
-    those before.
+    The uses of an embedding are differentiated in reverse order, so the first stage's is the last
+    of the reference's parts, and the last stage has the sum of those before.
     """
     each = 2 if rank.model.tied and name == head_weight(rank) else 1
     before = (1 + rank.model.predicted) * each - 1
-    return [(rank.homes[name][0], f"part{before + 1}"), (rank.homes[name][-1], f"sum{before}" if before > 1 else "part1")]
+    return [
+        (rank.homes[name][0], f"part{before + 1}"),
+        (rank.homes[name][-1], f"sum{before}" if before > 1 else "part1"),
+    ]
 
 
 def ends(rank: Rank) -> Group:
-    """The ranks of the first and the last stage in the same place, which share an embedding that both use."""
+    """The ranks of the first and the last stage in the same place, which share an embedding that
+    both use.
+    """
     if rank.layout.pp == 2:
         return Group(axes=rank.axes.pipeline)
     inside = rank.layout.ranks // rank.layout.pp
-    return Group(ranks=tuple((place, place + (rank.layout.pp - 1) * inside) for place in range(inside)))
+    return Group(
+        ranks=tuple((place, place + (rank.layout.pp - 1) * inside) for place in range(inside))
+    )
 
 
 def buckets(rank: Rank, pieces: Mapping[str, Piece]) -> list[tuple[tuple[int, ...], list[Piece]]]:
-    """Flat buffers of parameters that the same stages have and that are sharded over the same axes: (stages, pieces)."""
+    """Flat buffers of parameters that the same stages have and that are sharded over the same axes:
+    (stages, pieces).
+    """
     alike: dict[tuple[tuple[int, ...], Names], list[Piece]] = {}
     for name, one in pieces.items():
         alike.setdefault((rank.homes[name], one.axes), []).append(one)
-    return [(stages, bucket) for (stages, _), members in alike.items() for bucket in filled(members, rank.layout.bucket)]
+    return [
+        (stages, bucket)
+        for (stages, _), members in alike.items()
+        for bucket in filled(members, rank.layout.bucket)
+    ]
 
 
 def _scattered(rank: Rank, sums: Mapping[str, str], pieces: Mapping[str, Piece]) -> dict[str, str]:
@@ -137,18 +197,41 @@ def _scattered(rank: Rank, sums: Mapping[str, str], pieces: Mapping[str, Piece])
     found: dict[str, str] = {}
     for number, (stages, bucket) in enumerate(buckets(rank, pieces)):
         names = [one.name for one in bucket]
-        found |= {name: f"scattered:{name}" if _over(rank, name) else f"grad:{name}" for name in names}
+        found |= {
+            name: f"scattered:{name}" if _over(rank, name) else f"grad:{name}" for name in names
+        }
         hints = [None if _over(rank, name) else _hint(rank, name, pieces) for name in names]
         with rank.at(*stages):
-            scatter(rank, bucket, [sums[name] for name in names], f"bucket.{number}", [found[name] for name in names], hints)
+            scatter(
+                rank,
+                bucket,
+                [sums[name] for name in names],
+                f"bucket.{number}",
+                [found[name] for name in names],
+                hints,
+            )
     return found
 
 
-def _scattered_at_once(rank: Rank, gradients: Mapping[str, str], pieces: Mapping[str, Piece]) -> dict[str, str]:
-    """ZeRO 2: every rank gets its shards as soon as a micro-batch's gradients are there, and keeps sums of these only."""
+def _scattered_at_once(
+    rank: Rank, gradients: Mapping[str, str], pieces: Mapping[str, Piece]
+) -> dict[str, str]:
+    """ZeRO 2: every rank gets its shards as soon as a micro-batch's gradients are there, and keeps
+    sums of these only.
+    """
     for number, (stages, bucket) in enumerate(buckets(rank, pieces)):
         names = [one.name for one in bucket]
         for stage in stages:
             with rank.at(stage), rank.tape.block(weights_block(rank, stage)):
-                scatter(rank, bucket, [gradients[name] for name in names], f"bucket.{number}", [f"scattered:{name}" for name in names], [None] * len(names))
-    return {name: f"scattered:{name}" if name in pieces else gradient for name, gradient in gradients.items()}
+                scatter(
+                    rank,
+                    bucket,
+                    [gradients[name] for name in names],
+                    f"bucket.{number}",
+                    [f"scattered:{name}" for name in names],
+                    [None] * len(names),
+                )
+    return {
+        name: f"scattered:{name}" if name in pieces else gradient
+        for name, gradient in gradients.items()
+    }

@@ -1,4 +1,6 @@
-"""Attention where sequences are cut over ranks: what a rank sees of the other ranks' keys and values."""
+"""Attention where sequences are cut over ranks: what a rank sees of the other ranks' keys and
+values.
+"""
 
 from __future__ import annotations
 
@@ -13,24 +15,42 @@ Angles = tuple[str, str]
 
 
 def mask(rank: Rank, tokens: str, name: str) -> str:
-    """Whether a row's token may look at a column's, for the rows that a rank's attention has and the columns that it sees."""
+    """Whether a row's token may look at a column's, for the rows that a rank's attention has and
+    the columns that it sees.
+    """
     tape = rank.tape
     with tape.untracked():
         if rank.ring:
             return ring_mask(rank, tokens, name)
         own = places(rank, tokens, f"{name}.places")
-        every = in_order(rank, tape.op("all_gather", own, group=rank.axes.context, axis=0), 0, f"{name}.ordered") if rank.axes.context else own
+        every = (
+            in_order(
+                rank,
+                tape.op("all_gather", own, group=rank.axes.context, axis=0),
+                0,
+                f"{name}.ordered",
+            )
+            if rank.axes.context
+            else own
+        )
         rows = tape.op("unsqueeze", every if rank.layout.context == "ulysses" else own, axis=1)
         return tape.op("ge", rows, tape.op("unsqueeze", every, axis=0), name=name)
 
 
 def attend(rank: Rank, q: str, k: str, v: str, name: str, visible: str) -> str:
-    """Causal attention of q (sequences, heads, length, size) to k, v (sequences, key-value heads, length, size) of all context-parallel ranks."""
+    """Causal attention of q (sequences, heads, length, size) to k, v (sequences, key-value heads,
+    length, size) of all context-parallel ranks.
+    """
     if rank.axes.context and rank.layout.context == "ulysses":
         return _by_heads(rank, q, k, v, name, visible)
     if rank.ring:
         return rank.tape.op("transpose", Ring(rank, (q, k, v), name, visible).run(), dim0=1, dim1=2)
-    k, v = (in_order(rank, gathered(rank.tape, t, rank.axes.context, 2, f"{t}:gathered"), 2, f"{t}:ordered") for t in (k, v))
+    k, v = (
+        in_order(
+            rank, gathered(rank.tape, t, rank.axes.context, 2, f"{t}:gathered"), 2, f"{t}:ordered"
+        )
+        for t in (k, v)
+    )
     k, v = (_repeated(rank, t, q) for t in (k, v))
     return _softmax(rank, (q, k, v), name, visible, rank.axes.tensor, whole=False)
 
@@ -39,26 +59,64 @@ def _repeated(rank: Rank, x: str, q: str) -> str:
     """Every key-value head as often as query heads share it."""
     tape = rank.tape
     count = tape.tensors[q].shape[1] // tape.tensors[x].shape[1]
-    return x if count == 1 else tape.op("repeat_interleave", x, name=f"{x}.repeated", axis=1, count=count)
+    return (
+        x
+        if count == 1
+        else tape.op("repeat_interleave", x, name=f"{x}.repeated", axis=1, count=count)
+    )
 
 
 def _by_heads(rank: Rank, q: str, k: str, v: str, name: str, visible: str) -> str:
-    """DeepSpeed-Ulysses (Jacobs et al. 2023): an all-to-all gives every rank whole sequences of some of the heads, another one takes the result back."""
+    """DeepSpeed-Ulysses (Jacobs et al. 2023): an all-to-all gives every rank whole sequences of
+    some of the heads, another one takes the result back.
+    """
     tape, axes = rank.tape, rank.axes.context
     cp = rank.layout.cp
-    held = [t if tape.tensors[t].shape[1] % cp == 0 else tape.op("repeat_interleave", t, axis=1, count=cp // tape.tensors[t].shape[1]) for t in (k, v)]
-    q, k, v = (in_order(rank, exchanged(tape, t, axes, 1, 2, f"{t}:exchanged", None), 2, f"{t}:ordered") for t in (q, *held))
+    held = [
+        t
+        if tape.tensors[t].shape[1] % cp == 0
+        else tape.op("repeat_interleave", t, axis=1, count=cp // tape.tensors[t].shape[1])
+        for t in (k, v)
+    ]
+    q, k, v = (
+        in_order(rank, exchanged(tape, t, axes, 1, 2, f"{t}:exchanged", None), 2, f"{t}:ordered")
+        for t in (q, *held)
+    )
     k, v = (_repeated(rank, t, q) for t in (k, v))
     mixed = _softmax(rank, (q, k, v), name, visible, (*rank.axes.tensor, *axes), whole=True)
-    return exchanged(tape, by_rank(rank, mixed, 1, f"{name}.by_rank"), axes, 1, 2, f"{name}.back", None)
+    return exchanged(
+        tape, by_rank(rank, mixed, 1, f"{name}.by_rank"), axes, 1, 2, f"{name}.back", None
+    )
 
 
-def _softmax(rank: Rank, operands: tuple[str, str, str], name: str, visible: str, heads: tuple[str, ...], whole: bool) -> str:
-    """softmax(q k^T / sqrt(size)) v of visible tokens; the result is (sequences, length, heads, size)."""
+def _softmax(
+    rank: Rank,
+    operands: tuple[str, str, str],
+    name: str,
+    visible: str,
+    heads: tuple[str, ...],
+    whole: bool,
+) -> str:
+    """softmax(q k^T / sqrt(size)) v of visible tokens; the result is (sequences, length, heads,
+    size).
+    """
     tape, (q, k, v) = rank.tape, operands
     spread = rank.spread({0: rank.by_batch, 1: heads, 2: () if whole else rank.sequence()})
-    scaled = tape.op("scale_by_size", q, name=f"{name}.q.scaled", hint=spread, axis=-1, exponent="-1/2")
-    scores = tape.op("matmul", scaled, tape.op("transpose", k, dim0=2, dim1=3), name=f"{name}.scores", hint=spread)
+    scaled = tape.op(
+        "scale_by_size", q, name=f"{name}.q.scaled", hint=spread, axis=-1, exponent="-1/2"
+    )
+    scores = tape.op(
+        "matmul",
+        scaled,
+        tape.op("transpose", k, dim0=2, dim1=3),
+        name=f"{name}.scores",
+        hint=spread,
+    )
     masked = tape.op("where", visible, scores, Number("-inf"), name=f"{name}.masked")
     weights = tape.op("softmax", masked, name=f"{name}.weights", hint=spread, axis=-1)
-    return tape.op("transpose", tape.op("matmul", weights, v, name=f"{name}.heads", hint=spread), dim0=1, dim1=2)
+    return tape.op(
+        "transpose",
+        tape.op("matmul", weights, v, name=f"{name}.heads", hint=spread),
+        dim0=1,
+        dim1=2,
+    )

@@ -1,8 +1,11 @@
-"""Tokens on their way to the ranks that have the experts they chose, and back (Lepikhin et al. 2020; without dropping, Gale et al. 2022).
+"""Tokens on their way to the ranks that have the experts they chose, and back (Lepikhin et al.
+2020; without dropping, Gale et al. 2022).
 
-A rank sends a token at most once to every rank of its expert-parallel group (as DeepEP does), together with which of that rank's experts the token chose and
-with which weights. What goes from one rank to another are the chosen tokens alone, one after the other, preceded by their number; here, where shapes are fixed,
-a buffer has as many places as the rank has tokens, and those behind the number are empty. Places are per sequence, given by counting.
+A rank sends a token at most once to every rank of its expert-parallel group (as DeepEP does),
+together with which of that rank's experts the token chose and with which weights. What goes from
+one rank to another are the chosen tokens alone, one after the other, preceded by their number;
+here, where shapes are fixed, a buffer has as many places as the rank has tokens, and those behind
+the number are empty. Places are per sequence, given by counting.
 """
 
 from __future__ import annotations
@@ -17,8 +20,10 @@ from pitcheck.programs.rank import Rank
 
 @dataclass(frozen=True)
 class Sent:
-    """What a rank has got for its experts: ``tokens`` (senders, sequences, places, hidden); ``chosen`` and ``weights`` (senders, sequences, places, experts of
-    the rank). ``slots`` (sequences, receivers, places, length) is 1 where a token of the rank itself went; "" where all stay."""
+    """What a rank has got for its experts: ``tokens`` (senders, sequences, places, hidden);
+    ``chosen`` and ``weights`` (senders, sequences, places, experts of the rank). ``slots``
+    (sequences, receivers, places, length) is 1 where a token of the rank itself went; "" where all
+    stay."""
 
     tokens: str
     chosen: str
@@ -27,7 +32,9 @@ class Sent:
 
 
 def dispatch(rank: Rank, x: str, routing: Routing, name: str, experts: Experts) -> Sent:
-    """Send every token of ``x`` (sequences, length, hidden) to the ranks that have experts it chose."""
+    """Send every token of ``x`` (sequences, length, hidden) to the ranks that have experts it
+    chose.
+    """
     if not rank.axes.experts:
         return _kept(rank, x, routing)
     tape, (rows, length, _) = rank.tape, rank.tape.tensors[x].shape
@@ -40,8 +47,20 @@ def dispatch(rank: Rank, x: str, routing: Routing, name: str, experts: Experts) 
         taken = tape.op("cumsum", goes_by, name=f"{name}.taken", axis=2)
         places = _places(rank, taken, name)
         slots = _slots(rank, goes_by, taken, places, name)
-        marks = _packed(rank, slots, tape.op("transpose", tape.op("cast", chosen, dtype="float32"), dim0=1, dim1=2), f"{name}.marks")
-        numbers = tape.op("transpose", tape.op("sum", tape.op("cast", goes_by, dtype="int64"), name=f"{name}.counts", axes=(2,)), dim0=0, dim1=1)
+        marks = _packed(
+            rank,
+            slots,
+            tape.op("transpose", tape.op("cast", chosen, dtype="float32"), dim0=1, dim1=2),
+            f"{name}.marks",
+        )
+        numbers = tape.op(
+            "transpose",
+            tape.op(
+                "sum", tape.op("cast", goes_by, dtype="int64"), name=f"{name}.counts", axes=(2,)
+            ),
+            dim0=0,
+            dim1=1,
+        )
     packed = _packed(rank, slots, tape.op("unsqueeze", x, axis=1), f"{name}.packed")
     weights = tape.op("transpose", tape.op("reshape", routing.weights, sizes=sizes), dim0=1, dim1=2)
     shares = _packed(rank, slots, weights, f"{name}.shares")
@@ -55,14 +74,18 @@ def dispatch(rank: Rank, x: str, routing: Routing, name: str, experts: Experts) 
 def _kept(rank: Rank, x: str, routing: Routing) -> Sent:
     """Where a rank has all experts every token stays."""
     tape = rank.tape
-    tokens, weights = (_to_experts(rank, tape.op("unsqueeze", part, axis=0)) for part in (x, routing.weights))
+    tokens, weights = (
+        _to_experts(rank, tape.op("unsqueeze", part, axis=0)) for part in (x, routing.weights)
+    )
     with tape.untracked():
         chosen = tape.op("unsqueeze", tape.op("cast", routing.chosen, dtype="float32"), axis=0)
         return Sent(tokens, _to_experts(rank, chosen), weights, "")
 
 
 def combine(rank: Rank, results: str, sent: Sent, name: str) -> str:
-    """Terms of the experts' results (senders, sequences, places, hidden), back on the ranks of their tokens and added up there."""
+    """Terms of the experts' results (senders, sequences, places, hidden), back on the ranks of
+    their tokens and added up there.
+    """
     tape, axes = rank.tape, rank.axes
     if axes.expert_tensor and rank.own_tokens:
         results = scattered(tape, results, axes.expert_tensor, 0, f"{results}:own", None)
@@ -71,12 +94,19 @@ def combine(rank: Rank, results: str, sent: Sent, name: str) -> str:
     if not sent.slots:
         return tape.op("squeeze", results, name=name, hint=rank.residual, axis=0)
     back = exchanged(tape, results, axes.experts, 0, 0, f"{results}:back", None)
-    slots, results = tape.op("transpose", sent.slots, dim0=2, dim1=3), tape.op("transpose", back, dim0=0, dim1=1)
-    return tape.op("sum", tape.op("matmul", slots, results), name=name, hint=rank.residual, axes=(1,))
+    slots, results = (
+        tape.op("transpose", sent.slots, dim0=2, dim1=3),
+        tape.op("transpose", back, dim0=0, dim1=1),
+    )
+    return tape.op(
+        "sum", tape.op("matmul", slots, results), name=name, hint=rank.residual, axes=(1,)
+    )
 
 
 def _places(rank: Rank, taken: str, name: str) -> str:
-    """1, 2, ... along the tokens of a sequence: the numbers of a buffer's places, (sequences, places)."""
+    """1, 2, ... along the tokens of a sequence: the numbers of a buffer's places, (sequences,
+    places).
+    """
     tape = rank.tape
     first = tape.op("cast", tape.op("select", taken, axis=1, index=0), dtype="float32")
     # Places are as many as tokens, at any number of them.
@@ -84,33 +114,48 @@ def _places(rank: Rank, taken: str, name: str) -> str:
 
 
 def _slots(rank: Rank, goes: str, taken: str, places: str, name: str) -> str:
-    """1 where a token takes a place of a receiver, else 0: the first token that goes there takes the first place, and so on.
+    """1 where a token takes a place of a receiver, else 0: the first token that goes there takes
+    the first place, and so on.
 
-    ``goes``, ``taken``: whether and as the how many-th a token goes to a receiver, (sequences, receivers, length); the result is (sequences, receivers, places,
-    length).
+    ``goes``, ``taken``: whether and as the how many-th a token goes to a receiver, (sequences,
+    receivers, length); the result is (sequences, receivers, places, length).
     """
     tape = rank.tape
     numbered = tape.op("unsqueeze", tape.op("unsqueeze", places, axis=1), axis=3)
-    fits = tape.op("logical_and", tape.op("eq", tape.op("unsqueeze", taken, axis=2), numbered), tape.op("unsqueeze", goes, axis=2))
+    fits = tape.op(
+        "logical_and",
+        tape.op("eq", tape.op("unsqueeze", taken, axis=2), numbered),
+        tape.op("unsqueeze", goes, axis=2),
+    )
     return tape.op("cast", fits, name=f"{name}.slots", dtype="float32")
 
 
 def _packed(rank: Rank, slots: str, x: str, name: str) -> str:
-    """What tokens have, ``x`` (sequences, receivers or 1, length, size), at their places: (receivers, sequences, places, size)."""
+    """What tokens have, ``x`` (sequences, receivers or 1, length, size), at their places:
+    (receivers, sequences, places, size).
+    """
     return rank.tape.op("transpose", rank.tape.op("matmul", slots, x), name=name, dim0=0, dim1=1)
 
 
 def _to_experts(rank: Rank, x: str) -> str:
-    """From (receivers, ...) to (senders, ...): all-to-all, then the ranks that share an expert get the tokens of all of them."""
+    """From (receivers, ...) to (senders, ...): all-to-all, then the ranks that share an expert get
+    the tokens of all of them.
+    """
     tape, axes = rank.tape, rank.axes
     if axes.experts:
         x = exchanged(tape, x, axes.experts, 0, 0, f"{x}:there", None)
     if not axes.expert_tensor:
         return x
-    return gathered(tape, x, axes.expert_tensor, 0, f"{x}:all") if rank.own_tokens else copied(tape, x, axes.expert_tensor, f"{x}:copied")
+    return (
+        gathered(tape, x, axes.expert_tensor, 0, f"{x}:all")
+        if rank.own_tokens
+        else copied(tape, x, axes.expert_tensor, f"{x}:copied")
+    )
 
 
 def _counted(rank: Rank, marks: str, numbers: str, places: str, name: str) -> str:
-    """``marks`` (senders, sequences, places, experts) without what lies behind the ``numbers`` (senders, sequences) of tokens that were sent."""
+    """``marks`` (senders, sequences, places, experts) without what lies behind the ``numbers``
+    (senders, sequences) of tokens that were sent.
+    """
     filled = rank.tape.op("le", places, rank.tape.op("unsqueeze", numbers, axis=2))
     return rank.tape.op("mul", marks, rank.tape.op("unsqueeze", filled, axis=3), name=f"{name}.own")

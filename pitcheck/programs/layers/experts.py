@@ -1,4 +1,6 @@
-"""A mixture of experts on a rank: tokens go to the experts they chose, are computed there and come back; shared experts are a dense feed-forward part."""
+"""A mixture of experts on a rank: tokens go to the experts they chose, are computed there and come
+back; shared experts are a dense feed-forward part.
+"""
 
 from __future__ import annotations
 
@@ -11,23 +13,35 @@ from pitcheck.programs.rank import Names, Rank
 
 
 def mixture_of_experts(rank: Rank, x: str, name: str, experts: Experts) -> str:
-    """The weighted results of the experts that each token of ``x`` (sequences, length, hidden) chose, plus those of the shared experts."""
+    """The weighted results of the experts that each token of ``x`` (sequences, length, hidden)
+    chose, plus those of the shared experts.
+    """
     routed = f"{name}.routed" if experts.shared else name
     tokens = rank.tape.op("identity", x, name=f"{name}.tokens", hint=rank.residual)
     sent = dispatch(rank, tokens, route(rank, x, name, experts), name, experts)
     combine(rank, _computed(rank, sent, f"{name}.experts", experts), sent, routed)
     if experts.shared:
-        rank.tape.op("add", routed, feed_forward(rank, x, f"{name}.shared", experts.shared * experts.ffn), name=name, hint=rank.residual)
+        rank.tape.op(
+            "add",
+            routed,
+            feed_forward(rank, x, f"{name}.shared", experts.shared * experts.ffn),
+            name=name,
+            hint=rank.residual,
+        )
     return name
 
 
 def _computed(rank: Rank, sent: Sent, name: str, experts: Experts) -> str:
-    """The rank's experts, each on its own tokens, weighted and added up per token; a term of the sum where an expert's width is cut.
+    """The rank's experts, each on its own tokens, weighted and added up per token; a term of the
+    sum where an expert's width is cut.
 
     (senders, sequences, places, ...) become (senders, sequences, experts, places, ...).
     """
     tape = rank.tape
-    chosen, weights = (tape.op("unsqueeze", tape.op("transpose", part, dim0=2, dim1=3), axis=4) for part in (sent.chosen, sent.weights))
+    chosen, weights = (
+        tape.op("unsqueeze", tape.op("transpose", part, dim0=2, dim1=3), axis=4)
+        for part in (sent.chosen, sent.weights)
+    )
     own = tape.op("mul", tape.op("unsqueeze", sent.tokens, axis=2), chosen, name=f"{name}.tokens")
     gate, up = (_applied(rank, own, f"{name}.{part}", experts, 1) for part in ("gate", "up"))
     middle = tape.op("mul", tape.op("silu", gate), up, name=f"{name}.middle")
@@ -36,7 +50,9 @@ def _computed(rank: Rank, sent: Sent, name: str, experts: Experts) -> str:
 
 
 def _applied(rank: Rank, x: str, name: str, experts: Experts, cut: int) -> str:
-    """Tokens (..., experts, places, inputs) times their expert's weight; of its dimensions number ``cut`` is the expert's width."""
+    """Tokens (..., experts, places, inputs) times their expert's weight; of its dimensions number
+    ``cut`` is the expert's width.
+    """
     tape = rank.tape
     with tape.every_microbatch():
         weight = tape.op("transpose", _weight(rank, f"{name}.weight", experts, cut), dim0=1, dim1=2)
@@ -44,7 +60,9 @@ def _applied(rank: Rank, x: str, name: str, experts: Experts, cut: int) -> str:
 
 
 def _weight(rank: Rank, name: str, experts: Experts, cut: int) -> str:
-    """The weights of the rank's experts as one tensor, experts first; dimension ``cut`` is the expert's width."""
+    """The weights of the rank's experts as one tensor, experts first; dimension ``cut`` is the
+    expert's width.
+    """
     axes: dict[int, Names] = {0: rank.axes.experts, cut: rank.axes.expert_tensor}
     sizes = {0: experts.routed, cut: experts.ffn, 3 - cut: rank.model.hidden}
     shape = [sizes[dim] // rank.axes.size(axes.get(dim, ())) for dim in range(3)]

@@ -8,7 +8,9 @@ from pitcheck.programs.rank import Rank
 
 
 def feed_forward(rank: Rank, x: str, name: str, ffn: int) -> str:
-    """down(silu(gate x) * up x), or down(gelu(up x)), its middle, ``ffn`` wide, cut over tensor-parallel ranks."""
+    """down(silu(gate x) * up x), or down(gelu(up x)), its middle, ``ffn`` wide, cut over
+    tensor-parallel ranks.
+    """
     tape, model, axes = rank.tape, rank.model, rank.axes.tensor
     entered = enter(rank, x)
     if model.activation == "gelu":
@@ -18,8 +20,18 @@ def feed_forward(rank: Rank, x: str, name: str, ffn: int) -> str:
     if model.fused_gate:
         packed = column(rank, entered, f"{name}.gate_up", 2 * ffn, axes, model.bias, blocks=2)
         own = ffn // rank.axes.size(axes)
-        gate, up = tape.several("split", packed, names=(f"{name}.gate", f"{name}.up"), hints=(rank.wide, rank.wide), axis=2, sizes=(own, own))
+        gate, up = tape.several(
+            "split",
+            packed,
+            names=(f"{name}.gate", f"{name}.up"),
+            hints=(rank.wide, rank.wide),
+            axis=2,
+            sizes=(own, own),
+        )
     else:
-        gate, up = (column(rank, entered, f"{name}.{part}", ffn, axes, model.bias) for part in ("gate", "up"))
+        gate, up = (
+            column(rank, entered, f"{name}.{part}", ffn, axes, model.bias)
+            for part in ("gate", "up")
+        )
     middle = tape.op("mul", tape.op("silu", gate), up, name=f"{name}.middle", hint=rank.wide)
     return row(rank, middle, f"{name}.down", model.hidden, model.bias)

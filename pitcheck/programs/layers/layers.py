@@ -13,10 +13,14 @@ from pitcheck.programs.rank import Names, Rank
 
 
 def layer(rank: Rank, x: str, name: str, visible: str, angles: Angles, mixture: bool) -> str:
-    """x + attention(norm x), then that + feed-forward(norm of it), which with ``mixture`` is one of experts."""
+    """x + attention(norm x), then that + feed-forward(norm of it), which with ``mixture`` is one of
+    experts.
+    """
     tape = rank.tape
     with tape.module(name):
-        mixed = _attended(rank, norm(rank, x, f"{name}.attention_norm"), f"{name}.attention", visible, angles)
+        mixed = _attended(
+            rank, norm(rank, x, f"{name}.attention_norm"), f"{name}.attention", visible, angles
+        )
         x = tape.op("add", x, mixed, name=f"{name}.middle", hint=rank.residual)
         fed = _fed(rank, norm(rank, x, f"{name}.mlp_norm"), f"{name}.mlp", mixture)
         return tape.op("add", x, fed, name=f"{name}.output", hint=rank.residual)
@@ -39,16 +43,29 @@ def _fed(rank: Rank, x: str, name: str, mixture: bool) -> str:
 
 
 def attention(rank: Rank, x: str, name: str, visible: str, angles: Angles, sizes: Attention) -> str:
-    """Causal attention, heads cut over tensor-parallel ranks; ranks that share a key-value head all compute its key and value."""
+    """Causal attention, heads cut over tensor-parallel ranks; ranks that share a key-value head all
+    compute its key and value.
+    """
     tape = rank.tape
     q, k, v = _projections(rank, enter(rank, x), name, sizes)
     if sizes.rotary:
         turned = ((q, rank.axes.tensor), (k, rank.axes.heads))
         q, k = (
-            tape.op("rotary", t, *angles, name=f"{t}.rotated", hint=rank.heads(axes), gradient=_complete(rank, axes), convention="half") for t, axes in turned
+            tape.op(
+                "rotary",
+                t,
+                *angles,
+                name=f"{t}.rotated",
+                hint=rank.heads(axes),
+                gradient=_complete(rank, axes),
+                convention="half",
+            )
+            for t, axes in turned
         )
     mixed = attend(rank, q, k, v, name, visible)
-    flat = tape.op("reshape", mixed, name=f"{name}.mixed", hint=rank.wide, sizes=(rank.rows, rank.length, -1))
+    flat = tape.op(
+        "reshape", mixed, name=f"{name}.mixed", hint=rank.wide, sizes=(rank.rows, rank.length, -1)
+    )
     return row(rank, flat, f"{name}.o", rank.model.hidden, sizes.bias)
 
 
@@ -61,18 +78,54 @@ def _projections(rank: Rank, x: str, name: str, sizes: Attention) -> list[str]:
     """Queries, keys and values as (sequences, heads, length, size)."""
     tape, axes = rank.tape, rank.axes
     cuts = {"q": axes.tensor, "k": axes.heads, "v": axes.heads}
-    counts = {part: (sizes.heads if part == "q" else sizes.kv_heads) // axes.size(cut) for part, cut in cuts.items()}
+    counts = {
+        part: (sizes.heads if part == "q" else sizes.kv_heads) // axes.size(cut)
+        for part, cut in cuts.items()
+    }
     if sizes.fused:
         shared = sizes.heads // sizes.kv_heads
-        packed = column(rank, x, f"{name}.qkv", (sizes.heads + 2 * sizes.kv_heads) * sizes.head_dim, axes.tensor, sizes.bias)
-        grouped = tape.op("reshape", packed, sizes=(rank.rows, rank.length, counts["k"], (shared + 2) * sizes.head_dim))
+        packed = column(
+            rank,
+            x,
+            f"{name}.qkv",
+            (sizes.heads + 2 * sizes.kv_heads) * sizes.head_dim,
+            axes.tensor,
+            sizes.bias,
+        )
+        grouped = tape.op(
+            "reshape",
+            packed,
+            sizes=(rank.rows, rank.length, counts["k"], (shared + 2) * sizes.head_dim),
+        )
         names = [f"{name}.{part}.grouped" for part in cuts]
-        parts = tape.several("split", grouped, names=names, axis=3, sizes=(shared * sizes.head_dim, sizes.head_dim, sizes.head_dim))
+        parts = tape.several(
+            "split",
+            grouped,
+            names=names,
+            axis=3,
+            sizes=(shared * sizes.head_dim, sizes.head_dim, sizes.head_dim),
+        )
     else:
-        widths = {part: (sizes.heads if part == "q" else sizes.kv_heads) * sizes.head_dim for part in cuts}
-        parts = tuple(column(rank, x, f"{name}.{part}", widths[part], cut, sizes.bias) for part, cut in cuts.items())
-    split = [tape.op("reshape", part, sizes=(rank.rows, rank.length, counts[letter], sizes.head_dim)) for part, letter in zip(parts, cuts, strict=True)]
+        widths = {
+            part: (sizes.heads if part == "q" else sizes.kv_heads) * sizes.head_dim for part in cuts
+        }
+        parts = tuple(
+            column(rank, x, f"{name}.{part}", widths[part], cut, sizes.bias)
+            for part, cut in cuts.items()
+        )
+    split = [
+        tape.op("reshape", part, sizes=(rank.rows, rank.length, counts[letter], sizes.head_dim))
+        for part, letter in zip(parts, cuts, strict=True)
+    ]
     return [
-        tape.op("transpose", part, name=f"{name}.{letter}.heads", hint=rank.heads(cut), gradient=_complete(rank, cut), dim0=1, dim1=2)
+        tape.op(
+            "transpose",
+            part,
+            name=f"{name}.{letter}.heads",
+            hint=rank.heads(cut),
+            gradient=_complete(rank, cut),
+            dim0=1,
+            dim1=2,
+        )
         for part, (letter, cut) in zip(split, cuts.items(), strict=True)
     ]

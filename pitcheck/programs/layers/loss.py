@@ -21,12 +21,21 @@ class TokenLoss:
         self.name = name
         self.weight = weight
         shape, tape = (rank.rows, rank.length), rank.tape
-        self.labels = tape.input(f"{prefix}labels", shape, "int64", rank.tokens, microbatched=True, bounds=(0, rank.model.vocabulary))
+        self.labels = tape.input(
+            f"{prefix}labels",
+            shape,
+            "int64",
+            rank.tokens,
+            microbatched=True,
+            bounds=(0, rank.model.vocabulary),
+        )
         self.mask = tape.input(f"{prefix}mask", shape, "bool", rank.tokens, microbatched=True)
         self.part = ""
 
     def count(self) -> None:
-        """What a step begins with: the number of tokens that count, over all micro-batches and ranks."""
+        """What a step begins with: the number of tokens that count, over all micro-batches and
+        ranks.
+        """
         tape, name = self.rank.tape, self.name
         with tape.block("count"):
             counted = tape.op("cast", self.mask, name=f"{name}.mask", dtype="float32")
@@ -34,17 +43,31 @@ class TokenLoss:
         with tape.block("begin"):
             count = tape.op("accumulate", own, name=f"{name}.count:rank")
             axes = (*self.rank.axes.data, *self.rank.axes.context)
-            self.counted = tape.op("all_reduce", count, group=axes, name=f"{name}.count") if axes else count
+            self.counted = (
+                tape.op("all_reduce", count, group=axes, name=f"{name}.count") if axes else count
+            )
 
     def forward(self, x: str) -> str:
-        """A micro-batch's part of the mean loss: the sum of the losses of its tokens that count, divided by the number of all that count."""
+        """A micro-batch's part of the mean loss: the sum of the losses of its tokens that count,
+        divided by the number of all that count.
+        """
         rank, tape, name = self.rank, self.rank.tape, self.name
         scores = logits(rank, norm(rank, x, f"{self.prefix}norm"), f"{self.prefix}logits")
         losses = token_losses(rank, scores, self.labels, name)
-        # Without a hint: a cut would forget that a token that does not count has the loss 0, which decides what 0 tokens come to.
+        # Without a hint: a cut would forget that a token that does not count has the loss 0, which
+        # decides what 0 tokens come to.
         kept = tape.op("mul", losses, f"{name}.mask", name=f"{name}.counted")
-        mean = tape.op("div", tape.op("sum", kept, name=f"{name}.sum"), self.counted, name=f"{self.prefix}loss.part")
-        self.part = mean if self.weight == 1 else tape.op("mul", mean, self.weight, name=f"{self.prefix}loss.part:weighted")
+        mean = tape.op(
+            "div",
+            tape.op("sum", kept, name=f"{name}.sum"),
+            self.counted,
+            name=f"{self.prefix}loss.part",
+        )
+        self.part = (
+            mean
+            if self.weight == 1
+            else tape.op("mul", mean, self.weight, name=f"{self.prefix}loss.part:weighted")
+        )
         return self.part
 
     def total(self, name: str, hint: Hint) -> str:
@@ -52,4 +75,8 @@ class TokenLoss:
         tape = self.rank.tape
         total = tape.op("accumulate", self.part, name=f"{name}:rank")
         axes = (*self.rank.axes.data, *self.rank.axes.context)
-        return tape.op("all_reduce", total, group=axes, name=name, hint=hint) if axes else tape.op("identity", total, name=name, hint=hint)
+        return (
+            tape.op("all_reduce", total, group=axes, name=name, hint=hint)
+            if axes
+            else tape.op("identity", total, name=name, hint=hint)
+        )

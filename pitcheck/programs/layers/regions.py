@@ -1,4 +1,6 @@
-"""Communication between parallel regions, each with the derivative that belongs to it (Megatron-LM's f, g and their sequence-parallel forms)."""
+"""Communication between parallel regions, each with the derivative that belongs to it
+(Megatron-LM's f, g and their sequence-parallel forms).
+"""
 
 from __future__ import annotations
 
@@ -22,25 +24,35 @@ def after(derivative: Written) -> Hook:
     return hook
 
 
-def arriving(tape: Tape, tensor: str, kind: str, gradient: str, axes: Names | None, **attributes: Any) -> str:
-    """An operator, over ``axes`` a collective, that computes the next part of the gradient of ``tensor``; the whole gradient carries its hint."""
+def arriving(
+    tape: Tape, tensor: str, kind: str, gradient: str, axes: Names | None, **attributes: Any
+) -> str:
+    """An operator, over ``axes`` a collective, that computes the next part of the gradient of
+    ``tensor``; the whole gradient carries its hint.
+    """
     name = tape.gradient_name(tensor)
     hint = tape.gradient_hint(tensor) if name == f"grad:{tensor}" else None
     return tape.op(kind, gradient, name=name, group=axes, hint=hint, **attributes)
 
 
 def copied(tape: Tape, x: str, axes: Names, name: str) -> str:
-    """``x``, the same on all ranks of ``axes``, where they begin to compute different things from it; its gradient is the sum of theirs."""
+    """``x``, the same on all ranks of ``axes``, where they begin to compute different things from
+    it; its gradient is the sum of theirs.
+    """
     if not axes:
         return x
     with tape.untracked():
         tape.op("identity", x, name=name, gradient=False)
-    tape.region([x], [name], after(lambda gradient: arriving(tape, x, "all_reduce", gradient, axes)))
+    tape.region(
+        [x], [name], after(lambda gradient: arriving(tape, x, "all_reduce", gradient, axes))
+    )
     return name
 
 
 def summed(tape: Tape, part: str, axes: Names, name: str, hint: Hint) -> str:
-    """The sum of terms, the same on all ranks of ``axes``; every term has the gradient of the sum."""
+    """The sum of terms, the same on all ranks of ``axes``; every term has the gradient of
+    the sum.
+    """
     with tape.untracked():
         tape.op("all_reduce", part, name=name, group=axes, hint=hint)
     tape.region([part], [name], lambda gradients: gradients)
@@ -48,22 +60,32 @@ def summed(tape: Tape, part: str, axes: Names, name: str, hint: Hint) -> str:
 
 
 def gathered(tape: Tape, x: str, axes: Names, axis: int, name: str, hint: Hint = None) -> str:
-    """The parts of ``x`` joined where ranks begin to compute different things from the whole; a part's gradient is the part of the sum of theirs."""
+    """The parts of ``x`` joined where ranks begin to compute different things from the whole; a
+    part's gradient is the part of the sum of theirs.
+    """
     if not axes:
         return x
     with tape.untracked():
         tape.op("all_gather", x, name=name, group=axes, axis=axis, hint=hint, gradient=False)
-    tape.region([x], [name], after(lambda gradient: arriving(tape, x, "reduce_scatter", gradient, axes, axis=axis)))
+    tape.region(
+        [x],
+        [name],
+        after(lambda gradient: arriving(tape, x, "reduce_scatter", gradient, axes, axis=axis)),
+    )
     return name
 
 
 def joined(rank: Rank, x: str, axis: int, name: str, hint: Hint) -> str:
-    """The parts of ``x`` joined where all tensor-parallel ranks go on with the same; a part's gradient is its part of the whole gradient."""
+    """The parts of ``x`` joined where all tensor-parallel ranks go on with the same; a part's
+    gradient is its part of the whole gradient.
+    """
     tape, axes = rank.tape, rank.axes.tensor
     how = {"axis": axis, "count": rank.axes.size(axes), "position": rank.position(axes)}
     with tape.untracked():
         tape.op("all_gather", x, name=name, group=axes, axis=axis, hint=hint)
-    tape.region([x], [name], after(lambda gradient: arriving(tape, x, "chunk", gradient, None, **how)))
+    tape.region(
+        [x], [name], after(lambda gradient: arriving(tape, x, "chunk", gradient, None, **how))
+    )
     return name
 
 
@@ -71,20 +93,38 @@ def scattered(tape: Tape, part: str, axes: Names, axis: int, name: str, hint: Hi
     """A rank's part of the sum of terms; every term has the whole gradient."""
     with tape.untracked():
         tape.op("reduce_scatter", part, name=name, group=axes, axis=axis, hint=hint)
-    tape.region([part], [name], after(lambda gradient: arriving(tape, part, "all_gather", gradient, axes, axis=axis)))
+    tape.region(
+        [part],
+        [name],
+        after(lambda gradient: arriving(tape, part, "all_gather", gradient, axes, axis=axis)),
+    )
     return name
 
 
 def exchanged(tape: Tape, x: str, axes: Names, split: int, join: int, name: str, hint: Hint) -> str:
-    """An all-to-all: cut along ``split`` instead of along ``join``; the gradient goes back the same way."""
+    """An all-to-all: cut along ``split`` instead of along ``join``; the gradient goes back the same
+    way.
+    """
     with tape.untracked():
-        tape.op("all_to_all", x, name=name, group=axes, split_axis=split, concat_axis=join, hint=hint)
-    tape.region([x], [name], after(lambda gradient: arriving(tape, x, "all_to_all", gradient, axes, split_axis=join, concat_axis=split)))
+        tape.op(
+            "all_to_all", x, name=name, group=axes, split_axis=split, concat_axis=join, hint=hint
+        )
+    tape.region(
+        [x],
+        [name],
+        after(
+            lambda gradient: arriving(
+                tape, x, "all_to_all", gradient, axes, split_axis=join, concat_axis=split
+            )
+        ),
+    )
     return name
 
 
 def enter(rank: Rank, x: str) -> str:
-    """The residual stream where a tensor-parallel region begins: whole sequences, the same on all of its ranks."""
+    """The residual stream where a tensor-parallel region begins: whole sequences, the same on all
+    of its ranks.
+    """
     axes, name = rank.axes.tensor, f"{x}:entered"
     if rank.layout.sequence_parallel:
         return gathered(rank.tape, x, axes, 1, name, _whole(rank, x))
@@ -99,12 +139,16 @@ def leave(rank: Rank, part: str, name: str, hint: Hint) -> str:
 
 
 def cut(rank: Rank, x: str, name: str, hint: Hint) -> str:
-    """A rank's part of a sequence that all tensor-parallel ranks hold (sequence parallelism's entry without a sum); its gradient is gathered."""
+    """A rank's part of a sequence that all tensor-parallel ranks hold (sequence parallelism's entry
+    without a sum); its gradient is gathered.
+    """
     tape, axes = rank.tape, rank.axes.tensor
     count = rank.axes.size(axes)
     with tape.untracked():
         tape.op("chunk", x, name=name, axis=1, count=count, position=rank.position(axes), hint=hint)
-    tape.region([x], [name], after(lambda gradient: arriving(tape, x, "all_gather", gradient, axes, axis=1)))
+    tape.region(
+        [x], [name], after(lambda gradient: arriving(tape, x, "all_gather", gradient, axes, axis=1))
+    )
     return name
 
 

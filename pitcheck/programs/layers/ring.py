@@ -1,4 +1,6 @@
-"""Ring attention (Liu et al. 2023): keys and values go round the context-parallel ranks, the softmax is merged online, gradients travel along."""
+"""Ring attention (Liu et al. 2023): keys and values go round the context-parallel ranks, the
+softmax is merged online, gradients travel along.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ from pitcheck.programs.token_order import places
 
 
 def ring_mask(rank: Rank, tokens: str, name: str) -> str:
-    """Per hop whether a row's token may look at a column's; the columns of a hop are those of the rank so many places before. Returns the names' stem."""
+    """Per hop whether a row's token may look at a column's; the columns of a hop are those of the
+    rank so many places before. Returns the names' stem.
+    """
     tape = rank.tape
     rows = ""
     for hop in range(rank.layout.cp):
@@ -36,7 +40,9 @@ class Ring:
         self.spread = rank.heads(rank.axes.tensor)
 
     def run(self) -> str:
-        """softmax(q k^T / sqrt(size)) v of visible tokens of all ranks, (sequences, heads, length, size)."""
+        """softmax(q k^T / sqrt(size)) v of visible tokens of all ranks, (sequences, heads, length,
+        size).
+        """
         with self.tape.untracked():
             self._forward()
         output = f"{self.name}.heads"
@@ -50,8 +56,15 @@ class Ring:
         rank, length = self.rank, self.rank.length
         own = rank.sequence()
         if not isinstance(own, Table):
-            own = Table(own, tuple(((place * length, (place + 1) * length),) for place in range(self.hops)))
-        return {**self.spread, 3: Table(own.over, tuple(own.values[(place - hop) % self.hops] for place in range(self.hops)))}
+            own = Table(
+                own, tuple(((place * length, (place + 1) * length),) for place in range(self.hops))
+            )
+        return {
+            **self.spread,
+            3: Table(
+                own.over, tuple(own.values[(place - hop) % self.hops] for place in range(self.hops))
+            ),
+        }
 
     def _round(self, tensor: str, stem: str, hop: int) -> str:
         """Send to the next rank, receive from the one before."""
@@ -65,26 +78,50 @@ class Ring:
         return received
 
     def _repeated(self, tensor: str) -> str:
-        return tensor if self.shared == 1 else self.tape.op("repeat_interleave", tensor, axis=1, count=self.shared)
+        return (
+            tensor
+            if self.shared == 1
+            else self.tape.op("repeat_interleave", tensor, axis=1, count=self.shared)
+        )
 
     def _masked(self, scaled: str, turned: str, hop: int, ending: str) -> str:
-        """Scores of scaled queries and a hop's keys, given as columns, -inf where they are not visible."""
+        """Scores of scaled queries and a hop's keys, given as columns, -inf where they are not
+        visible.
+        """
         tape, name = self.tape, f"{self.name}.scores.{hop}{ending}"
         hint = self.rank.hint(f"{self.name}.scores", self._columns(hop))
         scores = tape.op("matmul", scaled, turned, name=name, hint=hint)
-        return tape.op("where", f"{self.visible}.{hop}", scores, Number("-inf"), name=f"{self.name}.masked.{hop}{ending}")
+        return tape.op(
+            "where",
+            f"{self.visible}.{hop}",
+            scores,
+            Number("-inf"),
+            name=f"{self.name}.masked.{hop}{ending}",
+        )
 
     # --- forward
 
     def _forward(self) -> None:
         tape, name = self.tape, self.name
-        scaled = tape.op("scale_by_size", self.q, name=f"{name}.q.scaled", hint=self.spread, axis=-1, exponent="-1/2")
+        scaled = tape.op(
+            "scale_by_size",
+            self.q,
+            name=f"{name}.q.scaled",
+            hint=self.spread,
+            axis=-1,
+            exponent="-1/2",
+        )
         k, v = self.k, self.v
         top = total = mixed = ""
         for hop in range(self.hops):
             if hop:
-                k, v = self._round(k, f"{name}.k.round", hop), self._round(v, f"{name}.v.round", hop)
-            masked = self._masked(scaled, tape.op("transpose", self._repeated(k), dim0=2, dim1=3), hop, "")
+                k, v = (
+                    self._round(k, f"{name}.k.round", hop),
+                    self._round(v, f"{name}.v.round", hop),
+                )
+            masked = self._masked(
+                scaled, tape.op("transpose", self._repeated(k), dim0=2, dim1=3), hop, ""
+            )
             own = tape.op("amax", masked, axes=(3,), keepdim=True)
             best = tape.op("maximum", top, own) if hop else own
             powers = tape.op("exp", tape.op("sub", masked, best), name=f"{name}.powers.{hop}")
@@ -93,11 +130,16 @@ class Ring:
             if hop:
                 # What was summed before was relative to an earlier maximum.
                 rescale = tape.op("exp", tape.op("sub", top, best), name=f"{name}.rescale.{hop}")
-                more = tape.op("add", tape.op("mul", total, rescale), more, name=f"{name}.total.{hop}")
-                seen = tape.op("add", tape.op("mul", mixed, rescale), seen, name=f"{name}.sum.{hop}")
+                more = tape.op(
+                    "add", tape.op("mul", total, rescale), more, name=f"{name}.total.{hop}"
+                )
+                seen = tape.op(
+                    "add", tape.op("mul", mixed, rescale), seen, name=f"{name}.sum.{hop}"
+                )
             top, total, mixed = best, more, seen
         kept = tape.op("div", mixed, total, name=f"{name}.heads:kept")
-        # The backward pass reads what was kept: a hint there would hide that it is a sum over the weights.
+        # The backward pass reads what was kept: a hint there would hide that it is a sum over the
+        # weights.
         tape.op("contiguous", kept, name=f"{name}.heads", hint=self.spread)
         tape.op("add", tape.op("log", total), top, name=f"{name}.lse")
 
@@ -108,59 +150,125 @@ class Ring:
         if gradient is None:
             return [None, None, None]
         tape, name = self.tape, self.name
-        inner = tape.op("sum", tape.op("mul", gradient, tape.saved(f"{name}.heads:kept")), name=f"{name}.inner", axes=(3,), keepdim=True)
+        inner = tape.op(
+            "sum",
+            tape.op("mul", gradient, tape.saved(f"{name}.heads:kept")),
+            name=f"{name}.inner",
+            axes=(3,),
+            keepdim=True,
+        )
         k, v, dk, dv, dq = tape.saved(self.k), tape.saved(self.v), "", "", ""
         for hop in range(self.hops):
             if hop:
                 k, v = self._round(k, f"{name}.k.back", hop), self._round(v, f"{name}.v.back", hop)
-                dk, dv = self._round(dk, f"{name}.dk.round", hop), self._round(dv, f"{name}.dv.round", hop)
+                dk, dv = (
+                    self._round(dk, f"{name}.dk.round", hop),
+                    self._round(dv, f"{name}.dv.round", hop),
+                )
             parts = self._hop_backward(gradient, inner, k, v, hop)
-            dk, dv = (tape.op("add", known, part) if known else part for known, part in zip((dk, dv), parts[1:], strict=True))
+            dk, dv = (
+                tape.op("add", known, part) if known else part
+                for known, part in zip((dk, dv), parts[1:], strict=True)
+            )
             last = hop == self.hops - 1
             hint = self.rank.hint(f"grad:{name}.q.scaled", self.spread) if last else None
-            dq = tape.op("add", dq, parts[0], name=f"grad:{name}.q.scaled" if last else "", hint=hint) if dq else parts[0]
+            dq = (
+                tape.op(
+                    "add", dq, parts[0], name=f"grad:{name}.q.scaled" if last else "", hint=hint
+                )
+                if dq
+                else parts[0]
+            )
         return [self._query_gradient(dq), self._home(dk, self.k), self._home(dv, self.v)]
 
-    def _hop_backward(self, gradient: str, inner: str, k: str, v: str, hop: int) -> tuple[str, str, str]:
+    def _hop_backward(
+        self, gradient: str, inner: str, k: str, v: str, hop: int
+    ) -> tuple[str, str, str]:
         """What one hop adds to the gradients of scaled queries, of its keys and of its values."""
         tape, name = self.tape, self.name
         hint = self.rank.hint(f"grad:{name}.scores", self._columns(hop))
         keys, values, scaled = self._repeated(k), self._repeated(v), tape.saved(f"{name}.q.scaled")
         turned = tape.op("transpose", keys, dim0=2, dim1=3)
-        weights = tape.op("exp", tape.op("sub", self._masked(scaled, turned, hop, ":back"), tape.saved(f"{name}.lse")), name=f"{name}.weights.{hop}")
+        weights = tape.op(
+            "exp",
+            tape.op("sub", self._masked(scaled, turned, hop, ":back"), tape.saved(f"{name}.lse")),
+            name=f"{name}.weights.{hop}",
+        )
         through, by_value = self._mixed_backward(weights, values, gradient, hop)
-        scores = tape.op("mul", weights, tape.op("sub", through, inner), name=f"grad:{name}.scores.{hop}", hint=hint)
+        scores = tape.op(
+            "mul",
+            weights,
+            tape.op("sub", through, inner),
+            name=f"grad:{name}.scores.{hop}",
+            hint=hint,
+        )
         query, by_key = self._product_backward(scaled, turned, scores)
         own = (tape.op("transpose.backward", keys, turned, by_key, dim0=2, dim1=3), by_value)
-        found = [self._gathered_heads(part, x, whole) for part, x, whole in zip(own, (k, v), (keys, values), strict=True)]
+        found = [
+            self._gathered_heads(part, x, whole)
+            for part, x, whole in zip(own, (k, v), (keys, values), strict=True)
+        ]
         return query, found[0], found[1]
 
-    def _mixed_backward(self, weights: str, values: str, gradient: str, hop: int) -> tuple[str, ...]:
+    def _mixed_backward(
+        self, weights: str, values: str, gradient: str, hop: int
+    ) -> tuple[str, ...]:
         """The gradients of a hop's weights and values.
 
-        Where ranks share heads, that of values is a term of a sum and nothing is known of it alone: then it is computed from a view of the weights that has a
-        hint. A hint on the weights themselves would hide how the gradients of scores follow from the scores.
+        Where ranks share heads, that of values is a term of a sum and nothing is known of it alone:
+        then it is computed from a view of the weights that has a hint. A hint on the weights
+        themselves would hide how the gradients of scores follow from the scores.
         """
         tape = self.tape
         if not self.rank.axes.copies:
             return self._product_backward(weights, values, gradient)
         hint = self.rank.hint(f"{self.name}.weights", self._columns(hop))
-        shown = tape.op("reshape", weights, name=f"{weights}:shown", hint=hint, sizes=tape.tensors[weights].shape)
+        shown = tape.op(
+            "reshape",
+            weights,
+            name=f"{weights}:shown",
+            hint=hint,
+            sizes=tape.tensors[weights].shape,
+        )
         through = tape.op("matmul", gradient, tape.op("transpose", values, dim0=2, dim1=3))
         return through, tape.op("matmul", tape.op("transpose", shown, dim0=2, dim1=3), gradient)
 
     def _product_backward(self, left: str, right: str, gradient: str) -> tuple[str, ...]:
         """The gradients of both factors of a product that is not kept."""
-        return self.tape.several("matmul.backward", left, right, gradient, names=("", ""), forward_outputs=0, gradients=(0,))
+        return self.tape.several(
+            "matmul.backward",
+            left,
+            right,
+            gradient,
+            names=("", ""),
+            forward_outputs=0,
+            gradients=(0,),
+        )
 
     def _gathered_heads(self, gradient: str, x: str, repeated: str) -> str:
         """The sum over the query heads that share a key-value head."""
-        return gradient if self.shared == 1 else self.tape.op("repeat_interleave.backward", x, repeated, gradient, axis=1, count=self.shared)
+        return (
+            gradient
+            if self.shared == 1
+            else self.tape.op(
+                "repeat_interleave.backward", x, repeated, gradient, axis=1, count=self.shared
+            )
+        )
 
     def _query_gradient(self, scaled: str) -> str:
         tape = self.tape
-        operands, hint = (tape.saved(self.q), tape.saved(f"{self.name}.q.scaled"), scaled), tape.gradient_hint(self.q)
-        return tape.op("scale_by_size.backward", *operands, name=tape.gradient_name(self.q), hint=hint, axis=-1, exponent="-1/2")
+        operands, hint = (
+            (tape.saved(self.q), tape.saved(f"{self.name}.q.scaled"), scaled),
+            tape.gradient_hint(self.q),
+        )
+        return tape.op(
+            "scale_by_size.backward",
+            *operands,
+            name=tape.gradient_name(self.q),
+            hint=hint,
+            axis=-1,
+            exponent="-1/2",
+        )
 
     def _home(self, gradient: str, of: str) -> str:
         """The last hop's sum is one place before the rank whose keys it belongs to."""

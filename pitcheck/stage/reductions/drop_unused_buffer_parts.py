@@ -1,8 +1,9 @@
 """Buffers without what a stage does not take out of them.
 
-Flat buffers hold many tensors, so that one collective moves them all. Along the dimension along which tensors are joined and taken apart again such a
-collective treats every element alike: joining fewer and taking fewer apart gives the same parts. A stage of one tensor so stays as small as if it were moved
-alone.
+Flat buffers hold many tensors, so that one collective moves them all. Along the dimension along
+which tensors are joined and taken apart again such a collective treats every element alike: joining
+fewer and taking fewer apart gives the same parts. A stage of one tensor so stays as small as if it
+were moved alone.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ OUTSIDE = -1
 
 @dataclass(frozen=True)
 class _Buffer:
-    """The numbers of the steps that join tensors, move them, and take them apart; where the tensors and the parts end along ``axis``."""
+    """The numbers of the steps that join tensors, move them, and take them apart; where the tensors
+    and the parts end along ``axis``.
+    """
 
     join: int
     moves: tuple[int, ...]
@@ -40,8 +43,9 @@ class _Buffer:
 class DropUnusedBufferParts:
     """Leave out of flat buffers the tensors of which the stage reads no part.
 
-    Why it decides both ways: along the dimension of the join every element is moved, or added up over ranks, for itself, so that what is read of a buffer does
-    not depend on what else lies in it. Assumes that nothing but the one split reads the buffer, which is looked up.
+    Why it decides both ways: along the dimension of the join every element is moved, or added up
+    over ranks, for itself, so that what is read of a buffer does not depend on what else lies in
+    it. Assumes that nothing but the one split reads the buffer, which is looked up.
     """
 
     name = "drop unused buffer parts"
@@ -50,30 +54,50 @@ class DropUnusedBufferParts:
 
     def apply(self, subject: Stage, _: Context) -> Stage | None:
         """Return the stage with smaller buffers; None if all of every buffer is read."""
-        parallel = narrowed(subject.parallel, dict.fromkeys(target.cut.value for target in subject.targets))
+        parallel = narrowed(
+            subject.parallel, dict.fromkeys(target.cut.value for target in subject.targets)
+        )
         if parallel is subject.parallel:
             return None
-        return replace(subject, parallel=parallel, cuts={value: cut for value, cut in subject.cuts.items() if value in parallel.inputs})
+        return replace(
+            subject,
+            parallel=parallel,
+            cuts={value: cut for value, cut in subject.cuts.items() if value in parallel.inputs},
+        )
 
 
 def narrowed(batch: Batch, targets: Collection[int]) -> Batch:
-    """``batch`` with buffers that hold no more than the tensors that overlap with parts which something reads. ``targets`` stay as they are."""
+    """``batch`` with buffers that hold no more than the tensors that overlap with parts which
+    something reads. ``targets`` stay as they are.
+    """
     if not any(_leaves_out_parts(step) for step in batch.steps):
         return batch
     steps, shapes = list(batch.steps), dict(batch.shapes)
     for buffer in _Uses(batch, frozenset(targets)).buffers():
         _narrow(batch, buffer, steps, shapes)
-    return pruned(replace(batch, steps=steps, shapes=shapes), *targets) if shapes != batch.shapes else batch
+    return (
+        pruned(replace(batch, steps=steps, shapes=shapes), *targets)
+        if shapes != batch.shapes
+        else batch
+    )
 
 
 def _leaves_out_parts(step: Step) -> bool:
-    """Return True if a step cuts its operand into parts of certain sizes, of which nothing reads some."""
-    return "sizes" in step.attributes and None in step.outputs and has_trait(step.kind, Trait.CUTS, step.attributes)
+    """Return True if a step cuts its operand into parts of certain sizes, of which nothing reads
+    some.
+    """
+    return (
+        "sizes" in step.attributes
+        and None in step.outputs
+        and has_trait(step.kind, Trait.CUTS, step.attributes)
+    )
 
 
 def _joins_along(step: Step) -> bool:
     """Return True if a step puts its operands side by side along one of their dimensions."""
-    return all(has_trait(step.kind, trait, step.attributes) for trait in (Trait.JOINS, Trait.EXTENDS))
+    return all(
+        has_trait(step.kind, trait, step.attributes) for trait in (Trait.JOINS, Trait.EXTENDS)
+    )
 
 
 class _Uses:
@@ -91,34 +115,62 @@ class _Uses:
                     self._written.setdefault(output, []).append(number)
 
     def buffers(self) -> Iterator[_Buffer]:
-        """Buffers that go one way from being joined to being taken apart, but for parts that nothing reads."""
+        """Buffers that go one way from being joined to being taken apart, but for parts that
+        nothing reads.
+        """
         for number, split in enumerate(self._batch.steps):
             if not _leaves_out_parts(split):
                 continue
             moves = self._writers((number,))
             joins = self._writers(moves) if OUTSIDE not in moves else ()
-            found = self._matched(joins[0], moves, number) if len(joins) == 1 and joins[0] != OUTSIDE else None
+            found = (
+                self._matched(joins[0], moves, number)
+                if len(joins) == 1 and joins[0] != OUTSIDE
+                else None
+            )
             if found is not None:
                 yield found
 
     def _writers(self, readers: tuple[int, ...]) -> tuple[int, ...]:
-        """The steps that write the one operand which these steps read, and nothing else does; none where there is no such operand."""
+        """The steps that write the one operand which these steps read, and nothing else does; none
+        where there is no such operand.
+        """
         read = [self._batch.steps[number].inputs for number in readers]
         values = {o.value if isinstance(o, Argument) else None for inputs in read for o in inputs}
-        value = values.pop() if len(values) == 1 and all(len(inputs) == 1 for inputs in read) else None
-        return tuple(self._written[value]) if value is not None and self._read[value] == list(readers) else ()
+        value = (
+            values.pop() if len(values) == 1 and all(len(inputs) == 1 for inputs in read) else None
+        )
+        return (
+            tuple(self._written[value])
+            if value is not None and self._read[value] == list(readers)
+            else ()
+        )
 
     def _matched(self, join: int, moves: tuple[int, ...], split: int) -> _Buffer | None:
         """The buffer, where all steps go along with one dimension and the sizes fit."""
         joining, splitting = self._batch.steps[join], self._batch.steps[split]
         values = [operand.value for operand in joining.inputs if isinstance(operand, Argument)]
-        sizes, axes = splitting.attributes.get("sizes"), (joining.attributes.get("axis"), splitting.attributes.get("axis"))
-        if not _joins_along(joining) or len(values) != len(joining.inputs) or not isinstance(sizes, tuple) or not isinstance(axes[0], int):
+        sizes, axes = (
+            splitting.attributes.get("sizes"),
+            (joining.attributes.get("axis"), splitting.attributes.get("axis")),
+        )
+        if (
+            not _joins_along(joining)
+            or len(values) != len(joining.inputs)
+            or not isinstance(sizes, tuple)
+            or not isinstance(axes[0], int)
+        ):
             return None
         shapes = [self._batch.shape(value) for value in values]
         axis = axes[0] % len(shapes[0])
         joined, parts = (0, *accumulate(shape[axis] for shape in shapes)), (0, *accumulate(sizes))
-        fits = axes[0] == axes[1] and joined[-1] == parts[-1] and all(_leaves_alone(self._batch.steps[number], axis, len(shapes[0])) for number in moves)
+        fits = (
+            axes[0] == axes[1]
+            and joined[-1] == parts[-1]
+            and all(
+                _leaves_alone(self._batch.steps[number], axis, len(shapes[0])) for number in moves
+            )
+        )
         return _Buffer(join, moves, split, axis, joined, parts) if fits else None
 
 
@@ -129,19 +181,34 @@ def _leaves_alone(step: Step, axis: int, rank: int) -> bool:
     return others and has_trait(step.kind, Trait.LEAVES_OTHER_AXES, step.attributes)
 
 
-def _narrow(batch: Batch, buffer: _Buffer, steps: list[Step], shapes: dict[int, tuple[int, ...]]) -> None:
-    """Leave out of a buffer the tensors of which no part is read, and of its parts what is left of none of them."""
+def _narrow(
+    batch: Batch, buffer: _Buffer, steps: list[Step], shapes: dict[int, tuple[int, ...]]
+) -> None:
+    """Leave out of a buffer the tensors of which no part is read, and of its parts what is left of
+    none of them.
+    """
     join, split = batch.steps[buffer.join], batch.steps[buffer.split]
-    read = [part for part, output in zip(pairwise(buffer.parts), split.outputs, strict=True) if output is not None]
+    read = [
+        part
+        for part, output in zip(pairwise(buffer.parts), split.outputs, strict=True)
+        if output is not None
+    ]
     tensors = list(pairwise(buffer.joined))
     kept = [any(_overlap(tensor, part) for part in read) for tensor in tensors]
     if all(kept):
         return
-    left = [sum(_overlap(part, tensor) for tensor, keep in zip(tensors, kept, strict=True) if keep) for part in pairwise(buffer.parts)]
+    left = [
+        sum(_overlap(part, tensor) for tensor, keep in zip(tensors, kept, strict=True) if keep)
+        for part in pairwise(buffer.parts)
+    ]
     stay = [number for number, size in enumerate(left) if size or split.outputs[number] is not None]
     sizes, outputs = tuple(left[n] for n in stay), tuple(split.outputs[n] for n in stay)
-    steps[buffer.join] = replace(join, inputs=tuple(operand for operand, keep in zip(join.inputs, kept, strict=True) if keep))
-    steps[buffer.split] = replace(split, attributes={**split.attributes, "sizes": sizes}, outputs=outputs)
+    steps[buffer.join] = replace(
+        join, inputs=tuple(operand for operand, keep in zip(join.inputs, kept, strict=True) if keep)
+    )
+    steps[buffer.split] = replace(
+        split, attributes={**split.attributes, "sizes": sizes}, outputs=outputs
+    )
     for number in (buffer.join, *buffer.moves):
         for output in batch.steps[number].outputs:
             if output is not None:

@@ -1,4 +1,6 @@
-"""A stage with the coordinates alone that must be evaluated: along one dimension after the other, alike segments are represented by a few."""
+"""A stage with the coordinates alone that must be evaluated: along one dimension after the other,
+alike segments are represented by a few.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +15,12 @@ from pitcheck.stage.stage import Stage, compared_rows
 
 
 class KeepFewCoordinates:
-    """Keep a few target coordinates of every class whose cones are renamings of each other along a pure batch dimension.
+    """Keep a few target coordinates of every class whose cones are renamings of each other along a
+    pure batch dimension.
 
-    Why it decides both ways: what is claimed at two coordinates of a class is one claim about renamed rows (:mod:`pitcheck.stage.reductions.symmetry`).
-    Assumes that the stage's dimensions are known, and that cuts hold whatever was proven of them at all coordinates.
+    Why it decides both ways: what is claimed at two coordinates of a class is one claim about
+    renamed rows (:mod:`pitcheck.stage.reductions.symmetry`). Assumes that the stage's dimensions
+    are known, and that cuts hold whatever was proven of them at all coordinates.
     """
 
     name = "keep few coordinates"
@@ -25,15 +29,27 @@ class KeepFewCoordinates:
 
     def apply(self, subject: Measured, context: Context) -> Measured | None:
         """Return the stage at fewer coordinates along one dimension; None if none is worthwhile."""
-        found = find_symmetry(subject.stage, subject.symbolic, _keep(subject, context), context.templates, subject.done())
-        return None if found is None else subject.left(_restricted(subject.stage, found), found, context.templates)
+        found = find_symmetry(
+            subject.stage,
+            subject.symbolic,
+            _keep(subject, context),
+            context.templates,
+            subject.done(),
+        )
+        return (
+            None
+            if found is None
+            else subject.left(_restricted(subject.stage, found), found, context.templates)
+        )
 
 
 class KeepFewTerms:
     """Keep a few of the terms that coordinates add up over the segments of a dimension.
 
-    Why it decides both ways: n (f - g) = 0 holds for one number n of terms below every prime in use exactly where f = g, and f = g exactly where the sums agree
-    for every n (:mod:`pitcheck.stage.reductions.sums`). Assumes that symmetric coordinates were looked for first, which costs less.
+    Why it decides both ways: n (f - g) = 0 holds for one number n of terms below every prime in use
+    exactly where f = g, and f = g exactly where the sums agree for every n
+    (:mod:`pitcheck.stage.reductions.sums`). Assumes that symmetric coordinates were looked for
+    first, which costs less.
     """
 
     name = "keep few terms"
@@ -42,18 +58,40 @@ class KeepFewTerms:
 
     def apply(self, subject: Measured, context: Context) -> Measured | None:
         """Return the stage with fewer terms along one dimension; None if none is worthwhile."""
-        found = find_sum(subject.stage, subject.symbolic, context.templates, _keep(subject, context), subject.done())
-        return None if found is None else subject.left(with_fewer_terms(subject.stage, found), found.symmetry, context.templates)
+        found = find_sum(
+            subject.stage,
+            subject.symbolic,
+            context.templates,
+            _keep(subject, context),
+            subject.done(),
+        )
+        return (
+            None
+            if found is None
+            else subject.left(
+                with_fewer_terms(subject.stage, found), found.symmetry, context.templates
+            )
+        )
 
 
 def _keep(subject: Measured, context: Context) -> int:
-    """How many are kept of a class: more than one along one dimension alone, since what is kept along several would be multiplied."""
+    """How many are kept of a class: more than one along one dimension alone, since what is kept
+    along several would be multiplied.
+    """
     return 1 if subject.kept else 1 + context.variant
 
 
 def _restricted(stage: Stage, symmetry: Symmetry) -> Stage:
-    """The stage for the kept coordinates alone. What is proven of them holds for those that a stage of a few coordinates does not show, too."""
+    """The stage for the kept coordinates alone. What is proven of them holds for those that a stage
+    of a few coordinates does not show, too.
+    """
     target = replace(stage.targets[0], where=symmetry.where)
     rows = compared_rows(target, stage.parallel)[0][0]
     parallel = pruned_to(stage.parallel, {target.cut.value: rows})
-    return replace(stage, parallel=parallel, cuts={own: cut for own, cut in stage.cuts.items() if own in parallel.inputs}, targets=(target,), sampling=None)
+    return replace(
+        stage,
+        parallel=parallel,
+        cuts={own: cut for own, cut in stage.cuts.items() if own in parallel.inputs},
+        targets=(target,),
+        sampling=None,
+    )

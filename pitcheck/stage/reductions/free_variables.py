@@ -1,9 +1,12 @@
-"""Steps whose result does not matter: a stage that holds whatever they give needs none of their outcomes.
+"""Steps whose result does not matter: a stage that holds whatever they give needs none of their
+outcomes.
 
-The shift that softmax subtracts cancels, whatever it is. Where it is a maximum that residues do not decide both ways (of numbers that were scaled before), the
-stage is proven with any number in its place: more than was asked for, wherever it has a value. But c / c is 1 for any c that is drawn, and has none where the
-step gives 0. So a step is freed only where all that is computed from it is defined for all numbers: where it is divided by, or a logarithm or a root is taken,
-what is read is made of exponentials, which are positive.
+The shift that softmax subtracts cancels, whatever it is. Where it is a maximum that residues do not
+decide both ways (of numbers that were scaled before), the stage is proven with any number in its
+place: more than was asked for, wherever it has a value. But c / c is 1 for any c that is drawn, and
+has none where the step gives 0. So a step is freed only where all that is computed from it is
+defined for all numbers: where it is divided by, or a logarithm or a root is taken, what is read is
+made of exponentials, which are positive.
 """
 
 from __future__ import annotations
@@ -27,8 +30,9 @@ PARALLEL = "parallel "
 class FreeVariables:
     """Draw any numbers in the place of what the steps of the nodes ``free`` give.
 
-    Why a proof decides: what holds whatever a step gives holds for what it gives. A failure refutes nothing: the step may never give those numbers.
-    Assumes that everything computed from the step has a value for all numbers, which is looked up.
+    Why a proof decides: what holds whatever a step gives holds for what it gives. A failure refutes
+    nothing: the step may never give those numbers. Assumes that everything computed from the step
+    has a value for all numbers, which is looked up.
     """
 
     name = "free variables"
@@ -36,23 +40,38 @@ class FreeVariables:
     refutes = False
 
     def apply(self, subject: ShapedStage, context: Context) -> ShapedStage | None:
-        """Return the stage with drawn results; None if no step is to be freed. Raises UnsupportedError where the claim would have no value."""
+        """Return the stage with drawn results; None if no step is to be freed. Raises
+        UnsupportedError where the claim would have no value.
+        """
         return with_free(subject, context.free) if context.free else None
 
 
 def undecided(shaped: ShapedStage, site: str) -> int | None:
-    """The node of the parallel step at which something is decided, if its only result is a floating-point tensor; else None."""
+    """The node of the parallel step at which something is decided, if its only result is a
+    floating-point tensor; else None.
+    """
     number = step_at(site, PARALLEL)
-    return shaped.stage.parallel.steps[number].node if number is not None and _can_be_free(shaped, shaped.stage.parallel.steps[number]) else None
+    return (
+        shaped.stage.parallel.steps[number].node
+        if number is not None and _can_be_free(shaped, shaped.stage.parallel.steps[number])
+        else None
+    )
 
 
 def with_free(shaped: ShapedStage, nodes: Collection[int]) -> ShapedStage:
-    """The stage with numbers drawn in the place of what the steps of these nodes give, and all steps that compute the same: these give the same numbers."""
+    """The stage with numbers drawn in the place of what the steps of these nodes give, and all
+    steps that compute the same: these give the same numbers.
+    """
     steps = shaped.stage.parallel.steps
-    forms = [_form(step, attributes) for step, attributes in zip(steps, shaped.attributes[1], strict=True)]
+    forms = [
+        _form(step, attributes)
+        for step, attributes in zip(steps, shaped.attributes[1], strict=True)
+    ]
     wanted = {form for step, form in zip(steps, forms, strict=True) if step.node in nodes}
     if nodes and not _defined_for_all(shaped, [form in wanted for form in forms]):
-        raise UnsupportedError("what is computed from a step that is to be drawn is not defined for all numbers")
+        raise UnsupportedError(
+            "what is computed from a step that is to be drawn is not defined for all numbers"
+        )
     free = {}
     for number, (step, form) in enumerate(zip(steps, forms, strict=True)):
         if form in wanted and _can_be_free(shaped, step):
@@ -61,7 +80,9 @@ def with_free(shaped: ShapedStage, nodes: Collection[int]) -> ShapedStage:
 
 
 def _defined_for_all(shaped: ShapedStage, freed: Sequence[bool]) -> bool:
-    """Whether everything that is computed from freed steps has a value whatever they give, a floating-point one."""
+    """Whether everything that is computed from freed steps has a value whatever they give, a
+    floating-point one.
+    """
     steps, values = shaped.stage.parallel.steps, shaped.stage.parallel.graph.values
     writers = Counter(output for step in steps for output in step.outputs if output is not None)
     reached: set[int] = set()
@@ -82,24 +103,42 @@ def _defined_for_all(shaped: ShapedStage, freed: Sequence[bool]) -> bool:
         reached |= outputs
         # What several steps write, on several ranks, may be positive on some of them only.
         keeps = all_positive and has_trait(step.kind, Trait.KEEPS_POSITIVE, attributes)
-        if all(writers[output] == 1 for output in outputs) and (keeps or has_trait(step.kind, Trait.GIVES_POSITIVE, attributes)):
+        if all(writers[output] == 1 for output in outputs) and (
+            keeps or has_trait(step.kind, Trait.GIVES_POSITIVE, attributes)
+        ):
             positive |= outputs
     return True
 
 
-def _has_value(step: Step, attributes: Mapping[str, Any], reached: Collection[int], positive: Collection[int], all_positive: bool) -> bool:
-    """Return True if a step has a value whatever numbers the ``reached`` operands are, of which ``positive`` ones are, and decides nothing by them."""
+def _has_value(
+    step: Step,
+    attributes: Mapping[str, Any],
+    reached: Collection[int],
+    positive: Collection[int],
+    all_positive: bool,
+) -> bool:
+    """Return True if a step has a value whatever numbers the ``reached`` operands are, of which
+    ``positive`` ones are, and decides nothing by them.
+    """
     if has_trait(step.kind, Trait.TOTAL, attributes):
         conditions = (step.inputs[place] for place in operator_kind(step.kind).conditions)
-        return not any(isinstance(operand, Argument) and operand.value in reached for operand in conditions)
+        return not any(
+            isinstance(operand, Argument) and operand.value in reached for operand in conditions
+        )
     if has_trait(step.kind, Trait.DEFINED_FOR_POSITIVE, attributes):
         return all_positive
     divisor = step.inputs[1] if has_trait(step.kind, Trait.DIVIDES, attributes) else None
-    return isinstance(divisor, Argument) and (divisor.value in positive or divisor.value not in reached)
+    return isinstance(divisor, Argument) and (
+        divisor.value in positive or divisor.value not in reached
+    )
 
 
 def _can_be_free(shaped: ShapedStage, step: Step) -> bool:
-    return len(step.outputs) == 1 and step.outputs[0] is not None and shaped.stage.parallel.graph.values[step.outputs[0]].kind == "field"
+    return (
+        len(step.outputs) == 1
+        and step.outputs[0] is not None
+        and shaped.stage.parallel.graph.values[step.outputs[0]].kind == "field"
+    )
 
 
 def _result(step: Step) -> int:
@@ -107,11 +146,20 @@ def _result(step: Step) -> int:
 
 
 def _form(step: Step, attributes: Mapping[str, Any]) -> tuple[object, ...]:
-    """What a step computes: its operator, and the rows that it reads. Steps of one form give the same."""
-    return step.kind, repr(sorted(attributes.items())), step.count, tuple(_read(operand) for operand in step.inputs)
+    """What a step computes: its operator, and the rows that it reads. Steps of one form give the
+    same.
+    """
+    return (
+        step.kind,
+        repr(sorted(attributes.items())),
+        step.count,
+        tuple(_read(operand) for operand in step.inputs),
+    )
 
 
 def _read(operand: StepOperand) -> object:
     if isinstance(operand, Argument):
         return operand.value, operand.rows.shape, operand.rows.tobytes()
-    return tuple(_read(member) for member in operand) if isinstance(operand, tuple) else repr(operand)
+    return (
+        tuple(_read(member) for member in operand) if isinstance(operand, tuple) else repr(operand)
+    )

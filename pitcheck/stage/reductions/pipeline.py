@@ -1,7 +1,9 @@
-"""The one list of stage reductions, in the order in which they act, and the one function that runs them.
+"""The one list of stage reductions, in the order in which they act, and the one function that runs
+them.
 
-A new reduction is a class in a file beside this one and a line in the list: ``tests/stages/test_reductions.py`` then compares what it leaves of every stage
-of the test zoo with the stage itself, right ones and wrong ones.
+A new reduction is a class in a file beside this one and a line in the list:
+``tests/stages/test_reductions.py`` then compares what it leaves of every stage of the test zoo with
+the stage itself, right ones and wrong ones.
 """
 
 from __future__ import annotations
@@ -37,10 +39,16 @@ STAGE_REDUCTIONS: Reductions = (
 """All reductions. Those of one phase act in this order."""
 
 
-def reduced(subject: Subject, phase: Phase, context: Context, reductions: Reductions = STAGE_REDUCTIONS) -> Subject:
-    """Return what the reductions of a phase leave of a stage; the stage itself if none applies. Raises what they raise."""
+def reduced(
+    subject: Subject, phase: Phase, context: Context, reductions: Reductions = STAGE_REDUCTIONS
+) -> Subject:
+    """Return what the reductions of a phase leave of a stage; the stage itself if none applies.
+    Raises what they raise.
+    """
     for reduction in reductions:
-        smaller: Subject | None = reduction.apply(subject, context) if reduction.phase is phase else None
+        smaller: Subject | None = (
+            reduction.apply(subject, context) if reduction.phase is phase else None
+        )
         if smaller is None or smaller is subject:
             continue
         if phase.repeated:
@@ -49,8 +57,15 @@ def reduced(subject: Subject, phase: Phase, context: Context, reductions: Reduct
     return subject
 
 
-def measured(stage: Stage, symbolic: SymbolicPair, phases: Collection[Phase], context: Context, reductions: Reductions = STAGE_REDUCTIONS) -> Measured:
-    """Return a stage at the coordinates and sizes at which it is evaluated, all of them and full ones for a phase that is not among ``phases``.
+def measured(
+    stage: Stage,
+    symbolic: SymbolicPair,
+    phases: Collection[Phase],
+    context: Context,
+    reductions: Reductions = STAGE_REDUCTIONS,
+) -> Measured:
+    """Return a stage at the coordinates and sizes at which it is evaluated, all of them and full
+    ones for a phase that is not among ``phases``.
 
     Raises UnsupportedError if a stage that shows a few coordinates does not stand for all.
     """
@@ -58,6 +73,9 @@ def measured(stage: Stage, symbolic: SymbolicPair, phases: Collection[Phase], co
     if Phase.COORDINATES in phases:
         found = reduced(found, Phase.COORDINATES, context, reductions)
         sampling, left = found.stage.sampling, found.stage
-        if sampling is not None and (sampling.differing(cut.grid for cut in left.all_cuts()) or sampling.crossed(left.parallel)):
+        if sampling is not None and (
+            sampling.differing(cut.grid for cut in left.all_cuts())
+            or sampling.crossed(left.parallel)
+        ):
             raise UnsupportedError("a few coordinates do not stand for all")
     return reduced(found, Phase.SIZES, context, reductions) if Phase.SIZES in phases else found

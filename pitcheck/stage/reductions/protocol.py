@@ -1,6 +1,8 @@
-"""What a reduction of a stage is: an object with a name, the phase in which it acts, and the mathematical reason why its result decides the stage.
+"""What a reduction of a stage is: an object with a name, the phase in which it acts, and the
+mathematical reason why its result decides the stage.
 
-A reduction is right if every stage that it changes is decided by its result, as ``refutes`` says. Nothing else is asked of it: it may refuse any stage.
+A reduction is right if every stage that it changes is decided by its result, as ``refutes`` says.
+Nothing else is asked of it: it may refuse any stage.
 """
 
 from __future__ import annotations
@@ -39,7 +41,9 @@ class Context:
     templates: Templates | None = None
     """What operators do to dimensions, shared between stages."""
     variant: int = 0
-    """The number of the set of sizes: of every symmetric class ``1 + variant`` coordinates are kept along one dimension."""
+    """The number of the set of sizes: of every symmetric class ``1 + variant`` coordinates are kept
+    along one dimension.
+    """
     least: int = LEAST
     """Elements of a unit at reduced sizes, at least."""
     free: tuple[int, ...] = ()
@@ -51,7 +55,8 @@ class Context:
 class StageReduction(Protocol[Subject]):
     """One way to make a stage smaller, or its claim stronger.
 
-    ``refutes``: whether a failure of the result is one of the stage. A proof of the result always is one of the stage.
+    ``refutes``: whether a failure of the result is one of the stage. A proof of the result always
+    is one of the stage.
     """
 
     name: str
@@ -59,4 +64,6 @@ class StageReduction(Protocol[Subject]):
     refutes: bool
 
     def apply(self, subject: Subject, context: Context, /) -> Subject | None:
-        """Return the reduced stage; None, or the same stage, if there is nothing to do. Raises PitcheckError for a stage that it cannot reduce."""
+        """Return the reduced stage; None, or the same stage, if there is nothing to do. Raises
+        PitcheckError for a stage that it cannot reduce.
+        """

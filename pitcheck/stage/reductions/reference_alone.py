@@ -1,4 +1,6 @@
-"""The reference side of a stage run on axes by itself: which dimensions its operators alone tie, and along which they compute every place for itself."""
+"""The reference side of a stage run on axes by itself: which dimensions its operators alone tie,
+and along which they compute every place for itself.
+"""
 
 from __future__ import annotations
 
@@ -24,17 +26,41 @@ class ReferenceAlone:
     system: AxisSystem
 
     @classmethod
-    def of(cls, batch: Batch, templates: Templates | None, kept: Collection[int], without: Collection[int] = ()) -> ReferenceAlone:
-        """The reference, of which the values ``kept`` are compared, but for the steps numbered ``without``."""
+    def of(
+        cls,
+        batch: Batch,
+        templates: Templates | None,
+        kept: Collection[int],
+        without: Collection[int] = (),
+    ) -> ReferenceAlone:
+        """The reference, of which the values ``kept`` are compared, but for the steps numbered
+        ``without``.
+        """
         system = AxisSystem()
         algebra = AxisAlgebra(system)
-        inputs = {value: algebra.tensor(batch.graph.values[value].shape, batch.graph.values[value].kind) for value in batch.inputs}
-        before = replace(batch, steps=[step for n, step in enumerate(batch.steps) if n not in without])
+        inputs = {
+            value: algebra.tensor(batch.graph.values[value].shape, batch.graph.values[value].kind)
+            for value in batch.inputs
+        }
+        before = replace(
+            batch, steps=[step for n, step in enumerate(batch.steps) if n not in without]
+        )
         left = {argument.value for n in without for argument in batch.steps[n].looked_into}
-        values = run_batch(before, algebra, inputs, evaluator=describing(templates or Templates(evaluate), before, {*kept, *left}))
-        return cls(values, frozenset(a.value for step in before.steps for a in step.looked_into), system)
+        values = run_batch(
+            before,
+            algebra,
+            inputs,
+            evaluator=describing(templates or Templates(evaluate), before, {*kept, *left}),
+        )
+        return cls(
+            values, frozenset(a.value for step in before.steps for a in step.looked_into), system
+        )
 
     def is_batch(self, node: Dimension, carriers: Iterable[tuple[int, int]]) -> bool:
-        """Whether all of ``carriers``, (value, dimension), are one batch dimension with ``node``."""
+        """Whether all of ``carriers``, (value, dimension), are one batch dimension with
+        ``node``.
+        """
         root = self.system.number_of(node)
-        return self.system.is_batch(node) and all(self.system.number_of(self.values[value].dims[dim]) == root for value, dim in carriers)
+        return self.system.is_batch(node) and all(
+            self.system.number_of(self.values[value].dims[dim]) == root for value, dim in carriers
+        )

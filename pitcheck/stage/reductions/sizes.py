@@ -1,4 +1,6 @@
-"""The sizes of a stage's dimensions: reduced ones, and of a batch dimension the segments alone that the kept coordinates use."""
+"""The sizes of a stage's dimensions: reduced ones, and of a batch dimension the segments alone that
+the kept coordinates use.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ from pitcheck.stage.stage import Stage
 
 @dataclass(frozen=True)
 class Measured:
-    """A stage whose dimensions are known. ``kept``: along which of them it has a few coordinates or terms; ``base``: their sizes but for that."""
+    """A stage whose dimensions are known. ``kept``: along which of them it has a few coordinates or
+    terms; ``base``: their sizes but for that.
+    """
 
     stage: Stage
     symbolic: SymbolicPair
@@ -35,25 +39,36 @@ class Measured:
         """The size of every dimension."""
         sizes = self.symbolic.system.full() if self.base is None else self.base
         for symmetry in self.kept:
-            sizes = RestrictedSizes(sizes, self.symbolic.system, symmetry, self.stage, self.symbolic)
+            sizes = RestrictedSizes(
+                sizes, self.symbolic.system, symmetry, self.stage, self.symbolic
+            )
         return sizes
 
     def done(self) -> set[int]:
         """The classes of dimensions of which a few coordinates are left."""
-        nodes = (self.symbolic.reference.values[value].dims[dim] for value, dim in (symmetry.carrier for symmetry in self.kept))
+        nodes = (
+            self.symbolic.reference.values[value].dims[dim]
+            for value, dim in (symmetry.carrier for symmetry in self.kept)
+        )
         return {self.symbolic.system.number_of(node) for node in nodes}
 
     def left(self, stage: Stage, symmetry: Symmetry, templates: Templates | None) -> Measured:
         """What a reduction leaves: ``stage``, with fewer coordinates as ``symmetry`` says."""
-        return Measured(stage, symbolic_pair(stage.reference, stage.parallel, stage.all_cuts(), templates), (*self.kept, symmetry))
+        return Measured(
+            stage,
+            symbolic_pair(stage.reference, stage.parallel, stage.all_cuts(), templates),
+            (*self.kept, symmetry),
+        )
 
 
 class ReduceSizes:
     """Give every dimension that no operator measures a few elements for each of its segments.
 
-    Why it decides: operators are functions of the dimensions that they mix, and of no number of elements but those that keep their size, so both sides are the
-    same expressions at every size. That a sum has few places is dealt with by weights, and by larger sizes (:mod:`pitcheck.algebra.residues.weights`).
-    Assumes that no coordinate is left out after it: the segments of its dimensions would be others.
+    Why it decides: operators are functions of the dimensions that they mix, and of no number of
+    elements but those that keep their size, so both sides are the same expressions at every size.
+    That a sum has few places is dealt with by weights, and by larger sizes
+    (:mod:`pitcheck.algebra.residues.weights`). Assumes that no coordinate is left out after it: the
+    segments of its dimensions would be others.
     """
 
     name = "reduce sizes"
@@ -63,16 +78,29 @@ class ReduceSizes:
     def apply(self, subject: Measured, context: Context) -> Measured:
         """Return the stage at the ``variant``-th set of reduced sizes."""
         symbolic = subject.symbolic
-        # Where places within a segment meet, as tokens do that are counted, few of them leave decisions one-sided for many draws.
-        carriers = [symbolic.reference.values[value].dims[dim] for value, dim in (symmetry.carrier for symmetry in subject.kept)]
+        # Where places within a segment meet, as tokens do that are counted, few of them leave
+        # decisions one-sided for many draws.
+        carriers = [
+            symbolic.reference.values[value].dims[dim]
+            for value, dim in (symmetry.carrier for symmetry in subject.kept)
+        ]
         permuted = [node for node in carriers if not symbolic.system.is_batch(node)]
-        return replace(subject, base=symbolic.system.solve(context.variant, permuted, context.least))
+        return replace(
+            subject, base=symbolic.system.solve(context.variant, permuted, context.least)
+        )
 
 
 class RestrictedSizes(Sizes):
     """Sizes in which the batch dimension keeps only the segments that the kept coordinates use."""
 
-    def __init__(self, base: Sizes, system: AxisSystem, symmetry: Symmetry, stage: Stage, symbolic: SymbolicPair) -> None:
+    def __init__(
+        self,
+        base: Sizes,
+        system: AxisSystem,
+        symmetry: Symmetry,
+        stage: Stage,
+        symbolic: SymbolicPair,
+    ) -> None:
         super().__init__(system, {})
         self._base = base
         self._symmetry = symmetry
@@ -83,7 +111,9 @@ class RestrictedSizes(Sizes):
     def size(self, node: Any) -> int:
         """Reduced size of a dimension."""
         if self._system.number_of(node) == self._root and node.size == self._symmetry.total:
-            return len(self._kept) * (self._base.size(node) // (self._symmetry.total // self._symmetry.segment))
+            return len(self._kept) * (
+                self._base.size(node) // (self._symmetry.total // self._symmetry.segment)
+            )
         return self._base.size(node)
 
     def position(self, node: Any, offset: int) -> int:
@@ -103,8 +133,14 @@ class RestrictedSizes(Sizes):
         return False
 
     def full_position(self, node: Any, offset: int) -> int | None:
-        """Places along the batch dimension are not those of the whole plan; others are as they were."""
-        return None if self._system.number_of(node) == self._root else self._base.full_position(node, offset)
+        """Places along the batch dimension are not those of the whole plan; others are as they
+        were.
+        """
+        return (
+            None
+            if self._system.number_of(node) == self._root
+            else self._base.full_position(node, offset)
+        )
 
     def below(self, node: Any, bound: int) -> int:
         """How many places below a bound are left; a batch dimension is not indexed by values."""
@@ -113,13 +149,20 @@ class RestrictedSizes(Sizes):
     def describe(self) -> list[str]:
         """What was reduced, in sentences."""
         own = self._symmetry
-        told = f"{own.members} {own.what} in {own.classes} classes of equal cones, {own.kept} kept ({own.rule})"
+        told = (
+            f"{own.members} {own.what} in {own.classes} classes of equal cones, {own.kept} "
+            f"kept ({own.rule})"
+        )
         return [*self._base.describe(), told]
 
 
-def _used_segments(stage: Stage, symbolic: SymbolicPair, symmetry: Symmetry, root: int) -> NDArray[np.int64]:
+def _used_segments(
+    stage: Stage, symbolic: SymbolicPair, symmetry: Symmetry, root: int
+) -> NDArray[np.int64]:
     used: set[int] = set()
-    chosen: list[tuple[Cut, Codes]] = [(cut, stage.parallel.inputs[value]) for value, cut in stage.cuts.items()]
+    chosen: list[tuple[Cut, Codes]] = [
+        (cut, stage.parallel.inputs[value]) for value, cut in stage.cuts.items()
+    ]
     chosen += [(t.cut, present_parts(t.cut, t.where, t.home)) for t in stage.targets]
     for cut, numbers in chosen:
         for dim, node in enumerate(symbolic.reference.values[cut.reference].dims):

@@ -1,10 +1,13 @@
-"""What an all-to-all moves, one row per part: parts that meet nowhere are computed apart from each other.
+"""What an all-to-all moves, one row per part: parts that meet nowhere are computed apart from each
+other.
 
-After an all-to-all a tensor holds one part from every member, and as long as operators treat the dimension of the parts as a batch dimension, no part meets
-another. Here every such tensor becomes as many rows as it has parts; the all-to-all itself then says which row goes where, and nothing is computed for it.
-A result that one rank needs so depends on the parts that are its own alone, in the batch as in the plan. It is the same computation: along a batch dimension
-every element is computed for itself, the gradient of an operand that all parts share is the sum of the parts' gradients, and what treats the dimension in
-any other way gets the tensor joined together again.
+After an all-to-all a tensor holds one part from every member, and as long as operators treat the
+dimension of the parts as a batch dimension, no part meets another. Here every such tensor becomes
+as many rows as it has parts; the all-to-all itself then says which row goes where, and nothing is
+computed for it. A result that one rank needs so depends on the parts that are its own alone, in the
+batch as in the plan. It is the same computation: along a batch dimension every element is computed
+for itself, the gradient of an operand that all parts share is the sum of the parts' gradients, and
+what treats the dimension in any other way gets the tensor joined together again.
 """
 
 from __future__ import annotations
@@ -44,7 +47,9 @@ class _Form:
 
 @dataclass(frozen=True)
 class _Parts:
-    """The value that has the parts of another one, and the row of every part by row of that one, shape (rows, parts); -1 where it is not apart."""
+    """The value that has the parts of another one, and the row of every part by row of that one,
+    shape (rows, parts); -1 where it is not apart.
+    """
 
     value: int
     form: _Form
@@ -53,7 +58,9 @@ class _Parts:
 
 @dataclass(frozen=True)
 class _Passed:
-    """What a step does to parts: its attributes for one part, and per output the dimension of its parts; -1 for one that is the sum of what parts give."""
+    """What a step does to parts: its attributes for one part, and per output the dimension of its
+    parts; -1 for one that is the sum of what parts give.
+    """
 
     attributes: Mapping[str, Any]
     dims: Mapping[int, int]
@@ -62,9 +69,10 @@ class _Passed:
 class SplitAllToAll:
     """Make a row of every part that an all-to-all moves.
 
-    Why it decides both ways: operators that treat the dimension of the parts as a batch dimension compute every part for itself, and all others get the tensor
-    joined together again. What fails is looked at once more as the plan has it all the same, so that a finding names the plan's own rows.
-    Assumes that a partial target is a sum already.
+    Why it decides both ways: operators that treat the dimension of the parts as a batch dimension
+    compute every part for itself, and all others get the tensor joined together again. What fails
+    is looked at once more as the plan has it all the same, so that a finding names the plan's own
+    rows. Assumes that a partial target is a sum already.
     """
 
     name = "split all-to-all"
@@ -77,26 +85,40 @@ class SplitAllToAll:
 
 
 def taken_apart(stage: Stage, templates: Templates | None = None) -> Stage:
-    """The stage with its parallel side taken apart; the stage itself where no all-to-all gives parts in the order of the members."""
+    """The stage with its parallel side taken apart; the stage itself where no all-to-all gives
+    parts in the order of the members.
+    """
     batch = stage.parallel
     if not any(moved_form(step, batch) for step in batch.steps):
         return stage
-    rewritten = _Rewriting(batch, templates or Templates(evaluate)).done([target.cut.value for target in stage.targets])
-    return replace(stage, parallel=rewritten, cuts={value: cut for value, cut in stage.cuts.items() if value in rewritten.inputs})
+    rewritten = _Rewriting(batch, templates or Templates(evaluate)).done(
+        [target.cut.value for target in stage.targets]
+    )
+    return replace(
+        stage,
+        parallel=rewritten,
+        cuts={value: cut for value, cut in stage.cuts.items() if value in rewritten.inputs},
+    )
 
 
 def moved_form(step: Step, batch: Batch) -> _Form | None:
-    """How an all-to-all takes its operand apart; None where the parts do not stand in the order of the members afterwards."""
+    """How an all-to-all takes its operand apart; None where the parts do not stand in the order of
+    the members afterwards.
+    """
     operand = step.inputs[0] if step.kind == MOVE else None
     if not isinstance(operand, Argument) or operand.rows.ndim != 2:
         return None
     shape, count = batch.shape(operand.value), operand.rows.shape[1]
-    split, joined = (int(step.attributes[name]) % len(shape) for name in ("split_axis", "concat_axis"))
+    split, joined = (
+        int(step.attributes[name]) % len(shape) for name in ("split_axis", "concat_axis")
+    )
     return _Form(split, count) if split == joined and shape[split] % count == 0 else None
 
 
 class _Rewriting:
-    """The steps so far, and for every row of the values of the old batch where it is: as a whole, in parts, or both."""
+    """The steps so far, and for every row of the values of the old batch where it is: as a whole,
+    in parts, or both.
+    """
 
     def __init__(self, batch: Batch, templates: Templates) -> None:
         self._old = batch
@@ -117,18 +139,35 @@ class _Rewriting:
         for value in targets:
             self._joined(Argument(value, np.arange(self._old.count(value))))
         graph = self._old.graph.with_values(self._values)
-        grids = {value: np.where(grid >= 0, self._whole[value][grid], -1) for value, grid in self._old.grids.items() if value in self._whole}
-        return pruned(replace(self._old, graph=graph, steps=self._steps, grids=grids, counts=self._counts), *targets)
+        grids = {
+            value: np.where(grid >= 0, self._whole[value][grid], -1)
+            for value, grid in self._old.grids.items()
+            if value in self._whole
+        }
+        return pruned(
+            replace(self._old, graph=graph, steps=self._steps, grids=grids, counts=self._counts),
+            *targets,
+        )
 
     # --- steps
 
     def _kept(self, step: Step, first: Mapping[int, int]) -> None:
-        """The step as it is, on whole tensors. Rows that were made of different parts may be equal now: they are computed once."""
+        """The step as it is, on whole tensors. Rows that were made of different parts may be equal
+        now: they are computed once.
+        """
         operands = tuple(self._whole_operand(operand) for operand in step.inputs)
-        chosen, which = distinct_columns([argument.rows for argument in values_of(operands)], step.count)
-        self._add(replace(step, inputs=tuple(_at(operand, chosen) for operand in operands), count=len(chosen)))
+        chosen, which = distinct_columns(
+            [argument.rows for argument in values_of(operands)], step.count
+        )
+        self._add(
+            replace(
+                step, inputs=tuple(_at(operand, chosen) for operand in operands), count=len(chosen)
+            )
+        )
         for output, begin in first.items():
-            self._places(output)[begin : begin + step.count] = self._more(output, len(chosen))[which]
+            self._places(output)[begin : begin + step.count] = self._more(output, len(chosen))[
+                which
+            ]
 
     def _moved(self, step: Step, first: Mapping[int, int]) -> bool:
         """An all-to-all: parts change hands. A tensor that is whole is cut into its parts first."""
@@ -142,22 +181,39 @@ class _Rewriting:
         position = int(step.attributes["position"])
         held = self._parts_of(operand)
         if held is not None and held.form == form:
-            return self._enter(output, first[output], held.value, form, held.rows[operand.rows][..., position])
+            return self._enter(
+                output, first[output], held.value, form, held.rows[operand.rows][..., position]
+            )
         own = self._own(output, form)
         if own is None:
             return False
         members, which = np.unique(self._joined(operand).rows, return_inverse=True)
         length = self._old.shape(operand.value)[form.dim] // form.count
         cut = {"axis": form.dim, "start": position * length, "stop": (position + 1) * length}
-        self._add(Step(step.node, "slice", cut, (Argument(operand.value, members),), (own,), len(members)))
-        return self._enter(output, first[output], own, form, self._more(own, len(members))[which.reshape(operand.rows.shape)])
+        self._add(
+            Step(step.node, "slice", cut, (Argument(operand.value, members),), (own,), len(members))
+        )
+        return self._enter(
+            output,
+            first[output],
+            own,
+            form,
+            self._more(own, len(members))[which.reshape(operand.rows.shape)],
+        )
 
     def _passed(self, step: Step, first: Mapping[int, int]) -> bool:
         """A step that treats parts one by one."""
-        held = [self._parts_of(operand) if isinstance(operand, Argument) else None for operand in step.inputs]
+        held = [
+            self._parts_of(operand) if isinstance(operand, Argument) else None
+            for operand in step.inputs
+        ]
         forms = tuple(None if own is None else own.form for own in held)
         counts = {form.count for form in forms if form is not None}
-        passed = self._meanings.of(step, forms) if len(counts) == 1 and not any(isinstance(o, tuple) for o in step.inputs) else None
+        passed = (
+            self._meanings.of(step, forms)
+            if len(counts) == 1 and not any(isinstance(o, tuple) for o in step.inputs)
+            else None
+        )
         if passed is None:
             return False
         (count,) = counts
@@ -168,9 +224,19 @@ class _Rewriting:
         }
         if None in owners.values():
             return False
-        given = [self._operand(operand, own, count) for operand, own in zip(step.inputs, held, strict=True)]
-        chosen, which = distinct_columns([operand.rows for operand in given if isinstance(operand, Argument)], step.count * count)
-        operands = tuple(Argument(operand.value, operand.rows[chosen]) if isinstance(operand, Argument) else operand for operand in given)
+        given = [
+            self._operand(operand, own, count)
+            for operand, own in zip(step.inputs, held, strict=True)
+        ]
+        chosen, which = distinct_columns(
+            [operand.rows for operand in given if isinstance(operand, Argument)], step.count * count
+        )
+        operands = tuple(
+            Argument(operand.value, operand.rows[chosen])
+            if isinstance(operand, Argument)
+            else operand
+            for operand in given
+        )
         table = which.reshape(step.count, count)
         one = replace(step, attributes=passed.attributes, inputs=operands, count=len(chosen))
         self._taken(one, owners, passed, first, table)
@@ -179,23 +245,49 @@ class _Rewriting:
                 self._summed(one, place, first[output], table)
         return True
 
-    def _taken(self, step: Step, owners: Mapping[int, int | None], passed: _Passed, first: Mapping[int, int], table: Codes) -> None:
+    def _taken(
+        self,
+        step: Step,
+        owners: Mapping[int, int | None],
+        passed: _Passed,
+        first: Mapping[int, int],
+        table: Codes,
+    ) -> None:
         """The results of a step that are apart as its operands are."""
         if not owners:
             return
-        self._add(replace(step, outputs=tuple(None if output is None else owners.get(output) for output in step.outputs)))
+        self._add(
+            replace(
+                step,
+                outputs=tuple(
+                    None if output is None else owners.get(output) for output in step.outputs
+                ),
+            )
+        )
         for place, output in enumerate(step.outputs):
             own = None if output is None else owners.get(output)
             if output is not None and own is not None:
-                self._enter(output, first[output], own, _Form(passed.dims[place], table.shape[1]), self._more(own, step.count)[table])
+                self._enter(
+                    output,
+                    first[output],
+                    own,
+                    _Form(passed.dims[place], table.shape[1]),
+                    self._more(own, step.count)[table],
+                )
 
     def _summed(self, step: Step, place: int, begin: int, table: Codes) -> None:
-        """The gradient of an operand that all parts share: the terms that the parts give, and their sum."""
+        """The gradient of an operand that all parts share: the terms that the parts give, and their
+        sum.
+        """
         output = step.outputs[place]
         if output is None:
             return
         terms = self._fresh(output, self._old.shape(output))
-        self._add(replace(step, outputs=tuple(terms if n == place else None for n in range(len(step.outputs)))))
+        self._add(
+            replace(
+                step, outputs=tuple(terms if n == place else None for n in range(len(step.outputs)))
+            )
+        )
         rows = self._more(terms, step.count)[table]
         self._add(Step(step.node, SUM, {}, (Argument(terms, rows),), (output,), len(rows)))
         self._write(output, begin, len(rows))
@@ -220,8 +312,13 @@ class _Rewriting:
         self._places(value)[begin : begin + count] = self._more(value, count)
 
     def _enter(self, value: int, begin: int, own: int, form: _Form, rows: Codes) -> bool:
-        """Parts in place of old rows from ``begin`` on; False where other rows of the value are apart elsewhere."""
-        known = self._parts.setdefault(value, _Parts(own, form, np.full((self._old.count(value), form.count), -1, dtype=np.int64)))
+        """Parts in place of old rows from ``begin`` on; False where other rows of the value are
+        apart elsewhere.
+        """
+        known = self._parts.setdefault(
+            value,
+            _Parts(own, form, np.full((self._old.count(value), form.count), -1, dtype=np.int64)),
+        )
         if (known.value, known.form) != (own, form):
             return False
         known.rows[begin : begin + len(rows)] = rows
@@ -247,14 +344,21 @@ class _Rewriting:
         return known if known is not None and (known.rows[operand.rows] >= 0).all() else None
 
     def _operand(self, operand: StepOperand, held: _Parts | None, count: int) -> StepOperand:
-        """An operand for every old row and part, in this order; of a stack the same part of all members."""
+        """An operand for every old row and part, in this order; of a stack the same part of all
+        members.
+        """
         if not isinstance(operand, Argument):
             return operand
         if held is None:
             whole = self._joined(operand)
             return Argument(whole.value, np.repeat(whole.rows, count, axis=0))
         rows = held.rows[operand.rows]
-        return Argument(held.value, rows.reshape(-1) if rows.ndim == 2 else rows.transpose(0, 2, 1).reshape(-1, rows.shape[1]))
+        return Argument(
+            held.value,
+            rows.reshape(-1)
+            if rows.ndim == 2
+            else rows.transpose(0, 2, 1).reshape(-1, rows.shape[1]),
+        )
 
     def _whole_operand(self, operand: StepOperand) -> StepOperand:
         if isinstance(operand, tuple):
@@ -269,7 +373,16 @@ class _Rewriting:
             held = self._parts[operand.value]
             node = self._old.graph.values[operand.value].writers[0]
             chosen, which = distinct_columns([held.rows[lacking]], len(lacking))
-            self._add(Step(node, JOIN, {"axis": held.form.dim}, (Argument(held.value, held.rows[lacking[chosen]]),), (operand.value,), len(chosen)))
+            self._add(
+                Step(
+                    node,
+                    JOIN,
+                    {"axis": held.form.dim},
+                    (Argument(held.value, held.rows[lacking[chosen]]),),
+                    (operand.value,),
+                    len(chosen),
+                )
+            )
             places[lacking] = self._more(operand.value, len(chosen))[which]
         return Argument(operand.value, places[operand.rows])
 
@@ -282,7 +395,9 @@ def _at(operand: StepOperand, rows: Codes) -> StepOperand:
 
 
 class _Meanings:
-    """What steps do to parts, found once for all steps of one kind with the same attributes and operands."""
+    """What steps do to parts, found once for all steps of one kind with the same attributes and
+    operands.
+    """
 
     def __init__(self, batch: Batch, templates: Templates) -> None:
         self._batch = batch
@@ -290,8 +405,16 @@ class _Meanings:
         self._known: dict[tuple[object, ...], _Passed | None] = {}
 
     def of(self, step: Step, forms: Sequence[_Form | None]) -> _Passed | None:
-        """How a step treats operands that are apart; None where it does not treat every part for itself."""
-        key = (step.kind, repr(sorted(step.attributes.items())), tuple(self._look(o) for o in step.inputs), tuple(forms), wanted_of(step))
+        """How a step treats operands that are apart; None where it does not treat every part for
+        itself.
+        """
+        key = (
+            step.kind,
+            repr(sorted(step.attributes.items())),
+            tuple(self._look(o) for o in step.inputs),
+            tuple(forms),
+            wanted_of(step),
+        )
         if key not in self._known:
             self._known[key] = self._found(step, forms)
         return self._known[key]
@@ -299,7 +422,11 @@ class _Meanings:
     def _look(self, operand: StepOperand) -> object:
         if not isinstance(operand, Argument):
             return operand
-        return self._batch.shape(operand.value), self._batch.graph.values[operand.value].kind, operand.rows.shape[1:]
+        return (
+            self._batch.shape(operand.value),
+            self._batch.graph.values[operand.value].kind,
+            operand.rows.shape[1:],
+        )
 
     def _found(self, step: Step, forms: Sequence[_Form | None]) -> _Passed | None:
         dims: dict[int, int] = {}
@@ -307,7 +434,13 @@ class _Meanings:
         for place, output in enumerate(step.outputs):
             if output is None:
                 continue
-            alone = _Alone(self._batch, self._templates, step, forms, tuple(n == place for n in range(len(step.outputs))))
+            alone = _Alone(
+                self._batch,
+                self._templates,
+                step,
+                forms,
+                tuple(n == place for n in range(len(step.outputs))),
+            )
             dim = alone.dim_of(place)
             if dim is None and not _adds_up(self._batch, self._templates, step, forms, place):
                 return None
@@ -316,35 +449,64 @@ class _Meanings:
         return None if attributes is None else _Passed(attributes, dims)
 
 
-def _adds_up(batch: Batch, templates: Templates, step: Step, forms: Sequence[_Form | None], place: int) -> bool:
-    """Whether a result is the gradient of an operand that all parts share, by an operator that treats each for itself: then parts' gradients add up to it."""
+def _adds_up(
+    batch: Batch, templates: Templates, step: Step, forms: Sequence[_Form | None], place: int
+) -> bool:
+    """Whether a result is the gradient of an operand that all parts share, by an operator that
+    treats each for itself: then parts' gradients add up to it.
+    """
     if not step.kind.endswith(BACKWARD) or forms[place] is not None:
         return False
     inputs, outputs, gradients = divided(step.attributes, len(step.inputs))
-    plain = replace(step, kind=step.kind.removesuffix(BACKWARD), attributes=forward_attributes(step.attributes), inputs=step.inputs[:inputs])
+    plain = replace(
+        step,
+        kind=step.kind.removesuffix(BACKWARD),
+        attributes=forward_attributes(step.attributes),
+        inputs=step.inputs[:inputs],
+    )
     forward = _Alone(batch, templates, plain, forms[:inputs], None)
     of_outputs = [forward.dim_of(number) for number in range(len(forward.results))]
     given = {number: forms[inputs + outputs + at] for at, number in enumerate(gradients)}
     seen = {number: forms[inputs + number] for number in range(outputs)}
     return all(dim is not None for dim in of_outputs) and all(
-        form is not None and form.dim == of_outputs[number] for known in (given, seen) for number, form in known.items()
+        form is not None and form.dim == of_outputs[number]
+        for known in (given, seen)
+        for number, form in known.items()
     )
 
 
 class _Alone:
     """A step run on axes by itself: what it alone ties and mixes."""
 
-    def __init__(self, batch: Batch, templates: Templates, step: Step, forms: Sequence[_Form | None], wanted: tuple[bool, ...] | None) -> None:
+    def __init__(
+        self,
+        batch: Batch,
+        templates: Templates,
+        step: Step,
+        forms: Sequence[_Form | None],
+        wanted: tuple[bool, ...] | None,
+    ) -> None:
         self._system = AxisSystem()
         algebra = AxisAlgebra(self._system)
         tensors = [_tensor(algebra, batch, operand) for operand in step.inputs]
         discrete = all(tensor is None or tensor.kind != "field" for tensor in tensors)
         self._given = [
-            literal_operand(algebra, operand, discrete) if tensor is None and not isinstance(operand, (Argument, tuple)) else tensor
+            literal_operand(algebra, operand, discrete)
+            if tensor is None and not isinstance(operand, (Argument, tuple))
+            else tensor
             for tensor, operand in zip(tensors, step.inputs, strict=True)
         ]
-        self.results: Sequence[AxisValue | None] = templates.run(algebra, step.kind, self._given, step.attributes, wanted)
-        tie_derivative(algebra, step, self._given, self.results, templates, batch.graph.nodes[step.node].operator)
+        self.results: Sequence[AxisValue | None] = templates.run(
+            algebra, step.kind, self._given, step.attributes, wanted
+        )
+        tie_derivative(
+            algebra,
+            step,
+            self._given,
+            self.results,
+            templates,
+            batch.graph.nodes[step.node].operator,
+        )
         self._nodes = [
             tensor.dims[form.dim - len(batch.shape(operand.value))]
             for tensor, operand, form in zip(self._given, step.inputs, forms, strict=True)
@@ -353,20 +515,36 @@ class _Alone:
         self._count = next((form.count for form in forms if form is not None), 1)
 
     def dim_of(self, place: int) -> int | None:
-        """The dimension of a result along which it is apart as the operands are; None where parts meet, or where the result does not have them."""
+        """The dimension of a result along which it is apart as the operands are; None where parts
+        meet, or where the result does not have them.
+        """
         result = self.results[place]
         roots = {self._system.number_of(node) for node in self._nodes}
-        if result is None or len(roots) != 1 or not all(self._system.is_batch(node) for node in self._nodes):
+        if (
+            result is None
+            or len(roots) != 1
+            or not all(self._system.is_batch(node) for node in self._nodes)
+        ):
             return None
         others = [node for value in self._given for node in value.dims if node not in self._nodes]
         if any(self._system.number_of(node) in roots for node in others):
             return None
-        dims = [dim for dim, node in enumerate(result.dims) if self._system.number_of(node) in roots]
-        return dims[0] if len(dims) == 1 and result.dims[dims[0]].size == self._nodes[0].size else None
+        dims = [
+            dim for dim, node in enumerate(result.dims) if self._system.number_of(node) in roots
+        ]
+        return (
+            dims[0] if len(dims) == 1 and result.dims[dims[0]].size == self._nodes[0].size else None
+        )
 
     def attributes(self, step: Step) -> Mapping[str, Any]:
         """The attributes of the step for one part."""
-        return reduce_attributes(step.kind, step.attributes, self._given, self.results, _OnePart(self._system, self._nodes, self._count))
+        return reduce_attributes(
+            step.kind,
+            step.attributes,
+            self._given,
+            self.results,
+            _OnePart(self._system, self._nodes, self._count),
+        )
 
 
 def _tensor(algebra: AxisAlgebra, batch: Batch, operand: StepOperand) -> Any:

@@ -1,8 +1,9 @@
 """A target whose terms ranks hold, with the sum of them as a step of its own.
 
-What a reduce-scatter adds up is cut before it: the claim is then that the terms of a group add up to a part of the reference. Said as a step, that sum is
-one of the stage's sums like those over micro-batches, and is reduced with them. It is the same computation: otherwise the terms are added up when they are
-compared.
+What a reduce-scatter adds up is cut before it: the claim is then that the terms of a group add up
+to a part of the reference. Said as a step, that sum is one of the stage's sums like those over
+micro-batches, and is reduced with them. It is the same computation: otherwise the terms are added
+up when they are compared.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ SUM = "accumulate"
 class SumTargetTerms:
     """Add up the terms of a partial target by a step of the stage.
 
-    Why it decides both ways: the terms are added up when they are compared otherwise, by the same groups. Assumes one target, of which no group lacks a term.
+    Why it decides both ways: the terms are added up when they are compared otherwise, by the same
+    groups. Assumes one target, of which no group lacks a term.
     """
 
     name = "sum target terms"
@@ -32,12 +34,15 @@ class SumTargetTerms:
     refutes = True
 
     def apply(self, subject: Stage, _: Context) -> Stage:
-        """Return the stage with a target of sums. Raises UnsupportedError where a group lacks a term."""
+        """Return the stage with a target of sums. Raises UnsupportedError where a group lacks a
+        term.
+        """
         return with_summed_target(subject)
 
 
 def with_summed_target(stage: Stage) -> Stage:
-    """The stage in which the terms of its target are added up; the stage itself where it has no such target, or several.
+    """The stage in which the terms of its target are added up; the stage itself where it has no
+    such target, or several.
 
     Raises UnsupportedError where a group lacks a term.
     """
@@ -45,7 +50,10 @@ def with_summed_target(stage: Stage) -> Stage:
     cut = target.cut
     if len(stage.targets) != 1 or cut.groups is None or not batch.graph.values[cut.value].writers:
         return stage
-    where, *grids = np.broadcast_arrays(target.where, *(near(grid, target.home) for grid in (batch.grids[cut.value], cut.grid, cut.groups)))
+    where, *grids = np.broadcast_arrays(
+        target.where,
+        *(near(grid, target.home) for grid in (batch.grids[cut.value], cut.grid, cut.groups)),
+    )
     rows, parts, groups = (grid[where] for grid in grids)
     order = by_group(target, parts, groups)
     leading = parts[order[:, 0]]
@@ -58,7 +66,14 @@ def with_summed_target(stage: Stage) -> Stage:
     graph = batch.graph.with_values([*batch.graph.values, batch.graph.values[cut.value]])
     held, own = np.full((2, *where.shape), -1, dtype=np.int64)
     held[where], own[where] = sums[of], boxes[of]
-    step = Step(graph.values[value].writers[0], SUM, {}, (Argument(cut.value, rows[order[kept]]),), (value,), len(kept))
+    step = Step(
+        graph.values[value].writers[0],
+        SUM,
+        {},
+        (Argument(cut.value, rows[order[kept]]),),
+        (value,),
+        len(kept),
+    )
     none = np.zeros(len(firsts), dtype=np.int64)
     whole = Parts.of(cut.parts.intervals, cut.parts.which[leading[firsts]], none, 1, none - 1)
     added = replace(

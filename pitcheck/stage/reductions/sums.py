@@ -1,12 +1,16 @@
-"""Reduction of sums over symmetric coordinates: of a gradient that 1,024 coordinates add up, a few terms are evaluated.
+"""Reduction of sums over symmetric coordinates: of a gradient that 1,024 coordinates add up, a few
+terms are evaluated.
 
-Let both sides be sums over the segments of one reference dimension, each segment entering once: the parallel side through accumulation, all-reduce or
-reduce-scatter over terms whose cones are the same but for the segment, the reference through one contraction. Then the claim is
+Let both sides be sums over the segments of one reference dimension, each segment entering once: the
+parallel side through accumulation, all-reduce or reduce-scatter over terms whose cones are the same
+but for the segment, the reference through one contraction. Then the claim is
 
     sum over i of f(x_i) = sum over i of g(x_i)    for all x,
 
-with f and g that do not depend on the number of segments. If it holds for some number n >= 1 of segments, then f - g does not depend on x and n (f - g) = 0,
-hence f = g, since n is below every prime in use, and the claim holds for every number. Anything that is not of this form is evaluated with all its terms.
+with f and g that do not depend on the number of segments. If it holds for some number n >= 1 of
+segments, then f - g does not depend on x and n (f - g) = 0, hence f = g, since n is below every
+prime in use, and the claim holds for every number. Anything that is not of this form is evaluated
+with all its terms.
 """
 
 from __future__ import annotations
@@ -17,7 +21,13 @@ from dataclasses import dataclass, replace
 from pitcheck.algebra.dimensions.axis_values import AxisValue
 from pitcheck.graph.grids import Codes
 from pitcheck.ops.axis_templates import Templates
-from pitcheck.ops.registry import divided, has_trait, inner_dimensions, operator_kind, shared_operands
+from pitcheck.ops.registry import (
+    divided,
+    has_trait,
+    inner_dimensions,
+    operator_kind,
+    shared_operands,
+)
 from pitcheck.ops.traits import Trait
 from pitcheck.stage.batch import Argument, Batch, Step
 from pitcheck.stage.reductions.reference_alone import ReferenceAlone
@@ -37,17 +47,30 @@ class Sum:
     symmetry: Symmetry
 
 
-def find_sum(stage: Stage, symbolic: SymbolicPair, templates: Templates | None, keep: int, done: Collection[int] = ()) -> Sum | None:
-    """A sum of which ``keep`` members are kept at every level, or None where there is none worthwhile that is proven to be one, over a dimension of a class
-    that is not in ``done``.
+def find_sum(
+    stage: Stage,
+    symbolic: SymbolicPair,
+    templates: Templates | None,
+    keep: int,
+    done: Collection[int] = (),
+) -> Sum | None:
+    """A sum of which ``keep`` members are kept at every level, or None where there is none
+    worthwhile that is proven to be one, over a dimension of a class that is not in ``done``.
     """
     if len(stage.targets) != 1 or stage.targets[0].cut.groups is not None:
         return None
     steps, _ = sum_steps(stage.parallel, stage.targets[0].cut.value)
-    members = [a.rows.shape[1] for n in steps for a in stage.parallel.steps[n].looked_into if a.rows.ndim == 2]
+    members = [
+        a.rows.shape[1]
+        for n in steps
+        for a in stage.parallel.steps[n].looked_into
+        if a.rows.ndim == 2
+    ]
     if not members or (stage.sampling is None and max(members) <= WORTHWHILE):
         return None
-    dimensions = {root: own for root, own in _dimensions(stage, symbolic).items() if root not in done}
+    dimensions = {
+        root: own for root, own in _dimensions(stage, symbolic).items() if root not in done
+    }
     summed = _Summed.of(stage, templates) if dimensions else None
     if summed is None:
         return None
@@ -59,33 +82,59 @@ def find_sum(stage: Stage, symbolic: SymbolicPair, templates: Templates | None, 
             continue
         count = _segments(stage, total // segment)
         terms = terms_of(stage, symbolic, root, count, segment) if count else None
-        found = None if terms is None else terms.chosen(stage.parallel, stage.targets[0].cut.value, keep)
+        found = (
+            None
+            if terms is None
+            else terms.chosen(stage.parallel, stage.targets[0].cut.value, keep)
+        )
         if found is not None:
             tables, kept = found
             if stage.sampling is not None and stage.sampling.crossed(stage.parallel, tables):
                 continue
             return Sum(
-                tables, Symmetry(own[0], total, segment, stage.targets[0].where, kept, 1, total // segment, "each segment enters once", "terms of a sum")
+                tables,
+                Symmetry(
+                    own[0],
+                    total,
+                    segment,
+                    stage.targets[0].where,
+                    kept,
+                    1,
+                    total // segment,
+                    "each segment enters once",
+                    "terms of a sum",
+                ),
             )
     return None
 
 
 def _segments(stage: Stage, segments: int) -> int:
-    """How many segments of the dimension the stage shows; 0 where those that it does not show are not all the others."""
+    """How many segments of the dimension the stage shows; 0 where those that it does not show are
+    not all the others.
+    """
     if stage.sampling is None:
         return segments
-    seen, full = stage.sampling.counts(stage.sampling.differing(cut.grid for cut in stage.all_cuts()))
+    seen, full = stage.sampling.counts(
+        stage.sampling.differing(cut.grid for cut in stage.all_cuts())
+    )
     return 0 if segments % full else segments // full * seen
 
 
 def with_fewer_terms(stage: Stage, found: Sum) -> Stage:
     """The stage with the kept terms alone."""
     parallel = with_members(stage.parallel, found.members, stage.targets[0].cut.value)
-    return replace(stage, parallel=parallel, cuts={own: cut for own, cut in stage.cuts.items() if own in parallel.inputs}, sampling=None)
+    return replace(
+        stage,
+        parallel=parallel,
+        cuts={own: cut for own, cut in stage.cuts.items() if own in parallel.inputs},
+        sampling=None,
+    )
 
 
 def _dimensions(stage: Stage, symbolic: SymbolicPair) -> dict[int, list[tuple[int, int]]]:
-    """For every class of dimensions that cuts divide: the (reference input, dimension) that belong to it."""
+    """For every class of dimensions that cuts divide: the (reference input, dimension) that belong
+    to it.
+    """
     divided_by: dict[int, None] = {}
     for cut in stage.cuts.values():
         for dim, node in enumerate(symbolic.reference.values[cut.reference].dims):
@@ -99,7 +148,9 @@ def _dimensions(stage: Stage, symbolic: SymbolicPair) -> dict[int, list[tuple[in
 
 @dataclass(frozen=True)
 class _Summed:
-    """The contractions at the end of the reference, and the dimensions of what is computed before them, each by itself as far as operators say."""
+    """The contractions at the end of the reference, and the dimensions of what is computed before
+    them, each by itself as far as operators say.
+    """
 
     contractions: list[Step]
     before: ReferenceAlone
@@ -111,10 +162,15 @@ class _Summed:
         tail = _contractions(batch, target)
         if tail is None:
             return None
-        return cls([batch.steps[n] for n in tail if _contracted(batch.steps[n])], ReferenceAlone.of(batch, templates, {target}, tail))
+        return cls(
+            [batch.steps[n] for n in tail if _contracted(batch.steps[n])],
+            ReferenceAlone.of(batch, templates, {target}, tail),
+        )
 
     def over(self, carriers: Sequence[tuple[int, int]]) -> bool:
-        """Whether the target is a sum over the dimension of what is computed for each place along it alone."""
+        """Whether the target is a sum over the dimension of what is computed for each place along
+        it alone.
+        """
         values, system = self.before.values, self.before.system
         nodes = [values[value].dims[dim] for value, dim in carriers if value in values]
         if not nodes or not all(system.is_batch(node) for node in nodes):
@@ -122,7 +178,11 @@ class _Summed:
         roots = {system.number_of(node) for node in nodes}
 
         def places(value: int) -> list[int]:
-            return [dim for dim, node in enumerate(values[value].dims) if system.number_of(node) in roots]
+            return [
+                dim
+                for dim, node in enumerate(values[value].dims)
+                if system.number_of(node) in roots
+            ]
 
         return all(_contracts(step, values, places) for step in self.contractions)
 
@@ -139,31 +199,42 @@ def _contractions(batch: Batch, target: int) -> frozenset[int] | None:
         step = batch.steps[writers[0]]
         found.add(writers[0])
         arguments = [argument.value for argument in step.looked_into]
-        if is_linear(step) or (len(arguments) == 2 and has_trait(step.kind, Trait.ADDS_PLAINLY, step.attributes)):
+        if is_linear(step) or (
+            len(arguments) == 2 and has_trait(step.kind, Trait.ADDS_PLAINLY, step.attributes)
+        ):
             waiting.extend(arguments)
         elif step.outputs.index(value) not in _contracted(step):
             return None
     # What is summed must not be read by anything but the way to the target.
     inside = {output for n in found for output in batch.steps[n].outputs if output is not None}
     others = (step for n, step in enumerate(batch.steps) if n not in found)
-    return None if any(a.value in inside for step in others for a in step.arguments) else frozenset(found)
+    return (
+        None
+        if any(a.value in inside for step in others for a in step.arguments)
+        else frozenset(found)
+    )
 
 
 def _contracted(step: Step) -> Collection[int]:
     """Return the outputs of a step that are sums over dimensions of its operands.
 
-    These are sums, and gradients of weights and biases: a weight's is a sum over the leading dimensions of the first operand that the weight lacks.
+    These are sums, and gradients of weights and biases: a weight's is a sum over the leading
+    dimensions of the first operand that the weight lacks.
     """
     return (0,) if _is_sum(step) else shared_operands(step.kind)
 
 
 def _is_sum(step: Step) -> bool:
-    return has_trait(step.kind, Trait.ADDS_ALONG, step.attributes) and not has_trait(step.kind, Trait.AVERAGES, step.attributes)
+    return has_trait(step.kind, Trait.ADDS_ALONG, step.attributes) and not has_trait(
+        step.kind, Trait.AVERAGES, step.attributes
+    )
 
 
-def _contracts(step: Step, values: Mapping[int, AxisValue], places: Callable[[int], list[int]]) -> bool:
-    """Whether a sum goes over the dimension; whether it stands, of a derivative, at one and the same leading place of the first operand and of the gradient
-    that is given, and nowhere else."""
+def _contracts(
+    step: Step, values: Mapping[int, AxisValue], places: Callable[[int], list[int]]
+) -> bool:
+    """Whether a sum goes over the dimension; whether it stands, of a derivative, at one and the
+    same leading place of the first operand and of the gradient that is given, and nowhere else."""
     arguments = [operand for operand in step.inputs if isinstance(operand, Argument)]
     if len(arguments) != len(step.inputs) or any(a.value not in values for a in arguments):
         return False
@@ -172,9 +243,17 @@ def _contracts(step: Step, values: Mapping[int, AxisValue], places: Callable[[in
     where = places(first)
     if _is_sum(step):
         axes = step.attributes.get("axes")
-        return len(where) == 1 and (axes is None or where[0] in {int(axis) % len(values[first].dims) for axis in axes})
+        return len(where) == 1 and (
+            axes is None or where[0] in {int(axis) % len(values[first].dims) for axis in axes}
+        )
     last = inner_dimensions(operator_kind(step.kind), step.attributes)
     inputs, outputs, gradients = divided(step.attributes, len(arguments))
-    if len(where) != 1 or places(given) != where or where[0] >= len(values[first].dims) - last or gradients != (0,) or outputs not in (0, 1):
+    if (
+        len(where) != 1
+        or places(given) != where
+        or where[0] >= len(values[first].dims) - last
+        or gradients != (0,)
+        or outputs not in (0, 1)
+    ):
         return False
     return all(not places(a.value) for a in arguments[1:inputs])

@@ -1,8 +1,11 @@
-"""Reduction of symmetric coordinates: target coordinates that are renamings of each other are represented by two or three of them.
+"""Reduction of symmetric coordinates: target coordinates that are renamings of each other are
+represented by two or three of them.
 
-Let a reference dimension be a pure batch dimension of the stage: no operator of either side mixes, cuts or measures it. If the cones of two target
-coordinates have the same operators, attributes and inputs, but that every box along that dimension is moved by one common offset, then the
-two claims are the same claim about renamed rows, and one proves the other. Nothing is assumed about mesh axes: what is compared are the cones themselves.
+Let a reference dimension be a pure batch dimension of the stage: no operator of either side mixes,
+cuts or measures it. If the cones of two target coordinates have the same operators, attributes and
+inputs, but that every box along that dimension is moved by one common offset, then the two claims
+are the same claim about renamed rows, and one proves the other. Nothing is assumed about mesh axes:
+what is compared are the cones themselves.
 """
 
 from __future__ import annotations
@@ -30,7 +33,9 @@ Words = NDArray[np.uint64]
 
 @dataclass(frozen=True)
 class Symmetry:
-    """A dimension whose segments are treated alike, its size and that of a segment; and the coordinates kept."""
+    """A dimension whose segments are treated alike, its size and that of a segment; and the
+    coordinates kept.
+    """
 
     carrier: tuple[int, int]
     """A reference value that has the dimension, and where."""
@@ -46,8 +51,16 @@ class Symmetry:
     what: str = "coordinates"
 
 
-def find_symmetry(stage: Stage, symbolic: SymbolicPair, keep: int, templates: Templates | None = None, done: Collection[int] = ()) -> Symmetry | None:
-    """A reduction that keeps ``keep`` coordinates of every class, or None where there is none worthwhile along a dimension of a class not in ``done``."""
+def find_symmetry(
+    stage: Stage,
+    symbolic: SymbolicPair,
+    keep: int,
+    templates: Templates | None = None,
+    done: Collection[int] = (),
+) -> Symmetry | None:
+    """A reduction that keeps ``keep`` coordinates of every class, or None where there is none
+    worthwhile along a dimension of a class not in ``done``.
+    """
     if len(stage.targets) != 1 or stage.targets[0].cut.group_of is not None:
         return None
     target = stage.targets[0]
@@ -63,21 +76,51 @@ def find_symmetry(stage: Stage, symbolic: SymbolicPair, keep: int, templates: Te
         total = stage.reference.graph.values[target.cut.reference].shape[dim]
         segment = common_segment(stage, symbolic, root, total)
         batch = symbolic.system.is_batch(node)
-        if segment is None or not (batch or _lie_apart(stage, symbolic, root, dim, segment, templates)):
+        if segment is None or not (
+            batch or _lie_apart(stage, symbolic, root, dim, segment, templates)
+        ):
             continue
         classes = _classes(stage, symbolic, root, target, dim, compared)
         members = _members(stage, classes, codes)
-        kept = np.sort(np.concatenate([spread(np.flatnonzero(classes == own), keep) for own in range(int(classes.max()) + 1)]))
+        kept = np.sort(
+            np.concatenate(
+                [
+                    spread(np.flatnonzero(classes == own), keep)
+                    for own in range(int(classes.max()) + 1)
+                ]
+            )
+        )
         if members and len(kept) * 2 <= len(codes):
-            count, rule = int(classes.max()) + 1, "pure batch dimension" if batch else "each computed from a segment of its own"
-            return Symmetry((target.cut.reference, dim), total, segment, _where(target, codes[kept]), len(kept), count, members, rule)
+            count, rule = (
+                int(classes.max()) + 1,
+                "pure batch dimension" if batch else "each computed from a segment of its own",
+            )
+            return Symmetry(
+                (target.cut.reference, dim),
+                total,
+                segment,
+                _where(target, codes[kept]),
+                len(kept),
+                count,
+                members,
+                rule,
+            )
     return None
 
 
-def _lie_apart(stage: Stage, symbolic: SymbolicPair, root: int, dim: int, segment: int, templates: Templates | None) -> bool:
-    """Whether the reference computes every place along the dimension for itself, and every row that is compared depends on one segment, its own.
+def _lie_apart(
+    stage: Stage,
+    symbolic: SymbolicPair,
+    root: int,
+    dim: int,
+    segment: int,
+    templates: Templates | None,
+) -> bool:
+    """Whether the reference computes every place along the dimension for itself, and every row that
+    is compared depends on one segment, its own.
 
-    No tensor of the parallel side may have more of the dimension than one segment either: its extent would tell how many segments there are.
+    No tensor of the parallel side may have more of the dimension than one segment either: its
+    extent would tell how many segments there are.
     """
     target = stage.targets[0]
     rows, held = compared_rows(target, stage.parallel)[0]
@@ -86,20 +129,30 @@ def _lie_apart(stage: Stage, symbolic: SymbolicPair, root: int, dim: int, segmen
     own, last = low[target.cut.value][rows], high[target.cut.value][rows]
     if begins is None or (own != last).any() or (own != begins[held]).any():
         return False
-    if any(node.size > segment and symbolic.system.number_of(node) == root for own in symbolic.parallel.values.values() for node in own.dims):
+    if any(
+        node.size > segment and symbolic.system.number_of(node) == root
+        for own in symbolic.parallel.values.values()
+        for node in own.dims
+    ):
         return False
     alone = ReferenceAlone.of(stage.reference, templates, {target.cut.reference})
     node = alone.values[target.cut.reference].dims[dim]
-    return alone.is_batch(node, [carrier for carrier in carriers(stage, symbolic, root) if carrier[0] in alone.read])
+    return alone.is_batch(
+        node, [carrier for carrier in carriers(stage, symbolic, root) if carrier[0] in alone.read]
+    )
 
 
 def _members(stage: Stage, classes: Codes, codes: Codes) -> int:
-    """For how many coordinates the stage's stand: for themselves, or where it shows a few of some axes, for all, if these are alike; 0 if they are not."""
+    """For how many coordinates the stage's stand: for themselves, or where it shows a few of some
+    axes, for all, if these are alike; 0 if they are not.
+    """
     if stage.sampling is None:
         return len(codes)
     axes = stage.sampling.differing(cut.grid for cut in stage.all_cuts())
     seen, full = stage.sampling.counts(axes)
-    alike = axes == stage.sampling.differing([stage.targets[0].cut.grid]) and stage.sampling.in_one_class(classes, codes, stage.targets[0].cut.lattice, axes)
+    alike = axes == stage.sampling.differing(
+        [stage.targets[0].cut.grid]
+    ) and stage.sampling.in_one_class(classes, codes, stage.targets[0].cut.lattice, axes)
     return len(codes) // seen * full if alike and not stage.sampling.crossed(stage.parallel) else 0
 
 
@@ -127,13 +180,19 @@ def common_segment(stage: Stage, symbolic: SymbolicPair, root: int, total: int) 
     return lengths.pop() if len(lengths) == 1 else None
 
 
-def _classes(stage: Stage, symbolic: SymbolicPair, root: int, target: Target, dim: int, compared: Codes) -> Codes:
-    """The class of every compared pair of row and part: of one class are those whose cones are the same but for an offset along the dimension."""
+def _classes(
+    stage: Stage, symbolic: SymbolicPair, root: int, target: Target, dim: int, compared: Codes
+) -> Codes:
+    """The class of every compared pair of row and part: of one class are those whose cones are the
+    same but for an offset along the dimension.
+    """
     shapes, sums, weights = signatures(stage, symbolic, root)
     value, parts = target.cut.value, target.cut.parts
     rows, held = compared
     begins = parts.begins(dim)
-    moved = np.zeros(len(held), dtype=np.uint64) if begins is None else begins[held].astype(np.uint64)
+    moved = (
+        np.zeros(len(held), dtype=np.uint64) if begins is None else begins[held].astype(np.uint64)
+    )
     with np.errstate(over="ignore"):
         relative = sums[value][rows] - weights[value][rows] * moved
     others = parts.words((dim,))[held]
@@ -152,15 +211,21 @@ def spread(members: Codes, keep: int) -> Codes:
     return members[[i * (len(members) - 1) // max(keep - 1, 1) for i in range(keep)]]
 
 
-def signatures(stage: Stage, symbolic: SymbolicPair, root: int) -> tuple[dict[int, Words], dict[int, Words], dict[int, Words]]:
-    """Per value and row: a hash of the cone without offsets along the dimension; a random linear form of those offsets; the form of ones.
+def signatures(
+    stage: Stage, symbolic: SymbolicPair, root: int
+) -> tuple[dict[int, Words], dict[int, Words], dict[int, Words]]:
+    """Per value and row: a hash of the cone without offsets along the dimension; a random linear
+    form of those offsets; the form of ones.
 
-    Two rows have the same relative offsets when ``form - ones * own offset`` agree, up to a collision of 64-bit words.
+    Two rows have the same relative offsets when ``form - ones * own offset`` agree, up to a
+    collision of 64-bit words.
     """
     return symbolic.remembered(("signatures", root), lambda: _signatures(stage, symbolic, root))
 
 
-def _signatures(stage: Stage, symbolic: SymbolicPair, root: int) -> tuple[dict[int, Words], dict[int, Words], dict[int, Words]]:
+def _signatures(
+    stage: Stage, symbolic: SymbolicPair, root: int
+) -> tuple[dict[int, Words], dict[int, Words], dict[int, Words]]:
     shapes: dict[int, list[Words]] = {}
     sums: dict[int, list[Words]] = {}
     weights: dict[int, list[Words]] = {}
@@ -177,7 +242,9 @@ def _signatures(stage: Stage, symbolic: SymbolicPair, root: int) -> tuple[dict[i
     )
 
 
-def _leaves(stage: Stage, symbolic: SymbolicPair, root: int, value: int) -> tuple[Words, Words, Words]:
+def _leaves(
+    stage: Stage, symbolic: SymbolicPair, root: int, value: int
+) -> tuple[Words, Words, Words]:
     cut = stage.cuts.get(value)
     parts = stage.parallel.inputs[value]
     shape = np.zeros(len(parts), dtype=np.uint64)
@@ -186,7 +253,11 @@ def _leaves(stage: Stage, symbolic: SymbolicPair, root: int, value: int) -> tupl
     if cut is None:
         shape[:] = _word("constant", value)
         return shape, total, ones
-    batch = tuple(dim for dim, node in enumerate(symbolic.reference.values[cut.reference].dims) if symbolic.system.number_of(node) == root)
+    batch = tuple(
+        dim
+        for dim, node in enumerate(symbolic.reference.values[cut.reference].dims)
+        if symbolic.system.number_of(node) == root
+    )
     words = cut.parts.words(batch)[parts]
     own = _word("leaf", cut.reference, cut.scale)
     with np.errstate(over="ignore"):
@@ -200,15 +271,30 @@ def _leaves(stage: Stage, symbolic: SymbolicPair, root: int, value: int) -> tupl
     return shape, total, ones
 
 
-def _step_signature(step: Step, shapes: dict[int, list[Words]], sums: dict[int, list[Words]], weights: dict[int, list[Words]]) -> None:
-    base = _word(step.kind, sorted(step.attributes.items()), [o if not isinstance(o, (Argument, tuple)) else None for o in step.inputs])
+def _step_signature(
+    step: Step,
+    shapes: dict[int, list[Words]],
+    sums: dict[int, list[Words]],
+    weights: dict[int, list[Words]],
+) -> None:
+    base = _word(
+        step.kind,
+        sorted(step.attributes.items()),
+        [o if not isinstance(o, (Argument, tuple)) else None for o in step.inputs],
+    )
     shape = np.full(step.count, base, dtype=np.uint64)
     total = np.zeros(step.count, dtype=np.uint64)
     ones = np.zeros(step.count, dtype=np.uint64)
     for place, operand in enumerate(step.inputs):
         if place in step.unread:
             continue
-        arguments = operand if isinstance(operand, tuple) else (operand,) if isinstance(operand, Argument) else ()
+        arguments = (
+            operand
+            if isinstance(operand, tuple)
+            else (operand,)
+            if isinstance(operand, Argument)
+            else ()
+        )
         for member, argument in enumerate(arguments):
             table = argument.rows if argument.rows.ndim == 2 else argument.rows[:, None]
             whole = [np.concatenate(store[argument.value]) for store in (shapes, sums, weights)]
@@ -235,4 +321,6 @@ def mixed(words: Words) -> Words:
 
 def _word(*what: object) -> np.uint64:
     """An odd 64-bit word from anything printable."""
-    return np.uint64(int.from_bytes(hashlib.blake2b(repr(what).encode(), digest_size=8).digest(), "little") | 1)
+    return np.uint64(
+        int.from_bytes(hashlib.blake2b(repr(what).encode(), digest_size=8).digest(), "little") | 1
+    )

@@ -1,4 +1,6 @@
-"""The terms that the parallel side of a stage adds up over the segments of a reference dimension, and a few of them that stand for all."""
+"""The terms that the parallel side of a stage adds up over the segments of a reference dimension,
+and a few of them that stand for all.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ MOST_BITS = 1 << 24
 
 
 def sum_steps(batch: Batch, target: int) -> tuple[frozenset[int], int]:
-    """(the steps behind the target that add up members or move elements, all that write each value on the way; the value of the terms)."""
+    """(the steps behind the target that add up members or move elements, all that write each value
+    on the way; the value of the terms).
+    """
     chosen: set[int] = set()
     value, term, adding = target, target, frozenset[int]()
     while value not in batch.inputs:
@@ -42,27 +46,38 @@ def sum_steps(batch: Batch, target: int) -> tuple[frozenset[int], int]:
 def _added(step: Step) -> int | None:
     """The value of which a step adds up members, or moves the elements; None for any other step."""
     read = step.looked_into
-    return read[0].value if len(read) == 1 and (_adds(step) or (is_linear(step) and read[0].rows.ndim == 1)) else None
+    return (
+        read[0].value
+        if len(read) == 1 and (_adds(step) or (is_linear(step) and read[0].rows.ndim == 1))
+        else None
+    )
 
 
 def is_linear(step: Step) -> bool:
     """Return True if a step moves elements, or multiplies them by a number: a sum stays a sum."""
     by_number = len(step.inputs) == len(step.arguments) + 1 == 2
-    return has_trait(step.kind, Trait.REARRANGES, step.attributes) or (by_number and has_trait(step.kind, Trait.MULTILINEAR, step.attributes))
+    return has_trait(step.kind, Trait.REARRANGES, step.attributes) or (
+        by_number and has_trait(step.kind, Trait.MULTILINEAR, step.attributes)
+    )
 
 
 def _adds(step: Step) -> bool:
-    stacked = len(step.inputs) == 1 and isinstance(step.inputs[0], Argument) and step.inputs[0].rows.ndim == 2
+    stacked = (
+        len(step.inputs) == 1
+        and isinstance(step.inputs[0], Argument)
+        and step.inputs[0].rows.ndim == 2
+    )
     return stacked and has_trait(step.kind, Trait.ADDS_MEMBERS, step.attributes)
 
 
 @dataclass(frozen=True)
 class Terms:
-    """What every row of the target adds up. ``low`` and ``high`` are spans of all values, ``blocks`` and ``cones`` tell of every term its block, by the segment
-    in which it begins, and a word for how it is computed; ``full`` has the rows of the terms of every row of the target.
+    """What every row of the target adds up. ``low`` and ``high`` are spans of all values,
+    ``blocks`` and ``cones`` tell of every term its block, by the segment in which it begins, and a
+    word for how it is computed; ``full`` has the rows of the terms of every row of the target.
 
-    A *block* is what one term depends on: ``size`` segments, such as the sequences of ranks that exchange tokens. Blocks have no segment in common; there are
-    ``count`` of them.
+    A *block* is what one term depends on: ``size`` segments, such as the sequences of ranks that
+    exchange tokens. Blocks have no segment in common; there are ``count`` of them.
     """
 
     steps: frozenset[int]
@@ -76,50 +91,110 @@ class Terms:
     count: int
 
     def chosen(self, batch: Batch, target: int, keep: int) -> tuple[dict[int, Codes], int] | None:
-        """(the rows of the members that are left, by step, how many segments they belong to); None where rows of the target keep different blocks, or all."""
-        cut = [number for number in sorted(self.steps) if _goes_over(batch.steps[number], self.low, self.high)]
-        # More than one block is kept by the sums next to the terms alone: what is kept by several would be multiplied.
+        """(the rows of the members that are left, by step, how many segments they belong to); None
+        where rows of the target keep different blocks, or all.
+        """
+        cut = [
+            number
+            for number in sorted(self.steps)
+            if _goes_over(batch.steps[number], self.low, self.high)
+        ]
+        # More than one block is kept by the sums next to the terms alone: what is kept by several
+        # would be multiplied.
         nearest = frozenset(batch.steps[cut[0]].outputs) if cut else frozenset()
-        found = {n: _some_members(batch.steps[n], self.low, keep if nearest.intersection(batch.steps[n].outputs) else 1) for n in cut}
+        found = {
+            n: _some_members(
+                batch.steps[n],
+                self.low,
+                keep if nearest.intersection(batch.steps[n].outputs) else 1,
+            )
+            for n in cut
+        }
         tables = {number: table for number, table in found.items() if table is not None}
-        some = _terms(batch, self.steps, target, self.term, tables) if len(tables) == len(found) else []
+        some = (
+            _terms(batch, self.steps, target, self.term, tables)
+            if len(tables) == len(found)
+            else []
+        )
         chosen = {tuple(np.unique(self.blocks[row]).tolist()) for row in some}
         kept = len(chosen.pop()) if len(chosen) == 1 else 0
         fewer = 0 < kept < self.count
-        whole = fewer and all(len(part) * self.count == len(row) * kept for part, row in zip(some, self.full, strict=True))
-        return (tables, kept * self.size) if whole and all(_alike(self.blocks[row], self.cones[row], kept) for row in some) else None
+        whole = fewer and all(
+            len(part) * self.count == len(row) * kept
+            for part, row in zip(some, self.full, strict=True)
+        )
+        return (
+            (tables, kept * self.size)
+            if whole and all(_alike(self.blocks[row], self.cones[row], kept) for row in some)
+            else None
+        )
 
 
-def terms_of(stage: Stage, symbolic: SymbolicPair, root: int, segments: int, segment: int) -> Terms | None:
-    """The terms over the ``segments`` of a dimension, each of length ``segment``; None where they are not the same for every block but for where it begins."""
-    return symbolic.remembered(("terms", root), lambda: _terms_of(stage, symbolic, root, segments, segment))
+def terms_of(
+    stage: Stage, symbolic: SymbolicPair, root: int, segments: int, segment: int
+) -> Terms | None:
+    """The terms over the ``segments`` of a dimension, each of length ``segment``; None where they
+    are not the same for every block but for where it begins.
+    """
+    return symbolic.remembered(
+        ("terms", root), lambda: _terms_of(stage, symbolic, root, segments, segment)
+    )
 
 
-def _terms_of(stage: Stage, symbolic: SymbolicPair, root: int, segments: int, segment: int) -> Terms | None:
+def _terms_of(
+    stage: Stage, symbolic: SymbolicPair, root: int, segments: int, segment: int
+) -> Terms | None:
     batch, target = stage.parallel, stage.targets[0].cut.value
     steps, term = sum_steps(batch, target)
     low, high = spans(stage, symbolic, root)
-    size = 0 if term not in low or (low[term] == NOWHERE).any() else _block_size(stage, symbolic, root, term, low, high)
+    size = (
+        0
+        if term not in low or (low[term] == NOWHERE).any()
+        else _block_size(stage, symbolic, root, term, low, high)
+    )
     if not size or segments % size:
         return None
     full = _terms(batch, steps, target, term)
-    found = Terms(steps, term, low, high, low[term] // segment, _cones(stage, symbolic, root, term, low[term]), full, size, segments // size)
+    found = Terms(
+        steps,
+        term,
+        low,
+        high,
+        low[term] // segment,
+        _cones(stage, symbolic, root, term, low[term]),
+        full,
+        size,
+        segments // size,
+    )
     if not all(_alike(found.blocks[row], found.cones[row], found.count) for row in full):
         return None
-    repeated = stage.sampling is not None and any(_repeated(found.blocks[row], found.cones[row]) for row in full)
+    repeated = stage.sampling is not None and any(
+        _repeated(found.blocks[row], found.cones[row]) for row in full
+    )
     return None if repeated else found
 
 
 def _cones(stage: Stage, symbolic: SymbolicPair, root: int, term: int, begins: Codes) -> Words:
-    """A word for what every row of the terms is computed by, from which places along the dimension, seen from where its block begins."""
+    """A word for what every row of the terms is computed by, from which places along the dimension,
+    seen from where its block begins.
+    """
     shapes, sums, weights = signatures(stage, symbolic, root)
     with np.errstate(over="ignore"):
         relative = sums[term] - weights[term] * begins.astype(np.uint64)
         return mixed(mixed(shapes[term]) + relative)
 
 
-def _block_size(stage: Stage, symbolic: SymbolicPair, root: int, term: int, low: Mapping[int, Codes], high: Mapping[int, Codes]) -> int:
-    """How many segments every term depends on; 0 where blocks are of different sizes or overlap, or are too many to tell."""
+def _block_size(
+    stage: Stage,
+    symbolic: SymbolicPair,
+    root: int,
+    term: int,
+    low: Mapping[int, Codes],
+    high: Mapping[int, Codes],
+) -> int:
+    """How many segments every term depends on; 0 where blocks are of different sizes or overlap, or
+    are too many to tell.
+    """
     if (low[term] == high[term]).all():
         return 1
     sets = _segment_sets(stage, symbolic, root, term)
@@ -134,23 +209,44 @@ def _block_size(stage: Stage, symbolic: SymbolicPair, root: int, term: int, low:
     return int(sizes[0]) if (sizes == sizes[0]).all() and int(sizes.sum()) == together else 0
 
 
-def _segment_sets(stage: Stage, symbolic: SymbolicPair, root: int, term: int) -> NDArray[np.uint64] | None:
-    """Of every row of the terms the set of segments it depends on, as bits, shape (rows, words); None where these would be too many."""
+def _segment_sets(
+    stage: Stage, symbolic: SymbolicPair, root: int, term: int
+) -> NDArray[np.uint64] | None:
+    """Of every row of the terms the set of segments it depends on, as bits, shape (rows, words);
+    None where these would be too many.
+    """
     places: dict[int, list[Codes]] = {}
     for value, parts in stage.parallel.inputs.items():
         cut = stage.cuts.get(value)
-        dims = [] if cut is None else [d for d, n in enumerate(symbolic.reference.values[cut.reference].dims) if symbolic.system.number_of(n) == root]
-        begins = [] if cut is None else [own[parts] for own in (cut.parts.begins(dim) for dim in dims) if own is not None]
+        dims = (
+            []
+            if cut is None
+            else [
+                d
+                for d, n in enumerate(symbolic.reference.values[cut.reference].dims)
+                if symbolic.system.number_of(n) == root
+            ]
+        )
+        begins = (
+            []
+            if cut is None
+            else [own[parts] for own in (cut.parts.begins(dim) for dim in dims) if own is not None]
+        )
         places[value] = begins
     segments = np.unique(np.concatenate([own for several in places.values() for own in several]))
     words = -(-len(segments) // WORD)
     if words * sum(step.count for step in stage.parallel.steps) > MOST_BITS:
         return None
-    sets = {value: [_bits([np.searchsorted(segments, own) for own in places[value]], len(parts), words)] for value, parts in stage.parallel.inputs.items()}
+    sets = {
+        value: [_bits([np.searchsorted(segments, own) for own in places[value]], len(parts), words)]
+        for value, parts in stage.parallel.inputs.items()
+    }
     for step in stage.parallel.steps:
         found = np.zeros((step.count, words), dtype=np.uint64)
         for argument in step.looked_into:
-            found |= np.bitwise_or.reduce(np.concatenate(sets[argument.value])[argument.rows.reshape(step.count, -1)], axis=1)
+            found |= np.bitwise_or.reduce(
+                np.concatenate(sets[argument.value])[argument.rows.reshape(step.count, -1)], axis=1
+            )
         for output in step.outputs:
             if output is not None:
                 sets.setdefault(output, []).append(found)
@@ -171,12 +267,18 @@ def _alike(segments: Codes, shapes: NDArray[np.uint64], count: int) -> bool:
         return False
     order = np.lexsort((shapes, segments))
     by_segment, cones = segments[order].reshape(count, -1), shapes[order].reshape(count, -1)
-    return bool((by_segment == by_segment[:, :1]).all() and len(np.unique(by_segment[:, 0])) == count and (cones == cones[:1]).all())
+    return bool(
+        (by_segment == by_segment[:, :1]).all()
+        and len(np.unique(by_segment[:, 0])) == count
+        and (cones == cones[:1]).all()
+    )
 
 
 def _repeated(segments: Codes, shapes: NDArray[np.uint64]) -> bool:
     """Whether a term is added more than once: how often may depend on the number of coordinates."""
-    return len(np.unique(np.stack([segments.astype(np.uint64), shapes], axis=1), axis=0)) < len(segments)
+    return len(np.unique(np.stack([segments.astype(np.uint64), shapes], axis=1), axis=0)) < len(
+        segments
+    )
 
 
 def _goes_over(step: Step, low: Mapping[int, Codes], high: Mapping[int, Codes]) -> bool:
@@ -188,24 +290,40 @@ def _goes_over(step: Step, low: Mapping[int, Codes], high: Mapping[int, Codes]) 
     return bool((least != least[:, :1]).any() or (most != most[:, :1]).any())
 
 
-def _terms(batch: Batch, steps: frozenset[int], target: int, term: int, tables: Mapping[int, Codes] | None = None) -> list[Codes]:
-    """For every row of the target the rows of the terms that it adds up; ``tables`` has the rows of the members of steps of which some are left out."""
-    rows: dict[int, list[Codes]] = {term: [np.array([n], dtype=np.int64) for n in range(batch.count(term))]}
+def _terms(
+    batch: Batch,
+    steps: frozenset[int],
+    target: int,
+    term: int,
+    tables: Mapping[int, Codes] | None = None,
+) -> list[Codes]:
+    """For every row of the target the rows of the terms that it adds up; ``tables`` has the rows of
+    the members of steps of which some are left out.
+    """
+    rows: dict[int, list[Codes]] = {
+        term: [np.array([n], dtype=np.int64) for n in range(batch.count(term))]
+    }
     for number, step in enumerate(batch.steps):
         for operand in step.looked_into if number in steps else ():
             table = operand.rows if tables is None else tables.get(number, operand.rows)
             for output in step.outputs:
                 if output is not None:
                     lines = table.reshape(step.count, -1).tolist()
-                    rows.setdefault(output, []).extend(np.concatenate([rows[operand.value][n] for n in line]) for line in lines)
+                    rows.setdefault(output, []).extend(
+                        np.concatenate([rows[operand.value][n] for n in line]) for line in lines
+                    )
     return rows[target]
 
 
 def _some_members(step: Step, low: Mapping[int, Codes], keep: int) -> Codes | None:
-    """The rows of the members that belong to ``keep`` of the blocks over which a step goes; None where blocks have unequally many members."""
+    """The rows of the members that belong to ``keep`` of the blocks over which a step goes; None
+    where blocks have unequally many members.
+    """
     operand = step.inputs[0]
     # Of a sum that is also cut into parts the sizes depend on how many members there are.
-    if not isinstance(operand, Argument) or not has_trait(step.kind, Trait.ADDS_PLAINLY, step.attributes):
+    if not isinstance(operand, Argument) or not has_trait(
+        step.kind, Trait.ADDS_PLAINLY, step.attributes
+    ):
         return None
     lines = []
     for line in operand.rows:
@@ -215,7 +333,9 @@ def _some_members(step: Step, low: Mapping[int, Codes], keep: int) -> Codes | No
 
 
 def with_members(batch: Batch, tables: Mapping[int, Codes], target: int) -> Batch:
-    """The batch with some members alone in its sums, and without the rows that nothing needs then."""
+    """The batch with some members alone in its sums, and without the rows that nothing
+    needs then.
+    """
     fewer = list(batch.steps)
     for number, table in tables.items():
         operand = fewer[number].inputs[0]

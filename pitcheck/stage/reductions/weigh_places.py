@@ -12,8 +12,10 @@ from pitcheck.stage.stage import ShapedStage
 class WeighPlaces:
     """Weigh every place of the axes that are reduced.
 
-    Why a proof decides: what holds for all weights of a few places holds for more places than there are (:mod:`pitcheck.algebra.residues.weights`). A failure
-    refutes nothing: the real places all have the weight 1. Assumes reduced sizes; numbers of terms that are divided by are no sizes of axes.
+    Why a proof decides: what holds for all weights of a few places holds for more places than there
+    are (:mod:`pitcheck.algebra.residues.weights`). A failure refutes nothing: the real places all
+    have the weight 1. Assumes reduced sizes; numbers of terms that are divided by are no sizes of
+    axes.
     """
 
     name = "weigh places"

@@ -1,4 +1,6 @@
-"""The same expression over NumPy arrays, as an independent judge of shapes: only what the tests here use."""
+"""The same expression over NumPy arrays, as an independent judge of shapes: only what the tests
+here use.
+"""
 
 from __future__ import annotations
 

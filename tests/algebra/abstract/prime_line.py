@@ -1,4 +1,6 @@
-"""Values along a line, in Python integers modulo a small prime: every element is a list of its values at the points t = 0, 1, 2, ..."""
+"""Values along a line, in Python integers modulo a small prime: every element is a list of its
+values at the points t = 0, 1, 2, ...
+"""
 
 from __future__ import annotations
 
@@ -34,11 +36,15 @@ class LineAlgebra:
         return self._both(a, b, lambda x, y: x * y)
 
     def divide(self, a: Array, b: Array) -> Array:
-        inverse = np.array([pow(int(x), -1, PRIME) for x in b.reshape(-1)], dtype=object).reshape(b.shape)
+        inverse = np.array([pow(int(x), -1, PRIME) for x in b.reshape(-1)], dtype=object).reshape(
+            b.shape
+        )
         return self.multiply(a, inverse)
 
     def power(self, a: Array, exponent: int) -> Array:
-        return np.array([pow(int(x), exponent, PRIME) for x in a.reshape(-1)], dtype=object).reshape(a.shape)
+        return np.array(
+            [pow(int(x), exponent, PRIME) for x in a.reshape(-1)], dtype=object
+        ).reshape(a.shape)
 
     def _both(self, a: Array, b: Array, compute: Any) -> Array:
         rank = max(a.ndim, b.ndim)
@@ -52,7 +58,9 @@ class LineAlgebra:
         return np.asarray(result, dtype=object)
 
     def matmul(self, a: Array, b: Array) -> Array:
-        return np.stack([np.asarray(x.dot(y) % PRIME, dtype=object) for x, y in zip(a, b, strict=True)])
+        return np.stack(
+            [np.asarray(x.dot(y) % PRIME, dtype=object) for x, y in zip(a, b, strict=True)]
+        )
 
     def reshape(self, a: Array, shape: Sequence[int]) -> Array:
         return a.reshape(a.shape[0], *shape)
@@ -71,14 +79,20 @@ class LineAlgebra:
 
 
 def is_quotient(values: Sequence[int], numerator: int, denominator: int) -> bool:
-    """Whether polynomials N, D of at most these degrees, not both 0, have N(t) = v(t) D(t) at t = 0, 1, 2, ...
+    """Whether polynomials N, D of at most these degrees, not both 0, have N(t) = v(t) D(t) at t =
+    0, 1, 2, ...
 
     They have where the linear system for their coefficients is singular.
     """
     rows = []
     for t, value in enumerate(values):
         powers = [pow(t, k, PRIME) for k in range(max(numerator, denominator) + 1)]
-        rows.append([*powers[: numerator + 1], *(-value * power % PRIME for power in powers[: denominator + 1])])
+        rows.append(
+            [
+                *powers[: numerator + 1],
+                *(-value * power % PRIME for power in powers[: denominator + 1]),
+            ]
+        )
     unknowns = numerator + denominator + 2
     if len(rows) < unknowns:
         raise ValueError("too few points to decide")
@@ -99,6 +113,8 @@ def rank(rows: list[list[int]]) -> int:
         for i in range(found + 1, len(left)):
             factor = left[i][column]
             if factor:
-                left[i] = [(x - factor * y) % PRIME for x, y in zip(left[i], left[found], strict=True)]
+                left[i] = [
+                    (x - factor * y) % PRIME for x, y in zip(left[i], left[found], strict=True)
+                ]
         found += 1
     return found

@@ -55,21 +55,48 @@ def small(sizes: Sizes, value: AxisValue) -> tuple[int, ...]:
         (((2, 3), (2, 3)), lambda a, x, y: a.where(x, x, y), "takes bool values"),
         (((2, 3), (2, 3)), lambda a, x, y: a.add(x, a.cast(y, "int")), "one kind"),
         (((2, 3), (2, 3)), lambda a, x, y: a.exp(a.cast(x, "int")), "takes field values"),
-        (((2, 3), (2, 3)), lambda a, x, y: a.sum(a.cast(x, "bool"), (0,)), "takes field or int values"),
-        (((2, 3), (4, 3)), lambda a, x, y: a.add_at(x, 0, a.cast(a.tensor((5,)), "int"), y), r"source of shape \(5, 3\)"),
-        (((2, 3), (2, 3)), lambda a, x, y: a.take_along(x, 0, a.tensor((2, 4), "int")), "do not index"),
+        (
+            ((2, 3), (2, 3)),
+            lambda a, x, y: a.sum(a.cast(x, "bool"), (0,)),
+            "takes field or int values",
+        ),
+        (
+            ((2, 3), (4, 3)),
+            lambda a, x, y: a.add_at(x, 0, a.cast(a.tensor((5,)), "int"), y),
+            r"source of shape \(5, 3\)",
+        ),
+        (
+            ((2, 3), (2, 3)),
+            lambda a, x, y: a.take_along(x, 0, a.tensor((2, 4), "int")),
+            "do not index",
+        ),
     ],
 )
-def test_operands_that_do_not_fit(axes: AxisAlgebra, shapes: Any, compute: Callable[..., Any], message: str) -> None:
+def test_operands_that_do_not_fit(
+    axes: AxisAlgebra, shapes: Any, compute: Callable[..., Any], message: str
+) -> None:
     with pytest.raises(ShapeError, match=message):
         compute(axes, *(axes.tensor(s) for s in shapes))
 
 
-@pytest.mark.parametrize(("a", "b"), [((3, 4), (4,)), ((2, 1, 4), (3, 1)), ((), (2, 3)), ((5, 1), (1, 7)), ((0, 3), (1, 3)), ((1,), (0,))])
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        ((3, 4), (4,)),
+        ((2, 1, 4), (3, 1)),
+        ((), (2, 3)),
+        ((5, 1), (1, 7)),
+        ((0, 3), (1, 3)),
+        ((1,), (0,)),
+    ],
+)
 def test_broadcasting_as_numpy(axes: AxisAlgebra, a: tuple[int, ...], b: tuple[int, ...]) -> None:
     expected = np.broadcast_shapes(a, b)
     assert axes.shape(axes.multiply(axes.tensor(a), axes.tensor(b))) == expected
-    assert axes.shape(axes.where(axes.tensor(a, "bool"), axes.tensor(b), axes.constant(Fraction(1)))) == expected
+    assert (
+        axes.shape(axes.where(axes.tensor(a, "bool"), axes.tensor(b), axes.constant(Fraction(1))))
+        == expected
+    )
 
 
 def test_shapes_of_indexing(axes: AxisAlgebra) -> None:
@@ -96,7 +123,9 @@ def test_attention_projection_of_a_shard(system: AxisSystem, axes: AxisAlgebra) 
     assert len(set(small(sizes, heads))) == 4
 
 
-def test_split_and_join_in_order_is_the_same_dimension(system: AxisSystem, axes: AxisAlgebra) -> None:
+def test_split_and_join_in_order_is_the_same_dimension(
+    system: AxisSystem, axes: AxisAlgebra
+) -> None:
     x = axes.tensor((6, 64))
     back = run(axes, "view", run(axes, "view", x, sizes=(6, 8, 8)), sizes=(6, 64))
     axes.add(x, back)
@@ -105,25 +134,38 @@ def test_split_and_join_in_order_is_the_same_dimension(system: AxisSystem, axes:
     assert sizes.size(x.dims[1]) < 64
 
 
-def test_joining_factors_in_another_order_marks_them_permuted(system: AxisSystem, axes: AxisAlgebra) -> None:
+def test_joining_factors_in_another_order_marks_them_permuted(
+    system: AxisSystem, axes: AxisAlgebra
+) -> None:
     x = axes.tensor((1000 * 700,))
     parts = run(axes, "view", x, sizes=(1000, 700))
     run(axes, "view", run(axes, "transpose", parts, dim0=0, dim1=1), sizes=(-1,))
     assert min(small(system.solve(0), parts)) == 5
     other = AxisSystem()
-    plain = run(AxisAlgebra(other), "view", AxisAlgebra(other).tensor((1000 * 700,)), sizes=(1000, 700))
+    plain = run(
+        AxisAlgebra(other), "view", AxisAlgebra(other).tensor((1000 * 700,)), sizes=(1000, 700)
+    )
     assert min(small(other.solve(0), plain)) == 3
 
 
-def test_interleaving_and_its_opposite_keep_the_dimension_whole(system: AxisSystem, axes: AxisAlgebra) -> None:
+def test_interleaving_and_its_opposite_keep_the_dimension_whole(
+    system: AxisSystem, axes: AxisAlgebra
+) -> None:
     x = axes.tensor((60,))
-    turned = run(axes, "view", run(axes, "transpose", run(axes, "view", x, sizes=(30, 2)), dim0=0, dim1=1), sizes=(60,))
+    turned = run(
+        axes,
+        "view",
+        run(axes, "transpose", run(axes, "view", x, sizes=(30, 2)), dim0=0, dim1=1),
+        sizes=(60,),
+    )
     axes.add(x, turned)
     sizes = system.solve(0)
     assert small(sizes, x) == small(sizes, turned)
 
 
-def test_twelve_as_three_by_four_and_four_by_three_is_rigid(system: AxisSystem, axes: AxisAlgebra) -> None:
+def test_twelve_as_three_by_four_and_four_by_three_is_rigid(
+    system: AxisSystem, axes: AxisAlgebra
+) -> None:
     x = axes.tensor((300, 400))
     turned = run(axes, "view", x, sizes=(400, 300))
     assert small(system.solve(0), x) == (300, 400)
@@ -137,11 +179,16 @@ def test_all_gather_of_shards_is_the_whole(system: AxisSystem, axes: AxisAlgebra
     gathered = run(axes, "all_gather", axes.stack(local, np.zeros((8, 8), dtype=np.int64)), axis=1)
     axes.add(gathered, whole)
     sizes = system.solve(0)
-    assert small(sizes, whole) == small(sizes, gathered) == (5, 8 * small(sizes, local)[1]) or small(sizes, whole)[0] in (3, 4)
+    assert small(sizes, whole) == small(sizes, gathered) == (
+        5,
+        8 * small(sizes, local)[1],
+    ) or small(sizes, whole)[0] in (3, 4)
     assert small(sizes, whole)[1] == 24
 
 
-def test_reduce_scatter_and_all_to_all_keep_the_number_of_members(system: AxisSystem, axes: AxisAlgebra) -> None:
+def test_reduce_scatter_and_all_to_all_keep_the_number_of_members(
+    system: AxisSystem, axes: AxisAlgebra
+) -> None:
     stack = axes.stack(axes.tensor((64, 80)), np.zeros((4, 4), dtype=np.int64))
     scattered = run(axes, "reduce_scatter", stack, axis=0, position=2)
     exchanged = run(axes, "all_to_all", stack, split_axis=0, concat_axis=1, position=1)
@@ -158,7 +205,9 @@ def test_stacked_single_elements_stay(system: AxisSystem, axes: AxisAlgebra) -> 
     assert small(system.solve(0), stacked)[0] == 8
 
 
-def test_positions_compared_with_each_other_do_not_fix_a_dimension(system: AxisSystem, axes: AxisAlgebra) -> None:
+def test_positions_compared_with_each_other_do_not_fix_a_dimension(
+    system: AxisSystem, axes: AxisAlgebra
+) -> None:
     scores = axes.tensor((4, 100, 100))
     run(axes, "causal_mask", scores)
     sizes = system.solve(0)
@@ -181,7 +230,9 @@ def test_positions_compared_with_each_other_do_not_fix_a_dimension(system: AxisS
         lambda a, x, p: a.where(a.tensor((100,), "bool"), p, p),
     ],
 )
-def test_positions_used_as_values_fix_a_dimension(system: AxisSystem, axes: AxisAlgebra, use: Callable[..., Any]) -> None:
+def test_positions_used_as_values_fix_a_dimension(
+    system: AxisSystem, axes: AxisAlgebra, use: Callable[..., Any]
+) -> None:
     x = axes.tensor((100,))
     use(axes, x, axes.arange(x, 0))
     assert small(system.solve(0), x) == (100,)
@@ -193,7 +244,9 @@ def places(axes: AxisAlgebra, whole: AxisValue, start: int) -> AxisValue:
     return axes.add(axes.arange(part, 0), axes.boundary(whole, 0, Size(start)))
 
 
-def test_places_of_parts_that_are_joined_remain_places(system: AxisSystem, axes: AxisAlgebra) -> None:
+def test_places_of_parts_that_are_joined_remain_places(
+    system: AxisSystem, axes: AxisAlgebra
+) -> None:
     whole = axes.tensor((100,))
     ends = axes.concatenate([places(axes, whole, 75), places(axes, whole, 0)], 0)
     axes.compare("lt", axes.reshape(ends, (Size(50), Size(1))), axes.arange(whole, 0))
@@ -209,7 +262,9 @@ def test_places_of_parts_that_are_joined_remain_places(system: AxisSystem, axes:
         lambda a, p, q: a.cast(a.concatenate([p, q], 0), "field"),
     ],
 )
-def test_places_joined_with_other_integers_or_used_as_such_are_numbers(system: AxisSystem, axes: AxisAlgebra, use: Callable[..., Any]) -> None:
+def test_places_joined_with_other_integers_or_used_as_such_are_numbers(
+    system: AxisSystem, axes: AxisAlgebra, use: Callable[..., Any]
+) -> None:
     whole = axes.tensor((100,))
     use(axes, places(axes, whole, 75), places(axes, whole, 0))
     assert small(system.solve(0), whole) == (100,)
@@ -235,11 +290,26 @@ def test_places_joined_with_other_integers_or_used_as_such_are_numbers(system: A
         ("uniform", ((60, 70),), {"stream": "s"}, {(0, 0), (0, 1)}),
     ],
 )
-def test_what_becomes_rigid(system: AxisSystem, axes: AxisAlgebra, kind: str, shapes: Any, attributes: dict[str, Any], fixed: set[tuple[int, int]]) -> None:
-    inputs = [axes.tensor(s, "int" if kind == "embedding" and i == 0 else "field") for i, s in enumerate(shapes)]
+def test_what_becomes_rigid(
+    system: AxisSystem,
+    axes: AxisAlgebra,
+    kind: str,
+    shapes: Any,
+    attributes: dict[str, Any],
+    fixed: set[tuple[int, int]],
+) -> None:
+    inputs = [
+        axes.tensor(s, "int" if kind == "embedding" and i == 0 else "field")
+        for i, s in enumerate(shapes)
+    ]
     run(axes, kind, *inputs, **attributes)
     sizes = system.solve(0)
-    assert {(i, j) for i, v in enumerate(inputs) for j, d in enumerate(v.dims) if sizes.size(d) == d.size} == fixed
+    assert {
+        (i, j)
+        for i, v in enumerate(inputs)
+        for j, d in enumerate(v.dims)
+        if sizes.size(d) == d.size
+    } == fixed
 
 
 def test_a_flipped_dimension_has_at_least_five(system: AxisSystem, axes: AxisAlgebra) -> None:
@@ -248,14 +318,18 @@ def test_a_flipped_dimension_has_at_least_five(system: AxisSystem, axes: AxisAlg
     assert small(system.solve(0), x) == (5,)
 
 
-def test_a_result_filled_in_the_shape_of_an_input_is_tied_to_it(system: AxisSystem, axes: AxisAlgebra) -> None:
+def test_a_result_filled_in_the_shape_of_an_input_is_tied_to_it(
+    system: AxisSystem, axes: AxisAlgebra
+) -> None:
     x = axes.tensor((60, 70))
     zeros = run(axes, "full_like", x, value=0)
     sizes = system.solve(0)
     assert small(sizes, zeros) == small(sizes, x)
 
 
-def test_a_literal_mean_keeps_the_dimension_and_an_extent_does_not(system: AxisSystem, axes: AxisAlgebra) -> None:
+def test_a_literal_mean_keeps_the_dimension_and_an_extent_does_not(
+    system: AxisSystem, axes: AxisAlgebra
+) -> None:
     x, y = axes.tensor((60, 70)), axes.tensor((60, 70))
     run(axes, "mean", x, axes=(1,))
     axes.multiply(axes.sum(y, (1,)), axes.constant(Fraction(1, 70)))
@@ -267,7 +341,9 @@ def test_a_literal_mean_keeps_the_dimension_and_an_extent_does_not(system: AxisS
     assert small(other.solve(0), z)[1] < 70
 
 
-def test_a_literal_mean_over_two_dimensions_keeps_both(system: AxisSystem, axes: AxisAlgebra) -> None:
+def test_a_literal_mean_over_two_dimensions_keeps_both(
+    system: AxisSystem, axes: AxisAlgebra
+) -> None:
     x = axes.tensor((60, 70))
     axes.multiply(axes.sum(x, (0, 1)), axes.constant(Fraction(1, 4200)))
     assert small(system.solve(0), x) == (60, 70)
@@ -283,7 +359,10 @@ def test_attributes_at_reduced_sizes(system: AxisSystem, axes: AxisAlgebra) -> N
     cut = {"axis": -1, "start": 20, "stop": 60}
     z = run(axes, "slice", x, **cut)
     sizes = system.solve(0)
-    assert reduce_attributes("view", view_attributes, [x], [y], sizes)["sizes"] == (*small(sizes, y)[:2], -1)
+    assert reduce_attributes("view", view_attributes, [x], [y], sizes)["sizes"] == (
+        *small(sizes, y)[:2],
+        -1,
+    )
     reduced = reduce_attributes("slice", cut, [x], [z], sizes)
     assert reduced["axis"] == -1
     assert reduced["stop"] - reduced["start"] == small(sizes, z)[1]
@@ -297,19 +376,30 @@ def test_sizes_of_a_split_are_scaled(system: AxisSystem, axes: AxisAlgebra) -> N
     assert reduce_attributes("split", attributes, [x], parts, system.solve(0))["sizes"] == (3, 6, 9)
 
 
-def test_the_place_of_a_member_in_a_group_is_no_position(system: AxisSystem, axes: AxisAlgebra) -> None:
+def test_the_place_of_a_member_in_a_group_is_no_position(
+    system: AxisSystem, axes: AxisAlgebra
+) -> None:
     stack = axes.stack(axes.tensor((64,)), np.zeros((4, 4), dtype=np.int64))
     attributes = {"axis": 0, "position": 3}
     out = run(axes, "reduce_scatter", stack, **attributes)
-    assert reduce_attributes("reduce_scatter", attributes, [stack], [out], system.solve(0)) == attributes
+    assert (
+        reduce_attributes("reduce_scatter", attributes, [stack], [out], system.solve(0))
+        == attributes
+    )
 
 
-def test_attributes_of_a_derivative_refer_to_the_forward_operator(system: AxisSystem, axes: AxisAlgebra) -> None:
+def test_attributes_of_a_derivative_refer_to_the_forward_operator(
+    system: AxisSystem, axes: AxisAlgebra
+) -> None:
     x, y, dy = axes.tensor((60, 80)), axes.tensor((60, 8, 10)), axes.tensor((60, 8, 10))
     attributes = {"sizes": (60, 8, 10)}
-    (dx,) = evaluate(axes, "view.backward", [x, y, dy], symbolic_attributes("view.backward", attributes))
+    (dx,) = evaluate(
+        axes, "view.backward", [x, y, dy], symbolic_attributes("view.backward", attributes)
+    )
     sizes = system.solve(0)
-    assert reduce_attributes("view.backward", attributes, [x, y, dy], [dx], sizes)["sizes"] == small(sizes, y)
+    assert reduce_attributes("view.backward", attributes, [x, y, dy], [dx], sizes)[
+        "sizes"
+    ] == small(sizes, y)
 
 
 # --- sizes that follow
@@ -317,7 +407,17 @@ def test_attributes_of_a_derivative_refer_to_the_forward_operator(system: AxisSy
 
 def test_arithmetic_of_sizes() -> None:
     size = Size(12)
-    follows = [size + Size(2), size - Size(2), size * 3, 3 * size, size // 4, size // Size(6), size + 0, 0 + size, Size(2) * size]
+    follows = [
+        size + Size(2),
+        size - Size(2),
+        size * 3,
+        3 * size,
+        size // 4,
+        size // Size(6),
+        size + 0,
+        0 + size,
+        Size(2) * size,
+    ]
     assert [int(n) for n in follows] == [14, 10, 36, 36, 3, 2, 12, 12, 24]
     assert all(isinstance(n, Size) for n in follows)
     literal = [size + 1, 1 + size, size - 1, 13 - size, size // 5, size % 5, -size]

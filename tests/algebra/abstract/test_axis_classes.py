@@ -97,8 +97,12 @@ def test_a_shard_is_not_as_long_as_another_dimension() -> None:
         assert sizes.size(parts[0]) != sizes.size(other)
 
 
-@given(st.lists(st.tuples(st.integers(2, 40), st.integers(1, 4)), min_size=1, max_size=5), st.data())
-def test_counts_of_elements_that_differ_stay_different(cut: list[tuple[int, int]], data: st.DataObject) -> None:
+@given(
+    st.lists(st.tuples(st.integers(2, 40), st.integers(1, 4)), min_size=1, max_size=5), st.data()
+)
+def test_counts_of_elements_that_differ_stay_different(
+    cut: list[tuple[int, int]], data: st.DataObject
+) -> None:
     """Of wholes, of shards, of factors, along one dimension and along several."""
     system = AxisSystem()
     nodes: list[Dimension] = []
@@ -106,8 +110,15 @@ def test_counts_of_elements_that_differ_stay_different(cut: list[tuple[int, int]
         whole, parts = shards(system, size * count, count)
         nodes += [whole, parts[0]]
     if data.draw(st.booleans()):
-        nodes += system.factor(nodes[0], data.draw(st.sampled_from([n for n in range(1, nodes[0].size + 1) if nodes[0].size % n == 0])))
-    counted = data.draw(st.lists(st.lists(st.sampled_from(nodes), min_size=1, max_size=2), min_size=2, max_size=6))
+        nodes += system.factor(
+            nodes[0],
+            data.draw(
+                st.sampled_from([n for n in range(1, nodes[0].size + 1) if nodes[0].size % n == 0])
+            ),
+        )
+    counted = data.draw(
+        st.lists(st.lists(st.sampled_from(nodes), min_size=1, max_size=2), min_size=2, max_size=6)
+    )
     for along in counted:
         system.add_extent(along)
     for variant in (0, 1):
@@ -135,7 +146,9 @@ def test_a_count_less_one_may_be_a_dimension() -> None:
     assert system.solve(0).size(node) == 24
 
 
-@pytest.mark.parametrize("number", [Fraction(64), Fraction(-64), Fraction(1, 64), Fraction(1, 8), Fraction(8)])
+@pytest.mark.parametrize(
+    "number", [Fraction(64), Fraction(-64), Fraction(1, 64), Fraction(1, 8), Fraction(8)]
+)
 def test_a_literal_that_may_be_a_dimension_or_its_root(number: Fraction) -> None:
     system = AxisSystem()
     node, other, batch = system.dimension(64), system.dimension(63), system.dimension(64)
@@ -164,7 +177,9 @@ def test_a_literal_equal_to_a_count_over_two_dimensions() -> None:
     assert [system.solve(0).size(n) for n in (batch, tokens)] == [6, 50]
 
 
-@pytest.mark.parametrize("number", [Fraction(0), Fraction(1), Fraction(-1), Fraction(2), Fraction(1, 2), float("inf")])
+@pytest.mark.parametrize(
+    "number", [Fraction(0), Fraction(1), Fraction(-1), Fraction(2), Fraction(1, 2), float("inf")]
+)
 def test_small_literals_are_no_dimensions(number: Fraction | float) -> None:
     system = AxisSystem()
     node = system.dimension(4)
@@ -222,7 +237,9 @@ def test_two_factorisations_are_refined_in_common() -> None:
     middle = sizes.size(thirty_two) // sizes.size(small)
     assert middle * sizes.size(small) == sizes.size(thirty_two)
     assert sizes.size(four) * middle == sizes.size(big)
-    assert sizes.size(one) == sizes.size(other) == sizes.size(four) * middle * sizes.size(small) < 128
+    assert (
+        sizes.size(one) == sizes.size(other) == sizes.size(four) * middle * sizes.size(small) < 128
+    )
 
 
 def test_incompatible_factorisations_are_rigid() -> None:
@@ -269,7 +286,9 @@ def test_one_inner_factor_is_a_segment() -> None:
 
 
 def test_one_inner_factor_that_has_halves_is_a_segment() -> None:
-    """The same where the head's dimension is cut in halves on the rank before it is known to be one of several."""
+    """The same where the head's dimension is cut in halves on the rank before it is known to be one
+    of several.
+    """
     system = AxisSystem()
     whole, local, half = system.dimension(256), system.dimension(64), system.dimension(32)
     _, depth = system.factor(whole, 64)
@@ -290,7 +309,11 @@ def test_a_dimension_that_would_be_its_own_factor_is_rigid() -> None:
 
 def test_joined_members_of_a_stack_are_segments() -> None:
     system = AxisSystem()
-    members, local, whole = system.dimension(4, fixed="a group", copies=True), system.dimension(64), system.dimension(256)
+    members, local, whole = (
+        system.dimension(4, fixed="a group", copies=True),
+        system.dimension(64),
+        system.dimension(256),
+    )
     system.tie(local, whole, 64)
     system.tie(system.product(members, local), whole)
     sizes = system.solve(0)

@@ -31,7 +31,9 @@ class Program:
     steps: list[Step]
 
     def run(self, kind: str, inputs: list[int], **attributes: Any) -> None:
-        results = evaluate(self.axes, kind, [self.values[i] for i in inputs], symbolic_attributes(kind, attributes))
+        results = evaluate(
+            self.axes, kind, [self.values[i] for i in inputs], symbolic_attributes(kind, attributes)
+        )
         outputs = list(range(len(self.values), len(self.values) + len(results)))
         self.values += results
         self.steps.append(Step(kind, inputs, attributes, outputs))
@@ -46,23 +48,51 @@ def grow(data: st.DataObject, program: Program) -> None:
     number = data.draw(st.integers(0, len(program.values) - 1))
     value = program.values[number]
     shape = tuple(int(n) for n in value.shape)
-    choice = data.draw(st.sampled_from(["split", "merge", "transpose", "slice", "chunk", "cat", "add", "sum", "linear", "flip", "repeat"]))
+    choice = data.draw(
+        st.sampled_from(
+            [
+                "split",
+                "merge",
+                "transpose",
+                "slice",
+                "chunk",
+                "cat",
+                "add",
+                "sum",
+                "linear",
+                "flip",
+                "repeat",
+            ]
+        )
+    )
     axis = data.draw(st.integers(0, len(shape) - 1)) if shape else 0
     if not shape or 0 in shape:
         return
     if choice == "split":
         outer = data.draw(st.sampled_from(divisors(shape[axis])))
-        program.run("view", [number], sizes=(*shape[:axis], outer, shape[axis] // outer, *shape[axis + 1 :]))
+        program.run(
+            "view", [number], sizes=(*shape[:axis], outer, shape[axis] // outer, *shape[axis + 1 :])
+        )
     elif choice == "merge" and axis + 1 < len(shape):
         program.run("view", [number], sizes=(*shape[:axis], -1, *shape[axis + 2 :]))
     elif choice == "transpose":
-        program.run("transpose", [number], dim0=axis, dim1=data.draw(st.integers(0, len(shape) - 1)))
+        program.run(
+            "transpose", [number], dim0=axis, dim1=data.draw(st.integers(0, len(shape) - 1))
+        )
     elif choice == "slice":
         start = data.draw(st.integers(0, shape[axis] - 1))
-        program.run("slice", [number], axis=axis, start=start, stop=data.draw(st.integers(start + 1, shape[axis])))
+        program.run(
+            "slice",
+            [number],
+            axis=axis,
+            start=start,
+            stop=data.draw(st.integers(start + 1, shape[axis])),
+        )
     elif choice == "chunk":
         count = data.draw(st.sampled_from(divisors(shape[axis])))
-        program.run("chunk", [number], axis=axis, count=count, position=data.draw(st.integers(0, count - 1)))
+        program.run(
+            "chunk", [number], axis=axis, count=count, position=data.draw(st.integers(0, count - 1))
+        )
     elif choice in ("cat", "add"):
         same = [i for i, v in enumerate(program.values) if v.shape == shape]
         other = data.draw(st.sampled_from(same))
@@ -70,7 +100,9 @@ def grow(data: st.DataObject, program: Program) -> None:
     elif choice == "sum":
         program.run("sum", [number], axes=(axis,))
     elif choice == "linear":
-        weights = [i for i, v in enumerate(program.values) if len(v.dims) == 2 and v.shape[1] == shape[-1]]
+        weights = [
+            i for i, v in enumerate(program.values) if len(v.dims) == 2 and v.shape[1] == shape[-1]
+        ]
         if weights:
             program.run("linear", [number, data.draw(st.sampled_from(weights))])
     elif choice == "flip":
@@ -81,7 +113,9 @@ def grow(data: st.DataObject, program: Program) -> None:
 
 def make(data: st.DataObject) -> Program:
     axes = AxisAlgebra(AxisSystem())
-    shapes = data.draw(st.lists(st.lists(st.sampled_from(SIZES), min_size=1, max_size=3), min_size=1, max_size=3))
+    shapes = data.draw(
+        st.lists(st.lists(st.sampled_from(SIZES), min_size=1, max_size=3), min_size=1, max_size=3)
+    )
     shapes += [[n, shape[-1]] for shape in shapes[:1] for n in (8, 24)]
     program = Program(axes, [axes.tensor(s) for s in shapes], len(shapes), [])
     for _ in range(data.draw(st.integers(1, 8))):
@@ -91,7 +125,11 @@ def make(data: st.DataObject) -> Program:
         one = data.draw(st.sampled_from(nodes))
         wider = [d for d in nodes if d.size >= one.size]
         whole = data.draw(st.sampled_from(wider))
-        axes.system.tie(one, whole, data.draw(st.integers(0, whole.size // one.size - 1)) * one.size if one.size else 0)
+        axes.system.tie(
+            one,
+            whole,
+            data.draw(st.integers(0, whole.size // one.size - 1)) * one.size if one.size else 0,
+        )
     return program
 
 
@@ -99,11 +137,18 @@ def make(data: st.DataObject) -> Program:
 def test_reduced_programs_run_with_the_shapes_foretold(data: st.DataObject) -> None:
     program = make(data)
     numbers = NumpyShapes()
-    for sizes in (program.axes.system.solve(0), program.axes.system.solve(1), program.axes.system.full()):
+    for sizes in (
+        program.axes.system.solve(0),
+        program.axes.system.solve(1),
+        program.axes.system.full(),
+    ):
         small = [tuple(sizes.size(d) for d in v.dims) for v in program.values]
         arrays: dict[int, Any] = {i: np.broadcast_to(0.0, small[i]) for i in range(program.given)}
         for step in program.steps:
-            inputs, outputs = [program.values[i] for i in step.inputs], [program.values[i] for i in step.outputs]
+            inputs, outputs = (
+                [program.values[i] for i in step.inputs],
+                [program.values[i] for i in step.outputs],
+            )
             attributes = reduce_attributes(step.kind, step.attributes, inputs, outputs, sizes)
             results = evaluate(numbers, step.kind, [arrays[i] for i in step.inputs], attributes)  # type: ignore[arg-type]
             for i, result in zip(step.outputs, results, strict=True):
@@ -118,7 +163,9 @@ def test_reduced_programs_run_with_the_shapes_foretold(data: st.DataObject) -> N
 
 @given(st.integers(2, 12), st.integers(2, 40), st.integers(1, 38))
 def test_near_misses_keep_the_class_whole(count: int, size: int, shift: int) -> None:
-    """Equal shards are reduced to equal shards; one that is moved by less than a shard is as large as it is."""
+    """Equal shards are reduced to equal shards; one that is moved by less than a shard is as large
+    as it is.
+    """
     good, bad = AxisSystem(), AxisSystem()
     wholes = [system.dimension(count * size) for system in (good, bad)]
     for i in range(count):

@@ -13,7 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prime_line import LineAlgebra, is_quotient
 
-from pitcheck.algebra.bound.degrees import DegreeAlgebra, DegreeValue, rejected_share, trial_error, trial_error_log2
+from pitcheck.algebra.bound.degrees import (
+    DegreeAlgebra,
+    DegreeValue,
+    rejected_share,
+    trial_error,
+    trial_error_log2,
+)
 from pitcheck.errors import ShapeError, UnsupportedError
 from pitcheck.ops.registry import evaluate
 
@@ -60,8 +66,18 @@ def quotient(value: DegreeValue) -> tuple[int, int]:
         (lambda a, x, y: a.divide(a.divide(x, y), a.divide(x, y)), (1, 1)),
         (lambda a, x, y: a.divide(a.divide(x, y), a.flip(a.divide(x, y), 0)), (2, 2)),
         (lambda a, x, y: a.concatenate([a.divide(x, y), x], 0), (1, 1)),
-        (lambda a, x, y: a.where(a.fresh("c", (4, 4), 1, "any", "bool"), a.divide(x, y), a.multiply(x, y)), (2, 1)),
-        (lambda a, x, y: a.add_at(x, 0, a.fresh("i", (3,), 1, "any", "int"), a.fresh("s", (3, 4))), (1, 0)),
+        (
+            lambda a, x, y: a.where(
+                a.fresh("c", (4, 4), 1, "any", "bool"), a.divide(x, y), a.multiply(x, y)
+            ),
+            (2, 1),
+        ),
+        (
+            lambda a, x, y: a.add_at(
+                x, 0, a.fresh("i", (3,), 1, "any", "int"), a.fresh("s", (3, 4))
+            ),
+            (1, 0),
+        ),
         (lambda a, x, y: a.take(a.divide(x, y), 0, a.fresh("i", (3,), 1, "any", "int")), (1, 1)),
         (lambda a, x, y: a.multiply(x, a.extent(x, (0,))), (1, 0)),
         (lambda a, x, y: a.divide(x, a.constant(Fraction(3))), (1, 0)),
@@ -72,8 +88,13 @@ def quotient(value: DegreeValue) -> tuple[int, int]:
         (lambda a, x, y: a.sqrt(a.divide(x, y)), (1, 1)),
     ],
 )
-def test_degrees_by_hand(algebra: DegreeAlgebra, compute: Callable[..., DegreeValue], expected: tuple[int, int]) -> None:
-    assert quotient(compute(algebra, algebra.fresh("x", (4, 4)), algebra.fresh("y", (4, 4)))) == expected
+def test_degrees_by_hand(
+    algebra: DegreeAlgebra, compute: Callable[..., DegreeValue], expected: tuple[int, int]
+) -> None:
+    assert (
+        quotient(compute(algebra, algebra.fresh("x", (4, 4)), algebra.fresh("y", (4, 4))))
+        == expected
+    )
 
 
 def test_squares_have_degree_two_and_integers_none(algebra: DegreeAlgebra) -> None:
@@ -84,13 +105,21 @@ def test_squares_have_degree_two_and_integers_none(algebra: DegreeAlgebra) -> No
 
 
 def test_softmax_over_n_keys(algebra: DegreeAlgebra) -> None:
-    """n terms below, one above, exponents of the degree of the scores; the sum over keys does not multiply denominators."""
+    """n terms below, one above, exponents of the degree of the scores; the sum over keys does not
+    multiply denominators.
+    """
     x, v = algebra.fresh("x", (5, 8)), algebra.fresh("v", (8, 3))
     e = algebra.exp(x)
     p = algebra.divide(e, algebra.reshape(algebra.sum(e, (1,)), (5, 1)))
     assert (p.degree.top.terms_log2, p.degree.bottom.terms_log2, p.degree.exponent) == (0, 3, 1)
     out = algebra.matmul(p, v).degree
-    assert (out.numerator, out.denominator, out.top.terms_log2, out.bottom.terms_log2, out.bottom.powers) == (1, 0, 3, 3, 1)
+    assert (
+        out.numerator,
+        out.denominator,
+        out.top.terms_log2,
+        out.bottom.terms_log2,
+        out.bottom.powers,
+    ) == (1, 0, 3, 3, 1)
     assert out.has_exp
     assert not (out.has_order or out.heuristic)
 
@@ -119,8 +148,15 @@ def test_what_is_used_is_known(algebra: DegreeAlgebra) -> None:
     assert algebra.log(x).degree.has_log
     assert algebra.sqrt(x).degree.has_root
     assert algebra.function("erf", x).degree.has_keyed
-    decided = algebra.where(algebra.compare("lt", x, x), algebra.constant(Fraction(1)), algebra.constant(Fraction(2)))
-    for value in (algebra.maximum(x, x), algebra.reduce_max(x, 1), algebra.take_along(x, 1, algebra.order(x, 1, False)), decided):
+    decided = algebra.where(
+        algebra.compare("lt", x, x), algebra.constant(Fraction(1)), algebra.constant(Fraction(2))
+    )
+    for value in (
+        algebra.maximum(x, x),
+        algebra.reduce_max(x, 1),
+        algebra.take_along(x, 1, algebra.order(x, 1, False)),
+        decided,
+    ):
         assert value.degree.has_order
         assert value.degree.heuristic
         assert value.degree.numerator == 1
@@ -134,7 +170,9 @@ def test_decisions_on_integers_are_given(algebra: DegreeAlgebra) -> None:
     chosen = algebra.where(algebra.compare("lt", i, i), x, algebra.multiply(x, x)).degree
     assert not chosen.uses
     assert chosen.numerator == 2
-    assert not algebra.compare("ge", algebra.draw("s", i), algebra.constant(Fraction(1, 2))).degree.uses
+    assert not algebra.compare(
+        "ge", algebra.draw("s", i), algebra.constant(Fraction(1, 2))
+    ).degree.uses
 
 
 def test_roots_are_counted(algebra: DegreeAlgebra) -> None:
@@ -154,30 +192,41 @@ def test_roots_are_counted(algebra: DegreeAlgebra) -> None:
 
 def test_error_of_a_polynomial_at_all_levels(algebra: DegreeAlgebra) -> None:
     degree = algebra.matmul(algebra.fresh("a", (4, 5)), algebra.fresh("b", (5, 6))).degree
-    assert trial_error_log2(degree, degree, PRIMES, [0, 2]) == pytest.approx(math.log2(2 / PRIMES[0]) + math.log2(2 / PRIMES[2]))
+    assert trial_error_log2(degree, degree, PRIMES, [0, 2]) == pytest.approx(
+        math.log2(2 / PRIMES[0]) + math.log2(2 / PRIMES[2])
+    )
     assert trial_error_log2(degree, degree, PRIMES, []) == 0
 
 
 def test_error_of_a_quotient_is_cross_multiplied(algebra: DegreeAlgebra) -> None:
     x, y = algebra.fresh("x", (4,)), algebra.fresh("y", (4,))
-    a, b = algebra.divide(x, y).degree, algebra.divide(algebra.multiply(x, x), algebra.multiply(y, y)).degree
+    a, b = (
+        algebra.divide(x, y).degree,
+        algebra.divide(algebra.multiply(x, x), algebra.multiply(y, y)).degree,
+    )
     assert trial_error_log2(a, b, PRIMES, [1]) == pytest.approx(math.log2(3 / PRIMES[1]))
 
 
 def test_error_with_a_root_counts_one_level_and_doubles(algebra: DegreeAlgebra) -> None:
     root = algebra.sqrt(algebra.fresh("x", (4,), 1, "square")).degree
-    assert trial_error_log2(root, algebra.fresh("y", (4,)).degree, PRIMES, [0, 1, 3]) == pytest.approx(math.log2(2 / PRIMES[3]))
+    assert trial_error_log2(
+        root, algebra.fresh("y", (4,)).degree, PRIMES, [0, 1, 3]
+    ) == pytest.approx(math.log2(2 / PRIMES[3]))
 
 
 def test_more_than_two_roots_are_heuristic(algebra: DegreeAlgebra) -> None:
     one = algebra.sqrt(algebra.fresh("x", (4,))).degree
-    two = algebra.multiply(algebra.sqrt(algebra.fresh("x", (4,))), algebra.sqrt(algebra.fresh("y", (4,)))).degree
+    two = algebra.multiply(
+        algebra.sqrt(algebra.fresh("x", (4,))), algebra.sqrt(algebra.fresh("y", (4,)))
+    ).degree
     assert not trial_error(one, one, PRIMES, [0]).heuristic
     assert trial_error(one, two, PRIMES, [0]).heuristic
 
 
 def test_error_with_two_exponentials(algebra: DegreeAlgebra) -> None:
-    """x e^y - z e^u: coefficient degree 1 over p, exponent degree 1 over the prime below, one pair, safety factor 4."""
+    """x e^y - z e^u: coefficient degree 1 over p, exponent degree 1 over the prime below, one pair,
+    safety factor 4.
+    """
     x, y = algebra.fresh("x", (4,)), algebra.fresh("y", (4,))
     value = algebra.multiply(x, algebra.exp(y)).degree
     expected = math.log2(4 * (1 / PRIMES[3] + 2 * 1 / PRIMES[2]))
@@ -190,7 +239,10 @@ def test_more_than_two_exponentials_are_heuristic(algebra: DegreeAlgebra) -> Non
     e = algebra.exp(algebra.fresh("x", (20, 40)))
     ratio = algebra.divide(e, algebra.reshape(algebra.sum(e, (1,)), (20, 1)))
     few, many = ratio.degree, algebra.sum(ratio, (0,)).degree
-    assert trial_error(e.degree, e.degree, PRIMES, [1]) == (pytest.approx(math.log2(4 * (1 / PRIMES[1] + 2 / PRIMES[0]))), False)
+    assert trial_error(e.degree, e.degree, PRIMES, [1]) == (
+        pytest.approx(math.log2(4 * (1 / PRIMES[1] + 2 / PRIMES[0]))),
+        False,
+    )
     assert trial_error(few, few, PRIMES, [1]).heuristic
     assert trial_error(many, many, PRIMES, [1]).heuristic
     assert trial_error(few, few, PRIMES, [1]).log2 < -10
@@ -198,13 +250,17 @@ def test_more_than_two_exponentials_are_heuristic(algebra: DegreeAlgebra) -> Non
 
 
 def test_fewer_terms_are_bounded_as_well_as_more() -> None:
-    """Two layers of tanh(x w), whose exponents have exponentials of their own: a bound of these by cases that is just of use makes no bound of the whole."""
+    """Two layers of tanh(x w), whose exponents have exponentials of their own: a bound of these by
+    cases that is just of use makes no bound of the whole.
+    """
 
     def error(width: int) -> float:
         algebra = DegreeAlgebra()
         y = algebra.fresh("x", (4, width))
         for layer in range(2):
-            y = evaluate(algebra, "tanh", [algebra.matmul(y, algebra.fresh(f"w{layer}", (width, width)))], {})[0]
+            y = evaluate(
+                algebra, "tanh", [algebra.matmul(y, algebra.fresh(f"w{layer}", (width, width)))], {}
+            )[0]
         return trial_error_log2(y.degree, y.degree, PRIMES, [2])
 
     assert error(2) < -4
@@ -218,10 +274,15 @@ def test_a_vacuous_bound_is_zero(algebra: DegreeAlgebra) -> None:
 
 
 def test_rejected_share_counts_elements_instances_and_levels(algebra: DegreeAlgebra) -> None:
-    x, y = algebra.fresh("x", (3, 4)), algebra.gather(algebra.fresh("y", (3, 4)), np.zeros(5, dtype=np.int64))
+    x, y = (
+        algebra.fresh("x", (3, 4)),
+        algebra.gather(algebra.fresh("y", (3, 4)), np.zeros(5, dtype=np.int64)),
+    )
     algebra.divide(x, algebra.multiply(y, y))
     algebra.divide(x, algebra.constant(Fraction(2)))
-    assert rejected_share(algebra.divisions, PRIMES) == pytest.approx(sum(12 * 5 * 2 / p for p in PRIMES))
+    assert rejected_share(algebra.divisions, PRIMES) == pytest.approx(
+        sum(12 * 5 * 2 / p for p in PRIMES)
+    )
     other = DegreeAlgebra()
     other.fresh("s", (10,), 1, "square")
     assert rejected_share(other.divisions, PRIMES) == pytest.approx(sum(10 / p for p in PRIMES))
@@ -236,7 +297,11 @@ def test_shapes_that_do_not_fit(algebra: DegreeAlgebra) -> None:
 
 def test_operators_run(algebra: DegreeAlgebra) -> None:
     """A layer forward and backward has a bound that is of use."""
-    x, w, dy = algebra.fresh("x", (3, 4, 6)), algebra.fresh("w", (6,)), algebra.fresh("dy", (3, 4, 6))
+    x, w, dy = (
+        algebra.fresh("x", (3, 4, 6)),
+        algebra.fresh("w", (6,)),
+        algebra.fresh("dy", (3, 4, 6)),
+    )
     (y,) = evaluate(algebra, "rms_norm", [x, w], {"eps": 1e-5})
     for gradient in evaluate(algebra, "rms_norm.backward", [x, w, y, dy], {"eps": 1e-5}):
         assert trial_error_log2(gradient.degree, gradient.degree, PRIMES, [0, 1]) < -20
@@ -253,7 +318,24 @@ class Pair:
 
 def grow(data: st.DataObject, algebra: DegreeAlgebra, line: LineAlgebra, pairs: list[Pair]) -> None:
     """Add one operation on random operands; all values are 2 x 2."""
-    choice = data.draw(st.sampled_from(["add", "subtract", "multiply", "divide", "power", "mean", "broadcast", "matmul", "transpose", "flip", "cat", "view"]))
+    choice = data.draw(
+        st.sampled_from(
+            [
+                "add",
+                "subtract",
+                "multiply",
+                "divide",
+                "power",
+                "mean",
+                "broadcast",
+                "matmul",
+                "transpose",
+                "flip",
+                "cat",
+                "view",
+            ]
+        )
+    )
     one, other = (data.draw(st.sampled_from(pairs)) for _ in range(2))
     axis = data.draw(st.integers(0, 1))
     shape = [1 if i == axis else 2 for i in range(2)]
@@ -275,7 +357,13 @@ def grow(data: st.DataObject, algebra: DegreeAlgebra, line: LineAlgebra, pairs: 
     elif choice == "flip":
         pairs.append(both(lambda a, x, _: a.flip(x, axis)))
     elif choice == "cat":
-        pairs.append(both(lambda a, x, y: a.concatenate([a.slice(x, axis, 0, 1), a.slice(y, axis, 1, 2)], axis)))
+        pairs.append(
+            both(
+                lambda a, x, y: a.concatenate(
+                    [a.slice(x, axis, 0, 1), a.slice(y, axis, 1, 2)], axis
+                )
+            )
+        )
     else:
         pairs.append(both(lambda a, x, _: a.reshape(a.flip(a.reshape(x, (4,)), 0), (2, 2))))
 

@@ -1,4 +1,6 @@
-"""Heights beside degrees: an upper bound on the integer coefficients of every formula, and on how many primes divide all of them."""
+"""Heights beside degrees: an upper bound on the integer coefficients of every formula, and on how
+many primes divide all of them.
+"""
 
 from __future__ import annotations
 
@@ -36,17 +38,27 @@ def height(a: Laurent) -> int:
     return int(sum(abs(c * over) for c in a.values()))
 
 
-def grown(random_: random.Random, algebra: DegreeAlgebra, depth: int) -> tuple[DegreeValue, Laurent]:
+def grown(
+    random_: random.Random, algebra: DegreeAlgebra, depth: int
+) -> tuple[DegreeValue, Laurent]:
     """A random formula, as bounds and as what it is."""
     if not depth:
         if random_.random() < 0.4:
-            number = Fraction(random_.randint(-(10**9), 10**9), random_.choice((1, 7, 10**6, 3**20)))
+            number = Fraction(
+                random_.randint(-(10**9), 10**9), random_.choice((1, 7, 10**6, 3**20))
+            )
             return algebra.constant(number), {(0,) * VARIABLES: number}
         which = random_.randrange(VARIABLES)
-        return algebra.fresh(f"x{which}", ()), {tuple(int(i == which) for i in range(VARIABLES)): Fraction(1)}
+        return algebra.fresh(f"x{which}", ()), {
+            tuple(int(i == which) for i in range(VARIABLES)): Fraction(1)
+        }
     (a, p), (b, q) = (grown(random_, algebra, depth - 1) for _ in range(2))
     monomial = len(q) == 1 and all(q.values())
-    what = random_.choice(("add", "subtract", "multiply", "power", "divide") if monomial else ("add", "subtract", "multiply", "power"))
+    what = random_.choice(
+        ("add", "subtract", "multiply", "power", "divide")
+        if monomial
+        else ("add", "subtract", "multiply", "power")
+    )
     if what == "add":
         return algebra.add(a, b), plus(p, q)
     if what == "subtract":
@@ -87,13 +99,20 @@ def test_a_root_of_a_number_doubles_heights_and_a_rational_root_does_not() -> No
 def test_as_many_primes_are_bad_as_a_height_has_factors() -> None:
     heights = Heights(1000.0, (30.0,) * 3, False)
     assert heights.bad(Degree(Polynomial(1, height_log2=29.9)), 0).log2 == -math.inf
-    assert heights.bad(Degree(Polynomial(1, height_log2=89.0)), 0).log2 == pytest.approx(math.log2(2 / 1000))
-    assert heights.bad(Degree(Polynomial(1, height_log2=40.0), roots=1), 0).log2 == pytest.approx(math.log2(2 / 1000))
+    assert heights.bad(Degree(Polynomial(1, height_log2=89.0)), 0).log2 == pytest.approx(
+        math.log2(2 / 1000)
+    )
+    assert heights.bad(Degree(Polynomial(1, height_log2=40.0), roots=1), 0).log2 == pytest.approx(
+        math.log2(2 / 1000)
+    )
 
 
 def test_levels_multiply_where_their_primes_have_nothing_to_do_with_each_other() -> None:
     large, small = Degree(Polynomial(1, height_log2=100.0)), Degree(Polynomial(1))
-    unlinked, tied = (draw_error(large, small, PRIMES, (0, 1, 2), Heights(1000.0, (29.0,) * 3, linked)) for linked in (False, True))
+    unlinked, tied = (
+        draw_error(large, small, PRIMES, (0, 1, 2), Heights(1000.0, (29.0,) * 3, linked))
+        for linked in (False, True)
+    )
     assert (len(unlinked.levels), len(tied.levels)) == (3, 1)
     assert unlinked.bad == tied.bad == pytest.approx(3 / 1000)
 

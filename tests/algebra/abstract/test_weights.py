@@ -9,7 +9,13 @@ import pytest
 
 from pitcheck.algebra.dimensions.axes import AxisAlgebra, AxisSystem
 from pitcheck.algebra.residues.chains import chains_of
-from pitcheck.algebra.residues.weights import ONES, Pattern, UnweighedError, WeightedAlgebra, patterns
+from pitcheck.algebra.residues.weights import (
+    ONES,
+    Pattern,
+    UnweighedError,
+    WeightedAlgebra,
+    patterns,
+)
 
 
 def _algebra(weights: dict[int, Pattern]) -> WeightedAlgebra:
@@ -23,9 +29,14 @@ def test_axes_have_weights_by_their_sizes() -> None:
     fixed = system.dimension(7, fixed="it is given")
     sizes = system.solve(0)
     small, number = sizes.size(part), system.number_of(whole)
-    assert patterns(system, sizes, ()) == {small: ((number, 1, small),), 4 * small: ((number, 4, small),)}
+    assert patterns(system, sizes, ()) == {
+        small: ((number, 1, small),),
+        4 * small: ((number, 4, small),),
+    }
     assert sizes.size(fixed) == 7
-    assert patterns(system, sizes, {small}) == {}, "a size that another axis has says nothing, and a class has all its weights or none"
+    assert patterns(system, sizes, {small}) == {}, (
+        "a size that another axis has says nothing, and a class has all its weights or none"
+    )
 
 
 def test_factors_have_weights_of_their_own() -> None:
@@ -41,20 +52,31 @@ def test_sums_products_and_sizes_are_weighted_alike() -> None:
     algebra = _algebra({6: ((5, 2, 3),)})
     weights = algebra.weights(6)
     assert weights is not None
-    assert not algebra.differs(algebra.slice(weights, 0, 0, 3), algebra.slice(weights, 0, 3, 6)).any(), "equal segments have equal weights"
+    assert not algebra.differs(
+        algebra.slice(weights, 0, 0, 3), algebra.slice(weights, 0, 3, 6)
+    ).any(), "equal segments have equal weights"
     ones = algebra.expand(algebra.constant(Fraction(1)), (4, 6))
     total = algebra.sum(ones, (1,))
     assert not algebra.differs(total, algebra.expand(algebra.extent(ones, (1,)), (4,))).any()
-    assert not algebra.differs(total, algebra.reshape(algebra.matmul(ones, algebra.reshape(algebra.slice(ones, 0, 0, 1), (6, 1))), (4,))).any()
+    assert not algebra.differs(
+        total,
+        algebra.reshape(
+            algebra.matmul(ones, algebra.reshape(algebra.slice(ones, 0, 0, 1), (6, 1))), (4,)
+        ),
+    ).any()
     assert algebra.differs(total, algebra.expand(algebra.constant(Fraction(6)), (4,))).all()
-    assert not algebra.differs(algebra.sum(ones, (0,)), algebra.expand(algebra.constant(Fraction(4)), (6,))).any(), "an axis of another size has none"
+    assert not algebra.differs(
+        algebra.sum(ones, (0,)), algebra.expand(algebra.constant(Fraction(4)), (6,))
+    ).any(), "an axis of another size has none"
 
 
 def test_a_factor_without_weights_has_ones() -> None:
     algebra = _algebra({6: ((ONES, 1, 2), (5, 1, 3))})
     weights = algebra.weights(6)
     assert weights is not None
-    assert not algebra.differs(algebra.slice(weights, 0, 0, 3), algebra.slice(weights, 0, 3, 6)).any()
+    assert not algebra.differs(
+        algebra.slice(weights, 0, 0, 3), algebra.slice(weights, 0, 3, 6)
+    ).any()
     assert algebra.weights(2) is None
 
 
@@ -71,7 +93,11 @@ def test_what_is_counted_and_decides_keeps_its_axis(number: int, whole: bool) ->
     algebra = AxisAlgebra(system)
     marked = algebra.tensor((64,), "bool")
     for kind in ("int", "field"):
-        algebra.compare("gt", algebra.sum(algebra.cast(marked, kind), (0,)), algebra.constant(Fraction(number), kind))  # type: ignore[arg-type]
+        algebra.compare(
+            "gt",
+            algebra.sum(algebra.cast(marked, kind), (0,)),
+            algebra.constant(Fraction(number), kind),
+        )  # type: ignore[arg-type]
     assert (system.solve(0).size(marked.dims[0]) == 64) == whole
 
 

@@ -1,4 +1,6 @@
-"""With more tensor-parallel ranks than key-value heads some ranks have the same keys and values, whose gradients are terms of a sum."""
+"""With more tensor-parallel ranks than key-value heads some ranks have the same keys and values,
+whose gradients are terms of a sum.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ from pitcheck.programs.rank import Rank
 
 
 def unmarked(rank: Rank, x: str, name: str, sizes: Attention) -> list[str]:
-    """Queries, keys and values; weights of keys and values do not say that other ranks have the same."""
+    """Queries, keys and values; weights of keys and values do not say that other ranks have the
+    same.
+    """
     found = _projections(rank, x, name, sizes)
     for part in ("k", "v"):
         rank.sharing[f"{name}.{part}.weight"] = rank.dense(())

@@ -24,9 +24,17 @@ def parallel(ranks: int, wrong: bool) -> Plan:
     plan = Builder("squares-tp", {"tp": ranks})
     x = plan.input("x", (TOKENS, WIDTH // ranks), {1: "tp"})
     own = plan.op("sum", plan.op("square", x), out="squares:own", axes=(1,), keepdim=True)
-    all_of_them = plan.op("all_gather", own, out="squares:all", group="tp", axis=1) if wrong else plan.op("all_reduce", own, out="squares:all", group="tp")
+    all_of_them = (
+        plan.op("all_gather", own, out="squares:all", group="tp", axis=1)
+        if wrong
+        else plan.op("all_reduce", own, out="squares:all", group="tp")
+    )
     squares = plan.op("mean", all_of_them, out="squares", axes=(1,), keepdim=True)
-    plan.output(plan.op("all_gather", plan.op("mul", x, plan.op("rsqrt", squares)), out="y", group="tp", axis=1))
+    plan.output(
+        plan.op(
+            "all_gather", plan.op("mul", x, plan.op("rsqrt", squares)), out="y", group="tp", axis=1
+        )
+    )
     return plan.plan()
 
 
@@ -36,6 +44,9 @@ BUG = Bug(
     was="they stand side by side, and what follows takes their mean",
     codes=("PIT111", "PIT104"),
     says=("squares",),
-    shows={"two ranks": Written(reference, partial(parallel, 2)), "three ranks": Written(reference, partial(parallel, 3))},
+    shows={
+        "two ranks": Written(reference, partial(parallel, 2)),
+        "three ranks": Written(reference, partial(parallel, 3)),
+    },
     silent={"one rank": Written(reference, partial(parallel, 1))},
 )

@@ -20,6 +20,10 @@ BUG = Bug(
     was="every rank goes on with its own",
     codes=("PIT104",),
     says=("layers.0.mlp.down", "tp"),
-    shows=each(not_summed, two_ranks=spread(llama(1), 2, tp=2), over_data_too=spread(llama(1), 4, dp=2, tp=2, microbatches=2)),
+    shows=each(
+        not_summed,
+        two_ranks=spread(llama(1), 2, tp=2),
+        over_data_too=spread(llama(1), 4, dp=2, tp=2, microbatches=2),
+    ),
     silent=each(not_summed, one_rank=spread(llama(1), 2, dp=2)),
 )

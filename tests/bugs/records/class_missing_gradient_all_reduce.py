@@ -11,7 +11,9 @@ from pitcheck.plan.model import Plan
 
 def of_one_replica(case: Case) -> Plan:
     """The gradient of one weight is that of the replica's own part of the batch."""
-    return without_collectives(case.plans()[1], lambda operator: operator.id == "grad:layers.0.mlp.up.weight")
+    return without_collectives(
+        case.plans()[1], lambda operator: operator.id == "grad:layers.0.mlp.up.weight"
+    )
 
 
 BUG = Bug(
@@ -20,6 +22,10 @@ BUG = Bug(
     was="that of one weight is not",
     codes=("PIT104",),
     says=("layers.0.mlp.up.weight", "dp"),
-    shows=each(of_one_replica, two_replicas=spread(llama(1), 2, dp=2), microbatches=spread(llama(1), 4, dp=2, tp=2, microbatches=2)),
+    shows=each(
+        of_one_replica,
+        two_replicas=spread(llama(1), 2, dp=2),
+        microbatches=spread(llama(1), 4, dp=2, tp=2, microbatches=2),
+    ),
     silent=each(of_one_replica, one_replica=spread(llama(1), 2, tp=2)),
 )

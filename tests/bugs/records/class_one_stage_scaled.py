@@ -14,9 +14,15 @@ from pitcheck.programs.data_parallel.summed_gradients import reduced
 from pitcheck.programs.rank import Rank
 
 
-def last_stage_scaled(rank: Rank, gradients: Mapping[str, str], pieces: Mapping[str, Piece]) -> dict[str, str]:
-    """Complete gradients; on the last stage every micro-batch's are divided by the number of stages."""
-    return reduced(rank, {name: _scaled(rank, name, gradient) for name, gradient in gradients.items()}, pieces)
+def last_stage_scaled(
+    rank: Rank, gradients: Mapping[str, str], pieces: Mapping[str, Piece]
+) -> dict[str, str]:
+    """Complete gradients; on the last stage every micro-batch's are divided by the number of
+    stages.
+    """
+    return reduced(
+        rank, {name: _scaled(rank, name, gradient) for name, gradient in gradients.items()}, pieces
+    )
 
 
 def _scaled(rank: Rank, name: str, gradient: str) -> str:
@@ -34,7 +40,15 @@ BUG = Bug(
     was="those of the last stage are divided by the number of stages",
     codes=("PIT101",),
     says=("pp",),
-    shows=each(buggy, two_stages=spread(llama(2), 2, pp=2), microbatches=spread(llama(2), 4, dp=2, pp=2, microbatches=2)),
-    silent=each(buggy, one_stage=spread(llama(1), 2, dp=2), one_stage_and_microbatches=spread(llama(1), 2, microbatches=2)),
+    shows=each(
+        buggy,
+        two_stages=spread(llama(2), 2, pp=2),
+        microbatches=spread(llama(2), 4, dp=2, pp=2, microbatches=2),
+    ),
+    silent=each(
+        buggy,
+        one_stage=spread(llama(1), 2, dp=2),
+        one_stage_and_microbatches=spread(llama(1), 2, microbatches=2),
+    ),
     slow=True,
 )

@@ -11,23 +11,35 @@ from pitcheck.plan.model import Operator, Plan
 
 
 def swapped(case: Case) -> Plan:
-    """Where there is such a derivative, the gradient of the queries is used for that of the keys, and the other way round."""
+    """Where there is such a derivative, the gradient of the queries is used for that of the keys,
+    and the other way round.
+    """
     plan = case.plans()[1]
     if not any(operator.kind == "rotary.backward" for operator in plan.operators):
         return plan
-    names = {f"grad:layers.0.attention.{one}.heads": f"grad:layers.0.attention.{other}.heads" for one, other in (("q", "k"), ("k", "q"))}
+    names = {
+        f"grad:layers.0.attention.{one}.heads": f"grad:layers.0.attention.{other}.heads"
+        for one, other in (("q", "k"), ("k", "q"))
+    }
     return replace(plan, operators=tuple(_read(operator, names) for operator in plan.operators))
 
 
 def _read(operator: Operator, names: dict[str, str]) -> Operator:
-    return replace(operator, inputs=tuple(names.get(operand, operand) if isinstance(operand, str) else operand for operand in operator.inputs))
+    return replace(
+        operator,
+        inputs=tuple(
+            names.get(operand, operand) if isinstance(operand, str) else operand
+            for operand in operator.inputs
+        ),
+    )
 
 
 MULTIHEAD = llama(1, attention=Attention(4, 4, 4))
 
 BUG = Bug(
     where="TrainVerify, synthetic: outputs of the rotary backward swapped",
-    should="the first output of the derivative is the gradient of the queries, the second that of the keys",
+    should="the first output of the derivative is the gradient of the queries, the second that of "
+    "the keys",
     was="the other way round",
     codes=("PIT103",),
     says=("attention",),

@@ -1,4 +1,6 @@
-"""The loss is a mean over data-parallel ranks, so its gradients are to be summed; or a sum, and they are to be averaged."""
+"""The loss is a mean over data-parallel ranks, so its gradients are to be summed; or a sum, and
+they are to be averaged.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +14,20 @@ from pitcheck.plan.model import Group
 from pitcheck.programs.rank import Rank
 
 
-def averaged(rank: Rank, total: str, over: Sequence[Group], names: Sequence[str], hint: Hint) -> str:
+def averaged(
+    rank: Rank, total: str, over: Sequence[Group], names: Sequence[str], hint: Hint
+) -> str:
     """Sums over one group after the other; over data-parallel ranks the mean."""
     for group, name in zip(over, names, strict=False):
         kind = "avg" if group.axes == (*rank.axes.data, *rank.axes.context) else "sum"
-        total = rank.tape.op("all_reduce", total, group=group, name=name, reduction=kind, hint=hint if group == over[-1] else None)
+        total = rank.tape.op(
+            "all_reduce",
+            total,
+            group=group,
+            name=name,
+            reduction=kind,
+            hint=hint if group == over[-1] else None,
+        )
     return total
 
 
@@ -28,6 +39,12 @@ BUG = Bug(
     was="averaged",
     codes=("PIT111", "PIT101", "PIT102"),
     says=("dp",),
-    shows=each(buggy, two_ranks=spread(llama(1), 2, dp=2), three_ranks=spread(llama(1), 3, dp=3, tp=2)),
-    silent=each(buggy, one_rank=spread(llama(1), 2, tp=2, sequence_parallel=True), one_rank_and_microbatches=spread(llama(1), 2, microbatches=2)),
+    shows=each(
+        buggy, two_ranks=spread(llama(1), 2, dp=2), three_ranks=spread(llama(1), 3, dp=3, tp=2)
+    ),
+    silent=each(
+        buggy,
+        one_rank=spread(llama(1), 2, tp=2, sequence_parallel=True),
+        one_rank_and_microbatches=spread(llama(1), 2, microbatches=2),
+    ),
 )

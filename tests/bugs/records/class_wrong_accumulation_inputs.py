@@ -13,20 +13,37 @@ from pitcheck.programs.data_parallel.summed_gradients import _all_reduced
 from pitcheck.programs.rank import Rank
 
 
-def of_the_first(rank: Rank, gradients: Mapping[str, str], pieces: Mapping[str, Piece]) -> dict[str, str]:
-    """Complete gradients; the first micro-batch's is added to the sum as often as there are micro-batches."""
-    return {name: _all_reduced(rank, name, _sum(rank, name, gradient), pieces) for name, gradient in gradients.items()}
+def of_the_first(
+    rank: Rank, gradients: Mapping[str, str], pieces: Mapping[str, Piece]
+) -> dict[str, str]:
+    """Complete gradients; the first micro-batch's is added to the sum as often as there are
+    micro-batches.
+    """
+    return {
+        name: _all_reduced(rank, name, _sum(rank, name, gradient), pieces)
+        for name, gradient in gradients.items()
+    }
 
 
 def _sum(rank: Rank, name: str, gradient: str) -> str:
     tape, count = rank.tape, rank.layout.microbatches
-    names = [f"sum{number}:{name}" for number in range(count - 1)] + [f"accumulated:{name}" if rank.sharing[name].sums else f"grad:{name}"]
-    hint = rank.term(name, rank.like(name, name), rank.sharing[name].axes) if rank.sharing[name].sums else rank.like(f"grad:{name}", name)
+    names = [f"sum{number}:{name}" for number in range(count - 1)] + [
+        f"accumulated:{name}" if rank.sharing[name].sums else f"grad:{name}"
+    ]
+    hint = (
+        rank.term(name, rank.like(name, name), rank.sharing[name].axes)
+        if rank.sharing[name].sums
+        else rank.like(f"grad:{name}", name)
+    )
     total = ""
     with rank.at(*rank.homes[name]):
         for number, one in enumerate(names):
             own, held = Use(gradient, 0), hint if number == count - 1 else None
-            total = tape.op("add", total, own, name=one, hint=held) if total else tape.op("identity", own, name=one, hint=held)
+            total = (
+                tape.op("add", total, own, name=one, hint=held)
+                if total
+                else tape.op("identity", own, name=one, hint=held)
+            )
     return total
 
 
@@ -37,6 +54,14 @@ BUG = Bug(
     should="every micro-batch's gradient is added once",
     was="the first one's every time",
     codes=("PIT108",),
-    shows=each(buggy, two_microbatches=spread(llama(1), 2, microbatches=2), over_data_too=spread(llama(1), 4, dp=2, microbatches=2)),
-    silent=each(buggy, one_microbatch=spread(llama(1), 2, dp=2), one_microbatch_on_two_stages=spread(llama(2), 2, dp=2, pp=2)),
+    shows=each(
+        buggy,
+        two_microbatches=spread(llama(1), 2, microbatches=2),
+        over_data_too=spread(llama(1), 4, dp=2, microbatches=2),
+    ),
+    silent=each(
+        buggy,
+        one_microbatch=spread(llama(1), 2, dp=2),
+        one_microbatch_on_two_stages=spread(llama(2), 2, dp=2, pp=2),
+    ),
 )

@@ -18,7 +18,11 @@ def divided_by_size(case: Case) -> Plan:
 
 def _changed(operator: Operator) -> Operator:
     scaled = operator.kind.startswith("scale_by_size")
-    return replace(operator, attributes={**operator.attributes, "exponent": "-1"}) if scaled else operator
+    return (
+        replace(operator, attributes={**operator.attributes, "exponent": "-1"})
+        if scaled
+        else operator
+    )
 
 
 BUG = Bug(
@@ -27,6 +31,13 @@ BUG = Bug(
     was="by the size",
     codes=("PIT102",),
     says=("layers.0.attention",),
-    shows=each(divided_by_size, two_ranks=spread(llama(1), 2, tp=2), context_parallel=spread(llama(1), 2, 8, cp=2)),
-    silent=each(divided_by_size, heads_of_size_1=spread(llama(1, attention=Attention(4, 2, 1, rotary=False)), 2, tp=2)),
+    shows=each(
+        divided_by_size,
+        two_ranks=spread(llama(1), 2, tp=2),
+        context_parallel=spread(llama(1), 2, 8, cp=2),
+    ),
+    silent=each(
+        divided_by_size,
+        heads_of_size_1=spread(llama(1, attention=Attention(4, 2, 1, rotary=False)), 2, tp=2),
+    ),
 )

@@ -12,7 +12,9 @@ from pitcheck.plan.model import Operator, Plan, Table
 
 
 def to_the_next_replica(case: Case) -> Plan:
-    """Activations go to, and come from, the data-parallel replica beside the right one; gradients go where they should."""
+    """Activations go to, and come from, the data-parallel replica beside the right one; gradients
+    go where they should.
+    """
     plan = case.plans()[1]
     return replace(plan, operators=tuple(_moved(plan, operator) for operator in plan.operators))
 
@@ -24,8 +26,13 @@ def _moved(plan: Plan, operator: Operator) -> Operator:
     assert isinstance(table, Table)
     sizes = {axis.name: axis.size for axis in plan.mesh}
     step = sizes.get("tp", 1)
-    values: list[Any] = [_beside(int(str(rank)), sizes.get("dp", 1), step, 1 if operator.kind == "send" else -1) for rank in table.values]
-    return replace(operator, attributes={**operator.attributes, "peer": Table(table.over, tuple(values))})
+    values: list[Any] = [
+        _beside(int(str(rank)), sizes.get("dp", 1), step, 1 if operator.kind == "send" else -1)
+        for rank in table.values
+    ]
+    return replace(
+        operator, attributes={**operator.attributes, "peer": Table(table.over, tuple(values))}
+    )
 
 
 def _beside(rank: int, replicas: int, step: int, distance: int) -> int:

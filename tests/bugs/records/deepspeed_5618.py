@@ -1,4 +1,6 @@
-"""Every rank's loss is a mean over its own tokens, so gradients are divided by the number of all data-parallel ranks, those of experts as well."""
+"""Every rank's loss is a mean over its own tokens, so gradients are divided by the number of all
+data-parallel ranks, those of experts as well.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +16,17 @@ from pitcheck.programs.data_parallel.summed_gradients import reduced
 from pitcheck.programs.rank import Rank
 
 
-def averaged_over_replicas(rank: Rank, gradients: Mapping[str, str], pieces: Mapping[str, Piece]) -> dict[str, str]:
-    """Complete gradients, of losses that are as many times as large as there are data-parallel ranks, divided by the number of ranks with the parameter."""
-    return reduced(rank, {name: _averaged(rank, name, gradient) for name, gradient in gradients.items()}, pieces)
+def averaged_over_replicas(
+    rank: Rank, gradients: Mapping[str, str], pieces: Mapping[str, Piece]
+) -> dict[str, str]:
+    """Complete gradients, of losses that are as many times as large as there are data-parallel
+    ranks, divided by the number of ranks with the parameter.
+    """
+    return reduced(
+        rank,
+        {name: _averaged(rank, name, gradient) for name, gradient in gradients.items()},
+        pieces,
+    )
 
 
 def _averaged(rank: Rank, name: str, gradient: str) -> str:

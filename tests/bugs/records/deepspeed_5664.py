@@ -10,8 +10,12 @@ from pitcheck.programs.layers.regions import exchanged
 from pitcheck.programs.rank import Names
 
 
-def of_one_sequence(tape: Tape, x: str, axes: Names, split: int, join: int, name: str, hint: Hint) -> str:
-    """The all-to-all; on the way back (sequences, length, heads, size) is cut as if all sequences were one."""
+def of_one_sequence(
+    tape: Tape, x: str, axes: Names, split: int, join: int, name: str, hint: Hint
+) -> str:
+    """The all-to-all; on the way back (sequences, length, heads, size) is cut as if all sequences
+    were one.
+    """
     if not name.endswith(".back"):
         return exchanged(tape, x, axes, split, join, name, hint)
     rows, length, heads, size = tape.tensors[x].shape

@@ -11,7 +11,10 @@ from pitcheck.plan.model import Plan
 
 def silent_again(case: Case) -> Plan:
     """The plan in which no all-reduce is done again where layers are computed again."""
-    return without_collectives(case.plans()[1], lambda operator: operator.kind == "all_reduce" and operator.id.endswith(":again"))
+    return without_collectives(
+        case.plans()[1],
+        lambda operator: operator.kind == "all_reduce" and operator.id.endswith(":again"),
+    )
 
 
 BUG = Bug(

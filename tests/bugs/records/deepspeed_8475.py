@@ -1,4 +1,6 @@
-"""Every rank has other experts: their norm is the root of the sum of the squares of the ranks' norms."""
+"""Every rank has other experts: their norm is the root of the sum of the squares of the ranks'
+norms.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,11 @@ def mean_of_norms(rank: Rank, axes: Names, by_place: Mapping[int, Sequence[str]]
     tape = rank.tape
     for place in range(rank.layout.pp):
         with rank.at(place):
-            tape.op("sum", tape.op("stack", *(by_place.get(place) or [tape.constant("zero", 0)]), axis=0), name="squares.experts:own")
+            tape.op(
+                "sum",
+                tape.op("stack", *(by_place.get(place) or [tape.constant("zero", 0)]), axis=0),
+                name="squares.experts:own",
+            )
     norm = tape.op("sqrt", "squares.experts:own", name="experts.norm:own")
     mean = tape.op("all_reduce", norm, group=axes, reduction="avg", name="experts.norm")
     return tape.op("square", mean, name="squares.experts")

@@ -12,11 +12,20 @@ from pitcheck.plan.model import Group
 from pitcheck.programs.rank import Rank
 
 
-def averaged(rank: Rank, total: str, over: Sequence[Group], names: Sequence[str], hint: Hint) -> str:
+def averaged(
+    rank: Rank, total: str, over: Sequence[Group], names: Sequence[str], hint: Hint
+) -> str:
     """The sum over one group after the other; over tensor-parallel ranks the mean."""
     for group, name in zip(over, names, strict=False):
         kind = "avg" if group.axes == rank.axes.tensor else "sum"
-        total = rank.tape.op("all_reduce", total, group=group, name=name, reduction=kind, hint=hint if group == over[-1] else None)
+        total = rank.tape.op(
+            "all_reduce",
+            total,
+            group=group,
+            name=name,
+            reduction=kind,
+            hint=hint if group == over[-1] else None,
+        )
     return total
 
 

@@ -1,4 +1,6 @@
-"""The gradient of the output projection's weight is computed late, when the pipeline has run dry, and only then summed over ranks that share the weight."""
+"""The gradient of the output projection's weight is computed late, when the pipeline has run dry,
+and only then summed over ranks that share the weight.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +15,20 @@ from pitcheck.programs.data_parallel.summed_gradients import _at_ends, ends, red
 from pitcheck.programs.rank import Rank
 
 
-def reduced_before(rank: Rank, gradients: Mapping[str, str], pieces: Mapping[str, Piece]) -> dict[str, str]:
-    """Complete gradients; that of a weight of both ends of the pipeline is summed while on the last stage that of the last micro-batch is still to come."""
+def reduced_before(
+    rank: Rank, gradients: Mapping[str, str], pieces: Mapping[str, Piece]
+) -> dict[str, str]:
+    """Complete gradients; that of a weight of both ends of the pipeline is summed while on the last
+    stage that of the last micro-batch is still to come.
+    """
     early = {name: gradient for name, gradient in gradients.items() if _at_ends(rank, name)}
-    complete = reduced(rank, {name: gradient for name, gradient in gradients.items() if name not in early}, pieces)
-    return {name: _early(rank, name, gradient) if name in early else complete[name] for name, gradient in gradients.items()}
+    complete = reduced(
+        rank, {name: gradient for name, gradient in gradients.items() if name not in early}, pieces
+    )
+    return {
+        name: _early(rank, name, gradient) if name in early else complete[name]
+        for name, gradient in gradients.items()
+    }
 
 
 def _early(rank: Rank, name: str, gradient: str) -> str:
@@ -40,7 +51,8 @@ buggy = Patched({"parallel_plan.reduced": reduced_before})
 
 BUG = Bug(
     where="Megatron-LM #1012",
-    should="the late gradient of the embedding's weight is summed over the pipeline's ends when it is complete",
+    should="the late gradient of the embedding's weight is summed over the pipeline's ends when "
+    "it is complete",
     was="the all-reduce was before the last micro-batch's gradient was there",
     codes=("PIT116", "PIT108"),
     says=("embedding",),

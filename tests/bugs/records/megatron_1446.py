@@ -1,4 +1,6 @@
-"""Under sequence parallelism the final layer norm sees a part of every sequence, so its gradient is a term of a sum over tensor-parallel ranks."""
+"""Under sequence parallelism the final layer norm sees a part of every sequence, so its gradient is
+a term of a sum over tensor-parallel ranks.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,9 @@ from pitcheck.programs.rank import Rank
 
 
 def unmarked(rank: Rank, x: str, name: str) -> str:
-    """The norm before the loss, whose weight does not say that its gradient is to be summed over tensor-parallel ranks."""
+    """The norm before the loss, whose weight does not say that its gradient is to be summed over
+    tensor-parallel ranks.
+    """
     found = norm(rank, x, name)
     rank.sharing[f"{name}.weight"] = rank.dense(())
     return found

@@ -1,4 +1,6 @@
-"""The loss of multi-token prediction is divided by the number of context-parallel ranks where it is computed and once more where losses are collected."""
+"""The loss of multi-token prediction is divided by the number of context-parallel ranks where it is
+computed and once more where losses are collected.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ def divided_again(loss: TokenLoss, x: str) -> str:
     """Its part of the loss of the prediction beyond the next token, divided by cp."""
     part = forward(loss, x)
     if loss.prefix == "predicted.":
-        loss.part = loss.rank.tape.op("mul", part, Fraction(1, loss.rank.layout.cp), name=f"{part}:scaled")
+        loss.part = loss.rank.tape.op(
+            "mul", part, Fraction(1, loss.rank.layout.cp), name=f"{part}:scaled"
+        )
     return loss.part
 
 
@@ -28,7 +32,11 @@ BUG = Bug(
     was="twice",
     codes=("PIT101",),
     says=("cp",),
-    shows=each(buggy, ring=spread(llama(1, predicted=1), 2, 8, cp=2), three_ranks=spread(llama(1, predicted=1), 2, 6, cp=3, context="allgather")),
+    shows=each(
+        buggy,
+        ring=spread(llama(1, predicted=1), 2, 8, cp=2),
+        three_ranks=spread(llama(1, predicted=1), 2, 6, cp=3, context="allgather"),
+    ),
     silent=each(
         buggy,
         one_context_parallel_rank=spread(llama(1, predicted=1), 2, dp=2),

@@ -1,4 +1,6 @@
-"""The gate and up projections of SwiGLU are one weight, [gate; up], of each half of which a tensor-parallel rank has a part."""
+"""The gate and up projections of SwiGLU are one weight, [gate; up], of each half of which a
+tensor-parallel rank has a part.
+"""
 
 from __future__ import annotations
 

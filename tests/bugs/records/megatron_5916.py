@@ -14,7 +14,11 @@ from pitcheck.programs.rank import Rank
 def without_experts(rank: Rank, gradients: Mapping[str, str], pieces: Mapping[str, Held]) -> str:
     """The sum of squares over the parameters that are not spread over expert-parallel ranks."""
     own = {*rank.axes.experts, *rank.axes.expert_tensor}
-    kept = {name: g for name, g in gradients.items() if ".experts." not in name or not own & {*rank.parted(rank.tape.tensors[name].lineage)}}
+    kept = {
+        name: g
+        for name, g in gradients.items()
+        if ".experts." not in name or not own & {*rank.parted(rank.tape.tensors[name].lineage)}
+    }
     return _squares(rank, kept, pieces)
 
 

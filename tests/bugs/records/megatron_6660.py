@@ -1,4 +1,6 @@
-"""A reduce-scatter in a group of one rank gives back the buffer itself, which is then added to itself, once per micro-batch."""
+"""A reduce-scatter in a group of one rank gives back the buffer itself, which is then added to
+itself, once per micro-batch.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +15,17 @@ from pitcheck.programs.data_parallel.summed_gradients import reduced
 from pitcheck.programs.rank import Rank
 
 
-def doubled(rank: Rank, gradients: Mapping[str, str], pieces: Mapping[str, Piece]) -> dict[str, str]:
-    """Complete gradients; where no rank shares a parameter the sum so far is added to itself with every micro-batch."""
-    complete = reduced(rank, {name: gradient for name, gradient in gradients.items() if rank.sharing[name].sums}, pieces)
+def doubled(
+    rank: Rank, gradients: Mapping[str, str], pieces: Mapping[str, Piece]
+) -> dict[str, str]:
+    """Complete gradients; where no rank shares a parameter the sum so far is added to itself with
+    every micro-batch.
+    """
+    complete = reduced(
+        rank,
+        {name: gradient for name, gradient in gradients.items() if rank.sharing[name].sums},
+        pieces,
+    )
     for name in gradients.keys() - complete.keys():
         with rank.at(*rank.homes[name]):
             complete[name] = _buffer(rank, name, gradients[name])
@@ -28,7 +38,13 @@ def _buffer(rank: Rank, name: str, gradient: str) -> str:
         own = Use(gradient, number)
         buffer = tape.op("add", buffer, own) if buffer else tape.op("identity", own)
         last = number == rank.layout.microbatches - 1
-        buffer = tape.op("add", buffer, buffer, name=f"grad:{name}" if last else "", hint=rank.like(f"grad:{name}", name) if last else None)
+        buffer = tape.op(
+            "add",
+            buffer,
+            buffer,
+            name=f"grad:{name}" if last else "",
+            hint=rank.like(f"grad:{name}", name) if last else None,
+        )
     return buffer
 
 
@@ -37,7 +53,8 @@ buggy = Patched({"parallel_plan.reduced": doubled})
 BUG = Bug(
     where="Megatron-LM #6660",
     should="every micro-batch's gradient is added to the buffer once",
-    was="in a group of one rank the buffer is added to itself with every micro-batch: about 2^N times the gradient",
+    was="in a group of one rank the buffer is added to itself with every micro-batch: about 2^N "
+    "times the gradient",
     codes=("PIT108", "PIT101"),
     shows=each(
         buggy,

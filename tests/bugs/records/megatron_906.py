@@ -1,4 +1,6 @@
-"""The loss is multiplied by the number of context-parallel ranks where it is differentiated, and gradients are divided by data-parallel ranks alone."""
+"""The loss is multiplied by the number of context-parallel ranks where it is differentiated, and
+gradients are divided by data-parallel ranks alone.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ def reported(loss: TokenLoss, name: str, hint: Hint) -> str:
     return total(loss, name, hint)
 
 
-buggy = Patched({"layers.loss.TokenLoss.forward": multiplied, "layers.loss.TokenLoss.total": reported})
+buggy = Patched(
+    {"layers.loss.TokenLoss.forward": multiplied, "layers.loss.TokenLoss.total": reported}
+)
 
 BUG = Bug(
     where="Megatron-LM #906, #673",

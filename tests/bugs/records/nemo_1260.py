@@ -1,4 +1,6 @@
-"""Every rank has some of the experts, and computes them on the tokens of all ranks, which are gathered; the gradient of a token is a sum over experts."""
+"""Every rank has some of the experts, and computes them on the tokens of all ranks, which are
+gathered; the gradient of a token is a sum over experts.
+"""
 
 from __future__ import annotations
 
@@ -55,14 +57,20 @@ class Mixture(nn.Module):
     def __init__(self, own: range, gather: Any = None) -> None:
         super().__init__()
         self.own, self.gather = own, gather
-        self.before, self.gate = nn.Linear(WIDTH, WIDTH, bias=False), nn.Linear(WIDTH, EXPERTS, bias=False)
+        self.before, self.gate = (
+            nn.Linear(WIDTH, WIDTH, bias=False),
+            nn.Linear(WIDTH, EXPERTS, bias=False),
+        )
         self.experts = nn.Parameter(torch.empty(len(own), WIDTH, WIDTH))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         x = self.before(x)
         tokens = self.gather(x) if self.gather is not None else x
         weights = self.gate(tokens).softmax(-1)
-        terms = [nn.functional.silu(tokens @ self.experts[place]) * weights[:, e : e + 1] for place, e in enumerate(self.own)]
+        terms = [
+            nn.functional.silu(tokens @ self.experts[place]) * weights[:, e : e + 1]
+            for place, e in enumerate(self.own)
+        ]
         total = torch.stack(terms).sum(0)
         return Scatter.apply(total) if self.gather is not None else total
 
@@ -87,7 +95,13 @@ def program(ranks: int, wrong: bool) -> Spec:
         return training(model, parts={"experts": {0: [(first, first + count)]}})
 
     batch = {name: Input((TOKENS, WIDTH), split={0: "ep"}) for name in ("x", "y")}
-    return Spec(lambda: training(Mixture(range(EXPERTS))), parallel, {"ep": ranks}, batch, {"loss": Part(sum="ep")})
+    return Spec(
+        lambda: training(Mixture(range(EXPERTS))),
+        parallel,
+        {"ep": ranks},
+        batch,
+        {"loss": Part(sum="ep")},
+    )
 
 
 BUG = Bug(

@@ -1,4 +1,6 @@
-"""Fully sharded data parallelism over tensor parallelism: what tensor parallelism leaves of a dimension is cut further by data-parallel ranks."""
+"""Fully sharded data parallelism over tensor parallelism: what tensor parallelism leaves of a
+dimension is cut further by data-parallel ranks.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ from pitcheck.programs.rank import Names, Rank
 
 
 def outer_first(rank: Rank, first: Shard | None, size: int, rows: int, axes: Names) -> Shard:
-    """Dimension 0 cut by the mesh's axes in their order: data-parallel ones, then tensor-parallel ones."""
+    """Dimension 0 cut by the mesh's axes in their order: data-parallel ones, then tensor-parallel
+    ones.
+    """
     found = _cut_further(rank, first, size, rows, axes)
     return replace(found, by=(*axes, *first.by)) if first is not None and found.by else found
 

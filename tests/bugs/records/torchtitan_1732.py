@@ -1,4 +1,6 @@
-"""Losses are sums over the tokens of a micro-batch; gradients are divided once by what these are to be divided by, when all are accumulated."""
+"""Losses are sums over the tokens of a micro-batch; gradients are divided once by what these are to
+be divided by, when all are accumulated.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ forward, total = TokenLoss.forward, TokenLoss.total
 
 
 def not_averaged(loss: TokenLoss, x: str) -> str:
-    """A micro-batch's part of the loss, where it is differentiated times the number of micro-batches."""
+    """A micro-batch's part of the loss, where it is differentiated times the number of
+    micro-batches.
+    """
     part = forward(loss, x)
     loss.part = loss.rank.tape.op("mul", part, loss.rank.layout.microbatches, name=f"{part}:scaled")
     return loss.part
@@ -30,9 +34,16 @@ def reported(loss: TokenLoss, name: str, hint: object) -> str:
     return total(loss, name, hint)  # type: ignore[arg-type]
 
 
-def scaled_each_time(rank: Rank, gradients: Mapping[str, str], pieces: Mapping[str, Piece]) -> dict[str, str]:
-    """Complete gradients: after every micro-batch what is in the buffer is divided by their number."""
-    return {name: _all_reduced(rank, name, _buffer(rank, name, gradient), pieces) for name, gradient in gradients.items()}
+def scaled_each_time(
+    rank: Rank, gradients: Mapping[str, str], pieces: Mapping[str, Piece]
+) -> dict[str, str]:
+    """Complete gradients: after every micro-batch what is in the buffer is divided by
+    their number.
+    """
+    return {
+        name: _all_reduced(rank, name, _buffer(rank, name, gradient), pieces)
+        for name, gradient in gradients.items()
+    }
 
 
 def _buffer(rank: Rank, name: str, gradient: str) -> str:
@@ -43,11 +54,23 @@ def _buffer(rank: Rank, name: str, gradient: str) -> str:
             whole = number == count - 1 and not rank.sharing[name].sums
             buffer = tape.op("add", buffer, own) if buffer else tape.op("identity", own)
             hint = rank.like(f"grad:{name}", name) if whole else None
-            buffer = tape.op("mul", buffer, Fraction(1, count), name=f"grad:{name}" if whole else f"buffer{number}:{name}", hint=hint)
+            buffer = tape.op(
+                "mul",
+                buffer,
+                Fraction(1, count),
+                name=f"grad:{name}" if whole else f"buffer{number}:{name}",
+                hint=hint,
+            )
     return buffer
 
 
-buggy = Patched({"layers.loss.TokenLoss.forward": not_averaged, "layers.loss.TokenLoss.total": reported, "parallel_plan.reduced": scaled_each_time})
+buggy = Patched(
+    {
+        "layers.loss.TokenLoss.forward": not_averaged,
+        "layers.loss.TokenLoss.total": reported,
+        "parallel_plan.reduced": scaled_each_time,
+    }
+)
 
 BUG = Bug(
     where="torchtitan PR 1732",

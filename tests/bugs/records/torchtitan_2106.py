@@ -13,12 +13,19 @@ from pitcheck.programs.rank import Rank
 def biased_terms(rank: Rank, x: str, name: str, outputs: int, bias: bool = False) -> str:
     """The sum of terms, to each of which the bias was added."""
     tape, axes = rank.tape, rank.axes.tensor
-    operands = [x, parameter(rank, f"{name}.weight", (outputs, tape.tensors[x].shape[-1]), rank.spread({1: axes}))]
+    operands = [
+        x,
+        parameter(
+            rank, f"{name}.weight", (outputs, tape.tensors[x].shape[-1]), rank.spread({1: axes})
+        ),
+    ]
     if bias:
         operands.append(parameter(rank, f"{name}.bias", (outputs,), {}, rank.sequence_terms))
     if not axes:
         return tape.op("linear", *operands, name=name, hint=rank.residual)
-    return leave(rank, tape.op("linear", *operands, name=f"{name}:term", gradient=False), name, rank.residual)
+    return leave(
+        rank, tape.op("linear", *operands, name=f"{name}:term", gradient=False), name, rank.residual
+    )
 
 
 buggy = Patched({"layers.layers.row": biased_terms, "layers.feed_forward.row": biased_terms})

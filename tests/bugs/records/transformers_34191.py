@@ -1,4 +1,6 @@
-"""The loss is the sum over all tokens that count, divided by their number over all micro-batches and ranks."""
+"""The loss is the sum over all tokens that count, divided by their number over all micro-batches
+and ranks.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +16,23 @@ from pitcheck.programs.layers.tensor_parallel import logits, norm, token_losses
 
 
 def means(loss: TokenLoss, x: str) -> str:
-    """A micro-batch's part: the mean over its own tokens, divided by the number of micro-batches and ranks."""
+    """A micro-batch's part: the mean over its own tokens, divided by the number of micro-batches
+    and ranks.
+    """
     rank, tape, name = loss.rank, loss.rank.tape, loss.name
-    losses = token_losses(rank, logits(rank, norm(rank, x, f"{loss.prefix}norm"), f"{loss.prefix}logits"), loss.labels, name)
+    losses = token_losses(
+        rank,
+        logits(rank, norm(rank, x, f"{loss.prefix}norm"), f"{loss.prefix}logits"),
+        loss.labels,
+        name,
+    )
     kept = tape.op("mul", losses, f"{name}.mask", name=f"{name}.counted")
-    mean = tape.op("div", tape.op("sum", kept, name=f"{name}.sum"), f"{name}.count:own", name=f"{loss.prefix}mean")
+    mean = tape.op(
+        "div",
+        tape.op("sum", kept, name=f"{name}.sum"),
+        f"{name}.count:own",
+        name=f"{loss.prefix}mean",
+    )
     parts = rank.layout.microbatches * rank.axes.size((*rank.axes.data, *rank.axes.context))
     loss.part = tape.op("mul", mean, Fraction(1, parts), name=f"{loss.prefix}loss.part")
     return loss.part
@@ -53,7 +67,11 @@ BUG = Bug(
     ),
     silent={
         **each(buggy, one_rank_and_microbatch=spread(llama(1), 2, tp=2)),
-        "equal numbers of tokens in micro-batches": AllCount(spread(llama(1), 2, microbatches=2), buggy),
-        "equal numbers of tokens on ranks": AllCount(spread(llama(1), 4, dp=2, microbatches=2), buggy),
+        "equal numbers of tokens in micro-batches": AllCount(
+            spread(llama(1), 2, microbatches=2), buggy
+        ),
+        "equal numbers of tokens on ranks": AllCount(
+            spread(llama(1), 4, dp=2, microbatches=2), buggy
+        ),
     },
 )

@@ -40,7 +40,8 @@ def program(ranks: int, wrong: bool) -> Spec:
         def step(batch: Batch) -> torch.Tensor:
             scores = model(batch["x"])
             if wrong:
-                loss = loss_of(scores[:, :-1], batch["ids"].chunk(ranks, 1)[own][:, 1:])  # split, then shifted
+                # split, then shifted
+                loss = loss_of(scores[:, :-1], batch["ids"].chunk(ranks, 1)[own][:, 1:])
             else:
                 labels = batch["ids"][:, 1:].split(size, 1)[own]
                 loss = loss_of(scores[:, :-1] if last else scores, labels)
@@ -51,7 +52,10 @@ def program(ranks: int, wrong: bool) -> Spec:
 
         return Program(model, step)
 
-    batch = {"x": Input((ROWS, LENGTH, WIDTH), split={1: "sp"}), "ids": Input((ROWS, LENGTH), "int64", (0, CLASSES))}
+    batch = {
+        "x": Input((ROWS, LENGTH, WIDTH), split={1: "sp"}),
+        "ids": Input((ROWS, LENGTH), "int64", (0, CLASSES)),
+    }
     return Spec(reference, parallel, {"sp": ranks}, batch, {"loss": Part(sum="sp")})
 
 

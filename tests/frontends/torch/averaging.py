@@ -27,7 +27,9 @@ def average(model: nn.Module) -> None:
 
 
 def averaging(sync: Sync, make: Callable[[], nn.Sequential] = network) -> Spec:
-    """The pair in which every rank calls ``sync`` behind its backward pass, and the reference nothing."""
+    """The pair in which every rank calls ``sync`` behind its backward pass, and the reference
+    nothing.
+    """
 
     def training(call: Sync) -> Program:
         model = make()
@@ -40,7 +42,13 @@ def averaging(sync: Sync, make: Callable[[], nn.Sequential] = network) -> Spec:
 
         return Program(model, step)
 
-    return Spec(lambda: training(lambda _: None), lambda _: training(sync), {"dp": 2}, BATCH, {"loss": Part(mean="dp")})
+    return Spec(
+        lambda: training(lambda _: None),
+        lambda _: training(sync),
+        {"dp": 2},
+        BATCH,
+        {"loss": Part(mean="dp")},
+    )
 
 
 def recorded(sync: Sync, make: Callable[[], nn.Sequential] = network) -> None:

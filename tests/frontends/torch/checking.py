@@ -15,10 +15,14 @@ SKIPPED = 8
 """At most so many collectives are left out, spread over the step."""
 
 
-def check(spec: Spec, gradients: bool = True, outputs: bool = False, idle: Sequence[Skip] = ()) -> list[Trace]:
-    """Both programs compute what autograd computes; without one of the collectives the parallel one does not.
+def check(
+    spec: Spec, gradients: bool = True, outputs: bool = False, idle: Sequence[Skip] = ()
+) -> list[Trace]:
+    """Both programs compute what autograd computes; without one of the collectives the parallel one
+    does not.
 
-    ``outputs``: the parallel outputs are those of the reference, too. ``idle``: communication that changes no compared result.
+    ``outputs``: the parallel outputs are those of the reference, too. ``idle``: communication that
+    changes no compared result.
     """
     true = truth(spec, gradients=gradients)
     reference = record(spec, "reference", 1)
@@ -28,5 +32,7 @@ def check(spec: Spec, gradients: bool = True, outputs: bool = False, idle: Seque
     assert difference(traces, true.tensors, compared) < CLOSE
     communication = collectives(traces)
     for skipped in communication[:: -(-len(communication) // SKIPPED) or 1]:
-        assert (difference(traces, true.tensors, compared, skipped) < CLOSE) == (skipped in idle), skipped
+        assert (difference(traces, true.tensors, compared, skipped) < CLOSE) == (skipped in idle), (
+            skipped
+        )
     return traces

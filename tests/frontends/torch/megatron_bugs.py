@@ -1,4 +1,6 @@
-"""Mistakes planted into Megatron's programs, each as near to right as can be: functions of a rank's model, which give what its step runs in."""
+"""Mistakes planted into Megatron's programs, each as near to right as can be: functions of a rank's
+model, which give what its step runs in.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ Planted = AbstractContextManager[Any]
 
 
 def attribute_forgotten(model: Any) -> Planted:
-    """One norm's weight does not say that it sees a part of the sequence: its gradient is not summed over the ranks; those of all others are."""
+    """One norm's weight does not say that it sees a part of the sequence: its gradient is not
+    summed over the ranks; those of all others are.
+    """
     model.decoder.layers[1].pre_mlp_layernorm.weight.sequence_parallel = False
     return nullcontext()
 
@@ -27,7 +31,9 @@ def input_gradient_not_summed(model: Any) -> Planted:
 
 def other_group(model: Any) -> Planted:
     """One linear layer sums its output over the data parallel group."""
-    model.decoder.layers[1].mlp.linear_fc2.tp_group = import_module("megatron.core.parallel_state").get_data_parallel_group()
+    model.decoder.layers[1].mlp.linear_fc2.tp_group = import_module(
+        "megatron.core.parallel_state"
+    ).get_data_parallel_group()
     return nullcontext()
 
 
@@ -67,6 +73,8 @@ def last_id_missed(_: Any) -> Planted:
 
 
 def halves_in_a_row(model: Any) -> Planted:
-    """Of a gated layer the two halves that a rank has are said to be one stretch of the whole matrix."""
+    """Of a gated layer the two halves that a rank has are said to be one stretch of the whole
+    matrix.
+    """
     model.decoder.layers[0].mlp.linear_fc1.weight.partition_stride = 1
     return nullcontext()

@@ -1,6 +1,8 @@
-"""Megatron-core's own GPTModel as a pair of programs: on one rank, and on the ranks of a tensor parallel and a data parallel group.
+"""Megatron-core's own GPTModel as a pair of programs: on one rank, and on the ranks of a tensor
+parallel and a data parallel group.
 
-What Megatron needs beside PyTorch, and a CPU does not have, is replaced here; docs/pytorch.md says what and why.
+What Megatron needs beside PyTorch, and a CPU does not have, is replaced here; docs/pytorch.md says
+what and why.
 """
 
 from __future__ import annotations
@@ -26,7 +28,9 @@ VOCABULARY, WIDTH, HEADS, LENGTH, ROWS, LAYERS = 96, 64, 4, 8, 4, 2
 
 @dataclass(frozen=True)
 class Setup:
-    """Sizes of the groups, and what the model is like. ``gated``: as Llama, with SwiGLU and RMSNorm and without biases; ``groups``: of queries."""
+    """Sizes of the groups, and what the model is like. ``gated``: as Llama, with SwiGLU and RMSNorm
+    and without biases; ``groups``: of queries.
+    """
 
     tensor: int = 2
     sequence: bool = False
@@ -63,12 +67,23 @@ def spec(setup: Setup, bug: Bug = lambda _: nullcontext()) -> Spec:
 
     tokens = Input((ROWS * setup.data, LENGTH), "int64", (0, VOCABULARY), split={0: "dp"})
     outputs = {"loss": Part(mean="dp")} if setup.data > 1 else {}
-    return Spec(reference, parallel, {"dp": setup.data, "tp": setup.tensor}, {"tokens": tokens, "labels": tokens}, outputs)
+    return Spec(
+        reference,
+        parallel,
+        {"dp": setup.data, "tp": setup.tensor},
+        {"tokens": tokens, "labels": tokens},
+        outputs,
+    )
 
 
 def _import() -> None:
-    """Import Megatron. What it would compile runs as it is written, and its import does not take torch's compiler in."""
-    with patch.object(torch, "compile", lambda function=None, **_: function), warnings.catch_warnings():
+    """Import Megatron. What it would compile runs as it is written, and its import does not take
+    torch's compiler in.
+    """
+    with (
+        patch.object(torch, "compile", lambda function=None, **_: function),
+        warnings.catch_warnings(),
+    ):
         warnings.simplefilter("ignore")
         importlib.import_module("megatron.core.models.gpt.gpt_layer_specs")
         importlib.import_module("megatron.core.distributed.finalize_model_grads")
@@ -95,7 +110,9 @@ def on_cpu() -> Iterator[None]:
 
 
 def _norm(config: Any, hidden_size: int, eps: float = 1e-5, **_: Any) -> nn.Module:
-    """PyTorch's norm, whose parameters say, as those of Megatron's FusedLayerNorm do, whether they see a part of the sequence alone."""
+    """PyTorch's norm, whose parameters say, as those of Megatron's FusedLayerNorm do, whether they
+    see a part of the sequence alone.
+    """
     norm = (nn.RMSNorm if config.normalization == "RMSNorm" else nn.LayerNorm)(hidden_size, eps=eps)
     for parameter in norm.parameters():
         parameter.sequence_parallel = config.sequence_parallel  # type: ignore[attr-defined]
@@ -118,8 +135,15 @@ def _model(setup: Setup) -> nn.Module:
 
     if not dist.is_initialized():
         dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=1)
-    parallel_state.initialize_model_parallel(tensor_model_parallel_size=setup.tensor, create_gloo_process_groups=False)
-    like_llama = {"gated_linear_unit": True, "activation_func": nn.functional.silu, "normalization": "RMSNorm", "add_bias_linear": False}
+    parallel_state.initialize_model_parallel(
+        tensor_model_parallel_size=setup.tensor, create_gloo_process_groups=False
+    )
+    like_llama = {
+        "gated_linear_unit": True,
+        "activation_func": nn.functional.silu,
+        "normalization": "RMSNorm",
+        "add_bias_linear": False,
+    }
     config = TransformerConfig(
         num_layers=LAYERS,
         hidden_size=WIDTH,
@@ -142,10 +166,19 @@ def _model(setup: Setup) -> nn.Module:
     layer = get_gpt_layer_local_spec()
     layer.submodules.input_layernorm = layer.submodules.pre_mlp_layernorm = Norm
     block = TransformerBlockSubmodules([layer] * LAYERS, Norm)
-    model = GPTModel(config, block, VOCABULARY, LENGTH, position_embedding_type="rope", share_embeddings_and_output_weights=setup.tied)
+    model = GPTModel(
+        config,
+        block,
+        VOCABULARY,
+        LENGTH,
+        position_embedding_type="rope",
+        share_embeddings_and_output_weights=setup.tied,
+    )
     if config.params_dtype != torch.float32:
         channels = WIDTH // HEADS
-        model.rotary_pos_emb.inv_freq = 1.0 / (10000 ** (torch.arange(0, channels, 2, dtype=config.params_dtype) / channels))
+        model.rotary_pos_emb.inv_freq = 1.0 / (
+            10000 ** (torch.arange(0, channels, 2, dtype=config.params_dtype) / channels)
+        )
     return model
 
 
@@ -158,14 +191,18 @@ def _data_parallel(model: Any) -> tuple[Any, Callable[[], None]]:
     return wrapped, lambda: finalize_model_grads([wrapped])
 
 
-def _step(model: Any, finish: Callable[[], None] = lambda: None) -> Callable[[Mapping[str, torch.Tensor]], torch.Tensor]:
+def _step(
+    model: Any, finish: Callable[[], None] = lambda: None
+) -> Callable[[Mapping[str, torch.Tensor]], torch.Tensor]:
     def step(batch: Mapping[str, torch.Tensor]) -> torch.Tensor:
         with on_cpu():
             if hasattr(model, "zero_grad_buffer"):
                 model.zero_grad_buffer()
             tokens = batch["tokens"]
             hidden = torch.tril(torch.ones(1, 1, LENGTH, LENGTH)) < 0.5
-            losses = model(tokens, torch.arange(LENGTH).expand_as(tokens), hidden, labels=batch["labels"])
+            losses = model(
+                tokens, torch.arange(LENGTH).expand_as(tokens), hidden, labels=batch["labels"]
+            )
             loss: torch.Tensor = losses.mean()
             loss.backward()  # type: ignore[no-untyped-call]
             finish()

@@ -1,4 +1,6 @@
-"""Holding a pair of recorded programs to a verdict: proven as a whole, or caught at a line for a reason."""
+"""Holding a pair of recorded programs to a verdict: proven as a whole, or caught at a line for a
+reason.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ def proven(spec: Spec) -> Report:
 
 
 def caught(spec: Spec, line: str, *codes: str) -> Report:
-    """A mismatch, whose first finding is at a line of the program that has ``line`` in it, and has one of the codes."""
+    """A mismatch, whose first finding is at a line of the program that has ``line`` in it, and has
+    one of the codes.
+    """
     report = check(spec, Options(seed=1))
     assert report.verdict == "mismatch", (report.verdict, report.findings)
     finding = report.findings[0]

@@ -1,4 +1,6 @@
-"""Functions whose backward pass communicates otherwise than their forward pass, as Megatron-LM writes them, and wrong ones."""
+"""Functions whose backward pass communicates otherwise than their forward pass, as Megatron-LM
+writes them, and wrong ones.
+"""
 
 from __future__ import annotations
 
@@ -73,7 +75,9 @@ class Exchange(torch.autograd.Function):
     """Rows to other ranks, in equal parts or by counts; gradients the same way back."""
 
     @staticmethod
-    def forward(context: Any, x: torch.Tensor, sent: list[int] | None, received: list[int] | None) -> torch.Tensor:
+    def forward(
+        context: Any, x: torch.Tensor, sent: list[int] | None, received: list[int] | None
+    ) -> torch.Tensor:
         context.sizes = sent, received
         out = x.new_empty(x.shape[0] if received is None else sum(received), *x.shape[1:])
         dist.all_to_all_single(out, x.contiguous(), received, sent)

@@ -1,4 +1,6 @@
-"""An independent reading of traces: all ranks together on float64, every operator by torch itself, collectives by what they are defined to do."""
+"""An independent reading of traces: all ranks together on float64, every operator by torch itself,
+collectives by what they are defined to do.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ from pitcheck.frontends.torch.program import Program, Spec
 from pitcheck.frontends.torch.trace import Event, Given, Ref, Result, Trace
 
 COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast")
-DTYPES = {name: getattr(torch, name) for name in ("int64", "int32", "int16", "int8", "uint8", "bool")}
+DTYPES = {
+    name: getattr(torch, name) for name in ("int64", "int32", "int16", "int8", "uint8", "bool")
+}
 REDUCED = {
     "sum": lambda stack: stack.sum(0),
     "avg": lambda stack: stack.mean(0),
@@ -27,9 +31,13 @@ REDUCED = {
 
 Tensors = Mapping[str, torch.Tensor]
 Skip = tuple[tuple[int, ...], int]
-"""A collective that is left out: the group, and how many of the group were before it. Of a receive (source, rank) and the number."""
+"""A collective that is left out: the group, and how many of the group were before it. Of a receive
+(source, rank) and the number.
+"""
 Together = tuple[Mapping[int, Sequence[int]], int]
-"""Of a result that ranks have terms of: by rank those whose terms are added up, and what the sum is divided by."""
+"""Of a result that ranks have terms of: by rank those whose terms are added up, and what the sum is
+divided by.
+"""
 
 
 class StuckError(Exception):
@@ -43,7 +51,11 @@ def dtype(name: str) -> torch.dtype:
 def held(tensor: torch.Tensor, box: Sequence[Sequence[Sequence[int]]]) -> torch.Tensor:
     """The part of a whole tensor that a box names."""
     for dim, intervals in enumerate(box):
-        tensor = torch.cat([tensor.narrow(dim, start, stop - start) for start, stop in intervals], dim) if intervals else tensor.narrow(dim, 0, 0)
+        tensor = (
+            torch.cat([tensor.narrow(dim, start, stop - start) for start, stop in intervals], dim)
+            if intervals
+            else tensor.narrow(dim, 0, 0)
+        )
     return tensor
 
 
@@ -58,13 +70,24 @@ class Machine:
 
 
 class Replay:
-    """Runs traces against each other; ``skipped`` collectives give each rank what it would have without communication."""
+    """Runs traces against each other; ``skipped`` collectives give each rank what it would have
+    without communication.
+    """
 
-    def __init__(self, traces: Sequence[Trace], tensors: Tensors, skipped: Skip | None = None) -> None:
+    def __init__(
+        self, traces: Sequence[Trace], tensors: Tensors, skipped: Skip | None = None
+    ) -> None:
         self.traces = traces = [compared(trace) for trace in traces]
         self.skipped = skipped
-        self.machines = {trace.rank: Machine(trace, {given.value: self._given(given, trace, tensors) for given in trace.given}) for trace in traces}
-        self.boards: dict[tuple[tuple[int, ...], int], dict[int, tuple[Event, torch.Tensor]]] = defaultdict(dict)
+        self.machines = {
+            trace.rank: Machine(
+                trace, {given.value: self._given(given, trace, tensors) for given in trace.given}
+            )
+            for trace in traces
+        }
+        self.boards: dict[tuple[tuple[int, ...], int], dict[int, tuple[Event, torch.Tensor]]] = (
+            defaultdict(dict)
+        )
         self.sent: dict[tuple[int, int, int], list[torch.Tensor]] = defaultdict(list)
 
     def run(self) -> dict[int, dict[tuple[str, str], torch.Tensor]]:
@@ -80,15 +103,25 @@ class Replay:
         while moved:
             moved = False
             for machine in self.machines.values():
-                while machine.at < len(machine.trace.events) and self._step(machine, machine.trace.events[machine.at]):
+                while machine.at < len(machine.trace.events) and self._step(
+                    machine, machine.trace.events[machine.at]
+                ):
                     machine.at += 1
                     moved = True
         for machine in self.machines.values():
             if machine.at < len(machine.trace.events):
-                raise StuckError(f"rank {machine.trace.rank} waits at {machine.trace.events[machine.at]}")
+                raise StuckError(
+                    f"rank {machine.trace.rank} waits at {machine.trace.events[machine.at]}"
+                )
         if any(self.sent.values()):
             raise StuckError("a tensor was sent that nobody received")
-        return {rank: {(result.kind, result.name): machine.values[result.value] for result in machine.trace.results} for rank, machine in self.machines.items()}
+        return {
+            rank: {
+                (result.kind, result.name): machine.values[result.value]
+                for result in machine.trace.results
+            }
+            for rank, machine in self.machines.items()
+        }
 
     def _given(self, given: Given, trace: Trace, tensors: Tensors) -> torch.Tensor:
         value = trace.values[given.value]
@@ -118,7 +151,12 @@ class Replay:
         for number, result in zip(event.outputs, results, strict=True):
             if number is not None:
                 said = machine.trace.values[number]
-                assert tuple(result.shape) == said.shape and result.dtype == dtype(said.dtype), (event, result.shape, result.dtype, said)
+                assert tuple(result.shape) == said.shape and result.dtype == dtype(said.dtype), (
+                    event,
+                    result.shape,
+                    result.dtype,
+                    said,
+                )
                 machine.values[number] = result
         return True
 
@@ -131,7 +169,9 @@ class Replay:
         value = line.pop(0)
         # A group may have the same numbers.
         received = (-1, *key)
-        machine.values[event.outputs[0]] = value * 0 if self.skipped == (key, machine.counts[received]) else value
+        machine.values[event.outputs[0]] = (
+            value * 0 if self.skipped == (key, machine.counts[received]) else value
+        )
         machine.counts[received] += 1
         return True
 
@@ -144,14 +184,19 @@ class Replay:
         if len(board) < len(event.group):
             return False
         # The parts of an all-to-all have sizes of their own on every member.
-        said = {(other.operator, *(() if other.operator == "all_to_all" else other.arguments[1:2])) for other, _ in board.values()}
+        said = {
+            (other.operator, *(() if other.operator == "all_to_all" else other.arguments[1:2]))
+            for other, _ in board.values()
+        }
         assert len(said) == 1, said
         place = event.group.index(machine.trace.rank)
         members = [board[rank] for rank in event.group]
         if self.skipped == key:
             if event.operator == "all_to_all":
                 mine, shape = members[place][1], machine.trace.values[event.outputs[0]].shape
-                machine.values[event.outputs[0]] = torch.cat([mine, mine.new_zeros(shape)])[: shape[0]]
+                machine.values[event.outputs[0]] = torch.cat([mine, mine.new_zeros(shape)])[
+                    : shape[0]
+                ]
                 machine.counts[event.group] += 1
                 return True
             members = [members[place]] * len(members)
@@ -162,7 +207,9 @@ class Replay:
         return True
 
 
-def communicate(event: Event, place: int, members: Sequence[tuple[Event, torch.Tensor]]) -> torch.Tensor:
+def communicate(
+    event: Event, place: int, members: Sequence[tuple[Event, torch.Tensor]]
+) -> torch.Tensor:
     values = [value for _, value in members]
     size = len(event.group)
     if event.operator == "all_reduce":
@@ -200,7 +247,11 @@ def call(event: Event, values: Mapping[int, torch.Tensor]) -> list[torch.Tensor]
     args, kwargs = [], {}
     for parameter, argument in zip(schema, event.arguments, strict=True):
         # No target is a class that is ignored.
-        value = -100 if parameter.name == "ignore_index" and argument is None else real(argument, values, "dtype" in parameter.name)
+        value = (
+            -100
+            if parameter.name == "ignore_index" and argument is None
+            else real(argument, values, "dtype" in parameter.name)
+        )
         if parameter.kwarg_only:
             kwargs[parameter.name] = value
         else:
@@ -224,7 +275,11 @@ def collectives(traces: Sequence[Trace]) -> list[Skip]:
         counts: dict[tuple[int, ...], int] = defaultdict(int)
         for event in trace.events:
             if event.operator in COLLECTIVES or event.operator == "receive":
-                key = event.group if event.operator in COLLECTIVES else (event.arguments[0], trace.rank)
+                key = (
+                    event.group
+                    if event.operator in COLLECTIVES
+                    else (event.arguments[0], trace.rank)
+                )
                 counted = key if event.operator in COLLECTIVES else (-1, *key)
                 found[key, counts[counted]] = None
                 counts[counted] += 1
@@ -242,9 +297,11 @@ def difference(
     skipped: Skip | None = None,
     together: Mapping[tuple[str, str], Together] | None = None,
 ) -> float:
-    """The largest difference, relative to the largest element, of any rank's results from its part of the whole ones; of those that are given.
+    """The largest difference, relative to the largest element, of any rank's results from its part
+    of the whole ones; of those that are given.
 
-    ``together``: of results that ranks have terms of, by rank the ranks whose terms are added up, and the number by which the sum is divided.
+    ``together``: of results that ranks have terms of, by rank the ranks whose terms are added up,
+    and the number by which the sum is divided.
     """
     found = Replay(traces, tensors, skipped).run()
     worst = 0.0
@@ -256,7 +313,11 @@ def difference(
             if key not in whole:
                 continue
             seen.add(key)
-            members, divisor = (result.partial or (trace.rank,), 1) if key not in added else (added[key][0][trace.rank], added[key][1])
+            members, divisor = (
+                (result.partial or (trace.rank,), 1)
+                if key not in added
+                else (added[key][0][trace.rank], added[key][1])
+            )
             value = sum(found[rank][key] for rank in members) / divisor
             want = expected(result, whole)
             assert want.shape == value.shape, (result, want.shape, value.shape)
@@ -271,14 +332,18 @@ def difference(
 
 @dataclass
 class Truth:
-    """What the single-device program computes on real tensors: everything it starts with, and what it ends with."""
+    """What the single-device program computes on real tensors: everything it starts with, and what
+    it ends with.
+    """
 
     tensors: dict[str, torch.Tensor]
     results: dict[tuple[str, str], torch.Tensor]
 
 
 def truth(spec: Spec, seed: int = 0, gradients: bool = True) -> Truth:
-    """Run the reference itself, in float64, without any of pitcheck; what it makes float32 of is as exact."""
+    """Run the reference itself, in float64, without any of pitcheck; what it makes float32 of is as
+    exact.
+    """
     generator = torch.Generator().manual_seed(seed)
     torch.set_default_dtype(torch.float64)
     try:
@@ -293,10 +358,14 @@ def _truth(spec: Spec, generator: torch.Generator, gradients: bool) -> Truth:
     tensors = {}
     for name, given in spec.batch.items():
         if given.values is not None:
-            tensors[name] = torch.tensor(list(given.values), dtype=dtype(given.dtype)).reshape(given.shape)
+            tensors[name] = torch.tensor(list(given.values), dtype=dtype(given.dtype)).reshape(
+                given.shape
+            )
         elif given.dtype.startswith(("int", "bool")):
             low, high = given.bounds or (0, 2)
-            tensors[name] = torch.randint(low, high, given.shape, generator=generator).to(dtype(given.dtype))
+            tensors[name] = torch.randint(low, high, given.shape, generator=generator).to(
+                dtype(given.dtype)
+            )
         else:
             tensors[name] = torch.randn(given.shape, generator=generator)
     with torch.no_grad():
@@ -308,14 +377,23 @@ def _truth(spec: Spec, generator: torch.Generator, gradients: bool) -> Truth:
     return Truth(tensors, _outcome(program, tensors, generator, gradients))
 
 
-def _outcome(program: Program, tensors: dict[str, torch.Tensor], generator: torch.Generator, gradients: bool) -> dict[tuple[str, str], torch.Tensor]:
+def _outcome(
+    program: Program, tensors: dict[str, torch.Tensor], generator: torch.Generator, gradients: bool
+) -> dict[tuple[str, str], torch.Tensor]:
     named = dict(program.model.named_parameters())
     if program.optimizer is not None:
         _begin_state(program, named, tensors, generator)
     outputs = program.step({name: tensor.clone() for name, tensor in tensors.items()})
-    results = {("output", name): value.detach() for name, value in (outputs if isinstance(outputs, Mapping) else {"loss": outputs}).items()}
+    results = {
+        ("output", name): value.detach()
+        for name, value in (outputs if isinstance(outputs, Mapping) else {"loss": outputs}).items()
+    }
     if gradients:
-        results |= {("gradient", name): parameter.grad for name, parameter in named.items() if parameter.grad is not None}
+        results |= {
+            ("gradient", name): parameter.grad
+            for name, parameter in named.items()
+            if parameter.grad is not None
+        }
     if program.optimizer is not None:
         results |= {("updated", name): parameter.detach() for name, parameter in named.items()}
         for name, parameter in named.items():
@@ -325,7 +403,12 @@ def _outcome(program: Program, tensors: dict[str, torch.Tensor], generator: torc
     return results
 
 
-def _begin_state(program: Program, named: Mapping[str, torch.nn.Parameter], tensors: dict[str, torch.Tensor], generator: torch.Generator) -> None:
+def _begin_state(
+    program: Program,
+    named: Mapping[str, torch.nn.Parameter],
+    tensors: dict[str, torch.Tensor],
+    generator: torch.Generator,
+) -> None:
     """State as after one step, whose numbers are drawn."""
     for parameter in named.values():
         parameter.grad = torch.zeros_like(parameter)

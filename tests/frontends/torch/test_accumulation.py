@@ -1,4 +1,6 @@
-"""Gradient accumulation where micro-batches and ranks have different numbers of tokens that count."""
+"""Gradient accumulation where micro-batches and ranks have different numbers of tokens
+that count.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,9 @@ def mean_of_means(part: Batch, _: torch.Tensor, model: nn.Module) -> torch.Tenso
     return losses(model, part).sum() / part["mask"].sum() / (2 * MICRO)  # of its own tokens
 
 
-def accumulating(loss_of: Callable[[Batch, torch.Tensor, nn.Module], torch.Tensor], everywhere: bool = True) -> Callable[[Rank], Program]:
+def accumulating(
+    loss_of: Callable[[Batch, torch.Tensor, nn.Module], torch.Tensor], everywhere: bool = True
+) -> Callable[[Rank], Program]:
     """``everywhere``: the number of tokens is that of all ranks."""
 
     def parallel(_: Rank) -> Program:
@@ -56,7 +60,10 @@ def accumulating(loss_of: Callable[[Batch, torch.Tensor, nn.Module], torch.Tenso
             tokens = batch["mask"].sum()
             if everywhere:
                 dist.all_reduce(tokens)
-            parts = [dict(zip(batch, values, strict=True)) for values in zip(*(batch[name].chunk(MICRO) for name in batch), strict=True)]
+            parts = [
+                dict(zip(batch, values, strict=True))
+                for values in zip(*(batch[name].chunk(MICRO) for name in batch), strict=True)
+            ]
             total = torch.zeros(())
             for part in parts:
                 loss = loss_of(part, tokens, model)

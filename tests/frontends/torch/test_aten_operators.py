@@ -1,4 +1,6 @@
-"""Every overload of the table against PyTorch, in the package's algebra of float64 and by meanings written over PyTorch."""
+"""Every overload of the table against PyTorch, in the package's algebra of float64 and by meanings
+written over PyTorch.
+"""
 
 from __future__ import annotations
 
@@ -34,4 +36,7 @@ def test_every_overload_has_an_example() -> None:
 def test_parameters_are_those_of_the_schema(name: str) -> None:
     """And of a random draw the stream."""
     further = ("stream",) if name in RANDOM else ()
-    assert table()[name].parameters == (*(argument.name for argument in overload(name)._schema.arguments), *further)
+    assert table()[name].parameters == (
+        *(argument.name for argument in overload(name)._schema.arguments),
+        *further,
+    )

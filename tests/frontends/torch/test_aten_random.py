@@ -1,4 +1,6 @@
-"""ATen's random draws: distributed as PyTorch's are, the same from one stream and others from another."""
+"""ATen's random draws: distributed as PyTorch's are, the same from one stream and others from
+another.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,11 @@ CASES: list[tuple[str, tuple[Any, ...], tuple[Any, ...]]] = [
     ("randn.generator", (SHAPE, None, "float64", None, None, None), (SHAPE,)),
     ("randn_like.default", (_X, "float64", None, None, None, None), (torch.zeros(SHAPE),)),
     ("normal_functional.default", (_X, 1.0, 0.5, None), (torch.zeros(SHAPE), 1.0, 0.5)),
-    ("normal.float_float", (-1.0, 0.5, SHAPE, None, "float64", None, None, None), (-1.0, 0.5, SHAPE)),
+    (
+        "normal.float_float",
+        (-1.0, 0.5, SHAPE, None, "float64", None, None, None),
+        (-1.0, 0.5, SHAPE),
+    ),
     ("uniform.default", (_X, -1.0, 2.5, None), (torch.zeros(SHAPE), -1.0, 2.5)),
     ("bernoulli.p", (_X, 0.3, None), (torch.zeros(SHAPE), 0.3)),
     ("bernoulli.p", (_X, 0.0, None), (torch.zeros(SHAPE), 0.0)),
@@ -33,18 +39,28 @@ CASES: list[tuple[str, tuple[Any, ...], tuple[Any, ...]]] = [
 ]
 
 
-def translated(operator: str, arguments: tuple[Any, ...], given: torch.Tensor, stream: str) -> np.ndarray[Any, Any]:
+def translated(
+    operator: str, arguments: tuple[Any, ...], given: torch.Tensor, stream: str
+) -> np.ndarray[Any, Any]:
     values = [Value(SHAPE, "float64"), Value(SHAPE, "float64")]
-    translation = translation_of(Event(operator, (*arguments, stream), (1,), source="model.py:3", module="layers.0"), values)
+    translation = translation_of(
+        Event(operator, (*arguments, stream), (1,), source="model.py:3", module="layers.0"), values
+    )
     said = {name_of(0): values[0], name_of(1): values[1], **translation.tensors}
-    result: np.ndarray[Any, Any] = evaluated(translation, {name_of(0): as_array(given)}, said, by_algebra)[name_of(1)]
+    result: np.ndarray[Any, Any] = evaluated(
+        translation, {name_of(0): as_array(given)}, said, by_algebra
+    )[name_of(1)]
     return result
 
 
 @pytest.mark.parametrize(("operator", "arguments", "called"), CASES)
 def test_distribution(operator: str, arguments: tuple[Any, ...], called: tuple[Any, ...]) -> None:
-    given = called[0].double() if isinstance(called[0], torch.Tensor) else torch.zeros(SHAPE).double()
-    keywords = {"generator": torch.Generator().manual_seed(1)} if operator.endswith(".generator") else {}
+    given = (
+        called[0].double() if isinstance(called[0], torch.Tensor) else torch.zeros(SHAPE).double()
+    )
+    keywords = (
+        {"generator": torch.Generator().manual_seed(1)} if operator.endswith(".generator") else {}
+    )
     torch.manual_seed(0)
     theirs = overload(operator)(*called, **keywords).double().numpy()
     ours = translated(operator, arguments, given, "a")
@@ -61,7 +77,10 @@ def test_every_overload_has_an_example() -> None:
     assert {operator for operator, *_ in CASES} | set(ORDERS) == TABLE.keys()
 
 
-ORDERS: dict[str, tuple[Any, ...]] = {"randperm.default": (64, "int64", None, None, None), "randperm.generator": (64, None, "int64", None, None, None)}
+ORDERS: dict[str, tuple[Any, ...]] = {
+    "randperm.default": (64, "int64", None, None, None),
+    "randperm.generator": (64, None, "int64", None, None, None),
+}
 
 
 @pytest.mark.parametrize("operator", ORDERS)
@@ -70,21 +89,35 @@ def test_orders(operator: str) -> None:
     values = [Value((64,), "float64"), Value((64,), "int64")]
     found = []
     for said in ("a", "a", "b"):
-        translation = translation_of(Event(operator, (*ORDERS[operator], said), (1,), source="model.py:3", module="layers.0"), values)
+        translation = translation_of(
+            Event(
+                operator, (*ORDERS[operator], said), (1,), source="model.py:3", module="layers.0"
+            ),
+            values,
+        )
         known = {name_of(0): values[0], name_of(1): values[1], **translation.tensors}
-        found.append(evaluated(translation, {name_of(0): np.zeros(64)}, known, by_algebra)[name_of(1)].tolist())
+        found.append(
+            evaluated(translation, {name_of(0): np.zeros(64)}, known, by_algebra)[
+                name_of(1)
+            ].tolist()
+        )
     first, again, other = found
     assert sorted(first) == sorted(other) == list(range(64)) and first == again != other
 
 
 def stream(*shape: int, operator: str = "rand.default") -> str:
     called = overload(operator)
-    bound = [(type("Named", (), {"name": a.name})(), shape if a.name == "size" else None) for a in called._schema.arguments]
+    bound = [
+        (type("Named", (), {"name": a.name})(), shape if a.name == "size" else None)
+        for a in called._schema.arguments
+    ]
     return drawn(called, operator, bound)[0]
 
 
 def test_streams() -> None:
-    """One state, operator and shape, one stream; what is drawn before is part of the state, and a state may be saved and restored."""
+    """One state, operator and shape, one stream; what is drawn before is part of the state, and a
+    state may be saved and restored.
+    """
     begin("rank 0")
     first, saved = stream(2, 3), torch.get_rng_state()
     second, other = stream(2, 3), torch.manual_seed(5)
@@ -105,7 +138,13 @@ def test_orders_of_other_lengths_are_others() -> None:
     streams = []
     for length in (4, 4, 5):
         begin("rank 0")
-        streams.append(drawn(overload("randperm.default"), "randperm.default", [(type("Named", (), {"name": "n"})(), length)]))
+        streams.append(
+            drawn(
+                overload("randperm.default"),
+                "randperm.default",
+                [(type("Named", (), {"name": "n"})(), length)],
+            )
+        )
     first, again, longer = streams
     assert first == again != longer
 

@@ -1,4 +1,6 @@
-"""Attention by one kernel and by matrix products: the latter scales queries and keys each by the root of the scale, a fourth root of the head's size."""
+"""Attention by one kernel and by matrix products: the latter scales queries and keys each by the
+root of the scale, a fourth root of the head's size.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ def program(size: int, backend: SDPBackend, scale: float | None = None, ranks: i
 
     def step(batch):
         with sdpa_kernel(backend):
-            out = nn.functional.scaled_dot_product_attention(model(batch["q"]), batch["k"], batch["v"], is_causal=True, scale=scale)
+            out = nn.functional.scaled_dot_product_attention(
+                model(batch["q"]), batch["k"], batch["v"], is_causal=True, scale=scale
+            )
         loss = (out**2).sum()
         loss.backward()
         if ranks > 1:
@@ -33,7 +37,13 @@ def program(size: int, backend: SDPBackend, scale: float | None = None, ranks: i
 
 def spec(size: int, reference: SDPBackend, parallel: SDPBackend) -> Spec:
     batch = {name: Input((4, 2, 3, size), split={0: "dp"}) for name in "qkv"}
-    return Spec(lambda: program(size, reference), lambda rank: program(size, parallel, ranks=2), {"dp": 2}, batch, {"loss": Part(sum="dp")})
+    return Spec(
+        lambda: program(size, reference),
+        lambda rank: program(size, parallel, ranks=2),
+        {"dp": 2},
+        batch,
+        {"loss": Part(sum="dp")},
+    )
 
 
 @pytest.mark.parametrize("size", [8, 48])
@@ -46,5 +56,7 @@ def test_backends_are_one_function(size: int) -> None:
 def test_another_scale_is_caught() -> None:
     right = spec(8, *BACKENDS)
     for scale in (8**-0.25, 7**-0.5):
-        wrong = replace(right, parallel=lambda rank, scale=scale: program(8, SDPBackend.MATH, scale, ranks=2))
+        wrong = replace(
+            right, parallel=lambda rank, scale=scale: program(8, SDPBackend.MATH, scale, ranks=2)
+        )
         assert check(wrong).verdict == "mismatch"

@@ -1,4 +1,6 @@
-"""Clipping by the norm of all gradients, over whole gradients and over shards: proven where it is right, caught where it is not."""
+"""Clipping by the norm of all gradients, over whole gradients and over shards: proven where it is
+right, caught where it is not.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +56,9 @@ def clipped_by_the_shards_of_a_rank(model: nn.Module) -> None:
 
 
 def clipped_by_the_matrices_alone(model: nn.Module) -> None:
-    norm = nn.utils.get_total_norm([parameter.grad for parameter in model.parameters() if parameter.ndim > 1])
+    norm = nn.utils.get_total_norm(
+        [parameter.grad for parameter in model.parameters() if parameter.ndim > 1]
+    )
     nn.utils.clip_grads_with_norm_(model.parameters(), 1.0, norm)
 
 
@@ -86,9 +90,24 @@ def test_clipping_is_proven(name: str) -> None:
 
 
 WRONG: dict[str, tuple[Callable[[], Spec], str, str, str]] = {
-    "before the gradients are summed": (lambda: replicated(clipped, summed), "PIT104", "self.head(", "linalg_vector_norm"),
-    "by the shards of a rank": (lambda: fully_sharded(clipped_by_the_shards_of_a_rank, dp=2), "PIT104", "get_total_norm(", "a term of a sum over dp"),
-    "by the matrices alone": (lambda: replicated(summed, clipped_by_the_matrices_alone), "PIT100", "get_total_norm(", "no known cause explains it"),
+    "before the gradients are summed": (
+        lambda: replicated(clipped, summed),
+        "PIT104",
+        "self.head(",
+        "linalg_vector_norm",
+    ),
+    "by the shards of a rank": (
+        lambda: fully_sharded(clipped_by_the_shards_of_a_rank, dp=2),
+        "PIT104",
+        "get_total_norm(",
+        "a term of a sum over dp",
+    ),
+    "by the matrices alone": (
+        lambda: replicated(summed, clipped_by_the_matrices_alone),
+        "PIT100",
+        "get_total_norm(",
+        "no known cause explains it",
+    ),
     "by the shards of a rank, with tensor parallelism": (
         lambda: fully_sharded(clipped_by_the_shards_of_a_rank, dp=2, tp=2),
         "PIT104",

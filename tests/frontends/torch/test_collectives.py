@@ -1,4 +1,6 @@
-"""Every operator of torch.distributed: what a rank has of it afterwards, from what all ranks had before."""
+"""Every operator of torch.distributed: what a rank has of it afterwards, from what all ranks had
+before.
+"""
 
 from __future__ import annotations
 
@@ -111,7 +113,12 @@ def functional_scatter(x: Tensor, group) -> Tensor:
 
 def functional_exchange(x: Tensor, group) -> Tensor:
     place = dist.get_rank(group)
-    return functional.all_to_all_single(x, [1, 2] if place == 0 else [3, 2], [1 + place, 3 - place], group) + 0
+    return (
+        functional.all_to_all_single(
+            x, [1, 2] if place == 0 else [3, 2], [1 + place, 3 - place], group
+        )
+        + 0
+    )
 
 
 def functional_broadcast(x: Tensor, group) -> Tensor:
@@ -191,7 +198,12 @@ def spec_of(programs) -> Spec:
 
         return Program(nn.Linear(1, 1), step)
 
-    return Spec(lambda: Program(nn.Linear(1, 1), lambda batch: None), parallel, {"dp": 4}, {"x": Input((16, 3), split={0: "dp"})})
+    return Spec(
+        lambda: Program(nn.Linear(1, 1), lambda batch: None),
+        parallel,
+        {"dp": 4},
+        {"x": Input((16, 3), split={0: "dp"})},
+    )
 
 
 def test_every_collective() -> None:
@@ -201,7 +213,11 @@ def test_every_collective() -> None:
     mine = [whole.chunk(4)[rank] for rank in MEMBERS]
     for run, wanted in ROWS:
         for place, rank in enumerate(MEMBERS):
-            torch.testing.assert_close(found[rank]["output", run.__name__], wanted(place, mine).double(), msg=f"{run.__name__} of rank {rank}")
+            torch.testing.assert_close(
+                found[rank]["output", run.__name__],
+                wanted(place, mine).double(),
+                msg=f"{run.__name__} of rank {rank}",
+            )
     assert {event.group for trace in traces for event in trace.events if event.group} == {MEMBERS}
     assert not traces[0].events
 
@@ -212,7 +228,10 @@ def disagreed(x: Tensor, group) -> Tensor:
 
 def test_ranks_that_disagree_do_not_communicate() -> None:
     with pytest.raises(AssertionError, match="all_to_all"):
-        Replay(record(spec_of([disagreed]), "parallel", 2), {"x": torch.zeros(16, 3, dtype=torch.float64)}).run()
+        Replay(
+            record(spec_of([disagreed]), "parallel", 2),
+            {"x": torch.zeros(16, 3, dtype=torch.float64)},
+        ).run()
 
 
 def from_any(x: Tensor, group) -> Tensor:
@@ -225,7 +244,9 @@ def masked(x: Tensor, group) -> Tensor:
     return x
 
 
-@pytest.mark.parametrize(("program", "message"), [(from_any, "a receive from any rank"), (masked, "a reduction of kind")])
+@pytest.mark.parametrize(
+    ("program", "message"), [(from_any, "a receive from any rank"), (masked, "a reduction of kind")]
+)
 def test_what_is_not_known(program, message) -> None:
     with pytest.raises(UnsupportedError, match=message):
         record(spec_of([program]), "parallel", 2)

@@ -1,4 +1,6 @@
-"""Gradients that are counts: that of the bias below a plain sum is the number of rows, whatever the rows are, so nothing that is given has that size."""
+"""Gradients that are counts: that of the bias below a plain sum is the number of rows, whatever the
+rows are, so nothing that is given has that size.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,12 @@ def training(finish: Finish) -> Program:
 
 
 def spec(finish: Finish, ranks: int = 2) -> Spec:
-    return Spec(lambda: training(lambda _: None), lambda rank: training(finish), {"dp": ranks}, {"x": Input((8, 4), split={0: "dp"})})
+    return Spec(
+        lambda: training(lambda _: None),
+        lambda rank: training(finish),
+        {"dp": ranks},
+        {"x": Input((8, 4), split={0: "dp"})},
+    )
 
 
 def added_up(parameter: nn.Parameter) -> None:
@@ -40,7 +47,9 @@ def averaged(parameter: nn.Parameter) -> None:
 
 
 def of_some(parameter: nn.Parameter) -> None:
-    """Right for the weight; the bias gets 2 * 3 of 8 ones, which are as many as rows are left at reduced shapes."""
+    """Right for the weight; the bias gets 2 * 3 of 8 ones, which are as many as rows are left at
+    reduced shapes.
+    """
     if parameter.dim() == 1:
         parameter.grad = torch.ones(3, 3).sum(0)
     dist.all_reduce(parameter.grad)
@@ -51,7 +60,9 @@ def test_the_number_of_rows(ranks: int) -> None:
     proven(spec(added_up, ranks))
 
 
-@pytest.mark.parametrize("wrong", [averaged, lambda _: None, of_some], ids=["averaged", "own rows", "some rows"])
+@pytest.mark.parametrize(
+    "wrong", [averaged, lambda _: None, of_some], ids=["averaged", "own rows", "some rows"]
+)
 def test_another_number(wrong: Finish) -> None:
     report = check(spec(wrong))
     assert report.verdict == "mismatch", report.findings

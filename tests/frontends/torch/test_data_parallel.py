@@ -1,4 +1,6 @@
-"""Fully sharded data parallelism, alone and with tensor parallelism; DistributedDataParallel; optimizers and clipping."""
+"""Fully sharded data parallelism, alone and with tensor parallelism; DistributedDataParallel;
+optimizers and clipping.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ from pitcheck.frontends.torch.program import Program, Rank, Spec
 
 
 def sharded(rank: Rank, axes: tuple[str, ...], reshard: bool = True) -> tuple[Llama, float]:
-    """The model of a rank; FSDP averages gradients of data parallel ranks, so that the loss is scaled by their number."""
+    """The model of a rank; FSDP averages gradients of data parallel ranks, so that the loss is
+    scaled by their number.
+    """
     mesh = init_device_mesh("cpu", tuple(rank.mesh.values()), mesh_dim_names=tuple(rank.mesh))
     model = Llama()
     if "tp" in rank.mesh:
@@ -38,7 +42,8 @@ def test_fully_sharded() -> None:
     traces = check(Spec(llama, fsdp, {"dp": 2}, TOKENS))
     box = next(given.box for given in traces[1].given if given.name == "head.weight")
     assert box == (((6, 12),), ((0, 8),))
-    # What a framework does has the line that called for it, or none, rather than one of those that started the recording.
+    # What a framework does has the line that called for it, or none, rather than one of those that
+    # started the recording.
     files = {event.source.rpartition(":")[0] for trace in traces for event in trace.events}
     assert {Path(file).name for file in files} - {""} == {"test_tensor_parallel.py"}
 
@@ -56,14 +61,18 @@ def test_mixed_precision() -> None:
         return Program(model, trained(model, 2.0))
 
     traces = check(Spec(llama, parallel, {"dp": 2}, TOKENS))
-    casts = {event.arguments[1] for event in traces[0].events if event.operator == "_to_copy.default"}
+    casts = {
+        event.arguments[1] for event in traces[0].events if event.operator == "_to_copy.default"
+    }
     assert {"bfloat16", "float32"} <= casts
 
 
 @pytest.mark.slow
 def test_fully_sharded_with_tensor_parallelism() -> None:
     traces = check(Spec(llama, fsdp, {"dp": 2, "tp": 2}, TOKENS))
-    box = next(given.box for given in traces[1].given if given.name == "layers.0.attention.wq.weight")
+    box = next(
+        given.box for given in traces[1].given if given.name == "layers.0.attention.wq.weight"
+    )
     assert box == (((4, 6),), ((0, 8),))
 
 
@@ -73,7 +82,10 @@ def test_hybrid() -> None:
         model, scale = sharded(rank, ("rep", "dp"), reshard=False)
         return Program(model, trained(model, scale))
 
-    batch = {name: type(given)(given.shape, given.dtype, given.bounds, {0: ("rep", "dp")}) for name, given in TOKENS.items()}
+    batch = {
+        name: type(given)(given.shape, given.dtype, given.bounds, {0: ("rep", "dp")})
+        for name, given in TOKENS.items()
+    }
     check(Spec(llama, parallel, {"rep": 2, "dp": 2}, batch))
 
 
@@ -98,16 +110,30 @@ def optimized(make, clip: float | None = None):
 @pytest.mark.parametrize("foreach", [True, False])
 def test_adamw(foreach: bool) -> None:
     build = optimized(lambda parameters: torch.optim.AdamW(parameters, lr=0.01, foreach=foreach))
-    spec = Spec(lambda: build(Llama()), lambda rank: build(*sharded(rank, ("dp",))), {"dp": 2}, TOKENS)
+    spec = Spec(
+        lambda: build(Llama()), lambda rank: build(*sharded(rank, ("dp",))), {"dp": 2}, TOKENS
+    )
     traces = check(spec, gradients=False)
-    assert {given.name.split(":")[0] for given in traces[0].given if given.role == "optimizer_state"} == {"exp_avg", "exp_avg_sq"}
+    assert {
+        given.name.split(":")[0] for given in traces[0].given if given.role == "optimizer_state"
+    } == {"exp_avg", "exp_avg_sq"}
 
 
 @pytest.mark.slow
 @pytest.mark.nightly
 def test_clipping() -> None:
-    build = optimized(lambda parameters: torch.optim.SGD(parameters, lr=0.1, momentum=0.9), clip=1.0)
-    check(Spec(lambda: build(Llama()), lambda rank: build(*sharded(rank, ("dp",))), {"dp": 2, "tp": 2}, TOKENS), gradients=False)
+    build = optimized(
+        lambda parameters: torch.optim.SGD(parameters, lr=0.1, momentum=0.9), clip=1.0
+    )
+    check(
+        Spec(
+            lambda: build(Llama()),
+            lambda rank: build(*sharded(rank, ("dp",))),
+            {"dp": 2, "tp": 2},
+            TOKENS,
+        ),
+        gradients=False,
+    )
 
 
 @pytest.mark.parametrize("own", [True, False])
@@ -115,7 +141,11 @@ def test_distributed_data_parallel(own: bool) -> None:
     """With a hook of the user's, that sums, and without, which averages."""
 
     def hook(state, bucket):
-        return dist.all_reduce(bucket.buffer(), async_op=True).get_future().then(lambda future: future.value()[0])
+        return (
+            dist.all_reduce(bucket.buffer(), async_op=True)
+            .get_future()
+            .then(lambda future: future.value()[0])
+        )
 
     def parallel(rank: Rank) -> Program:
         model = nn.parallel.DistributedDataParallel(Llama())
@@ -128,11 +158,15 @@ def test_distributed_data_parallel(own: bool) -> None:
 
 
 def test_sharded_optimizer() -> None:
-    """Each rank steps its share of the parameters and broadcasts them; state is on that rank alone."""
+    """Each rank steps its share of the parameters and broadcasts them; state is on that
+    rank alone.
+    """
 
     def parallel(rank: Rank) -> Program:
         model = Llama()
-        optimizer = ZeroRedundancyOptimizer(model.parameters(), optimizer_class=torch.optim.AdamW, lr=0.01)
+        optimizer = ZeroRedundancyOptimizer(
+            model.parameters(), optimizer_class=torch.optim.AdamW, lr=0.01
+        )
         inner = trained(model)
 
         def step(batch):

@@ -1,4 +1,6 @@
-"""Dropout: masks are the same where the generator's state, the operator and the shape are, and of no other masks anything is known."""
+"""Dropout: masks are the same where the generator's state, the operator and the shape are, and of
+no other masks anything is known.
+"""
 
 from __future__ import annotations
 
@@ -31,8 +33,14 @@ class Network(nn.Module):
         return self.drop(nn.functional.silu(self.up(x)))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """``again``: computed again in the backward pass, with the same random numbers or with new ones."""
-        hidden = self.inner(x) if self.again is None else checkpoint(self.inner, x, use_reentrant=False, preserve_rng_state=self.again)
+        """``again``: computed again in the backward pass, with the same random numbers or with new
+        ones.
+        """
+        hidden = (
+            self.inner(x)
+            if self.again is None
+            else checkpoint(self.inner, x, use_reentrant=False, preserve_rng_state=self.again)
+        )
         return self.down(self.drop(hidden))
 
 
@@ -53,7 +61,13 @@ def training(model: Network, seed: int | None = SEED, reduced: bool = False) -> 
 def spec(parallel: Callable[[Rank], Program], axis: str, drop: Drop = dropped) -> Spec:
     split = {0: "dp"} if axis == "dp" else {}
     batch = {name: Input((ROWS, WIDTH), split=split) for name in ("x", "y")}
-    return Spec(lambda: training(Network(drop)), parallel, {axis: 2}, batch, {"loss": Part(sum="dp")} if axis == "dp" else {})
+    return Spec(
+        lambda: training(Network(drop)),
+        parallel,
+        {axis: 2},
+        batch,
+        {"loss": Part(sum="dp")} if axis == "dp" else {},
+    )
 
 
 def of_all_rows(rank: int) -> Drop:
@@ -77,12 +91,22 @@ def test_the_same_when_computed_again() -> None:
 
 @pytest.mark.slow
 def test_rows_of_one_mask() -> None:
-    proven(spec(lambda rank: training(Network(of_all_rows(rank.number)), reduced=True), "dp", of_all_rows(0)))
+    proven(
+        spec(
+            lambda rank: training(Network(of_all_rows(rank.number)), reduced=True),
+            "dp",
+            of_all_rows(0),
+        )
+    )
 
 
 @pytest.mark.slow
 def test_rows_of_another_rank() -> None:
-    wrong = spec(lambda rank: training(Network(of_all_rows(1 - rank.number)), reduced=True), "dp", of_all_rows(0))
+    wrong = spec(
+        lambda rank: training(Network(of_all_rows(1 - rank.number)), reduced=True),
+        "dp",
+        of_all_rows(0),
+    )
     caught(wrong, "# its rows", "PIT107", "PIT100")
 
 
@@ -112,4 +136,9 @@ def test_masks_of_other_shapes_are_others() -> None:
 
 @pytest.mark.slow
 def test_another_probability() -> None:
-    caught(spec(lambda _: training(Network(lambda x: nn.functional.dropout(x, 0.5))), "tp"), "dropout(x, 0.5)", "PIT102", "PIT100")
+    caught(
+        spec(lambda _: training(Network(lambda x: nn.functional.dropout(x, 0.5))), "tp"),
+        "dropout(x, 0.5)",
+        "PIT102",
+        "PIT100",
+    )

@@ -1,4 +1,6 @@
-"""Experts on several ranks: tokens go to them by all-to-all, in equal parts and by counts, and come back weighted."""
+"""Experts on several ranks: tokens go to them by all-to-all, in equal parts and by counts, and come
+back weighted.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,11 @@ class Experts(nn.Module):
         return self.router(batch["x"]).softmax(-1).gather(1, batch["route"][:, None])
 
 
-def training(model: Experts, forward: Callable[[Experts, Batch], torch.Tensor], shared: Callable[[Experts], None] = lambda _: None) -> Program:
+def training(
+    model: Experts,
+    forward: Callable[[Experts, Batch], torch.Tensor],
+    shared: Callable[[Experts], None] = lambda _: None,
+) -> Program:
     def step(batch: Batch) -> torch.Tensor:
         loss = (forward(model, batch) - batch["y"]).square().sum()
         loss.backward()
@@ -53,8 +59,12 @@ def dense(model: Experts, batch: Batch) -> torch.Tensor:
     return out * model.weights(batch)
 
 
-def by_counts(rank: int, weigh: Weigh, route: list[int]) -> Callable[[Experts, Batch], torch.Tensor]:
-    """Tokens sorted by expert; ``weigh``: (what came back, in that order; the order; the weights)."""
+def by_counts(
+    rank: int, weigh: Weigh, route: list[int]
+) -> Callable[[Experts, Batch], torch.Tensor]:
+    """Tokens sorted by expert; ``weigh``: (what came back, in that order; the order; the
+    weights).
+    """
     mine = range(OWN * rank, OWN * (rank + 1))
     routes = [route[TOKENS * other : TOKENS * (other + 1)] for other in range(RANKS)]
 
@@ -63,7 +73,9 @@ def by_counts(rank: int, weigh: Weigh, route: list[int]) -> Callable[[Experts, B
         sent = torch.bincount(batch["route"], minlength=EXPERTS).view(RANKS, OWN).sum(1).tolist()
         received = [sum(expert in mine for expert in other) for other in routes]
         got = Exchange.apply(batch["x"][order], sent, received)
-        names = torch.tensor([expert for other in routes for expert in sorted(other) if expert in mine])
+        names = torch.tensor(
+            [expert for other in routes for expert in sorted(other) if expert in mine]
+        )
         done = torch.zeros_like(got)
         for number, expert in model.experts.items():
             chosen = (names == int(number)).nonzero()[:, 0]
@@ -81,7 +93,9 @@ def in_sorted_order(back: torch.Tensor, order: torch.Tensor, weights: torch.Tens
     return back * weights[order]  # as sorted
 
 
-def weights_of_others(back: torch.Tensor, order: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+def weights_of_others(
+    back: torch.Tensor, order: torch.Tensor, weights: torch.Tensor
+) -> torch.Tensor:
     return torch.zeros_like(back).index_put((order,), back * weights)  # not sorted
 
 
@@ -91,11 +105,21 @@ def add_up(model: Experts) -> None:
 
 def spec(weigh: Weigh, route: list[int] = ROUTE) -> Spec:
     def parallel(rank: Rank) -> Program:
-        return training(Experts(range(OWN * rank.number, OWN * (rank.number + 1))), by_counts(rank.number, weigh, route), add_up)
+        return training(
+            Experts(range(OWN * rank.number, OWN * (rank.number + 1))),
+            by_counts(rank.number, weigh, route),
+            add_up,
+        )
 
     batch = {name: Input((RANKS * TOKENS, WIDTH), split={0: "ep"}) for name in ("x", "y")}
     batch["route"] = Input((RANKS * TOKENS,), "int64", values=route, split={0: "ep"})
-    return Spec(lambda: training(Experts(range(EXPERTS)), dense), parallel, {"ep": RANKS}, batch, {"loss": Part(sum="ep")})
+    return Spec(
+        lambda: training(Experts(range(EXPERTS)), dense),
+        parallel,
+        {"ep": RANKS},
+        batch,
+        {"loss": Part(sum="ep")},
+    )
 
 
 @pytest.mark.slow

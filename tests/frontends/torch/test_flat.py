@@ -1,4 +1,6 @@
-"""Flat buffers are taken apart where all members of a collective join pieces of the same sizes and of one dtype; other collectives stay as they are."""
+"""Flat buffers are taken apart where all members of a collective join pieces of the same sizes and
+of one dtype; other collectives stay as they are.
+"""
 
 from __future__ import annotations
 
@@ -12,16 +14,31 @@ from pitcheck.frontends.torch.trace import Event, Given, Ref, Result, Trace, Val
 GROUP = (0, 1)
 
 
-def bucket(rank: int, sizes: Sequence[int], dtypes: Sequence[str] = ("float32", "float32"), unread: bool = False) -> Trace:
+def bucket(
+    rank: int,
+    sizes: Sequence[int],
+    dtypes: Sequence[str] = ("float32", "float32"),
+    unread: bool = False,
+) -> Trace:
     """A rank that joins two tensors, adds up the buffer over ranks and cuts the second off."""
     total = sum(sizes)
-    values = (*(Value((size,), dtype) for size, dtype in zip(sizes, dtypes, strict=True)), *(Value((total,), "float32"),) * 2, Value((sizes[1],), "float32"))  # type: ignore[arg-type]
+    values = (
+        *(Value((size,), dtype) for size, dtype in zip(sizes, dtypes, strict=True)),
+        *(Value((total,), "float32"),) * 2,
+        Value((sizes[1],), "float32"),
+    )  # type: ignore[arg-type]
     events = (
         Event("cat.default", ((Ref(0), Ref(1)), 0), (2,)),
         Event("all_reduce", (Ref(2), "sum"), (None if unread else 3,), group=GROUP),
         Event("slice.Tensor", (Ref(2 if unread else 3), 0, sizes[0], total, 1), (4,)),
     )
-    return Trace(rank, values, events, tuple(Given(n, "parameter", f"p{n}") for n in (0, 1)), (Result(4, "output", "out"),))
+    return Trace(
+        rank,
+        values,
+        events,
+        tuple(Given(n, "parameter", f"p{n}") for n in (0, 1)),
+        (Result(4, "output", "out"),),
+    )
 
 
 def reduced(traces: Sequence[Trace]) -> list[list[tuple[int, ...]]]:
@@ -29,7 +46,9 @@ def reduced(traces: Sequence[Trace]) -> list[list[tuple[int, ...]]]:
     shapes = []
     for trace in taken_apart(traces):
         operands = [event.arguments[0] for event in trace.events if event.operator == "all_reduce"]
-        shapes.append([trace.values[operand.value].shape for operand in operands if isinstance(operand, Ref)])
+        shapes.append(
+            [trace.values[operand.value].shape for operand in operands if isinstance(operand, Ref)]
+        )
     return shapes
 
 
@@ -48,7 +67,11 @@ def test_members_that_join_otherwise(other: Trace) -> None:
 
 def pieces(trace: Trace, through: bool) -> list[tuple[int, ...]]:
     (changed,) = taken_apart([trace], through)
-    return [changed.values[event.outputs[0]].shape for event in changed.events if event.operator == "mul.Tensor" and event.outputs[0] is not None]
+    return [
+        changed.values[event.outputs[0]].shape
+        for event in changed.events
+        if event.operator == "mul.Tensor" and event.outputs[0] is not None
+    ]
 
 
 def test_pieces_are_cut_where_that_is_asked_for() -> None:
@@ -61,6 +84,12 @@ def test_pieces_are_cut_where_that_is_asked_for() -> None:
         Event("mul.Tensor", (Ref(5), 2.0), (6,)),
         Event("slice.Tensor", (Ref(6), 0, 1, 4, 1), (7,)),
     )
-    trace = Trace(0, values, events, tuple(Given(n, "parameter", f"p{n}") for n in (0, 1, 3)), (Result(7, "output", "out"),))
+    trace = Trace(
+        0,
+        values,
+        events,
+        tuple(Given(n, "parameter", f"p{n}") for n in (0, 1, 3)),
+        (Result(7, "output", "out"),),
+    )
     assert pieces(trace, through=True) == [(3,)]
     assert pieces(trace, through=False) == [(5,)]

@@ -29,7 +29,9 @@ def test_chunks_are_those_of_torch(size: int, chunks: int, times: int) -> None:
     for first, part in zip(lineage.chunked(((0, size),), chunks), parts, strict=False):
         again = list(part.chunk(times)) + [row[:0]] * times
         for second, piece in zip(lineage.chunked(first, times), again, strict=False):
-            assert [number for start, stop in second for number in range(start, stop)] == piece.tolist()
+            assert [
+                number for start, stop in second for number in range(start, stop)
+            ] == piece.tolist()
 
 
 class Product(nn.Module):
@@ -49,7 +51,9 @@ def product() -> Program:
     return Program(model, step)
 
 
-@pytest.mark.parametrize(("placement", "partial"), [(Shard(0), False), (Shard(1), True), (Replicate(), False)])
+@pytest.mark.parametrize(
+    ("placement", "partial"), [(Shard(0), False), (Shard(1), True), (Replicate(), False)]
+)
 def test_placements_of_outputs(placement, partial: bool) -> None:
     """Outputs in shards, uneven ones too, whole, or as terms of a sum."""
 
@@ -75,7 +79,9 @@ def test_placements_of_outputs(placement, partial: bool) -> None:
 def test_an_output_that_is_an_average_is_refused() -> None:
     def parallel(rank: Rank) -> Program:
         mesh = init_device_mesh("cpu", (2,))
-        return Program(Product(), lambda batch: {"out": DTensor.from_local(batch["x"], mesh, [Partial("avg")])})
+        return Program(
+            Product(), lambda batch: {"out": DTensor.from_local(batch["x"], mesh, [Partial("avg")])}
+        )
 
     with pytest.raises(UnsupportedError, match="partial with 'avg'"):
         record(Spec(product, parallel, {"tp": 2}, {"x": Input((3, 6))}), "parallel", 2)
@@ -97,7 +103,11 @@ def test_parts_that_do_not_fit() -> None:
         program = reference()
         return Program(program.model, program.step, parts={"0.weight": {0: [(0, 5)]}})
 
-    with pytest.raises(PlanError, match=r"rank 0 .*parts\['0.weight'\] gives dimension 0 the intervals \(\(0, 5\),\), but the tensor here has shape \(12, 8\)"):
+    with pytest.raises(
+        PlanError,
+        match=r"rank 0 .*parts\['0.weight'\] gives dimension 0 the intervals \(\(0, 5\),\), but "
+        r"the tensor here has shape \(12, 8\)",
+    ):
         record(Spec(reference, parallel, {"dp": 2}, BATCH), "parallel", 2)
 
 
@@ -106,7 +116,11 @@ def test_parts_of_what_is_not_there() -> None:
         program = reference()
         return Program(program.model, program.step, parts={"0.wieght": {0: [(0, 12)]}})
 
-    with pytest.raises(PlanError, match=r"rank 0 .*Program.parts names '0.wieght', which is not there; the known names are 0.bias, 0.weight, 2.bias"):
+    with pytest.raises(
+        PlanError,
+        match=r"rank 0 .*Program.parts names '0.wieght', which is not there; the known names are "
+        r"0.bias, 0.weight, 2.bias",
+    ):
         record(Spec(reference, parallel, {"dp": 2}, BATCH), "parallel", 2)
 
 
@@ -126,7 +140,9 @@ def test_batches_that_do_not_fit(batch, message) -> None:
 
 
 def test_freed_memory_holds_nothing() -> None:
-    """What is read from memory that was given back, and taken again, is of undefined value, whatever lay there."""
+    """What is read from memory that was given back, and taken again, is of undefined value,
+    whatever lay there.
+    """
 
     def program(freed: bool) -> Program:
         model = Product()
@@ -142,5 +158,9 @@ def test_freed_memory_holds_nothing() -> None:
         return Program(model, step)
 
     for freed in (False, True):
-        (trace,) = record(Spec(lambda freed=freed: program(freed), product, {}, {"x": Input((3, 6))}), "reference", 1)
+        (trace,) = record(
+            Spec(lambda freed=freed: program(freed), product, {}, {"x": Input((3, 6))}),
+            "reference",
+            1,
+        )
         assert any(event.operator == "empty.memory_format" for event in trace.events) == freed

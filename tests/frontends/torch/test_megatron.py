@@ -1,4 +1,6 @@
-"""Megatron-core's GPTModel, proven on a CPU without launch, and with planted mistakes that are caught where they are."""
+"""Megatron-core's GPTModel, proven on a CPU without launch, and with planted mistakes that are
+caught where they are.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ from pitcheck.frontends.torch.recording.record import record
 from pitcheck.torch import Options, assert_equivalent, check
 
 pytestmark = [
-    pytest.mark.skipif(not INSTALLED, reason="megatron-core is not installed; pip install '.[megatron]' does"),
+    pytest.mark.skipif(
+        not INSTALLED, reason="megatron-core is not installed; pip install '.[megatron]' does"
+    ),
     pytest.mark.slow,
 ]
 SEQUENCE = Setup(sequence=True)
@@ -32,7 +36,14 @@ RIGHT = [
     SEQUENCE,
     *(
         pytest.param(setup, marks=pytest.mark.nightly)
-        for setup in (Setup(), Setup(tensor=4, sequence=True), Setup(sequence=True, tied=True), LLAMA, Setup(tensor=1, data=2), Setup(sequence=True, data=2))
+        for setup in (
+            Setup(),
+            Setup(tensor=4, sequence=True),
+            Setup(sequence=True, tied=True),
+            LLAMA,
+            Setup(tensor=1, data=2),
+            Setup(sequence=True, data=2),
+        )
     ),
 ]
 
@@ -54,25 +65,60 @@ def test_the_recorded_ranks_compute_what_gpt_computes(setup: Setup) -> None:
 
 
 WRONG = [
-    (SEQUENCE, bugs.attribute_forgotten, "PIT104", "pre_mlp_layernorm_output = self.pre_mlp_layernorm(hidden_states)"),
+    (
+        SEQUENCE,
+        bugs.attribute_forgotten,
+        "PIT104",
+        "pre_mlp_layernorm_output = self.pre_mlp_layernorm(hidden_states)",
+    ),
     *(
         pytest.param(*row, marks=pytest.mark.nightly)
         for row in (
-            (Setup(), bugs.input_gradient_not_summed, "PIT104", "grad_input = grad_output.matmul(weight)"),
-            (Setup(data=2), bugs.other_group, "PIT106", "torch.distributed.all_reduce(input_.contiguous(), group=group)"),
-            (Setup(tensor=1, data=2), bugs.scale_forgotten, "PIT101", "grad_input.mul_(grad_output.unsqueeze(dim=-1))"),
-            (SEQUENCE, bugs.largest_of_own, "PIT104", "logits_max = torch.max(vocab_parallel_logits, dim=-1)[0]"),
-            (SEQUENCE, bugs.last_id_missed, "PIT100", "predicted_logits_1d = logits_2d[arange_1d, masked_target_1d]"),
+            (
+                Setup(),
+                bugs.input_gradient_not_summed,
+                "PIT104",
+                "grad_input = grad_output.matmul(weight)",
+            ),
+            (
+                Setup(data=2),
+                bugs.other_group,
+                "PIT106",
+                "torch.distributed.all_reduce(input_.contiguous(), group=group)",
+            ),
+            (
+                Setup(tensor=1, data=2),
+                bugs.scale_forgotten,
+                "PIT101",
+                "grad_input.mul_(grad_output.unsqueeze(dim=-1))",
+            ),
+            (
+                SEQUENCE,
+                bugs.largest_of_own,
+                "PIT104",
+                "logits_max = torch.max(vocab_parallel_logits, dim=-1)[0]",
+            ),
+            (
+                SEQUENCE,
+                bugs.last_id_missed,
+                "PIT100",
+                "predicted_logits_1d = logits_2d[arange_1d, masked_target_1d]",
+            ),
             (LLAMA, bugs.halves_in_a_row, "PIT107", "x_glu, x_linear = torch.chunk(x, 2, dim=-1)"),
         )
     ),
 ]
 
 
-@pytest.mark.parametrize(("setup", "bug", "code", "line"), WRONG, ids=lambda value: getattr(value, "__name__", ""))
+@pytest.mark.parametrize(
+    ("setup", "bug", "code", "line"), WRONG, ids=lambda value: getattr(value, "__name__", "")
+)
 def test_a_mistake_is_caught_at_its_line(setup: Setup, bug: Bug, code: str, line: str) -> None:
     report = check(spec(setup, bug), Options(seed=0))
     assert report.verdict == "mismatch", report.findings
     found = report.findings[0]
     source, _, number = (found.source or "").rpartition(":")
-    assert (found.code, Path(source).read_text().splitlines()[int(number) - 1].strip()) == (code, line), found
+    assert (found.code, Path(source).read_text().splitlines()[int(number) - 1].strip()) == (
+        code,
+        line,
+    ), found

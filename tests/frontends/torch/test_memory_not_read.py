@@ -1,4 +1,6 @@
-"""Memory that nobody has written to, and tensors without elements: programs have both where nothing depends on them."""
+"""Memory that nobody has written to, and tensors without elements: programs have both where nothing
+depends on them.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,9 @@ BATCH, LENGTH, WIDTH = 2, 3, 4
 
 
 class Scores(nn.Module):
-    """Products added to a buffer that is kept over steps, as Megatron does; ``beta``: how much of the buffer is added. What is not turned has no elements."""
+    """Products added to a buffer that is kept over steps, as Megatron does; ``beta``: how much of
+    the buffer is added. What is not turned has no elements.
+    """
 
     def __init__(self, beta: float) -> None:
         super().__init__()
@@ -38,7 +42,9 @@ def spec(beta: float) -> Spec:
 
         return Program(model, step)
 
-    return Spec(lambda: built(0), lambda rank: built(beta), {"dp": 1}, {"x": Input((BATCH, LENGTH, WIDTH))})
+    return Spec(
+        lambda: built(0), lambda rank: built(beta), {"dp": 1}, {"x": Input((BATCH, LENGTH, WIDTH))}
+    )
 
 
 def test_what_is_not_read_needs_no_value() -> None:

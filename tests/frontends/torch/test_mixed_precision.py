@@ -1,4 +1,6 @@
-"""PyTorch programs in mixed precision: products in bfloat16, all else in float32. What is as wide as in the reference breaks no precision rule."""
+"""PyTorch programs in mixed precision: products in bfloat16, all else in float32. What is as wide
+as in the reference breaks no precision rule.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ BATCH = {"x": Input((ROWS, WIDTH), split={0: "dp"}), "y": Input((ROWS, WIDTH), s
 
 
 class Block(nn.Module):
-    """Parameters are float32. ``cast``: whether the block casts them itself; ``activation``: the dtype of what is between the products."""
+    """Parameters are float32. ``cast``: whether the block casts them itself; ``activation``: the
+    dtype of what is between the products.
+    """
 
     def __init__(self, cast: bool = True, activation: torch.dtype = WIDE) -> None:
         super().__init__()
@@ -31,7 +35,9 @@ class Block(nn.Module):
         self.cast, self.activation = cast, activation
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        up, down = (layer.weight.to(NARROW) if self.cast else layer.weight for layer in (self.up, self.down))
+        up, down = (
+            layer.weight.to(NARROW) if self.cast else layer.weight for layer in (self.up, self.down)
+        )
         hidden = nn.functional.linear(x.to(NARROW), up).to(self.activation)
         return nn.functional.linear(nn.functional.silu(hidden).to(NARROW), down).float()
 
@@ -46,7 +52,9 @@ def training(model: nn.Module, after: Callable[[], None] = lambda: None) -> Prog
     return Program(model, step)
 
 
-def accumulating(model: nn.Module, buffer: torch.dtype, after: Callable[[], None] = lambda: None) -> Program:
+def accumulating(
+    model: nn.Module, buffer: torch.dtype, after: Callable[[], None] = lambda: None
+) -> Program:
     """Two micro-batches, whose gradients are added up in a buffer of a dtype."""
 
     def step(batch: dict[str, torch.Tensor]) -> torch.Tensor:
@@ -95,13 +103,25 @@ def accumulated(dtype: torch.dtype) -> Program:
 
 def sharded(dtype: torch.dtype) -> Program:
     model = Block(cast=False)
-    fully_shard(model, mesh=init_device_mesh("cpu", (2,)), mp_policy=MixedPrecisionPolicy(param_dtype=NARROW, reduce_dtype=dtype))
+    fully_shard(
+        model,
+        mesh=init_device_mesh("cpu", (2,)),
+        mp_policy=MixedPrecisionPolicy(param_dtype=NARROW, reduce_dtype=dtype),
+    )
     model.set_gradient_divide_factor(1.0)
     return training(model)
 
 
-def rules(reference: Callable[[], Program], parallel: Callable[[torch.dtype], Program], dtype: torch.dtype) -> list[Finding]:
-    spec = Spec(reference, lambda rank: parallel(dtype), mesh={"dp": 2}, batch=BATCH, outputs={"loss": Part(sum="dp")})
+def rules(
+    reference: Callable[[], Program], parallel: Callable[[torch.dtype], Program], dtype: torch.dtype
+) -> list[Finding]:
+    spec = Spec(
+        reference,
+        lambda rank: parallel(dtype),
+        mesh={"dp": 2},
+        batch=BATCH,
+        outputs={"loss": Part(sum="dp")},
+    )
     report = check(spec, Options(seed=1))
     assert report.verdict == "equivalent", report.findings
     return [finding for finding in report.findings if finding.code.startswith("PIT3")]
@@ -116,9 +136,17 @@ CASES = [
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("reference", "parallel", "code", "kind", "line"), CASES, ids=[case[1].__name__ for case in CASES])
+@pytest.mark.parametrize(
+    ("reference", "parallel", "code", "kind", "line"),
+    CASES,
+    ids=[case[1].__name__ for case in CASES],
+)
 def test_what_is_narrower_than_in_the_reference_is_named(
-    reference: Callable[[], Program], parallel: Callable[[torch.dtype], Program], code: str, kind: str, line: str
+    reference: Callable[[], Program],
+    parallel: Callable[[torch.dtype], Program],
+    code: str,
+    kind: str,
+    line: str,
 ) -> None:
     assert rules(reference, parallel, WIDE) == []
     first = rules(reference, parallel, NARROW)[0]

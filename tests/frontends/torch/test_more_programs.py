@@ -1,4 +1,6 @@
-"""What large frameworks do beside: gradients in one flat buffer, experts by counts, recomputation, schedules of pipelines, batch statistics, masks."""
+"""What large frameworks do beside: gradients in one flat buffer, experts by counts, recomputation,
+schedules of pipelines, batch statistics, masks.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ def alone(program: Callable[[], Program]) -> Trace:
 
 
 def buffered(rank: Rank) -> Program:
-    """Gradients are added to views of a flat buffer by hooks, and the buffer is reduced as a whole, as Megatron does."""
+    """Gradients are added to views of a flat buffer by hooks, and the buffer is reduced as a whole,
+    as Megatron does.
+    """
     model = mlp()
     parameters = list(model.parameters())
     flat = torch.zeros(sum(parameter.numel() for parameter in parameters))
@@ -71,7 +75,10 @@ class Experts(nn.Module):
 
 
 ROUTE = [0, 1, 1, 2, 3, 1, 0, 3]
-ROUTED = {"x": Input((8, 4), split={0: "ep"}), "route": Input((8,), "int64", values=ROUTE, split={0: "ep"})}
+ROUTED = {
+    "x": Input((8, 4), split={0: "ep"}),
+    "route": Input((8,), "int64", values=ROUTE, split={0: "ep"}),
+}
 
 
 def together() -> Program:
@@ -100,7 +107,9 @@ def exchanged(rank: Rank) -> Program:
         sent = counts.view(2, 2).sum(1).tolist()
         received = [sum(expert in mine for expert in route) for route in routes]
         got = Exchange.apply(batch["x"][order], sent, received)
-        names = torch.tensor([expert for route in routes for expert in sorted(route) if expert in mine])
+        names = torch.tensor(
+            [expert for route in routes for expert in sorted(route) if expert in mine]
+        )
         done = torch.zeros(len(names), 4)
         for number, expert in model.experts.items():
             chosen = (names == int(number)).nonzero()[:, 0]
@@ -152,9 +161,22 @@ def scheduled() -> Spec:
 
     def parallel(rank: Rank) -> Program:
         model = Stages(range(rank.number, rank.number + 1))
-        meta = [torch.empty(1, 6), torch.empty(1, 6, requires_grad=True), torch.empty(1, 6, requires_grad=True)]
-        stage = PipelineStage(model, rank.number, 2, torch.device("cpu"), input_args=meta[rank.number], output_args=meta[rank.number + 1])
-        schedule = Schedule1F1B(stage, 4, loss_fn=lambda out, target: ((out - target) ** 2).sum(), scale_grads=False)
+        meta = [
+            torch.empty(1, 6),
+            torch.empty(1, 6, requires_grad=True),
+            torch.empty(1, 6, requires_grad=True),
+        ]
+        stage = PipelineStage(
+            model,
+            rank.number,
+            2,
+            torch.device("cpu"),
+            input_args=meta[rank.number],
+            output_args=meta[rank.number + 1],
+        )
+        schedule = Schedule1F1B(
+            stage, 4, loss_fn=lambda out, target: ((out - target) ** 2).sum(), scale_grads=False
+        )
 
         def step(batch):
             losses = []
@@ -200,7 +222,9 @@ def test_complex_rotation() -> None:
 
         def step(batch):
             x = torch.view_as_complex(model(batch["x"]).reshape(4, 4, 2))
-            turned = torch.view_as_real((x * turns[2:6].view(4, 4)).transpose(0, 1).conj() * 2.0).flatten(1)
+            turned = torch.view_as_real(
+                (x * turns[2:6].view(4, 4)).transpose(0, 1).conj() * 2.0
+            ).flatten(1)
             loss = (turned[:, 1:] ** 3).sum()
             loss.backward()
             return loss
@@ -211,7 +235,9 @@ def test_complex_rotation() -> None:
 
 
 def test_complex_numbers_that_are_written_as_real_ones() -> None:
-    """Both lie in the same memory: what is written as the one is read as the other, in part, too."""
+    """Both lie in the same memory: what is written as the one is read as the other, in
+    part, too.
+    """
 
     def program() -> Program:
         model = nn.Linear(8, 8)
@@ -235,7 +261,17 @@ def test_complex_numbers_that_are_written_as_real_ones() -> None:
 def test_complex_numbers_that_are_not_known() -> None:
     def program() -> Program:
         model = nn.Linear(8, 8)
-        return Program(model, lambda batch: {"y": torch.view_as_real(torch.view_as_complex(model(batch["x"]).reshape(4, 4, 2)).exp())})
+        return Program(
+            model,
+            lambda batch: {
+                "y": torch.view_as_real(
+                    torch.view_as_complex(model(batch["x"]).reshape(4, 4, 2)).exp()
+                )
+            },
+        )
 
-    with pytest.raises(UnsupportedError, match=r"test_more_programs.py:\d+: exp.default of complex numbers is not known"):
+    with pytest.raises(
+        UnsupportedError,
+        match=r"test_more_programs.py:\d+: exp.default of complex numbers is not known",
+    ):
         record(Spec(program, lambda rank: program(), {"dp": 1}, BATCH), "reference", 1)

@@ -1,4 +1,6 @@
-"""Normal numbers and permutations that a step draws: the same where the generator's state, the operator and the shape are."""
+"""Normal numbers and permutations that a step draws: the same where the generator's state, the
+operator and the shape are.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,13 @@ def replicated(draw: Draw, other: Draw | None = None, seed: int = SEED) -> Spec:
 
 def divided(draw: Draw, parallel: Callable[[int], Draw]) -> Spec:
     batch = {name: Input((ROWS, WIDTH), split={0: "dp"}) for name in ("x", "y")}
-    return Spec(lambda: training(draw), lambda rank: training(parallel(rank.number), reduced=True), {"dp": 2}, batch, {"loss": Part(sum="dp")})
+    return Spec(
+        lambda: training(draw),
+        lambda rank: training(parallel(rank.number), reduced=True),
+        {"dp": 2},
+        batch,
+        {"loss": Part(sum="dp")},
+    )
 
 
 def noisy(batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
@@ -83,7 +91,9 @@ def test_other_draws_are_never_the_same(draw: Draw) -> None:
     assert {finding.code for finding in report.findings} == {"PIT206"}
 
 
-@pytest.mark.parametrize(("right", "wrong"), [(in_place, wider), (in_place, positive), (shuffled, half_shuffled)])
+@pytest.mark.parametrize(
+    ("right", "wrong"), [(in_place, wider), (in_place, positive), (shuffled, half_shuffled)]
+)
 def test_something_else_is_done_with_them(right: Draw, wrong: Draw) -> None:
     assert check(replicated(right, wrong)).verdict == "mismatch"
 

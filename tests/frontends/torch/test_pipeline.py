@@ -20,7 +20,9 @@ BATCH = {"x": Input((4, 6))}
 class Stages(nn.Module):
     def __init__(self, stages: range) -> None:
         super().__init__()
-        self.stages = nn.ModuleDict({str(stage): nn.Sequential(nn.Linear(6, 6), nn.Tanh()) for stage in stages})
+        self.stages = nn.ModuleDict(
+            {str(stage): nn.Sequential(nn.Linear(6, 6), nn.Tanh()) for stage in stages}
+        )
 
     def forward(self, x):
         for stage in self.stages.values():
@@ -96,13 +98,21 @@ def batched(rank: Rank) -> Program:
 
 def test_send_and_receive() -> None:
     traces = check(Spec(reference, blocking, {"pp": 2}, BATCH))
-    assert [event.operator for event in traces[0].events if event.operator in ("send", "receive")] == ["send", "receive"] * 2
-    assert [result.name for result in traces[0].results if result.asked] == ["stages.0.0.weight", "stages.0.0.bias"]
+    assert [
+        event.operator for event in traces[0].events if event.operator in ("send", "receive")
+    ] == ["send", "receive"] * 2
+    assert [result.name for result in traces[0].results if result.asked] == [
+        "stages.0.0.weight",
+        "stages.0.0.bias",
+    ]
 
 
 def test_batch() -> None:
     traces = check(Spec(reference, batched, {"pp": 2}, BATCH), idle=[((1, 0), 0), ((0, 1), 1)])
-    assert all([event.operator for event in trace.events if event.group] == ["send", "receive"] * 2 for trace in traces)
+    assert all(
+        [event.operator for event in trace.events if event.group] == ["send", "receive"] * 2
+        for trace in traces
+    )
 
 
 def raising(rank: Rank) -> Program:
@@ -155,11 +165,33 @@ def looking(rank: Rank) -> Program:
 @pytest.mark.parametrize(
     ("program", "error", "message"),
     [
-        (raising, PlanError, r"rank 1 of the parallel program: .*test_pipeline.py:\d+: ValueError: no such thing"),
-        (dying, PlanError, r"rank 1 of the parallel program: its process ended without an answer \(exit code 3\)"),
-        (racing, PlanError, r"rank 0 .* mul at .*test_pipeline.py:\d+ reads .* that the allreduce launched at .* is still writing to"),
-        (overwriting, PlanError, r"rank 0 .* copy_ at .*test_pipeline.py:\d+ writes to .* that the allgather_base launched at .* still reads"),
-        (looking, UnsupportedError, r"rank 0 .*test_pipeline.py:\d+: the program looks at the value of a tensor"),
+        (
+            raising,
+            PlanError,
+            r"rank 1 of the parallel program: .*test_pipeline.py:\d+: ValueError: no such thing",
+        ),
+        (
+            dying,
+            PlanError,
+            r"rank 1 of the parallel program: its process ended without an answer \(exit code 3\)",
+        ),
+        (
+            racing,
+            PlanError,
+            r"rank 0 .* mul at .*test_pipeline.py:\d+ reads .* that the allreduce launched at .* "
+            r"is still writing to",
+        ),
+        (
+            overwriting,
+            PlanError,
+            r"rank 0 .* copy_ at .*test_pipeline.py:\d+ writes to .* that the allgather_base "
+            r"launched at .* still reads",
+        ),
+        (
+            looking,
+            UnsupportedError,
+            r"rank 0 .*test_pipeline.py:\d+: the program looks at the value of a tensor",
+        ),
     ],
 )
 def test_what_cannot_be_recorded(program, error, message) -> None:

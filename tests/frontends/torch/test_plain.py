@@ -23,7 +23,9 @@ def squares(model: nn.Module, scale: float = 1.0):
 
 
 def mlp() -> nn.Module:
-    return nn.Sequential(nn.Linear(8, 12), nn.GELU(approximate="tanh"), nn.LayerNorm(12), nn.Linear(12, 4))
+    return nn.Sequential(
+        nn.Linear(8, 12), nn.GELU(approximate="tanh"), nn.LayerNorm(12), nn.Linear(12, 4)
+    )
 
 
 BATCH = {"x": Input((4, 8), split={0: "dp"}), "y": Input((4, 4), split={0: "dp"})}
@@ -52,8 +54,13 @@ def reduced(reduce) -> Spec:
 
 def test_in_place_all_reduce() -> None:
     traces = check(reduced(lambda parameter: dist.all_reduce(parameter.grad)))
-    assert [event.group for trace in traces for event in trace.events if event.operator == "all_reduce"] == [(0, 1)] * 12
-    assert {event.module for event in traces[0].events if event.operator == "addmm.default"} == {"0", "3"}
+    assert [
+        event.group for trace in traces for event in trace.events if event.operator == "all_reduce"
+    ] == [(0, 1)] * 12
+    assert {event.module for event in traces[0].events if event.operator == "addmm.default"} == {
+        "0",
+        "3",
+    }
 
 
 def test_asynchronous_all_reduce() -> None:
@@ -95,7 +102,10 @@ class Block(nn.Module):
 
     def forward(self, tokens):
         x = self.embedding(tokens)
-        q, k, v = (part.view(2, 6, 2, 4).transpose(1, 2) for part in self.qkv(self.norm(x)).split(8, dim=-1))
+        q, k, v = (
+            part.view(2, 6, 2, 4).transpose(1, 2)
+            for part in self.qkv(self.norm(x)).split(8, dim=-1)
+        )
         scores = q @ k.transpose(-1, -2) / 2 + self.mask
         mixed = (scores.softmax(-1) @ v).transpose(1, 2).reshape(2, 6, 8)
         return self.head(x + self.out(mixed))
@@ -105,7 +115,9 @@ def attention() -> Program:
     model = Block()
 
     def step(batch):
-        loss = nn.functional.cross_entropy(model(batch["tokens"]).flatten(0, 1), batch["labels"].flatten())
+        loss = nn.functional.cross_entropy(
+            model(batch["tokens"]).flatten(0, 1), batch["labels"].flatten()
+        )
         loss.backward()
         return loss
 
@@ -113,9 +125,18 @@ def attention() -> Program:
 
 
 def test_attention() -> None:
-    spec = Spec(attention, lambda rank: attention(), {"dp": 1}, {"tokens": Input((2, 6), "int64", (0, 10)), "labels": Input((2, 6), "int64", (0, 10))})
+    spec = Spec(
+        attention,
+        lambda rank: attention(),
+        {"dp": 1},
+        {"tokens": Input((2, 6), "int64", (0, 10)), "labels": Input((2, 6), "int64", (0, 10))},
+    )
     true = truth(spec)
     trace = record(spec, "reference", 1)
     assert difference(trace, true.tensors, true.results) < CLOSE
-    lines = {event.source for event in trace[0].events if event.backward and event.operator == "_softmax_backward_data.default"}
+    lines = {
+        event.source
+        for event in trace[0].events
+        if event.backward and event.operator == "_softmax_backward_data.default"
+    }
     assert len(lines) == 1 and next(iter(lines)).split(":")[0].endswith("test_plain.py")

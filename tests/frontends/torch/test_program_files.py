@@ -33,7 +33,9 @@ in_order = averaging(lambda model: chosen(model, lambda parameters: sorted(named
 def program(tmp_path):
     file = tmp_path / "program.py"
     file.write_text(PROGRAM)
-    (tmp_path / "order.py").write_text("def named(parameters):\n    return [name for name in {*parameters}]\n")
+    (tmp_path / "order.py").write_text(
+        "def named(parameters):\n    return [name for name in {*parameters}]\n"
+    )
     yield file
     for name in ("program", "order"):
         sys.modules.pop(name, None)
@@ -42,14 +44,21 @@ def program(tmp_path):
 
 def test_order_of_names(program, capfd) -> None:
     """In a module beside the file, too."""
-    found = {name: check(load_spec(str(program), name), Options(seed=1)) for name in ("by_chance", "in_order")}
-    assert found["by_chance"].verdict == "invalid" and found["by_chance"].findings[0].code == "PIT006"
+    found = {
+        name: check(load_spec(str(program), name), Options(seed=1))
+        for name in ("by_chance", "in_order")
+    }
+    assert (
+        found["by_chance"].verdict == "invalid" and found["by_chance"].findings[0].code == "PIT006"
+    )
     assert found["in_order"].verdict == "equivalent"
     printed = capfd.readouterr()
     assert printed.out == "" and "imported" in printed.err and "a step" in printed.err
 
 
-@pytest.mark.parametrize("line", ["raise SystemExit(0)", "import os; os._exit(0)", "import sys; sys.exit()"])
+@pytest.mark.parametrize(
+    "line", ["raise SystemExit(0)", "import os; os._exit(0)", "import sys; sys.exit()"]
+)
 def test_files_that_end(tmp_path, line) -> None:
     file = tmp_path / "ending.py"
     file.write_text(line)

@@ -1,4 +1,6 @@
-"""What is recorded and proven gives the reference's results under every timing; what is unusual and legal is proven."""
+"""What is recorded and proven gives the reference's results under every timing; what is unusual and
+legal is proven.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,14 @@ def report_on(program: Written) -> Report:
 
 def found_in(report: Report) -> tuple[str, str]:
     """Code and title of the first finding."""
-    return next(((finding.code, finding.title) for finding in report.findings if finding.verdict != "warning"), ("", ""))
+    return next(
+        (
+            (finding.code, finding.title)
+            for finding in report.findings
+            if finding.verdict != "warning"
+        ),
+        ("", ""),
+    )
 
 
 def right(seeds: range) -> None:
@@ -56,7 +65,8 @@ def right(seeds: range) -> None:
 
 
 def campaign(seeds: range, each: int) -> Counter[str]:
-    """Put mistakes into the programs of some seeds. Fails on one that is proven although some timing shows it, or that is called different although none does.
+    """Put mistakes into the programs of some seeds. Fails on one that is proven although some
+    timing shows it, or that is called different although none does.
 
     Returns how many there were by what they are, and by their kind.
     """
@@ -78,7 +88,10 @@ def test_the_judge_knows_right_and_wrong_programs() -> None:
     assert {judged(right_program(seed)) for seed in range(8)} == {SAME}
     for kind, mistake in MISTAKES.items():
         choose = random.Random(0)
-        changed = (mistake(right_program(seed), choose) for seed in range(8 if kind == "keep a buffer" else 60))
+        changed = (
+            mistake(right_program(seed), choose)
+            for seed in range(8 if kind == "keep a buffer" else 60)
+        )
         said = (judged(program) for program in changed if program is not None)
         assert any(text != SAME for text in said) == (kind != "keep a buffer"), kind
 

@@ -1,4 +1,6 @@
-"""Broadcasts in PyTorch programs: what lies in the buffer of a rank that is not the root is no state, and nobody reads it."""
+"""Broadcasts in PyTorch programs: what lies in the buffer of a rank that is not the root is no
+state, and nobody reads it.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ WIDTH, ROOT = 3, 1
 
 
 def spec(*, before: bool) -> Spec:
-    """The sum of a gradient, brought from the root to all ranks in a buffer that every rank keeps; filled ``before`` it is sent, or too late."""
+    """The sum of a gradient, brought from the root to all ranks in a buffer that every rank keeps;
+    filled ``before`` it is sent, or too late.
+    """
 
     def built(rank: int | None) -> Program:
         model = nn.Linear(WIDTH, WIDTH, bias=False)
@@ -35,7 +39,12 @@ def spec(*, before: bool) -> Spec:
 
         return Program(model, step)
 
-    return Spec(lambda: built(None), lambda rank: built(rank.number), {"dp": 3}, {"x": Input((6, WIDTH), split={0: "dp"})})
+    return Spec(
+        lambda: built(None),
+        lambda rank: built(rank.number),
+        {"dp": 3},
+        {"x": Input((6, WIDTH), split={0: "dp"})},
+    )
 
 
 @pytest.mark.parametrize("before", [True, False])

@@ -1,4 +1,6 @@
-"""Time in recorded programs: memory while communication is in flight, barriers, and several groups of the same ranks."""
+"""Time in recorded programs: memory while communication is in flight, barriers, and several groups
+of the same ranks.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,13 @@ def peer() -> int:
     return 1 - dist.get_rank()
 
 
-def exchanged(model: nn.Module, separate: bool = True, overwrite: bool = False, waits: bool = True, clone: bool = False) -> None:
+def exchanged(
+    model: nn.Module,
+    separate: bool = True,
+    overwrite: bool = False,
+    waits: bool = True,
+    clone: bool = False,
+) -> None:
     """Gradients exchanged by sends and receives that do not block."""
     for parameter in model.parameters():
         sent = parameter.grad.clone() if clone else parameter.grad
@@ -37,7 +45,9 @@ def exchanged(model: nn.Module, separate: bool = True, overwrite: bool = False, 
 
 
 def late_but_right(model: nn.Sequential) -> None:
-    """Every gradient in another way: as a view, as a row of a buffer whose other rows are written meanwhile, by sends, and in a batch."""
+    """Every gradient in another way: as a view, as a row of a buffer whose other rows are written
+    meanwhile, by sends, and in a batch.
+    """
     dist.barrier()
     first, second, third, fourth = model.parameters()
     work = dist.all_reduce(first.grad, async_op=True)
@@ -48,7 +58,9 @@ def late_but_right(model: nn.Sequential) -> None:
     rows[::2] = 1.0
     received = [torch.empty_like(fourth.grad) for _ in range(2)]
     send, receive = isend(fourth.grad, peer()), irecv(received[0], peer())
-    batch = batch_isend_irecv([P2POp(isend, fourth.grad, peer()), P2POp(irecv, received[1], peer())])
+    batch = batch_isend_irecv(
+        [P2POp(isend, fourth.grad, peer()), P2POp(irecv, received[1], peer())]
+    )
     work.get_future().wait()
     row.get_future().then(lambda future: future.value())
     for waited in (*batch, receive, send):
@@ -101,7 +113,9 @@ def operand_of_functional(model: nn.Sequential) -> None:
 def functional_result(model: nn.Sequential) -> None:
     """A gradient that nobody has waited for when the step ends."""
     average(model)
-    model[2].bias.grad = FUNCTIONAL.all_reduce(model[2].bias.grad, "sum", dist.group.WORLD.group_name)
+    model[2].bias.grad = FUNCTIONAL.all_reduce(
+        model[2].bias.grad, "sum", dist.group.WORLD.group_name
+    )
 
 
 def gaps(model: nn.Sequential) -> None:
@@ -125,16 +139,42 @@ def exchanged_in_place(model: nn.Sequential) -> None:
 @pytest.mark.parametrize(
     ("sync", "message"),
     [
-        (future_not_waited, r"div_ at .* reads .* that the allreduce launched at .* is still writing to"),
+        (
+            future_not_waited,
+            r"div_ at .* reads .* that the allreduce launched at .* is still writing to",
+        ),
         (exchanged_in_place, r"alltoall_base writes to .* in the memory of another of its tensors"),
-        (lambda model: exchanged(model, overwrite=True), r"add_ at .* writes to .* that the send launched at .* still reads"),
-        (lambda model: exchanged(model, waits=False, clone=True), r"the send launched at .* is in flight at the end of the step"),
-        (lambda model: exchanged(model, separate=False), r"the recv launched at .* writes to .* that the send launched at .* still reads"),
-        (row_crossed, r"copy_ at .* writes to .* that the allreduce launched at .* is still writing to"),
+        (
+            lambda model: exchanged(model, overwrite=True),
+            r"add_ at .* writes to .* that the send launched at .* still reads",
+        ),
+        (
+            lambda model: exchanged(model, waits=False, clone=True),
+            r"the send launched at .* is in flight at the end of the step",
+        ),
+        (
+            lambda model: exchanged(model, separate=False),
+            r"the recv launched at .* writes to .* that the send launched at .* still reads",
+        ),
+        (
+            row_crossed,
+            r"copy_ at .* writes to .* that the allreduce launched at .* is still writing to",
+        ),
         (never_waited, r"the allreduce launched at .* is in flight at the end of the step"),
-        (used_twice, r"the allreduce launched at .* writes to .* that the allreduce launched at .* is still writing to"),
-        (operand_of_functional, r"mul_ at .* writes to .* that the all_gather_into_tensor launched at .* still reads"),
-        (functional_result, r"the result '2.bias' after the step reads .* that the all_reduce launched at .* is still writing to"),
+        (
+            used_twice,
+            r"the allreduce launched at .* writes to .* that the allreduce launched at .* is "
+            r"still writing to",
+        ),
+        (
+            operand_of_functional,
+            r"mul_ at .* writes to .* that the all_gather_into_tensor launched at .* still reads",
+        ),
+        (
+            functional_result,
+            r"the result '2.bias' after the step reads .* that the all_reduce launched at .* is "
+            r"still writing to",
+        ),
         (gaps, r"strides \(2,\), which has gaps"),
     ],
 )
@@ -187,7 +227,9 @@ def test_who_waits_for_whom(sync, expected) -> None:
 
 
 def test_memory_order_is_what_is_communicated() -> None:
-    """The sum of [[1, 1], [0, 1]] and of what lies in memory as [[1, 1], [0, 1]] is twice that, whatever its indices say."""
+    """The sum of [[1, 1], [0, 1]] and of what lies in memory as [[1, 1], [0, 1]] is twice that,
+    whatever its indices say.
+    """
     assert verdict(one_rank_lies_otherwise)[0] == "mismatch"
 
 

@@ -1,4 +1,6 @@
-"""Nothing goes by the recorder: copies and conversions, other threads, memory without operators, refusals that are caught, and chance."""
+"""Nothing goes by the recorder: copies and conversions, other threads, memory without operators,
+refusals that are caught, and chance.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,9 @@ class Normed(nn.Module):
 
 
 def converted() -> nn.Sequential:
-    """Copied, moved, made without memory, loaded, converted there and back, and with a parameter that two modules share."""
+    """Copied, moved, made without memory, loaded, converted there and back, and with a parameter
+    that two modules share.
+    """
     model = copy.deepcopy(network()).to("cpu")
     with torch.device("meta"):
         empty = network()
@@ -142,7 +146,11 @@ def through_data(model: nn.Sequential) -> None:
         (saved, r"a tensor is pickled or saved"),
         (by_storage, r"UntypedStorage.fill_ writes to memory without an operator"),
         (through_numpy, r"the numbers of a tensor of shape \(5,\) were changed"),
-        (through_data, r"was written to before by what no operator tells of \(1 times, of which 0 are recorded\)"),
+        (
+            through_data,
+            r"was written to before by what no operator tells of \(1 times, of which 0 are "
+            r"recorded\)",
+        ),
     ],
 )
 def test_ways_around(sync, message) -> None:
@@ -151,10 +159,19 @@ def test_ways_around(sync, message) -> None:
 
 
 def harmless(model: nn.Sequential) -> None:
-    """Seeded draws, names that nothing depends on, sets that are asked for members, and a thread that touches no tensor."""
+    """Seeded draws, names that nothing depends on, sets that are asked for members, and a thread
+    that touches no tensor.
+    """
     random.seed(3)
     np.random.seed(4)
-    drawn = [random.random(), np.random.rand(), np.random.default_rng(5).random(), random.Random(6).random(), uuid.uuid4(), tempfile.mktemp()]
+    drawn = [
+        random.random(),
+        np.random.rand(),
+        np.random.default_rng(5).random(),
+        random.Random(6).random(),
+        uuid.uuid4(),
+        tempfile.mktemp(),
+    ]
     thread = threading.Thread(target=drawn.reverse)
     thread.start()
     thread.join()
@@ -198,7 +215,10 @@ def test_order_of_sets(sync) -> None:
     ],
 )
 def test_unseeded_draws(draw, name) -> None:
-    with pytest.raises(UnsupportedError, match=name or "a function of random that was imported by its own name draws"):
+    with pytest.raises(
+        UnsupportedError,
+        match=name or "a function of random that was imported by its own name draws",
+    ):
         recorded(lambda model: draw())
 
 
@@ -220,7 +240,11 @@ def killed(model: nn.Sequential) -> None:
 @pytest.mark.parametrize(
     ("sync", "message", "note"),
     [
-        (raising, r"test_recorder.py:\d+: ValueError: no such thing", 'raise ValueError("no such thing")'),
+        (
+            raising,
+            r"test_recorder.py:\d+: ValueError: no such thing",
+            'raise ValueError("no such thing")',
+        ),
         (leaving, r"test_recorder.py:\d+: SystemExit: 0", "raise SystemExit(0)"),
         (killed, r"its process was killed by signal 9", ""),
     ],

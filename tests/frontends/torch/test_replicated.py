@@ -1,4 +1,6 @@
-"""DistributedDataParallel as a user writes it: no hook, gradients averaged by bucket, accumulation under no_sync."""
+"""DistributedDataParallel as a user writes it: no hook, gradients averaged by bucket, accumulation
+under no_sync.
+"""
 
 from __future__ import annotations
 
@@ -29,13 +31,17 @@ class Network(nn.Module):
 
 
 def training(model: nn.Module, silent: Callable[[int], Any] | None = None) -> Program:
-    """The gradients of the mean loss; ``silent``: what is around each micro-batch, where the batch is divided into such."""
+    """The gradients of the mean loss; ``silent``: what is around each micro-batch, where the batch
+    is divided into such.
+    """
     micro = 1 if silent is None else MICRO
 
     def step(batch: Batch) -> torch.Tensor:
         model.zero_grad()
         total = torch.zeros(())
-        for number, (x, labels) in enumerate(zip(batch["x"].chunk(micro), batch["labels"].chunk(micro), strict=True)):
+        for number, (x, labels) in enumerate(
+            zip(batch["x"].chunk(micro), batch["labels"].chunk(micro), strict=True)
+        ):
             with silent(number) if silent is not None else nullcontext():
                 loss = nn.functional.cross_entropy(model(x), labels) / micro
                 loss.backward()
@@ -45,7 +51,11 @@ def training(model: nn.Module, silent: Callable[[int], Any] | None = None) -> Pr
     return Program(model, step, names=lambda name: name.removeprefix("module."))
 
 
-def replicated(silent: Callable[[DistributedDataParallel, int], Any], bucket: float = 25, ignored: tuple[str, ...] = ()) -> Callable[[Rank], Program]:
+def replicated(
+    silent: Callable[[DistributedDataParallel, int], Any],
+    bucket: float = 25,
+    ignored: tuple[str, ...] = (),
+) -> Callable[[Rank], Program]:
     def parallel(_: Rank) -> Program:
         network = Network()
         DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(network, ignored)
@@ -59,9 +69,14 @@ def spec(parallel: Callable[[Rank], Program]) -> Spec:
     return split_over(parallel, "dp", {"dp": 2})
 
 
-def split_over(parallel: Callable[[Rank], Program], axes: str | tuple[str, ...], mesh: dict[str, int]) -> Spec:
+def split_over(
+    parallel: Callable[[Rank], Program], axes: str | tuple[str, ...], mesh: dict[str, int]
+) -> Spec:
     split = {0: axes}
-    batch = {"x": Input((ROWS, FEATURES), split=split), "labels": Input((ROWS,), "int64", (0, CLASSES), split)}
+    batch = {
+        "x": Input((ROWS, FEATURES), split=split),
+        "labels": Input((ROWS,), "int64", (0, CLASSES), split),
+    }
     return Spec(lambda: training(Network()), parallel, mesh, batch, {"loss": Part(mean=axes)})
 
 
@@ -85,7 +100,9 @@ def test_synchronised_once(bucket: float) -> None:
 
 @pytest.mark.slow
 def test_synchronised_every_time() -> None:
-    """What was averaged before is averaged again together with what is new, which changes nothing."""
+    """What was averaged before is averaged again together with what is new, which changes
+    nothing.
+    """
     proven(spec(replicated(lambda *_: nullcontext())))
 
 
@@ -101,7 +118,9 @@ def test_the_last_micro_batch_not_synchronised() -> None:
 
 
 def test_a_parameter_left_out() -> None:
-    report = caught(spec(replicated(until_the_last, ignored=("up.bias",))), "loss.backward()", "PIT104")
+    report = caught(
+        spec(replicated(until_the_last, ignored=("up.bias",))), "loss.backward()", "PIT104"
+    )
     assert report.findings[0].output == "grad:up.bias"
 
 
@@ -113,5 +132,7 @@ def test_a_group_of_some_of_the_replicas() -> None:
         mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("outer", "inner"))
         return training(DistributedDataParallel(Network(), process_group=mesh.get_group("inner")))
 
-    report = caught(split_over(parallel, ("outer", "inner"), {"outer": 2, "inner": 2}), "self.down(", "PIT104")
+    report = caught(
+        split_over(parallel, ("outer", "inner"), {"outer": 2, "inner": 2}), "self.down(", "PIT104"
+    )
     assert "is a term of a mean over outer," in (report.findings[0].cause or "")

@@ -1,4 +1,6 @@
-"""Traces that are rewritten before they become plans: they compute what they did, and what was wrong is still caught."""
+"""Traces that are rewritten before they become plans: they compute what they did, and what was
+wrong is still caught.
+"""
 
 from __future__ import annotations
 
@@ -34,20 +36,35 @@ def rewritten(spec: Spec) -> list[Trace]:
 def same(spec: Spec) -> list[Trace]:
     """The rewritten traces, which have the gradients of the single-device program."""
     true, traces = truth(spec), rewritten(spec)
-    assert difference(traces, true.tensors, {key: value for key, value in true.results.items() if key[0] == "gradient"}) < CLOSE
+    assert (
+        difference(
+            traces,
+            true.tensors,
+            {key: value for key, value in true.results.items() if key[0] == "gradient"},
+        )
+        < CLOSE
+    )
     return traces
 
 
 def communicated(trace: Trace) -> list[tuple[str, int]]:
     """The collectives, with the number of elements that each is given."""
-    return [(event.operator, torch.Size(trace.values[event.arguments[0].value].shape).numel()) for event in trace.events if event.group]
+    return [
+        (event.operator, torch.Size(trace.values[event.arguments[0].value].shape).numel())
+        for event in trace.events
+        if event.group
+    ]
 
 
 def test_fully_sharded_parameters_are_gathered_and_reduced_one_by_one() -> None:
     trace = same(PROGRAMS["FSDP2"]())[0]
     sizes = [size for operator, size in communicated(trace) if operator == "reduce_scatter"]
     assert len(sizes) == len([result for result in trace.results if result.kind == "gradient"])
-    assert sorted(sizes) == sorted(2 * torch.Size(trace.values[result.value].shape).numel() for result in trace.results if result.kind == "gradient")
+    assert sorted(sizes) == sorted(
+        2 * torch.Size(trace.values[result.value].shape).numel()
+        for result in trace.results
+        if result.kind == "gradient"
+    )
 
 
 # --- buckets of gradients
@@ -92,12 +109,22 @@ def bucketed(joined: Order = as_it_is, cut: Order = as_it_is) -> Spec:
             flat = torch.cat([parameter.grad.flatten() for parameter in joined(rank, parameters)])
             dist.all_reduce(flat)
             flat /= 1.0
-            for parameter, part in zip(cut(rank, parameters), flat.split([p.numel() for p in cut(rank, parameters)]), strict=True):
+            for parameter, part in zip(
+                cut(rank, parameters),
+                flat.split([p.numel() for p in cut(rank, parameters)]),
+                strict=True,
+            ):
                 parameter.grad = part.view_as(parameter)
 
         return stepped(model, finish)
 
-    return Spec(lambda: stepped(Pair()), parallel, {"dp": 2}, {"x": Input((4, 6), split={0: "dp"})}, {"loss": Part(sum="dp")})
+    return Spec(
+        lambda: stepped(Pair()),
+        parallel,
+        {"dp": 2},
+        {"x": Input((4, 6), split={0: "dp"})},
+        {"loss": Part(sum="dp")},
+    )
 
 
 def turned_on_one(rank: Rank, parameters: list[Any]) -> list[Any]:
@@ -116,21 +143,39 @@ def exchanged_on_one(rank: Rank, parameters: list[Any]) -> list[Any]:
 
 def test_a_bucket_is_reduced_piece_by_piece() -> None:
     spec = bucketed()
-    assert communicated(same(spec)[0]) == [("all_reduce", 36), ("all_reduce", 6), ("all_reduce", 36)]
+    assert communicated(same(spec)[0]) == [
+        ("all_reduce", 36),
+        ("all_reduce", 6),
+        ("all_reduce", 36),
+    ]
     assert assert_equivalent(spec).outputs.proven == 4
 
 
 def test_a_bucket_that_one_rank_joins_otherwise_stays_whole() -> None:
     spec = bucketed(turned_on_one, turned_on_one)
     before, after = record(spec, "parallel", 2), rewritten(spec)
-    assert [communicated(trace) for trace in after] == [communicated(trace) for trace in before] == [[("all_reduce", 78)]] * 2
+    assert (
+        [communicated(trace) for trace in after]
+        == [communicated(trace) for trace in before]
+        == [[("all_reduce", 78)]] * 2
+    )
     true = truth(spec)
     gradients = {key: value for key, value in true.results.items() if key[0] == "gradient"}
-    assert difference(after, true.tensors, gradients) == difference(before, true.tensors, gradients) > CLOSE
+    assert (
+        difference(after, true.tensors, gradients)
+        == difference(before, true.tensors, gradients)
+        > CLOSE
+    )
 
 
 @pytest.mark.parametrize(
-    ("joined", "cut"), [(turned_on_one, as_it_is), (turned_on_one, turned_on_one), (exchanged, as_it_is), (exchanged_on_one, exchanged_on_one)]
+    ("joined", "cut"),
+    [
+        (turned_on_one, as_it_is),
+        (turned_on_one, turned_on_one),
+        (exchanged, as_it_is),
+        (exchanged_on_one, exchanged_on_one),
+    ],
 )
 def test_buckets_in_another_order_are_caught(joined: Order, cut: Order) -> None:
     assert check(bucketed(joined, cut)).verdict == "mismatch"
@@ -140,7 +185,9 @@ def test_buckets_in_another_order_are_caught(joined: Order, cut: Order) -> None:
 
 
 class Rows(nn.Module):
-    """An embedding of which a rank has the rows from ``first`` on. ``moved``, ``wide``: mistakes."""
+    """An embedding of which a rank has the rows from ``first`` on. ``moved``, ``wide``:
+    mistakes.
+    """
 
     def __init__(self, rows: int, first: int | None = None, moved: int = 0, wide: int = 0) -> None:
         super().__init__()
@@ -153,7 +200,9 @@ class Rows(nn.Module):
         outside = (ids < self.first) | (ids >= self.first + len(self.weight) + self.wide)
         own = ids.clone() - (self.first + self.moved)
         own[outside] = 0
-        return FromRanks.apply(nn.functional.embedding(own, self.weight).masked_fill(outside[..., None], 0.0))
+        return FromRanks.apply(
+            nn.functional.embedding(own, self.weight).masked_fill(outside[..., None], 0.0)
+        )
 
 
 def divided(**mistake: int) -> Spec:
@@ -171,7 +220,10 @@ def divided(**mistake: int) -> Spec:
     def parallel(rank: Rank) -> Program:
         rows = VOCABULARY // 2
         first = rank.number * rows
-        return program(Rows(rows, first, **(mistake if first else {})), parts={"0.weight": {0: [(first, first + rows)]}})
+        return program(
+            Rows(rows, first, **(mistake if first else {})),
+            parts={"0.weight": {0: [(first, first + rows)]}},
+        )
 
     ids = Input((ROWS,), "int64", bounds=(0, VOCABULARY))
     return Spec(lambda: program(Rows(VOCABULARY)), parallel, {"tp": 2}, {"ids": ids, "labels": ids})
@@ -218,7 +270,13 @@ def normalized(divisor: float | None) -> Spec:
     def reference() -> Program:
         return program(lambda x: x.mean(-1, keepdim=True))
 
-    return Spec(reference, lambda rank: program(Mean.apply), {"dp": 2}, {"x": Input((4, 64), split={0: "dp"})}, SUMS)
+    return Spec(
+        reference,
+        lambda rank: program(Mean.apply),
+        {"dp": 2},
+        {"x": Input((4, 64), split={0: "dp"})},
+        SUMS,
+    )
 
 
 SUMS = {name: Part(sum="dp") for name in ("loss", "grad:weight", "grad:bias")}
@@ -227,7 +285,9 @@ SUMS = {name: Part(sum="dp") for name in ("loss", "grad:weight", "grad:bias")}
 def test_what_a_mean_is_taken_of_shrinks() -> None:
     spec = normalized(None)
     assert SPREAD_MEAN in {event.operator for event in rewritten(spec)[0].events}
-    assert not [line for line in assert_equivalent(spec).reductions if line.startswith("1000 whole")]
+    assert not [
+        line for line in assert_equivalent(spec).reductions if line.startswith("1000 whole")
+    ]
 
 
 @pytest.mark.parametrize("divisor", [999.0, 1001.0, 500.0, 64.0])

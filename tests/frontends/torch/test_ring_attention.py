@@ -1,4 +1,6 @@
-"""Ring attention by hand: keys and values go round the ranks, blocks are merged by their maxima and sums, and gradients go round behind them."""
+"""Ring attention by hand: keys and values go round the ranks, blocks are merged by their maxima and
+sums, and gradients go round behind them.
+"""
 
 from __future__ import annotations
 
@@ -31,10 +33,21 @@ def turned(tensors: list[torch.Tensor], rank: int, ranks: int, to: int = 1) -> l
 
 
 class Ring(torch.autograd.Function):
-    """Full attention of a rank's queries over the keys and values of all ranks. ``rescaled``: sums so far are scaled to a new maximum."""
+    """Full attention of a rank's queries over the keys and values of all ranks. ``rescaled``: sums
+    so far are scaled to a new maximum.
+    """
 
     @staticmethod
-    def forward(context: Any, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, rank: int, ranks: int, rescaled: bool, to: int) -> torch.Tensor:
+    def forward(
+        context: Any,
+        q: torch.Tensor,
+        k: torch.Tensor,
+        v: torch.Tensor,
+        rank: int,
+        ranks: int,
+        rescaled: bool,
+        to: int,
+    ) -> torch.Tensor:
         own = [k, v]
         greatest = torch.full((*q.shape[:-1], 1), float("-inf"))
         total, out = torch.zeros_like(greatest), torch.zeros_like(q)
@@ -80,7 +93,10 @@ class Attention(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         batch, length, _ = x.shape
-        q, k, v = (layer(x).view(batch, length, HEADS, SIZE).transpose(1, 2) for layer in (self.q, self.k, self.v))
+        q, k, v = (
+            layer(x).view(batch, length, HEADS, SIZE).transpose(1, 2)
+            for layer in (self.q, self.k, self.v)
+        )
         return self.out(self.inner(q, k, v).transpose(1, 2).reshape(batch, length, WIDTH))
 
 
@@ -107,19 +123,25 @@ def spec(ranks: int, rescaled: bool = True, to: int = 1) -> Spec:
         return training(lambda q, k, v: Ring.apply(q, k, v, rank.number, ranks, rescaled, to), True)
 
     batch = {name: Input((2, LENGTH * ranks, WIDTH), split={1: "cp"}) for name in ("x", "y")}
-    return Spec(lambda: training(whole, False), parallel, {"cp": ranks}, batch, {"loss": Part(sum="cp")})
+    return Spec(
+        lambda: training(whole, False), parallel, {"cp": ranks}, batch, {"loss": Part(sum="cp")}
+    )
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("ranks", [2, pytest.param(4, marks=pytest.mark.nightly)])
 def test_round_the_ranks(ranks: int) -> None:
-    """What is launched as one batch waits for nobody: no warning of a ring in which all send first."""
+    """What is launched as one batch waits for nobody: no warning of a ring in which all
+    send first.
+    """
     assert not proven(spec(ranks)).findings
 
 
 @pytest.mark.slow
 def test_without_rescaling() -> None:
-    """Sums of exponentials that are never rescaled are right where the maximum stays the first hop's: that is the smallest change that was tried."""
+    """Sums of exponentials that are never rescaled are right where the maximum stays the first
+    hop's: that is the smallest change that was tried.
+    """
     report = caught(spec(2, rescaled=False), "torch.maximum", "PIT102")
     assert report.findings[0].output == "loss"
     assert "tried" in str(report.findings[0].repair)

@@ -19,7 +19,9 @@ Batch = dict[str, torch.Tensor]
 class Chunk(nn.Module):
     def __init__(self, stages: range) -> None:
         super().__init__()
-        self.stages = nn.ModuleDict({str(stage): nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.Tanh()) for stage in stages})
+        self.stages = nn.ModuleDict(
+            {str(stage): nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.Tanh()) for stage in stages}
+        )
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         for stage in self.stages.values():
@@ -45,8 +47,17 @@ def reference() -> Program:
 def spec(kind: Any, **options: Any) -> Spec:
     def parallel(rank: Rank) -> Program:
         model = Chunk(range(rank.number, rank.number + 1))
-        meta = [torch.empty(ROWS // MICRO, WIDTH, requires_grad=stage > 0) for stage in range(RANKS + 1)]
-        stage = PipelineStage(model, rank.number, RANKS, torch.device("cpu"), input_args=meta[rank.number], output_args=meta[rank.number + 1])
+        meta = [
+            torch.empty(ROWS // MICRO, WIDTH, requires_grad=stage > 0) for stage in range(RANKS + 1)
+        ]
+        stage = PipelineStage(
+            model,
+            rank.number,
+            RANKS,
+            torch.device("cpu"),
+            input_args=meta[rank.number],
+            output_args=meta[rank.number + 1],
+        )
         schedule = kind(stage, MICRO, loss_fn=squares, **options)
 
         def step(batch: Batch) -> torch.Tensor | None:
@@ -59,7 +70,9 @@ def spec(kind: Any, **options: Any) -> Spec:
 
         return Program(model, step)
 
-    return Spec(reference, parallel, {"pp": RANKS}, {"x": Input((ROWS, WIDTH)), "y": Input((ROWS, WIDTH))})
+    return Spec(
+        reference, parallel, {"pp": RANKS}, {"x": Input((ROWS, WIDTH)), "y": Input((ROWS, WIDTH))}
+    )
 
 
 @pytest.mark.slow

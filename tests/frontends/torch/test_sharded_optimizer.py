@@ -1,4 +1,6 @@
-"""Optimizer state that is divided over data parallel ranks (ZeRO, first stage): by hand, and by PyTorch's own."""
+"""Optimizer state that is divided over data parallel ranks (ZeRO, first stage): by hand, and by
+PyTorch's own.
+"""
 
 from __future__ import annotations
 
@@ -45,13 +47,21 @@ class Sharded:
 
     def __init__(self, model: nn.Module, rank: int, ranks: int) -> None:
         self.ranks, self.parameters = ranks, list(model.parameters())
-        self.shards = [nn.Parameter(parameter.data.chunk(ranks)[rank]) for parameter in self.parameters]
+        self.shards = [
+            nn.Parameter(parameter.data.chunk(ranks)[rank]) for parameter in self.parameters
+        ]
         self.sizes = [shard.numel() for shard in self.shards]
         self.optimizer = torch.optim.AdamW(self.shards, lr=0.01)
 
     def flat(self) -> torch.Tensor:
         """All gradients, those of one rank's rows after those of another's."""
-        return torch.cat([parameter.grad.chunk(self.ranks)[rank].reshape(-1) for rank in range(self.ranks) for parameter in self.parameters])
+        return torch.cat(
+            [
+                parameter.grad.chunk(self.ranks)[rank].reshape(-1)
+                for rank in range(self.ranks)
+                for parameter in self.parameters
+            ]
+        )
 
     def scatter(self) -> None:
         flat = self.flat()
@@ -93,7 +103,9 @@ def by_hand(kind: type[Sharded]) -> Callable[[Rank], Program]:
 
 def by_owner(rank: Rank) -> Program:
     model = network()
-    optimizer = ZeroRedundancyOptimizer(model.parameters(), optimizer_class=torch.optim.AdamW, lr=0.01)
+    optimizer = ZeroRedundancyOptimizer(
+        model.parameters(), optimizer_class=torch.optim.AdamW, lr=0.01
+    )
 
     def step(batch: Batch) -> torch.Tensor:
         loss = loss_of(model, batch)
@@ -108,7 +120,10 @@ def by_owner(rank: Rank) -> Program:
 
 def spec(parallel: Callable[[Rank], Program]) -> Spec:
     split = {0: "dp"}
-    batch = {"x": Input((ROWS, FEATURES), split=split), "labels": Input((ROWS,), "int64", (0, CLASSES), split)}
+    batch = {
+        "x": Input((ROWS, FEATURES), split=split),
+        "labels": Input((ROWS,), "int64", (0, CLASSES), split),
+    }
     return Spec(reference, parallel, {"dp": 2}, batch, {"loss": Part(mean="dp")})
 
 

@@ -1,4 +1,6 @@
-"""What a step leaves for the next one: parameters changed by hand, gradients, buffers, and tensors that the program keeps."""
+"""What a step leaves for the next one: parameters changed by hand, gradients, buffers, and tensors
+that the program keeps.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,13 @@ Build = Callable[[int, str], Program]
 
 
 def checked(build: Build, mistake: str = "", reference: str = "") -> Report:
-    spec = Spec(lambda: build(1, reference), lambda rank: build(2, mistake), {"dp": 2}, BATCH, {"loss": Part(mean="dp")})
+    spec = Spec(
+        lambda: build(1, reference),
+        lambda rank: build(2, mistake),
+        {"dp": 2},
+        BATCH,
+        {"loss": Part(mean="dp")},
+    )
     return check(spec, Options(seed=1, jobs=1))
 
 
@@ -102,18 +110,25 @@ def keeping(ranks: int, mistake: str) -> Program:
             mean(parameter.grad, ranks)
             with torch.no_grad():
                 scale = 1.0 if before is None else before
-                velocity[name] = (0.8 if mistake == "velocity" else 0.9) * velocity.get(name, torch.zeros(())) + parameter.grad
+                velocity[name] = (0.8 if mistake == "velocity" else 0.9) * velocity.get(
+                    name, torch.zeros(())
+                ) + parameter.grad
                 parameter.sub_(velocity[name] * scale / number)
                 velocity[name] = velocity[name] * (2 if mistake == "carried" else 1)
                 kept.mul_(0.9).add_(parameter, alpha=0.2 if mistake == "average" else 0.1)
-        before = loss.detach().clone() if mistake == "before" else mean(loss.detach().clone(), ranks)
+        before = (
+            loss.detach().clone() if mistake == "before" else mean(loss.detach().clone(), ranks)
+        )
         return loss
 
     return Program(model, step)
 
 
 def test_all_that_is_kept_is_compared() -> None:
-    assert right(keeping) == "1 parameter, 1 buffer, 3 kept tensors, 1 gradient, 2 known numbers as of that call"
+    assert (
+        right(keeping)
+        == "1 parameter, 1 buffer, 3 kept tensors, 1 gradient, 2 known numbers as of that call"
+    )
 
 
 @pytest.mark.parametrize("mistake", ["mean", "velocity", "carried", "average", "before"])
@@ -201,7 +216,13 @@ def test_gradients_added_up_over_ranks_and_calls() -> None:
 
 
 def test_a_gradient_that_one_side_leaves() -> None:
-    refused(stepping, "in place after", "leaves a gradient of 'weight'", "changed and not compared", reference="after")
+    refused(
+        stepping,
+        "in place after",
+        "leaves a gradient of 'weight'",
+        "changed and not compared",
+        reference="after",
+    )
 
 
 def frozen(ranks: int, mistake: str) -> Program:
@@ -253,7 +274,9 @@ def by_hand(ranks: int, mistake: str, way: str) -> Program:
     return Program(model, step)
 
 
-@pytest.mark.parametrize(("way", "mistake"), [("data", "rate"), ("copy", "none"), ("set", "rate"), ("new", "rate")])
+@pytest.mark.parametrize(
+    ("way", "mistake"), [("data", "rate"), ("copy", "none"), ("set", "rate"), ("new", "rate")]
+)
 def test_parameters_changed_by_hand(way: str, mistake: str) -> None:
     build = partial(by_hand, way=way)
     assert "1 parameter" in right(build)
@@ -289,7 +312,9 @@ def alone(ranks: int, mistake: str) -> Program:
                 gradient = next(hidden)
             elif mistake.startswith("alias"):
                 gradient = gradient + last.get("one", torch.zeros(()))
-                first = model.weight.data if mistake == "alias of a parameter" else torch.zeros(OUT, IN)
+                first = (
+                    model.weight.data if mistake == "alias of a parameter" else torch.zeros(OUT, IN)
+                )
                 last.update({"one": gradient} if last else {"one": first, "other": first})
             elif mistake == "growing":
                 kept.append(gradient.clone())
@@ -303,7 +328,9 @@ def alone(ranks: int, mistake: str) -> Program:
     return Program(model, replace_kept(step, kept) if mistake == "growing" else step)
 
 
-def replace_kept(step: Callable[..., torch.Tensor], kept: list[torch.Tensor]) -> Callable[..., torch.Tensor]:
+def replace_kept(
+    step: Callable[..., torch.Tensor], kept: list[torch.Tensor]
+) -> Callable[..., torch.Tensor]:
     """Without the losses among what is kept."""
 
     def run(batch: dict[str, torch.Tensor]) -> torch.Tensor:
@@ -333,12 +360,19 @@ def test_state_that_cannot_be_compared(mistake: str, said: str) -> None:
 
 
 def test_names_of_the_same_memory_that_part() -> None:
-    refused(alone, "alias", "'step.last.one' and 'step.last.other' are the same memory before the step and not after it")
+    refused(
+        alone,
+        "alias",
+        "'step.last.one' and 'step.last.other' are the same memory before the step and not after "
+        "it",
+    )
     refused(alone, "alias of a parameter", "'step.last.one' shares memory with a parameter")
 
 
 def packed(ranks: int, mistake: str) -> Program:
-    """Gradients are averaged in a buffer that is longer than they are, and never filled beyond them."""
+    """Gradients are averaged in a buffer that is longer than they are, and never filled beyond
+    them.
+    """
     model = linear()
     size = IN * OUT
     flat = torch.empty(size + 4)
@@ -365,7 +399,9 @@ def test_padding_that_is_communicated_is_no_state() -> None:
 
 
 def pooled(ranks: int, mistake: str) -> Program:
-    """A bucket lies at the end of a kept pool, is longer than the gradient, and is scaled as a whole; the rest of the pool is written to as well."""
+    """A bucket lies at the end of a kept pool, is longer than the gradient, and is scaled as a
+    whole; the rest of the pool is written to as well.
+    """
     model = linear()
     size = IN * OUT
     pool = torch.empty(3 * size)
@@ -394,7 +430,9 @@ def test_padding_inside_a_pool_is_no_state() -> None:
 
 
 def crossed(ranks: int, mistake: str) -> Program:
-    """Two groups of the same ranks are used in another order on each. What rank 0 gets there is what rank 1 has kept, or nothing."""
+    """Two groups of the same ranks are used in another order on each. What rank 0 gets there is
+    what rank 1 has kept, or nothing.
+    """
     model = linear()
     kept = torch.zeros(2 * IN)
     rank = dist.get_rank() if ranks > 1 else 0
@@ -421,7 +459,9 @@ def crossed(ranks: int, mistake: str) -> Program:
 
 
 def test_what_another_rank_has_kept_is_needed_in_its_own_group() -> None:
-    """Neither do groups that are used in another order look as one, nor do operations block of which nobody reads what they gave."""
+    """Neither do groups that are used in another order look as one, nor do operations block of
+    which nobody reads what they gave.
+    """
     assert right(crossed) == "1 gradient"
     refused(crossed, "stale", "'step.kept'")
 
@@ -449,7 +489,12 @@ def shares(ranks: int, mistake: str) -> Program:
         return loss
 
     held = 1 - rank if mistake == "rows" else rank
-    return Program(model, step, state=lambda: {"velocity": velocity}, parts={"velocity": {0: [(held * rows, (held + 1) * rows)]}})
+    return Program(
+        model,
+        step,
+        state=lambda: {"velocity": velocity},
+        parts={"velocity": {0: [(held * rows, (held + 1) * rows)]}},
+    )
 
 
 def test_state_that_is_named_and_spread_over_ranks() -> None:
@@ -486,7 +531,14 @@ def test_tensors_are_found_by_their_way() -> None:
 
     generator = running()
     next(generator)
-    found = reachable({"method": Keeper().step, "closing": closing, "generator": generator, "state": {linear.weight: {"m": torch.zeros(6)}}})
+    found = reachable(
+        {
+            "method": Keeper().step,
+            "closing": closing,
+            "generator": generator,
+            "state": {linear.weight: {"m": torch.zeros(6)}},
+        }
+    )
     assert {path: tuple(tensor.shape) for path, tensor in found.items()} == {
         "method.slot": (2,),
         "method.shared": (1,),

@@ -1,4 +1,6 @@
-"""Tensor parallelism: written by hand as Megatron does, by functional collectives, and by DTensor."""
+"""Tensor parallelism: written by hand as Megatron does, by functional collectives, and by
+DTensor.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,9 @@ class ParallelFeedForward(nn.Module):
         self.functional_too = functional_too
 
     def forward(self, x):
-        hidden = nn.functional.linear(nn.functional.silu(self.up(ToRanks.apply(x))), self.down.weight)
+        hidden = nn.functional.linear(
+            nn.functional.silu(self.up(ToRanks.apply(x))), self.down.weight
+        )
         if self.functional_too:
             return functional.all_reduce(hidden, "sum", dist.group.WORLD) + self.down.bias
         return FromRanks.apply(hidden) + self.down.bias
@@ -71,7 +75,11 @@ def test_megatron_style() -> None:
 
         place = rank.coordinate["tp"] * HIDDEN // 2
         held = [(place, place + HIDDEN // 2)]
-        return Program(model, step, parts={"up.weight": {0: held}, "up.bias": {0: held}, "down.weight": {1: held}})
+        return Program(
+            model,
+            step,
+            parts={"up.weight": {0: held}, "up.bias": {0: held}, "down.weight": {1: held}},
+        )
 
     def reference() -> Program:
         model = FeedForward()
@@ -85,8 +93,14 @@ def test_megatron_style() -> None:
         return Program(model, step)
 
     traces = check(Spec(reference, parallel, {"tp": 2}, {"x": Input((4, WIDTH))}), outputs=True)
-    assert [event.backward for event in traces[0].events if event.operator == "all_reduce"] == [False, True]
-    assert next(result for result in traces[1].results if result.name == "down.weight").box == (((0, 8),), ((8, 16),))
+    assert [event.backward for event in traces[0].events if event.operator == "all_reduce"] == [
+        False,
+        True,
+    ]
+    assert next(result for result in traces[1].results if result.name == "down.weight").box == (
+        ((0, 8),),
+        ((8, 16),),
+    )
 
 
 def test_functional_in_forward() -> None:
@@ -99,7 +113,11 @@ def test_functional_in_forward() -> None:
 
         place = rank.coordinate["tp"] * HIDDEN // 2
         held = [(place, place + HIDDEN // 2)]
-        return Program(model, step, parts={"up.weight": {0: held}, "up.bias": {0: held}, "down.weight": {1: held}})
+        return Program(
+            model,
+            step,
+            parts={"up.weight": {0: held}, "up.bias": {0: held}, "down.weight": {1: held}},
+        )
 
     def reference() -> Program:
         model = FeedForward()
@@ -115,7 +133,10 @@ class Attention(nn.Module):
 
     def forward(self, x):
         batch, length, _ = x.shape
-        q, k, v = (layer(x).view(batch, length, -1, 2).transpose(1, 2) for layer in (self.wq, self.wk, self.wv))
+        q, k, v = (
+            layer(x).view(batch, length, -1, 2).transpose(1, 2)
+            for layer in (self.wq, self.wk, self.wv)
+        )
         q, k = rotated(q), rotated(k)
         out = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
         return self.wo(out.transpose(1, 2).reshape(batch, length, -1))
@@ -124,13 +145,23 @@ class Attention(nn.Module):
 def rotated(x):
     angles = torch.outer(torch.arange(x.shape[2], dtype=torch.float32), torch.tensor([0.5]))
     first, second = x.chunk(2, dim=-1)
-    return torch.cat([first * angles.cos() - second * angles.sin(), first * angles.sin() + second * angles.cos()], dim=-1).type_as(x)
+    return torch.cat(
+        [
+            first * angles.cos() - second * angles.sin(),
+            first * angles.sin() + second * angles.cos(),
+        ],
+        dim=-1,
+    ).type_as(x)
 
 
 class GatedFeedForward(nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.w1, self.w3, self.w2 = (nn.Linear(WIDTH, HIDDEN, bias=False), nn.Linear(WIDTH, HIDDEN, bias=False), nn.Linear(HIDDEN, WIDTH, bias=False))
+        self.w1, self.w3, self.w2 = (
+            nn.Linear(WIDTH, HIDDEN, bias=False),
+            nn.Linear(WIDTH, HIDDEN, bias=False),
+            nn.Linear(HIDDEN, WIDTH, bias=False),
+        )
 
     def forward(self, x):
         return self.w2(nn.functional.silu(self.w1(x)) * self.w3(x))
@@ -171,7 +202,12 @@ TOKENS = {
 def trained(model: nn.Module, scale: float = 1.0):
     def step(batch):
         logits = model(batch["tokens"])
-        loss = nn.functional.cross_entropy(logits.flatten(0, 1), batch["labels"].flatten(), reduction="sum") * scale
+        loss = (
+            nn.functional.cross_entropy(
+                logits.flatten(0, 1), batch["labels"].flatten(), reduction="sum"
+            )
+            * scale
+        )
         loss.backward()
         return loss
 
@@ -188,18 +224,36 @@ def split_layers(model: Llama, mesh, sequence: bool) -> None:
         model,
         mesh,
         {
-            "embedding": RowwiseParallel(input_layouts=Replicate(), output_layouts=Shard(1) if sequence else Replicate()),
+            "embedding": RowwiseParallel(
+                input_layouts=Replicate(), output_layouts=Shard(1) if sequence else Replicate()
+            ),
             **({"norm": SequenceParallel()} if sequence else {}),
-            "head": ColwiseParallel(input_layouts=Shard(1) if sequence else Replicate(), output_layouts=Replicate()),
+            "head": ColwiseParallel(
+                input_layouts=Shard(1) if sequence else Replicate(), output_layouts=Replicate()
+            ),
         },
     )
     for layer in model.layers:
-        inputs = {name: ColwiseParallel() for name in ("attention.wq", "attention.wk", "attention.wv", "feed_forward.w1", "feed_forward.w3")}
-        outputs = {name: RowwiseParallel(output_layouts=Shard(1) if sequence else Replicate()) for name in ("attention.wo", "feed_forward.w2")}
+        inputs = {
+            name: ColwiseParallel()
+            for name in (
+                "attention.wq",
+                "attention.wk",
+                "attention.wv",
+                "feed_forward.w1",
+                "feed_forward.w3",
+            )
+        }
+        outputs = {
+            name: RowwiseParallel(output_layouts=Shard(1) if sequence else Replicate())
+            for name in ("attention.wo", "feed_forward.w2")
+        }
         plan = {**inputs, **outputs}
         if sequence:
             for name in ("attention", "feed_forward"):
-                plan[name] = PrepareModuleInput(input_layouts=(Shard(1),), desired_input_layouts=(Replicate(),))
+                plan[name] = PrepareModuleInput(
+                    input_layouts=(Shard(1),), desired_input_layouts=(Replicate(),)
+                )
             plan |= {"attention_norm": SequenceParallel(), "norm": SequenceParallel()}
         parallelize_module(layer, mesh, plan)
 
@@ -207,14 +261,19 @@ def split_layers(model: Llama, mesh, sequence: bool) -> None:
 def tensor_parallel(sequence: bool) -> Spec:
     def parallel(rank: Rank) -> Program:
         model = Llama()
-        split_layers(model, init_device_mesh("cpu", (rank.mesh["tp"],), mesh_dim_names=("tp",)), sequence)
+        split_layers(
+            model, init_device_mesh("cpu", (rank.mesh["tp"],), mesh_dim_names=("tp",)), sequence
+        )
         step = trained(model)
 
         def summed(batch):
             loss = step(batch)
             for parameter in model.parameters():
                 if isinstance(parameter.grad, DTensor):
-                    placements = [Replicate() if not isinstance(place, Shard) else place for place in parameter.grad.placements]
+                    placements = [
+                        Replicate() if not isinstance(place, Shard) else place
+                        for place in parameter.grad.placements
+                    ]
                     parameter.grad = parameter.grad.redistribute(placements=placements)
             return loss
 
@@ -233,4 +292,6 @@ def test_dtensor_with_sequence_parallelism() -> None:
     operators = {event.operator for event in traces[0].events}
     assert {"all_gather", "reduce_scatter", "wait"} <= operators
     lines = [event.source for event in traces[0].events if event.backward]
-    assert sum(line.startswith("tests/frontends/torch/test_tensor_parallel.py:") for line in lines) > 0.9 * len(lines)
+    assert sum(
+        line.startswith("tests/frontends/torch/test_tensor_parallel.py:") for line in lines
+    ) > 0.9 * len(lines)

@@ -20,7 +20,9 @@ def line_of(where: str | None) -> str:
 
 
 def log_of_sum(reduction: str | None) -> Spec:
-    """log of the sum of exponentials over columns, of which a rank has some; their largest is subtracted before."""
+    """log of the sum of exponentials over columns, of which a rank has some; their largest is
+    subtracted before.
+    """
     parts = CLASSES // 2
     reduce = {"max": dist.ReduceOp.MAX, "min": dist.ReduceOp.MIN}.get(reduction or "")
 
@@ -51,7 +53,11 @@ def test_the_largest_of_one_rank_is_not_that_of_all() -> None:
     assert check(log_of_sum("max")).verdict == "equivalent"
     report = check(log_of_sum(None))
     found = report.findings[0]
-    assert (report.verdict, found.code, line_of(found.source)) == ("mismatch", "PIT104", "largest = scores.amax(-1)"), found
+    assert (report.verdict, found.code, line_of(found.source)) == (
+        "mismatch",
+        "PIT104",
+        "largest = scores.amax(-1)",
+    ), found
     assert "all-reduce(max) over tp" in (found.repair or "")
 
 
@@ -68,16 +74,24 @@ def test_what_reads_a_result_belongs_to_where_that_was_made() -> None:
         def step(batch):
             (model(batch["x"]) ** 2).sum().backward()
             buffer = torch.cat([parameter.grad.reshape(-1) for parameter in model.parameters()])
-            for parameter, part in zip(model.parameters(), buffer.split([CLASSES * WIDTH, CLASSES]), strict=True):
+            for parameter, part in zip(
+                model.parameters(), buffer.split([CLASSES * WIDTH, CLASSES]), strict=True
+            ):
                 parameter.grad = part.view_as(parameter)
             dist.all_reduce(buffer)
 
         return Program(model, step)
 
-    traces = record(Spec(program, program, {"dp": 2}, {"x": Input((ROWS, WIDTH), split={0: "dp"})}), "parallel", 2)
+    traces = record(
+        Spec(program, program, {"dp": 2}, {"x": Input((ROWS, WIDTH), split={0: "dp"})}),
+        "parallel",
+        2,
+    )
     for trace in traces:
         results = {result.value for result in trace.results}
-        assert {line_of(event.source) for event in trace.events if results & set(event.outputs)} == {"dist.all_reduce(buffer)"}
+        assert {
+            line_of(event.source) for event in trace.events if results & set(event.outputs)
+        } == {"dist.all_reduce(buffer)"}
 
 
 def test_the_line_of_what_a_wrapper_calls_is_that_of_the_caller() -> None:
@@ -91,5 +105,11 @@ def test_the_line_of_what_a_wrapper_calls_is_that_of_the_caller() -> None:
 
         return Program(nn.Linear(1, 1), step)
 
-    (trace, _) = record(Spec(program, program, {"dp": 2}, {"x": Input((ROWS, WIDTH), split={0: "dp"})}), "parallel", 2)
-    assert [line_of(event.source) for event in trace.events if event.group] == ['dist.all_gather_into_tensor(whole, batch["x"] * 2)']
+    (trace, _) = record(
+        Spec(program, program, {"dp": 2}, {"x": Input((ROWS, WIDTH), split={0: "dp"})}),
+        "parallel",
+        2,
+    )
+    assert [line_of(event.source) for event in trace.events if event.group] == [
+        'dist.all_gather_into_tensor(whole, batch["x"] * 2)'
+    ]

@@ -1,4 +1,6 @@
-"""Programs on PyTorch's own parallelism, recorded and checked: DTensor, FSDP2, DistributedDataParallel, pipelines."""
+"""Programs on PyTorch's own parallelism, recorded and checked: DTensor, FSDP2,
+DistributedDataParallel, pipelines.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +24,16 @@ def sharded(**mesh: int) -> Spec:
 
 def optimized() -> Spec:
     """FSDP2 with AdamW."""
-    build = data.optimized(lambda parameters: data.torch.optim.AdamW(parameters, lr=0.1, weight_decay=0.5))
-    return Spec(lambda: build(tensor.Llama()), lambda rank: build(*data.sharded(rank, ("dp",))), {"dp": 2}, tensor.TOKENS, MEAN)
+    build = data.optimized(
+        lambda parameters: data.torch.optim.AdamW(parameters, lr=0.1, weight_decay=0.5)
+    )
+    return Spec(
+        lambda: build(tensor.Llama()),
+        lambda rank: build(*data.sharded(rank, ("dp",))),
+        {"dp": 2},
+        tensor.TOKENS,
+        MEAN,
+    )
 
 
 PROGRAMS: dict[str, Callable[[], Spec]] = {
@@ -32,8 +42,12 @@ PROGRAMS: dict[str, Callable[[], Spec]] = {
     "FSDP2": lambda: sharded(dp=2),
     "FSDP2 and DTensor": lambda: sharded(dp=2, tp=2),
     "FSDP2 and AdamW": optimized,
-    "send and receive": lambda: Spec(pipeline.reference, pipeline.blocking, {"pp": 2}, pipeline.BATCH),
-    "batches of sends and receives": lambda: Spec(pipeline.reference, pipeline.batched, {"pp": 2}, pipeline.BATCH),
+    "send and receive": lambda: Spec(
+        pipeline.reference, pipeline.blocking, {"pp": 2}, pipeline.BATCH
+    ),
+    "batches of sends and receives": lambda: Spec(
+        pipeline.reference, pipeline.batched, {"pp": 2}, pipeline.BATCH
+    ),
 }
 
 

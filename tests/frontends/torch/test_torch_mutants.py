@@ -1,4 +1,6 @@
-"""Of every program that is proven each communication is dropped, doubled, re-grouped, re-scaled and more, in turn: what changes a result is caught."""
+"""Of every program that is proven each communication is dropped, doubled, re-grouped, re-scaled and
+more, in turn: what changes a result is caught.
+"""
 
 from __future__ import annotations
 
@@ -50,8 +52,12 @@ PROGRAMS: dict[str, Callable[[], Spec]] = {
     **FRAMEWORKS,
     "1F1B": scheduled,
     "GPipe": lambda: schedules.spec(ScheduleGPipe, scale_grads=False),
-    "accumulation": lambda: accumulation.spec(accumulation.accumulating(accumulation.of_whole_batch)),
-    "DistributedDataParallel": lambda: replicated.spec(replicated.replicated(replicated.until_the_last)),
+    "accumulation": lambda: accumulation.spec(
+        accumulation.accumulating(accumulation.of_whole_batch)
+    ),
+    "DistributedDataParallel": lambda: replicated.spec(
+        replicated.replicated(replicated.until_the_last)
+    ),
     "fused attention": lambda: fused.spec(True),
     "optimizer state by rows": lambda: sharded.spec(sharded.by_hand(sharded.Sharded)),
     "optimizer state by owner": lambda: sharded.spec(sharded.by_owner),
@@ -64,13 +70,29 @@ PROGRAMS: dict[str, Callable[[], Spec]] = {
     "torchtitan, full DTensor": titan(data=2, tensor=2, backend="full_dtensor"),
     "torchtitan, clipping": titan(data=2, tensor=2, clipped=True),
 }
-"""A program that is proven is entered here, and all is done that can be done to its communication."""
+"""A program that is proven is entered here, and all is done that can be done to its
+communication.
+"""
 NEEDED = {"megatron-core": "megatron", "torchtitan": "torchtitan"}
 """By the first word of a name what has to be installed."""
-SHARES = {"FSDP2 and DTensor": 4, "clipping, FSDP2 and DTensor": 8, "megatron-core": 8, "torchtitan": 8}
-"""Programs of hundreds of mutants, by name or by its first word: these are tried in so many tests, to run next to each other."""
-SAMPLE = {"tensor_parallel": (4, 1), "send and receive": (5, 1), "1F1B": (9, 1), "megatron-core": (117, 54)}
-"""Programs of which CI tries one mutant of so many, and the number of the first; all of all of them are left to the night."""
+SHARES = {
+    "FSDP2 and DTensor": 4,
+    "clipping, FSDP2 and DTensor": 8,
+    "megatron-core": 8,
+    "torchtitan": 8,
+}
+"""Programs of hundreds of mutants, by name or by its first word: these are tried in so many tests,
+to run next to each other.
+"""
+SAMPLE = {
+    "tensor_parallel": (4, 1),
+    "send and receive": (5, 1),
+    "1F1B": (9, 1),
+    "megatron-core": (117, 54),
+}
+"""Programs of which CI tries one mutant of so many, and the number of the first; all of all of them
+are left to the night.
+"""
 
 
 @pytest.fixture(autouse=True)
@@ -92,7 +114,12 @@ def settled(name: str, every: int = 1, first: int = 0) -> None:
         pytest.skip(f"{package} is not installed; pip install '.[{package}]' does")
     changing = 0
     for tried in Trial(PROGRAMS[name]()).tried(every, first):
-        assert tried.settled, (tried.mutant.name, tried.change, tried.report.verdict, tried.report.findings)
+        assert tried.settled, (
+            tried.mutant.name,
+            tried.change,
+            tried.report.verdict,
+            tried.report.findings,
+        )
         changing += tried.changing
     assert changing
 

@@ -1,4 +1,6 @@
-"""Whole PyTorch programs, recorded and checked: right ones are proven, wrong ones are caught at their line."""
+"""Whole PyTorch programs, recorded and checked: right ones are proven, wrong ones are caught at
+their line.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ def test_examples_are_proven(name: str) -> None:
     assert report.outputs.proven == report.outputs.total > 0
 
 
-def test_programs_are_recorded_where_processors_cannot_be_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_programs_are_recorded_where_processors_cannot_be_counted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.delattr("os.sched_getaffinity", raising=False)
     monkeypatch.setattr("pitcheck.forks.sys", SimpleNamespace(platform="darwin"))
     reference, parallel = capture(example("data_parallel")[0])
@@ -40,8 +44,13 @@ def test_a_mean_over_ranks_is_an_exception_that_is_said() -> None:
     assert report.exceptions == ("loss: one term per dp; the mean of the terms is compared",)
 
 
-@pytest.mark.parametrize(("place", "wrong", "line", "code"), [("enter", Forgotten, "self.norm(x)", "PIT104"), ("leave", Averaged, "ReduceOp.AVG", "PIT111")])
-def test_a_wrong_communication_is_caught_at_its_line(place: str, wrong: Any, line: str, code: str) -> None:
+@pytest.mark.parametrize(
+    ("place", "wrong", "line", "code"),
+    [("enter", Forgotten, "self.norm(x)", "PIT104"), ("leave", Averaged, "ReduceOp.AVG", "PIT111")],
+)
+def test_a_wrong_communication_is_caught_at_its_line(
+    place: str, wrong: Any, line: str, code: str
+) -> None:
     spec, module = example("tensor_parallel")
 
     def parallel(rank: Rank) -> Program:

@@ -1,4 +1,6 @@
-"""torchtitan's Llama 3, as its own function spreads it over ranks, against its own model on one device, on a CPU without launch."""
+"""torchtitan's Llama 3, as its own function spreads it over ranks, against its own model on one
+device, on a CPU without launch.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,10 @@ from pitcheck.frontends.torch.recording.record import record
 from pitcheck.torch import Part, assert_equivalent, check
 
 pytestmark = [
-    pytest.mark.skipif(find_spec("torchtitan") is None, reason="torchtitan is not installed; pip install '.[torchtitan]' does"),
+    pytest.mark.skipif(
+        find_spec("torchtitan") is None,
+        reason="torchtitan is not installed; pip install '.[torchtitan]' does",
+    ),
     pytest.mark.slow,
 ]
 
@@ -35,7 +40,9 @@ def titan() -> Any:
     return import_module("frontends.torch.titan")
 
 
-@pytest.mark.parametrize("degrees", [RIGHT[0], *(pytest.param(d, marks=pytest.mark.nightly) for d in RIGHT[1:])], ids=str)
+@pytest.mark.parametrize(
+    "degrees", [RIGHT[0], *(pytest.param(d, marks=pytest.mark.nightly) for d in RIGHT[1:])], ids=str
+)
 def test_llama_is_proven(titan: Any, degrees: dict[str, Any]) -> None:
     report = assert_equivalent(titan.spec(titan.Setup(**degrees)))
     assert report.outputs.proven == report.outputs.total > 10
@@ -58,7 +65,9 @@ def test_a_gradient_that_nobody_sums_is_caught_at_its_line(titan: Any) -> None:
 
 @pytest.mark.nightly
 def test_a_mean_over_own_tokens_is_caught(titan: Any) -> None:
-    """FSDP's own division is off, so the loss must be a share of that of all tokens; its gradients are twice too large."""
+    """FSDP's own division is off, so the loss must be a share of that of all tokens; its gradients
+    are twice too large.
+    """
     finding = found(titan.spec(titan.Setup(data=2), loss_of=titan.averaged, loss=Part(mean="dp")))
     assert finding.code == "PIT101" and "2 = size of dp" in finding.cause, finding
 

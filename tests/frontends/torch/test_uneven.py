@@ -1,4 +1,6 @@
-"""All-to-alls of parts of different sizes, taken apart: as many rows arrive as before, in the same order, and sizes that do not fit are found."""
+"""All-to-alls of parts of different sizes, taken apart: as many rows arrive as before, in the same
+order, and sizes that do not fit are found.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,10 @@ PAIR = [exchanged(0, 4, 4, None, None), exchanged(1, 6, 6, (2, 4), (2, 4))]
 
 
 def test_a_rank_whose_own_parts_are_equal_takes_part() -> None:
-    tensors = {"x0": torch.arange(8.0).view(4, 2).double(), "x1": 100 + torch.arange(12.0).view(6, 2).double()}
+    tensors = {
+        "x0": torch.arange(8.0).view(4, 2).double(),
+        "x1": 100 + torch.arange(12.0).view(6, 2).double(),
+    }
     traces = with_even_parts(PAIR)
     assert not any(event.operator == "all_to_all" for trace in traces for event in trace.events)
     found = Replay(traces, tensors).run()
@@ -58,7 +63,10 @@ def test_a_recorded_program_computes_the_same() -> None:
 @pytest.mark.parametrize(
     ("traces", "message"),
     [
-        ([PAIR[0], exchanged(1, 6, 6, (3, 4), (2, 4))], r"sizes sent \[3, 4\]; they must be one per rank, and add up"),
+        (
+            [PAIR[0], exchanged(1, 6, 6, (3, 4), (2, 4))],
+            r"sizes sent \[3, 4\]; they must be one per rank, and add up",
+        ),
         ([PAIR[0], exchanged(1, 6, 6, (2, 4), (3, 3))], r"rank 1 receives 3 rows of itself"),
     ],
 )
@@ -80,5 +88,10 @@ def test_sizes_on_which_ranks_disagree() -> None:
 
         return Program({}, step)
 
-    wrong = Spec(lambda: Program({}, lambda batch: {"y": batch["x"].sum()}), parallel, {"ep": 2}, {"x": Input((4, 2))})
+    wrong = Spec(
+        lambda: Program({}, lambda batch: {"y": batch["x"].sum()}),
+        parallel,
+        {"ep": 2},
+        {"x": Input((4, 2))},
+    )
     assert check(wrong).verdict == "invalid"

@@ -1,4 +1,6 @@
-"""Programs with memory that nobody has written to: proven where no gradient depends on it, else a mismatch at the line that made it."""
+"""Programs with memory that nobody has written to: proven where no gradient depends on it, else a
+mismatch at the line that made it.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ def test_an_array_of_numpy_is_no_constant() -> None:
 
 
 def test_every_wrong_program_is_named() -> None:
-    assert LINES.keys() | {"an array of numpy"} == {name for name, (_, right) in EXCHANGES.items() if not right}
+    assert LINES.keys() | {"an array of numpy"} == {
+        name for name, (_, right) in EXCHANGES.items() if not right
+    }
 
 
 def test_a_mask_of_known_values_chooses() -> None:

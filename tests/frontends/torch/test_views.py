@@ -18,7 +18,9 @@ from pitcheck.frontends.torch.tape import Kind, Place, Tape
 Tensor = torch.Tensor
 
 
-def replayed(program: Callable[[dict[str, Tensor]], list[Tensor]], start: dict[str, Tensor]) -> tuple[list[Tensor], Tape]:
+def replayed(
+    program: Callable[[dict[str, Tensor]], list[Tensor]], start: dict[str, Tensor]
+) -> tuple[list[Tensor], Tape]:
     """The results of a program as its recording has them, and the recording."""
     tape = Tape(Place)
     with FakeTensorMode() as fake, Recorder(tape, fake) as recorder:
@@ -44,7 +46,12 @@ def replayed(program: Callable[[dict[str, Tensor]], list[Tensor]], start: dict[s
 def programs(draw: st.DrawFn) -> list[tuple[str, int, list[int], float]]:
     """Steps: the kind, the tensor it is about, numbers to choose sizes by, and a factor."""
     kinds = st.sampled_from([*VIEWS, *VIEWS, *WRITES, "new"])
-    step = st.tuples(kinds, st.integers(0, 50), st.lists(st.integers(0, 11), min_size=4, max_size=4), st.sampled_from([0.5, 2.0, -1.0]))
+    step = st.tuples(
+        kinds,
+        st.integers(0, 50),
+        st.lists(st.integers(0, 11), min_size=4, max_size=4),
+        st.sampled_from([0.5, 2.0, -1.0]),
+    )
     return draw(st.lists(step, min_size=2, max_size=14))
 
 
@@ -83,7 +90,9 @@ def _strided(x: Tensor, numbers: list[int]) -> Tensor:
 
 VIEWS: dict[str, Callable[[Tensor, list[int]], Tensor]] = {
     "transpose": lambda x, n: x.transpose(*_dims(x, n)),
-    "select": lambda x, n: x.select(n[0] % x.dim(), n[1] % x.shape[n[0] % x.dim()]) if x.dim() > 1 else x,
+    "select": lambda x, n: (
+        x.select(n[0] % x.dim(), n[1] % x.shape[n[0] % x.dim()]) if x.dim() > 1 else x
+    ),
     "slice": _slice,
     "divided": _divided,
     "flattened": _flattened,
@@ -113,7 +122,9 @@ WRITES: dict[str, Callable[[Tensor, Tensor, float], object]] = {
     "turned": lambda x, y, f: x.transpose_(0, -1).add_(f),
     "unsqueezed": lambda x, y, f: x.unsqueeze_(0) if x.dim() < 3 else x.squeeze_(),
     "restrided": lambda x, y, f: x.as_strided_((1,), (1,)).mul_(f),
-    "grown": lambda x, y, f: x.copy_(torch.add(x.clone(), y, alpha=f, out=torch.empty(0, dtype=x.dtype))),
+    "grown": lambda x, y, f: x.copy_(
+        torch.add(x.clone(), y, alpha=f, out=torch.empty(0, dtype=x.dtype))
+    ),
     "mm": lambda x, y, f: torch.sub(y, x, out=x) if x.is_contiguous() else x.neg_(),
 }
 
@@ -133,9 +144,18 @@ def run(program: list[tuple[str, int, list[int], float]], start: dict[str, Tenso
 
 @settings(max_examples=200)
 @given(programs())
-@example([("fill_", 0, [0] * 4, 0.5), ("transpose", 0, [0, 1, 0, 0], 0.5), ("add_", 0, [2, 0, 0, 0], 0.5)])
+@example(
+    [
+        ("fill_", 0, [0] * 4, 0.5),
+        ("transpose", 0, [0, 1, 0, 0], 0.5),
+        ("add_", 0, [2, 0, 0, 0], 0.5),
+    ]
+)
 def test_random_programs(program) -> None:
-    start = {"a": torch.arange(24.0, dtype=torch.float64).view(2, 3, 4), "b": torch.arange(12.0, dtype=torch.float64) ** 2}
+    start = {
+        "a": torch.arange(24.0, dtype=torch.float64).view(2, 3, 4),
+        "b": torch.arange(12.0, dtype=torch.float64) ** 2,
+    }
     found, _ = replayed(lambda tensors: run(program, tensors), start)
     wanted = run(program, {name: tensor.clone() for name, tensor in start.items()})
     for result, want in zip(found, wanted, strict=True):
@@ -143,12 +163,16 @@ def test_random_programs(program) -> None:
 
 
 def test_parts_of_a_flat_buffer_are_intervals() -> None:
-    """A buffer of many parameters: writing and reading each costs an event or two, however large the buffer is."""
+    """A buffer of many parameters: writing and reading each costs an event or two, however large
+    the buffer is.
+    """
     shapes = [(3, 4)] * 50
 
     def program(tensors):
         flat = torch.zeros(600, dtype=torch.float64)
-        views = [flat[12 * index : 12 * (index + 1)].view(shape) for index, shape in enumerate(shapes)]
+        views = [
+            flat[12 * index : 12 * (index + 1)].view(shape) for index, shape in enumerate(shapes)
+        ]
         for index, view in enumerate(views):
             view.add_(tensors["x"] * index)
         return [flat, flat[6:30], views[3]]
@@ -156,18 +180,35 @@ def test_parts_of_a_flat_buffer_are_intervals() -> None:
     x = torch.arange(12.0, dtype=torch.float64).view(3, 4)
     found, tape = replayed(program, {"x": x})
     whole = torch.cat([x.flatten() * index for index in range(50)])
-    assert torch.equal(found[0], whole) and torch.equal(found[1], whole[6:30]) and torch.equal(found[2], x * 3)
-    large = [event for event in tape.events for number in event.outputs if number is not None and tape.kinds[number].elements == 600]
+    assert (
+        torch.equal(found[0], whole)
+        and torch.equal(found[1], whole[6:30])
+        and torch.equal(found[2], x * 3)
+    )
+    large = [
+        event
+        for event in tape.events
+        for number in event.outputs
+        if number is not None and tape.kinds[number].elements == 600
+    ]
     assert len(large) <= 4
 
 
 def test_memory_read_as_another_dtype_is_refused() -> None:
     with pytest.raises(UnsupportedError, match="int64 is read as float64"):
-        replayed(lambda tensors: [tensors["x"].view(torch.int64)[1:].add_(1), tensors["x"]], {"x": torch.zeros(4, dtype=torch.float64)})
+        replayed(
+            lambda tensors: [tensors["x"].view(torch.int64)[1:].add_(1), tensors["x"]],
+            {"x": torch.zeros(4, dtype=torch.float64)},
+        )
 
 
 @pytest.mark.parametrize("place", [slice(16, None), slice(0, 16), slice(8, 24), slice(None)])
 def test_memory_written_with_elements_of_another_size_is_refused(place: slice) -> None:
-    """Places in bytes are not places in elements: what lies behind these is other numbers than before, at either place."""
+    """Places in bytes are not places in elements: what lies behind these is other numbers than
+    before, at either place.
+    """
     with pytest.raises(UnsupportedError, match="memory that holds float64 is written as int8"):
-        replayed(lambda tensors: [(tensors["x"] * 2).view(torch.int8)[place].zero_(), tensors["x"]], {"x": torch.zeros(4, dtype=torch.float64)})
+        replayed(
+            lambda tensors: [(tensors["x"] * 2).view(torch.int8)[place].zero_(), tensors["x"]],
+            {"x": torch.zeros(4, dtype=torch.float64)},
+        )

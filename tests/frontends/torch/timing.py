@@ -1,8 +1,10 @@
-"""An independent judge of written programs: all ranks run in float64, and what they communicate moves when a policy says so.
+"""An independent judge of written programs: all ranks run in float64, and what they communicate
+moves when a policy says so.
 
-An operation is in flight from its launch until somebody waits for it. Each member's operands are read at some moment in between, and its
-results written at some moment after the operands of all have been read. Memory that nobody has written to holds random numbers. What is in
-flight at the end of a step stays so.
+An operation is in flight from its launch until somebody waits for it. Each member's operands are
+read at some moment in between, and its results written at some moment after the operands of all
+have been read. Memory that nobody has written to holds random numbers. What is in flight at the end
+of a step stays so.
 """
 
 from __future__ import annotations
@@ -13,7 +15,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from frontends.torch.written_programs import ROWS, SIZE, Do, Running, Written, groups, reference, state_names
+from frontends.torch.written_programs import (
+    ROWS,
+    SIZE,
+    Do,
+    Running,
+    Written,
+    groups,
+    reference,
+    state_names,
+)
 from torch import Tensor
 
 STEPS = 3
@@ -81,7 +92,11 @@ def _write(operation: Operation, rank: int, chance: torch.Generator) -> None:
     do, place = member.do, operation.ranks.index(rank)
     if do.what == "barrier" or (operation.what == "pair" and do.what == "send"):
         return
-    read = [given.read for other in operation.ranks if (given := operation.members[other]).read is not None]
+    read = [
+        given.read
+        for other in operation.ranks
+        if (given := operation.members[other]).read is not None
+    ]
     if operation.what == "pair":
         sent = operation.members[operation.ranks[0]].read
         value = sent[0] if sent else member.tensors[0]
@@ -121,7 +136,9 @@ class Network:
         if do.what == "batch":
             sent, received = tensors
             there = self.launch(rank, Do("send", group=do.group, peer=do.peer, tag=do.tag), [sent])
-            return there + self.launch(rank, Do("recv", group=do.group, peer=do.source, tag=do.tag), [received])
+            return there + self.launch(
+                rank, Do("recv", group=do.group, peer=do.source, tag=do.tag), [received]
+            )
         if do.what in ("send", "recv"):
             pair = [rank, do.peer] if do.what == "send" else [do.peer, rank]
             if rank == do.peer or do.peer not in self._members(rank, do):
@@ -135,7 +152,9 @@ class Network:
     def _members(self, rank: int, do: Do) -> list[int]:
         return next(ranks for ranks in self._divided[do.group] if rank in ranks)
 
-    def _come(self, key: Any, what: str, ranks: list[int], rank: int, do: Do, tensors: list[Tensor]) -> Flight:
+    def _come(
+        self, key: Any, what: str, ranks: list[int], rank: int, do: Do, tensors: list[Tensor]
+    ) -> Flight:
         known = self._open.setdefault(key, [])
         number = self._count[key, rank] = self._count.get((key, rank), -1) + 1
         if number == len(known):
@@ -143,9 +162,15 @@ class Network:
             self.live.append(known[-1])
         operation = known[number]
         for other in operation.members.values():
-            if what != "pair" and (other.do.what, other.do.op, other.do.peer) != (do.what, do.op, do.peer):
+            if what != "pair" and (other.do.what, other.do.op, other.do.peer) != (
+                do.what,
+                do.op,
+                do.peer,
+            ):
                 raise StuckError(f"{other.do} meets {do}")
-            if what != "pair" and [tensor.shape for tensor in tensors] != [tensor.shape for tensor in other.tensors]:
+            if what != "pair" and [tensor.shape for tensor in tensors] != [
+                tensor.shape for tensor in other.tensors
+            ]:
                 raise StuckError(f"{do.what} of shapes that differ")
         operation.members[rank] = Member(do, tensors)
         return Flight(operation, rank)
@@ -169,7 +194,9 @@ class Place:
 
 @dataclass(frozen=True)
 class Policy:
-    """When things happen. ``early``: the moves that happen as soon as they may; ``often``: of the others, how often; ``turns``: which rank goes next."""
+    """When things happen. ``early``: the moves that happen as soon as they may; ``often``: of the
+    others, how often; ``turns``: which rank goes next.
+    """
 
     early: tuple[str, ...] = ()
     often: float = 0.0
@@ -191,11 +218,15 @@ Shown = list[dict[str, Tensor]]
 def batches(ranks: int) -> list[Tensor]:
     """The whole batch of every step."""
     chance = torch.Generator().manual_seed(5)
-    return [torch.randn(ROWS * ranks, SIZE, dtype=torch.float64, generator=chance) for _ in range(STEPS)]
+    return [
+        torch.randn(ROWS * ranks, SIZE, dtype=torch.float64, generator=chance) for _ in range(STEPS)
+    ]
 
 
 def run(program: Written, policy: Policy, seed: int) -> list[Shown]:
-    """Run all ranks. Raises StuckError where they wait for ever, and whatever the program raises."""
+    """Run all ranks. Raises StuckError where they wait for ever, and whatever the program
+    raises.
+    """
     choose = random.Random(seed)
     count = program.task.ranks
     network = Network(count)
@@ -209,7 +240,11 @@ def run(program: Written, policy: Policy, seed: int) -> list[Shown]:
         if not ready:
             _help([flight for flight in waiting.values() if flight is not None], choose, places)
             continue
-        rank = choose.choice(ready) if policy.turns == "random" else ready[0 if policy.turns == "first" else -1]
+        rank = (
+            choose.choice(ready)
+            if policy.turns == "random"
+            else ready[0 if policy.turns == "first" else -1]
+        )
         try:
             waiting[rank] = next(ranks[rank])
         except StopIteration:
@@ -221,12 +256,22 @@ def _all_steps(running: Running, shown: Shown) -> Generator[Flight | None, None,
     rank, task = running.rank, running.program.task
     for whole in batches(task.ranks):
         outputs = yield from _paused(running.step(whole[ROWS * rank : ROWS * (rank + 1)]))
-        left = {**outputs, **running.parameters, **{name: running.kept[name] for name in state_names(task)}}
-        left |= {f"{name}.grad": parameter.grad for name, parameter in running.parameters.items() if parameter.grad is not None}
+        left = {
+            **outputs,
+            **running.parameters,
+            **{name: running.kept[name] for name in state_names(task)},
+        }
+        left |= {
+            f"{name}.grad": parameter.grad
+            for name, parameter in running.parameters.items()
+            if parameter.grad is not None
+        }
         shown.append({name: tensor.detach().clone() for name, tensor in left.items()})
 
 
-def _paused(steps: Generator[Any, None, dict[str, Tensor]]) -> Generator[Flight | None, None, dict[str, Tensor]]:
+def _paused(
+    steps: Generator[Any, None, dict[str, Tensor]],
+) -> Generator[Flight | None, None, dict[str, Tensor]]:
     outputs = yield from steps
     # What is in flight may move between two steps, or not.
     yield None
@@ -246,7 +291,11 @@ def _happen(network: Network, policy: Policy, choose: random.Random, places: lis
             break
         with torch.no_grad():
             operation.move(what, rank, places[rank].chance)
-    network.live = [operation for operation in network.live if operation.moves() or len(operation.members) < len(operation.ranks)]
+    network.live = [
+        operation
+        for operation in network.live
+        if operation.moves() or len(operation.members) < len(operation.ranks)
+    ]
 
 
 def _help(flights: list[Flight], choose: random.Random, places: list[Place]) -> None:
@@ -261,7 +310,9 @@ def _help(flights: list[Flight], choose: random.Random, places: list[Place]) -> 
 
 def _needed(flight: Flight) -> Iterator[tuple[str, int]]:
     for what, rank in flight.operation.moves():
-        if len(flight.operation.members) == len(flight.operation.ranks) and (what == "read" or rank == flight.rank):
+        if len(flight.operation.members) == len(flight.operation.ranks) and (
+            what == "read" or rank == flight.rank
+        ):
             yield what, rank
 
 
@@ -272,7 +323,11 @@ def expected(program: Written) -> Shown:
     for whole in batches(program.task.ranks):
         outputs = made.step({"x": whole})
         left = {**outputs, **made.model, **(made.state() if made.state else {})}
-        left |= {f"{name}.grad": parameter.grad for name, parameter in made.model.items() if parameter.grad is not None}
+        left |= {
+            f"{name}.grad": parameter.grad
+            for name, parameter in made.model.items()
+            if parameter.grad is not None
+        }
         shown.append({name: tensor.detach().clone() for name, tensor in left.items()})
     return shown
 
@@ -300,4 +355,6 @@ def _mean_loss(mine: dict[str, Tensor], everyone: list[dict[str, Tensor]]) -> di
 
 
 def _close(one: Tensor, other: Tensor) -> bool:
-    return one.shape == other.shape and bool(((one - other).abs() <= CLOSE * (1 + other.abs())).all())
+    return one.shape == other.shape and bool(
+        ((one - other).abs() <= CLOSE * (1 + other.abs())).all()
+    )

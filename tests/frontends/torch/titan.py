@@ -1,7 +1,9 @@
-"""torchtitan's Llama 3 and its own function that spreads it over ranks, as recorded programs. To be imported only where torchtitan is installed.
+"""torchtitan's Llama 3 and its own function that spreads it over ranks, as recorded programs. To be
+imported only where torchtitan is installed.
 
-What stands in for what a CPU lacks: the Triton kernels of its expert parallelism, which no dense model runs, are names without a value where Triton is not
-installed; its meshes are made for the CPU; and attention is its `ScaledDotProductAttention`, for flex attention is compiled for a GPU.
+What stands in for what a CPU lacks: the Triton kernels of its expert parallelism, which no dense
+model runs, are names without a value where Triton is not installed; its meshes are made for the
+CPU; and attention is its `ScaledDotProductAttention`, for flex attention is compiled for a GPU.
 """
 
 from __future__ import annotations
@@ -46,7 +48,10 @@ from torchtitan.models.llama3 import Llama3Model, Llama3TransformerBlock, parall
 from torchtitan.models.llama3.sharding import set_llama3_sharding_config  # noqa: E402
 
 WIDTH, HEADS, KEYS, HIDDEN, VOCABULARY, LENGTH, BATCH = 16, 4, 2, 12, 24, 4, 4
-TOKENS = {name: Input((BATCH, LENGTH), "int64", (0, VOCABULARY), split={0: "dp"}) for name in ("tokens", "labels")}
+TOKENS = {
+    name: Input((BATCH, LENGTH), "int64", (0, VOCABULARY), split={0: "dp"})
+    for name in ("tokens", "labels")
+}
 TERM = Part(sum="dp")
 RECOMPUTED = {"": None, "full": FullAC.Config(), "selective": SelectiveAC.Config()}
 Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
@@ -55,7 +60,9 @@ Change = Callable[[Llama3Model], None]
 
 @dataclass(frozen=True)
 class Setup:
-    """Degrees of data (FSDP2) and tensor parallelism; ``recomputed``: activation checkpointing; ``clipped``: AdamW after clipping."""
+    """Degrees of data (FSDP2) and tensor parallelism; ``recomputed``: activation checkpointing;
+    ``clipped``: AdamW after clipping.
+    """
 
     data: int = 1
     tensor: int = 1
@@ -65,12 +72,21 @@ class Setup:
     clipped: bool = False
 
     def __str__(self) -> str:
-        said = [f"dp{self.data}", f"tp{self.tensor}", "sp" if self.sequence else "", self.recomputed, self.backend, "clipped" if self.clipped else ""]
+        said = [
+            f"dp{self.data}",
+            f"tp{self.tensor}",
+            "sp" if self.sequence else "",
+            self.recomputed,
+            self.backend,
+            "clipped" if self.clipped else "",
+        ]
         return " ".join(filter(None, said))
 
 
 def model(sequence: bool | None = None) -> Llama3Model:
-    """One layer with grouped queries and a fused projection; ``sequence``: declared for tensor parallelism, with sequence parallelism or without."""
+    """One layer with grouped queries and a fused projection; ``sequence``: declared for tensor
+    parallelism, with sequence parallelism or without.
+    """
 
     def norm() -> RMSNorm.Config:
         return RMSNorm.Config(normalized_shape=WIDTH, param_init={"weight": nn.init.ones_})
@@ -89,12 +105,16 @@ def model(sequence: bool | None = None) -> Llama3Model:
             fuse_qkv=True,
             rope=ComplexRoPE.Config(dim=WIDTH // HEADS, max_seq_len=LENGTH, theta=10000),
         ),
-        feed_forward=make_ffn_config(dim=WIDTH, hidden_dim=HIDDEN, w1_param_init=normal, w2w3_param_init=normal),
+        feed_forward=make_ffn_config(
+            dim=WIDTH, hidden_dim=HIDDEN, w1_param_init=normal, w2w3_param_init=normal
+        ),
     )
     config = Llama3Model.Config(
         dim=WIDTH,
         vocab_size=VOCABULARY,
-        tok_embeddings=Embedding.Config(num_embeddings=VOCABULARY, embedding_dim=WIDTH, param_init=normal),
+        tok_embeddings=Embedding.Config(
+            num_embeddings=VOCABULARY, embedding_dim=WIDTH, param_init=normal
+        ),
         norm=norm(),
         lm_head=Linear.Config(in_features=WIDTH, out_features=VOCABULARY, param_init=normal),
         layers=[layer],
@@ -109,7 +129,9 @@ def summed(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
     return cross_entropy_loss(logits, labels, global_vocab_size=VOCABULARY)
 
 
-def training(built: Llama3Model, setup: Setup, dims: ParallelDims | None = None, loss_of: Loss = summed) -> Program:
+def training(
+    built: Llama3Model, setup: Setup, dims: ParallelDims | None = None, loss_of: Loss = summed
+) -> Program:
     optimizer = torch.optim.AdamW(built.parameters(), lr=0.1) if setup.clipped else None
 
     def step(batch: dict[str, torch.Tensor]) -> torch.Tensor:
@@ -127,8 +149,12 @@ def training(built: Llama3Model, setup: Setup, dims: ParallelDims | None = None,
     return Program(built, step, optimizer) if optimizer is not None else Program(built, step)
 
 
-def spec(setup: Setup, loss_of: Loss = summed, change: Change = lambda _: None, loss: Part = TERM) -> Spec:
-    """Its model on one device, and the same model after ``parallelize_llama``. Both take ``loss_of``; ``change`` plants a mistake in the latter."""
+def spec(
+    setup: Setup, loss_of: Loss = summed, change: Change = lambda _: None, loss: Part = TERM
+) -> Spec:
+    """Its model on one device, and the same model after ``parallelize_llama``. Both take
+    ``loss_of``; ``change`` plants a mistake in the latter.
+    """
 
     def reference() -> Program:
         built = model()
@@ -167,12 +193,16 @@ def spec(setup: Setup, loss_of: Loss = summed, change: Change = lambda _: None, 
 
 
 def averaged(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-    """The mean over all tokens that a process has, which over ranks is a mistake: gradients are summed there and not averaged."""
+    """The mean over all tokens that a process has, which over ranks is a mistake: gradients are
+    summed there and not averaged.
+    """
     return summed(logits, labels) / labels.numel()
 
 
 def local_norm(built: Llama3Model) -> None:
-    """A layer's norm on local tensors: nobody says that the gradient of its weight is a term of a sum over the parts of the sequence."""
+    """A layer's norm on local tensors: nobody says that the gradient of its weight is a term of a
+    sum over the parts of the sequence.
+    """
     norm: Any = built.layers["0"].ffn_norm
 
     def forward(x: DTensor) -> DTensor:

@@ -1,4 +1,6 @@
-"""Trying mutants of a recorded program: does the float64 replay show another result, and what does pitcheck say?"""
+"""Trying mutants of a recorded program: does the float64 replay show another result, and what does
+pitcheck say?
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ RIGHT = {
 
 @dataclass(frozen=True)
 class Tried:
-    """A mutant, by how much it changes a result (infinitely where it cannot run), and the report on it."""
+    """A mutant, by how much it changes a result (infinitely where it cannot run), and the report on
+    it.
+    """
 
     mutant: Mutant
     change: float
@@ -49,7 +53,9 @@ class Tried:
     @property
     def code(self) -> str:
         """What is named first."""
-        return next((finding.code for finding in self.report.findings if finding.verdict != "warning"), "")
+        return next(
+            (finding.code for finding in self.report.findings if finding.verdict != "warning"), ""
+        )
 
     @property
     def right(self) -> bool:
@@ -61,19 +67,28 @@ class Tried:
         """Caught if it changes a result; else proven, or refused because it cannot run."""
         if self.code == "PIT900":
             return False
-        return self.report.verdict in (("mismatch", "invalid") if self.changing else ("equivalent",))
+        return self.report.verdict in (
+            ("mismatch", "invalid") if self.changing else ("equivalent",)
+        )
 
 
 class Trial:
-    """A program with what its mutants are held against. What is wrong with the program as it is raises."""
+    """A program with what its mutants are held against. What is wrong with the program as it is
+    raises.
+    """
 
     def __init__(self, spec: Spec) -> None:
         self._spec = spec
         reference = record(spec, "reference", 1)[0]
         self._reference: Plan = reference_plan(reference, spec)
         self._traces = record(spec, "parallel", 2)
-        self._truth = _compared(truth(spec, gradients=any(result.kind == "gradient" for result in reference.results)), self._traces)
-        self._together = {("output", name): _together(part, spec.mesh) for name, part in spec.outputs.items()}
+        self._truth = _compared(
+            truth(spec, gradients=any(result.kind == "gradient" for result in reference.results)),
+            self._traces,
+        )
+        self._together = {
+            ("output", name): _together(part, spec.mesh) for name, part in spec.outputs.items()
+        }
         self._report(self._traces, "equivalent")
         if self._change(Mutant("", "", self._traces)) > CHANGED:
             raise AssertionError("the program does not compute what the reference does")
@@ -85,14 +100,22 @@ class Trial:
                 yield Tried(mutant, self._change(mutant), self._report(mutant.traces))
 
     def _report(self, traces: list, verdict: str | None = None) -> Report:
-        report = checked([lambda: [self._reference], lambda: [parallel_plan(traces, self._spec, self._reference)]], Options(seed=1, jobs=1))
+        report = checked(
+            [
+                lambda: [self._reference],
+                lambda: [parallel_plan(traces, self._spec, self._reference)],
+            ],
+            Options(seed=1, jobs=1),
+        )
         if verdict is not None and report.verdict != verdict:
             raise AssertionError((report.verdict, report.findings))
         return report
 
     def _change(self, mutant: Mutant) -> float:
         try:
-            return difference(mutant.traces, self._truth.tensors, self._truth.results, together=self._together)
+            return difference(
+                mutant.traces, self._truth.tensors, self._truth.results, together=self._together
+            )
         except (StuckError, AssertionError, RuntimeError, ValueError, IndexError):
             # Ranks that wait for ever, disagree on what they do, or have tensors that do not fit.
             return inf
@@ -110,7 +133,11 @@ def _together(part: Part, mesh: Mapping[str, int]) -> Together:
         raise NotImplementedError("outputs that ranks hold parts of")
     axes = axes_of(part.sum) or axes_of(part.mean)
     names, sizes = list(mesh), tuple(mesh.values())
-    grid = np.moveaxis(np.arange(prod(sizes)).reshape(sizes), [names.index(axis) for axis in axes], range(-len(axes), 0))
+    grid = np.moveaxis(
+        np.arange(prod(sizes)).reshape(sizes),
+        [names.index(axis) for axis in axes],
+        range(-len(axes), 0),
+    )
     count = prod(mesh[axis] for axis in axes)
     rows = grid.reshape(-1, count).tolist()
     return {rank: row for row in rows for rank in row}, count if part.mean else 1

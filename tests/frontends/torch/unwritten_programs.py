@@ -1,4 +1,6 @@
-"""Programs on two ranks with memory that nobody has written to: a gradient of each is brought to all ranks in another way, through a buffer."""
+"""Programs on two ranks with memory that nobody has written to: a gradient of each is brought to
+all ranks in another way, through a buffer.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +66,9 @@ def received_into_a_part(term: torch.Tensor, rank: int, rows: int = WIDTH) -> to
     """The other's term, received between rows of a buffer that nobody writes to."""
     buffer = torch.empty(WIDTH + TAIL, WIDTH)
     place = buffer[1 : 1 + WIDTH]
-    for work in dist.batch_isend_irecv([dist.P2POp(dist.isend, term, 1 - rank), dist.P2POp(dist.irecv, place, 1 - rank)]):
+    for work in dist.batch_isend_irecv(
+        [dist.P2POp(dist.isend, term, 1 - rank), dist.P2POp(dist.irecv, place, 1 - rank)]
+    ):
         work.wait()
     return term + buffer[1 - WIDTH + rows : 1 + rows]
 
@@ -92,7 +96,9 @@ def chosen_by_mask(term: torch.Tensor, rank: int, off: int = 0) -> torch.Tensor:
 
 
 def array_of_numpy(term: torch.Tensor, rank: int) -> torch.Tensor:
-    """An array of NumPy that nobody has written to, whose numbers would otherwise be taken for constants of the program."""
+    """An array of NumPy that nobody has written to, whose numbers would otherwise be taken for
+    constants of the program.
+    """
     dist.all_reduce(term)
     return term + torch.from_numpy(np.empty((WIDTH, WIDTH), dtype=np.float32)) * 0
 
@@ -119,7 +125,9 @@ def spec(*names: str) -> Spec:
     """A layer per exchange."""
 
     def built(rank: int | None) -> Program:
-        model = nn.ModuleDict({str(place): nn.Linear(WIDTH, WIDTH, bias=False) for place, _ in enumerate(names)})
+        model = nn.ModuleDict(
+            {str(place): nn.Linear(WIDTH, WIDTH, bias=False) for place, _ in enumerate(names)}
+        )
 
         def step(batch: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
             x = batch["x"]
@@ -133,7 +141,12 @@ def spec(*names: str) -> Spec:
 
         return Program(model, step)
 
-    return Spec(lambda: built(None), lambda rank: built(rank.number), {"dp": RANKS}, {"x": Input((ROWS, WIDTH), split={0: "dp"})})
+    return Spec(
+        lambda: built(None),
+        lambda rank: built(rank.number),
+        {"dp": RANKS},
+        {"x": Input((ROWS, WIDTH), split={0: "dp"})},
+    )
 
 
 def masked(values: tuple[int, ...]) -> Spec:
@@ -146,9 +159,21 @@ def masked(values: tuple[int, ...]) -> Spec:
                 return {"y": x * 2}
             buffer = torch.empty(ROWS, WIDTH)
             buffer[: ROWS // RANKS] = x * 2
-            return {"y": torch.where(batch["mask"][:, None], buffer, torch.zeros(()))[: ROWS // RANKS] + buffer[batch["mask"]][:1] * 0}
+            return {
+                "y": torch.where(batch["mask"][:, None], buffer, torch.zeros(()))[: ROWS // RANKS]
+                + buffer[batch["mask"]][:1] * 0
+            }
 
         return Program(nn.Linear(WIDTH, WIDTH), step)
 
-    inputs = {"x": Input((ROWS, WIDTH), split={0: "dp"}), "mask": Input((ROWS,), "bool", values=values)}
-    return Spec(lambda: built(None), lambda rank: built(rank.number), {"dp": RANKS}, inputs, {"y": Part(split={0: "dp"})})
+    inputs = {
+        "x": Input((ROWS, WIDTH), split={0: "dp"}),
+        "mask": Input((ROWS,), "bool", values=values),
+    }
+    return Spec(
+        lambda: built(None),
+        lambda rank: built(rank.number),
+        {"dp": RANKS},
+        inputs,
+        {"y": Part(split={0: "dp"})},
+    )

@@ -1,4 +1,6 @@
-"""Mistakes of time, memory and state that are put into written programs; some of them are none, which is for the judge to say."""
+"""Mistakes of time, memory and state that are put into written programs; some of them are none,
+which is for the judge to say.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ PLAIN = ("copy", "add", "scale", "fill", "sum rows")
 
 
 def mistakes(program: Written, choose: random.Random, count: int) -> Iterator[tuple[str, Written]]:
-    """So many changes of a program, each as (kind, program); those that there is no place for are left out."""
+    """So many changes of a program, each as (kind, program); those that there is no place for are
+    left out.
+    """
     for _ in range(count):
         kind = choose.choice(list(MISTAKES))
         changed = MISTAKES[kind](program, choose)
@@ -25,7 +29,11 @@ def mistakes(program: Written, choose: random.Random, count: int) -> Iterator[tu
 
 def _at(program: Written, *kinds: str) -> list[int]:
     """The rows in which some rank does something of these kinds."""
-    return [place for place, row in enumerate(program.rows) if any(do is not None and do.what in kinds for do in row)]
+    return [
+        place
+        for place, row in enumerate(program.rows)
+        if any(do is not None and do.what in kinds for do in row)
+    ]
 
 
 def _some(program: Written, choose: random.Random) -> list[int]:
@@ -38,10 +46,19 @@ def _with(program: Written, place: int, *rows: Row) -> Written:
     return replace(program, rows=(*program.rows[:place], *rows, *program.rows[place + 1 :]))
 
 
-def _changed(program: Written, choose: random.Random, place: int, change: Callable[[Do], Do | None], ranks: list[int] | None = None) -> Written:
+def _changed(
+    program: Written,
+    choose: random.Random,
+    place: int,
+    change: Callable[[Do], Do | None],
+    ranks: list[int] | None = None,
+) -> Written:
     """Change what some ranks do in a row."""
     where = _some(program, choose) if ranks is None else ranks
-    row = tuple(change(do) if do is not None and rank in where else do for rank, do in enumerate(program.rows[place]))
+    row = tuple(
+        change(do) if do is not None and rank in where else do
+        for rank, do in enumerate(program.rows[place])
+    )
     return _with(program, place, row)
 
 
@@ -89,7 +106,9 @@ def _written_meanwhile(program: Written, choose: random.Random) -> Written | Non
     ends = [n for n in _at(program, "wait") if _of(program, n).handle == _of(program, place).handle]
     end = ends[0] if ends else place
     to = choose.randint(place, end) + 1
-    new = choose.choice((Do("scale", (name,), 2.0), Do("fill", (name,)), Do("add", (name, name), 1.0)))
+    new = choose.choice(
+        (Do("scale", (name,), 2.0), Do("fill", (name,)), Do("add", (name, name), 1.0))
+    )
     where = _some(program, choose)
     row: Row = tuple(new if rank in where else None for rank in range(program.task.ranks))
     return replace(program, rows=(*program.rows[:to], row, *program.rows[to:]))
@@ -97,7 +116,9 @@ def _written_meanwhile(program: Written, choose: random.Random) -> Written | Non
 
 def _shared(program: Written, choose: random.Random) -> Written | None:
     """Give a buffer the place of another one, or part of it."""
-    found = [name for name, view in program.views.items() if view.base == "pool"] + [name for name in program.fresh if name != "pool"]
+    found = [name for name, view in program.views.items() if view.base == "pool"] + [
+        name for name in program.fresh if name != "pool"
+    ]
     if len(found) < 2:
         return None
     name, other = choose.sample(found, 2)
@@ -114,7 +135,9 @@ def _shared(program: Written, choose: random.Random) -> Written | None:
 
 def _pool_kept(program: Written, choose: random.Random) -> Written | None:
     """Keep what was made anew in every step, or the other way round."""
-    name = choose.choice([*program.fresh, *(known for known in program.kept if known != "flat")] or [""])
+    name = choose.choice(
+        [*program.fresh, *(known for known in program.kept if known != "flat")] or [""]
+    )
     if name in program.fresh:
         fresh = {known: size for known, size in program.fresh.items() if known != name}
         return replace(program, fresh=fresh, kept={**program.kept, name: program.fresh[name]})
@@ -141,8 +164,12 @@ def _swapped(program: Written, choose: random.Random) -> Written | None:
     place = choose.randrange(len(program.rows) - 1)
     first, second = program.rows[place], program.rows[place + 1]
     rows = list(program.rows)
-    rows[place] = tuple(second[rank] if rank in where else first[rank] for rank in range(len(first)))
-    rows[place + 1] = tuple(first[rank] if rank in where else second[rank] for rank in range(len(first)))
+    rows[place] = tuple(
+        second[rank] if rank in where else first[rank] for rank in range(len(first))
+    )
+    rows[place + 1] = tuple(
+        first[rank] if rank in where else second[rank] for rank in range(len(first))
+    )
     return replace(program, rows=tuple(rows))
 
 
@@ -167,7 +194,9 @@ def _barrier(program: Written, choose: random.Random) -> Written:
     return replace(program, rows=(*program.rows[:place], row, *program.rows[place:]))
 
 
-def _otherwise(kinds: tuple[str, ...], change: Callable[[Written, random.Random, Do], Do | None]) -> Mistake:
+def _otherwise(
+    kinds: tuple[str, ...], change: Callable[[Written, random.Random, Do], Do | None]
+) -> Mistake:
     """Do something else in one row."""
 
     def make(program: Written, choose: random.Random) -> Written | None:
@@ -186,22 +215,46 @@ def _size(program: Written, name: str) -> int:
 
 
 def _names(program: Written) -> list[str]:
-    return sorted({name for row in program.rows for do in row if do is not None and do.what != "train" for name in do.names})
+    return sorted(
+        {
+            name
+            for row in program.rows
+            for do in row
+            if do is not None and do.what != "train"
+            for name in do.names
+        }
+    )
 
 
 def _other_operand(program: Written, choose: random.Random, do: Do) -> Do:
     """Read or write another buffer of the same size."""
     place = choose.randrange(len(do.names))
-    alike = [name for name in _names(program) if _size(program, name) == _size(program, do.names[place])]
-    return replace(do, names=(*do.names[:place], choose.choice(alike or [do.names[place]]), *do.names[place + 1 :]))
+    alike = [
+        name for name in _names(program) if _size(program, name) == _size(program, do.names[place])
+    ]
+    return replace(
+        do,
+        names=(
+            *do.names[:place],
+            choose.choice(alike or [do.names[place]]),
+            *do.names[place + 1 :],
+        ),
+    )
 
 
 def _other_peer(program: Written, choose: random.Random, do: Do) -> Do:
-    return replace(do, peer=choose.randrange(program.task.ranks), source=choose.randrange(program.task.ranks))
+    return replace(
+        do, peer=choose.randrange(program.task.ranks), source=choose.randrange(program.task.ranks)
+    )
 
 
 def _another_tag(program: Written, choose: random.Random, do: Do) -> Do:
-    tags = {0} | {known.tag for row in program.rows for known in row if known is not None and known.what in POINTS}
+    tags = {0} | {
+        known.tag
+        for row in program.rows
+        for known in row
+        if known is not None and known.what in POINTS
+    }
     return replace(do, tag=choose.choice(sorted(tags)))
 
 
@@ -244,16 +297,38 @@ MISTAKES: dict[str, Mistake] = {
     "swap communication": _communication_swapped,
     "one more barrier": _barrier,
     "do twice": _doubled,
-    "another reduction": _otherwise(REDUCING, lambda _, choose, do: replace(do, op=choose.choice(("sum", "avg", "max")))),
-    "another group": _otherwise(BLOCKS, lambda p, choose, do: replace(do, group=choose.choice(["world", "second"] + ["low", "high"] * (p.task.ranks == 4)))),
+    "another reduction": _otherwise(
+        REDUCING, lambda _, choose, do: replace(do, op=choose.choice(("sum", "avg", "max")))
+    ),
+    "another group": _otherwise(
+        BLOCKS,
+        lambda p, choose, do: replace(
+            do, group=choose.choice(["world", "second"] + ["low", "high"] * (p.task.ranks == 4))
+        ),
+    ),
     "never waited for": _otherwise(BLOCKS, lambda _, __, do: replace(do, handle=do.handle + "x")),
-    "blocking": _otherwise(BLOCKS, lambda _, __, do: do if do.what == "batch" else replace(do, handle="")),
-    "part of a copy": _otherwise(("copy",), lambda _, choose, do: replace(do, what="copy part", number=choose.choice((1, 2, 3)))),
+    "blocking": _otherwise(
+        BLOCKS, lambda _, __, do: do if do.what == "batch" else replace(do, handle="")
+    ),
+    "part of a copy": _otherwise(
+        ("copy",),
+        lambda _, choose, do: replace(do, what="copy part", number=choose.choice((1, 2, 3))),
+    ),
     "alias": _otherwise(("clone",), lambda _, __, do: replace(do, what="same")),
-    "another operand": _otherwise((*PLAIN, "output"), lambda p, choose, do: do if do.what == "output" else _other_operand(p, choose, do)),
-    "another buffer": _otherwise(tuple(kind for kind in BLOCKS if kind != "barrier"), _other_operand),
+    "another operand": _otherwise(
+        (*PLAIN, "output"),
+        lambda p, choose, do: do if do.what == "output" else _other_operand(p, choose, do),
+    ),
+    "another buffer": _otherwise(
+        tuple(kind for kind in BLOCKS if kind != "barrier"), _other_operand
+    ),
     "another peer": _otherwise((*POINTS, "broadcast", "reduce"), _other_peer),
     "another tag": _otherwise(POINTS, _another_tag),
-    "another number": _otherwise(("add", "scale"), lambda _, choose, do: replace(do, number=do.number * choose.choice((0.5, 2.0, -1.0)))),
+    "another number": _otherwise(
+        ("add", "scale"),
+        lambda _, choose, do: replace(do, number=do.number * choose.choice((0.5, 2.0, -1.0))),
+    ),
 }
-"""By name, each from a program and chance to a changed program, or None where there is no place for it."""
+"""By name, each from a program and chance to a changed program, or None where there is no place for
+it.
+"""

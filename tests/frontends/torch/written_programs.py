@@ -1,9 +1,10 @@
 """Training steps as data: rows of instructions over named buffers, one column per rank.
 
-The same interpreter runs them when they are recorded, where it calls torch.distributed, and when they are judged (``timing.py``), where
-communication is made up.
+The same interpreter runs them when they are recorded, where it calls torch.distributed, and when
+they are judged (``timing.py``), where communication is made up.
 
-The model is ``h = h * w + x`` for every parameter, its loss the mean of squares; the reference is written out without any of this.
+The model is ``h = h * w + x`` for every parameter, its loss the mean of squares; the reference is
+written out without any of this.
 """
 
 from __future__ import annotations
@@ -23,14 +24,28 @@ SIZE = 4
 ROWS = 2
 """Rows of the batch on each rank."""
 RATE, MOMENTUM, DECAY = 0.1, 0.5, 0.25
-BLOCKS = ("broadcast", "reduce", "all_reduce", "all_gather", "all_gather_list", "reduce_scatter", "all_to_all", "barrier", "send", "recv", "batch")
+BLOCKS = (
+    "broadcast",
+    "reduce",
+    "all_reduce",
+    "all_gather",
+    "all_gather_list",
+    "reduce_scatter",
+    "all_to_all",
+    "barrier",
+    "send",
+    "recv",
+    "batch",
+)
 """Instructions that communicate."""
 REDUCTIONS = {"sum": dist.ReduceOp.SUM, "avg": dist.ReduceOp.AVG, "max": dist.ReduceOp.MAX}
 
 
 @dataclass(frozen=True)
 class Task:
-    """What the reference does. ``zero``: when gradients are zeroed, at the "start" or "end" of a step."""
+    """What the reference does. ``zero``: when gradients are zeroed, at the "start" or "end" of a
+    step.
+    """
 
     ranks: int
     parameters: int = 1
@@ -42,7 +57,9 @@ class Task:
 
 @dataclass(frozen=True)
 class Do:
-    """An instruction of one rank. ``handle``: under which name what does not block is waited for; ``peer``: the root, or the other rank."""
+    """An instruction of one rank. ``handle``: under which name what does not block is waited for;
+    ``peer``: the root, or the other rank.
+    """
 
     what: str
     names: tuple[str, ...] = ()
@@ -71,7 +88,9 @@ class View:
 
 @dataclass(frozen=True)
 class Written:
-    """A program of all ranks. ``kept``: buffers that outlive a step, with their sizes; ``fresh``: those made in every step without any contents."""
+    """A program of all ranks. ``kept``: buffers that outlive a step, with their sizes; ``fresh``:
+    those made in every step without any contents.
+    """
 
     task: Task
     rows: tuple[Row, ...]
@@ -129,7 +148,10 @@ def state_names(task: Task) -> list[str]:
 
 def state_of(task: Task, dtype: torch.dtype) -> dict[str, Tensor]:
     """What a program keeps, in the beginning."""
-    return {name: torch.zeros(1 if name == "average" else SIZE, dtype=dtype) for name in state_names(task)}
+    return {
+        name: torch.zeros(1 if name == "average" else SIZE, dtype=dtype)
+        for name in state_names(task)
+    }
 
 
 class Running:
@@ -140,14 +162,18 @@ class Running:
         self.parameters = begun(program.task, world.dtype)
         self.kept = state_of(program.task, world.dtype)
         for name, size in program.kept.items():
-            self.kept[name] = torch.zeros(size, dtype=world.dtype) if name == "flat" else world.empty(size)
+            self.kept[name] = (
+                torch.zeros(size, dtype=world.dtype) if name == "flat" else world.empty(size)
+            )
         if program.flat:
             for n, parameter in enumerate(self.parameters.values()):
                 parameter.grad = self.kept["flat"][SIZE * n : SIZE * (n + 1)]
 
     def step(self, x: Tensor) -> Generator[Any, None, dict[str, Tensor]]:
         """Run one step, and yield whatever the rank has to wait for; returns its outputs."""
-        made: dict[str, Tensor] = {name: self.world.empty(size) for name, size in self.program.fresh.items()}
+        made: dict[str, Tensor] = {
+            name: self.world.empty(size) for name, size in self.program.fresh.items()
+        }
         handles: dict[str, list[Any]] = {}
         outputs: dict[str, Tensor] = {}
         for row in self.program.rows:
@@ -186,7 +212,13 @@ class Running:
             if gradient is None:
                 raise KeyError(name)
             return gradient
-        return made[name] if name in made else self.kept[name] if name in self.kept else self.parameters[name].detach()
+        return (
+            made[name]
+            if name in made
+            else self.kept[name]
+            if name in self.kept
+            else self.parameters[name].detach()
+        )
 
     def _compute(self, do: Do, made: dict[str, Tensor]) -> None:
         if do.what == "zero":
@@ -213,7 +245,9 @@ COMPUTED: dict[str, Callable[..., object]] = {
     "add": lambda number, to, of: to.add_(of, alpha=number),
     "sum rows": lambda number, to, of: to.copy_(of.view(-1, to.shape[0]).sum(0)),
 }
-"""What instructions do that compute in place: from a number, what they write to, and what they read."""
+"""What instructions do that compute in place: from a number, what they write to, and what they
+read.
+"""
 
 
 class Distributed:
@@ -225,8 +259,13 @@ class Distributed:
         mine = dist.get_rank()
         self._groups: dict[str, Any] = {}
         for name, divided in groups(ranks).items():
-            made = [dist.group.WORLD if name == "world" else dist.new_group(members) for members in divided]
-            self._groups[name] = next(group for group, members in zip(made, divided, strict=True) if mine in members)
+            made = [
+                dist.group.WORLD if name == "world" else dist.new_group(members)
+                for members in divided
+            ]
+            self._groups[name] = next(
+                group for group, members in zip(made, divided, strict=True) if mine in members
+            )
 
     def empty(self, size: int) -> Tensor:
         return torch.empty(size)
@@ -243,7 +282,12 @@ class Distributed:
         elif do.what == "all_gather":
             work = dist.all_gather_into_tensor(*tensors, group=group, async_op=later)
         elif do.what == "all_gather_list":
-            work = dist.all_gather(list(tensors[0].view(-1, tensors[1].shape[0]).unbind()), tensors[1], group=group, async_op=later)
+            work = dist.all_gather(
+                list(tensors[0].view(-1, tensors[1].shape[0]).unbind()),
+                tensors[1],
+                group=group,
+                async_op=later,
+            )
         elif do.what == "reduce_scatter":
             work = dist.reduce_scatter_tensor(*tensors, op=op, group=group, async_op=later)
         elif do.what == "all_to_all":
@@ -252,7 +296,10 @@ class Distributed:
             work = dist.barrier(group=group)
         elif do.what == "batch":
             sent, received = tensors
-            pair = [dist.P2POp(dist.isend, sent, do.peer, group, do.tag), dist.P2POp(dist.irecv, received, do.source, group, do.tag)]
+            pair = [
+                dist.P2POp(dist.isend, sent, do.peer, group, do.tag),
+                dist.P2POp(dist.irecv, received, do.source, group, do.tag),
+            ]
             return list(dist.batch_isend_irecv(pair))
         elif do.what == "send":
             work = (dist.isend if later else dist.send)(*tensors, do.peer, group, do.tag)
@@ -301,7 +348,11 @@ def parallel(program: Written, rank: int) -> Program:
                 return dict(ended.value)
             work.wait()
 
-    return Program(running.parameters, step, state=lambda: {name: running.kept[name] for name in state_names(program.task)})
+    return Program(
+        running.parameters,
+        step,
+        state=lambda: {name: running.kept[name] for name in state_names(program.task)},
+    )
 
 
 def spec_of(program: Written) -> Spec:

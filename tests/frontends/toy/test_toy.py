@@ -1,4 +1,6 @@
-"""A reader of docs/write-a-frontend.md gets a frontend that works: the page is followed, file by file."""
+"""A reader of docs/write-a-frontend.md gets a frontend that works: the page is followed, file by
+file.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,11 @@ from pitcheck.frontends.protocol import Frontend, Request
 HERE = Path(__file__).parent
 PAGE = HERE.parents[2] / "docs" / "write-a-frontend.md"
 FENCED = re.compile(r"^```(toy \w+|python|toml)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-ENTRIES = {"other": "toy_other:OTHER", "absent": "toy_absent:FRONTEND", "number": "toy_number:FRONTEND"}
+ENTRIES = {
+    "other": "toy_other:OTHER",
+    "absent": "toy_absent:FRONTEND",
+    "number": "toy_number:FRONTEND",
+}
 """Further entry points, by the packages that bring them."""
 Check = Callable[..., int]
 
@@ -44,7 +50,9 @@ def followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     for name in ("reference", "parallel", "wrong"):
         (tmp_path / f"{name}.toy").write_text(shown[f"toy {name}"])
     (tmp_path / "toy_frontend.py").write_text(shown["python"])
-    ((name, entry),) = tomllib.loads(shown["toml"])["project"]["entry-points"]["pitcheck.frontends"].items()
+    ((name, entry),) = tomllib.loads(shown["toml"])["project"]["entry-points"][
+        "pitcheck.frontends"
+    ].items()
     install(tmp_path, name, entry)
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
@@ -71,7 +79,9 @@ def test_a_right_pair_is_equivalent(check: Check) -> None:
     assert check("reference.toy", "reference.toy") == 0
 
 
-def test_a_wrong_pair_is_a_mismatch_at_its_line(check: Check, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_wrong_pair_is_a_mismatch_at_its_line(
+    check: Check, capfd: pytest.CaptureFixture[str]
+) -> None:
     assert check("reference.toy", "wrong.toy") == 1
     told = capfd.readouterr().out
     assert "error[PIT104]: 'p' is not summed where it must be" in told
@@ -95,11 +105,19 @@ def test_a_wrong_pair_is_a_mismatch_at_its_line(check: Check, capfd: pytest.Capt
     ],
 )
 def test_a_damaged_file_is_never_equivalent(
-    followed: Path, check: Check, capfd: pytest.CaptureFixture[str], old: str, new: str, code: int, finding: str
+    followed: Path,
+    check: Check,
+    capfd: pytest.CaptureFixture[str],
+    old: str,
+    new: str,
+    code: int,
+    finding: str,
 ) -> None:
     right = (followed / "parallel.toy").read_text()
     assert old in right
-    (followed / "damaged.toy").write_text(right.replace(old, new), encoding="utf-8", errors="surrogateescape")
+    (followed / "damaged.toy").write_text(
+        right.replace(old, new), encoding="utf-8", errors="surrogateescape"
+    )
     assert check("reference.toy", "damaged.toy") == code
     told = capfd.readouterr()
     assert f"[{finding}]" in told.out
@@ -129,26 +147,46 @@ def test_no_installed_frontend_reads_what_pitcheck_reads_itself() -> None:
     assert frontend_of("a.unknown") is None
 
 
-def test_a_format_that_two_frontends_read_is_refused(followed: Path, check: Check, capfd: pytest.CaptureFixture[str]) -> None:
-    (followed / "toy_other.py").write_text((followed / "toy_frontend.py").read_text().replace('FRONTEND = Frontend("toy"', 'OTHER = Frontend("other"'))
+def test_a_format_that_two_frontends_read_is_refused(
+    followed: Path, check: Check, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (followed / "toy_other.py").write_text(
+        (followed / "toy_frontend.py")
+        .read_text()
+        .replace('FRONTEND = Frontend("toy"', 'OTHER = Frontend("other"')
+    )
     install(followed, "other", ENTRIES["other"])
     assert check("reference.toy", "parallel.toy") == 2
     assert "recognised by the frontends other and toy" in capfd.readouterr().err
 
 
-@pytest.mark.parametrize(("name", "source", "said"), [("absent", "", "cannot be loaded"), ("number", "FRONTEND = 7\n", "is of type int; it must be")])
-def test_an_entry_point_that_is_no_frontend_is_named(followed: Path, name: str, source: str, said: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "source", "said"),
+    [
+        ("absent", "", "cannot be loaded"),
+        ("number", "FRONTEND = 7\n", "is of type int; it must be"),
+    ],
+)
+def test_an_entry_point_that_is_no_frontend_is_named(
+    followed: Path, name: str, source: str, said: str
+) -> None:
     if source:
         (followed / f"toy_{name}.py").write_text(source)
     install(followed, name, ENTRIES[name])
     with pytest.raises(UsageError, match=said):
         frontend_of("reference.toy")
-    assert frontend_of("a.plan.json") in FRONTENDS, "what pitcheck reads itself does not depend on others"
+    assert frontend_of("a.plan.json") in FRONTENDS, (
+        "what pitcheck reads itself does not depend on others"
+    )
 
 
-def test_a_frontend_that_gives_another_number_of_plans_is_a_bug(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_frontend_that_gives_another_number_of_plans_is_a_bug(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     (tmp_path / "a.none").write_text("")
-    empty = Frontend("empty", "nothing (.none)", lambda source: source.endswith(".none"), lambda request: [])
+    empty = Frontend(
+        "empty", "nothing (.none)", lambda source: source.endswith(".none"), lambda request: []
+    )
     monkeypatch.setattr(reading, "FRONTENDS", (empty,))
     with pytest.raises(PitcheckError, match="it must give 1 Plan"):
         reading.read(str(tmp_path / "a.none"))
@@ -169,7 +207,9 @@ def test_a_frontend_that_gives_another_number_of_plans_is_a_bug(monkeypatch: pyt
 def test_a_plan_of_another_package_holds_what_a_plan_file_may_hold(
     followed: Path, check: Check, capfd: pytest.CaptureFixture[str], old: str, new: str, code: int
 ) -> None:
-    """Lists become tuples as in a file; values of wrong types are refused by name, and do not reach the check."""
+    """Lists become tuples as in a file; values of wrong types are refused by name, and do not reach
+    the check.
+    """
     source = (followed / "toy_frontend.py").read_text()
     assert old in source
     (followed / "toy_frontend.py").write_text(source.replace(old, new))
@@ -179,16 +219,28 @@ def test_a_plan_of_another_package_holds_what_a_plan_file_may_hold(
     assert ("[PIT001]" in told.out) == (code == 2)
 
 
-def test_one_source_may_stand_for_both_plans(followed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_source_may_stand_for_both_plans(
+    followed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A frontend of pairs gets its settings; one that takes none refuses them."""
     toy = frontend_of("a.toy")
     assert toy is not None
 
     def both(request: Request) -> list[object]:
-        names = ("reference.toy", dict(text.split("=") for text in request.assignments).get("side", "parallel") + ".toy")
+        names = (
+            "reference.toy",
+            dict(text.split("=") for text in request.assignments).get("side", "parallel") + ".toy",
+        )
         return [plan for name in names for plan in toy.read(Request(name))]
 
-    pair = Frontend("pair", "a pair (.pair)", lambda source: source.endswith(".pair"), both, gives_pair=True, takes_settings=True)  # type: ignore[arg-type]
+    pair = Frontend(
+        "pair",
+        "a pair (.pair)",
+        lambda source: source.endswith(".pair"),
+        both,
+        gives_pair=True,
+        takes_settings=True,
+    )  # type: ignore[arg-type]
     monkeypatch.setattr(reading, "FRONTENDS", (pair, toy))
     assert main(["check", "a.pair", "--seed", "1"]) == 0
     assert main(["check", "a.pair", "--seed", "1", "--set", "side=wrong"]) == 1

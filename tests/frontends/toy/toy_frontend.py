@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pitcheck.errors import PlanError, UnsupportedError
 from pitcheck.frontends.protocol import Frontend, Request
-from pitcheck.plan.model import Axis, Group, Lineage, Operator, Output, Plan, Shard, Tensor
+from pitcheck.plan.model import Axis, Group, Lineage, Operator, Output, Plan, Role, Shard, Tensor
 
 RANK = "rank"
 """The only axis of the mesh."""
@@ -24,7 +24,7 @@ class Toy:
         self.outputs: list[Output] = []
 
     def line(self, text: str, place: str) -> None:
-        """Take in one line. Raises PlanError for one that is none of the language, UnsupportedError for an unknown function."""
+        """Take in one line. Raises PlanError for a bad one, UnsupportedError for a function."""
         match text.partition("#")[0].split():
             case []:
                 pass
@@ -42,14 +42,18 @@ class Toy:
                 raise PlanError(f"{text.strip()!r} is no line of a toy program", place)
 
     def given(self, word: str, name: str, shape: tuple[int, ...], cut: int | None) -> None:
-        """Add a tensor that comes from outside. Every rank has a part of the reference's tensor of that name along dimension ``cut``, or all of it."""
-        shards = () if cut is None else (Shard(cut, by=(RANK,)),)
-        self.tensors.append(Tensor(name, shape, role="input" if word == "input" else "parameter", lineage=Lineage(name, shards)))
+        """Add the reference's tensor of that name, or a part per rank along dimension ``cut``."""
+        role: Role = "input" if word == "input" else "parameter"
+        lineage = Lineage(name, () if cut is None else (Shard(cut, by=(RANK,)),))
+        self.tensors.append(Tensor(name, shape, role=role, lineage=lineage))
 
-    def step(self, name: str, shape: tuple[int, ...], function: str, operands: list[str], place: str) -> None:
+    def step(
+        self, name: str, shape: tuple[int, ...], function: str, operands: list[str], place: str
+    ) -> None:
         """Add an operator and the tensor that it writes."""
         if function not in KINDS:
-            raise UnsupportedError(f"{place}: the function {function!r} is not known; known are {', '.join(KINDS)}")
+            known = ", ".join(KINDS)
+            raise UnsupportedError(f"{place}: {function!r} is not known; known are {known}")
         summed = function == "sum_over_ranks"
         self.tensors.append(Tensor(name, shape))
         self.operators.append(
@@ -66,7 +70,8 @@ class Toy:
 
     def plan(self) -> Plan:
         """Return the program as a plan."""
-        return Plan(mesh=(Axis(RANK, self.ranks),), tensors=tuple(self.tensors), operators=tuple(self.operators), outputs=tuple(self.outputs))
+        mesh = (Axis(RANK, self.ranks),)
+        return Plan(mesh, tuple(self.tensors), tuple(self.operators), outputs=tuple(self.outputs))
 
 
 def number(text: str, place: str) -> int:
@@ -82,10 +87,11 @@ def sizes(text: str, place: str) -> tuple[int, ...]:
 
 
 def read(request: Request) -> list[Plan]:
-    """Return the plan in a file. Raises PlanError for a damaged one, UnsupportedError for an unknown function."""
+    """Return the plan in a file. Raises what ``Toy.line`` raises."""
     toy = Toy()
     file = Path(request.source)
-    for place, text in enumerate(file.read_text(encoding="utf-8", errors="replace").splitlines(), start=1):
+    lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
+    for place, text in enumerate(lines, start=1):
         toy.line(text, f"{file.name}:{place}")
     return [toy.plan()]
 

@@ -11,16 +11,29 @@ from pitcheck.plan.model import Attribute
 _THRESHOLD = 20
 
 
-def derivative(e: Emitter, kind: str, x: Tensor, gradient: Tensor, attributes: dict[str, Attribute] | None = None) -> Tensor:
+def derivative(
+    e: Emitter,
+    kind: str,
+    x: Tensor,
+    gradient: Tensor,
+    attributes: dict[str, Attribute] | None = None,
+) -> Tensor:
     """The gradient of the only input of an operator of one output, which is computed anew."""
     return e.op(
-        f"{kind}.backward", x, gradient, shape=x.shape, dtype=gradient.dtype, attributes={**(attributes or {}), "forward_inputs": 1, "forward_outputs": 0}
+        f"{kind}.backward",
+        x,
+        gradient,
+        shape=x.shape,
+        dtype=gradient.dtype,
+        attributes={**(attributes or {}), "forward_inputs": 1, "forward_outputs": 0},
     )
 
 
 def _approximation(e: Emitter, approximate: str) -> dict[str, Attribute]:
     if approximate not in ("none", "tanh"):
-        raise e.unsupported("approximate", approximate, "the known approximations are 'none' and 'tanh'")
+        raise e.unsupported(
+            "approximate", approximate, "the known approximations are 'none' and 'tanh'"
+        )
     return {"approximate": "tanh"} if approximate == "tanh" else {}
 
 
@@ -36,7 +49,9 @@ def _silu_backward(e: Emitter, grad_output: Tensor, self: Tensor) -> Tensor:
     return derivative(e, "silu", self, grad_output)
 
 
-def _from_result(slope: Callable[[Emitter, Tensor], Tensor]) -> Callable[[Emitter, Tensor, Tensor], Tensor]:
+def _from_result(
+    slope: Callable[[Emitter, Tensor], Tensor],
+) -> Callable[[Emitter, Tensor, Tensor], Tensor]:
     def meaning(e: Emitter, grad_output: Tensor, output: Tensor) -> Tensor:
         return e.map("mul", grad_output, slope(e, output))
 
@@ -61,7 +76,11 @@ def _default_softplus(e: Emitter, beta: float, threshold: float) -> None:
     if beta != 1:
         raise e.unsupported("beta", beta, "only 1 is known")
     if threshold != _THRESHOLD:
-        raise e.unsupported("threshold", threshold, f"only {_THRESHOLD}, beyond which float32 rounds softplus to its argument, is known")
+        raise e.unsupported(
+            "threshold",
+            threshold,
+            f"only {_THRESHOLD}, beyond which float32 rounds softplus to its argument, is known",
+        )
 
 
 def _softplus(e: Emitter, self: Tensor, beta: float, threshold: float) -> Tensor:
@@ -69,13 +88,17 @@ def _softplus(e: Emitter, self: Tensor, beta: float, threshold: float) -> Tensor
     return e.map("softplus", self)
 
 
-def _softplus_backward(e: Emitter, grad_output: Tensor, self: Tensor, beta: float, threshold: float) -> Tensor:
+def _softplus_backward(
+    e: Emitter, grad_output: Tensor, self: Tensor, beta: float, threshold: float
+) -> Tensor:
     _default_softplus(e, beta, threshold)
     return derivative(e, "softplus", self, grad_output)
 
 
 def _log_sigmoid(e: Emitter, self: Tensor) -> tuple[Tensor, None]:
-    """-softplus(-x). The second output is a buffer that only the derivative reads, whose formula here does without it."""
+    """-softplus(-x). The second output is a buffer that only the derivative reads, whose formula
+    here does without it.
+    """
     return e.map("neg", e.map("softplus", e.map("neg", self))), None
 
 
@@ -98,7 +121,9 @@ def _glu_backward(e: Emitter, grad_output: Tensor, self: Tensor, dim: int) -> Te
     axis, value, gate = _halves(e, self, dim)
     s = e.map("sigmoid", gate)
     to_gate = e.map("mul", e.map("mul", grad_output, value), _sigmoid_slope(e, s))
-    return e.op("cat", e.map("mul", grad_output, s), to_gate, shape=self.shape, attributes={"axis": axis})
+    return e.op(
+        "cat", e.map("mul", grad_output, s), to_gate, shape=self.shape, attributes={"axis": axis}
+    )
 
 
 TABLE: dict[str, Row] = {

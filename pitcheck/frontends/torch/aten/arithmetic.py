@@ -14,9 +14,13 @@ _LONGEST_PRODUCT = 8
 
 
 def arithmetic(e: Emitter, kind: str, *operands: Operand, alpha: float = 1) -> Tensor:
-    """Arithmetic in the output's dtype. Raises UnsupportedError for integers that wrap around soon."""
+    """Arithmetic in the output's dtype. Raises UnsupportedError for integers that wrap
+    around soon.
+    """
     if e.dtype in NARROW:
-        raise e.unsupported("dtype", e.dtype, "numbers that do not fit into narrow integers wrap around")
+        raise e.unsupported(
+            "dtype", e.dtype, "numbers that do not fit into narrow integers wrap around"
+        )
     attributes: dict[str, Attribute] = {} if alpha == 1 else {"alpha": literal(alpha)}
     return e.map(kind, *(e.numeric(x) for x in operands), attributes=attributes)
 
@@ -115,7 +119,9 @@ def _on_parts(e: Emitter, kind: str, *operands: Operand) -> Tensor:
 
 
 def _complex_product(e: Emitter, self: Operand, other: Operand) -> Tensor:
-    """(a + bi)(c + di) turns the pair (a, b) by (c, d), as rotary embedding does; a real factor scales both."""
+    """(a + bi)(c + di) turns the pair (a, b) by (c, d), as rotary embedding does; a real factor
+    scales both.
+    """
     if not isinstance(self, Tensor) or not self.is_complex:
         self, other = other, self
     if not isinstance(self, Tensor):
@@ -126,7 +132,15 @@ def _complex_product(e: Emitter, self: Operand, other: Operand) -> Tensor:
         return _on_parts(e, "mul", self, e.unsqueeze(other, -1))
     x = e.expand(self, e.shape)
     whole = as_real(x)
-    turned = e.op("rotary", whole, _part(e, other, 0), _part(e, other, 1), shape=whole.shape, dtype=whole.dtype, attributes={"convention": "interleaved"})
+    turned = e.op(
+        "rotary",
+        whole,
+        _part(e, other, 0),
+        _part(e, other, 1),
+        shape=whole.shape,
+        dtype=whole.dtype,
+        attributes={"convention": "interleaved"},
+    )
     return as_complex(turned)
 
 
@@ -135,12 +149,29 @@ def _conjugate(e: Emitter, self: Tensor) -> Tensor:
         return self
     real, imaginary = _part(e, self, 0), _part(e, self, 1)
     negative = e.map("neg", imaginary, dtype=real.dtype)
-    return as_complex(e.op("cat", real, negative, shape=(*self.shape, 2), dtype=real.dtype, attributes={"axis": self.ndim}))
+    return as_complex(
+        e.op(
+            "cat",
+            real,
+            negative,
+            shape=(*self.shape, 2),
+            dtype=real.dtype,
+            attributes={"axis": self.ndim},
+        )
+    )
 
 
 def _complex(e: Emitter, real: Tensor, imag: Tensor) -> Tensor:
     parts = [e.expand(x, e.shape) for x in (real, imag)]
-    return as_complex(e.op("stack", *parts, shape=(*e.shape, 2), dtype=real.dtype, attributes={"axis": len(e.shape)}))
+    return as_complex(
+        e.op(
+            "stack",
+            *parts,
+            shape=(*e.shape, 2),
+            dtype=real.dtype,
+            attributes={"axis": len(e.shape)},
+        )
+    )
 
 
 def _polar(e: Emitter, abs: Tensor, angle: Tensor) -> Tensor:
@@ -152,7 +183,9 @@ def _polar(e: Emitter, abs: Tensor, angle: Tensor) -> Tensor:
 
 
 def unary(kind: str) -> Callable[[Emitter, Tensor], Tensor]:
-    """An operator of one tensor that is an operator of a plan; integers become floating-point numbers where the output is so."""
+    """An operator of one tensor that is an operator of a plan; integers become floating-point
+    numbers where the output is so.
+    """
 
     def meaning(e: Emitter, self: Tensor) -> Tensor:
         if self.is_complex and kind == "neg":
@@ -181,16 +214,24 @@ def power(e: Emitter, self: Tensor, exponent: float) -> Tensor:
     if exact < 0 and not is_floating(e.dtype):
         raise e.unsupported("exponent", exponent, "the base is an integer")
     if e.dtype in NARROW:
-        raise e.unsupported("self", self, "numbers that do not fit into narrow integers wrap around")
+        raise e.unsupported(
+            "self", self, "numbers that do not fit into narrow integers wrap around"
+        )
     if not is_floating(e.dtype):
         return _whole_power(e, self, exact.numerator)
-    return e.map("pow", e.numeric(self), attributes={"exponent": int(exact) if exact.denominator == 1 else str(exact)})
+    return e.map(
+        "pow",
+        e.numeric(self),
+        attributes={"exponent": int(exact) if exact.denominator == 1 else str(exact)},
+    )
 
 
 def _whole_power(e: Emitter, self: Tensor, exponent: int) -> Tensor:
     """A product of integers."""
     if exponent > _LONGEST_PRODUCT:
-        raise e.unsupported("exponent", exponent, f"powers of integers are known up to {_LONGEST_PRODUCT}")
+        raise e.unsupported(
+            "exponent", exponent, f"powers of integers are known up to {_LONGEST_PRODUCT}"
+        )
     result = e.full(self.shape, 1) if exponent == 0 else self
     for _ in range(exponent - 1):
         result = arithmetic(e, "mul", result, self)
@@ -200,20 +241,26 @@ def _whole_power(e: Emitter, self: Tensor, exponent: int) -> Tensor:
 def number_to(e: Emitter, base: float, exponent: Tensor) -> Tensor:
     """A positive number to powers: exp(exponent * log(base))."""
     if isinstance(base, Tensor) or base <= 0:
-        raise e.unsupported("self", base, "powers with a tensor as exponent are known of positive numbers only")
+        raise e.unsupported(
+            "self", base, "powers with a tensor as exponent are known of positive numbers only"
+        )
     if not is_floating(e.dtype):
         raise e.unsupported("exponent", exponent, "the result is an integer")
     logarithm = e.op("log", float(base), shape=())
     return e.map("exp", e.map("mul", e.numeric(exponent), logarithm))
 
 
-def clamp(e: Emitter, self: Tensor, min: Operand | None = None, max: Operand | None = None) -> Tensor:
+def clamp(
+    e: Emitter, self: Tensor, min: Operand | None = None, max: Operand | None = None
+) -> Tensor:
     """min(max(self, min), max)."""
     x = e.numeric(self)
     if isinstance(min, Tensor) or isinstance(max, Tensor):
         x = x if min is None else e.map("maximum", x, e.numeric(min))
         return x if max is None else e.map("minimum", x, e.numeric(max))
-    bounds: dict[str, Attribute] = {name: literal(value) for name, value in (("min", min), ("max", max)) if value is not None}
+    bounds: dict[str, Attribute] = {
+        name: literal(value) for name, value in (("min", min), ("max", max)) if value is not None
+    }
     if not bounds:
         raise e.unsupported("min", None, "at least one bound is needed")
     return e.map("clamp", x, attributes=bounds)
@@ -238,12 +285,16 @@ def _minimum(e: Emitter, self: Tensor, other: Operand) -> Tensor:
 # --- several steps at once
 
 
-def addcmul(e: Emitter, self: Tensor, tensor1: Tensor, tensor2: Tensor, value: Operand = 1) -> Tensor:
+def addcmul(
+    e: Emitter, self: Tensor, tensor1: Tensor, tensor2: Tensor, value: Operand = 1
+) -> Tensor:
     """self + value * tensor1 * tensor2."""
     return _plus(e, self, arithmetic(e, "mul", tensor1, tensor2), value)
 
 
-def addcdiv(e: Emitter, self: Tensor, tensor1: Tensor, tensor2: Tensor, value: Operand = 1) -> Tensor:
+def addcdiv(
+    e: Emitter, self: Tensor, tensor1: Tensor, tensor2: Tensor, value: Operand = 1
+) -> Tensor:
     """self + value * tensor1 / tensor2."""
     return _plus(e, self, arithmetic(e, "div", tensor1, tensor2), value)
 
@@ -276,12 +327,31 @@ TABLE: dict[str, Row] = {
     **{f"rsub.{overload}": row(rsub, "self other alpha") for overload in ("Tensor", "Scalar")},
     **{f"mul.{overload}": row(mul, _TWO) for overload in ("Tensor", "Scalar")},
     **{f"div.{overload}": row(div, _TWO) for overload in ("Tensor", "Scalar")},
-    **{f"div.{overload}": row(_div_mode, "self other rounding_mode") for overload in ("Tensor_mode", "Scalar_mode")},
+    **{
+        f"div.{overload}": row(_div_mode, "self other rounding_mode")
+        for overload in ("Tensor_mode", "Scalar_mode")
+    },
     **{f"floor_divide.{overload}": row(_floor_divide, _TWO) for overload in ("default", "Scalar")},
     **{f"remainder.{overload}": row(_remainder, _TWO) for overload in ("Tensor", "Scalar")},
     **{
         f"{name}.default": row(unary(name), "self")
-        for name in ("neg", "abs", "sign", "reciprocal", "sqrt", "rsqrt", "exp", "log", "sigmoid", "tanh", "erf", "relu", "silu", "cos", "sin")
+        for name in (
+            "neg",
+            "abs",
+            "sign",
+            "reciprocal",
+            "sqrt",
+            "rsqrt",
+            "exp",
+            "log",
+            "sigmoid",
+            "tanh",
+            "erf",
+            "relu",
+            "silu",
+            "cos",
+            "sin",
+        )
     },
     "sgn.default": row(unary("sign"), "self"),
     "square.default": row(_square, "self"),
@@ -300,7 +370,10 @@ TABLE: dict[str, Row] = {
     "addcmul.default": row(addcmul, "self tensor1 tensor2 value"),
     "addcdiv.default": row(addcdiv, "self tensor1 tensor2 value"),
     **{f"lerp.{overload}": row(lerp, "self end weight") for overload in ("Scalar", "Tensor")},
-    **{f"{name}.default": row(_conjugate, "self") for name in ("_conj", "_conj_physical", "conj_physical")},
+    **{
+        f"{name}.default": row(_conjugate, "self")
+        for name in ("_conj", "_conj_physical", "conj_physical")
+    },
     "complex.default": row(_complex, "real imag"),
     "polar.default": row(_polar, "abs angle"),
 }

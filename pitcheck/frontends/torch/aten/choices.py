@@ -25,7 +25,9 @@ def _logical(kind: str) -> Callable[[Emitter, Tensor, Tensor], Tensor]:
 def _bitwise(kind: str) -> Callable[[Emitter, Tensor, Operand], Tensor]:
     def meaning(e: Emitter, self: Tensor, other: Operand) -> Tensor:
         for name, operand in (("self", self), ("other", other)):
-            if not isinstance(operand, bool) and not (isinstance(operand, Tensor) and operand.dtype == "bool"):
+            if not isinstance(operand, bool) and not (
+                isinstance(operand, Tensor) and operand.dtype == "bool"
+            ):
                 raise e.unsupported(name, operand, "bits are known of booleans only")
         return e.map(kind, self, other, dtype="bool")
 
@@ -67,13 +69,30 @@ def masked_fill(e: Emitter, self: Tensor, mask: Tensor, value: Operand) -> Tenso
 _TWO = "self other"
 
 TABLE: dict[str, Row] = {
-    **{f"{kind}.{overload}": row(_comparison(kind), _TWO) for kind in ("eq", "ne", "lt", "le", "gt", "ge") for overload in ("Tensor", "Scalar")},
-    **{f"logical_{name}.default": row(_logical(f"logical_{name}"), _TWO) for name in ("and", "or", "xor")},
-    **{f"bitwise_{name}.{overload}": row(_bitwise(f"logical_{name}"), _TWO) for name in ("and", "or", "xor") for overload in ("Tensor", "Scalar")},
+    **{
+        f"{kind}.{overload}": row(_comparison(kind), _TWO)
+        for kind in ("eq", "ne", "lt", "le", "gt", "ge")
+        for overload in ("Tensor", "Scalar")
+    },
+    **{
+        f"logical_{name}.default": row(_logical(f"logical_{name}"), _TWO)
+        for name in ("and", "or", "xor")
+    },
+    **{
+        f"bitwise_{name}.{overload}": row(_bitwise(f"logical_{name}"), _TWO)
+        for name in ("and", "or", "xor")
+        for overload in ("Tensor", "Scalar")
+    },
     "logical_not.default": row(_logical_not, "self"),
     "bitwise_not.default": row(_bitwise_not, "self"),
     "isnan.default": row(_isnan, "self"),
     "isinf.default": row(_isinf, "self"),
-    **{f"where.{overload}": row(_where, "condition self other") for overload in ("self", "ScalarSelf", "ScalarOther", "Scalar")},
-    **{f"masked_fill.{overload}": row(masked_fill, "self mask value") for overload in ("Scalar", "Tensor")},
+    **{
+        f"where.{overload}": row(_where, "condition self other")
+        for overload in ("self", "ScalarSelf", "ScalarOther", "Scalar")
+    },
+    **{
+        f"masked_fill.{overload}": row(masked_fill, "self mask value")
+        for overload in ("Scalar", "Tensor")
+    },
 }

@@ -9,10 +9,19 @@ from pitcheck.ops.meanings.collectives import REDUCTIONS
 from pitcheck.plan.model import Attribute, Group
 
 
-def _collective(e: Emitter, kind: str, x: Tensor, attributes: dict[str, Attribute], rows: int | None = None) -> Tensor:
+def _collective(
+    e: Emitter, kind: str, x: Tensor, attributes: dict[str, Attribute], rows: int | None = None
+) -> Tensor:
     """``rows``: the size of dimension 0 of the result, where it is another."""
     shape = x.shape if rows is None else (rows, *x.shape[1:])
-    return e.op(kind, x, shape=shape, dtype=x.dtype, attributes={**attributes, **_waiting(e)}, group=Group(ranks=(e.event.group,), name=e.event.communicator))
+    return e.op(
+        kind,
+        x,
+        shape=shape,
+        dtype=x.dtype,
+        attributes={**attributes, **_waiting(e)},
+        group=Group(ranks=(e.event.group,), name=e.event.communicator),
+    )
 
 
 def _rows(e: Emitter, x: Tensor) -> int:
@@ -47,13 +56,25 @@ def _all_gather(e: Emitter, x: Tensor) -> Tensor:
 def _reduce_scatter(e: Emitter, x: Tensor, reduction: str) -> Tensor:
     if _rows(e, x) % len(e.event.group):
         raise e.unsupported("x", x, f"dimension 0 is not cut into {len(e.event.group)} equal parts")
-    return _collective(e, "reduce_scatter", x, {"axis": 0, "reduction": _known(e, reduction)}, x.shape[0] // len(e.event.group))
+    return _collective(
+        e,
+        "reduce_scatter",
+        x,
+        {"axis": 0, "reduction": _known(e, reduction)},
+        x.shape[0] // len(e.event.group),
+    )
 
 
-def _all_to_all(e: Emitter, x: Tensor, sent: tuple[int, ...] | None, received: tuple[int, ...] | None) -> Tensor:
+def _all_to_all(
+    e: Emitter, x: Tensor, sent: tuple[int, ...] | None, received: tuple[int, ...] | None
+) -> Tensor:
     _check_parts(e, "sizes sent", sent, _rows(e, x))
     if e.shape != x.shape:
-        raise e.unsupported("x", x, f"the parts sent and received have one size, but what is received has shape {e.shape}")
+        raise e.unsupported(
+            "x",
+            x,
+            f"the parts sent and received have one size, but what is received has shape {e.shape}",
+        )
     _check_parts(e, "sizes received", received, e.shape[0])
     return _collective(e, "all_to_all", x, {"split_axis": 0, "concat_axis": 0})
 
@@ -84,7 +105,11 @@ def _tag(e: Emitter, tag: int | str) -> int | str:
 
 
 def _receive(e: Emitter, peer: int, tag: int) -> Tensor:
-    return e.op("receive", shape=e.shape, attributes={"peer": peer, "tag": _tag(e, tag), **_batched(e), **_waiting(e)})
+    return e.op(
+        "receive",
+        shape=e.shape,
+        attributes={"peer": peer, "tag": _tag(e, tag), **_batched(e), **_waiting(e)},
+    )
 
 
 def _wait(e: Emitter, x: Tensor) -> Tensor | tuple[()]:

@@ -52,9 +52,13 @@ def _arange_from(e: Emitter, start: float, _end: float, step: float = 1) -> Tens
 def _positions(e: Emitter, start: float, step: float) -> Tensor:
     """start, start + step, ...; a multiple of the length is a place between equal shards."""
     length = e.shape[0]
-    offset = step == 1 and isinstance(start, int) and start > 0 and length > 0 and start % length == 0
+    offset = (
+        step == 1 and isinstance(start, int) and start > 0 and length > 0 and start % length == 0
+    )
     said: dict[str, Attribute] = {"axis": 0, **({"offset": int(start)} if offset else {})}
-    places = e.op("positions", e.full(e.shape, 0, "int64"), shape=e.shape, dtype="int64", attributes=said)
+    places = e.op(
+        "positions", e.full(e.shape, 0, "int64"), shape=e.shape, dtype="int64", attributes=said
+    )
     whole = all(isinstance(n, int) for n in (start, step))
     if not whole and not is_floating(e.dtype):
         raise e.unsupported("step", step, "an integer tensor is made of integers")
@@ -67,7 +71,16 @@ def _positions(e: Emitter, start: float, step: float) -> Tensor:
 
 
 def _eye(e: Emitter, *_: object) -> Tensor:
-    rows, columns = (e.op("positions", e.full(e.shape, 0, "int64"), shape=(n,), dtype="int64", attributes={"axis": axis}) for axis, n in enumerate(e.shape))
+    rows, columns = (
+        e.op(
+            "positions",
+            e.full(e.shape, 0, "int64"),
+            shape=(n,),
+            dtype="int64",
+            attributes={"axis": axis},
+        )
+        for axis, n in enumerate(e.shape)
+    )
     return e.cast(e.map("eq", e.unsqueeze(rows, 1), columns, dtype="bool"), e.dtype)
 
 
@@ -75,9 +88,18 @@ _MADE = "dtype layout device pin_memory"
 _LIKE = f"{_MADE} memory_format"
 
 TABLE: dict[str, Row] = {
-    **{f"{name}.default": row(_filled(value), f"size {_MADE}") for name, value in (("zeros", 0), ("ones", 1))},
-    **{f"{name}_like.default": row(_filled(value), f"self {_LIKE}") for name, value in (("zeros", 0), ("ones", 1))},
-    **{f"new_{name}.default": row(_filled(value), f"self size {_MADE}") for name, value in (("zeros", 0), ("ones", 1))},
+    **{
+        f"{name}.default": row(_filled(value), f"size {_MADE}")
+        for name, value in (("zeros", 0), ("ones", 1))
+    },
+    **{
+        f"{name}_like.default": row(_filled(value), f"self {_LIKE}")
+        for name, value in (("zeros", 0), ("ones", 1))
+    },
+    **{
+        f"new_{name}.default": row(_filled(value), f"self size {_MADE}")
+        for name, value in (("zeros", 0), ("ones", 1))
+    },
     "full.default": row(_full, f"size fill_value {_MADE}"),
     "full_like.default": row(_full, f"self fill_value {_LIKE}"),
     "new_full.default": row(_new_full, f"self size fill_value {_MADE}"),

@@ -40,11 +40,15 @@ _ON_PAIRS = frozenset(
         "neg",
     ]
 )
-"""Kinds that mean for pairs of numbers what they mean for numbers, given that axes count from the front."""
+"""Kinds that mean for pairs of numbers what they mean for numbers, given that axes count from the
+front.
+"""
 
 
 class Tensor(NamedTuple):
-    """An operand. ``name``: of its family, or of a tensor in between that is not named yet; ``shape``: as PyTorch sees it, without the dimension of pairs."""
+    """An operand. ``name``: of its family, or of a tensor in between that is not named yet;
+    ``shape``: as PyTorch sees it, without the dimension of pairs.
+    """
 
     name: str
     shape: tuple[int, ...]
@@ -71,7 +75,9 @@ Operand = Tensor | int | float
 
 
 class Translation(msgspec.Struct, frozen=True):
-    """What an event becomes: operators in order, and shape and dtype of the tensors in between, by name."""
+    """What an event becomes: operators in order, and shape and dtype of the tensors in between, by
+    name.
+    """
 
     instances: tuple[Instance, ...]
     tensors: Mapping[str, Value]
@@ -121,7 +127,9 @@ class _Collected:
 
 @dataclass(frozen=True)
 class Emitter:
-    """Collects what an event becomes. ``target``: the output that is being computed, whose dtype is that of the arithmetic."""
+    """Collects what an event becomes. ``target``: the output that is being computed, whose dtype is
+    that of the arithmetic.
+    """
 
     event: Event
     values: Sequence[Value]
@@ -147,8 +155,15 @@ class Emitter:
 
     def unsupported(self, argument: str, value: object, why: str) -> UnsupportedError:
         """The error for an argument that the meaning does not cover."""
-        shown = f"a {value.dtype} tensor of shape {value.shape}" if isinstance(value, Tensor) else repr(value)
-        return UnsupportedError(f"the PyTorch operator {self.event.operator!r} with {argument} = {shown} has no meaning here: {why}")
+        shown = (
+            f"a {value.dtype} tensor of shape {value.shape}"
+            if isinstance(value, Tensor)
+            else repr(value)
+        )
+        return UnsupportedError(
+            f"the PyTorch operator {self.event.operator!r} with {argument} = {shown} has no "
+            f"meaning here: {why}"
+        )
 
     def argument(self, given: Argument) -> Any:
         """An argument with tensors in the place of references."""
@@ -173,19 +188,44 @@ class Emitter:
         return Tensor(self._emit(kind, inputs, [value], attributes, group)[0], *_fields(value))
 
     def ops(
-        self, kind: str, *inputs: Operand, outputs: Sequence[Value | None], attributes: Mapping[str, Attribute] | None = None, group: Group | None = None
+        self,
+        kind: str,
+        *inputs: Operand,
+        outputs: Sequence[Value | None],
+        attributes: Mapping[str, Attribute] | None = None,
+        group: Group | None = None,
     ) -> tuple[Tensor | None, ...]:
         """An operator with any number of outputs, None for one that is not wanted."""
         names = self._emit(kind, inputs, outputs, attributes, group)
-        return tuple(None if value is None else Tensor(name, *_fields(value)) for name, value in zip(names, outputs, strict=True))
+        return tuple(
+            None if value is None else Tensor(name, *_fields(value))
+            for name, value in zip(names, outputs, strict=True)
+        )
 
     def _emit(
-        self, kind: str, inputs: Sequence[Operand], outputs: Sequence[Value | None], attributes: Mapping[str, Attribute] | None, group: Group | None
+        self,
+        kind: str,
+        inputs: Sequence[Operand],
+        outputs: Sequence[Value | None],
+        attributes: Mapping[str, Attribute] | None,
+        group: Group | None,
     ) -> list[str]:
-        dtypes = [*(x.dtype for x in inputs if isinstance(x, Tensor)), *(value.dtype for value in outputs if value is not None)]
+        dtypes = [
+            *(x.dtype for x in inputs if isinstance(x, Tensor)),
+            *(value.dtype for value in outputs if value is not None),
+        ]
         if kind not in _ON_PAIRS and any(dtype in _PARTS for dtype in dtypes):
-            raise UnsupportedError(f"the PyTorch operator {self.event.operator!r} has no meaning here for complex numbers")
-        return self.raw(kind, inputs, [None if value is None else stored(value) for value in outputs], attributes, group)
+            raise UnsupportedError(
+                f"the PyTorch operator {self.event.operator!r} has no meaning here for complex "
+                f"numbers"
+            )
+        return self.raw(
+            kind,
+            inputs,
+            [None if value is None else stored(value) for value in outputs],
+            attributes,
+            group,
+        )
 
     def raw(
         self,
@@ -196,11 +236,14 @@ class Emitter:
         group: Group | None = None,
     ) -> list[str]:
         """An operator on tensors as the plan has them; the preliminary names of its outputs."""
-        shapes = [("reads", x.shape) for x in inputs if isinstance(x, Tensor)] + [("gives", value.shape) for value in outputs if value is not None]
+        shapes = [("reads", x.shape) for x in inputs if isinstance(x, Tensor)] + [
+            ("gives", value.shape) for value in outputs if value is not None
+        ]
         for does, shape in shapes:
             if 0 in shape:
                 raise UnsupportedError(
-                    f"the PyTorch operator {self.event.operator!r} {does} a tensor of shape {shape}; tensors without elements may only be joined to others"
+                    f"the PyTorch operator {self.event.operator!r} {does} a tensor of shape "
+                    f"{shape}; tensors without elements may only be joined to others"
                 )
         names = []
         for value in outputs:
@@ -210,21 +253,33 @@ class Emitter:
             names.append(name)
         operands = tuple(x.name if isinstance(x, Tensor) else Number(literal(x)) for x in inputs)
         where = (self.event.source, self.event.module)
-        self._collected.instances.append(Instance(kind, operands, tuple(names), dict(attributes or {}), group, *where))
+        self._collected.instances.append(
+            Instance(kind, operands, tuple(names), dict(attributes or {}), group, *where)
+        )
         return names
 
     # --- what most formulas are made of
 
-    def map(self, kind: str, *operands: Operand, dtype: DType | Complex | None = None, attributes: Mapping[str, Attribute] | None = None) -> Tensor:
+    def map(
+        self,
+        kind: str,
+        *operands: Operand,
+        dtype: DType | Complex | None = None,
+        attributes: Mapping[str, Attribute] | None = None,
+    ) -> Tensor:
         """An operator element by element; operands broadcast."""
-        return self.op(kind, *operands, shape=broadcast(*operands), dtype=dtype, attributes=attributes)
+        return self.op(
+            kind, *operands, shape=broadcast(*operands), dtype=dtype, attributes=attributes
+        )
 
     def cast(self, x: Tensor, dtype: DType | Complex) -> Tensor:
         """x as ``dtype``; nothing where it has that dtype."""
         if x.dtype == dtype:
             return x
         if dtype in NARROW and x.dtype != "bool":
-            raise self.unsupported("dtype", dtype, "numbers that do not fit into narrow integers wrap around")
+            raise self.unsupported(
+                "dtype", dtype, "numbers that do not fit into narrow integers wrap around"
+            )
         return self.op("cast", x, shape=x.shape, dtype=dtype, attributes={"dtype": dtype})
 
     @overload
@@ -234,28 +289,45 @@ class Emitter:
     def numeric(self, x: Operand, dtype: DType | Complex | None = None) -> Operand: ...
 
     def numeric(self, x: Operand, dtype: DType | Complex | None = None) -> Operand:
-        """x as an operand of arithmetic of ``dtype`` (by default of the output's): cast where it is a number of a lesser kind."""
+        """x as an operand of arithmetic of ``dtype`` (by default of the output's): cast where it is
+        a number of a lesser kind.
+        """
         to = dtype or self.dtype
         if not isinstance(x, Tensor) or _KINDS.index(kind_of(x.dtype)) == _KINDS.index(kind_of(to)):
             return x
         if _KINDS.index(kind_of(x.dtype)) > _KINDS.index(kind_of(to)):
-            raise PlanError(f"the PyTorch operator {self.event.operator!r} gives a {to} tensor, but one of its operands is a {x.dtype} tensor")
+            raise PlanError(
+                f"the PyTorch operator {self.event.operator!r} gives a {to} tensor, but one of "
+                f"its operands is a {x.dtype} tensor"
+            )
         return x if to in _PARTS else self.cast(x, to)
 
-    def full(self, shape: tuple[int, ...], value: bool | int | float, dtype: DType | Complex | None = None) -> Tensor:
+    def full(
+        self,
+        shape: tuple[int, ...],
+        value: bool | int | float,
+        dtype: DType | Complex | None = None,
+    ) -> Tensor:
         """A tensor filled with a number."""
         result = Value(shape, dtype or self.dtype)
         plain = stored(result)
         if result.dtype in _PARTS and value != 0:
             raise self.unsupported("value", value, "complex constants other than 0 are not known")
-        said: dict[str, Attribute] = {"sizes": plain.shape, "value": literal(value), "dtype": plain.dtype}
+        said: dict[str, Attribute] = {
+            "sizes": plain.shape,
+            "value": literal(value),
+            "dtype": plain.dtype,
+        }
         return Tensor(self.raw("full", (), [plain], said)[0], *_fields(result))
 
     def uninitialised(self) -> Tensor:
         """Memory of the output's shape and dtype that nobody has written to."""
         result = Value(self.shape, self.dtype)
         plain = stored(result)
-        return Tensor(self.raw(UNINITIALISED, (), [plain], {"sizes": plain.shape, "dtype": plain.dtype})[0], *_fields(result))
+        return Tensor(
+            self.raw(UNINITIALISED, (), [plain], {"sizes": plain.shape, "dtype": plain.dtype})[0],
+            *_fields(result),
+        )
 
     def view(self, x: Tensor, shape: tuple[int, ...]) -> Tensor:
         """The same elements in another shape."""
@@ -270,23 +342,43 @@ class Emitter:
         return self._sized("expand", x, shape)
 
     def _sized(self, kind: str, x: Tensor, shape: tuple[int, ...]) -> Tensor:
-        return self.op(kind, x, shape=shape, dtype=x.dtype, attributes={"sizes": stored(Value(shape, x.dtype)).shape})
+        return self.op(
+            kind,
+            x,
+            shape=shape,
+            dtype=x.dtype,
+            attributes={"sizes": stored(Value(shape, x.dtype)).shape},
+        )
 
     def unsqueeze(self, x: Tensor, axis: int) -> Tensor:
         """A dimension of size 1 inserted at ``axis`` (of the result)."""
         place = axis % (x.ndim + 1)
-        return self.op("unsqueeze", x, shape=(*x.shape[:place], 1, *x.shape[place:]), dtype=x.dtype, attributes={"axis": place})
+        return self.op(
+            "unsqueeze",
+            x,
+            shape=(*x.shape[:place], 1, *x.shape[place:]),
+            dtype=x.dtype,
+            attributes={"axis": place},
+        )
 
     def squeeze(self, x: Tensor, axis: int) -> Tensor:
         """Dimension ``axis``, of size 1, removed."""
         place = axis % x.ndim
-        return self.op("squeeze", x, shape=(*x.shape[:place], *x.shape[place + 1 :]), dtype=x.dtype, attributes={"axis": place})
+        return self.op(
+            "squeeze",
+            x,
+            shape=(*x.shape[:place], *x.shape[place + 1 :]),
+            dtype=x.dtype,
+            attributes={"axis": place},
+        )
 
     def transpose(self, x: Tensor, first: int, second: int) -> Tensor:
         """Two dimensions exchanged."""
         sizes, a, b = list(x.shape), first % x.ndim, second % x.ndim
         sizes[a], sizes[b] = sizes[b], sizes[a]
-        return self.op("transpose", x, shape=tuple(sizes), dtype=x.dtype, attributes={"dim0": a, "dim1": b})
+        return self.op(
+            "transpose", x, shape=tuple(sizes), dtype=x.dtype, attributes={"dim0": a, "dim1": b}
+        )
 
     def slice(self, x: Tensor, axis: int, start: int, stop: int, step: int = 1) -> Tensor:
         """Elements ``start``, ``start + step``, ... below ``stop``."""
@@ -294,35 +386,70 @@ class Emitter:
         if (start, stop, step) == (0, x.shape[place], 1):
             return x
         shape = (*x.shape[:place], len(range(start, stop, step)), *x.shape[place + 1 :])
-        said: dict[str, Attribute] = {"axis": place, "start": start, "stop": stop, **({"step": step} if step != 1 else {})}
+        said: dict[str, Attribute] = {
+            "axis": place,
+            "start": start,
+            "stop": stop,
+            **({"step": step} if step != 1 else {}),
+        }
         return self.op("slice", x, shape=shape, dtype=x.dtype, attributes=said)
 
     def reduce(
-        self, kind: str, x: Tensor, axes: Sequence[int] | None, keep: bool, dtype: DType | None = None, attributes: Mapping[str, Attribute] | None = None
+        self,
+        kind: str,
+        x: Tensor,
+        axes: Sequence[int] | None,
+        keep: bool,
+        dtype: DType | None = None,
+        attributes: Mapping[str, Attribute] | None = None,
     ) -> Tensor:
         """A reduction over ``axes`` (None or none: all)."""
-        over = tuple(range(x.ndim)) if not axes else tuple(sorted(axis % max(x.ndim, 1) for axis in axes))
+        over = (
+            tuple(range(x.ndim))
+            if not axes
+            else tuple(sorted(axis % max(x.ndim, 1) for axis in axes))
+        )
         if x.ndim == 0:
             over = ()
         shape = tuple(1 if i in over else n for i, n in enumerate(x.shape) if keep or i not in over)
-        said = {**({"axes": over} if len(over) < x.ndim else {}), **({"keepdim": True} if keep else {}), **(attributes or {})}
+        said = {
+            **({"axes": over} if len(over) < x.ndim else {}),
+            **({"keepdim": True} if keep else {}),
+            **(attributes or {}),
+        }
         return self.op(kind, x, shape=shape, dtype=dtype or x.dtype, attributes=said)
 
     def matmul(self, a: Tensor, b: Tensor) -> Tensor:
         """The product of two matrices, or of stacks of them."""
-        return self.op("matmul", a, b, shape=(*broadcast(Tensor("", a.shape[:-2], a.dtype), Tensor("", b.shape[:-2], b.dtype)), a.shape[-2], b.shape[-1]))
+        return self.op(
+            "matmul",
+            a,
+            b,
+            shape=(
+                *broadcast(Tensor("", a.shape[:-2], a.dtype), Tensor("", b.shape[:-2], b.dtype)),
+                a.shape[-2],
+                b.shape[-1],
+            ),
+        )
 
     # --- the end
 
-    def finished(self, results: Sequence[Tensor | None], new_name: Callable[[str, Value], str]) -> Translation:
-        """The translation whose outputs are ``results``; raises PlanError where one has not the shape that the trace says."""
+    def finished(
+        self, results: Sequence[Tensor | None], new_name: Callable[[str, Value], str]
+    ) -> Translation:
+        """The translation whose outputs are ``results``; raises PlanError where one has not the
+        shape that the trace says.
+        """
         names: dict[str, str] = {}
         for number, result in zip(self.event.outputs, results, strict=True):
             if number is None or result is None:
                 continue
             value = self.values[number]
             if result.shape != value.shape or kind_of(result.dtype) != kind_of(value.dtype):
-                said = f"a {value.dtype} tensor of shape {value.shape}, but its meaning gives {result.dtype} {result.shape}"
+                said = (
+                    f"a {value.dtype} tensor of shape {value.shape}, but its meaning gives "
+                    f"{result.dtype} {result.shape}"
+                )
                 raise PlanError(f"the PyTorch operator {self.event.operator!r} gives {said}")
             name = result.name
             if name not in self._collected.made or name in names:
@@ -333,7 +460,9 @@ class Emitter:
             if name not in names:
                 names[name] = new_name(kind, made)
                 tensors[names[name]] = made
-        return Translation(tuple(_renamed(instance, names) for instance in self._collected.instances), tensors)
+        return Translation(
+            tuple(_renamed(instance, names) for instance in self._collected.instances), tensors
+        )
 
 
 def _fields(value: Value) -> tuple[tuple[int, ...], DType | Complex]:
@@ -341,5 +470,10 @@ def _fields(value: Value) -> tuple[tuple[int, ...], DType | Complex]:
 
 
 def _renamed(instance: Instance, names: Mapping[str, str]) -> Instance:
-    inputs = tuple(names.get(operand, operand) if isinstance(operand, str) else operand for operand in instance.inputs)
-    return msgspec.structs.replace(instance, inputs=inputs, outputs=tuple(names.get(name, name) for name in instance.outputs))
+    inputs = tuple(
+        names.get(operand, operand) if isinstance(operand, str) else operand
+        for operand in instance.inputs
+    )
+    return msgspec.structs.replace(
+        instance, inputs=inputs, outputs=tuple(names.get(name, name) for name in instance.outputs)
+    )

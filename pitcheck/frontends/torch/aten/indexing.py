@@ -11,18 +11,25 @@ from pitcheck.plan.model import Attribute
 
 Indices = Sequence[Tensor | None]
 
-# --- by several indices at once: dimensions ``axis``, ``axis`` + 1, ... are indexed by one tensor each
+# --- by several indices at once: dimensions ``axis``, ``axis`` + 1, ... are indexed by one tensor
+# each
 
 
 def _indexed(e: Emitter, indices: Indices) -> tuple[int, list[Tensor]]:
-    """The first of the dimensions that are indexed, and their indices. Raises UnsupportedError where they do not follow one another."""
+    """The first of the dimensions that are indexed, and their indices. Raises UnsupportedError
+    where they do not follow one another.
+    """
     places = [place for place, index in enumerate(indices) if index is not None]
     if not places or places != list(range(places[0], places[0] + len(places))):
-        raise e.unsupported("indices", _shown(indices), "the dimensions that are indexed follow one another")
+        raise e.unsupported(
+            "indices", _shown(indices), "the dimensions that are indexed follow one another"
+        )
     found = [index for index in indices if index is not None]
     for index in found:
         if index.dtype not in ("int64", "int32"):
-            raise e.unsupported("indices", _shown(indices), "what a mask selects has a shape that depends on values")
+            raise e.unsupported(
+                "indices", _shown(indices), "what a mask selects has a shape that depends on values"
+            )
     return places[0], found
 
 
@@ -31,7 +38,9 @@ def _shown(indices: Indices) -> list[str]:
 
 
 def _beside(e: Emitter, index: Tensor, shape: tuple[int, ...], before: int, dims: int) -> Tensor:
-    """An index of shape S (after broadcasting) as (..., *S, 1, ...), with ``before`` dimensions in front, broadcast to ``shape`` but for size 1 behind S."""
+    """An index of shape S (after broadcasting) as (..., *S, 1, ...), with ``before`` dimensions in
+    front, broadcast to ``shape`` but for size 1 behind S.
+    """
     kept = (1,) * (dims - index.ndim) + index.shape
     spread = e.view(index, (1,) * before + kept + (1,) * (len(shape) - before - dims))
     place = before + dims
@@ -47,26 +56,55 @@ def _read_at(e: Emitter, self: Tensor, axis: int, found: Sequence[Tensor]) -> Te
     common = broadcast(*found)
     first = e.expand(found[0], common)
     behind = self.shape[axis + 1 :]
-    x = e.op("index_select", self, first, shape=(*self.shape[:axis], *common, *behind), dtype=self.dtype, attributes={"axis": axis})
+    x = e.op(
+        "index_select",
+        self,
+        first,
+        shape=(*self.shape[:axis], *common, *behind),
+        dtype=self.dtype,
+        attributes={"axis": axis},
+    )
     place = axis + len(common)
     for index in found[1:]:
         at = _beside(e, index, x.shape, axis, len(common))
-        x = e.squeeze(e.op("gather", x, at, shape=at.shape, dtype=x.dtype, attributes={"axis": place}), place)
+        x = e.squeeze(
+            e.op("gather", x, at, shape=at.shape, dtype=x.dtype, attributes={"axis": place}), place
+        )
     return x
 
 
 def _added(e: Emitter, base: Tensor, axis: int, found: Sequence[Tensor], source: Tensor) -> Tensor:
-    """``base`` with ``source``, (..., *S, ...), added at indices of shape S: the last index first, each into zeros of one dimension more."""
+    """``base`` with ``source``, (..., *S, ...), added at indices of shape S: the last index first,
+    each into zeros of one dimension more.
+    """
     common = broadcast(*found)
     place = axis + len(common)
     for number in range(len(found) - 1, 0, -1):
         shape = (*source.shape[:place], base.shape[axis + number], *source.shape[place:])
         at = _beside(e, found[number], shape, axis, len(common))
-        source = e.op("scatter_add", e.full(shape, 0, base.dtype), at, e.unsqueeze(source, place), shape=shape, dtype=base.dtype, attributes={"axis": place})
-    return e.op("index_add", base, e.expand(found[0], common), source, shape=base.shape, dtype=base.dtype, attributes={"axis": axis})
+        source = e.op(
+            "scatter_add",
+            e.full(shape, 0, base.dtype),
+            at,
+            e.unsqueeze(source, place),
+            shape=shape,
+            dtype=base.dtype,
+            attributes={"axis": place},
+        )
+    return e.op(
+        "index_add",
+        base,
+        e.expand(found[0], common),
+        source,
+        shape=base.shape,
+        dtype=base.dtype,
+        attributes={"axis": axis},
+    )
 
 
-def _index_put(e: Emitter, self: Tensor, indices: Indices, values: Tensor, accumulate: bool) -> Tensor:
+def _index_put(
+    e: Emitter, self: Tensor, indices: Indices, values: Tensor, accumulate: bool
+) -> Tensor:
     if any(index is not None and index.dtype == "bool" for index in indices):
         return _put_where(e, self, indices, values, accumulate)
     axis, found = _indexed(e, indices)
@@ -83,11 +121,17 @@ def _index_put(e: Emitter, self: Tensor, indices: Indices, values: Tensor, accum
     return _chosen(e, hits, _added(e, e.full(self.shape, 0, self.dtype), axis, found, source), self)
 
 
-def _put_where(e: Emitter, self: Tensor, indices: Indices, values: Tensor, accumulate: bool) -> Tensor:
+def _put_where(
+    e: Emitter, self: Tensor, indices: Indices, values: Tensor, accumulate: bool
+) -> Tensor:
     """One value wherever a mask over the first dimensions holds."""
     mask = indices[0]
     if mask is None or mask.dtype != "bool" or any(index is not None for index in indices[1:]):
-        raise e.unsupported("indices", _shown(indices), "a mask covers the first dimensions, and no other index stands beside it")
+        raise e.unsupported(
+            "indices",
+            _shown(indices),
+            "a mask covers the first dimensions, and no other index stands beside it",
+        )
     if accumulate:
         raise e.unsupported("accumulate", accumulate, "a mask is among the indices")
     if prod(values.shape) != 1:
@@ -99,7 +143,9 @@ def _put_where(e: Emitter, self: Tensor, indices: Indices, values: Tensor, accum
 def _writes_floats(e: Emitter, x: Tensor, one: bool = False) -> None:
     """What is written twice is NaN, which integers do not have."""
     if not one and not is_floating(x.dtype):
-        raise e.unsupported("self", x, "an integer that is written at a repeated index may be either value")
+        raise e.unsupported(
+            "self", x, "an integer that is written at a repeated index may be either value"
+        )
 
 
 def _chosen(e: Emitter, hits: Tensor, written: Operand, base: Tensor) -> Tensor:
@@ -107,9 +153,11 @@ def _chosen(e: Emitter, hits: Tensor, written: Operand, base: Tensor) -> Tensor:
 
 
 def _written_once(e: Emitter, source: Tensor, writers: Tensor) -> Tensor:
-    """``source``, but NaN where more than one element is written to one place, which PyTorch leaves open: 1 // writers is 1 or 0, and 0 / 0 is NaN.
+    """``source``, but NaN where more than one element is written to one place, which PyTorch leaves
+    open: 1 // writers is 1 or 0, and 0 / 0 is NaN.
 
-    No condition is asked, which would have to be seen with both outcomes, although most programs never write twice.
+    No condition is asked, which would have to be seen with both outcomes, although most programs
+    never write twice.
     """
     alone = e.cast(e.map("floor_divide", 1, writers, dtype="int64"), source.dtype)
     return e.map("mul", source, e.map("div", alone, alone, dtype=source.dtype), dtype=source.dtype)
@@ -125,16 +173,35 @@ def _along(e: Emitter, x: Tensor, dim: int) -> dict[str, Attribute]:
 
 
 def _index_select(e: Emitter, self: Tensor, dim: int, index: Tensor) -> Tensor:
-    return e.op("index_select", self, e.view(index, (prod(index.shape),)), shape=e.shape, dtype=self.dtype, attributes=_along(e, self, dim))
+    return e.op(
+        "index_select",
+        self,
+        e.view(index, (prod(index.shape),)),
+        shape=e.shape,
+        dtype=self.dtype,
+        attributes=_along(e, self, dim),
+    )
 
 
-def _index_add(e: Emitter, self: Tensor, dim: int, index: Tensor, source: Tensor, alpha: float) -> Tensor:
+def _index_add(
+    e: Emitter, self: Tensor, dim: int, index: Tensor, source: Tensor, alpha: float
+) -> Tensor:
     scaled = source if alpha == 1 else e.map("mul", source, alpha, dtype=source.dtype)
-    return e.op("index_add", self, e.view(index, (prod(index.shape),)), scaled, shape=self.shape, dtype=self.dtype, attributes=_along(e, self, dim))
+    return e.op(
+        "index_add",
+        self,
+        e.view(index, (prod(index.shape),)),
+        scaled,
+        shape=self.shape,
+        dtype=self.dtype,
+        attributes=_along(e, self, dim),
+    )
 
 
 def _gather(e: Emitter, self: Tensor, dim: int, index: Tensor, _sparse_grad: bool) -> Tensor:
-    return e.op("gather", self, index, shape=index.shape, dtype=self.dtype, attributes=_along(e, self, dim))
+    return e.op(
+        "gather", self, index, shape=index.shape, dtype=self.dtype, attributes=_along(e, self, dim)
+    )
 
 
 def _read(e: Emitter, src: Tensor, index: Tensor) -> Tensor:
@@ -145,25 +212,49 @@ def _read(e: Emitter, src: Tensor, index: Tensor) -> Tensor:
 
 
 def _scatter_add(e: Emitter, self: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
-    return e.op("scatter_add", self, index, _read(e, src, index), shape=self.shape, dtype=self.dtype, attributes=_along(e, self, dim))
+    return e.op(
+        "scatter_add",
+        self,
+        index,
+        _read(e, src, index),
+        shape=self.shape,
+        dtype=self.dtype,
+        attributes=_along(e, self, dim),
+    )
 
 
 def _scatter_value(e: Emitter, self: Tensor, dim: int, index: Tensor, value: float) -> Tensor:
-    return e.op("scatter_value", self, index, value, shape=self.shape, dtype=self.dtype, attributes=_along(e, self, dim))
+    return e.op(
+        "scatter_value",
+        self,
+        index,
+        value,
+        shape=self.shape,
+        dtype=self.dtype,
+        attributes=_along(e, self, dim),
+    )
 
 
 def _scatter(e: Emitter, self: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
     _writes_floats(e, self)
     along = _along(e, self, dim)
     ones, zeros = e.full(index.shape, 1, "int64"), e.full(self.shape, 0, "int64")
-    hits = e.op("scatter_add", zeros, index, ones, shape=self.shape, dtype="int64", attributes=along)
+    hits = e.op(
+        "scatter_add", zeros, index, ones, shape=self.shape, dtype="int64", attributes=along
+    )
     writers = e.op("gather", hits, index, shape=index.shape, dtype="int64", attributes=along)
     source = _written_once(e, _read(e, src, index), writers)
-    cleared = e.op("scatter_value", self, index, 0, shape=self.shape, dtype=self.dtype, attributes=along)
-    return e.op("scatter_add", cleared, index, source, shape=self.shape, dtype=self.dtype, attributes=along)
+    cleared = e.op(
+        "scatter_value", self, index, 0, shape=self.shape, dtype=self.dtype, attributes=along
+    )
+    return e.op(
+        "scatter_add", cleared, index, source, shape=self.shape, dtype=self.dtype, attributes=along
+    )
 
 
-def _scatter_reduce(e: Emitter, self: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, include_self: bool) -> Tensor:
+def _scatter_reduce(
+    e: Emitter, self: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, include_self: bool
+) -> Tensor:
     if reduce != "sum":
         raise e.unsupported("reduce", reduce, "only 'sum' is known")
     if not include_self:
@@ -174,12 +265,26 @@ def _scatter_reduce(e: Emitter, self: Tensor, dim: int, index: Tensor, src: Tens
 # --- embedding
 
 
-def _embedding(e: Emitter, weight: Tensor, indices: Tensor, _padding_idx: int, _scale_grad_by_freq: bool, _sparse: bool) -> Tensor:
+def _embedding(
+    e: Emitter,
+    weight: Tensor,
+    indices: Tensor,
+    _padding_idx: int,
+    _scale_grad_by_freq: bool,
+    _sparse: bool,
+) -> Tensor:
     """The other arguments matter to the derivative, which is another operator."""
     return e.op("embedding", indices, weight, shape=e.shape, dtype=weight.dtype)
 
 
-def _embedding_backward(e: Emitter, grad_output: Tensor, indices: Tensor, num_weights: int, padding_idx: int, scale_grad_by_freq: bool) -> Tensor:
+def _embedding_backward(
+    e: Emitter,
+    grad_output: Tensor,
+    indices: Tensor,
+    num_weights: int,
+    padding_idx: int,
+    scale_grad_by_freq: bool,
+) -> Tensor:
     if scale_grad_by_freq:
         raise e.unsupported("scale_grad_by_freq", scale_grad_by_freq, "only False is known")
     gradient = grad_output
@@ -187,22 +292,34 @@ def _embedding_backward(e: Emitter, grad_output: Tensor, indices: Tensor, num_we
         padded = e.map("eq", indices, padding_idx, dtype="bool")
         gradient = e.map("where", e.unsqueeze(padded, -1), 0, grad_output)
     shape = (num_weights, grad_output.shape[-1])
-    return e.op("index_add", e.full(shape, 0), indices, gradient, shape=shape, attributes={"axis": 0})
+    return e.op(
+        "index_add", e.full(shape, 0), indices, gradient, shape=shape, attributes={"axis": 0}
+    )
 
 
 def _bincount(e: Emitter, self: Tensor, weights: Tensor | None, minlength: int) -> Tensor:
     if weights is not None:
         raise e.unsupported("weights", weights, "weights are not known")
     if e.shape != (minlength,):
-        raise e.unsupported("minlength", minlength, f"the number of bins, {e.shape[0]}, depends on values")
-    return e.reduce("sum", e.op("one_hot", self, shape=(*self.shape, minlength), attributes={"classes": minlength}), (0,), False)
+        raise e.unsupported(
+            "minlength", minlength, f"the number of bins, {e.shape[0]}, depends on values"
+        )
+    return e.reduce(
+        "sum",
+        e.op("one_hot", self, shape=(*self.shape, minlength), attributes={"classes": minlength}),
+        (0,),
+        False,
+    )
 
 
 _ALONG = "self dim index"
 
 TABLE: dict[str, Row] = {
     **{f"{name}.Tensor": row(_index, "self indices") for name in ("index", "_unsafe_index")},
-    **{f"{name}.default": row(_index_put, "self indices values accumulate") for name in ("index_put", "_unsafe_index_put")},
+    **{
+        f"{name}.default": row(_index_put, "self indices values accumulate")
+        for name in ("index_put", "_unsafe_index_put")
+    },
     "index_select.default": row(_index_select, _ALONG),
     "index_add.default": row(_index_add, f"{_ALONG} source alpha"),
     "gather.default": row(_gather, f"{_ALONG} sparse_grad"),
@@ -211,6 +328,8 @@ TABLE: dict[str, Row] = {
     "scatter.value": row(_scatter_value, f"{_ALONG} value"),
     "scatter_reduce.two": row(_scatter_reduce, f"{_ALONG} src reduce include_self"),
     "embedding.default": row(_embedding, "weight indices padding_idx scale_grad_by_freq sparse"),
-    "embedding_dense_backward.default": row(_embedding_backward, "grad_output indices num_weights padding_idx scale_grad_by_freq"),
+    "embedding_dense_backward.default": row(
+        _embedding_backward, "grad_output indices num_weights padding_idx scale_grad_by_freq"
+    ),
     "bincount.default": row(_bincount, "self weights minlength"),
 }

@@ -1,4 +1,6 @@
-"""ATen's softmax, normalisation layers, attention and dropout, with the derivatives that read what the forward operators gave."""
+"""ATen's softmax, normalisation layers, attention and dropout, with the derivatives that read what
+the forward operators gave.
+"""
 
 from __future__ import annotations
 
@@ -79,10 +81,18 @@ def _layer_norm(
     return _scaled(e, e.map("mul", centred, rstd), weight, bias), mean, rstd
 
 
-def _rms_norm(e: Emitter, input: Tensor, normalized_shape: Sequence[int], weight: Tensor | None, eps: float | None) -> tuple[Tensor, Tensor]:
+def _rms_norm(
+    e: Emitter,
+    input: Tensor,
+    normalized_shape: Sequence[int],
+    weight: Tensor | None,
+    eps: float | None,
+) -> tuple[Tensor, Tensor]:
     if eps is None and input.dtype not in _EPSILON:
         raise e.unsupported("eps", eps, f"the least number of {input.dtype} is not known")
-    rstd = _reciprocal_deviation(e, input, _last(input, normalized_shape), _EPSILON[input.dtype] if eps is None else eps)
+    rstd = _reciprocal_deviation(
+        e, input, _last(input, normalized_shape), _EPSILON[input.dtype] if eps is None else eps
+    )
     return _scaled(e, e.map("mul", input, rstd), weight, None), rstd
 
 
@@ -116,8 +126,16 @@ def _layer_norm_backward(
     if output_mask[0]:
         through = _to_input(e, n, dn, rstd, over)
         to_input = e.map("sub", through, e.reduce("mean", through, over, True))
-    to_weight = _summed(e, e.map("mul", grad_out, n), normalized_shape) if output_mask[1] and weight is not None else None
-    return to_input, to_weight, _summed(e, grad_out, normalized_shape) if output_mask[2] and bias is not None else None
+    to_weight = (
+        _summed(e, e.map("mul", grad_out, n), normalized_shape)
+        if output_mask[1] and weight is not None
+        else None
+    )
+    return (
+        to_input,
+        to_weight,
+        _summed(e, grad_out, normalized_shape) if output_mask[2] and bias is not None else None,
+    )
 
 
 def _rms_norm_backward(
@@ -130,27 +148,56 @@ def _rms_norm_backward(
     output_mask: Sequence[bool],
 ) -> Sequence[Tensor | None]:
     n = e.map("mul", input, rstd)
-    to_input = _to_input(e, n, _scaled(e, grad_out, weight, None), rstd, _last(input, normalized_shape)) if output_mask[0] else None
-    return to_input, _summed(e, e.map("mul", grad_out, n), normalized_shape) if output_mask[1] and weight is not None else None
+    to_input = (
+        _to_input(e, n, _scaled(e, grad_out, weight, None), rstd, _last(input, normalized_shape))
+        if output_mask[0]
+        else None
+    )
+    return to_input, _summed(e, e.map("mul", grad_out, n), normalized_shape) if output_mask[
+        1
+    ] and weight is not None else None
 
 
 # --- attention
 
 
-def _check_attention(e: Emitter, query: Tensor, key: Tensor, value: Tensor, dropout_p: float) -> None:
+def _check_attention(
+    e: Emitter, query: Tensor, key: Tensor, value: Tensor, dropout_p: float
+) -> None:
     if dropout_p != 0:
-        raise e.unsupported("dropout_p", dropout_p, "a trace does not say which random numbers are drawn; train with dropout 0")
+        raise e.unsupported(
+            "dropout_p",
+            dropout_p,
+            "a trace does not say which random numbers are drawn; train with dropout 0",
+        )
     heads, own = query.shape[-3], key.shape[-3]
-    if query.shape[:-3] != key.shape[:-3] or key.shape[:-1] != value.shape[:-1] or not own or heads % own:
-        raise e.unsupported("key", key, f"its heads are not those of query {query.shape}, nor is one of them there for equally many of these")
+    if (
+        query.shape[:-3] != key.shape[:-3]
+        or key.shape[:-1] != value.shape[:-1]
+        or not own
+        or heads % own
+    ):
+        raise e.unsupported(
+            "key",
+            key,
+            f"its heads are not those of query {query.shape}, nor is one of them there for "
+            f"equally many of these",
+        )
 
 
 def _per_query_head(e: Emitter, x: Tensor, query: Tensor) -> Tensor:
-    """Keys or values for every head of the queries: each of fewer heads is there for as many successive ones (grouped queries)."""
+    """Keys or values for every head of the queries: each of fewer heads is there for as many
+    successive ones (grouped queries).
+    """
     count = query.shape[-3] // x.shape[-3]
     if count == 1:
         return x
-    return e.op("repeat_interleave", x, shape=(*x.shape[:-3], query.shape[-3], *x.shape[-2:]), attributes={"count": count, "axis": x.ndim - 3})
+    return e.op(
+        "repeat_interleave",
+        x,
+        shape=(*x.shape[:-3], query.shape[-3], *x.shape[-2:]),
+        attributes={"count": count, "axis": x.ndim - 3},
+    )
 
 
 def _per_own_head(e: Emitter, gradient: Tensor, x: Tensor) -> Tensor:
@@ -158,11 +205,20 @@ def _per_own_head(e: Emitter, gradient: Tensor, x: Tensor) -> Tensor:
     own = x.shape[-3]
     if gradient.shape[-3] == own:
         return gradient
-    apart = e.view(gradient, (*gradient.shape[:-3], own, gradient.shape[-3] // own, *gradient.shape[-2:]))
+    apart = e.view(
+        gradient, (*gradient.shape[:-3], own, gradient.shape[-3] // own, *gradient.shape[-2:])
+    )
     return e.reduce("sum", apart, (apart.ndim - 3,), False)
 
 
-def _scores(e: Emitter, query: Tensor, key: Tensor, is_causal: bool, attn_mask: Tensor | None, scale: float | None) -> Tensor:
+def _scores(
+    e: Emitter,
+    query: Tensor,
+    key: Tensor,
+    is_causal: bool,
+    attn_mask: Tensor | None,
+    scale: float | None,
+) -> Tensor:
     """scale * q k^T + mask; the scale is 1 / sqrt(the last dimension) if not given."""
     if is_causal and attn_mask is not None:
         raise e.unsupported("attn_mask", attn_mask, "it is causal as well")
@@ -172,7 +228,11 @@ def _scores(e: Emitter, query: Tensor, key: Tensor, is_causal: bool, attn_mask: 
         return e.map("where", visible, scores, -_INFINITY)
     if attn_mask is None:
         return scores
-    return e.map("where", attn_mask, scores, -_INFINITY) if attn_mask.dtype == "bool" else e.map("add", scores, attn_mask)
+    return (
+        e.map("where", attn_mask, scores, -_INFINITY)
+        if attn_mask.dtype == "bool"
+        else e.map("add", scores, attn_mask)
+    )
 
 
 def _by_scale(e: Emitter, x: Tensor, scale: float | None) -> Tensor:
@@ -182,15 +242,30 @@ def _by_scale(e: Emitter, x: Tensor, scale: float | None) -> Tensor:
 
 
 def _attention(
-    e: Emitter, query: Tensor, key: Tensor, value: Tensor, dropout_p: float, is_causal: bool, attn_mask: Tensor | None, scale: float | None
+    e: Emitter,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    dropout_p: float,
+    is_causal: bool,
+    attn_mask: Tensor | None,
+    scale: float | None,
 ) -> tuple[Tensor, Tensor]:
     _check_attention(e, query, key, value, dropout_p)
     key, value = (_per_query_head(e, x, query) for x in (key, value))
     scores = _scores(e, query, key, is_causal, attn_mask, scale)
     total = e.op("logsumexp", scores, shape=scores.shape[:-1], attributes={"axis": scores.ndim - 1})
-    said: dict[str, Attribute] = {**({"is_causal": True} if is_causal else {}), **({} if scale is None else {"scale": scale})}
+    said: dict[str, Attribute] = {
+        **({"is_causal": True} if is_causal else {}),
+        **({} if scale is None else {"scale": scale}),
+    }
     operands = (query, key, value, *(() if attn_mask is None else (attn_mask,)))
-    return e.op("scaled_dot_product_attention", *operands, shape=(*query.shape[:-1], value.shape[-1]), attributes=said), total
+    return e.op(
+        "scaled_dot_product_attention",
+        *operands,
+        shape=(*query.shape[:-1], value.shape[-1]),
+        attributes=said,
+    ), total
 
 
 def _attention_backward(
@@ -206,7 +281,9 @@ def _attention_backward(
     attn_mask: Tensor | None,
     scale: float | None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """With p = exp(s - logsumexp) of the scores s: ds = p (do v^T - sum do o). The sums may run over more keys than these (ring attention)."""
+    """With p = exp(s - logsumexp) of the scores s: ds = p (do v^T - sum do o). The sums may run
+    over more keys than these (ring attention).
+    """
     _check_attention(e, query, key, value, dropout_p)
     own_key, own_value = key, value
     key, value = (_per_query_head(e, x, query) for x in (key, value))
@@ -217,7 +294,10 @@ def _attention_backward(
     spread = e.reduce("sum", e.map("mul", grad_out, out), (-1,), True)
     ds = e.map("mul", p, e.map("sub", e.matmul(grad_out, e.transpose(value, -2, -1)), spread))
     to_query = _by_scale(e, e.matmul(ds, key), scale)
-    to_key, to_value = e.matmul(e.transpose(ds, -2, -1), _by_scale(e, query, scale)), e.matmul(e.transpose(p, -2, -1), grad_out)
+    to_key, to_value = (
+        e.matmul(e.transpose(ds, -2, -1), _by_scale(e, query, scale)),
+        e.matmul(e.transpose(p, -2, -1), grad_out),
+    )
     return to_query, _per_own_head(e, to_key, own_key), _per_own_head(e, to_value, own_value)
 
 
@@ -226,7 +306,9 @@ def _attention_backward(
 
 def _dropout(e: Emitter, input: Tensor, p: float, train: bool | None) -> tuple[Tensor, Tensor]:
     if p != 0 and train is not False:
-        raise e.unsupported("p", p, "a trace does not say which random numbers are drawn; train with dropout 0")
+        raise e.unsupported(
+            "p", p, "a trace does not say which random numbers are drawn; train with dropout 0"
+        )
     return input, e.full(input.shape, True, "bool")
 
 
@@ -242,13 +324,22 @@ TABLE: dict[str, Row] = {
     "_log_softmax.default": row(_softmax_like("log_softmax"), "self dim half_to_float"),
     "_safe_softmax.default": row(_safe_softmax, "self dim dtype"),
     "_softmax_backward_data.default": row(_softmax_backward, "grad_output output dim input_dtype"),
-    "_log_softmax_backward_data.default": row(_log_softmax_backward, "grad_output output dim input_dtype"),
+    "_log_softmax_backward_data.default": row(
+        _log_softmax_backward, "grad_output output dim input_dtype"
+    ),
     "native_layer_norm.default": row(_layer_norm, "input normalized_shape weight bias eps"),
-    "native_layer_norm_backward.default": row(_layer_norm_backward, "grad_out input normalized_shape mean rstd weight bias output_mask"),
+    "native_layer_norm_backward.default": row(
+        _layer_norm_backward, "grad_out input normalized_shape mean rstd weight bias output_mask"
+    ),
     "_fused_rms_norm.default": row(_rms_norm, "input normalized_shape weight eps"),
-    "_fused_rms_norm_backward.default": row(_rms_norm_backward, "grad_out input normalized_shape rstd weight output_mask"),
+    "_fused_rms_norm_backward.default": row(
+        _rms_norm_backward, "grad_out input normalized_shape rstd weight output_mask"
+    ),
     f"{_FLASH}.default": row(_attention, "query key value dropout_p is_causal attn_mask scale"),
-    f"{_FLASH}_backward.default": row(_attention_backward, "grad_out query key value out logsumexp dropout_p is_causal attn_mask scale"),
+    f"{_FLASH}_backward.default": row(
+        _attention_backward,
+        "grad_out query key value out logsumexp dropout_p is_causal attn_mask scale",
+    ),
     "native_dropout.default": row(_dropout, "input p train"),
     "native_dropout_backward.default": row(_dropout_backward, "grad_output mask scale"),
 }

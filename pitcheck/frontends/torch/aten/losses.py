@@ -25,30 +25,65 @@ def _ignored(ignore_index: int | None) -> dict[str, Attribute]:
     return {} if ignore_index is None else {"ignore_index": ignore_index}
 
 
-def _nll(e: Emitter, self: Tensor, target: Tensor, weight: Tensor | None, reduction: int, ignore_index: int | None) -> tuple[Tensor, Tensor | None]:
-    """The second output, the number of places that count, is read only where the loss is their mean. ``ignore_index`` is None where no target is it."""
+def _nll(
+    e: Emitter,
+    self: Tensor,
+    target: Tensor,
+    weight: Tensor | None,
+    reduction: int,
+    ignore_index: int | None,
+) -> tuple[Tensor, Tensor | None]:
+    """The second output, the number of places that count, is read only where the loss is their
+    mean. ``ignore_index`` is None where no target is it.
+    """
     _unweighted(e, weight=weight)
     kind = _reduction(e, reduction)
-    loss = e.op("nll_loss", self, target, shape=e.shape, attributes={"reduction": kind, **_ignored(ignore_index)})
+    loss = e.op(
+        "nll_loss",
+        self,
+        target,
+        shape=e.shape,
+        attributes={"reduction": kind, **_ignored(ignore_index)},
+    )
     if kind == "none":
         return loss, None
-    counted = e.map("eq", target, target, dtype="bool") if ignore_index is None else e.map("ne", target, ignore_index, dtype="bool")
+    counted = (
+        e.map("eq", target, target, dtype="bool")
+        if ignore_index is None
+        else e.map("ne", target, ignore_index, dtype="bool")
+    )
     counts = e.cast(counted, e.dtype)
     return loss, e.reduce("sum", counts, None, False)
 
 
 def _nll_backward(
-    e: Emitter, grad_output: Tensor, self: Tensor, target: Tensor, weight: Tensor | None, reduction: int, ignore_index: int | None, total_weight: Tensor
+    e: Emitter,
+    grad_output: Tensor,
+    self: Tensor,
+    target: Tensor,
+    weight: Tensor | None,
+    reduction: int,
+    ignore_index: int | None,
+    total_weight: Tensor,
 ) -> Tensor:
-    """That of the sum, with the gradient divided by the number of places that the forward operator gave."""
+    """That of the sum, with the gradient divided by the number of places that the forward operator
+    gave.
+    """
     _unweighted(e, weight=weight)
     kind = _reduction(e, reduction)
     gradient = e.map("div", grad_output, total_weight) if kind == "mean" else grad_output
-    said: dict[str, Attribute] = {"reduction": "none" if kind == "none" else "sum", **_ignored(ignore_index), "forward_inputs": 2, "forward_outputs": 0}
+    said: dict[str, Attribute] = {
+        "reduction": "none" if kind == "none" else "sum",
+        **_ignored(ignore_index),
+        "forward_inputs": 2,
+        "forward_outputs": 0,
+    }
     return _first(e, "nll_loss.backward", (self, target, gradient), said)
 
 
-def _first(e: Emitter, kind: str, inputs: tuple[Tensor, ...], attributes: dict[str, Attribute]) -> Tensor:
+def _first(
+    e: Emitter, kind: str, inputs: tuple[Tensor, ...], attributes: dict[str, Attribute]
+) -> Tensor:
     """The gradient of the first of two operands."""
     x = inputs[0]
     name = e.raw(kind, inputs, [e.target, None], attributes)[0]
@@ -64,16 +99,31 @@ def _mse(e: Emitter, self: Tensor, target: Tensor, reduction: int) -> Tensor:
     return _reduced(e, e.map("square", e.map("sub", self, target)), reduction)
 
 
-def _mse_backward(e: Emitter, grad_output: Tensor, self: Tensor, target: Tensor, reduction: int) -> Tensor:
+def _mse_backward(
+    e: Emitter, grad_output: Tensor, self: Tensor, target: Tensor, reduction: int
+) -> Tensor:
     difference = e.map("sub", self, target)
     if _reduction(e, reduction) != "mean":
         return e.map("mul", e.map("mul", difference, 2), grad_output)
     said: dict[str, Attribute] = {"forward_inputs": 1, "forward_outputs": 0}
-    each = e.op("mean.backward", difference, e.view(grad_output, ()), shape=difference.shape, attributes=said)
+    each = e.op(
+        "mean.backward",
+        difference,
+        e.view(grad_output, ()),
+        shape=difference.shape,
+        attributes=said,
+    )
     return e.map("mul", e.map("mul", difference, 2), each)
 
 
-def _cross_entropy_of_two(e: Emitter, self: Tensor, target: Tensor, weight: Tensor | None, pos_weight: Tensor | None, reduction: int) -> Tensor:
+def _cross_entropy_of_two(
+    e: Emitter,
+    self: Tensor,
+    target: Tensor,
+    weight: Tensor | None,
+    pos_weight: Tensor | None,
+    reduction: int,
+) -> Tensor:
     """(1 - t) x + log(1 + exp(-x))."""
     _unweighted(e, weight=weight, pos_weight=pos_weight)
     linear = e.map("mul", e.map("sub", 1, target), self)
@@ -81,9 +131,19 @@ def _cross_entropy_of_two(e: Emitter, self: Tensor, target: Tensor, weight: Tens
 
 
 TABLE: dict[str, Row] = {
-    **{f"nll_loss{d}_forward.default": row(_nll, "self target weight reduction ignore_index") for d in ("", "2d")},
-    **{f"nll_loss{d}_backward.default": row(_nll_backward, "grad_output self target weight reduction ignore_index total_weight") for d in ("", "2d")},
+    **{
+        f"nll_loss{d}_forward.default": row(_nll, "self target weight reduction ignore_index")
+        for d in ("", "2d")
+    },
+    **{
+        f"nll_loss{d}_backward.default": row(
+            _nll_backward, "grad_output self target weight reduction ignore_index total_weight"
+        )
+        for d in ("", "2d")
+    },
     "mse_loss.default": row(_mse, "self target reduction"),
     "mse_loss_backward.default": row(_mse_backward, "grad_output self target reduction"),
-    "binary_cross_entropy_with_logits.default": row(_cross_entropy_of_two, "self target weight pos_weight reduction"),
+    "binary_cross_entropy_with_logits.default": row(
+        _cross_entropy_of_two, "self target weight pos_weight reduction"
+    ),
 }

@@ -28,15 +28,21 @@ def _sum(e: Emitter, self: Tensor, product: Tensor, beta: float, alpha: float) -
     return e.map("add", scaled, product, attributes={} if alpha == 1 else {"alpha": literal(alpha)})
 
 
-def _added_product(e: Emitter, self: Tensor, mat1: Tensor, mat2: Tensor, beta: float, alpha: float) -> Tensor:
+def _added_product(
+    e: Emitter, self: Tensor, mat1: Tensor, mat2: Tensor, beta: float, alpha: float
+) -> Tensor:
     return _sum(e, self, e.matmul(mat1, mat2), beta, alpha)
 
 
-def _added_vector(e: Emitter, self: Tensor, mat: Tensor, vec: Tensor, beta: float, alpha: float) -> Tensor:
+def _added_vector(
+    e: Emitter, self: Tensor, mat: Tensor, vec: Tensor, beta: float, alpha: float
+) -> Tensor:
     return _sum(e, self, e.op("matmul", mat, vec, shape=e.shape), beta, alpha)
 
 
-def _added_sum(e: Emitter, self: Tensor, batch1: Tensor, batch2: Tensor, beta: float, alpha: float) -> Tensor:
+def _added_sum(
+    e: Emitter, self: Tensor, batch1: Tensor, batch2: Tensor, beta: float, alpha: float
+) -> Tensor:
     return _sum(e, self, e.reduce("sum", e.matmul(batch1, batch2), (0,), False), beta, alpha)
 
 

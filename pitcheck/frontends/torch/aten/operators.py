@@ -52,27 +52,50 @@ def table() -> Mapping[str, Row]:
 
 
 def translated(
-    event: Event, values: Sequence[Value], name_of: Callable[[int], str], new_name: Callable[[str, Value], str], asynchronous: bool = False
+    event: Event,
+    values: Sequence[Value],
+    name_of: Callable[[int], str],
+    new_name: Callable[[str, Value], str],
+    asynchronous: bool = False,
 ) -> Translation:
     """What an event becomes.
 
-    ``name_of`` gives the tensor family of a value's number, ``new_name`` a name, made from a hint, for a tensor in between of that shape and dtype.
-    ``asynchronous``: of a collective, that it is waited for elsewhere. An output without elements is made by no operator.
-    Raises UnsupportedError, naming overload and argument, for an overload that is not in the table and for an argument that its meaning does not cover.
+    ``name_of`` gives the tensor family of a value's number, ``new_name`` a name, made from a hint,
+    for a tensor in between of that shape and dtype. ``asynchronous``: of a collective, that it is
+    waited for elsewhere. An output without elements is made by no operator. Raises
+    UnsupportedError, naming overload and argument, for an overload that is not in the table and for
+    an argument that its meaning does not cover.
     """
     known = table().get(_plain(event.operator))
     if known is None:
-        raise UnsupportedError(f"the PyTorch operator {event.operator!r} has no meaning here; the known ones are in pitcheck.frontends.torch.aten.operators")
+        raise UnsupportedError(
+            f"the PyTorch operator {event.operator!r} has no meaning here; the known ones are in "
+            f"pitcheck.frontends.torch.aten.operators"
+        )
     if len(event.arguments) != len(known.parameters):
-        raise PlanError(f"the PyTorch operator {event.operator!r} takes {len(known.parameters)} arguments, not {len(event.arguments)}")
-    if event.outputs and not event.group and all(number is None or 0 in values[number].shape for number in event.outputs):
+        raise PlanError(
+            f"the PyTorch operator {event.operator!r} takes {len(known.parameters)} arguments, "
+            f"not {len(event.arguments)}"
+        )
+    if (
+        event.outputs
+        and not event.group
+        and all(number is None or 0 in values[number].shape for number in event.outputs)
+    ):
         return Translation((), {})
     emitter = Emitter(event, values, name_of, asynchronous).focus(0)
-    given = [emitter.argument(value) for name, value in zip(known.parameters, event.arguments, strict=True) if name not in UNREAD]
+    given = [
+        emitter.argument(value)
+        for name, value in zip(known.parameters, event.arguments, strict=True)
+        if name not in UNREAD
+    ]
     results = known.meaning(emitter, *given)
     listed = (results,) if results is None or isinstance(results, Tensor) else tuple(results)
     if len(listed) != len(event.outputs):
-        raise PlanError(f"the PyTorch operator {event.operator!r} has {len(listed)} outputs, not {len(event.outputs)}")
+        raise PlanError(
+            f"the PyTorch operator {event.operator!r} has {len(listed)} outputs, not "
+            f"{len(event.outputs)}"
+        )
     return emitter.finished(listed, new_name)
 
 
@@ -80,5 +103,7 @@ def _plain(operator: str) -> str:
     """The overload that computes the same without being told where to store it."""
     name, _, overload = operator.partition(".")
     if overload == "out":
-        return next((other for other in (f"{name}.default", f"{name}.Tensor") if other in table()), operator)
+        return next(
+            (other for other in (f"{name}.default", f"{name}.Tensor") if other in table()), operator
+        )
     return f"{name}.{overload.removesuffix('_out')}" if overload.endswith("_out") else operator

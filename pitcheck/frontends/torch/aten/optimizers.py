@@ -18,13 +18,23 @@ from pitcheck.frontends.torch.aten.structure import select
 
 
 def each(meaning: Callable[..., Results]) -> Callable[..., list[Tensor | None]]:
-    """An operator over lists: that of their elements, one after the other; an argument that is no list is the same for all."""
+    """An operator over lists: that of their elements, one after the other; an argument that is no
+    list is the same for all.
+    """
 
     def over(e: Emitter, *arguments: Any) -> list[Tensor | None]:
-        count = next(len(a) for a in arguments if isinstance(a, tuple) and not isinstance(a, Tensor))
+        count = next(
+            len(a) for a in arguments if isinstance(a, tuple) and not isinstance(a, Tensor)
+        )
         results: list[Tensor | None] = []
         for i in range(count):
-            result = meaning(e.focus(i), *(a[i] if isinstance(a, tuple) and not isinstance(a, Tensor) else a for a in arguments))
+            result = meaning(
+                e.focus(i),
+                *(
+                    a[i] if isinstance(a, tuple) and not isinstance(a, Tensor) else a
+                    for a in arguments
+                ),
+            )
             if not isinstance(result, Tensor):
                 raise e.unsupported("self", len(arguments), "an element of a list gives one tensor")
             results.append(result)
@@ -33,11 +43,22 @@ def each(meaning: Callable[..., Results]) -> Callable[..., list[Tensor | None]]:
     return over
 
 
-def _by_elements(meaning: Callable[..., Tensor]) -> Callable[..., Tensor | Sequence[Tensor | None] | None]:
+def _by_elements(
+    meaning: Callable[..., Tensor],
+) -> Callable[..., Tensor | Sequence[Tensor | None] | None]:
     """As ``each`` with a tensor of one factor per element."""
 
-    def over(e: Emitter, self: Sequence[Tensor], tensor1: Sequence[Tensor], tensor2: Sequence[Tensor], scalars: Tensor) -> Sequence[Tensor | None]:
-        return [meaning(e.focus(i), *three, select(e, scalars, 0, i)) for i, three in enumerate(zip(self, tensor1, tensor2, strict=True))]
+    def over(
+        e: Emitter,
+        self: Sequence[Tensor],
+        tensor1: Sequence[Tensor],
+        tensor2: Sequence[Tensor],
+        scalars: Tensor,
+    ) -> Sequence[Tensor | None]:
+        return [
+            meaning(e.focus(i), *three, select(e, scalars, 0, i))
+            for i, three in enumerate(zip(self, tensor1, tensor2, strict=True))
+        ]
 
     return over
 
@@ -51,7 +72,21 @@ def _scalars(name: str) -> str:
 
 
 _LISTS = ("Scalar", "List", "ScalarList")
-_UNARY = ("neg", "abs", "sign", "reciprocal", "sqrt", "rsqrt", "exp", "log", "sigmoid", "tanh", "erf", "cos", "sin")
+_UNARY = (
+    "neg",
+    "abs",
+    "sign",
+    "reciprocal",
+    "sqrt",
+    "rsqrt",
+    "exp",
+    "log",
+    "sigmoid",
+    "tanh",
+    "erf",
+    "cos",
+    "sin",
+)
 _CLAMPS: dict[str, Callable[..., Tensor]] = {
     "clamp_min": single.clamp,
     "clamp_max": lambda e, self, other: single.clamp(e, self, None, other),
@@ -62,7 +97,9 @@ _CLAMPS: dict[str, Callable[..., Tensor]] = {
 _LISTED: dict[str, Row] = {
     **{f"_foreach_{name}.default": row(each(single.unary(name)), "self") for name in _UNARY},
     **{
-        f"_foreach_{name}.{kind}": row(each(meaning), f"self {_scalars(kind)}{' alpha' if kind in ('List', 'Tensor') else ''}")
+        f"_foreach_{name}.{kind}": row(
+            each(meaning), f"self {_scalars(kind)}{' alpha' if kind in ('List', 'Tensor') else ''}"
+        )
         for name, meaning in (("add", single.add), ("sub", single.sub))
         for kind in (*_LISTS, *(("Tensor",) if name == "add" else ()))
     },
@@ -71,7 +108,11 @@ _LISTED: dict[str, Row] = {
         for name, meaning in (("mul", single.mul), ("div", single.div))
         for kind in (*_LISTS, "Tensor")
     },
-    **{f"_foreach_{name}.{kind}": row(each(meaning), f"self {_scalars(kind)}") for name, meaning in _CLAMPS.items() for kind in _LISTS},
+    **{
+        f"_foreach_{name}.{kind}": row(each(meaning), f"self {_scalars(kind)}")
+        for name, meaning in _CLAMPS.items()
+        for kind in _LISTS
+    },
     **{
         f"_foreach_{name}.{kind}": row(each(meaning), f"self tensor1 tensor2 {scalar}")
         for name, meaning in (("addcmul", single.addcmul), ("addcdiv", single.addcdiv))
@@ -83,7 +124,10 @@ _LISTED: dict[str, Row] = {
         f"_foreach_lerp.{kind}": row(each(single.lerp), f"self tensors1 {w}")
         for kind, w in (("List", "weights"), ("Scalar", "weight"), ("ScalarList", "weight"))
     },
-    **{f"_foreach_pow.{kind}": row(each(single.power), "self exponent") for kind in ("Scalar", "ScalarList")},
+    **{
+        f"_foreach_pow.{kind}": row(each(single.power), "self exponent")
+        for kind in ("Scalar", "ScalarList")
+    },
     "_foreach_pow.ScalarAndTensor": row(each(single.number_to), "self exponent"),
     "_foreach_norm.Scalar": row(each(norm), "self ord dtype"),
     "_foreach_max.default": row(each(_greatest), "self"),
@@ -93,7 +137,8 @@ _LISTED: dict[str, Row] = {
     "_foreach_clone.default": row(each(STRUCTURE["clone.default"].meaning), "self memory_format"),
 }
 
-# --- optimizers in one operator. Outputs are what they write, in the schema's order: parameters, gradients, and the lists of state.
+# --- optimizers in one operator. Outputs are what they write, in the schema's order: parameters,
+# gradients, and the lists of state.
 
 
 def _power_of(e: Emitter, base: float, step: Tensor) -> Tensor:
@@ -122,15 +167,27 @@ def _one_adam(
     parameter, gradient, first, second = state
     gradient = e.map("neg", gradient) if maximize else gradient
     if weight_decay != 0 and decoupled:
-        parameter = e.map("mul", parameter, e.map("sub", 1, e.map("mul", lr, weight_decay)) if isinstance(lr, Tensor) else 1 - lr * weight_decay)
+        parameter = e.map(
+            "mul",
+            parameter,
+            e.map("sub", 1, e.map("mul", lr, weight_decay))
+            if isinstance(lr, Tensor)
+            else 1 - lr * weight_decay,
+        )
     elif weight_decay != 0:
         gradient = e.map("add", gradient, parameter, attributes={"alpha": weight_decay})
     first = single.lerp(e, first, gradient, 1 - betas[0])
     second = single.addcmul(e, e.map("mul", second, betas[1]), gradient, gradient, 1 - betas[1])
     corrections = [e.map("sub", 1, _power_of(e, beta, step)) for beta in betas]
-    denominator = e.map("add", e.map("div", e.map("sqrt", second), e.map("sqrt", corrections[1])), eps)
+    denominator = e.map(
+        "add", e.map("div", e.map("sqrt", second), e.map("sqrt", corrections[1])), eps
+    )
     size = e.map("div", e.view(lr, ()) if isinstance(lr, Tensor) else lr, corrections[0])
-    return e.map("sub", parameter, e.map("mul", size, e.map("div", first, denominator))), first, second
+    return (
+        e.map("sub", parameter, e.map("mul", size, e.map("div", first, denominator))),
+        first,
+        second,
+    )
 
 
 def _adam(decoupled: bool) -> Callable[..., Sequence[Tensor | None]]:
@@ -156,7 +213,20 @@ def _adam(decoupled: bool) -> Callable[..., Sequence[Tensor | None]]:
             raise e.unsupported("amsgrad", amsgrad, "only False is known")
         _no_scaler(e, grad_scale, found_inf)
         every = zip(self, grads, exp_avgs, exp_avg_sqs, strict=True)
-        new = [_one_adam(e.focus(i), state, state_steps[i], lr, (beta1, beta2), weight_decay, eps, decoupled, maximize) for i, state in enumerate(every)]
+        new = [
+            _one_adam(
+                e.focus(i),
+                state,
+                state_steps[i],
+                lr,
+                (beta1, beta2),
+                weight_decay,
+                eps,
+                decoupled,
+                maximize,
+            )
+            for i, state in enumerate(every)
+        ]
         return [*(of[0] for of in new), *grads, *(of[1] for of in new), *(of[2] for of in new)]
 
     return meaning
@@ -186,15 +256,27 @@ def _sgd(
             step = at.map("add", step, parameter, attributes={"alpha": weight_decay})
         if momentum != 0:
             kept = at.map("mul", momentum_buffer_list[i], momentum) if not is_first_step else step
-            buffer = kept if is_first_step else at.map("add", kept, step, attributes={"alpha": 1 - dampening})
+            buffer = (
+                kept
+                if is_first_step
+                else at.map("add", kept, step, attributes={"alpha": 1 - dampening})
+            )
             buffers.append(buffer)
-            step = at.map("add", step, buffer, attributes={"alpha": momentum}) if nesterov else buffer
+            step = (
+                at.map("add", step, buffer, attributes={"alpha": momentum}) if nesterov else buffer
+            )
         parameters.append(at.map("sub", parameter, step, attributes={"alpha": lr}))
     return [*parameters, *grads, *buffers]
 
 
-_ADAM = "self grads exp_avgs exp_avg_sqs max_exp_avg_sqs state_steps lr beta1 beta2 weight_decay eps amsgrad maximize grad_scale found_inf"
-_SGD = "self grads momentum_buffer_list weight_decay momentum lr dampening nesterov maximize is_first_step grad_scale found_inf"
+_ADAM = (
+    "self grads exp_avgs exp_avg_sqs max_exp_avg_sqs state_steps lr beta1 beta2 weight_decay "
+    "eps amsgrad maximize grad_scale found_inf"
+)
+_SGD = (
+    "self grads momentum_buffer_list weight_decay momentum lr dampening nesterov maximize "
+    "is_first_step grad_scale found_inf"
+)
 
 TABLE: dict[str, Row] = {
     **_LISTED,

@@ -1,4 +1,6 @@
-"""ATen's random draws, from streams that are named after the state of the generator (:mod:`pitcheck.frontends.torch.recording.generators`)."""
+"""ATen's random draws, from streams that are named after the state of the generator
+(:mod:`pitcheck.frontends.torch.recording.generators`).
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ def _rand(e: Emitter, *arguments: object) -> Tensor:
     return _draws(e, str(arguments[-1]))
 
 
-def _uniform(e: Emitter, _self: Tensor, begin: float, end: float, _generator: None, stream: str) -> Tensor:
+def _uniform(
+    e: Emitter, _self: Tensor, begin: float, end: float, _generator: None, stream: str
+) -> Tensor:
     return _moved(e, _draws(e, stream), end - begin, begin)
 
 
@@ -39,7 +43,9 @@ def _normal(e: Emitter, mean: float, std: float, stream: str) -> Tensor:
     return _moved(e, _draws(e, stream, "normal"), std, mean)
 
 
-def _normal_like(e: Emitter, _self: Tensor, mean: float, std: float, _generator: None, stream: str) -> Tensor:
+def _normal_like(
+    e: Emitter, _self: Tensor, mean: float, std: float, _generator: None, stream: str
+) -> Tensor:
     return _normal(e, mean, std, stream)
 
 
@@ -49,7 +55,13 @@ def _normal_of_size(e: Emitter, mean: float, std: float, *rest: object) -> Tenso
 
 def _randperm(e: Emitter, *arguments: object) -> Sequence[Tensor | None]:
     """The order of as many draws: no two of them are equal."""
-    draws = e.op("uniform", e.full(e.shape, 0, "float32"), shape=e.shape, dtype="float32", attributes={"stream": str(arguments[-1])})
+    draws = e.op(
+        "uniform",
+        e.full(e.shape, 0, "float32"),
+        shape=e.shape,
+        dtype="float32",
+        attributes={"stream": str(arguments[-1])},
+    )
     return e.ops("sort", draws, outputs=[None, Value(e.shape, e.dtype)], attributes={"axis": 0})[1:]
 
 
@@ -60,7 +72,16 @@ def _bernoulli(e: Emitter, _self: Tensor, p: float, _generator: None, stream: st
     if p == 0:
         return e.full(e.shape, 0)
     attributes = {"stream": stream, "probability": str(1 - Fraction(repr(float(p))))}
-    return e.cast(e.op("dropout_mask", e.full(e.shape, 0, "float32"), shape=e.shape, dtype="bool", attributes=attributes), e.dtype)
+    return e.cast(
+        e.op(
+            "dropout_mask",
+            e.full(e.shape, 0, "float32"),
+            shape=e.shape,
+            dtype="bool",
+            attributes=attributes,
+        ),
+        e.dtype,
+    )
 
 
 def _bernoulli_of(e: Emitter, self: Tensor, _generator: None, stream: str) -> Tensor:

@@ -12,17 +12,29 @@ from pitcheck.plan.model import Attribute
 
 
 def _as_output(e: Emitter, x: Tensor) -> Tensor:
-    """x cast to the kind of the output: booleans are summed as integers, integers may be summed as floating-point numbers."""
+    """x cast to the kind of the output: booleans are summed as integers, integers may be summed as
+    floating-point numbers.
+    """
     if e.dtype in NARROW:
-        raise e.unsupported("dtype", e.dtype, "sums that do not fit into narrow integers wrap around")
-    return x if is_floating(x.dtype) == is_floating(e.dtype) and x.dtype != "bool" else e.cast(x, e.dtype)
+        raise e.unsupported(
+            "dtype", e.dtype, "sums that do not fit into narrow integers wrap around"
+        )
+    return (
+        x
+        if is_floating(x.dtype) == is_floating(e.dtype) and x.dtype != "bool"
+        else e.cast(x, e.dtype)
+    )
 
 
-def _sum(e: Emitter, self: Tensor, dim: Sequence[int] | None = None, keepdim: bool = False) -> Tensor:
+def _sum(
+    e: Emitter, self: Tensor, dim: Sequence[int] | None = None, keepdim: bool = False
+) -> Tensor:
     return e.reduce("sum", _as_output(e, self), dim, keepdim)
 
 
-def _mean(e: Emitter, self: Tensor, dim: Sequence[int] | None = None, keepdim: bool = False) -> Tensor:
+def _mean(
+    e: Emitter, self: Tensor, dim: Sequence[int] | None = None, keepdim: bool = False
+) -> Tensor:
     return e.reduce("mean", _as_output(e, self), dim, keepdim)
 
 
@@ -30,15 +42,21 @@ def _correction(correction: float | None) -> dict[str, Attribute]:
     return {} if correction is None else {"correction": literal(correction)}
 
 
-def _variance(e: Emitter, self: Tensor, dim: Sequence[int] | None, correction: float | None, keepdim: bool) -> Tensor:
+def _variance(
+    e: Emitter, self: Tensor, dim: Sequence[int] | None, correction: float | None, keepdim: bool
+) -> Tensor:
     return e.reduce("var", self, dim, keepdim, attributes=_correction(correction))
 
 
-def _deviation(e: Emitter, self: Tensor, dim: Sequence[int] | None, correction: float | None, keepdim: bool) -> Tensor:
+def _deviation(
+    e: Emitter, self: Tensor, dim: Sequence[int] | None, correction: float | None, keepdim: bool
+) -> Tensor:
     return e.map("sqrt", _variance(e, self, dim, correction, keepdim))
 
 
-def _variance_and_mean(e: Emitter, self: Tensor, dim: Sequence[int] | None, correction: float | None, keepdim: bool) -> tuple[Tensor, Tensor]:
+def _variance_and_mean(
+    e: Emitter, self: Tensor, dim: Sequence[int] | None, correction: float | None, keepdim: bool
+) -> tuple[Tensor, Tensor]:
     return _variance(e, self, dim, correction, keepdim), e.reduce("mean", self, dim, keepdim)
 
 
@@ -46,18 +64,30 @@ _OF_BOOLEANS = {"amax": "any", "amin": "all"}
 
 
 def _over(kind: str) -> Callable[..., Tensor]:
-    """A reduction over some dimensions, or none named: all. The greatest of booleans says whether one holds, the least whether all do."""
+    """A reduction over some dimensions, or none named: all. The greatest of booleans says whether
+    one holds, the least whether all do.
+    """
 
-    def meaning(e: Emitter, self: Tensor, dim: Sequence[int] | int | None = None, keepdim: bool = False) -> Tensor:
+    def meaning(
+        e: Emitter, self: Tensor, dim: Sequence[int] | int | None = None, keepdim: bool = False
+    ) -> Tensor:
         said = _OF_BOOLEANS.get(kind, kind) if self.dtype == "bool" else kind
         if kind in ("any", "all") and not isinstance(dim, int) and dim is not None and not dim:
             raise e.unsupported("dim", dim, "at least one dimension is reduced")
-        return e.reduce(said, self, (dim,) if isinstance(dim, int) else dim, keepdim, "bool" if said in ("any", "all") else None)
+        return e.reduce(
+            said,
+            self,
+            (dim,) if isinstance(dim, int) else dim,
+            keepdim,
+            "bool" if said in ("any", "all") else None,
+        )
 
     return meaning
 
 
-def _least_and_greatest(e: Emitter, self: Tensor, dim: int | None, keepdim: bool) -> tuple[Tensor, Tensor]:
+def _least_and_greatest(
+    e: Emitter, self: Tensor, dim: int | None, keepdim: bool
+) -> tuple[Tensor, Tensor]:
     over = None if dim is None else (dim,)
     return e.reduce("amin", self, over, keepdim), e.reduce("amax", self, over, keepdim)
 
@@ -71,7 +101,9 @@ def _along(kind: str) -> Callable[..., Sequence[Tensor | None]]:
         axis = _ordered(e, self, dim)
         shape = _reduced(self.shape, axis, keepdim)
         said: dict[str, Attribute] = {"axis": axis, **({"keepdim": True} if keepdim else {})}
-        return e.ops(kind, self, outputs=[Value(shape, self.dtype), Value(shape, "int64")], attributes=said)
+        return e.ops(
+            kind, self, outputs=[Value(shape, self.dtype), Value(shape, "int64")], attributes=said
+        )
 
     return meaning
 
@@ -96,12 +128,20 @@ def _position(kind: str) -> Callable[..., Tensor]:
             return e.op(kind, self, shape=(), dtype="int64")
         axis = _ordered(e, self, dim)
         said: dict[str, Attribute] = {"axis": axis, **({"keepdim": True} if keepdim else {})}
-        return e.op(kind, self, shape=_reduced(self.shape, axis, keepdim), dtype="int64", attributes=said)
+        return e.op(
+            kind, self, shape=_reduced(self.shape, axis, keepdim), dtype="int64", attributes=said
+        )
 
     return meaning
 
 
-def norm(e: Emitter, self: Tensor, ord: float | None = 2, dim: Sequence[int] | None = None, keepdim: bool = False) -> Tensor:
+def norm(
+    e: Emitter,
+    self: Tensor,
+    ord: float | None = 2,
+    dim: Sequence[int] | None = None,
+    keepdim: bool = False,
+) -> Tensor:
     """The 2-norm, the sum of absolute values (1) or the greatest (inf)."""
     if ord is None or ord == 2:
         return e.map("sqrt", e.reduce("sum", e.map("square", self, dtype=e.dtype), dim, keepdim))
@@ -112,33 +152,56 @@ def norm(e: Emitter, self: Tensor, ord: float | None = 2, dim: Sequence[int] | N
     raise e.unsupported("ord", ord, "the known norms are 1, 2 and inf")
 
 
-def _topk(e: Emitter, self: Tensor, k: int, dim: int, largest: bool, _sorted: bool) -> Sequence[Tensor | None]:
+def _topk(
+    e: Emitter, self: Tensor, k: int, dim: int, largest: bool, _sorted: bool
+) -> Sequence[Tensor | None]:
     """The order that ``sorted`` False leaves open is taken to be the sorted one."""
     axis = _ordered(e, self, dim)
     shape = (*self.shape[:axis], k, *self.shape[axis + 1 :])
     said: dict[str, Attribute] = {"k": k, "axis": axis, **({} if largest else {"largest": False})}
-    return e.ops("topk", self, outputs=[Value(shape, self.dtype), Value(shape, "int64")], attributes=said)
+    return e.ops(
+        "topk", self, outputs=[Value(shape, self.dtype), Value(shape, "int64")], attributes=said
+    )
 
 
 def _sort(e: Emitter, self: Tensor, dim: int, descending: bool) -> Sequence[Tensor | None]:
-    said: dict[str, Attribute] = {"axis": _ordered(e, self, dim), **({"descending": True} if descending else {})}
-    return e.ops("sort", self, outputs=[Value(self.shape, self.dtype), Value(self.shape, "int64")], attributes=said)
+    said: dict[str, Attribute] = {
+        "axis": _ordered(e, self, dim),
+        **({"descending": True} if descending else {}),
+    }
+    return e.ops(
+        "sort",
+        self,
+        outputs=[Value(self.shape, self.dtype), Value(self.shape, "int64")],
+        attributes=said,
+    )
 
 
-def _stable_sort(e: Emitter, self: Tensor, _stable: bool | None, dim: int, descending: bool) -> Sequence[Tensor | None]:
-    """Equal elements keep their order; where that is not asked for, it is one of the orders that are allowed."""
+def _stable_sort(
+    e: Emitter, self: Tensor, _stable: bool | None, dim: int, descending: bool
+) -> Sequence[Tensor | None]:
+    """Equal elements keep their order; where that is not asked for, it is one of the orders that
+    are allowed.
+    """
     return _sort(e, self, dim, descending)
 
 
 def _cumsum(e: Emitter, self: Tensor, dim: int) -> Tensor:
-    return e.op("cumsum", _as_output(e, self), shape=self.shape, attributes={"axis": _axis(e, self, dim)})
+    return e.op(
+        "cumsum", _as_output(e, self), shape=self.shape, attributes={"axis": _axis(e, self, dim)}
+    )
 
 
 def _logsumexp(e: Emitter, self: Tensor, dim: Sequence[int], keepdim: bool) -> Tensor:
     if len(dim) != 1:
         raise e.unsupported("dim", dim, "the sum runs over one dimension")
     axis = _axis(e, self, dim[0])
-    return e.op("logsumexp", self, shape=_reduced(self.shape, axis, keepdim), attributes={"axis": axis, **({"keepdim": True} if keepdim else {})})
+    return e.op(
+        "logsumexp",
+        self,
+        shape=_reduced(self.shape, axis, keepdim),
+        attributes={"axis": axis, **({"keepdim": True} if keepdim else {})},
+    )
 
 
 _DIM = "self dim keepdim"
@@ -157,7 +220,11 @@ TABLE: dict[str, Row] = {
     "aminmax.default": row(_least_and_greatest, _DIM),
     **{f"{kind}.dim": row(_along(kind), _DIM) for kind in ("max", "min")},
     **{f"{kind}.default": row(_position(kind), _DIM) for kind in ("argmax", "argmin")},
-    **{f"{kind}.{overload}": row(_over(kind), "self" if overload == "default" else _DIM) for kind in ("any", "all") for overload in ("default", "dim", "dims")},
+    **{
+        f"{kind}.{overload}": row(_over(kind), "self" if overload == "default" else _DIM)
+        for kind in ("any", "all")
+        for overload in ("default", "dim", "dims")
+    },
     "linalg_vector_norm.default": row(norm, "self ord dim keepdim dtype"),
     "norm.Scalar": row(norm, "self p"),
     "norm.ScalarOpt_dim": row(norm, "self p dim keepdim"),

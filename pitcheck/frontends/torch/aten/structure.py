@@ -55,7 +55,11 @@ def _permute(e: Emitter, self: Tensor, dims: Sequence[int]) -> Tensor:
     order = tuple(dim % self.ndim for dim in dims)
     shape = tuple(self.shape[dim] for dim in order)
     whole = (*order, self.ndim) if self.is_complex else order
-    return e.op("permute", self, shape=shape, dtype=self.dtype, attributes={"permutation": whole}) if order else self
+    return (
+        e.op("permute", self, shape=shape, dtype=self.dtype, attributes={"permutation": whole})
+        if order
+        else self
+    )
 
 
 def _view_as_real(_: Emitter, self: Tensor) -> Tensor:
@@ -74,7 +78,9 @@ def _bounds(size: int, start: int | None, end: int | None, step: int) -> tuple[i
     return first, max(first, stop)
 
 
-def _slice(e: Emitter, self: Tensor, dim: int, start: int | None, end: int | None, step: int) -> Tensor:
+def _slice(
+    e: Emitter, self: Tensor, dim: int, start: int | None, end: int | None, step: int
+) -> Tensor:
     return e.slice(self, dim, *_bounds(self.shape[dim], start, end, step), step)
 
 
@@ -82,7 +88,9 @@ def select(e: Emitter, x: Tensor, dim: int, index: int) -> Tensor:
     """The elements at an index of a dimension, which disappears."""
     axis = dim % x.ndim
     said: dict[str, Attribute] = {"axis": axis, "index": index % x.shape[axis]}
-    return e.op("select", x, shape=(*x.shape[:axis], *x.shape[axis + 1 :]), dtype=x.dtype, attributes=said)
+    return e.op(
+        "select", x, shape=(*x.shape[:axis], *x.shape[axis + 1 :]), dtype=x.dtype, attributes=said
+    )
 
 
 def _select(e: Emitter, self: Tensor, dim: int, index: int) -> Tensor:
@@ -95,11 +103,17 @@ def parts(e: Emitter, x: Tensor, sizes: Sequence[int], dim: int) -> Sequence[Ten
     kept = tuple(n for n in sizes if n)
     shapes = [(*x.shape[:axis], n, *x.shape[axis + 1 :]) for n in kept]
     said: dict[str, Attribute] = {"axis": axis, "sizes": kept}
-    cut = iter((x,) if len(kept) == 1 else e.ops("split", x, outputs=[Value(shape, x.dtype) for shape in shapes], attributes=said))
+    cut = iter(
+        (x,)
+        if len(kept) == 1
+        else e.ops("split", x, outputs=[Value(shape, x.dtype) for shape in shapes], attributes=said)
+    )
     return tuple(next(cut) if n else None for n in sizes)
 
 
-def _split_with_sizes(e: Emitter, self: Tensor, split_sizes: Sequence[int], dim: int) -> Sequence[Tensor | None]:
+def _split_with_sizes(
+    e: Emitter, self: Tensor, split_sizes: Sequence[int], dim: int
+) -> Sequence[Tensor | None]:
     return parts(e, self, split_sizes, dim)
 
 
@@ -107,24 +121,49 @@ def _split(e: Emitter, self: Tensor, split_size: int, dim: int) -> Sequence[Tens
     size = self.shape[dim]
     if split_size < 1:
         raise e.unsupported("split_size", split_size, "a part has at least one element")
-    return parts(e, self, [min(split_size, size - start) for start in range(0, size, split_size)], dim)
+    return parts(
+        e, self, [min(split_size, size - start) for start in range(0, size, split_size)], dim
+    )
 
 
 def _unbind(e: Emitter, self: Tensor, dim: int) -> Sequence[Tensor | None]:
     axis = dim % self.ndim
     shape = (*self.shape[:axis], *self.shape[axis + 1 :])
-    return e.ops("unbind", self, outputs=[Value(shape, self.dtype)] * self.shape[axis], attributes={"axis": axis})
+    return e.ops(
+        "unbind",
+        self,
+        outputs=[Value(shape, self.dtype)] * self.shape[axis],
+        attributes={"axis": axis},
+    )
 
 
 def _pad(e: Emitter, x: Tensor, axis: int, before: int, after: int, value: float = 0) -> Tensor:
     if not before and not after:
         return x
     shape = (*x.shape[:axis], before + x.shape[axis] + after, *x.shape[axis + 1 :])
-    said: dict[str, Attribute] = {"axis": axis, **({"before": before} if before else {}), **({"after": after} if after else {})}
-    return e.op("pad", x, shape=shape, dtype=x.dtype, attributes={**said, **({"value": literal(value)} if value != 0 else {})})
+    said: dict[str, Attribute] = {
+        "axis": axis,
+        **({"before": before} if before else {}),
+        **({"after": after} if after else {}),
+    }
+    return e.op(
+        "pad",
+        x,
+        shape=shape,
+        dtype=x.dtype,
+        attributes={**said, **({"value": literal(value)} if value != 0 else {})},
+    )
 
 
-def _slice_backward(e: Emitter, grad_output: Tensor, input_sizes: Sequence[int], dim: int, start: int, end: int, step: int) -> Tensor:
+def _slice_backward(
+    e: Emitter,
+    grad_output: Tensor,
+    input_sizes: Sequence[int],
+    dim: int,
+    start: int,
+    end: int,
+    step: int,
+) -> Tensor:
     axis = dim % len(input_sizes)
     first, stop = _bounds(input_sizes[axis], start, end, step)
     if grad_output.is_empty:
@@ -133,16 +172,33 @@ def _slice_backward(e: Emitter, grad_output: Tensor, input_sizes: Sequence[int],
         return _pad(e, grad_output, axis, first, input_sizes[axis] - stop)
     if grad_output.is_complex:
         raise e.unsupported("step", step, "the gradient is complex")
-    said: dict[str, Attribute] = {"axis": axis, "start": first, "stop": stop, "step": step, "forward_inputs": 1, "forward_outputs": 0}
-    return e.op("slice.backward", e.full(tuple(input_sizes), 0), grad_output, shape=tuple(input_sizes), attributes=said)
+    said: dict[str, Attribute] = {
+        "axis": axis,
+        "start": first,
+        "stop": stop,
+        "step": step,
+        "forward_inputs": 1,
+        "forward_outputs": 0,
+    }
+    return e.op(
+        "slice.backward",
+        e.full(tuple(input_sizes), 0),
+        grad_output,
+        shape=tuple(input_sizes),
+        attributes=said,
+    )
 
 
-def _select_backward(e: Emitter, grad_output: Tensor, input_sizes: Sequence[int], dim: int, index: int) -> Tensor:
+def _select_backward(
+    e: Emitter, grad_output: Tensor, input_sizes: Sequence[int], dim: int, index: int
+) -> Tensor:
     axis, size = dim % len(input_sizes), input_sizes[dim]
     return _pad(e, e.unsqueeze(grad_output, axis), axis, index % size, size - 1 - index % size)
 
 
-def _slice_scatter(e: Emitter, self: Tensor, src: Tensor, dim: int, start: int | None, end: int | None, step: int) -> Tensor:
+def _slice_scatter(
+    e: Emitter, self: Tensor, src: Tensor, dim: int, start: int | None, end: int | None, step: int
+) -> Tensor:
     """self with what a slice of it reads replaced."""
     if step != 1:
         raise e.unsupported("step", step, "only 1 is known")
@@ -180,11 +236,18 @@ def _cat(e: Emitter, tensors: Sequence[Tensor], dim: int) -> Tensor:
 
 
 def _stack(e: Emitter, tensors: Sequence[Tensor], dim: int) -> Tensor:
-    return e.op("stack", *(e.cast(x, e.dtype) for x in tensors), shape=e.shape, attributes={"axis": dim % len(e.shape)})
+    return e.op(
+        "stack",
+        *(e.cast(x, e.dtype) for x in tensors),
+        shape=e.shape,
+        attributes={"axis": dim % len(e.shape)},
+    )
 
 
 def _chunk_cat(e: Emitter, tensors: Sequence[Tensor], dim: int, num_chunks: int) -> Tensor:
-    """Every tensor padded with zeros to chunks of one size, which are flattened; chunk i of all joined is row i."""
+    """Every tensor padded with zeros to chunks of one size, which are flattened; chunk i of all
+    joined is row i.
+    """
     if dim != 0:
         raise e.unsupported("dim", dim, "only 0 is known")
     rows = []
@@ -210,30 +273,56 @@ def _padded(e: Emitter, self: Tensor, pad: Sequence[int], value: float) -> Tenso
 def _repeat(e: Emitter, self: Tensor, repeats: Sequence[int]) -> Tensor:
     sizes = (1,) * (len(repeats) - self.ndim) + self.shape
     x = e.view(self, tuple(n for size in sizes for n in (1, size)))
-    return e.view(e.expand(x, tuple(n for pair in zip(repeats, sizes, strict=True) for n in pair)), e.shape)
+    return e.view(
+        e.expand(x, tuple(n for pair in zip(repeats, sizes, strict=True) for n in pair)), e.shape
+    )
 
 
 def _repeat_interleave(e: Emitter, self: Tensor, repeats: int, dim: int | None) -> Tensor:
     x = e.view(self, (prod(self.shape),)) if dim is None else self
-    return e.op("repeat_interleave", x, shape=e.shape, dtype=x.dtype, attributes={"count": repeats, "axis": 0 if dim is None else dim % x.ndim})
+    return e.op(
+        "repeat_interleave",
+        x,
+        shape=e.shape,
+        dtype=x.dtype,
+        attributes={"count": repeats, "axis": 0 if dim is None else dim % x.ndim},
+    )
 
 
 def _flip(e: Emitter, self: Tensor, dims: Sequence[int]) -> Tensor:
     if not dims:
         return self
-    return e.op("flip", self, shape=self.shape, dtype=self.dtype, attributes={"axes": tuple(dim % self.ndim for dim in dims)})
+    return e.op(
+        "flip",
+        self,
+        shape=self.shape,
+        dtype=self.dtype,
+        attributes={"axes": tuple(dim % self.ndim for dim in dims)},
+    )
 
 
 def _roll(e: Emitter, self: Tensor, shifts: Sequence[int], dims: Sequence[int]) -> Tensor:
     x = self if dims else e.view(self, (prod(self.shape),))
     for shift, dim in zip(shifts, dims or (0,), strict=True):
-        x = e.op("roll", x, shape=x.shape, dtype=x.dtype, attributes={"axis": dim % x.ndim, "shift": shift})
+        x = e.op(
+            "roll",
+            x,
+            shape=x.shape,
+            dtype=x.dtype,
+            attributes={"axis": dim % x.ndim, "shift": shift},
+        )
     return e.view(x, self.shape)
 
 
 def _triangle(kind: str) -> Callable[[Emitter, Tensor, int], Tensor]:
     def meaning(e: Emitter, self: Tensor, diagonal: int) -> Tensor:
-        return e.op(kind, self, shape=self.shape, dtype=self.dtype, attributes={} if diagonal == 0 else {"diagonal": diagonal})
+        return e.op(
+            kind,
+            self,
+            shape=self.shape,
+            dtype=self.dtype,
+            attributes={} if diagonal == 0 else {"diagonal": diagonal},
+        )
 
     return meaning
 
@@ -245,12 +334,25 @@ def _copy(e: Emitter, self: Tensor, src: Tensor) -> Tensor:
 _COPYING = "self dtype layout device pin_memory non_blocking memory_format"
 
 TABLE: dict[str, Row] = {
-    **{f"{name}.default": row(_itself, "self") for name in ("detach", "alias", "lift_fresh", "lift", "lift_fresh_copy", "detach_copy", "alias_copy")},
+    **{
+        f"{name}.default": row(_itself, "self")
+        for name in (
+            "detach",
+            "alias",
+            "lift_fresh",
+            "lift",
+            "lift_fresh_copy",
+            "detach_copy",
+            "alias_copy",
+        )
+    },
     "clone.default": row(_itself, "self memory_format"),
     "contiguous.default": row(_itself, "self memory_format"),
     "_to_copy.default": row(cast, _COPYING),
     "copy.default": row(_copy, "self src non_blocking"),
-    **{f"{name}.default": row(_view, "self size") for name in ("view", "_unsafe_view", "view_copy")},
+    **{
+        f"{name}.default": row(_view, "self size") for name in ("view", "_unsafe_view", "view_copy")
+    },
     "reshape.default": row(_view, "self shape"),
     "_reshape_alias.default": row(_view_like, "self size stride"),
     "squeeze.default": row(_squeeze, "self"),
@@ -264,7 +366,10 @@ TABLE: dict[str, Row] = {
     "view_as_complex.default": row(_view_as_complex, "self"),
     "slice.Tensor": row(_slice, "self dim start end step"),
     "select.int": row(_select, "self dim index"),
-    **{f"{name}.default": row(_split_with_sizes, "self split_sizes dim") for name in ("split_with_sizes", "split_with_sizes_copy", "unsafe_split_with_sizes")},
+    **{
+        f"{name}.default": row(_split_with_sizes, "self split_sizes dim")
+        for name in ("split_with_sizes", "split_with_sizes_copy", "unsafe_split_with_sizes")
+    },
     **{f"{name}.Tensor": row(_split, "self split_size dim") for name in ("split", "unsafe_split")},
     "unbind.int": row(_unbind, "self dim"),
     "slice_backward.default": row(_slice_backward, "grad_output input_sizes dim start end step"),

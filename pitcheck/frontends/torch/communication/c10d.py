@@ -30,7 +30,14 @@ from pitcheck.frontends.torch.communication.calls import (
 from pitcheck.frontends.torch.communication.flights import overlap
 from pitcheck.frontends.torch.trace import Ref
 
-COALESCED = frozenset({"allreduce_coalesced_", "allgather_into_tensor_coalesced_", "allgather_coalesced_", "reduce_scatter_tensor_coalesced_"})
+COALESCED = frozenset(
+    {
+        "allreduce_coalesced_",
+        "allgather_into_tensor_coalesced_",
+        "allgather_coalesced_",
+        "reduce_scatter_tensor_coalesced_",
+    }
+)
 
 APART = frozenset(
     {
@@ -38,18 +45,25 @@ APART = frozenset(
         *("_reduce_scatter_base_", "reduce_scatter_tensor_coalesced_"),
     }
 )
-"""Operators that move elements while they run, so that results need memory of their own; others copy first, or have a result in each element's place."""
+"""Operators that move elements while they run, so that results need memory of their own; others
+copy first, or have a result in each element's place.
+"""
 
 
 class Call:
     """A call of an operator of c10d: its arguments by the schema's names."""
 
-    def __init__(self, to: Communication, func: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
+    def __init__(
+        self, to: Communication, func: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]
+    ) -> None:
         self.to = to
         self.name = func._schema.name.removeprefix("c10d::")
-        # Those of several tensors at once have no kernel for tensors without numbers; they give a work alone.
+        # Those of several tensors at once have no kernel for tensors without numbers; they give a
+        # work alone.
         self.result = FakeWork().boxed() if self.name in COALESCED else func(*args, **kwargs)
-        self.named = {parameter.name: value for parameter, value in signature(func).bound(args, kwargs)}
+        self.named = {
+            parameter.name: value for parameter, value in signature(func).bound(args, kwargs)
+        }
 
     @property
     def group(self) -> Members:
@@ -66,14 +80,21 @@ class Call:
         return kind_number(self.named["reduce_op"]) == PREMULTIPLIED
 
     def laid(self, tensor: torch.Tensor) -> torch.Tensor:
-        """An operand, or result, as it lies in memory, which is what is communicated. Raises PlanError for one with gaps."""
+        """An operand, or result, as it lies in memory, which is what is communicated. Raises
+        PlanError for one with gaps.
+        """
         return laid(tensor, self.name.strip("_"))
 
     def with_rows(self, tensor: torch.Tensor) -> torch.Tensor:
-        """An operand of which rows are communicated. Raises PlanError where these do not lie one after the other."""
+        """An operand of which rows are communicated. Raises PlanError where these do not lie one
+        after the other.
+        """
         if not tensor.is_contiguous():
             strides = tuple(tensor.stride())
-            raise PlanError(f"{self.name.strip('_')} is given a tensor of shape {tuple(tensor.shape)} and strides {strides}; call .contiguous() on it")
+            raise PlanError(
+                f"{self.name.strip('_')} is given a tensor of shape {tuple(tensor.shape)} and "
+                f"strides {strides}; call .contiguous() on it"
+            )
         return tensor
 
     def term(self, value: int) -> int:
@@ -81,27 +102,53 @@ class Call:
         if not self._premultiplied:
             return value
         if self.to.factor is None:
-            raise UnsupportedError("a premultiplied sum whose factor is not known: call it through torch.distributed or a ProcessGroup, with a number")
+            raise UnsupportedError(
+                "a premultiplied sum whose factor is not known: call it through torch.distributed "
+                "or a ProcessGroup, with a number"
+            )
         return value if self.to.factor == 1 else self.to.scaled(value, self.to.factor)
 
     def reduced(self, tensor: torch.Tensor) -> int:
         """The all-reduce of a tensor."""
-        return self.to.emit("all_reduce", (Ref(self.term(self.to.read(tensor))), self.reduction), tensor.shape, tensor, self.group)
+        return self.to.emit(
+            "all_reduce",
+            (Ref(self.term(self.to.read(tensor))), self.reduction),
+            tensor.shape,
+            tensor,
+            self.group,
+        )
 
-    def land(self, landings: Sequence[Landing], read: Tensors = (), sends: Sequence[tuple[int, int]] = ()) -> Any:
-        """Launch it, and give back what the operator gives. Raises PlanError where it writes to what it reads, and must not."""
+    def land(
+        self, landings: Sequence[Landing], read: Tensors = (), sends: Sequence[tuple[int, int]] = ()
+    ) -> Any:
+        """Launch it, and give back what the operator gives. Raises PlanError where it writes to
+        what it reads, and must not.
+        """
         if self.name in APART:
             self._check_apart([landing.target for landing in landings], read)
         work = self.result[-1] if isinstance(self.result, tuple) else self.result
-        self.to.land(self.name.strip("_"), work, landings, read, sends, bool(self.named.get("async_op", True)))
+        self.to.land(
+            self.name.strip("_"),
+            work,
+            landings,
+            read,
+            sends,
+            bool(self.named.get("async_op", True)),
+        )
         return self.result
 
     def _check_apart(self, written: Tensors, read: Tensors) -> None:
         shared = [(one, other) for one, other in combinations(written, 2) if overlap(one, other)]
-        shared += [(one, other) for one in written for other in read if overlap(one, other) and not self._in_place(one, other)]
+        shared += [
+            (one, other)
+            for one in written
+            for other in read
+            if overlap(one, other) and not self._in_place(one, other)
+        ]
         for one, other in shared:
             raise PlanError(
-                f"{self.to.where()}: {self.name.strip('_')} writes to a tensor of shape {tuple(one.shape)} in the memory of another of its tensors, of shape "
+                f"{self.to.where()}: {self.name.strip('_')} writes to a tensor of shape "
+                f"{tuple(one.shape)} in the memory of another of its tensors, of shape "
                 f"{tuple(other.shape)}, while that is in use; give it a tensor of its own"
             )
 
@@ -109,36 +156,65 @@ class Call:
         """Whether the rank's part is exactly where it belongs in the whole, as libraries allow."""
         part, whole = (read, written) if read.numel() <= written.numel() else (written, read)
         place = self.group.ranks.index(dist.get_rank()) if "alltoall" not in self.name else -1
-        return place >= 0 and int(part.storage_offset()) == int(whole.storage_offset()) + place * part.numel()
+        return (
+            place >= 0
+            and int(part.storage_offset()) == int(whole.storage_offset()) + place * part.numel()
+        )
 
 
 def _c10d(handle: Callable[[Call], Any]) -> Handler:
-    def run(to: Communication, func: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    def run(
+        to: Communication, func: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]
+    ) -> Any:
         return handle(Call(to, func, args, kwargs))
 
     return run
 
 
 def _all_reduce(call: Call) -> Any:
-    return call.land([Landing(tensor, call.reduced(tensor)) for tensor in map(call.laid, call.named["tensors"])])
+    return call.land(
+        [Landing(tensor, call.reduced(tensor)) for tensor in map(call.laid, call.named["tensors"])]
+    )
 
 
 def _broadcast(call: Call) -> Any:
     group, root = call.group, call.named["root_rank"]
     tensors = [call.laid(tensor) for tensor in call.named["tensors"]]
-    values = [call.to.emit("broadcast", (Ref(call.to.read_at_root(tensor, root, group)), root), tensor.shape, tensor, group) for tensor in tensors]
-    return call.land([Landing(tensor, value) for tensor, value in zip(tensors, values, strict=True)])
+    values = [
+        call.to.emit(
+            "broadcast",
+            (Ref(call.to.read_at_root(tensor, root, group)), root),
+            tensor.shape,
+            tensor,
+            group,
+        )
+        for tensor in tensors
+    ]
+    return call.land(
+        [Landing(tensor, value) for tensor, value in zip(tensors, values, strict=True)]
+    )
 
 
 def _reduce(call: Call) -> Any:
     """An all-reduce, of which the root alone has the result."""
     is_root = call.group.ranks[call.named["root_rank"]] == dist.get_rank()
-    return call.land([Landing(tensor, call.reduced(tensor), lost=not is_root) for tensor in map(call.laid, call.named["tensors"])])
+    return call.land(
+        [
+            Landing(tensor, call.reduced(tensor), lost=not is_root)
+            for tensor in map(call.laid, call.named["tensors"])
+        ]
+    )
 
 
 def _gathered(call: Call, tensor: torch.Tensor) -> int:
     rows = rows_of(tensor.shape)
-    return call.to.emit("all_gather", (Ref(call.to.viewed(call.to.read(tensor), rows)),), (rows[0] * len(call.group), *rows[1:]), tensor, call.group)
+    return call.to.emit(
+        "all_gather",
+        (Ref(call.to.viewed(call.to.read(tensor), rows)),),
+        (rows[0] * len(call.group), *rows[1:]),
+        tensor,
+        call.group,
+    )
 
 
 def _all_gather_base(call: Call) -> Any:
@@ -147,8 +223,16 @@ def _all_gather_base(call: Call) -> Any:
 
 
 def _all_gather_coalesced(call: Call) -> Any:
-    targets, tensors = ([call.laid(tensor) for tensor in call.named[name]] for name in ("outputs", "inputs"))
-    return call.land([call.to.as_whole(_gathered(call, tensor), target) for target, tensor in zip(targets, tensors, strict=True)], tensors)
+    targets, tensors = (
+        [call.laid(tensor) for tensor in call.named[name]] for name in ("outputs", "inputs")
+    )
+    return call.land(
+        [
+            call.to.as_whole(_gathered(call, tensor), target)
+            for target, tensor in zip(targets, tensors, strict=True)
+        ],
+        tensors,
+    )
 
 
 def _all_gather_list(call: Call) -> Any:
@@ -157,19 +241,29 @@ def _all_gather_list(call: Call) -> Any:
     landings: list[Landing] = []
     for targets, tensor in zip(lists, inputs, strict=True):
         if any(target.shape != tensor.shape for target in targets):
-            raise UnsupportedError("all_gather of tensors of different shapes; pad them to one shape")
+            raise UnsupportedError(
+                "all_gather of tensors of different shapes; pad them to one shape"
+            )
         landings.extend(call.to.as_parts(_gathered(call, call.with_rows(tensor)), targets))
     return call.land(landings, list(inputs))
 
 
 def _scattered(call: Call, target: torch.Tensor, value: int, shape: Sequence[int]) -> Landing:
-    """The rank's part of a sum, whose rows are cut evenly where the shapes say so, else its elements."""
+    """The rank's part of a sum, whose rows are cut evenly where the shapes say so, else its
+    elements.
+    """
     members = len(call.group)
     rows = rows_of(target.shape)
     whole = (rows[0] * members, *rows[1:])
     if tuple(shape) != whole:
         whole, rows = (prod(shape),), (prod(rows),)
-    got = call.to.emit("reduce_scatter", (Ref(call.term(call.to.viewed(value, whole))), call.reduction), rows, target, call.group)
+    got = call.to.emit(
+        "reduce_scatter",
+        (Ref(call.term(call.to.viewed(value, whole))), call.reduction),
+        rows,
+        target,
+        call.group,
+    )
     return call.to.as_whole(got, target)
 
 
@@ -179,27 +273,51 @@ def _reduce_scatter_base(call: Call) -> Any:
 
 
 def _reduce_scatter_coalesced(call: Call) -> Any:
-    targets, tensors = ([call.laid(tensor) for tensor in call.named[name]] for name in ("outputs", "inputs"))
-    landings = [_scattered(call, target, call.to.read(tensor), tensor.shape) for target, tensor in zip(targets, tensors, strict=True)]
+    targets, tensors = (
+        [call.laid(tensor) for tensor in call.named[name]] for name in ("outputs", "inputs")
+    )
+    landings = [
+        _scattered(call, target, call.to.read(tensor), tensor.shape)
+        for target, tensor in zip(targets, tensors, strict=True)
+    ]
     return call.land(landings, tensors)
 
 
 def _reduce_scatter_list(call: Call) -> Any:
     landings: list[Landing] = []
     read: list[torch.Tensor] = []
-    for target, tensors in zip(call.named["output_tensors"], call.named["input_tensors"], strict=True):
+    for target, tensors in zip(
+        call.named["output_tensors"], call.named["input_tensors"], strict=True
+    ):
         rows = rows_of(target.shape)
-        landings.append(_scattered(call, call.with_rows(target), call.to.joined(tensors), (rows[0] * len(tensors), *rows[1:])))
+        landings.append(
+            _scattered(
+                call,
+                call.with_rows(target),
+                call.to.joined(tensors),
+                (rows[0] * len(tensors), *rows[1:]),
+            )
+        )
         read.extend(tensors)
     return call.land(landings, read)
 
 
-def _exchanged(call: Call, value: int, sent: Sequence[int], received: Sequence[int], like: torch.Tensor) -> int:
+def _exchanged(
+    call: Call, value: int, sent: Sequence[int], received: Sequence[int], like: torch.Tensor
+) -> int:
     rest = rows_of(like.shape)[1:]
-    return call.to.emit("all_to_all", (Ref(value), *both_sizes(sent, received)), (sum(received), *rest), like, call.group)
+    return call.to.emit(
+        "all_to_all",
+        (Ref(value), *both_sizes(sent, received)),
+        (sum(received), *rest),
+        like,
+        call.group,
+    )
 
 
-def both_sizes(sent: Sequence[int], received: Sequence[int]) -> tuple[tuple[int, ...] | None, tuple[int, ...] | None]:
+def both_sizes(
+    sent: Sequence[int], received: Sequence[int]
+) -> tuple[tuple[int, ...] | None, tuple[int, ...] | None]:
     """Sizes sent and received as traces have them: None where all parts are equal."""
     if len({*sent, *received}) == 1:
         return None, None
@@ -215,11 +333,16 @@ def _all_to_all_base(call: Call) -> Any:
     members = len(call.group)
     sent = even_sizes(call.named["input_split_sizes"], tensor.shape[0], members)
     received = even_sizes(call.named["output_split_sizes"], target.shape[0], members)
-    return call.land([Landing(target, _exchanged(call, call.to.read(tensor), sent, received, tensor))], [tensor])
+    return call.land(
+        [Landing(target, _exchanged(call, call.to.read(tensor), sent, received, tensor))], [tensor]
+    )
 
 
 def _all_to_all_list(call: Call) -> Any:
-    targets, tensors = ([call.with_rows(tensor) for tensor in call.named[name]] for name in ("output_tensors", "input_tensors"))
+    targets, tensors = (
+        [call.with_rows(tensor) for tensor in call.named[name]]
+        for name in ("output_tensors", "input_tensors")
+    )
     sent, received = ([rows_of(tensor.shape)[0] for tensor in some] for some in (tensors, targets))
     value = _exchanged(call, call.to.joined(tensors), sent, received, tensors[0])
     return call.land(call.to.as_parts(value, targets), tensors)
@@ -228,14 +351,22 @@ def _all_to_all_list(call: Call) -> Any:
 def _send(call: Call) -> Any:
     group = call.group
     tensors = [call.laid(tensor) for tensor in call.named["tensors"]]
-    sends = [call.to.send(call.to.read(tensor), group.ranks[call.named["dst"]], call.named["tag"], group) for tensor in tensors]
+    sends = [
+        call.to.send(call.to.read(tensor), group.ranks[call.named["dst"]], call.named["tag"], group)
+        for tensor in tensors
+    ]
     return call.land([], tensors, sends)
 
 
 def _receive(call: Call) -> Any:
     group = call.group
     source = group.ranks[call.named["src"]]
-    return call.land([Landing(tensor, call.to.receive(tensor, source, call.named["tag"], group)) for tensor in map(call.laid, call.named["tensors"])])
+    return call.land(
+        [
+            Landing(tensor, call.to.receive(tensor, source, call.named["tag"], group))
+            for tensor in map(call.laid, call.named["tensors"])
+        ]
+    )
 
 
 def _scatter(call: Call) -> Any:
@@ -249,7 +380,12 @@ def _scatter(call: Call) -> Any:
         value = call.to.joined(tensors) if tensors else call.to.none(target)
         sent = tuple(rows_of(tensor.shape)[0] for tensor in tensors) or (0,) * len(group)
         received = tuple(rows[0] if member == root else 0 for member in range(len(group)))
-        landings.append(call.to.as_whole(call.to.emit("all_to_all", (Ref(value), sent, received), rows, target, group), target))
+        landings.append(
+            call.to.as_whole(
+                call.to.emit("all_to_all", (Ref(value), sent, received), rows, target, group),
+                target,
+            )
+        )
         read.extend(tensors)
     return call.land(landings, read)
 
@@ -265,7 +401,12 @@ def _gather(call: Call) -> Any:
         sent = tuple(rows[0] if member == root else 0 for member in range(len(group)))
         received = tuple(rows_of(target.shape)[0] for target in targets) or (0,) * len(group)
         arguments = (Ref(call.to.viewed(call.to.read(tensor), rows)), sent, received)
-        landings.extend(call.to.as_parts(call.to.emit("all_to_all", arguments, (sum(received), *rows[1:]), tensor, group), targets))
+        landings.extend(
+            call.to.as_parts(
+                call.to.emit("all_to_all", arguments, (sum(received), *rows[1:]), tensor, group),
+                targets,
+            )
+        )
     return call.land(landings, tensors)
 
 
@@ -276,7 +417,9 @@ def _barrier(call: Call) -> Any:
 
 
 def _from_any(call: Call) -> Any:
-    raise UnsupportedError(f"a receive from any rank of {call.group}: what arrives depends on time; name the source")
+    raise UnsupportedError(
+        f"a receive from any rank of {call.group}: what arrives depends on time; name the source"
+    )
 
 
 COMMUNICATION: dict[tuple[str, str], Handler] = {

@@ -1,7 +1,10 @@
-"""What every operator of torch.distributed does: which tensors it reads and writes, in which group, and when its result may be read.
+"""What every operator of torch.distributed does: which tensors it reads and writes, in which group,
+and when its result may be read.
 
-The schemas of c10d do not say what is written. An asynchronous operator uses its operands, and its result is there, when somebody has waited for its work.
-Communication moves memory, and knows nothing of indices: an operand whose dimensions lie in memory in another order is taken as it lies there.
+The schemas of c10d do not say what is written. An asynchronous operator uses its operands, and its
+result is there, when somebody has waited for its work. Communication moves memory, and knows
+nothing of indices: an operand whose dimensions lie in memory in another order is taken as it lies
+there.
 """
 
 from __future__ import annotations
@@ -30,13 +33,22 @@ from pitcheck.frontends.torch.trace import Argument, Ref
 REDUCTIONS = {0: "sum", 1: "avg", 2: "product", 3: "min", 4: "max"}
 PREMULTIPLIED = 8
 """The kind of a sum of what every rank has times a factor."""
-NAMED = {"sum": "sum", "avg": "avg", "product": "product", "prod": "product", "min": "min", "max": "max"}
+NAMED = {
+    "sum": "sum",
+    "avg": "avg",
+    "product": "product",
+    "prod": "product",
+    "min": "min",
+    "max": "max",
+}
 
 Tensors = Sequence[torch.Tensor]
 
 
 class Landing(NamedTuple):
-    """A tensor that an operator writes to. ``raw``: the value that the operator gives; ``lost``: what is written is not that, and nobody may read it."""
+    """A tensor that an operator writes to. ``raw``: the value that the operator gives; ``lost``:
+    what is written is not that, and nobody may read it.
+    """
 
     target: torch.Tensor
     raw: int
@@ -47,7 +59,9 @@ class Landing(NamedTuple):
 
 @dataclass(eq=False)
 class Flight:
-    """An operator that has been launched. ``sends``: numbers of the events that send, and what they send; ``work``: what the program waits for."""
+    """An operator that has been launched. ``sends``: numbers of the events that send, and what they
+    send; ``work``: what the program waits for.
+    """
 
     landings: Sequence[Landing]
     sends: Sequence[tuple[int, int]]
@@ -68,11 +82,26 @@ class Communication:
         self._batch: FrameType | None = None
         self._batches = 0
         self.factor: float | None = None
-        """The factor of the premultiplied sum that the program has just called for, which the operator does not tell."""
+        """The factor of the premultiplied sum that the program has just called for, which the
+        operator does not tell.
+        """
 
-    def emit(self, operator: str, arguments: tuple[Argument, ...], shape: Sequence[int], like: torch.Tensor, group: Members) -> int:
+    def emit(
+        self,
+        operator: str,
+        arguments: tuple[Argument, ...],
+        shape: Sequence[int],
+        like: torch.Tensor,
+        group: Members,
+    ) -> int:
         """A collective of one result."""
-        return self._tape.emit(operator, arguments, [Kind(tuple(shape), like.dtype)], group.ranks, communicator=group.name)[0]
+        return self._tape.emit(
+            operator,
+            arguments,
+            [Kind(tuple(shape), like.dtype)],
+            group.ranks,
+            communicator=group.name,
+        )[0]
 
     def barrier(self, group: Members) -> None:
         """Nobody of the group goes on before all have come here."""
@@ -87,7 +116,9 @@ class Communication:
         return self._storages.read(tensor)
 
     def read_at_root(self, tensor: torch.Tensor, root: int, group: Members) -> int:
-        """The value of an operand that the member at place ``root`` alone reads. For any other it is a buffer, whose contents do not matter."""
+        """The value of an operand that the member at place ``root`` alone reads. For any other it
+        is a buffer, whose contents do not matter.
+        """
         if group.ranks[root] == dist.get_rank():
             return self.read(tensor)
         return self._storages.undefined(tuple(tensor.shape), tensor.dtype)
@@ -108,7 +139,10 @@ class Communication:
         values = [self.viewed(self.read(tensor), rows_of(tensor.shape)) for tensor in tensors]
         if len(values) == 1:
             return values[0]
-        shape = (sum(rows_of(tensor.shape)[0] for tensor in tensors), *rows_of(tensors[0].shape)[1:])
+        shape = (
+            sum(rows_of(tensor.shape)[0] for tensor in tensors),
+            *rows_of(tensors[0].shape)[1:],
+        )
         return self._tape.one("cat.default", (tuple(map(Ref, values)), 0), shape, tensors[0].dtype)
 
     def as_parts(self, raw: int, targets: Tensors) -> list[Landing]:
@@ -116,13 +150,20 @@ class Communication:
         landings, begin = [], 0
         for target in targets:
             end = begin + rows_of(target.shape)[0]
-            landings.append(Landing(target, raw, partial(self._rows, begin, end, tuple(target.shape))))
+            landings.append(
+                Landing(target, raw, partial(self._rows, begin, end, tuple(target.shape)))
+            )
             begin = end
         return landings
 
     def _rows(self, begin: int, end: int, shape: tuple[int, ...], value: int) -> int:
         kind = self._tape.kinds[value]
-        rows = self._tape.one("slice.Tensor", (Ref(value), 0, begin, end, 1), (end - begin, *kind.shape[1:]), kind.dtype)
+        rows = self._tape.one(
+            "slice.Tensor",
+            (Ref(value), 0, begin, end, 1),
+            (end - begin, *kind.shape[1:]),
+            kind.dtype,
+        )
         return self.viewed(rows, shape)
 
     def as_whole(self, raw: int, target: torch.Tensor) -> Landing:
@@ -140,7 +181,9 @@ class Communication:
     def none(self, like: torch.Tensor) -> int:
         """No rows at all."""
         shape = (0, *rows_of(like.shape)[1:])
-        return self._tape.one("full.default", (shape, 0, dtype_name(like.dtype), None, None, None), shape, like.dtype)
+        return self._tape.one(
+            "full.default", (shape, 0, dtype_name(like.dtype), None, None, None), shape, like.dtype
+        )
 
     def send(self, value: int, peer: int, tag: int, group: Members) -> tuple[int, int]:
         """A send, which has no result. Returns the number of its event, and the value."""
@@ -149,10 +192,19 @@ class Communication:
 
     def receive(self, like: torch.Tensor, peer: int, tag: int, group: Members) -> int:
         """What a peer sends."""
-        return self._tape.emit("receive", (peer, tag), [Kind(tuple(like.shape), like.dtype)], group.ranks, self.batch(), group.name)[0]
+        return self._tape.emit(
+            "receive",
+            (peer, tag),
+            [Kind(tuple(like.shape), like.dtype)],
+            group.ranks,
+            self.batch(),
+            group.name,
+        )[0]
 
     def batch(self) -> int | None:
-        """The number of the batch of sends and receives that is being launched, None outside of one."""
+        """The number of the batch of sends and receives that is being launched, None outside of
+        one.
+        """
         frame: FrameType | None = sys._getframe(1)
         while frame is not None and frame.f_code is not dist.batch_isend_irecv.__code__:
             frame = frame.f_back
@@ -162,11 +214,20 @@ class Communication:
             self._batch, self._batches = frame, self._batches + 1
         return self._batches
 
-    def land(self, what: str, work: Any, landings: Sequence[Landing], read: Tensors, sends: Sequence[tuple[int, int]] = (), waits: bool = True) -> None:
+    def land(
+        self,
+        what: str,
+        work: Any,
+        landings: Sequence[Landing],
+        read: Tensors,
+        sends: Sequence[tuple[int, int]] = (),
+        waits: bool = True,
+    ) -> None:
         """Launch an operator, which ``what`` names.
 
-        ``waits``: its operands are in use, and its results may not be read, until the program has waited for the work, or, where that is
-        None, for a tensor that the operator writes to. Raises PlanError where the memory that it uses is in use by another.
+        ``waits``: its operands are in use, and its results may not be read, until the program has
+        waited for the work, or, where that is None, for a tensor that the operator writes to.
+        Raises PlanError where the memory that it uses is in use by another.
         """
         flight = Flight(landings, sends, None if work is None else Work.unbox(work))
         handle = id(flight) if flight.work is None else id(flight.work)
@@ -194,7 +255,9 @@ class Communication:
             self._finish(id(work), flight)
 
     def wait_tensor(self, tensor: torch.Tensor) -> int:
-        """The program has waited for a tensor of a functional collective; the value that may be read now."""
+        """The program has waited for a tensor of a functional collective; the value that may be
+        read now.
+        """
         for flight in self._tensors.pop(tensor.untyped_storage()._cdata, []):
             if self._launched.pop(id(flight), None) is not None:
                 self._finish(id(flight), flight)
@@ -203,15 +266,21 @@ class Communication:
     def check_done(self) -> None:
         """Raise PlanError where a work that has been launched was never waited for.
 
-        The result of a functional collective that nobody reads needs no wait; one that is read is waited for before.
+        The result of a functional collective that nobody reads needs no wait; one that is read is
+        waited for before.
         """
         for handle, source in self.flights.sources():
             flight = self._launched.get(handle) if isinstance(handle, int) else None
             if flight is None or flight.work is not None:
-                raise PlanError(f"{source} is in flight at the end of the step; wait for it, for nobody knows when its operands and results may be used")
+                raise PlanError(
+                    f"{source} is in flight at the end of the step; wait for it, for nobody knows "
+                    f"when its operands and results may be used"
+                )
 
     def settle(self) -> None:
-        """Complete what is left in flight between two calls of the step: results of functional collectives that nobody has read."""
+        """Complete what is left in flight between two calls of the step: results of functional
+        collectives that nobody has read.
+        """
         for handle, flight in list(self._launched.items()):
             del self._launched[handle]
             self._finish(handle, flight)
@@ -219,23 +288,39 @@ class Communication:
 
     def _finish(self, handle: int, flight: Flight) -> None:
         self.flights.finish(handle)
-        self._land(flight.landings, {landing.raw: self._waited(landing.raw) for landing in flight.landings})
+        self._land(
+            flight.landings, {landing.raw: self._waited(landing.raw) for landing in flight.landings}
+        )
         for number, value in flight.sends:
             if number < self._last():
-                self._tape.events[number] = msgspec.structs.replace(self._tape.events[number], launched=True)
+                self._tape.events[number] = msgspec.structs.replace(
+                    self._tape.events[number], launched=True
+                )
                 self._tape.emit("wait", (Ref(value),), [])
 
     def _last(self) -> int:
         """The number of the last event that is about other ranks."""
         events = self._tape.events
-        return next((number for number in range(len(events) - 1, -1, -1) if events[number].group or events[number].operator == "wait"), -1)
+        return next(
+            (
+                number
+                for number in range(len(events) - 1, -1, -1)
+                if events[number].group or events[number].operator == "wait"
+            ),
+            -1,
+        )
 
     def _land(self, landings: Sequence[Landing], values: Mapping[int, int]) -> None:
         for landing in landings:
             if landing.lost:
-                self._storages.write(landing.target, self._storages.undefined(tuple(landing.target.shape), landing.target.dtype))
+                self._storages.write(
+                    landing.target,
+                    self._storages.undefined(tuple(landing.target.shape), landing.target.dtype),
+                )
             else:
-                self._storages.write(landing.target, landing.made(values.get(landing.raw, landing.raw)))
+                self._storages.write(
+                    landing.target, landing.made(values.get(landing.raw, landing.raw))
+                )
 
     def _waited(self, value: int) -> int:
         kind = self._tape.kinds[value]
@@ -248,7 +333,9 @@ def rows_of(shape: Sequence[int]) -> tuple[int, ...]:
 
 
 class Members(NamedTuple):
-    """The members of a process group by their global ranks, in the group's order, and the group's own name: several groups may have the same ranks."""
+    """The members of a process group by their global ranks, in the group's order, and the group's
+    own name: several groups may have the same ranks.
+    """
 
     ranks: tuple[int, ...]
     name: str
@@ -269,28 +356,45 @@ def members_of(group: Any) -> Members:
 
 
 def laid(tensor: torch.Tensor, what: str) -> torch.Tensor:
-    """A tensor as it lies in memory: with its dimensions in that order. Raises PlanError for one whose elements are not side by side."""
+    """A tensor as it lies in memory: with its dimensions in that order. Raises PlanError for one
+    whose elements are not side by side.
+    """
     view = view_of(tensor)
     if tensor.is_contiguous():
         return tensor
     if not view.dense:
         raise PlanError(
-            f"{what} is given a tensor of shape {tuple(tensor.shape)} and strides {tuple(tensor.stride())}, which has gaps; call .contiguous() on it"
+            f"{what} is given a tensor of shape {tuple(tensor.shape)} and strides "
+            f"{tuple(tensor.stride())}, which has gaps; call .contiguous() on it"
         )
     shape = view.memory_shape
-    return torch.as_strided(tensor.detach(), shape, [prod(shape[dim + 1 :]) for dim in range(len(shape))], tensor.storage_offset())
+    return torch.as_strided(
+        tensor.detach(),
+        shape,
+        [prod(shape[dim + 1 :]) for dim in range(len(shape))],
+        tensor.storage_offset(),
+    )
 
 
 def reduction_of(reduction: Any) -> str:
     """The name that traces have for a kind of reduction."""
-    name = NAMED.get(reduction.lower()) if isinstance(reduction, str) else REDUCTIONS.get(kind_number(reduction))
+    name = (
+        NAMED.get(reduction.lower())
+        if isinstance(reduction, str)
+        else REDUCTIONS.get(kind_number(reduction))
+    )
     if name is None:
-        raise UnsupportedError(f"a reduction of kind {reduction} is not known; use one of {', '.join(sorted(set(NAMED.values())))}")
+        raise UnsupportedError(
+            f"a reduction of kind {reduction} is not known; use one of "
+            f"{', '.join(sorted(set(NAMED.values())))}"
+        )
     return name
 
 
 def kind_number(reduction: Any) -> int:
-    """The number of a kind of reduction: of a ``ReduceOp``, of its kind alone, or of the object that operators are given for it, which tells it when called."""
+    """The number of a kind of reduction: of a ``ReduceOp``, of its kind alone, or of the object
+    that operators are given for it, which tells it when called.
+    """
     kind: Any = getattr(reduction, "op", reduction)
     number: Any = kind if isinstance(kind, dist.ReduceOp.RedOpType) else kind()
     return int(number)

@@ -15,7 +15,9 @@ from pitcheck.frontends.torch.storage.geometry import Geometry, geometry
 from pitcheck.plan.schedule.memory import Access, Conflict, InFlight
 
 SPLIT = 1 << 16
-"""A view with gaps of at most so many elements is looked at element by element, a larger one as all of its extent."""
+"""A view with gaps of at most so many elements is looked at element by element, a larger one as all
+of its extent.
+"""
 
 
 class Flights:
@@ -25,8 +27,17 @@ class Flights:
         self._in_flight = InFlight()
         self._by_buffer: dict[int, dict[Hashable, None]] = {}
 
-    def launch(self, handle: Hashable, what: str, read: Iterable[torch.Tensor], written: Iterable[torch.Tensor], source: str) -> None:
-        """Begin an operation, which ``what`` names. Raises PlanError where it meets one that was launched before."""
+    def launch(
+        self,
+        handle: Hashable,
+        what: str,
+        read: Iterable[torch.Tensor],
+        written: Iterable[torch.Tensor],
+        source: str,
+    ) -> None:
+        """Begin an operation, which ``what`` names. Raises PlanError where it meets one that was
+        launched before.
+        """
         accesses = [
             *(access for tensor in read for access in _accesses(tensor, False)),
             *(access for tensor in written for access in _accesses(tensor, True)),
@@ -49,7 +60,9 @@ class Flights:
                     self._by_buffer.pop(access.buffer, None)
 
     def touch(self, tensor: torch.Tensor, writes: bool, what: str, where: str) -> None:
-        """An operator, which ``what`` names, reads or writes a tensor now. Raises PlanError where that meets what is in flight."""
+        """An operator, which ``what`` names, reads or writes a tensor now. Raises PlanError where
+        that meets what is in flight.
+        """
         if not self._by_buffer or tensor.untyped_storage()._cdata not in self._by_buffer:
             return
         for access in _accesses(tensor, writes):
@@ -71,7 +84,10 @@ def overlap(first: torch.Tensor, second: torch.Tensor) -> bool:
 def _refused(conflict: Conflict, who: str) -> PlanError:
     does = "writes to" if conflict.access.writes else "reads"
     held = "is still writing to" if conflict.held.writes else "still reads"
-    return PlanError(f"{who} {does} {conflict.access.name} in memory that {conflict.flight.source} {held}; wait for it before")
+    return PlanError(
+        f"{who} {does} {conflict.access.name} in memory that {conflict.flight.source} {held}; "
+        f"wait for it before"
+    )
 
 
 def _accesses(tensor: torch.Tensor, writes: bool) -> list[Access]:
@@ -79,7 +95,9 @@ def _accesses(tensor: torch.Tensor, writes: bool) -> list[Access]:
     view = geometry(tensor.shape, tensor.stride(), int(tensor.storage_offset()))
     buffer = tensor.untyped_storage()._cdata
     name = f"a tensor of shape {tuple(tensor.shape)}"
-    return [Access(buffer, start * size, stop * size, writes, name) for start, stop in _stretches(view)]
+    return [
+        Access(buffer, start * size, stop * size, writes, name) for start, stop in _stretches(view)
+    ]
 
 
 def _stretches(view: Geometry) -> list[tuple[int, int]]:
@@ -92,4 +110,7 @@ def _stretches(view: Geometry) -> list[tuple[int, int]]:
         return [(start, stop)]
     places = sorted(set(single.offsets()))
     ends = [index + 1 for index, (one, other) in enumerate(pairwise(places)) if other != one + 1]
-    return [(start + places[begin], start + places[end - 1] + 1) for begin, end in pairwise([0, *ends, len(places)])]
+    return [
+        (start + places[begin], start + places[end - 1] + 1)
+        for begin, end in pairwise([0, *ends, len(places)])
+    ]

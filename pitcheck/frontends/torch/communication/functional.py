@@ -1,4 +1,6 @@
-"""The functional collectives: each gives a new tensor, which may be read when ``wait_tensor`` has been called on it."""
+"""The functional collectives: each gives a new tensor, which may be read when ``wait_tensor`` has
+been called on it.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,13 @@ from torch._ops import OpOverload
 from pitcheck.errors import UnsupportedError
 from pitcheck.frontends.torch.arguments import signature
 from pitcheck.frontends.torch.communication.c10d import both_sizes
-from pitcheck.frontends.torch.communication.calls import Communication, Handler, members_of, reduction_of, rows_of
+from pitcheck.frontends.torch.communication.calls import (
+    Communication,
+    Handler,
+    members_of,
+    reduction_of,
+    rows_of,
+)
 from pitcheck.frontends.torch.trace import Ref
 
 Named = dict[str, Any]
@@ -21,40 +29,70 @@ Collective = Callable[[Communication, torch.Tensor, Named], int]
 
 
 def _all_reduce(to: Communication, tensor: torch.Tensor, named: Named) -> int:
-    return to.emit("all_reduce", (Ref(to.read(tensor)), reduction_of(named["reduce_op"])), tensor.shape, tensor, members_of(named["group_name"]))
+    return to.emit(
+        "all_reduce",
+        (Ref(to.read(tensor)), reduction_of(named["reduce_op"])),
+        tensor.shape,
+        tensor,
+        members_of(named["group_name"]),
+    )
 
 
 def _all_gather(to: Communication, tensor: torch.Tensor, named: Named) -> int:
     group, rows = members_of(named["group_name"]), rows_of(tensor.shape)
-    return to.emit("all_gather", (Ref(to.viewed(to.read(tensor), rows)),), (rows[0] * len(group), *rows[1:]), tensor, group)
+    return to.emit(
+        "all_gather",
+        (Ref(to.viewed(to.read(tensor), rows)),),
+        (rows[0] * len(group), *rows[1:]),
+        tensor,
+        group,
+    )
 
 
 def _reduce_scatter(to: Communication, tensor: torch.Tensor, named: Named) -> int:
     group = members_of(named["group_name"])
     shape = (tensor.shape[0] // len(group), *tensor.shape[1:])
-    return to.emit("reduce_scatter", (Ref(to.read(tensor)), reduction_of(named["reduce_op"])), shape, tensor, group)
+    return to.emit(
+        "reduce_scatter",
+        (Ref(to.read(tensor)), reduction_of(named["reduce_op"])),
+        shape,
+        tensor,
+        group,
+    )
 
 
 def _all_to_all(to: Communication, tensor: torch.Tensor, named: Named) -> int:
     sent, received = named["input_split_sizes"], named["output_split_sizes"]
     arguments = (Ref(to.read(tensor)), *both_sizes(sent, received))
-    return to.emit("all_to_all", arguments, (sum(received), *tensor.shape[1:]), tensor, members_of(named["group_name"]))
+    return to.emit(
+        "all_to_all",
+        arguments,
+        (sum(received), *tensor.shape[1:]),
+        tensor,
+        members_of(named["group_name"]),
+    )
 
 
 def _broadcast(to: Communication, tensor: torch.Tensor, named: Named) -> int:
     group, root = members_of(named["group_name"]), named["src"]
-    return to.emit("broadcast", (Ref(to.read_at_root(tensor, root, group)), root), tensor.shape, tensor, group)
+    return to.emit(
+        "broadcast", (Ref(to.read_at_root(tensor, root, group)), root), tensor.shape, tensor, group
+    )
 
 
 def _run(collective: Collective) -> Handler:
-    def handle(to: Communication, func: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    def handle(
+        to: Communication, func: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]
+    ) -> Any:
         named = {parameter.name: value for parameter, value in signature(func).bound(args, kwargs)}
         given = named["inputs"] if "inputs" in named else [named["input"]]
         values = [collective(to, tensor, named) for tensor in given]
         result = func(*args, **kwargs)
         results = list(result) if isinstance(result, tuple | list) else [result]
         name = func._schema.name.partition("::")[2]
-        landings = [to.as_whole(value, tensor) for tensor, value in zip(results, values, strict=True)]
+        landings = [
+            to.as_whole(value, tensor) for tensor, value in zip(results, values, strict=True)
+        ]
         # The others begin with a copy of their operand.
         to.land(name, None, landings, given if name.startswith(READING) else [])
         return result
@@ -70,7 +108,9 @@ def _wait(to: Communication, func: OpOverload, args: Sequence[Any], kwargs: dict
 
 
 def _unknown(_: Communication, func: OpOverload, *__: Any) -> Any:
-    raise UnsupportedError(f"{func} is not known; use torch.distributed.isend, irecv or batch_isend_irecv")
+    raise UnsupportedError(
+        f"{func} is not known; use torch.distributed.isend, irecv or batch_isend_irecv"
+    )
 
 
 _COLLECTIVES: dict[str, Collective] = {

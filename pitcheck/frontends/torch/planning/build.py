@@ -9,8 +9,19 @@ from msgspec.structs import replace
 
 from pitcheck.errors import PlanError, UnsupportedError
 from pitcheck.frontends.torch.aten.operators import translated
-from pitcheck.frontends.torch.planning.families import Families, RankNames, check_given, given_tensor, result_name, result_names
-from pitcheck.frontends.torch.planning.groups import check_members, with_all_groups, with_communicators
+from pitcheck.frontends.torch.planning.families import (
+    Families,
+    RankNames,
+    check_given,
+    given_tensor,
+    result_name,
+    result_names,
+)
+from pitcheck.frontends.torch.planning.groups import (
+    check_members,
+    with_all_groups,
+    with_communicators,
+)
 from pitcheck.frontends.torch.planning.integers import known_integers
 from pitcheck.frontends.torch.planning.known import check_known
 from pitcheck.frontends.torch.planning.matched import compared
@@ -32,15 +43,18 @@ REFERENCE_MESH = (Axis("rank", 1),)
 
 
 def reference_plan(trace: Trace, spec: Spec) -> Plan:
-    """The plan of the single-device program. Raises UnsupportedError for an operator without a meaning."""
+    """The plan of the single-device program. Raises UnsupportedError for an operator without a
+    meaning.
+    """
     return _Building(REFERENCE_MESH, [trace], spec).plan("reference")
 
 
 def parallel_plan(traces: Sequence[Trace], spec: Spec, reference: Plan) -> Plan:
-    """The plan of the distributed program, one trace per rank, against the reference that it must equal.
+    """The plan of the distributed program, one trace per rank, against the reference that it must
+    equal.
 
-    Raises UnsupportedError for an operator without a meaning and for a tensor of which nothing tells what part a rank holds, PlanError for what
-    contradicts itself.
+    Raises UnsupportedError for an operator without a meaning and for a tensor of which nothing
+    tells what part a rank holds, PlanError for what contradicts itself.
     """
     check_members(traces)
     return _Building(
@@ -52,42 +66,74 @@ def parallel_plan(traces: Sequence[Trace], spec: Spec, reference: Plan) -> Plan:
 
 
 class _Building:
-    def __init__(self, mesh: tuple[Axis, ...], traces: Sequence[Trace], spec: Spec, reference: Plan | None = None) -> None:
+    def __init__(
+        self,
+        mesh: tuple[Axis, ...],
+        traces: Sequence[Trace],
+        spec: Spec,
+        reference: Plan | None = None,
+    ) -> None:
         self._mesh = mesh
         traces = with_even_parts([compared(trace) for trace in traces])
         self._spec = spec
-        self._reference = None if reference is None else {tensor.name: tensor for tensor in reference.tensors}
+        self._reference = (
+            None if reference is None else {tensor.name: tensor for tensor in reference.tensors}
+        )
         self._coordinates = Coordinates(mesh, 1)
         self._places = Places(self._coordinates)
         batch = frozenset(spec.batch)
         for trace in traces:
             check_given(trace, batch)
-        begun = {tensor.name for tensor in reference.tensors if tensor.role in EXTERNAL_ROLES} if reference is not None else set()
-        self._taken = batch | begun | {given.name for trace in traces for given in trace.given if given.name}
+        begun = (
+            {tensor.name for tensor in reference.tensors if tensor.role in EXTERNAL_ROLES}
+            if reference is not None
+            else set()
+        )
+        self._taken = (
+            batch | begun | {given.name for trace in traces for given in trace.given if given.name}
+        )
         self._results = result_names(traces, self._taken)
-        self._compared = self._results if reference is None else _compared(self._results, reference, spec)
+        self._compared = (
+            self._results if reference is None else _compared(self._results, reference, spec)
+        )
         self._families = Families(self._taken | self._results.keys())
         self._boxes: dict[str, dict[int, Box]] = defaultdict(dict)
         self._wholes: dict[str, tuple[int, ...]] = {}
         self._ends_at: dict[str, dict[int, Box]] = defaultdict(dict)
-        self._bounds = {name: given.bounds for name, given in spec.batch.items() if given.bounds is not None}
+        self._bounds = {
+            name: given.bounds for name, given in spec.batch.items() if given.bounds is not None
+        }
         self._traces = [with_means(never_ignored(trace, self._bounds)) for trace in traces]
 
     def plan(self, name: str) -> Plan:
         """The plan."""
-        programs = with_all_groups({trace.rank: self._instances(trace) for trace in self._traces}, self._coordinates)
-        # Memory that holds nothing yet and that nobody reads, or a result that no operator makes and none reads, is no tensor of the plan.
-        used = {name for instances in programs.values() for instance in instances for name in (*instance.inputs, *instance.outputs)}
+        programs = with_all_groups(
+            {trace.rank: self._instances(trace) for trace in self._traces}, self._coordinates
+        )
+        # Memory that holds nothing yet and that nobody reads, or a result that no operator makes
+        # and none reads, is no tensor of the plan.
+        used = {
+            name
+            for instances in programs.values()
+            for instance in instances
+            for name in (*instance.inputs, *instance.outputs)
+        }
         operators, blocks, folded = fold(self._mesh, 1, programs)
         return Plan(
             mesh=self._mesh,
-            tensors=tuple(self._placed(tensor) for tensor in self._families.tensors.values() if tensor.role != "activation" or tensor.name in used),
+            tensors=tuple(
+                self._placed(tensor)
+                for tensor in self._families.tensors.values()
+                if tensor.role != "activation" or tensor.name in used
+            ),
             operators=operators,
             outputs=tuple(self._outputs()),
             blocks=blocks,
             programs=folded,
             name=name,
-            assumptions=tuple(dict.fromkeys(line for trace in self._traces for line in trace.assumptions)),
+            assumptions=tuple(
+                dict.fromkeys(line for trace in self._traces for line in trace.assumptions)
+            ),
         )
 
     # --- the operators of a rank
@@ -96,20 +142,34 @@ class _Building:
         wanted = self._wanted(trace)
         names = RankNames(trace, self._families, wanted, self._compared)
         found = [instance for given in trace.given for instance in self._given(given, trace, names)]
-        waited = {operand.value for event in trace.events if event.operator == "wait" for operand in event.arguments if isinstance(operand, Ref)}
+        waited = {
+            operand.value
+            for event in trace.events
+            if event.operator == "wait"
+            for operand in event.arguments
+            if isinstance(operand, Ref)
+        }
         for event in trace.events:
             names.enter_outputs(event)
             asynchronous = event.launched or any(output in waited for output in event.outputs)
             found += translated(event, trace.values, names.of, names.new, asynchronous).instances
         found += self._ends(trace, names, wanted)
         results = {names.of(result.value) for result in trace.results}
-        read = {operand for instance in found for operand in instance.inputs if isinstance(operand, str)}
+        read = {
+            operand for instance in found for operand in instance.inputs if isinstance(operand, str)
+        }
         # Memory of which the program only asks the shape is nothing that runs.
-        found = [instance for instance in found if instance.kind != UNINITIALISED or instance.outputs[0] in results | read]
+        found = [
+            instance
+            for instance in found
+            if instance.kind != UNINITIALISED or instance.outputs[0] in results | read
+        ]
         return [_buffered(instance) for instance in found] if self._spec.buffered_sends else found
 
     def _wanted(self, trace: Trace) -> dict[int, str]:
-        """The name of every value that is a result, of the first where it is several, and no given one."""
+        """The name of every value that is a result, of the first where it is several, and no given
+        one.
+        """
         given = {own.value for own in trace.given}
         found: dict[int, str] = {}
         for result in trace.results:
@@ -134,7 +194,10 @@ class _Building:
             return
         whole = self._whole(given, trace.rank)
         if not given.box and whole != shape:
-            raise UnsupportedError(f"rank {trace.rank} holds {shape} of {given.name!r}, which is {whole} in the reference; say which part in Program.parts")
+            raise UnsupportedError(
+                f"rank {trace.rank} holds {shape} of {given.name!r}, which is {whole} in the "
+                f"reference; say which part in Program.parts"
+            )
         self._wholes[given.name] = whole
         self._boxes[given.name][trace.rank] = given.box or tuple(((0, size),) for size in whole)
 
@@ -142,20 +205,36 @@ class _Building:
         """The shape of the whole of which a rank holds a part."""
         known = (self._reference or {}).get(given.name)
         if known is None:
-            raise PlanError(f"rank {rank} begins with {given.name!r}, which the reference does not have; map its name in Program.names")
+            raise PlanError(
+                f"rank {rank} begins with {given.name!r}, which the reference does not have; map "
+                f"its name in Program.names"
+            )
         if given.whole not in ((), known.shape):
-            raise PlanError(f"rank {rank} holds a part of {given.name!r} of shape {given.whole}, which is {known.shape} in the reference")
+            raise PlanError(
+                f"rank {rank} holds a part of {given.name!r} of shape {given.whole}, which is "
+                f"{known.shape} in the reference"
+            )
         return known.shape
 
-    def _ends(self, trace: Trace, names: RankNames, wanted: Mapping[int, str]) -> Iterator[Instance]:
-        """Results that are something else as well, under names of their own; and what all results belong to."""
+    def _ends(
+        self, trace: Trace, names: RankNames, wanted: Mapping[int, str]
+    ) -> Iterator[Instance]:
+        """Results that are something else as well, under names of their own; and what all results
+        belong to.
+        """
         for result in trace.results:
             name, value = result_name(result, self._taken), trace.values[result.value]
             if 0 in value.shape:
-                raise UnsupportedError(f"rank {trace.rank}: {name!r} has shape {value.shape}; a result without elements has no form here")
+                raise UnsupportedError(
+                    f"rank {trace.rank}: {name!r} has shape {value.shape}; a result without "
+                    f"elements has no form here"
+                )
             if result.partial and name in self._compared and name not in self._spec.outputs:
                 ranks = ", ".join(map(str, result.partial))
-                raise UnsupportedError(f"{name!r} is a sum over ranks {ranks} that nobody has added up; if it shall be so, say it in Spec.outputs")
+                raise UnsupportedError(
+                    f"{name!r} is a sum over ranks {ranks} that nobody has added up; if it shall "
+                    f"be so, say it in Spec.outputs"
+                )
             computed = names.of(result.value)
             if wanted.get(result.value) != name:
                 computed = names.result(name, value)
@@ -163,7 +242,9 @@ class _Building:
             if result.kind == "gradient":
                 self._mark(computed, gradient_of=result.name, role="gradient")
             elif result.kind == "updated":
-                self._mark(computed, updated=result.name if result.name in self._families.tensors else None)
+                self._mark(
+                    computed, updated=result.name if result.name in self._families.tensors else None
+                )
             self._ends_at[name][trace.rank] = result.box
 
     def _mark(self, name: str, **changes: object) -> None:
@@ -176,7 +257,12 @@ class _Building:
         if self._reference is None:
             return tensor
         if tensor.name in self._boxes:
-            return replace(tensor, lineage=of_boxes(tensor.name, self._wholes[tensor.name], self._boxes[tensor.name], self._places))
+            return replace(
+                tensor,
+                lineage=of_boxes(
+                    tensor.name, self._wholes[tensor.name], self._boxes[tensor.name], self._places
+                ),
+            )
         if tensor.role == "input":
             return replace(tensor, lineage=of_input(tensor.name, self._spec.batch[tensor.name]))
         return tensor
@@ -187,13 +273,18 @@ class _Building:
             return
         for name in self._compared:
             part = self._spec.outputs.get(name)
-            yield Output(name, name, self._elsewhere(name) if part is None else of_output(name, part, self._spec.mesh))
+            yield Output(
+                name,
+                name,
+                self._elsewhere(name) if part is None else of_output(name, part, self._spec.mesh),
+            )
 
     def _elsewhere(self, name: str) -> Lineage | None:
-        """The lineage of a gradient or new value that every rank has all of, though it holds a part of what it belongs to; None where ranks have that part.
+        """The lineage of a gradient or new value that every rank has all of, though it holds a part
+        of what it belongs to; None where ranks have that part.
 
-        What a program says of a result is its own claim: a gradient labelled as another part would make a missing exchange look right.
-        Raises UnsupportedError where it is neither.
+        What a program says of a result is its own claim: a gradient labelled as another part would
+        make a missing exchange look right. Raises UnsupportedError where it is neither.
         """
         result = self._compared[name]
         held = self._boxes.get(result.name)
@@ -206,7 +297,8 @@ class _Building:
         wrong = next((rank for rank, box in ends.items() if box != whole), None)
         if wrong is not None:
             raise UnsupportedError(
-                f"rank {wrong} ends with {name!r} in intervals {ends[wrong]}, but holds {held.get(wrong)} of {result.name!r}; "
+                f"rank {wrong} ends with {name!r} in intervals {ends[wrong]}, but holds "
+                f"{held.get(wrong)} of {result.name!r}; "
                 f"if it shall be so, say in Spec.outputs[{name!r}] which part ranks have"
             )
         return Lineage(name)
@@ -214,11 +306,17 @@ class _Building:
 
 def _buffered(instance: Instance) -> Instance:
     """The instance; of a send, one that does not wait for its receive."""
-    return replace(instance, attributes={**instance.attributes, "protocol": "buffered"}) if instance.kind == "send" else instance
+    return (
+        replace(instance, attributes={**instance.attributes, "protocol": "buffered"})
+        if instance.kind == "send"
+        else instance
+    )
 
 
 def _compared(results: Mapping[str, Result], reference: Plan, spec: Spec) -> dict[str, Result]:
-    """The results that the reference has, too. What a rank keeps beside them, such as gradients of padding, is its own affair."""
+    """The results that the reference has, too. What a rank keeps beside them, such as gradients of
+    padding, is its own affair.
+    """
     wanted = {output.tensor for output in reference.outputs}
     check_known(spec.outputs, wanted, "Spec.outputs")
     return {name: result for name, result in results.items() if name in wanted}

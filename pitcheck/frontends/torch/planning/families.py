@@ -1,4 +1,6 @@
-"""Names of the tensors of a plan: a value of one rank and the values that other ranks compute at the same place are one family."""
+"""Names of the tensors of a plan: a value of one rank and the values that other ranks compute at
+the same place are one family.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,8 @@ _RENAME = "give one of them another name (Program.names, the key in Spec.batch, 
 
 
 class Families:
-    """The tensors of a plan by name. Values in between that have other shapes on other ranks get families of their own, under other names.
+    """The tensors of a plan by name. Values in between that have other shapes on other ranks get
+    families of their own, under other names.
 
     ``reserved``: the names of what steps begin and end with, which nothing else has, on any rank.
     """
@@ -26,34 +29,49 @@ class Families:
         self.reserved = frozenset(reserved)
 
     def claim(self, name: str, value: Value, used: Collection[str] = ()) -> str:
-        """The name of the family of that name, shape and dtype; another than those in ``used``, where the rank has other values already."""
+        """The name of the family of that name, shape and dtype; another than those in ``used``,
+        where the rank has other values already.
+        """
         number, chosen = 1, name
         form = real_form(value)
-        while chosen in used or (number > 1 and chosen in self.reserved) or self._form(chosen) not in (None, form):
+        while (
+            chosen in used
+            or (number > 1 and chosen in self.reserved)
+            or self._form(chosen) not in (None, form)
+        ):
             number += 1
             chosen = f"{name}~{number}"
         self.tensors.setdefault(chosen, Tensor(chosen, *form))
         return chosen
 
     def compared(self, name: str, value: Value, rank: int) -> str:
-        """Enter a result that is compared, and so has its own name on every rank. Raises UnsupportedError where ranks have it in different forms."""
+        """Enter a result that is compared, and so has its own name on every rank. Raises
+        UnsupportedError where ranks have it in different forms.
+        """
         form = real_form(value)
         known = self.tensors.setdefault(name, Tensor(name, *form))
         if (known.shape, known.dtype) != form:
             raise UnsupportedError(
-                f"{name!r} is a {form[1]} tensor of shape {form[0]} on rank {rank} and a {known.dtype} tensor of shape {known.shape} on a rank before; "
+                f"{name!r} is a {form[1]} tensor of shape {form[0]} on rank {rank} and a "
+                f"{known.dtype} tensor of shape {known.shape} on a rank before; "
                 "only what has one shape and dtype on all ranks can be compared"
             )
         return name
 
     def given(self, tensor: Tensor) -> str:
-        """Enter a tensor that the step begins with. Raises UnsupportedError where ranks hold parts of different shapes."""
+        """Enter a tensor that the step begins with. Raises UnsupportedError where ranks hold parts
+        of different shapes.
+        """
         known = self.tensors.setdefault(tensor.name, tensor)
         if known.role != tensor.role:
-            raise PlanError(f"{tensor.name!r} is a tensor of role {known.role} on one rank and of role {tensor.role} on another; {_RENAME}")
+            raise PlanError(
+                f"{tensor.name!r} is a tensor of role {known.role} on one rank and of role "
+                f"{tensor.role} on another; {_RENAME}"
+            )
         if (known.shape, known.dtype) != (tensor.shape, tensor.dtype):
             raise UnsupportedError(
-                f"{tensor.name!r} has shape {known.shape} on some ranks and {tensor.shape} on others; parts of different sizes have no form here"
+                f"{tensor.name!r} has shape {known.shape} on some ranks and {tensor.shape} on "
+                f"others; parts of different sizes have no form here"
             )
         return tensor.name
 
@@ -63,9 +81,17 @@ class Families:
 
 
 class RankNames:
-    """The names of the values of one rank. ``results``: what a value is called that the step ends with, by its number; ``compared``: such names that count."""
+    """The names of the values of one rank. ``results``: what a value is called that the step ends
+    with, by its number; ``compared``: such names that count.
+    """
 
-    def __init__(self, trace: Trace, families: Families, results: Mapping[int, str], compared: Collection[str]) -> None:
+    def __init__(
+        self,
+        trace: Trace,
+        families: Families,
+        results: Mapping[int, str],
+        compared: Collection[str],
+    ) -> None:
         self._trace = trace
         self._families = families
         self._results = results
@@ -80,10 +106,15 @@ class RankNames:
         self._names[value] = name
 
     def of(self, value: int) -> str:
-        """The name of a value that is given or computed. Raises UnsupportedError for one that nothing has computed."""
+        """The name of a value that is given or computed. Raises UnsupportedError for one that
+        nothing has computed.
+        """
         name = self._names.get(value)
         if name is None:
-            raise UnsupportedError(f"a tensor of shape {self._trace.values[value].shape} is read that nothing has written (an empty buffer)")
+            raise UnsupportedError(
+                f"a tensor of shape {self._trace.values[value].shape} is read that nothing has "
+                f"written (an empty buffer)"
+            )
         return name
 
     def enter_outputs(self, event: Event) -> None:
@@ -97,12 +128,16 @@ class RankNames:
                     # Of what has no elements no operator makes anything.
                     self._names[number] = result or self._place
                 else:
-                    self._names[number] = self.new("", value) if result is None else self.result(result, value)
+                    self._names[number] = (
+                        self.new("", value) if result is None else self.result(result, value)
+                    )
 
     def known(self, given: Given) -> str:
         """A name for a value whose elements are known."""
         value = self._trace.values[given.value]
-        self._names[given.value] = self._claim(given.name, value) if given.name else self.new("constant", value)
+        self._names[given.value] = (
+            self._claim(given.name, value) if given.name else self.new("constant", value)
+        )
         return self._names[given.value]
 
     def result(self, name: str, value: Value) -> str:
@@ -131,12 +166,16 @@ def real_form(value: Value) -> tuple[tuple[int, ...], DType]:
     """Shape and dtype of a value as a plan has it: complex numbers are pairs of real ones."""
     plain = stored(value)
     if plain.dtype == "complex64" or plain.dtype == "complex128":  # noqa: PLR1714  a type checker follows these
-        raise UnsupportedError(f"a tensor of shape {value.shape} has dtype {value.dtype}, which has no form here")
+        raise UnsupportedError(
+            f"a tensor of shape {value.shape} has dtype {value.dtype}, which has no form here"
+        )
     return plain.shape, plain.dtype
 
 
 def base_name(event: Event) -> str:
-    """What an event's results are called, before they are counted: the module, and the operator's name."""
+    """What an event's results are called, before they are counted: the module, and the operator's
+    name.
+    """
     operator = event.operator.partition(".")[0].strip("_")
     place = f"{event.module}.{operator}" if event.module else operator
     return f"{place}.backward" if event.backward else place
@@ -150,36 +189,57 @@ def result_name(result: Result, taken: Collection[str]) -> str:
 
 
 def result_names(traces: Sequence[Trace], taken: Collection[str]) -> dict[str, Result]:
-    """What the ranks end with, by name, as of the first that has it. Raises PlanError where two results of one program are called the same."""
+    """What the ranks end with, by name, as of the first that has it. Raises PlanError where two
+    results of one program are called the same.
+    """
     found: dict[str, Result] = {}
     for trace in traces:
         own: set[str] = set()
         for result in trace.results:
             name = result_name(result, taken)
             other = found.setdefault(name, result)
-            if name in taken or name in own or (other.kind, other.name) != (result.kind, result.name):
-                raise PlanError(f"rank {trace.rank} ends with two tensors called {name!r}, or begins and ends with one; {_RENAME}")
+            if (
+                name in taken
+                or name in own
+                or (other.kind, other.name) != (result.kind, result.name)
+            ):
+                raise PlanError(
+                    f"rank {trace.rank} ends with two tensors called {name!r}, or begins and ends "
+                    f"with one; {_RENAME}"
+                )
             own.add(name)
     return found
 
 
 def check_given(trace: Trace, batch: Collection[str]) -> None:
-    """Raise PlanError where two tensors that a rank begins with are called the same, or a tensor of its model as one of the batch."""
+    """Raise PlanError where two tensors that a rank begins with are called the same, or a tensor of
+    its model as one of the batch.
+    """
     seen: set[str] = set()
     for given in trace.given:
         if given.role == "constant":
             continue
         if given.name in seen or (given.role != "input" and given.name in batch):
-            raise PlanError(f"rank {trace.rank} begins with two tensors called {given.name!r}; {_RENAME}")
+            raise PlanError(
+                f"rank {trace.rank} begins with two tensors called {given.name!r}; {_RENAME}"
+            )
         seen.add(given.name)
 
 
 def given_tensor(given: Given, value: Value, bounds: Mapping[str, tuple[int, int]]) -> Tensor:
-    """The tensor of a given value, without lineage. Raises UnsupportedError for a constant that is no tensor filled with one number."""
+    """The tensor of a given value, without lineage. Raises UnsupportedError for a constant that is
+    no tensor filled with one number.
+    """
     shape, dtype = real_form(value)
     if given.role == "constant":
         number = _filling(given, value)
-        return Tensor(f"constant:{number}:{dtype}:{'x'.join(map(str, shape))}", shape, dtype, "constant", value=number)
+        return Tensor(
+            f"constant:{number}:{dtype}:{'x'.join(map(str, shape))}",
+            shape,
+            dtype,
+            "constant",
+            value=number,
+        )
     role: Role = given.role if given.role in ("parameter", "optimizer_state") else "input"
     return Tensor(given.name, shape, dtype, role, bounds=bounds.get(given.name))
 
@@ -189,16 +249,23 @@ def _filling(given: Given, value: Value) -> Scalar:
     number = given.number
     if number is None:
         raise UnsupportedError(
-            f"a constant {value.dtype} tensor of shape {value.shape} has elements that are neither all equal nor few; let the program compute it in the step, "
+            f"a constant {value.dtype} tensor of shape {value.shape} has elements that are "
+            f"neither all equal nor few; let the program compute it in the step, "
             "or make it a buffer of the model or a tensor of the batch"
         )
     kind = kind_of(value.dtype)
     if kind == "complex" and number != 0:
-        raise UnsupportedError(f"a constant {value.dtype} tensor of shape {value.shape} is filled with {number}; complex constants other than 0 are not known")
+        raise UnsupportedError(
+            f"a constant {value.dtype} tensor of shape {value.shape} is filled with {number}; "
+            f"complex constants other than 0 are not known"
+        )
     if kind == "field":
         return literal(number)
     if kind == "complex":
         return 0.0
     if not float(number).is_integer():
-        raise PlanError(f"a constant {value.dtype} tensor of shape {value.shape} is filled with {number}, which is no {value.dtype}")
+        raise PlanError(
+            f"a constant {value.dtype} tensor of shape {value.shape} is filled with {number}, "
+            f"which is no {value.dtype}"
+        )
     return bool(number) if kind == "bool" else int(number)

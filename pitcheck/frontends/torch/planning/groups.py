@@ -1,4 +1,6 @@
-"""Groups of collectives: every rank knows its own, the plan names those of all ranks that run the collective together."""
+"""Groups of collectives: every rank knows its own, the plan names those of all ranks that run the
+collective together.
+"""
 
 from __future__ import annotations
 
@@ -19,9 +21,11 @@ Key = tuple[str, tuple[str, ...], str]
 
 
 def with_communicators(traces: Sequence[Trace]) -> list[Trace]:
-    """The traces in which a group has a name only where some rank uses several of the same ranks: "" the first that it uses, then "2", "3" and so on.
+    """The traces in which a group has a name only where some rank uses several of the same ranks:
+    "" the first that it uses, then "2", "3" and so on.
 
-    Names are those of the first rank that uses the group. Groups of which every rank has but one are one, whatever it is called.
+    Names are those of the first rank that uses the group. Groups of which every rank has but one
+    are one, whatever it is called.
     """
     met: dict[Ranks, dict[str, None]] = defaultdict(dict)
     several: set[Ranks] = set()
@@ -32,29 +36,47 @@ def with_communicators(traces: Sequence[Trace]) -> list[Trace]:
                 met[event.group].setdefault(event.communicator)
                 own[event.group].add(event.communicator)
         several.update(group for group, names in own.items() if len(names) > 1)
-    names = {(group, name): f"{place + 1}" if place and group in several else "" for group, found in met.items() for place, name in enumerate(found)}
+    names = {
+        (group, name): f"{place + 1}" if place and group in several else ""
+        for group, found in met.items()
+        for place, name in enumerate(found)
+    }
     return [_renamed(trace, names) for trace in traces]
 
 
 def _renamed(trace: Trace, names: Mapping[tuple[Ranks, str], str]) -> Trace:
-    events = tuple(replace(event, communicator=names[event.group, event.communicator]) if event.group else event for event in trace.events)
+    events = tuple(
+        replace(event, communicator=names[event.group, event.communicator])
+        if event.group
+        else event
+        for event in trace.events
+    )
     return replace(trace, events=events)
 
 
 def check_members(traces: Iterable[Trace]) -> None:
-    """Raise PlanError where a rank communicates over a group that it is no member of. Beside the groups of the others nobody would see what it believes in."""
+    """Raise PlanError where a rank communicates over a group that it is no member of. Beside the
+    groups of the others nobody would see what it believes in.
+    """
     for trace in traces:
         for event in trace.events:
             if event.group and trace.rank not in event.group:
                 at = f" at {event.source}" if event.source else ""
                 others = list(event.group)
-                raise PlanError(f"rank {trace.rank} runs {event.operator}{at} over the group {others}, of which it is no member; run it over the rank's own")
+                raise PlanError(
+                    f"rank {trace.rank} runs {event.operator}{at} over the group {others}, of "
+                    f"which it is no member; run it over the rank's own"
+                )
 
 
-def with_all_groups(programs: Mapping[int, Sequence[Instance]], coordinates: Coordinates) -> dict[int, list[Instance]]:
-    """The programs in which a collective names the groups of all ranks that run it, as mesh axes where they are all the groups along these.
+def with_all_groups(
+    programs: Mapping[int, Sequence[Instance]], coordinates: Coordinates
+) -> dict[int, list[Instance]]:
+    """The programs in which a collective names the groups of all ranks that run it, as mesh axes
+    where they are all the groups along these.
 
-    Every rank is a member of its own group. A collective whose ranks disagree on who belongs together keeps on every rank the group that this rank believes in.
+    Every rank is a member of its own group. A collective whose ranks disagree on who belongs
+    together keeps on every rank the group that this rank believes in.
     """
     together: dict[Key, set[Ranks]] = defaultdict(set)
     for sequence in programs.values():
@@ -62,7 +84,10 @@ def with_all_groups(programs: Mapping[int, Sequence[Instance]], coordinates: Coo
             if instance.group is not None:
                 together[_key(instance)].update(instance.group.ranks)
     named = {key: _group(groups, coordinates) for key, groups in together.items()}
-    return {rank: [_grouped(instance, named) for instance in sequence] for rank, sequence in programs.items()}
+    return {
+        rank: [_grouped(instance, named) for instance in sequence]
+        for rank, sequence in programs.items()
+    }
 
 
 def _key(instance: Instance) -> Key:
@@ -83,7 +108,14 @@ def _group(groups: Iterable[Ranks], coordinates: Coordinates) -> Group | None:
     members = [rank for group in ordered for rank in group]
     if len(set(members)) != len(members):
         return None
-    return next((Group(axes=axes) for axes in _axes(coordinates) if set(ordered) <= set(coordinates.groups(Group(axes=axes)))), Group(ranks=ordered))
+    return next(
+        (
+            Group(axes=axes)
+            for axes in _axes(coordinates)
+            if set(ordered) <= set(coordinates.groups(Group(axes=axes)))
+        ),
+        Group(ranks=ordered),
+    )
 
 
 def _axes(coordinates: Coordinates) -> Iterable[tuple[str, ...]]:

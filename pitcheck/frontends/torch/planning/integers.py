@@ -1,4 +1,6 @@
-"""Integer and bool tensors whose elements are known, as operators that make them: runs of equal elements, joined."""
+"""Integer and bool tensors whose elements are known, as operators that make them: runs of equal
+elements, joined.
+"""
 
 from __future__ import annotations
 
@@ -13,20 +15,35 @@ from pitcheck.plan.fold import Instance
 MOST_RUNS = 4096
 
 
-def known_integers(elements: Sequence[int], value: Value, name: str, names: RankNames) -> Iterator[Instance]:
-    """The operators that make a tensor of these elements, row-major. Raises UnsupportedError for one of more than ``MOST_RUNS`` runs, and for one of none."""
+def known_integers(
+    elements: Sequence[int], value: Value, name: str, names: RankNames
+) -> Iterator[Instance]:
+    """The operators that make a tensor of these elements, row-major. Raises UnsupportedError for
+    one of more than ``MOST_RUNS`` runs, and for one of none.
+    """
     if not elements:
-        raise UnsupportedError(f"{name!r} has shape {value.shape}; tensors without elements are not known")
+        raise UnsupportedError(
+            f"{name!r} has shape {value.shape}; tensors without elements are not known"
+        )
     runs = [(element, len(list(same))) for element, same in groupby(elements)]
     if len(runs) > MOST_RUNS:
-        raise UnsupportedError(f"{name!r} has known elements that change {len(runs):,} times, more than {MOST_RUNS:,}; let the program compute it")
+        raise UnsupportedError(
+            f"{name!r} has known elements that change {len(runs):,} times, more than "
+            f"{MOST_RUNS:,}; let the program compute it"
+        )
     parts = []
     for element, length in runs:
         own = Value((length,), value.dtype)
         parts.append(names.new(f"{name}.run", own))
         filled = bool(element) if value.dtype == "bool" else int(element)
-        yield Instance("full", (), (parts[-1],), {"sizes": (length,), "value": filled, "dtype": value.dtype})
-    flat = parts[0] if len(parts) == 1 else names.new(f"{name}.flat", Value((len(elements),), value.dtype))
+        yield Instance(
+            "full", (), (parts[-1],), {"sizes": (length,), "value": filled, "dtype": value.dtype}
+        )
+    flat = (
+        parts[0]
+        if len(parts) == 1
+        else names.new(f"{name}.flat", Value((len(elements),), value.dtype))
+    )
     if len(parts) > 1:
         yield Instance("cat", tuple(parts), (flat,), {"axis": 0})
     yield Instance("reshape", (flat,), (name,), {"sizes": value.shape})

@@ -12,9 +12,18 @@ MOST = 12
 
 
 def check_known(given: Iterable[str], known: Collection[str], place: str) -> None:
-    """Raise PlanError, which lists the known names, or of many the nearest, for a name in ``place`` that is none of them."""
+    """Raise PlanError, which lists the known names, or of many the nearest, for a name in ``place``
+    that is none of them.
+    """
     for name in given:
         if name not in known:
-            listed = sorted(known) if len(known) <= MOST else get_close_matches(name, sorted(known), MOST, 0)
+            listed = (
+                sorted(known)
+                if len(known) <= MOST
+                else get_close_matches(name, sorted(known), MOST, 0)
+            )
             more = f" and {len(known) - len(listed)} more" if len(listed) < len(known) else ""
-            raise PlanError(f"{place} names {name!r}, which is not there; the known names are {', '.join(listed) or 'none'}{more}")
+            raise PlanError(
+                f"{place} names {name!r}, which is not there; the known names are "
+                f"{', '.join(listed) or 'none'}{more}"
+            )

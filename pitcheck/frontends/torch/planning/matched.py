@@ -1,4 +1,6 @@
-"""What of the state of both programs is compared: what either has changed, where the other has it, too; else the programs are not comparable, which is said."""
+"""What of the state of both programs is compared: what either has changed, where the other has it,
+too; else the programs are not comparable, which is said.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,8 @@ KINDS = (
 def matched(reference: Trace, traces: Sequence[Trace], spec: Spec) -> tuple[Trace, list[Trace]]:
     """Both programs with all that is to be compared asked for.
 
-    Raises UnsupportedError for state that only one of them has, or changes without the other having it.
+    Raises UnsupportedError for state that only one of them has, or changes without the other having
+    it.
     """
     theirs = {_key(result) for result in reference.results}
     begun = {given.name for given in reference.given}
@@ -39,10 +42,14 @@ def matched(reference: Trace, traces: Sequence[Trace], spec: Spec) -> tuple[Trac
         _check_results(trace, theirs, begun)
     _check_numbers(reference, traces)
     _check_accumulated(reference, traces)
-    asked = {_key(result) for trace in (reference, *traces) for result in trace.results if result.asked}
+    asked = {
+        _key(result) for trace in (reference, *traces) for result in trace.results if result.asked
+    }
     read = {given.name for trace in traces for given in trace.given if not given.idle}
     single = _asking(reference, asked, read)
-    return replace(single, assumptions=(*single.assumptions, *_said(reference, traces, asked))), [_asking(trace, asked, ()) for trace in traces]
+    return replace(single, assumptions=(*single.assumptions, *_said(reference, traces, asked))), [
+        _asking(trace, asked, ()) for trace in traces
+    ]
 
 
 def compared(trace: Trace) -> Trace:
@@ -59,7 +66,13 @@ def _key(result: Result) -> Key:
 
 def _asking(trace: Trace, asked: Collection[Key], read: Collection[str]) -> Trace:
     results = tuple(replace(result, asked=_key(result) in asked) for result in trace.results)
-    return replace(trace, results=results, given=tuple(replace(given, idle=given.idle and given.name not in read) for given in trace.given))
+    return replace(
+        trace,
+        results=results,
+        given=tuple(
+            replace(given, idle=given.idle and given.name not in read) for given in trace.given
+        ),
+    )
 
 
 def _place(trace: Trace, value: int) -> str:
@@ -69,13 +82,16 @@ def _place(trace: Trace, value: int) -> str:
 
 
 def _check_stated(trace: Trace, spec: Spec) -> None:
-    """Raise UnsupportedError where ranks hold a state otherwise after the step than before: each call must leave what the next is assumed to find."""
+    """Raise UnsupportedError where ranks hold a state otherwise after the step than before: each
+    call must leave what the next is assumed to find.
+    """
     for given in trace.given:
         name = given.name.removeprefix(LEFT) if given.role == "gradient" else given.name
         output = f"{GRADIENT if given.role == 'gradient' else UPDATED}{name}"
         if given.role != "input" and not given.idle and output in spec.outputs:
             raise UnsupportedError(
-                f"rank {trace.rank} begins the next call with {name!r} as it is held before this one, but Spec.outputs says otherwise of {output!r}; "
+                f"rank {trace.rank} begins the next call with {name!r} as it is held before this "
+                f"one, but Spec.outputs says otherwise of {output!r}; "
                 "make it so in the step"
             )
 
@@ -90,12 +106,14 @@ def _check_given(trace: Trace, begun: Collection[str]) -> None:
 def _alone(trace: Trace, given: Given, left: Result | None) -> str:
     if given.role == "gradient":
         return (
-            f"rank {trace.rank} adds to {given.name!r}, the gradient that its call before left, and the reference has none by then; "
+            f"rank {trace.rank} adds to {given.name!r}, the gradient that its call before left, "
+            f"and the reference has none by then; "
             "zero the gradients in both programs"
         )
     written = "" if left is None else _place(trace, left.value)
     return (
-        f"rank {trace.rank} reads {given.name!r}, which its call before left, and changes it{written}; the reference has no such state, so it is not compared; "
+        f"rank {trace.rank} reads {given.name!r}, which its call before left, and changes "
+        f"it{written}; the reference has no such state, so it is not compared; "
         "name it in Program.state of both programs"
     )
 
@@ -106,31 +124,47 @@ def _check_results(trace: Trace, theirs: Collection[Key], begun: Collection[str]
             continue
         written = _place(trace, result.value)
         if result.kind == "updated":
-            raise UnsupportedError(f"rank {trace.rank} changes {result.name!r}{written}, which the reference does not have; it is changed and not compared")
+            raise UnsupportedError(
+                f"rank {trace.rank} changes {result.name!r}{written}, which the reference does "
+                f"not have; it is changed and not compared"
+            )
         if result.name in begun:
             raise UnsupportedError(
-                f"rank {trace.rank} leaves a gradient of {result.name!r}{written}, which has none in the reference; it is changed and not compared"
+                f"rank {trace.rank} leaves a gradient of {result.name!r}{written}, which has none "
+                f"in the reference; it is changed and not compared"
             )
 
 
 def _check_numbers(reference: Trace, traces: Sequence[Trace]) -> None:
-    """Raise UnsupportedError where known numbers that go on from call to call are not the same on every rank as in the reference."""
+    """Raise UnsupportedError where known numbers that go on from call to call are not the same on
+    every rank as in the reference.
+    """
     known = {number.name: number for number in reference.numbers}
     for trace in traces:
         for number in trace.numbers:
             there = known.get(number.name)
             at = f" at {number.source}" if number.source else ""
             if there is None:
-                raise UnsupportedError(f"rank {trace.rank} changes {number.name!r}{at}, which the reference does not have or leaves as it is")
+                raise UnsupportedError(
+                    f"rank {trace.rank} changes {number.name!r}{at}, which the reference does not "
+                    f"have or leaves as it is"
+                )
             if there.text != number.text:
-                raise UnsupportedError(f"{number.name!r} is {number.text} after the step of rank {trace.rank}{at}, and {there.text} in the reference")
+                raise UnsupportedError(
+                    f"{number.name!r} is {number.text} after the step of rank {trace.rank}{at}, "
+                    f"and {there.text} in the reference"
+                )
     missing = known.keys() - {number.name for trace in traces for number in trace.numbers}
     if missing:
-        raise UnsupportedError(f"the reference changes {min(missing)!r}, which no rank has or changes")
+        raise UnsupportedError(
+            f"the reference changes {min(missing)!r}, which no rank has or changes"
+        )
 
 
 def _check_accumulated(reference: Trace, traces: Sequence[Trace]) -> None:
-    """Raise UnsupportedError where a rank adds to the gradients that its call before left, and the reference, which nobody needs to zero, does not."""
+    """Raise UnsupportedError where a rank adds to the gradients that its call before left, and the
+    reference, which nobody needs to zero, does not.
+    """
     if _changes(reference):
         return
     ends = {result.name for result in reference.results if result.kind == "gradient"}
@@ -138,19 +172,25 @@ def _check_accumulated(reference: Trace, traces: Sequence[Trace]) -> None:
         differ = sorted(ends & set(trace.accumulated) - set(reference.accumulated))
         if differ:
             raise UnsupportedError(
-                f"rank {trace.rank} adds to the gradient of {differ[0]!r} that its call before left, and the reference does not; zero it in the step"
+                f"rank {trace.rank} adds to the gradient of {differ[0]!r} that its call before "
+                f"left, and the reference does not; zero it in the step"
             )
 
 
 def _changes(trace: Trace) -> bool:
     parameters = {given.name for given in trace.given if given.role == "parameter"}
-    return any(result.kind == "updated" and result.asked and result.name in parameters for result in trace.results)
+    return any(
+        result.kind == "updated" and result.asked and result.name in parameters
+        for result in trace.results
+    )
 
 
 def _said(reference: Trace, traces: Sequence[Trace], asked: Collection[Key]) -> list[str]:
     """What is proven, and of which state."""
     roles = {given.name: given.role for trace in (*traces, reference) for given in trace.given}
-    counts: Counter[str] = Counter(roles[name] for kind, name in asked if kind == "updated" and name in roles)
+    counts: Counter[str] = Counter(
+        roles[name] for kind, name in asked if kind == "updated" and name in roles
+    )
     numbers = len(reference.numbers)
     found = [(counts[role], one, many) for role, one, many in KINDS]
     found += [
@@ -159,9 +199,14 @@ def _said(reference: Trace, traces: Sequence[Trace], asked: Collection[Key]) -> 
     ]
     parts = [f"{count} {one if count == 1 else many}" for count, one, many in found if count]
     said = [
-        "what is proven is the second call of step, and every later one that runs the same operators, "
-        f"from equal parameters and state on all ranks; compared of what it leaves: {', '.join(parts) or 'nothing'}"
+        "what is proven is the second call of step, and every later one that runs the same "
+        "operators, "
+        f"from equal parameters and state on all ranks; compared of what it leaves: "
+        f"{', '.join(parts) or 'nothing'}"
     ]
     if reference.accumulated:
-        said.append("step adds to the gradients and changes no parameter: gradients are taken to be zeroed between its calls")
+        said.append(
+            "step adds to the gradients and changes no parameter: gradients are taken to be "
+            "zeroed between its calls"
+        )
     return said

@@ -1,4 +1,6 @@
-"""What lies beside the useful parts of a buffer that a program keeps: it is communicated with these, call after call, and nobody reads it."""
+"""What lies beside the useful parts of a buffer that a program keeps: it is communicated with
+these, call after call, and nobody reads it.
+"""
 
 from __future__ import annotations
 
@@ -17,17 +19,30 @@ POINT_TO_POINT = ("send", "receive")
 
 
 def without_padding(traces: Sequence[Trace], known: Collection[str]) -> list[Trace]:
-    """The traces with zeros for the parts of kept buffers that no result of any rank depends on. ``known``: names that are state in the reference.
+    """The traces with zeros for the parts of kept buffers that no result of any rank depends on.
+    ``known``: names that are state in the reference.
 
     A buffer that is read as a whole is none that is padded, but state.
     """
-    names = {given.name for trace in traces for given in trace.given if _is_part(trace, given, known)}
+    names = {
+        given.name for trace in traces for given in trace.given if _is_part(trace, given, known)
+    }
     if not names:
         return list(traces)
-    bare = [replace(trace, results=tuple(result for result in trace.results if result.name not in names)) for trace in traces]
+    bare = [
+        replace(
+            trace, results=tuple(result for result in trace.results if result.name not in names)
+        )
+        for trace in traces
+    ]
     apart = taken_apart(with_communicators(bare), through=True)
     needed = _needed(apart)
-    names -= {given.name for trace in apart for given in trace.given if given.role == "kept" and given.value in needed[trace.rank]}
+    names -= {
+        given.name
+        for trace in apart
+        for given in trace.given
+        if given.role == "kept" and given.value in needed[trace.rank]
+    }
     return [_zeroed(trace, names) for trace in traces]
 
 
@@ -41,13 +56,17 @@ def _is_part(trace: Trace, given: Given, known: Collection[str]) -> bool:
             continue
         if event.operator in VIEWS:
             whole.update(number for number in event.outputs if number is not None)
-        elif event.operator != "slice.Tensor" or any(number is None or prod(trace.values[number].shape) >= size for number in event.outputs):
+        elif event.operator != "slice.Tensor" or any(
+            number is None or prod(trace.values[number].shape) >= size for number in event.outputs
+        ):
             return False
     return whole.isdisjoint(result.value for result in trace.results if result.name != given.name)
 
 
 def _needed(traces: Sequence[Trace]) -> dict[int, set[int]]:
-    """By rank the values that a result of any rank depends on; a collective is needed by all of its members, or by none."""
+    """By rank the values that a result of any rank depends on; a collective is needed by all of its
+    members, or by none.
+    """
     keys = {trace.rank: _keys(trace) for trace in traces}
     live: set[Key] = set()
     while True:
@@ -69,7 +88,9 @@ def _keys(trace: Trace) -> list[Key | None]:
 
 
 def _of_rank(trace: Trace, keys: Sequence[Key | None], live: set[Key]) -> set[int]:
-    """The values that a rank needs, where the collectives in ``live`` are needed; those that it needs itself are added."""
+    """The values that a rank needs, where the collectives in ``live`` are needed; those that it
+    needs itself are added.
+    """
     needed = {result.value for result in trace.results}
     for event, key in zip(reversed(trace.events), reversed(keys), strict=True):
         wanted = any(number in needed for number in event.outputs if number is not None)
@@ -85,5 +106,18 @@ def _is_sent(event: Event) -> bool:
 
 
 def _zeroed(trace: Trace, names: Collection[str]) -> Trace:
-    given = tuple(Given(own.value, "constant", "", number=0.0) if own.role == "kept" and own.name in names else own for own in trace.given)
-    return replace(trace, given=given, results=tuple(result for result in trace.results if result.kind != "updated" or result.name not in names))
+    given = tuple(
+        Given(own.value, "constant", "", number=0.0)
+        if own.role == "kept" and own.name in names
+        else own
+        for own in trace.given
+    )
+    return replace(
+        trace,
+        given=given,
+        results=tuple(
+            result
+            for result in trace.results
+            if result.kind != "updated" or result.name not in names
+        ),
+    )

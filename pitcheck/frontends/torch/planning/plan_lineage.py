@@ -22,16 +22,24 @@ def axes_of(axes: Axes) -> tuple[str, ...]:
 
 def of_input(name: str, stated: Input) -> Lineage:
     """The lineage of a tensor of the batch."""
-    return Lineage(name, shards=tuple(Shard(dim, by=axes_of(axes)) for dim, axes in sorted(stated.split.items())))
+    return Lineage(
+        name,
+        shards=tuple(Shard(dim, by=axes_of(axes)) for dim, axes in sorted(stated.split.items())),
+    )
 
 
 def of_output(name: str, part: Part, mesh: Mapping[str, int]) -> Lineage:
-    """The lineage of an output of which ranks hold a part. UnsupportedError: a sum and a mean at once; PlanError: an axis that the mesh has not."""
+    """The lineage of an output of which ranks hold a part. UnsupportedError: a sum and a mean at
+    once; PlanError: an axis that the mesh has not.
+    """
     added, averaged = axes_of(part.sum), axes_of(part.mean)
     for axes in (added, averaged, *map(axes_of, part.split.values())):
         check_known(axes, mesh, f"Spec.outputs[{name!r}]")
     if added and averaged:
-        raise UnsupportedError(f"outputs[{name!r}] is both a sum over {added} and a mean over {averaged}; give one of them")
+        raise UnsupportedError(
+            f"outputs[{name!r}] is both a sum over {added} and a mean over {averaged}; give one "
+            f"of them"
+        )
     count = 1
     for axis in averaged:
         count *= mesh[axis]
@@ -41,7 +49,9 @@ def of_output(name: str, part: Part, mesh: Mapping[str, int]) -> Lineage:
 
 
 def of_boxes(name: str, whole: Sequence[int], boxes: Mapping[int, Box], places: Places) -> Lineage:
-    """The lineage of a tensor of which every rank in ``boxes`` holds a box of a whole of shape ``whole``."""
+    """The lineage of a tensor of which every rank in ``boxes`` holds a box of a whole of shape
+    ``whole``.
+    """
     axes = [axis.name for axis in places.coordinates.mesh if axis.size > 1]
     shards = []
     for dim, size in enumerate(whole):

@@ -1,4 +1,6 @@
-"""What torch.distributed does by ways that a recorder of operators does not see, or by numbers that nobody has while a program is recorded."""
+"""What torch.distributed does by ways that a recorder of operators does not see, or by numbers that
+nobody has while a program is recorded.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,14 @@ from pitcheck.frontends.torch.recording.replaced import replaced
 
 REDUCING = frozenset(
     {
-        *("allreduce", "allreduce_coalesced", "reduce", "reduce_scatter", "reduce_scatter_single", "_reduce_scatter_base"),
+        *(
+            "allreduce",
+            "allreduce_coalesced",
+            "reduce",
+            "reduce_scatter",
+            "reduce_scatter_single",
+            "_reduce_scatter_base",
+        ),
         *("reduce_scatter_single_coalesced", "reduce_scatter_tensor_coalesced"),
     }
 )
@@ -37,7 +46,9 @@ REDUCING = frozenset(
 def adjusted(recorder: Recorder) -> Iterator[None]:
     """Put the methods of this module in place, for the time of a recording."""
     with ExitStack() as stack:
-        stack.enter_context(replaced(DeviceMesh, "__init__", _real_mesh(recorder, DeviceMesh.__init__)))
+        stack.enter_context(
+            replaced(DeviceMesh, "__init__", _real_mesh(recorder, DeviceMesh.__init__))
+        )
         for kind in (Work, *Work.__subclasses__()):
             for name in {"wait", "synchronize", "block_current_stream"} & vars(kind).keys():
                 stack.enter_context(replaced(kind, name, _seen(recorder, getattr(kind, name))))
@@ -45,14 +56,35 @@ def adjusted(recorder: Recorder) -> Iterator[None]:
                 stack.enter_context(replaced(kind, "get_future", _future(recorder)))
             if "is_completed" in vars(kind):
                 stack.enter_context(replaced(kind, "is_completed", _asked(recorder)))
-        stack.enter_context(replaced(torch.nn.parallel.distributed, "_verify_param_shape_across_processes", lambda *_: None))
-        # After the first step the buckets would be cut anew, in the order in which gradients came; the ranks agree on it by numbers.
-        stack.enter_context(replaced(torch._C._distributed_c10d.Reducer, "_rebuild_buckets", lambda _: False))
+        stack.enter_context(
+            replaced(
+                torch.nn.parallel.distributed,
+                "_verify_param_shape_across_processes",
+                lambda *_: None,
+            )
+        )
+        # After the first step the buckets would be cut anew, in the order in which gradients came;
+        # the ranks agree on it by numbers.
+        stack.enter_context(
+            replaced(torch._C._distributed_c10d.Reducer, "_rebuild_buckets", lambda _: False)
+        )
         stack.enter_context(replaced(dist, "_broadcast_coalesced", _broadcast))
-        stack.enter_context(replaced(DistributedDataParallel, "_pre_forward", _reduced(DistributedDataParallel._pre_forward)))
-        stack.enter_context(replaced(torch.UntypedStorage, "resize_", _resized(recorder, torch.UntypedStorage.resize_)))
+        stack.enter_context(
+            replaced(
+                DistributedDataParallel,
+                "_pre_forward",
+                _reduced(DistributedDataParallel._pre_forward),
+            )
+        )
+        stack.enter_context(
+            replaced(
+                torch.UntypedStorage, "resize_", _resized(recorder, torch.UntypedStorage.resize_)
+            )
+        )
         for name in REDUCING & vars(dist.ProcessGroup).keys():
-            stack.enter_context(replaced(dist.ProcessGroup, name, _told(recorder, getattr(dist.ProcessGroup, name))))
+            stack.enter_context(
+                replaced(dist.ProcessGroup, name, _told(recorder, getattr(dist.ProcessGroup, name)))
+            )
         stack.enter_context(replaced(_PipelineSchedule, "_warmup_p2p", _no_vote))
         for name in ("empty", "empty_like"):
             stack.enter_context(replaced(np, name, _of_no_use(getattr(np, name))))
@@ -81,12 +113,20 @@ def _seen(recorder: Recorder, original: Callable[..., Any]) -> Callable[..., Any
 
 
 def _told(recorder: Recorder, original: Callable[..., Any]) -> Callable[..., Any]:
-    """The factor of a premultiplied sum is known to whoever calls for it, and not to the operator that is seen."""
+    """The factor of a premultiplied sum is known to whoever calls for it, and not to the operator
+    that is seen.
+    """
 
     def reduce(group: dist.ProcessGroup, *args: Any, **kwargs: Any) -> Any:
         given = [getattr(argument, "reduceOp", argument) for argument in (*args, *kwargs.values())]
-        factors = [reduction.factor for reduction in given if isinstance(reduction, dist.ReduceOp) and kind_number(reduction) == PREMULTIPLIED]
-        recorder.communication.factor = float(factors[0]) if len(factors) == 1 and isinstance(factors[0], float | int) else None
+        factors = [
+            reduction.factor
+            for reduction in given
+            if isinstance(reduction, dist.ReduceOp) and kind_number(reduction) == PREMULTIPLIED
+        ]
+        recorder.communication.factor = (
+            float(factors[0]) if len(factors) == 1 and isinstance(factors[0], float | int) else None
+        )
         try:
             return original(group, *args, **kwargs)
         finally:
@@ -110,13 +150,19 @@ def _asked(recorder: Recorder) -> Callable[[Work], bool]:
     """Whether communication is over at some moment is another thing in every run."""
 
     def is_completed(_: Work) -> bool:
-        raise recorder.tape.refuse(UnsupportedError(f"{recorder.tape.where()}: Work.is_completed() depends on time; call wait()"))
+        raise recorder.tape.refuse(
+            UnsupportedError(
+                f"{recorder.tape.where()}: Work.is_completed() depends on time; call wait()"
+            )
+        )
 
     return is_completed
 
 
 class Future(torch.futures.Future[list[torch.Tensor]]):
-    """What comes of a work. Who waits for it, looks at it or goes on from it has waited for the work."""
+    """What comes of a work. Who waits for it, looks at it or goes on from it has waited for the
+    work.
+    """
 
     def __init__(self, recorder: Recorder, work: Work) -> None:
         super().__init__()
@@ -140,7 +186,9 @@ class Future(torch.futures.Future[list[torch.Tensor]]):
 
 
 def _future(recorder: Recorder) -> Callable[[Work], Any]:
-    """The future of a work. In a backward pass it is given to the reducer of DistributedDataParallel, which waits where it is not seen."""
+    """The future of a work. In a backward pass it is given to the reducer of
+    DistributedDataParallel, which waits where it is not seen.
+    """
 
     def get_future(work: Work) -> Any:
         future = Future(recorder, work)
@@ -151,18 +199,23 @@ def _future(recorder: Recorder) -> Callable[[Work], Any]:
     return get_future
 
 
-def _broadcast(group: dist.ProcessGroup, tensors: Sequence[torch.Tensor], _: int, source: int = 0) -> None:
+def _broadcast(
+    group: dist.ProcessGroup, tensors: Sequence[torch.Tensor], _: int, source: int = 0
+) -> None:
     """The original packs the tensors, and waits where it is not seen."""
     for tensor in tensors:
         dist.broadcast(tensor, group=group, group_src=source)
 
 
 def _reduced(original: Callable[..., Any]) -> Callable[..., Any]:
-    """The reducer of DistributedDataParallel is not seen, but for what it calls in Python: the hook that does what it would do itself."""
+    """The reducer of DistributedDataParallel is not seen, but for what it calls in Python: the hook
+    that does what it would do itself.
+    """
 
     def pre_forward(module: DistributedDataParallel, *args: Any, **kwargs: Any) -> Any:
         if not module._comm_hooks:
-            # Without its group the hook would reduce over all ranks, and the reducer reduces over those that the user says.
+            # Without its group the hook would reduce over all ranks, and the reducer reduces over
+            # those that the user says.
             module.register_comm_hook(module.process_group, allreduce_hook)
         return original(module, *args, **kwargs)
 
@@ -170,7 +223,9 @@ def _reduced(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _of_no_use(original: Callable[..., Any]) -> Callable[..., Any]:
-    """An array that nobody has written to is a constant of a program that reads it; what happens to lie there, often zeros, must not look like its meaning."""
+    """An array that nobody has written to is a constant of a program that reads it; what happens to
+    lie there, often zeros, must not look like its meaning.
+    """
 
     def empty(*args: Any, **kwargs: Any) -> Any:
         array = original(*args, **kwargs)
@@ -184,10 +239,13 @@ def _of_no_use(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _no_vote(_: _PipelineSchedule, stages: Sequence[Any], has_backward: bool, __: bool) -> None:
-    """The stages of a pipeline vote, by numbers, whether all know their shapes; those that do not would send these as objects."""
+    """The stages of a pipeline vote, by numbers, whether all know their shapes; those that do not
+    would send these as objects.
+    """
     for stage in stages:
         if InferenceMode.needs_dynamic(stage._user_meta, has_backward):
             raise UnsupportedError(
-                f"stage {stage.stage_index} of the pipeline does not know the shapes of what it receives; give PipelineStage input_args and output_args"
+                f"stage {stage.stage_index} of the pipeline does not know the shapes of what it "
+                f"receives; give PipelineStage input_args and output_args"
             )
         stage._inference_mode = InferenceMode.STATIC

@@ -1,7 +1,7 @@
 """Which line of the user's code, and which module, an operator belongs to.
 
-The autograd engine numbers its nodes as forward operators make them. What runs for a node, in the backward pass, gets the line of the operator that was running
-when the node was made.
+The autograd engine numbers its nodes as forward operators make them. What runs for a node, in the
+backward pass, gets the line of the operator that was running when the node was made.
 """
 
 from __future__ import annotations
@@ -25,9 +25,19 @@ import pitcheck
 from pitcheck.frontends.torch.tape import Place
 
 PITCHECK = f"{Path(pitcheck.__file__).parent}{os.sep}"
-OWN = (*(f"{folder}{os.sep}" for folder in (Path(torch.__file__).parent, Path(multiprocessing.__file__).parent)), PITCHECK)
-WRAPPING = frozenset(str(module.__file__) for module in (contextlib, functools, typing_extensions, warnings))
-"""What decorators come from: a function that is deprecated, say, is called by the line that calls its wrapper."""
+OWN = (
+    *(
+        f"{folder}{os.sep}"
+        for folder in (Path(torch.__file__).parent, Path(multiprocessing.__file__).parent)
+    ),
+    PITCHECK,
+)
+WRAPPING = frozenset(
+    str(module.__file__) for module in (contextlib, functools, typing_extensions, warnings)
+)
+"""What decorators come from: a function that is deprecated, say, is called by the line that calls
+its wrapper.
+"""
 ENGINE = ("_engine_run_backward",)
 
 
@@ -37,7 +47,9 @@ def short(path: str) -> str:
 
 
 class Blame:
-    """Knows where the program is. To be used as a context around it, in a function of the code ``outermost``: what called that is not the program."""
+    """Knows where the program is. To be used as a context around it, in a function of the code
+    ``outermost``: what called that is not the program.
+    """
 
     def __init__(self, outermost: CodeType) -> None:
         self._outermost = outermost
@@ -85,7 +97,9 @@ class Blame:
         return Place(made.source if in_engine else source, made.module, True)
 
     def _source(self, in_backward: bool) -> tuple[str, bool]:
-        """The last line outside torch; and whether the autograd engine was called from there, and no code of the user's within it."""
+        """The last line outside torch; and whether the autograd engine was called from there, and
+        no code of the user's within it.
+        """
         frame: FrameType | None = sys._getframe(1)
         engine = False
         while frame is not None and frame.f_code is not self._outermost:
@@ -99,5 +113,7 @@ class Blame:
     def _is_own(self, code: CodeType) -> bool:
         found = self._own.get(code)
         if found is None:
-            found = self._own[code] = code.co_filename.startswith((*OWN, "<")) or code.co_filename in WRAPPING
+            found = self._own[code] = (
+                code.co_filename.startswith((*OWN, "<")) or code.co_filename in WRAPPING
+            )
         return found

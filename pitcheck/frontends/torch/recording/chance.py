@@ -1,7 +1,10 @@
-"""What differs by chance between two runs of a program, or between its ranks, while a rank is recorded.
+"""What differs by chance between two runs of a program, or between its ranks, while a rank is
+recorded.
 
-Numbers that Python or NumPy draw from a generator that the program has not seeded are refused: whatever is decided by them is another thing in the next run.
-Where a tensor or a module stands in a set depends on addresses; here it depends on the rank, so that a program that relies on it differs between ranks.
+Numbers that Python or NumPy draw from a generator that the program has not seeded are refused:
+whatever is decided by them is another thing in the next run. Where a tensor or a module stands in a
+set depends on addresses; here it depends on the rank, so that a program that relies on it differs
+between ranks.
 """
 
 from __future__ import annotations
@@ -48,14 +51,34 @@ def without_chance(recorder: Recorder, rank: int) -> Iterator[None]:
         for generator in generators:
             for name, value in generator.functions():
                 stack.enter_context(replaced(generator.module, name, value))
-        stack.enter_context(replaced(random.Random, "seed", _fresh(recorder, "random.Random", random.Random.seed, 1)))
-        stack.enter_context(replaced(numpy_sources, "randbits", _system(recorder, "a generator of numpy.random", numpy_sources.randbits)))
+        stack.enter_context(
+            replaced(
+                random.Random, "seed", _fresh(recorder, "random.Random", random.Random.seed, 1)
+            )
+        )
+        stack.enter_context(
+            replaced(
+                numpy_sources,
+                "randbits",
+                _system(recorder, "a generator of numpy.random", numpy_sources.randbits),
+            )
+        )
         for name in ("random", "getrandbits"):
-            stack.enter_context(replaced(random.SystemRandom, name, _system(recorder, "random.SystemRandom", getattr(random.SystemRandom, name))))
+            stack.enter_context(
+                replaced(
+                    random.SystemRandom,
+                    name,
+                    _system(recorder, "random.SystemRandom", getattr(random.SystemRandom, name)),
+                )
+            )
         for owner in (torch, torch.random):
-            stack.enter_context(replaced(owner, "seed", _fresh(recorder, "torch.seed", torch.seed, 0)))
+            stack.enter_context(
+                replaced(owner, "seed", _fresh(recorder, "torch.seed", torch.seed, 0))
+            )
         serial = iter(range(sys.maxsize))
-        stack.enter_context(replaced(torch.nn.Module, "__init__", _numbered(serial, torch.nn.Module.__init__)))
+        stack.enter_context(
+            replaced(torch.nn.Module, "__init__", _numbered(serial, torch.nn.Module.__init__))
+        )
         for hashed in (torch.Tensor, torch.nn.Module):
             original: Any = hashed.__hash__
             stack.enter_context(replaced(hashed, "__hash__", _hash(serial, rank, original)))
@@ -70,7 +93,9 @@ def _numpy_state() -> Any:
 
 
 class Generator:
-    """The generator of a module, and whether the program has seeded it. ``state`` tells its state."""
+    """The generator of a module, and whether the program has seeded it. ``state`` tells
+    its state.
+    """
 
     def __init__(self, recorder: Recorder, module: Any, own: Any, state: Callable[[], Any]) -> None:
         self.module = module
@@ -89,13 +114,25 @@ class Generator:
                 yield name, self._drawing(name, value)
 
     def check(self) -> None:
-        """Raise UnsupportedError where numbers were drawn by a function that was imported before the recording, without a seed."""
+        """Raise UnsupportedError where numbers were drawn by a function that was imported before
+        the recording, without a seed.
+        """
         if not self._seeded and self._state() != self._expected:
-            what = f"a function of {self.module.__name__} that was imported by its own name draws, or seeds"
-            raise self._recorder.tape.refuse(UnsupportedError(f"{what}; seed the generator, and draw, through the module: {self.module.__name__}.seed(...)"))
+            what = (
+                f"a function of {self.module.__name__} that was imported by its own name "
+                f"draws, or seeds"
+            )
+            raise self._recorder.tape.refuse(
+                UnsupportedError(
+                    f"{what}; seed the generator, and draw, through the module: "
+                    f"{self.module.__name__}.seed(...)"
+                )
+            )
 
     def _drawing(self, name: str, original: Callable[..., Any]) -> Callable[..., Any]:
-        """A function that draws: refused for the program's own code before it has seeded the generator."""
+        """A function that draws: refused for the program's own code before it has seeded the
+        generator.
+        """
 
         def draw(*args: Any, **kwargs: Any) -> Any:
             if self._seeded:
@@ -109,7 +146,9 @@ class Generator:
         return draw
 
     def _seeding(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        """A function that seeds, or restores a state, or, given nothing, takes numbers of the system."""
+        """A function that seeds, or restores a state, or, given nothing, takes numbers of the
+        system.
+        """
 
         def seed(*args: Any, **kwargs: Any) -> Any:
             result = original(*args, **kwargs)
@@ -122,8 +161,12 @@ class Generator:
         return seed
 
 
-def _fresh(recorder: Recorder, name: str, original: Callable[..., Any], place: int) -> Callable[..., Any]:
-    """A function that takes a seed at ``place``, and numbers of the system where it is given none."""
+def _fresh(
+    recorder: Recorder, name: str, original: Callable[..., Any], place: int
+) -> Callable[..., Any]:
+    """A function that takes a seed at ``place``, and numbers of the system where it is
+    given none.
+    """
 
     def make(*args: Any, **kwargs: Any) -> Any:
         if all(value is None for value in (*args[place:], *kwargs.values())):
@@ -144,14 +187,21 @@ def _system(recorder: Recorder, name: str, original: Callable[..., Any]) -> Call
 
 
 def _refuse(recorder: Recorder, what: str) -> None:
-    """Refuse what the program's code does; what a library does for itself (a name of a temporary file) is its own affair."""
+    """Refuse what the program's code does; what a library does for itself (a name of a temporary
+    file) is its own affair.
+    """
     frame: FrameType | None = sys._getframe(2)
     while frame is not None and frame.f_code.co_filename == random.__file__:
         frame = frame.f_back
     if frame is None or _is_library(frame.f_code.co_filename):
         return
     source = f"{short(frame.f_code.co_filename)}:{frame.f_lineno}"
-    raise recorder.tape.refuse(UnsupportedError(f"{source}: {what} without a seed, so that every run, and every rank, is another program; seed it before"))
+    raise recorder.tape.refuse(
+        UnsupportedError(
+            f"{source}: {what} without a seed, so that every run, and every rank, is another "
+            f"program; seed it before"
+        )
+    )
 
 
 def _is_library(file: str) -> bool:
@@ -167,7 +217,9 @@ def _numbered(serial: Iterator[int], original: Callable[..., None]) -> Callable[
 
 
 def _hash(serial: Iterator[int], rank: int, original: Callable[[Any], int]) -> Callable[[Any], int]:
-    """Sets go through small hashes from the smallest on: ranks of odd numbers see what they make in the opposite order."""
+    """Sets go through small hashes from the smallest on: ranks of odd numbers see what they make in
+    the opposite order.
+    """
 
     def hashed(item: Any) -> int:
         own = vars(item)

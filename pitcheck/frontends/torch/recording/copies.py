@@ -1,7 +1,9 @@
-"""Copies and conversions of tensors without numbers, as PyTorch makes them of tensors that have some.
+"""Copies and conversions of tensors without numbers, as PyTorch makes them of tensors that have
+some.
 
-PyTorch copies the memory of a tensor by way of its storage, which no operator tells of, and converts a module's parameters by exchanging the tensors of its
-own test doubles; here both are done by operators.
+PyTorch copies the memory of a tensor by way of its storage, which no operator tells of, and
+converts a module's parameters by exchanging the tensors of its own test doubles; here both are done
+by operators.
 """
 
 from __future__ import annotations
@@ -26,13 +28,19 @@ Apply = Callable[..., torch.nn.Module]
 def copying(recorder: Recorder) -> Iterator[None]:
     """Have tensors copied and modules converted so, for the time of a recording."""
     with ExitStack() as stack:
-        stack.enter_context(replaced(torch.Tensor, "__deepcopy__", _deepcopy(recorder, torch.Tensor.__deepcopy__)))
+        stack.enter_context(
+            replaced(torch.Tensor, "__deepcopy__", _deepcopy(recorder, torch.Tensor.__deepcopy__))
+        )
         stack.enter_context(replaced(torch.nn.Module, "_apply", _apply(torch.nn.Module._apply)))
-        stack.enter_context(replaced(torch.utils, "swap_tensors", _swap(recorder, torch.utils.swap_tensors)))
+        stack.enter_context(
+            replaced(torch.utils, "swap_tensors", _swap(recorder, torch.utils.swap_tensors))
+        )
         yield
 
 
-def _deepcopy(recorder: Recorder, original: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+def _deepcopy(
+    recorder: Recorder, original: Callable[..., torch.Tensor]
+) -> Callable[..., torch.Tensor]:
     def deepcopy(tensor: torch.Tensor, memo: dict[Any, Any]) -> torch.Tensor:
         if type(tensor) is not FakeTensor or not tensor.is_leaf:
             return original(tensor, memo)
@@ -44,7 +52,11 @@ def _deepcopy(recorder: Recorder, original: Callable[..., torch.Tensor]) -> Call
             copied = _copied(tensor, memo)
         copied.requires_grad_(tensor.requires_grad)
         memo[id(tensor)] = copied
-        own = {name: value for name, value in vars(tensor).items() if name not in vars(copied) and name not in (SEEN, HASH)}
+        own = {
+            name: value
+            for name, value in vars(tensor).items()
+            if name not in vars(copied) and name not in (SEEN, HASH)
+        }
         vars(copied).update(copy.deepcopy(own, memo))
         if tensor.grad is not None:
             copied.grad = copy.deepcopy(tensor.grad, memo)
@@ -54,9 +66,15 @@ def _deepcopy(recorder: Recorder, original: Callable[..., torch.Tensor]) -> Call
 
 
 def _copied(tensor: torch.Tensor, memo: dict[Any, Any]) -> torch.Tensor:
-    """A tensor in new memory. Tensors that share memory are copied to such that do: ``memo`` has the row of all elements by storage."""
+    """A tensor in new memory. Tensors that share memory are copied to such that do: ``memo`` has
+    the row of all elements by storage.
+    """
     held = tensor.untyped_storage()
-    if tensor.is_contiguous() and tensor.numel() * tensor.element_size() == held.nbytes() and held._cdata not in memo:
+    if (
+        tensor.is_contiguous()
+        and tensor.numel() * tensor.element_size() == held.nbytes()
+        and held._cdata not in memo
+    ):
         copied = tensor.detach().clone()
         # The storage is kept as long as the copy is made, lest another gets its place.
         memo[held._cdata] = copied, held
@@ -66,17 +84,26 @@ def _copied(tensor: torch.Tensor, memo: dict[Any, Any]) -> torch.Tensor:
         memo[held._cdata] = whole.clone(), held
     known, _ = memo[held._cdata]
     row = known.view(-1).view(tensor.dtype)
-    view: torch.Tensor = row.as_strided(tensor.shape, tensor.stride(), tensor.storage_offset()).detach()
+    view: torch.Tensor = row.as_strided(
+        tensor.shape, tensor.stride(), tensor.storage_offset()
+    ).detach()
     return view
 
 
 def _apply(original: Apply) -> Apply:
-    """Parameters keep their identity and get other data; those that leave the device "meta", where tensors have no memory, are new ones."""
+    """Parameters keep their identity and get other data; those that leave the device "meta", where
+    tensors have no memory, are new ones.
+    """
 
-    def apply(module: torch.nn.Module, fn: Callable[[torch.Tensor], torch.Tensor], recurse: bool = True) -> torch.nn.Module:
+    def apply(
+        module: torch.nn.Module, fn: Callable[[torch.Tensor], torch.Tensor], recurse: bool = True
+    ) -> torch.nn.Module:
         own = [*module._parameters.values(), *module._buffers.values()]
         future: Any = torch.__future__
-        chosen = future.get_swap_module_params_on_conversion() or future.get_overwrite_module_params_on_conversion()
+        chosen = (
+            future.get_swap_module_params_on_conversion()
+            or future.get_overwrite_module_params_on_conversion()
+        )
         if chosen or any(type(tensor) is not FakeTensor for tensor in own if tensor is not None):
             return original(module, fn, recurse)
         for child in module.children() if recurse else ():
@@ -92,7 +119,9 @@ def _apply(original: Apply) -> Apply:
     return apply
 
 
-def _converted(parameter: torch.nn.Parameter, fn: Callable[[torch.Tensor], torch.Tensor]) -> torch.nn.Parameter:
+def _converted(
+    parameter: torch.nn.Parameter, fn: Callable[[torch.Tensor], torch.Tensor]
+) -> torch.nn.Parameter:
     with torch.no_grad():
         changed = fn(parameter)
         gradient = None if parameter.grad is None else fn(parameter.grad)
@@ -113,12 +142,19 @@ def _set_data(tensor: torch.Tensor, data: torch.Tensor) -> None:
 
 
 def _swap(recorder: Recorder, original: Callable[..., None]) -> Callable[..., None]:
-    """Tensors without numbers are known elsewhere, too, which can forbid what is allowed otherwise."""
+    """Tensors without numbers are known elsewhere, too, which can forbid what is allowed
+    otherwise.
+    """
 
     def swap(first: torch.Tensor, second: torch.Tensor) -> None:
         try:
             original(first, second)
         except RuntimeError as error:
-            raise recorder.tape.refuse(UnsupportedError(f"{recorder.tape.where()}: torch.utils.swap_tensors does not work while recording: {error}")) from error
+            raise recorder.tape.refuse(
+                UnsupportedError(
+                    f"{recorder.tape.where()}: torch.utils.swap_tensors does not work while "
+                    f"recording: {error}"
+                )
+            ) from error
 
     return swap

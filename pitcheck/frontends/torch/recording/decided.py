@@ -1,4 +1,6 @@
-"""Operators whose results, or which elements they take, are decided by values that are known while a program is recorded: by constants then."""
+"""Operators whose results, or which elements they take, are decided by values that are known while
+a program is recorded: by constants then.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,8 @@ INDEXED = {"index": 1, "index_put": 1, "index_put_": 1, "_index_put_impl_": 1}
 
 
 def with_positions(name: str, args: Sequence[Any], known: Known) -> list[Any] | None:
-    """The arguments of reading or writing by index with the positions that known masks choose in the place of the masks; None where nothing is to change.
+    """The arguments of reading or writing by index with the positions that known masks choose in
+    the place of the masks; None where nothing is to change.
 
     A single value that is written wherever a mask holds needs no positions.
     """

@@ -1,8 +1,10 @@
-"""Random numbers while a program is recorded: nobody draws them, but which are the same is known by the state of the generator.
+"""Random numbers while a program is recorded: nobody draws them, but which are the same is known by
+the state of the generator.
 
-The state of PyTorch's own generator stands for what it has drawn: it moves on with every operator that draws, to a state that depends on the one before, the
-operator and its shapes. So seeds, and states that are saved and restored, mean what they mean to PyTorch. Draws are the same where state, operator and shapes
-are; of any other draws nothing is assumed.
+The state of PyTorch's own generator stands for what it has drawn: it moves on with every operator
+that draws, to a state that depends on the one before, the operator and its shapes. So seeds, and
+states that are saved and restored, mean what they mean to PyTorch. Draws are the same where state,
+operator and shapes are; of any other draws nothing is assumed.
 """
 
 from __future__ import annotations
@@ -17,22 +19,44 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from pitcheck.frontends.torch.arguments import Parameter, dtype_name
 
-DRAWING = frozenset({"bernoulli", "uniform", "rand", "rand_like", "normal", "normal_functional", "randn", "randn_like", "randperm"})
+DRAWING = frozenset(
+    {
+        "bernoulli",
+        "uniform",
+        "rand",
+        "rand_like",
+        "normal",
+        "normal_functional",
+        "randn",
+        "randn_like",
+        "randperm",
+    }
+)
 """Operators whose draws have a meaning."""
 
 
 def begin(process: str) -> None:
-    """Set the generator to the state that a process begins with: PyTorch seeds it with other numbers in every process, until the program does."""
+    """Set the generator to the state that a process begins with: PyTorch seeds it with other
+    numbers in every process, until the program does.
+    """
     torch.default_generator.manual_seed(_number(f"process {process}"))
 
 
-def drawn(func: OpOverload, operator: str, bound: Sequence[tuple[Parameter, Any]]) -> tuple[str, ...]:
-    """The stream of what a call draws, as a further argument of its event; nothing for a call without a meaning, or that draws nothing. Moves the state on."""
+def drawn(
+    func: OpOverload, operator: str, bound: Sequence[tuple[Parameter, Any]]
+) -> tuple[str, ...]:
+    """The stream of what a call draws, as a further argument of its event; nothing for a call
+    without a meaning, or that draws nothing. Moves the state on.
+    """
     said = {parameter.name: value for parameter, value in bound}
     if torch.Tag.nondeterministic_seeded not in func.tags or said.get("dropout_p") == 0:
         return ()
     generator = said.get("generator") or torch.default_generator
-    shapes = [f"{name} {_spelt(value)}" for name, value in said.items() if isinstance(value, torch.Tensor | list | tuple) or name == "n"]
+    shapes = [
+        f"{name} {_spelt(value)}"
+        for name, value in said.items()
+        if isinstance(value, torch.Tensor | list | tuple) or name == "n"
+    ]
     name = operator.partition(".")[0]
     with _disable_current_modes():
         state = sha256(generator.get_state().numpy().tobytes()).hexdigest()[:16]

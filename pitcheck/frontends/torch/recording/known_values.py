@@ -1,4 +1,6 @@
-"""Computing an event on real tensors, while it is recorded: only for small values that depend on constants alone."""
+"""Computing an event on real tensors, while it is recorded: only for small values that depend on
+constants alone.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +13,17 @@ from torch.utils._python_dispatch import _disable_current_modes
 from pitcheck.frontends.torch.arguments import DTYPES
 from pitcheck.frontends.torch.trace import Argument, Event, Ref
 
-UNDEFINED = frozenset({"empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided", "empty_permuted"})
+UNDEFINED = frozenset(
+    {"empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided", "empty_permuted"}
+)
 
 
-def evaluate(event: Event, known: Mapping[int, torch.Tensor]) -> tuple[torch.Tensor | None, ...] | None:
-    """The outputs of an event; None where they are not determined by its operands, or there is no such operator."""
+def evaluate(
+    event: Event, known: Mapping[int, torch.Tensor]
+) -> tuple[torch.Tensor | None, ...] | None:
+    """The outputs of an event; None where they are not determined by its operands, or there is no
+    such operator.
+    """
     name, _, overload = event.operator.partition(".")
     packet = getattr(torch.ops.aten, name, None)
     func = getattr(packet, overload, None) if packet is not None else None
@@ -34,8 +42,14 @@ def evaluate(event: Event, known: Mapping[int, torch.Tensor]) -> tuple[torch.Ten
     with _disable_current_modes(), torch.no_grad():
         result = func(*args, **kwargs)
         results = result if isinstance(result, tuple | list) else (result,)
-        # A view would change with what it is a view of; and a value has no strides, so that any view of it can be taken.
-        return tuple(item.clone(memory_format=torch.contiguous_format) if isinstance(item, torch.Tensor) else None for item in results)
+        # A view would change with what it is a view of; and a value has no strides, so that any
+        # view of it can be taken.
+        return tuple(
+            item.clone(memory_format=torch.contiguous_format)
+            if isinstance(item, torch.Tensor)
+            else None
+            for item in results
+        )
 
 
 def _real(argument: Argument, known: Mapping[int, torch.Tensor], is_dtype: bool) -> Any:

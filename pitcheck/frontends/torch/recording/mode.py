@@ -62,23 +62,34 @@ SILENT = frozenset(
         *("check_for_nan", "dim", "layout", "sym_is_contiguous"),
     }
 )
-"""Operators that compute nothing: they tell shapes, or change where a tensor lies, which is looked up whenever it is read."""
+"""Operators that compute nothing: they tell shapes, or change where a tensor lies, which is looked
+up whenever it is read.
+"""
 
 
 ADDING = frozenset({"addmm", "addmv", "addbmm", "baddbmm", "addr"})
-"""Operators that add a product to ``self``, which they do not read where ``beta`` is 0: it may be memory that nobody has written to."""
+"""Operators that add a product to ``self``, which they do not read where ``beta`` is 0: it may be
+memory that nobody has written to.
+"""
 CHOOSING = frozenset({"index", "masked_select"})
 """Operators that take elements wherever a mask holds: how many there are, the mask alone tells."""
 
 
 SEEN = "_pitcheck_seen"
 """The attribute of a tensor that says what was known of its memory when it was last used."""
-NUMBERLESS = (DataDependentOutputException, DynamicOutputShapeException, UnsupportedOperatorException, UnsupportedFakeTensorException)
+NUMBERLESS = (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    UnsupportedOperatorException,
+    UnsupportedFakeTensorException,
+)
 """What tensors without numbers raise where tensors with numbers would not."""
 
 
 class _Seen(NamedTuple):
-    """A tensor's storage, its version, and how many recorded calls wrote to that storage, at one moment."""
+    """A tensor's storage, its version, and how many recorded calls wrote to that storage, at one
+    moment.
+    """
 
     memory: int
     version: int
@@ -92,14 +103,19 @@ class Numberless(FakeTensorMode):
     """Makes, and keeps, the error for what cannot be recorded."""
 
     def may_turn_const(self, t: torch.Tensor) -> bool:  # noqa: ARG002  PyTorch asks of every tensor
-        """Keep no numbers: what is known of a value stands on the tape, and numbers that PyTorch keeps beside it would change unseen."""
+        """Keep no numbers: what is known of a value stands on the tape, and numbers that PyTorch
+        keeps beside it would change unseen.
+        """
         return False
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Numberless:
         return self
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        raise self.refuse("a tensor is pickled or saved, whose numbers nobody has while a program is recorded; leave that out of the step")
+        raise self.refuse(
+            "a tensor is pickled or saved, whose numbers nobody has while a program is recorded; "
+            "leave that out of the step"
+        )
 
 
 class Recorder(TorchDispatchMode):
@@ -115,14 +131,25 @@ class Recorder(TorchDispatchMode):
         self._writes: Counter[int] = Counter()
         """Calls that write, by the storage to which they do."""
         self._real: dict[int, tuple[torch.UntypedStorage, torch.Tensor]] = {}
-        """Storages that have numbers, with their bytes as they were when the program first used them. Held, no other storage has their address."""
+        """Storages that have numbers, with their bytes as they were when the program first used
+        them. Held, no other storage has their address.
+        """
         self._lifted: dict[int, tuple[torch.UntypedStorage, torch.Tensor]] = {}
-        """Storages of tensors that stand for tensors with numbers, with these; NumPy may see the same numbers. Held likewise."""
+        """Storages of tensors that stand for tensors with numbers, with these; NumPy may see the
+        same numbers. Held likewise.
+        """
         self.thread = get_ident()
 
-    def __torch_dispatch__(self, func: OpOverload, types: Sequence[type], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None) -> Any:
+    def __torch_dispatch__(
+        self,
+        func: OpOverload,
+        types: Sequence[type],
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
         if any(kind not in PLAIN for kind in types):
-            # A subclass such as DTensor takes the call apart into calls on plain tensors, which come here again.
+            # A subclass such as DTensor takes the call apart into calls on plain tensors, which
+            # come here again.
             return NotImplemented
         try:
             return self._call(func, args, dict(kwargs or {}))
@@ -131,7 +158,10 @@ class Recorder(TorchDispatchMode):
             raise
         except NUMBERLESS as error:
             raise self.tape.refuse(
-                UnsupportedError(f"{self.tape.where()}: {func} needs numbers, which nobody has while a program is recorded: {error}")
+                UnsupportedError(
+                    f"{self.tape.where()}: {func} needs numbers, which nobody has while a program "
+                    f"is recorded: {error}"
+                )
             ) from error
 
     def _call(self, func: OpOverload, args: Sequence[Any], given: dict[str, Any]) -> Any:
@@ -143,14 +173,22 @@ class Recorder(TorchDispatchMode):
         if handler is not None:
             return handler(self.communication, func, args, given)
         if space in ("c10d", "_c10d_functional"):
-            raise UnsupportedError(f"{self.tape.where()}: {func} is a communication that is not known")
+            raise UnsupportedError(
+                f"{self.tape.where()}: {func} is a communication that is not known"
+            )
         if torch.Tag.dynamic_output_shape in func.tags and name not in CHOOSING:
             return self._decided(func, args, given)
         taken_apart = self._taken_apart(func, args, given)
-        return self._operator(func, name, args, given) if taken_apart is NotImplemented else taken_apart
+        return (
+            self._operator(func, name, args, given)
+            if taken_apart is NotImplemented
+            else taken_apart
+        )
 
     def _taken_apart(self, func: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-        """The result of a call that consists of others, which are recorded; NotImplemented for a call that is one itself."""
+        """The result of a call that consists of others, which are recorded; NotImplemented for a
+        call that is one itself.
+        """
         space, name = func._schema.name.split("::")
         # Its methods have no types.
         call: Any = func
@@ -167,23 +205,33 @@ class Recorder(TorchDispatchMode):
         return NotImplemented
 
     def _check(self, func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-        """Raise UnsupportedError where an operand belongs to another recording, or was written to by what no operator tells of."""
+        """Raise UnsupportedError where an operand belongs to another recording, or was written to
+        by what no operator tells of.
+        """
         for tensor in _flat([*args, *kwargs.values()]):
             if isinstance(tensor, torch.Tensor):
                 self.seen(tensor)
-        if any(argument.alias_info is not None and argument.alias_info.is_write for argument in func._schema.arguments):
+        if any(
+            argument.alias_info is not None and argument.alias_info.is_write
+            for argument in func._schema.arguments
+        ):
             for parameter, value in signature(func).bound(args, kwargs):
                 if parameter.written:
-                    self.explain(tensor for tensor in _flat(value) if isinstance(tensor, torch.Tensor))
+                    self.explain(
+                        tensor for tensor in _flat(value) if isinstance(tensor, torch.Tensor)
+                    )
 
     def seen(self, tensor: torch.Tensor) -> None:
-        """Look at a tensor that is used. Raises UnsupportedError where it belongs to another recording, or was written to by what no operator tells of."""
+        """Look at a tensor that is used. Raises UnsupportedError where it belongs to another
+        recording, or was written to by what no operator tells of.
+        """
         if not isinstance(tensor, FakeTensor):
             return
         if tensor.fake_mode is not self.fake:
             raise self.tape.refuse(
                 UnsupportedError(
-                    f"{self.tape.where()}: a tensor of shape {tuple(tensor.shape)} belongs to another FakeTensorMode, of which nothing is recorded; "
+                    f"{self.tape.where()}: a tensor of shape {tuple(tensor.shape)} belongs to "
+                    f"another FakeTensorMode, of which nothing is recorded; "
                     "make it in the program itself, neither unpickled nor under a mode of its own"
                 )
             )
@@ -192,11 +240,17 @@ class Recorder(TorchDispatchMode):
         memory = tensor.untyped_storage()._cdata
         now = _Seen(memory, tensor._version, self._writes[memory])
         before: _Seen | None = tensor.__dict__.get(SEEN)
-        if before is not None and before.memory == memory and now.version - before.version > now.writes - before.writes:
+        if (
+            before is not None
+            and before.memory == memory
+            and now.version - before.version > now.writes - before.writes
+        ):
             raise self.tape.refuse(
                 UnsupportedError(
-                    f"{self.tape.where()}: a tensor of shape {tuple(tensor.shape)} was written to before by what no operator tells of "
-                    f"({now.version - before.version} times, of which {now.writes - before.writes} are recorded)"
+                    f"{self.tape.where()}: a tensor of shape {tuple(tensor.shape)} was written to "
+                    f"before by what no operator tells of "
+                    f"({now.version - before.version} times, of which "
+                    f"{now.writes - before.writes} are recorded)"
                 )
             )
         tensor.__dict__[SEEN] = now
@@ -206,7 +260,9 @@ class Recorder(TorchDispatchMode):
         for tensor in tensors:
             self._writes[tensor.untyped_storage()._cdata] += 1
 
-    def _operator(self, func: OpOverload, name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    def _operator(
+        self, func: OpOverload, name: str, args: Sequence[Any], kwargs: dict[str, Any]
+    ) -> Any:
         if name in SAME:
             return self._same(func, args, kwargs)
         if name == "copy_":
@@ -216,9 +272,26 @@ class Recorder(TorchDispatchMode):
         said = signature(func)
         bound = said.bound(args, kwargs)
         targets = [value for parameter, value in bound if parameter.written]
-        unread = "self" if name.removesuffix("_") in ADDING and ("beta", 0) in ((parameter.name, value) for parameter, value in bound) else ""
-        self._touch(func, [value for parameter, value in bound if not parameter.stores and parameter.name != unread], targets)
-        arguments = tuple(literal(value, self._unread if parameter.name == unread else self._read) for parameter, value in bound if not parameter.stores)
+        unread = (
+            "self"
+            if name.removesuffix("_") in ADDING
+            and ("beta", 0) in ((parameter.name, value) for parameter, value in bound)
+            else ""
+        )
+        self._touch(
+            func,
+            [
+                value
+                for parameter, value in bound
+                if not parameter.stores and parameter.name != unread
+            ],
+            targets,
+        )
+        arguments = tuple(
+            literal(value, self._unread if parameter.name == unread else self._read)
+            for parameter, value in bound
+            if not parameter.stores
+        )
         arguments += drawn(func, said.operator, bound)
         if said.writes:
             return self._write(func, said, arguments, targets, args, kwargs)
@@ -229,35 +302,57 @@ class Recorder(TorchDispatchMode):
         return result
 
     def _touch(self, func: OpOverload, read: Sequence[Any], written: Sequence[Any]) -> None:
-        """Raise PlanError where a call uses memory in which communication is in flight. Views use none."""
+        """Raise PlanError where a call uses memory in which communication is in flight. Views use
+        none.
+        """
         if func.is_view or torch.Tag.inplace_view in func.tags:
             return
-        flights, where, name = self.communication.flights, self.tape.where(), func._schema.name.partition("::")[2]
+        flights, where, name = (
+            self.communication.flights,
+            self.tape.where(),
+            func._schema.name.partition("::")[2],
+        )
         for values, writes in ((read, False), (written, True)):
             for tensor in _flat(list(values)):
                 if isinstance(tensor, torch.Tensor):
                     flights.touch(tensor, writes, name, where)
 
     def _run(self, func: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-        """The call on tensors without numbers, which tells shapes; where these, or what is decided, depends on numbers, on those."""
+        """The call on tensors without numbers, which tells shapes; where these, or what is decided,
+        depends on numbers, on those.
+        """
         name = func._schema.name
-        if torch.Tag.dynamic_output_shape not in func.tags and torch.Tag.data_dependent_output not in func.tags:
+        if (
+            torch.Tag.dynamic_output_shape not in func.tags
+            and torch.Tag.data_dependent_output not in func.tags
+        ):
             return func(*args, **kwargs)
-        if name == "aten::index" and not any(index is not None and index.dtype in (torch.bool, torch.uint8) for index in args[1]):
+        if name == "aten::index" and not any(
+            index is not None and index.dtype in (torch.bool, torch.uint8) for index in args[1]
+        ):
             return func(*args, **kwargs)
         # The masks tell how many elements are chosen, whatever these are.
         chosen_from = {0} if name.removeprefix("aten::") in CHOOSING else set()
         with _disable_current_modes():
             stand_in = torch.zeros(()).expand(args[0].shape) if chosen_from else None
-        real_args = [stand_in if place in chosen_from else tree_map_only(torch.Tensor, self.known, arg) for place, arg in enumerate(args)]
+        real_args = [
+            stand_in if place in chosen_from else tree_map_only(torch.Tensor, self.known, arg)
+            for place, arg in enumerate(args)
+        ]
         real_kwargs = tree_map_only(torch.Tensor, self.known, kwargs)
         with _disable_current_modes(), torch.no_grad():
             real = func(*real_args, **real_kwargs)
         dtype = args[0].dtype if chosen_from else None
-        return tree_map_only(torch.Tensor, lambda tensor: torch.empty(tensor.shape, dtype=dtype or tensor.dtype), real)
+        return tree_map_only(
+            torch.Tensor,
+            lambda tensor: torch.empty(tensor.shape, dtype=dtype or tensor.dtype),
+            real,
+        )
 
     def _decided(self, func: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-        """A call of which even the number of results depends on numbers: these must be known, and so are the results, which are constants of the program."""
+        """A call of which even the number of results depends on numbers: these must be known, and
+        so are the results, which are constants of the program.
+        """
         real_args, real_kwargs = tree_map_only(torch.Tensor, self.known, (list(args), kwargs))
         with _disable_current_modes(), torch.no_grad():
             real = func(*real_args, **real_kwargs)
@@ -280,33 +375,56 @@ class Recorder(TorchDispatchMode):
         value = self._read(tensor)
         if value not in self.tape.known:
             raise UnsupportedError(
-                f"{self.tape.where()}: a shape or a decision depends on the values of a tensor of shape {tuple(tensor.shape)} that are not known; "
+                f"{self.tape.where()}: a shape or a decision depends on the values of a tensor of "
+                f"shape {tuple(tensor.shape)} that are not known; "
                 "give Input.values where they come from integers of the batch"
             )
         self.tape.looked_at.add(value)
         return self.tape.known[value]
 
-    def _put(self, operator: str, arguments: tuple[Argument, ...], result: Any, inputs: Sequence[Any]) -> None:
-        """Record a call that writes nothing: its results are new values, or views of what its operands hold."""
+    def _put(
+        self, operator: str, arguments: tuple[Argument, ...], result: Any, inputs: Sequence[Any]
+    ) -> None:
+        """Record a call that writes nothing: its results are new values, or views of what its
+        operands hold.
+        """
         flat = list(_flat(result))
-        kinds = [Kind(tuple(item.shape), item.dtype) if isinstance(item, torch.Tensor) else None for item in flat]
-        memory = {tensor.untyped_storage()._cdata for tensor in _flat(inputs) if isinstance(tensor, torch.Tensor)}
+        kinds = [
+            Kind(tuple(item.shape), item.dtype) if isinstance(item, torch.Tensor) else None
+            for item in flat
+        ]
+        memory = {
+            tensor.untyped_storage()._cdata
+            for tensor in _flat(inputs)
+            if isinstance(tensor, torch.Tensor)
+        }
         numbers = iter(self.tape.emit(operator, arguments, kinds))
         for item in flat:
             if isinstance(item, torch.Tensor):
                 number = next(numbers)
-                # DTensor works out shapes on tensors whose elements share memory; nobody reads them.
+                # DTensor works out shapes on tensors whose elements share memory; nobody reads
+                # them.
                 if item.untyped_storage()._cdata in memory or view_of(item).repeats:
                     self.storages.alias(item, number)
                 else:
                     self.storages.write(item, number)
 
     def _write(
-        self, func: OpOverload, said: Signature, arguments: tuple[Argument, ...], targets: Sequence[Any], args: Sequence[Any], kwargs: dict[str, Any]
+        self,
+        func: OpOverload,
+        said: Signature,
+        arguments: tuple[Argument, ...],
+        targets: Sequence[Any],
+        args: Sequence[Any],
+        kwargs: dict[str, Any],
     ) -> Any:
-        """Record a call that writes: the pure operator, and then its results as new contents of what was written to."""
+        """Record a call that writes: the pure operator, and then its results as new contents of
+        what was written to.
+        """
         written = [target for target in _flat(targets) if isinstance(target, torch.Tensor)]
-        if len(written) != 1 and not all(parameter.stores for parameter in said.parameters if parameter.written):
+        if len(written) != 1 and not all(
+            parameter.stores for parameter in said.parameters if parameter.written
+        ):
             raise UnsupportedError(f"{self.tape.where()}: {func} writes to several tensors")
         kinds = self._kinds(said, args, kwargs, written)
         numbers = self.tape.emit(said.operator, arguments, kinds)
@@ -319,37 +437,67 @@ class Recorder(TorchDispatchMode):
                 self.storages.write(target, self._fitted(number, target))
         return result
 
-    def _kinds(self, said: Signature, args: Sequence[Any], kwargs: dict[str, Any], written: Sequence[torch.Tensor]) -> list[Kind]:
-        """Shapes and dtypes of the pure operator's results, which may be of a wider dtype than what they are stored in."""
+    def _kinds(
+        self,
+        said: Signature,
+        args: Sequence[Any],
+        kwargs: dict[str, Any],
+        written: Sequence[torch.Tensor],
+    ) -> list[Kind]:
+        """Shapes and dtypes of the pure operator's results, which may be of a wider dtype than what
+        they are stored in.
+        """
         if said.functional is None:
             return [Kind(tuple(target.shape), target.dtype) for target in written]
         names = {parameter.name for parameter in said.parameters if parameter.stores}
-        bound = [(parameter, value) for parameter, value in said.bound(args, kwargs) if parameter.name not in names]
+        bound = [
+            (parameter, value)
+            for parameter, value in said.bound(args, kwargs)
+            if parameter.name not in names
+        ]
         positional = [value for parameter, value in bound if not parameter.by_name]
         by_name = {parameter.name: value for parameter, value in bound if parameter.by_name}
         result = said.functional(*positional, **by_name)
-        return [Kind(tuple(item.shape), item.dtype) for item in _flat(result) if isinstance(item, torch.Tensor)]
+        return [
+            Kind(tuple(item.shape), item.dtype)
+            for item in _flat(result)
+            if isinstance(item, torch.Tensor)
+        ]
 
     def _fitted(self, number: int, target: torch.Tensor) -> int:
         """A value as a tensor stores it: in its dtype and of its shape."""
         kind = self.tape.kinds[number]
         shape = tuple(target.shape)
         if kind.dtype != target.dtype:
-            number = self.tape.one("_to_copy.default", (Ref(number), dtype_name(target.dtype), None, None, None, False, None), kind.shape, target.dtype)
+            number = self.tape.one(
+                "_to_copy.default",
+                (Ref(number), dtype_name(target.dtype), None, None, None, False, None),
+                kind.shape,
+                target.dtype,
+            )
         if kind.shape != shape:
-            number = self.tape.one("expand.default", (Ref(number), shape, False), shape, target.dtype)
+            number = self.tape.one(
+                "expand.default", (Ref(number), shape, False), shape, target.dtype
+            )
         return number
 
     def _copy(self, target: torch.Tensor, source: torch.Tensor) -> torch.Tensor:
         self._touch(torch.ops.aten.copy_.default, [source], [target])
         value = self._read(source)
         torch.ops.aten.copy_.default(target, source)
-        if not (source.untyped_storage()._cdata == target.untyped_storage()._cdata and view_of(source) == view_of(target)):
+        if not (
+            source.untyped_storage()._cdata == target.untyped_storage()._cdata
+            and view_of(source) == view_of(target)
+        ):
             self.storages.write(target, self._fitted(value, target))
         return target
 
-    def _strided(self, func: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> torch.Tensor:
-        """Its meaning depends on how its operand lies in memory; what lies there is put together when it is read."""
+    def _strided(
+        self, func: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]
+    ) -> torch.Tensor:
+        """Its meaning depends on how its operand lies in memory; what lies there is put together
+        when it is read.
+        """
         result: torch.Tensor = func(*args, **kwargs)
         if not isinstance(args[0], FakeTensor):
             with _disable_current_modes():
@@ -383,14 +531,21 @@ class Recorder(TorchDispatchMode):
         return self.storages.read(tensor)
 
     def _check_real(self, tensor: torch.Tensor) -> None:
-        """Raise UnsupportedError where a tensor that has numbers has got others, as by way of NumPy."""
+        """Raise UnsupportedError where a tensor that has numbers has got others, as by way of
+        NumPy.
+        """
         held = tensor.untyped_storage()
         with _disable_current_modes():
-            now = torch.empty(0, dtype=torch.uint8).set_(held) if held.device.type == "cpu" else None
-            if now is None or torch.equal(self._real.setdefault(held._cdata, (held, now.clone()))[1], now):
+            now = (
+                torch.empty(0, dtype=torch.uint8).set_(held) if held.device.type == "cpu" else None
+            )
+            if now is None or torch.equal(
+                self._real.setdefault(held._cdata, (held, now.clone()))[1], now
+            ):
                 return
         raise UnsupportedError(
-            f"{self.tape.where()}: the numbers of a tensor of shape {tuple(tensor.shape)} were changed by what no operator tells of, as through NumPy; "
+            f"{self.tape.where()}: the numbers of a tensor of shape {tuple(tensor.shape)} were "
+            f"changed by what no operator tells of, as through NumPy; "
             "change them by operators of PyTorch, or make a new tensor"
         )
 
@@ -403,5 +558,9 @@ def _operand(argument: Argument) -> int:
 
 def _flat(result: Any) -> list[Any]:
     if isinstance(result, tuple | list):
-        return [item for part in result for item in (_flat(part) if isinstance(part, tuple | list) else [part])]
+        return [
+            item
+            for part in result
+            for item in (_flat(part) if isinstance(part, tuple | list) else [part])
+        ]
     return [result]

@@ -34,17 +34,30 @@ class Names:
         model = program.model
         models = list(model) if isinstance(model, Sequence) else [model]
         self.replicated = any(isinstance(item, DistributedDataParallel) for item in models)
-        self.models = [item.module if isinstance(item, DistributedDataParallel) else item for item in models]
+        self.models = [
+            item.module if isinstance(item, DistributedDataParallel) else item for item in models
+        ]
 
     def check_parts(self) -> None:
-        """Raise PlanError where ``Program.parts`` names what is neither parameter nor saved buffer."""
+        """Raise PlanError where ``Program.parts`` names what is neither parameter nor
+        saved buffer.
+        """
         if self._program.parts:
             known = {here for here, _ in (*self._plain_parameters(), *self._plain_buffers())}
-            check_known(self._program.parts, known | {held.name for held in (*self.passing_buffers(), *self.stated())}, "Program.parts")
+            check_known(
+                self._program.parts,
+                known | {held.name for held in (*self.passing_buffers(), *self.stated())},
+                "Program.parts",
+            )
 
     def modules(self) -> dict[str, torch.nn.Module]:
         """All modules by path."""
-        return {name: module for model in self.models if isinstance(model, torch.nn.Module) for name, module in model.named_modules()}
+        return {
+            name: module
+            for model in self.models
+            if isinstance(model, torch.nn.Module)
+            for name, module in model.named_modules()
+        }
 
     def parameters(self) -> list[Held]:
         """All parameters, those that are shared once."""
@@ -53,12 +66,16 @@ class Names:
     def _plain_parameters(self) -> list[tuple[str, torch.Tensor]]:
         found: list[tuple[int, str, torch.Tensor]] = []
         for index, model in enumerate(self.models):
-            named = model.named_parameters() if isinstance(model, torch.nn.Module) else _tensors(model)
+            named = (
+                model.named_parameters() if isinstance(model, torch.nn.Module) else _tensors(model)
+            )
             found.extend((index, name, tensor) for name, tensor in named)
         return _called(found)
 
     def buffers(self) -> list[Held]:
-        """Buffers that a checkpoint would restore: their numbers are not those of the program's text. Integers are."""
+        """Buffers that a checkpoint would restore: their numbers are not those of the program's
+        text. Integers are.
+        """
         return self._held(self._plain_buffers())
 
     def _plain_buffers(self) -> list[tuple[str, torch.Tensor]]:
@@ -66,7 +83,11 @@ class Names:
         for index, model in enumerate(self.models):
             if isinstance(model, torch.nn.Module):
                 saved = _saved(model)
-                found.extend((index, name, buffer) for name, buffer in model.named_buffers() if name in saved and buffer.dtype.is_floating_point)
+                found.extend(
+                    (index, name, buffer)
+                    for name, buffer in model.named_buffers()
+                    if name in saved and buffer.dtype.is_floating_point
+                )
         return _called(found)
 
     def passing_buffers(self) -> list[Held]:
@@ -85,7 +106,11 @@ class Names:
         """The gradients that parameters have now, named after these."""
         found = []
         for held in self.parameters():
-            gradient = held.tensor.grad if held.tensor.grad is not None else getattr(held.tensor, "main_grad", None)
+            gradient = (
+                held.tensor.grad
+                if held.tensor.grad is not None
+                else getattr(held.tensor, "main_grad", None)
+            )
             if gradient is not None:
                 part = part_of(gradient)
                 found.append(Held(held.name, gradient, part if part != Part() else held.part))
@@ -97,7 +122,9 @@ class Names:
         found = []
         for name, tensor in state.items():
             if not isinstance(tensor, torch.Tensor):
-                raise PlanError(f"Program.state has {name!r} as {type(tensor).__name__}; give tensors by name")
+                raise PlanError(
+                    f"Program.state has {name!r} as {type(tensor).__name__}; give tensors by name"
+                )
             found.append(self._one(name, tensor, name))
         return found
 
@@ -105,7 +132,9 @@ class Names:
         """Every other tensor that the program holds, called after the way to it."""
         model = self.models[0] if len(self.models) == 1 else self.models
         roots = {"model": model, "step": self._program.step, "optimizer": self._program.optimizer}
-        return [Held(_plain(path), tensor, part_of(tensor)) for path, tensor in reachable(roots).items()]
+        return [
+            Held(_plain(path), tensor, part_of(tensor)) for path, tensor in reachable(roots).items()
+        ]
 
     def optimizers(self) -> list[torch.optim.Optimizer]:
         """The optimizers that the program steps."""
@@ -113,9 +142,13 @@ class Names:
         if given is None:
             return []
         steppers = list(given) if isinstance(given, Sequence) else [given]
-        # Of ZeroRedundancyOptimizer the optimizer of the rank's share of the parameters has the state, not the one around it.
+        # Of ZeroRedundancyOptimizer the optimizer of the rank's share of the parameters has the
+        # state, not the one around it.
         inner = [getattr(item, "optim", None) for item in steppers]
-        return [within if isinstance(within, torch.optim.Optimizer) else item for item, within in zip(steppers, inner, strict=True)]
+        return [
+            within if isinstance(within, torch.optim.Optimizer) else item
+            for item, within in zip(steppers, inner, strict=True)
+        ]
 
     def states(self) -> Iterator[Held]:
         """The tensors of optimizers' state, named after their parameters."""
@@ -123,27 +156,41 @@ class Names:
         by_tensor = {id(held.tensor): held for held in parameters}
         for optimizer in self.optimizers():
             for parameter, state in optimizer.state.items():
-                held = by_tensor.get(id(parameter)) or next((found for own in parameters if (found := _rows_of(parameter, own))), None)
+                held = by_tensor.get(id(parameter)) or next(
+                    (found for own in parameters if (found := _rows_of(parameter, own))), None
+                )
                 if held is None:
                     raise PlanError(
-                        f"an optimizer has state of a tensor of shape {tuple(parameter.shape)} that is no parameter of Program.model, and no rows of one"
+                        f"an optimizer has state of a tensor of shape {tuple(parameter.shape)} "
+                        f"that is no parameter of Program.model, and no rows of one"
                     )
                 for key, value in state.items():
                     if isinstance(value, torch.Tensor):
                         same = local(value).shape == local(held.tensor).shape
-                        yield Held(f"{key}:{held.name}", value, held.part if same else part_of(value))
+                        yield Held(
+                            f"{key}:{held.name}", value, held.part if same else part_of(value)
+                        )
 
     def _held(self, found: list[tuple[str, torch.Tensor]]) -> list[Held]:
-        held = [self._one(here, tensor, self._program.names(here) if self._program.names else here) for here, tensor in found]
+        held = [
+            self._one(here, tensor, self._program.names(here) if self._program.names else here)
+            for here, tensor in found
+        ]
         _check_distinct([item.name for item in held])
         return held
 
     def _one(self, here: str, tensor: torch.Tensor, name: str) -> Held:
-        part = stated(self._program.parts[here], local(tensor).shape, here) if here in self._program.parts else part_of(tensor)
+        part = (
+            stated(self._program.parts[here], local(tensor).shape, here)
+            if here in self._program.parts
+            else part_of(tensor)
+        )
         return Held(name, tensor, part)
 
     def _renamed(self, here: str) -> str:
-        """The reference's name of a buffer, of which ``Program.names`` need not know: its own then."""
+        """The reference's name of a buffer, of which ``Program.names`` need not know: its
+        own then.
+        """
         try:
             return self._program.names(here) if self._program.names else here
         except LookupError:
@@ -151,21 +198,35 @@ class Names:
 
 
 def _rows_of(tensor: torch.Tensor, held: Held) -> Held | None:
-    """A tensor that is some rows of a parameter, in the same memory, as when an optimizer steps a share of it; None for any other."""
+    """A tensor that is some rows of a parameter, in the same memory, as when an optimizer steps a
+    share of it; None for any other.
+    """
     whole, part = local(held.tensor), local(tensor)
-    if not whole.dim() or whole.shape[1:] != part.shape[1:] or whole.untyped_storage()._cdata != part.untyped_storage()._cdata:
+    if (
+        not whole.dim()
+        or whole.shape[1:] != part.shape[1:]
+        or whole.untyped_storage()._cdata != part.untyped_storage()._cdata
+    ):
         return None
     row = whole[:1].numel()
     offset = part.storage_offset() - whole.storage_offset()
     rows = offset // max(row, 1), offset // max(row, 1) + part.shape[0]
-    if not row or offset % row or not 0 <= rows[0] < rows[1] <= whole.shape[0] or not whole.is_contiguous() or not part.is_contiguous():
+    if (
+        not row
+        or offset % row
+        or not 0 <= rows[0] < rows[1] <= whole.shape[0]
+        or not whole.is_contiguous()
+        or not part.is_contiguous()
+    ):
         return None
     box = held.part.box or tuple(((0, size),) for size in whole.shape)
     return Held(held.name, tensor, Part(held.part.whole, (cut(box[0], *rows), *box[1:])))
 
 
 def _called(found: list[tuple[int, str, torch.Tensor]]) -> list[tuple[str, torch.Tensor]]:
-    """Tensors by their names here; behind the place of their model where names of several are the same."""
+    """Tensors by their names here; behind the place of their model where names of several are the
+    same.
+    """
     names = [name for _, name, _ in found]
     twice = len(set(names)) < len(names)
     return [(_plain(f"{index}.{name}" if twice else name), tensor) for index, name, tensor in found]
@@ -174,7 +235,10 @@ def _called(found: list[tuple[int, str, torch.Tensor]]) -> list[tuple[str, torch
 def _check_distinct(names: list[str]) -> None:
     for name in names:
         if names.count(name) > 1:
-            raise PlanError(f"two tensors of Program.model are called {name!r}; give Program.names so that each has the name it has in the reference")
+            raise PlanError(
+                f"two tensors of Program.model are called {name!r}; give Program.names so that "
+                f"each has the name it has in the reference"
+            )
 
 
 def _plain(name: str) -> str:
@@ -185,7 +249,10 @@ def _plain(name: str) -> str:
 
 def _tensors(model: Any) -> list[tuple[str, torch.Tensor]]:
     if not isinstance(model, Mapping):
-        raise PlanError(f"Program.model is a {type(model).__name__}; give a module, a list of modules, or tensors by name")
+        raise PlanError(
+            f"Program.model is a {type(model).__name__}; give a module, a list of modules, or "
+            f"tensors by name"
+        )
     return list(model.items())
 
 

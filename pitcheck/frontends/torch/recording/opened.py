@@ -1,4 +1,6 @@
-"""Operators that are recorded as the plain ones they consist of: those over lists of tensors, and those of fully sharded data parallelism."""
+"""Operators that are recorded as the plain ones they consist of: those over lists of tensors, and
+those of fully sharded data parallelism.
+"""
 
 from __future__ import annotations
 
@@ -13,28 +15,48 @@ from pitcheck.errors import UnsupportedError
 
 
 def all_gather_copy_in(
-    all_gather_inputs: Sequence[torch.Tensor], all_gather_output: torch.Tensor, inp_split_sizes: Sequence[int], all_gather_input_numel: int, rank: int
+    all_gather_inputs: Sequence[torch.Tensor],
+    all_gather_output: torch.Tensor,
+    inp_split_sizes: Sequence[int],
+    all_gather_input_numel: int,
+    rank: int,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """The rank's part of the buffer to be gathered is its flattened shards in a row."""
     mine = all_gather_output.narrow(0, all_gather_input_numel * rank, all_gather_input_numel)
-    for part, shard in zip(torch.split(mine, list(inp_split_sizes)), all_gather_inputs, strict=True):
+    for part, shard in zip(
+        torch.split(mine, list(inp_split_sizes)), all_gather_inputs, strict=True
+    ):
         part.copy_(shard)
     return mine, all_gather_output
 
 
-def split_with_sizes_copy(all_gather_output: torch.Tensor, all_gather_input_split_sizes: Sequence[int], dim: int = 0, *, out: Sequence[torch.Tensor]) -> None:
+def split_with_sizes_copy(
+    all_gather_output: torch.Tensor,
+    all_gather_input_split_sizes: Sequence[int],
+    dim: int = 0,
+    *,
+    out: Sequence[torch.Tensor],
+) -> None:
     """Parts of a gathered buffer, each to a tensor of its own."""
-    for part, target in zip(torch.split(all_gather_output, list(all_gather_input_split_sizes), dim), out, strict=True):
+    for part, target in zip(
+        torch.split(all_gather_output, list(all_gather_input_split_sizes), dim), out, strict=True
+    ):
         target.copy_(part)
 
 
-def sharded_chunk_cat(tensors: Sequence[torch.Tensor], dim: int, num_chunks: int, *, out: torch.Tensor) -> None:
+def sharded_chunk_cat(
+    tensors: Sequence[torch.Tensor], dim: int, num_chunks: int, *, out: torch.Tensor
+) -> None:
     """As :func:`chunk_cat`, into a buffer."""
     chunk_cat(tensors, dim, num_chunks, out=out)
 
 
-def chunk_cat(tensors: Sequence[torch.Tensor], dim: int, num_chunks: int, *, out: torch.Tensor | None = None) -> torch.Tensor:
-    """Tensors cut into equal chunks, the last padded with zeros, and joined chunk by chunk: row ``i`` is the i-th chunk of every one."""
+def chunk_cat(
+    tensors: Sequence[torch.Tensor], dim: int, num_chunks: int, *, out: torch.Tensor | None = None
+) -> torch.Tensor:
+    """Tensors cut into equal chunks, the last padded with zeros, and joined chunk by chunk: row
+    ``i`` is the i-th chunk of every one.
+    """
     rows = []
     for tensor in tensors:
         size = -(-tensor.shape[dim] // num_chunks)
@@ -42,10 +64,14 @@ def chunk_cat(tensors: Sequence[torch.Tensor], dim: int, num_chunks: int, *, out
         if missing:
             rest = list(tensor.shape)
             rest[dim] = missing
-            padded = torch.cat([tensor, torch.zeros(rest, dtype=tensor.dtype, device=tensor.device)], dim)
+            padded = torch.cat(
+                [tensor, torch.zeros(rest, dtype=tensor.dtype, device=tensor.device)], dim
+            )
         else:
             padded = tensor
-        rows.append(padded.reshape(*tensor.shape[:dim], num_chunks, size * prod(tensor.shape[dim + 1 :])))
+        rows.append(
+            padded.reshape(*tensor.shape[:dim], num_chunks, size * prod(tensor.shape[dim + 1 :]))
+        )
     joined = rows[0] if len(rows) == 1 else torch.cat(rows, dim + 1)
     if out is None:
         return joined
@@ -83,24 +109,36 @@ def batch_norm(
     if not training or running_mean is None or running_var is None:
         return NotImplemented
     pure = torch.ops.aten._native_batch_norm_legit_functional.default
-    out, mean, deviation, new_mean, new_var = pure(x, weight, bias, running_mean, running_var, training, momentum, eps)
+    out, mean, deviation, new_mean, new_var = pure(
+        x, weight, bias, running_mean, running_var, training, momentum, eps
+    )
     running_mean.copy_(new_mean)
     running_var.copy_(new_var)
     return out, mean, deviation
 
 
-def weight_norm(v: torch.Tensor, g: torch.Tensor, dim: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
-    """A weight of direction ``v`` and of length ``g``, by slices along ``dim``; and the lengths of ``v``."""
+def weight_norm(
+    v: torch.Tensor, g: torch.Tensor, dim: int = 0
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """A weight of direction ``v`` and of length ``g``, by slices along ``dim``; and the lengths of
+    ``v``.
+    """
     norms = torch.linalg.vector_norm(v, 2, _others(v, dim), True)
     return v * (g / norms), norms
 
 
 def weight_norm_backward(
-    grad_w: torch.Tensor, saved_v: torch.Tensor, saved_g: torch.Tensor, saved_norms: torch.Tensor, dim: int
+    grad_w: torch.Tensor,
+    saved_v: torch.Tensor,
+    saved_g: torch.Tensor,
+    saved_norms: torch.Tensor,
+    dim: int,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """The gradients of ``v`` and ``g`` of :func:`weight_norm`."""
     along = (grad_w * saved_v).sum(_others(saved_v, dim), True)
-    return (saved_g / saved_norms) * (grad_w - saved_v * (along / (saved_norms * saved_norms))), along / saved_norms
+    return (saved_g / saved_norms) * (
+        grad_w - saved_v * (along / (saved_norms * saved_norms))
+    ), along / saved_norms
 
 
 def _others(tensor: torch.Tensor, dim: int) -> list[int]:
@@ -129,7 +167,12 @@ def open_foreach(func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any
     name = func._schema.name.split("::")[1].removeprefix("_foreach_")
     plain = name.removesuffix("_")
     packet = getattr(torch.ops.aten, RENAMED.get(plain, plain) + "_" * name.endswith("_"), None)
-    if packet is None or not args or any(isinstance(value, list | tuple) for value in kwargs.values()) or func._overloadname.endswith("out"):
+    if (
+        packet is None
+        or not args
+        or any(isinstance(value, list | tuple) for value in kwargs.values())
+        or func._overloadname.endswith("out")
+    ):
         raise UnsupportedError(f"{func} is not known")
     results = []
     for index, first in enumerate(args[0]):

@@ -1,7 +1,9 @@
 """The order of sets of strings, which Python chooses anew in every process.
 
-All ranks are forked from one process, and would have one order; started one by one they have as many as there are ranks. So in the user's own files, wherever
-something goes through the elements of a set, ranks of odd numbers see them in the opposite order of the others. Code that needs no order does not notice.
+All ranks are forked from one process, and would have one order; started one by one they have as
+many as there are ranks. So in the user's own files, wherever something goes through the elements of
+a set, ranks of odd numbers see them in the opposite order of the others. Code that needs no order
+does not notice.
 """
 
 from __future__ import annotations
@@ -18,13 +20,31 @@ from typing import Any
 
 ORDERED = "__pitcheck_ordered__"
 CONSUMERS = frozenset(
-    {"list", "tuple", "iter", "enumerate", "zip", "map", "filter", "join", "extend", "fromkeys", "deque", "OrderedDict", "chain", "cat", "stack"}
+    {
+        "list",
+        "tuple",
+        "iter",
+        "enumerate",
+        "zip",
+        "map",
+        "filter",
+        "join",
+        "extend",
+        "fromkeys",
+        "deque",
+        "OrderedDict",
+        "chain",
+        "cat",
+        "stack",
+    }
 )
 """Functions and methods that go through what they are given in its order."""
 
 
 def ordered(given: Any) -> Any:
-    """Return the elements of a set in an order of the rank's, if that is chosen by chance otherwise; anything else as it is."""
+    """Return the elements of a set in an order of the rank's, if that is chosen by chance
+    otherwise; anything else as it is.
+    """
     if not isinstance(given, set | frozenset) or not any(map(_by_chance, given)):
         return given
     return sorted(given, key=repr, reverse=_rank() % 2 == 1)
@@ -32,12 +52,18 @@ def ordered(given: Any) -> Any:
 
 def _by_chance(element: Any) -> bool:
     """Whether the hash of an element is another in every process."""
-    return isinstance(element, str | bytes) or (isinstance(element, tuple | frozenset) and any(map(_by_chance, element)))
+    return isinstance(element, str | bytes) or (
+        isinstance(element, tuple | frozenset) and any(map(_by_chance, element))
+    )
 
 
 def _rank() -> int:
     distributed = sys.modules.get("torch.distributed")
-    return int(distributed.get_rank()) if distributed is not None and distributed.is_initialized() else 0
+    return (
+        int(distributed.get_rank())
+        if distributed is not None and distributed.is_initialized()
+        else 0
+    )
 
 
 class _Rewriting(ast.NodeTransformer):
@@ -59,9 +85,18 @@ class _Rewriting(ast.NodeTransformer):
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
         self.generic_visit(node)
-        called = node.func.id if isinstance(node.func, ast.Name) else node.func.attr if isinstance(node.func, ast.Attribute) else ""
+        called = (
+            node.func.id
+            if isinstance(node.func, ast.Name)
+            else node.func.attr
+            if isinstance(node.func, ast.Attribute)
+            else ""
+        )
         if called in CONSUMERS:
-            node.args = [argument if isinstance(argument, ast.Starred) else _wrapped(argument) for argument in node.args]
+            node.args = [
+                argument if isinstance(argument, ast.Starred) else _wrapped(argument)
+                for argument in node.args
+            ]
         return node
 
     def visit_Assign(self, node: ast.Assign) -> ast.AST:
@@ -73,13 +108,19 @@ class _Rewriting(ast.NodeTransformer):
 
 def _wrapped(node: ast.expr) -> ast.expr:
     # A literal that is no set is what it is.
-    if isinstance(node, ast.Tuple | ast.List | ast.Constant | ast.ListComp | ast.GeneratorExp | ast.Dict):
+    if isinstance(
+        node, ast.Tuple | ast.List | ast.Constant | ast.ListComp | ast.GeneratorExp | ast.Dict
+    ):
         return node
-    return ast.copy_location(ast.Call(ast.copy_location(ast.Name(ORDERED, ast.Load()), node), [node], []), node)
+    return ast.copy_location(
+        ast.Call(ast.copy_location(ast.Name(ORDERED, ast.Load()), node), [node], []), node
+    )
 
 
 class UserLoader(importlib.machinery.SourceFileLoader):
-    """Loads a file of the user's so that its sets have the rank's order. Nothing that it compiles is cached."""
+    """Loads a file of the user's so that its sets have the rank's order. Nothing that it compiles
+    is cached.
+    """
 
     def exec_module(self, module: ModuleType) -> None:
         """Run the module, whose code finds here what it was rewritten to call."""
@@ -100,9 +141,15 @@ class _Beside(importlib.abc.MetaPathFinder):
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    def find_spec(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None) -> importlib.machinery.ModuleSpec | None:
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
         found = importlib.machinery.PathFinder.find_spec(fullname, path, target)
-        if found is None or not isinstance(found.loader, importlib.machinery.SourceFileLoader) or found.origin is None:
+        if (
+            found is None
+            or not isinstance(found.loader, importlib.machinery.SourceFileLoader)
+            or found.origin is None
+        ):
             return None
         file = Path(found.origin)
         if self._folder not in file.parents or "site-packages" in file.parts:
@@ -113,7 +160,9 @@ class _Beside(importlib.abc.MetaPathFinder):
 
 @contextmanager
 def sets_by_rank(folder: Path) -> Iterator[None]:
-    """Load the modules below a folder so that their sets have the rank's order. The code that was loaded keeps it."""
+    """Load the modules below a folder so that their sets have the rank's order. The code that was
+    loaded keeps it.
+    """
     finder = _Beside(folder)
     sys.meta_path.insert(0, finder)
     try:

@@ -15,7 +15,9 @@ STANDARD, ERROR = 1, 2
 
 
 def to_stderr() -> None:
-    """Have this process print to standard error from now on, for pitcheck's report goes to standard output."""
+    """Have this process print to standard error from now on, for pitcheck's report goes to standard
+    output.
+    """
     # A process may have none of them.
     with suppress(OSError):
         os.dup2(ERROR, STANDARD)
@@ -24,7 +26,9 @@ def to_stderr() -> None:
 
 @contextmanager
 def guest() -> Iterator[None]:
-    """Have what runs in this context print to standard error, and raise SystemExit where it would end the process at once."""
+    """Have what runs in this context print to standard error, and raise SystemExit where it would
+    end the process at once.
+    """
     kept = None
     with suppress(OSError):
         sys.stdout.flush()

@@ -44,14 +44,19 @@ def part_of(tensor: torch.Tensor) -> Part:
     return Part()
 
 
-def stated(pieces: Mapping[int, Sequence[tuple[int, int]]], shape: Sequence[int], name: str) -> Part:
-    """What the user says, which tells nothing about the whole shape; PlanError where it does not fit the shape here."""
+def stated(
+    pieces: Mapping[int, Sequence[tuple[int, int]]], shape: Sequence[int], name: str
+) -> Part:
+    """What the user says, which tells nothing about the whole shape; PlanError where it does not
+    fit the shape here.
+    """
     box: list[Intervals] = [((0, size),) for size in shape]
     for dim, intervals in pieces.items():
         held = tuple((int(start), int(stop)) for start, stop in intervals)
         if not 0 <= dim < len(box) or sum(stop - start for start, stop in held) != shape[dim]:
             raise PlanError(
-                f"parts[{name!r}] gives dimension {dim} the intervals {held}, but the tensor here has shape {tuple(shape)}; "
+                f"parts[{name!r}] gives dimension {dim} the intervals {held}, but the tensor here "
+                f"has shape {tuple(shape)}; "
                 "their lengths must add up to its size"
             )
         box[dim] = held
@@ -69,7 +74,10 @@ def _of_dtensor(tensor: DTensor) -> Part:
         members, place = mesh.size(axis), coordinate[axis]
         if isinstance(placement, Partial):
             if placement.reduce_op != "sum":
-                raise UnsupportedError(f"an output is partial with {placement.reduce_op!r}; only sums are known, redistribute it before")
+                raise UnsupportedError(
+                    f"an output is partial with {placement.reduce_op!r}; only sums are known, "
+                    f"redistribute it before"
+                )
             summed.append(axis)
         elif isinstance(placement, _StridedShard):
             chunks = chunked(box[placement.dim], members * int(placement.split_factor))
@@ -80,7 +88,9 @@ def _of_dtensor(tensor: DTensor) -> Part:
             raise UnsupportedError(f"a tensor has the placement {placement}, which is not known")
     partial: tuple[int, ...] = ()
     if summed:
-        index = tuple(slice(None) if axis in summed else coordinate[axis] for axis in range(mesh.ndim))
+        index = tuple(
+            slice(None) if axis in summed else coordinate[axis] for axis in range(mesh.ndim)
+        )
         with _disable_current_modes():
             partial = tuple(sorted(int(rank) for rank in mesh.mesh[index].flatten().tolist()))
     return Part(tuple(tensor.shape), tuple(box), partial)
@@ -91,9 +101,16 @@ def _of_megatron(tensor: torch.Tensor) -> Part:
     if state is None:
         return Part()
     expert = not getattr(tensor, "allreduce", True)
-    group = state.get_expert_tensor_parallel_group() if expert else state.get_tensor_model_parallel_group()
+    group = (
+        state.get_expert_tensor_parallel_group()
+        if expert
+        else state.get_tensor_model_parallel_group()
+    )
     members, place = dist.get_world_size(group), dist.get_rank(group)
-    dim, stride = int(getattr(tensor, "partition_dim", -1)), int(getattr(tensor, "partition_stride", 1))
+    dim, stride = (
+        int(getattr(tensor, "partition_dim", -1)),
+        int(getattr(tensor, "partition_stride", 1)),
+    )
     if dim < 0:
         return Part()
     whole = list(tensor.shape)
@@ -104,10 +121,15 @@ def _of_megatron(tensor: torch.Tensor) -> Part:
 
 
 def chunked(intervals: Intervals, chunks: int) -> list[Intervals]:
-    """Joined intervals cut as torch.chunk cuts: all chunks but the last ones of one size, rounded up."""
+    """Joined intervals cut as torch.chunk cuts: all chunks but the last ones of one size, rounded
+    up.
+    """
     total = sum(stop - start for start, stop in intervals)
     size = -(-total // chunks)
-    return [cut(intervals, min(size * index, total), min(size * (index + 1), total)) for index in range(chunks)]
+    return [
+        cut(intervals, min(size * index, total), min(size * (index + 1), total))
+        for index in range(chunks)
+    ]
 
 
 def joined(parts: Sequence[Intervals]) -> Intervals:

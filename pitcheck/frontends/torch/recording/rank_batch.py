@@ -10,20 +10,30 @@ from pitcheck.frontends.torch.program import Input
 from pitcheck.frontends.torch.trace import Intervals
 
 
-def box_of(name: str, given: Input, mesh: Mapping[str, int], coordinate: Mapping[str, int]) -> tuple[Intervals, ...]:
-    """Per dimension the interval that is read at a coordinate of the mesh: an even part, row-major over the axes it is split over."""
+def box_of(
+    name: str, given: Input, mesh: Mapping[str, int], coordinate: Mapping[str, int]
+) -> tuple[Intervals, ...]:
+    """Per dimension the interval that is read at a coordinate of the mesh: an even part, row-major
+    over the axes it is split over.
+    """
     box: list[Intervals] = [((0, size),) for size in given.shape]
     for dim, over in given.split.items():
         axes = (over,) if isinstance(over, str) else tuple(over)
         missing = [axis for axis in axes if axis not in mesh]
         if missing:
-            raise PlanError(f"batch[{name!r}] is split over {missing[0]!r}, which is no axis of the mesh ({', '.join(mesh)})")
+            raise PlanError(
+                f"batch[{name!r}] is split over {missing[0]!r}, which is no axis of the mesh "
+                f"({', '.join(mesh)})"
+            )
         if not 0 <= dim < len(given.shape):
-            raise PlanError(f"batch[{name!r}] is split in dimension {dim}, but its shape is {given.shape}")
+            raise PlanError(
+                f"batch[{name!r}] is split in dimension {dim}, but its shape is {given.shape}"
+            )
         parts = prod(mesh[axis] for axis in axes)
         if given.shape[dim] % parts:
             raise PlanError(
-                f"batch[{name!r}]: dimension {dim} of size {given.shape[dim]} is split into {parts} parts over {', '.join(axes)}; they must be even"
+                f"batch[{name!r}]: dimension {dim} of size {given.shape[dim]} is split into "
+                f"{parts} parts over {', '.join(axes)}; they must be even"
             )
         place = 0
         for axis in axes:

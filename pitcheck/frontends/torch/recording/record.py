@@ -1,4 +1,6 @@
-"""Recording every rank of a program, each in a process of its own: a framework keeps state per process that a second rank would find."""
+"""Recording every rank of a program, each in a process of its own: a framework keeps state per
+process that a second rank would find.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,8 @@ class Recorded(msgspec.Struct, frozen=True, tag="recorded"):
 def record(spec: Spec, side: Side, jobs: int) -> list[Trace]:
     """One trace per rank, of the reference one alone; ``jobs`` ranks at a time.
 
-    Raises UnsupportedError or PlanError, which name the rank, for a rank that cannot be recorded: of several the first.
+    Raises UnsupportedError or PlanError, which name the rank, for a rank that cannot be recorded:
+    of several the first.
     """
     if not can_fork():
         raise UnsupportedError("recording a PyTorch program needs a system that can fork processes")
@@ -46,7 +49,11 @@ def record(spec: Spec, side: Side, jobs: int) -> list[Trace]:
     traces = []
     for number, answer in enumerate(answers):
         if isinstance(answer, Failure):
-            who = f"rank {number} of the parallel program" if side == "parallel" else "the reference program"
+            who = (
+                f"rank {number} of the parallel program"
+                if side == "parallel"
+                else "the reference program"
+            )
             error = (PlanError if answer.invalid else UnsupportedError)(f"{who}: {answer.message}")
             if answer.traceback:
                 error.add_note(f"{who} raised\n{answer.traceback}")
@@ -87,13 +94,20 @@ class _Ranks:
     def _receive(self) -> None:
         for ended in self._forks.ended():
             died = Failure(_death(ended.code), True)
-            self._answers[ended.key] = died if ended.answer is None else msgspec.msgpack.decode(ended.answer, type=Recorded | Failure)
+            self._answers[ended.key] = (
+                died
+                if ended.answer is None
+                else msgspec.msgpack.decode(ended.answer, type=Recorded | Failure)
+            )
 
 
 def _death(code: int | None) -> str:
     if code is not None and code < 0:
         return f"its process was killed by signal {-code}"
-    return f"its process ended without an answer (exit code {code}), as by os._exit; a step has to return"
+    return (
+        f"its process ended without an answer (exit code {code}), as by os._exit; a step has "
+        f"to return"
+    )
 
 
 def _answer(spec: Spec, side: Side, number: int) -> bytes | None:
@@ -116,20 +130,30 @@ def _answer(spec: Spec, side: Side, number: int) -> bytes | None:
 
 
 def _raised(error: BaseException) -> Failure:
-    """The failure of a program that raised. Where the recorder itself did, or a framework does not know tensors without numbers, nothing is said of it."""
+    """The failure of a program that raised. Where the recorder itself did, or a framework does not
+    know tensors without numbers, nothing is said of it.
+    """
     from pitcheck.frontends.torch.recording.blame import PITCHECK  # noqa: PLC0415
 
     frames = traceback.extract_tb(error.__traceback__)
-    own = isinstance(error, NotImplementedError) or bool(frames and frames[-1].filename.startswith(PITCHECK))
-    return Failure(f"{_line(error)}{type(error).__name__}: {error}", not own, _shown(error, PITCHECK))
+    own = isinstance(error, NotImplementedError) or bool(
+        frames and frames[-1].filename.startswith(PITCHECK)
+    )
+    return Failure(
+        f"{_line(error)}{type(error).__name__}: {error}", not own, _shown(error, PITCHECK)
+    )
 
 
 def _shown(error: BaseException, hidden: str) -> str:
     """The traceback without the recorder's frames."""
-    described: traceback.TracebackException | None = traceback.TracebackException.from_exception(error)
+    described: traceback.TracebackException | None = traceback.TracebackException.from_exception(
+        error
+    )
     first = described
     while described is not None:
-        described.stack = traceback.StackSummary.from_list([frame for frame in described.stack if not frame.filename.startswith(hidden)])
+        described.stack = traceback.StackSummary.from_list(
+            [frame for frame in described.stack if not frame.filename.startswith(hidden)]
+        )
         described = described.__cause__ or described.__context__
     return "".join(first.format()) if first is not None else ""
 
@@ -138,5 +162,9 @@ def _line(error: BaseException) -> str:
     """The last line of the user's code that an error came through."""
     from pitcheck.frontends.torch.recording.blame import OWN, short  # noqa: PLC0415
 
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith((*OWN, "<"))]
+    frames = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if not frame.filename.startswith((*OWN, "<"))
+    ]
     return f"{short(frames[-1].filename)}:{frames[-1].lineno}: " if frames else ""

@@ -49,10 +49,21 @@ def record_rank(spec: Spec, side: Side, number: int) -> Trace:
     with ExitStack() as stack:
         fake = stack.enter_context(Numberless(allow_non_fake_inputs=True))
         recorder = Recorder(tape, fake)
-        for context in (adjusted(recorder), copying(recorder), watching(recorder), without_chance(recorder, number), blame, recorder):
+        for context in (
+            adjusted(recorder),
+            copying(recorder),
+            watching(recorder),
+            without_chance(recorder, number),
+            blame,
+            recorder,
+        ):
             stack.enter_context(context)
         try:
-            program = spec.parallel(Rank(number, mesh, coordinate)) if side == "parallel" else spec.reference()
+            program = (
+                spec.parallel(Rank(number, mesh, coordinate))
+                if side == "parallel"
+                else spec.reference()
+            )
             trace = _Session(spec, mesh, coordinate, recorder, program, blame).run(number)
         except BaseException:
             # What a refusal has led to is no fault of the program.
@@ -69,7 +80,15 @@ def _start_group(rank: int, size: int) -> None:
 
 
 class _Session:
-    def __init__(self, spec: Spec, mesh: Mapping[str, int], coordinate: Mapping[str, int], recorder: Recorder, program: Program, blame: Blame) -> None:
+    def __init__(
+        self,
+        spec: Spec,
+        mesh: Mapping[str, int],
+        coordinate: Mapping[str, int],
+        recorder: Recorder,
+        program: Program,
+        blame: Blame,
+    ) -> None:
         self._spec = spec
         self._mesh = mesh
         self._coordinate = coordinate
@@ -86,18 +105,33 @@ class _Session:
         memory = Memory(self._recorder, self._names)
         before = self._begin()
         memory.begin([held.tensor for held in before.values()])
-        values = {name: self._recorder.storages.read(local(held.tensor).detach()) for name, held in before.items()}
+        values = {
+            name: self._recorder.storages.read(local(held.tensor).detach())
+            for name, held in before.items()
+        }
         marks = {name: self._mark(held) for name, held in before.items()}
         start = len(self._tape.events)
         outputs = self._step()
         self._tape.ended = True
         updated = self._updated(values, marks)
         parameters = {held.name for held in self._names.parameters()}
-        updates = bool(self._names.optimizers()) or any(result.asked and result.name in parameters for result in updated)
-        ended = [held.tensor for held in (*self._names.parameters(), *self._names.buffers(), *self._names.states())]
-        core, kept = memory.end([*self._outputs(outputs), *self._gradients(), *updated], ended, updates=updates, everything=not self._mesh)
+        updates = bool(self._names.optimizers()) or any(
+            result.asked and result.name in parameters for result in updated
+        )
+        ended = [
+            held.tensor
+            for held in (*self._names.parameters(), *self._names.buffers(), *self._names.states())
+        ]
+        core, kept = memory.end(
+            [*self._outputs(outputs), *self._gradients(), *updated],
+            ended,
+            updates=updates,
+            everything=not self._mesh,
+        )
         begun = [*kept.begun, *(values[result.name] for result in updated if result.name in values)]
-        trace = trace_of(number, self._tape, start, [*core, *kept.results], self._assumptions(), begun)
+        trace = trace_of(
+            number, self._tape, start, [*core, *kept.results], self._assumptions(), begun
+        )
         return replace(trace, numbers=tuple(kept.numbers), accumulated=tuple(kept.accumulated))
 
     def _step(self) -> Any:
@@ -109,7 +143,10 @@ class _Session:
         """What the report must say beside the verdict."""
         said = []
         if self._names.optimizers():
-            said.append("the recorded step is the optimizer's second: corrections that depend on the number of the step have the numbers of that one")
+            said.append(
+                "the recorded step is the optimizer's second: corrections that depend on the "
+                "number of the step have the numbers of that one"
+            )
         if self._names.replicated:
             said.append("the buckets of DistributedDataParallel are those of its first step")
         return said
@@ -119,14 +156,24 @@ class _Session:
 
     def _input(self, name: str, given: Input) -> torch.Tensor:
         if given.dtype not in DTYPES:
-            raise PlanError(f"batch[{name!r}] has dtype {given.dtype!r}; use one of {', '.join(DTYPES)}")
+            raise PlanError(
+                f"batch[{name!r}] has dtype {given.dtype!r}; use one of {', '.join(DTYPES)}"
+            )
         # The reference reads the batch as a whole.
-        box = box_of(name, given if self._mesh else Input(given.shape), self._mesh, self._coordinate)
+        box = box_of(
+            name, given if self._mesh else Input(given.shape), self._mesh, self._coordinate
+        )
         shape = tuple(stop - start for ((start, stop),) in box)
         dtype = DTYPES[given.dtype]
         integers = _values(name, given, box)
-        where = {"integers": tuple(map(int, integers.reshape(-1).tolist()))} if integers is not None else {}
-        value = self._tape.give(Kind(shape, dtype), "input", name, whole=given.shape, box=box, **where)
+        where = (
+            {"integers": tuple(map(int, integers.reshape(-1).tolist()))}
+            if integers is not None
+            else {}
+        )
+        value = self._tape.give(
+            Kind(shape, dtype), "input", name, whole=given.shape, box=box, **where
+        )
         if integers is not None:
             self._tape.known[value] = integers
         tensor = torch.empty(shape, dtype=dtype)
@@ -137,12 +184,25 @@ class _Session:
         """What the step starts with is of any value. Returns it by name."""
         self._names.check_parts()
         begun = {}
-        roles: list[tuple[Role, list[Held]]] = [("parameter", self._names.parameters()), ("buffer", self._names.buffers())]
-        states = [held for held in self._names.states() if self._recorder.storages.read(local(held.tensor)) not in self._tape.known]
+        roles: list[tuple[Role, list[Held]]] = [
+            ("parameter", self._names.parameters()),
+            ("buffer", self._names.buffers()),
+        ]
+        states = [
+            held
+            for held in self._names.states()
+            if self._recorder.storages.read(local(held.tensor)) not in self._tape.known
+        ]
         for role, helds in [*roles, ("optimizer_state", states)]:
             for held in helds:
                 tensor = local(held.tensor).detach()
-                value = self._tape.give(Kind(tuple(tensor.shape), tensor.dtype), role, held.name, whole=held.part.whole, box=held.part.box)
+                value = self._tape.give(
+                    Kind(tuple(tensor.shape), tensor.dtype),
+                    role,
+                    held.name,
+                    whole=held.part.whole,
+                    box=held.part.box,
+                )
                 self._recorder.storages.write(tensor, value)
                 begun[held.name] = held
         return begun
@@ -153,8 +213,14 @@ class _Session:
         named = outputs if isinstance(outputs, Mapping) else {"loss": outputs}
         for name, tensor in named.items():
             if not isinstance(tensor, torch.Tensor):
-                raise PlanError(f"Program.step returns {name!r} as {type(tensor).__name__}; return a tensor, outputs by name, or None")
-        return [self._result("output", Held(name, tensor, part_of(tensor))) for name, tensor in named.items()]
+                raise PlanError(
+                    f"Program.step returns {name!r} as {type(tensor).__name__}; return a tensor, "
+                    f"outputs by name, or None"
+                )
+        return [
+            self._result("output", Held(name, tensor, part_of(tensor)))
+            for name, tensor in named.items()
+        ]
 
     def _gradients(self) -> list[Result]:
         return [self._result("gradient", held) for held in self._names.gradients()]
@@ -163,9 +229,14 @@ class _Session:
         return self._recorder.storages.mark(local(held.tensor).detach())
 
     def _updated(self, before: Mapping[str, int], marks: Mapping[str, Mark]) -> list[Result]:
-        """Parameters, saved buffers and the state of optimizers after the step; asked for where there is an optimizer, or the step changed them."""
+        """Parameters, saved buffers and the state of optimizers after the step; asked for where
+        there is an optimizer, or the step changed them.
+        """
         steps = bool(self._names.optimizers())
-        stepped = [*self._names.parameters(), *(held for held in self._names.states() if held.name in before)]
+        stepped = [
+            *self._names.parameters(),
+            *(held for held in self._names.states() if held.name in before),
+        ]
         results = []
         for helds, asked in ((stepped, steps), (self._names.buffers(), False)):
             for held in helds:
@@ -179,7 +250,9 @@ class _Session:
     def _result(self, kind: Literal["output", "gradient", "updated"], held: Held) -> Result:
         self._recorder.seen(local(held.tensor))
         tensor = local(held.tensor).detach()
-        self._recorder.communication.flights.touch(tensor, False, f"what reads the result {held.name!r} after the step", "")
+        self._recorder.communication.flights.touch(
+            tensor, False, f"what reads the result {held.name!r} after the step", ""
+        )
         value = self._recorder.storages.read(tensor)
         return Result(value, kind, held.name, held.part.whole, held.part.box, held.part.partial)
 
@@ -188,9 +261,15 @@ def _values(name: str, given: Input, box: tuple[Any, ...]) -> torch.Tensor | Non
     if given.values is None:
         return None
     if given.dtype.startswith(("float", "bfloat")):
-        raise PlanError(f"batch[{name!r}] has values and dtype {given.dtype}; only integers and bool can have them")
+        raise PlanError(
+            f"batch[{name!r}] has values and dtype {given.dtype}; only integers and bool can have "
+            f"them"
+        )
     if len(given.values) != prod(given.shape):
-        raise PlanError(f"batch[{name!r}] has {len(given.values)} values, but its shape {given.shape} needs {prod(given.shape)}")
+        raise PlanError(
+            f"batch[{name!r}] has {len(given.values)} values, but its shape {given.shape} needs "
+            f"{prod(given.shape)}"
+        )
     with _disable_current_modes():
         whole = torch.tensor(list(given.values), dtype=DTYPES[given.dtype]).reshape(given.shape)
         return whole[tuple(slice(start, stop) for ((start, stop),) in box)].clone()

@@ -1,4 +1,6 @@
-"""Ways around a recorder: operators on other threads or beneath its mode, memory that is reached without operators, and versions that go up without a write."""
+"""Ways around a recorder: operators on other threads or beneath its mode, memory that is reached
+without operators, and versions that go up without a write.
+"""
 
 from __future__ import annotations
 
@@ -26,13 +28,29 @@ def watching(recorder: Recorder) -> Iterator[None]:
     """Refuse, or record, what goes around the recorder, for the time of a recording."""
     dispatch = cast(Any, FakeTensor.__torch_dispatch__).__func__
     with ExitStack() as stack:
-        stack.enter_context(replaced(FakeTensor, "__torch_dispatch__", classmethod(_beneath(recorder, dispatch))))
+        stack.enter_context(
+            replaced(FakeTensor, "__torch_dispatch__", classmethod(_beneath(recorder, dispatch)))
+        )
         for name in ARRAYS:
-            stack.enter_context(replaced(torch.Tensor, name, _array(recorder, getattr(torch.Tensor, name))))
+            stack.enter_context(
+                replaced(torch.Tensor, name, _array(recorder, getattr(torch.Tensor, name)))
+            )
         for name in ("copy_", "fill_", "__setitem__", "byteswap"):
-            stack.enter_context(replaced(torch.UntypedStorage, name, _memory(recorder, name, getattr(torch.UntypedStorage, name))))
-        stack.enter_context(replaced(torch._C, "_increment_version", _counted(recorder, torch._C._increment_version)))
-        stack.enter_context(replaced(FunctionCtx, "mark_dirty", _marked(recorder, FunctionCtx.mark_dirty)))
+            stack.enter_context(
+                replaced(
+                    torch.UntypedStorage,
+                    name,
+                    _memory(recorder, name, getattr(torch.UntypedStorage, name)),
+                )
+            )
+        stack.enter_context(
+            replaced(
+                torch._C, "_increment_version", _counted(recorder, torch._C._increment_version)
+            )
+        )
+        stack.enter_context(
+            replaced(FunctionCtx, "mark_dirty", _marked(recorder, FunctionCtx.mark_dirty))
+        )
         yield
 
 
@@ -41,13 +59,28 @@ def _refusal(recorder: Recorder, message: str) -> PitcheckError:
 
 
 def _beneath(recorder: Recorder, original: Callable[..., Any]) -> Callable[..., Any]:
-    """An operator that comes to a tensor itself was not seen by the mode: that is not active on this thread, or was set aside."""
+    """An operator that comes to a tensor itself was not seen by the mode: that is not active on
+    this thread, or was set aside.
+    """
 
-    def dispatch(kind: type, func: OpOverload, types: Sequence[type], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None) -> Any:
+    def dispatch(
+        kind: type,
+        func: OpOverload,
+        types: Sequence[type],
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
         given = kwargs or {}
         if get_ident() != recorder.thread:
-            raise _refusal(recorder, f"{func} runs on another thread, whose operators have no order among those that are recorded; run it on the main thread")
-        mine = any(isinstance(leaf, FakeTensor) and leaf.fake_mode is recorder.fake for leaf in tree_leaves((args, given)))
+            raise _refusal(
+                recorder,
+                f"{func} runs on another thread, whose operators have no order among those that "
+                f"are recorded; run it on the main thread",
+            )
+        mine = any(
+            isinstance(leaf, FakeTensor) and leaf.fake_mode is recorder.fake
+            for leaf in tree_leaves((args, given))
+        )
         if torch._C._get_dispatch_mode(FAKE) is not None or not mine or func.namespace == "prim":
             return original(kind, func, types, args, given)
         with recorder.fake, recorder:
@@ -57,7 +90,9 @@ def _beneath(recorder: Recorder, original: Callable[..., Any]) -> Callable[..., 
 
 
 def _array(recorder: Recorder, original: Callable[..., Any]) -> Callable[..., Any]:
-    """An array has numbers: those that are known, and it cannot be written to, for nobody would see it."""
+    """An array has numbers: those that are known, and it cannot be written to, for nobody would see
+    it.
+    """
 
     def array(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         if not isinstance(tensor, FakeTensor):
@@ -77,7 +112,10 @@ def _memory(recorder: Recorder, name: str, original: Callable[..., Any]) -> Call
 
     def write(storage: torch.UntypedStorage, *args: Any, **kwargs: Any) -> Any:
         if recorder.storages.holds(storage):
-            raise _refusal(recorder, f"UntypedStorage.{name} writes to memory without an operator; write to a tensor")
+            raise _refusal(
+                recorder,
+                f"UntypedStorage.{name} writes to memory without an operator; write to a tensor",
+            )
         return original(storage, *args, **kwargs)
 
     return write

@@ -1,4 +1,6 @@
-"""Complex numbers as pairs of real ones, for plans know real numbers only: a complex tensor becomes a real one with a last dimension of two."""
+"""Complex numbers as pairs of real ones, for plans know real numbers only: a complex tensor becomes
+a real one with a last dimension of two.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ REAL = {torch.complex64: torch.float32, torch.complex128: torch.float64}
 
 
 def in_real_numbers(events: Sequence[Event], tape: Tape) -> list[Event]:
-    """The same events without complex values. Raises UnsupportedError for an operator that is not known on them."""
+    """The same events without complex values. Raises UnsupportedError for an operator that is not
+    known on them.
+    """
     return _Pairs(tape).run(events)
 
 
@@ -28,7 +32,10 @@ class _Pairs:
 
     def run(self, events: Sequence[Event]) -> list[Event]:
         for event in events:
-            numbers = [*operands(event.arguments), *(number for number in event.outputs if number is not None)]
+            numbers = [
+                *operands(event.arguments),
+                *(number for number in event.outputs if number is not None),
+            ]
             if any(self._is_complex(number) for number in numbers):
                 self._now = event
                 self._rewrite(event)
@@ -43,20 +50,37 @@ class _Pairs:
         handler = HANDLERS.get(event.operator)
         (output,) = event.outputs if len(event.outputs) == 1 else (None,)
         if handler is None or output is None:
-            raise UnsupportedError(f"{event.source}: {event.operator} of complex numbers is not known; write it with real ones")
+            raise UnsupportedError(
+                f"{event.source}: {event.operator} of complex numbers is not known; write it with "
+                f"real ones"
+            )
         value = handler(self, *event.arguments)
         if self._is_complex(output):
             self._pair[output] = value
         else:
             shape = self._tape.kinds[output].shape
-            self._events.append(Event("view.default", (Ref(value), shape), (output,), (), event.source, event.module, event.backward))
+            self._events.append(
+                Event(
+                    "view.default",
+                    (Ref(value), shape),
+                    (output,),
+                    (),
+                    event.source,
+                    event.module,
+                    event.backward,
+                )
+            )
 
-    def new(self, operator: str, arguments: tuple[Argument, ...], shape: Sequence[int], like: int) -> int:
+    def new(
+        self, operator: str, arguments: tuple[Argument, ...], shape: Sequence[int], like: int
+    ) -> int:
         """An event in the place of the one that is rewritten."""
         self._tape.kinds.append(Kind(tuple(shape), self._tape.kinds[like].dtype))
         number = len(self._tape.kinds) - 1
         now = self._now
-        self._events.append(Event(operator, arguments, (number,), (), now.source, now.module, now.backward))
+        self._events.append(
+            Event(operator, arguments, (number,), (), now.source, now.module, now.backward)
+        )
         return number
 
     def shape(self, value: int) -> tuple[int, ...]:
@@ -66,7 +90,10 @@ class _Pairs:
     def pair(self, argument: Argument) -> int:
         """The real tensor of a complex operand."""
         if not isinstance(argument, Ref) or argument.value not in self._pair:
-            raise UnsupportedError(f"{self._now.source}: {self._now.operator} of complex numbers that are not made by polar, complex or view_as_complex")
+            raise UnsupportedError(
+                f"{self._now.source}: {self._now.operator} of complex numbers that are not made "
+                f"by polar, complex or view_as_complex"
+            )
         return self._pair[argument.value]
 
     def out_shape(self) -> tuple[int, ...]:
@@ -78,7 +105,10 @@ class _Pairs:
     def halves(self, pair: int) -> tuple[int, int]:
         """Real and imaginary parts, with a last dimension of one."""
         *rest, _ = self.shape(pair)
-        first, second = (self.new("slice.Tensor", (Ref(pair), len(rest), place, place + 1, 1), (*rest, 1), pair) for place in (0, 1))
+        first, second = (
+            self.new("slice.Tensor", (Ref(pair), len(rest), place, place + 1, 1), (*rest, 1), pair)
+            for place in (0, 1)
+        )
         return first, second
 
     def joined(self, first: int, second: int) -> int:
@@ -89,7 +119,9 @@ class _Pairs:
     def term(self, operator: str, left: int, right: int) -> int:
         """An elementwise operator of two real values."""
         shape: tuple[int, ...] = torch.broadcast_shapes(self.shape(left), self.shape(right))
-        arguments: tuple[Argument, ...] = (Ref(left), Ref(right)) if operator == "mul.Tensor" else (Ref(left), Ref(right), 1)
+        arguments: tuple[Argument, ...] = (
+            (Ref(left), Ref(right)) if operator == "mul.Tensor" else (Ref(left), Ref(right), 1)
+        )
         return self.new(operator, arguments, shape, left)
 
     def column(self, argument: Argument) -> int:
@@ -101,7 +133,10 @@ class _Pairs:
 
 def _polar(to: _Pairs, radius: Argument, angle: Argument) -> int:
     r, t = to.column(radius), to.column(angle)
-    parts = [to.term("mul.Tensor", r, to.new(name, (Ref(t),), to.shape(t), t)) for name in ("cos.default", "sin.default")]
+    parts = [
+        to.term("mul.Tensor", r, to.new(name, (Ref(t),), to.shape(t), t))
+        for name in ("cos.default", "sin.default")
+    ]
     return to.joined(*parts)
 
 
@@ -134,11 +169,15 @@ def _sum_of_two(to: _Pairs, left: Argument, right: Argument, alpha: Argument) ->
 def _of_size(to: _Pairs, z: Argument, size: Argument, *rest: Argument) -> int:
     pair = to.pair(z)
     operator = "view.default" if to._now.operator == "_unsafe_view.default" else to._now.operator
-    return to.new(operator, (Ref(pair), (*cast(tuple[Item, ...], size), 2), *rest), to.out_shape(), pair)
+    return to.new(
+        operator, (Ref(pair), (*cast(tuple[Item, ...], size), 2), *rest), to.out_shape(), pair
+    )
 
 
 def _along(places: int, more: int = 0) -> Callable[..., int]:
-    """An operator whose first arguments behind the tensor are dimensions; ``more``: how many dimensions it adds before it counts."""
+    """An operator whose first arguments behind the tensor are dimensions; ``more``: how many
+    dimensions it adds before it counts.
+    """
 
     def handle(to: _Pairs, z: Argument, *rest: Argument) -> int:
         pair = to.pair(z)
@@ -166,7 +205,9 @@ def _summed(to: _Pairs, z: Argument, dims: Argument, keep: Argument, _: Argument
 def _cat(to: _Pairs, parts: Argument, dim: Argument) -> int:
     pairs = [to.pair(part) for part in cast(tuple[Argument, ...], parts)]
     rank = len(to.shape(pairs[0])) - 1
-    return to.new("cat.default", (tuple(map(Ref, pairs)), cast(int, dim) % rank), to.out_shape(), pairs[0])
+    return to.new(
+        "cat.default", (tuple(map(Ref, pairs)), cast(int, dim) % rank), to.out_shape(), pairs[0]
+    )
 
 
 def _indexed(to: _Pairs, z: Argument, indices: Argument) -> int:

@@ -1,8 +1,10 @@
-"""Where the vocabulary of a rank begins and ends: numbers in a program that are places along a dimension of its tensors.
+"""Where the vocabulary of a rank begins and ends: numbers in a program that are places along a
+dimension of its tensors.
 
-A rank that has a part of the rows of a table compares indices with the first and the last row that it has, and subtracts the first. In a trace these are
-numbers like any other, and a dimension that a number may mean keeps its size. What an index of a table is computed from says that they are places along that
-table: they become operators ``boundary``, which give the same numbers.
+A rank that has a part of the rows of a table compares indices with the first and the last row that
+it has, and subtracts the first. In a trace these are numbers like any other, and a dimension that a
+number may mean keeps its size. What an index of a table is computed from says that they are places
+along that table: they become operators ``boundary``, which give the same numbers.
 """
 
 from __future__ import annotations
@@ -22,14 +24,28 @@ BOUNDARY = "boundary"
 COMPARISONS = {f"{name}.Scalar": f"{name}.Tensor" for name in ("lt", "le", "gt", "ge")}
 MOVES = {"add.Tensor", "sub.Tensor"}
 FILLS = {"index_put.default", "masked_fill.Scalar", "masked_fill.Tensor"}
-PASSED = {"clone.default", "_to_copy.default", "view.default", "bitwise_or.Tensor", "bitwise_and.Tensor", "bitwise_not.default", "logical_or.default"}
+PASSED = {
+    "clone.default",
+    "_to_copy.default",
+    "view.default",
+    "bitwise_or.Tensor",
+    "bitwise_and.Tensor",
+    "bitwise_not.default",
+    "logical_or.default",
+}
 PASSED |= {"logical_and.default", "logical_not.default"}
 FOLLOWED = {*COMPARISONS, *MOVES, *FILLS, *PASSED}
 """Operators of which indices are made in between."""
 SHOWN = {"clone.default", "view.default", "slice.Tensor", "split.Tensor", "detach.default"}
 """Operators that show some of what they are given."""
-LOSSES = {f"nll_loss{d}_{way}.default": place for d in ("", "2d") for way, place in (("forward", 1), ("backward", 2))}
-"""Losses over classes, and which of their arguments is the target; the class that is ignored is the third after it."""
+LOSSES = {
+    f"nll_loss{d}_{way}.default": place
+    for d in ("", "2d")
+    for way, place in (("forward", 1), ("backward", 2))
+}
+"""Losses over classes, and which of their arguments is the target; the class that is ignored is the
+third after it.
+"""
 
 
 @dataclass(frozen=True)
@@ -42,11 +58,17 @@ class Lookup:
 
 
 def never_ignored(trace: Trace, bounds: Mapping[str, tuple[int, int]]) -> Trace:
-    """The trace in which losses ignore no class that their targets, inputs of known ``bounds``, cannot be.
+    """The trace in which losses ignore no class that their targets, inputs of known ``bounds``,
+    cannot be.
 
-    Targets are places along the classes, which a class to be ignored, -100 where the program names none, would make numbers.
+    Targets are places along the classes, which a class to be ignored, -100 where the program names
+    none, would make numbers.
     """
-    given = {own.value: bounds[own.name] for own in trace.given if own.role == "input" and own.integers is None and own.name in bounds}
+    given = {
+        own.value: bounds[own.name]
+        for own in trace.given
+        if own.role == "input" and own.integers is None and own.name in bounds
+    }
     made = {value: event for event in trace.events for value in event.outputs if value is not None}
 
     def changed(event: Event) -> Event:
@@ -54,19 +76,32 @@ def never_ignored(trace: Trace, bounds: Mapping[str, tuple[int, int]]) -> Trace:
         if place is None:
             return event
         target, ignored = event.arguments[place], event.arguments[place + 3]
-        while isinstance(target, Ref) and target.value in made and made[target.value].operator in SHOWN:
+        while (
+            isinstance(target, Ref)
+            and target.value in made
+            and made[target.value].operator in SHOWN
+        ):
             target = made[target.value].arguments[0]
         held = given.get(target.value) if isinstance(target, Ref) else None
         if held is None or not isinstance(ignored, int) or held[0] <= ignored < held[1]:
             return event
-        return replace(event, arguments=(*event.arguments[: place + 3], None, *event.arguments[place + 4 :]))
+        return replace(
+            event, arguments=(*event.arguments[: place + 3], None, *event.arguments[place + 4 :])
+        )
 
     return replace(trace, events=tuple(map(changed, trace.events)))
 
 
 def with_boundaries(trace: Trace) -> Trace:
-    """The trace in which indices are compared with, and moved by, places along the table that they index."""
-    made = {value: number for number, event in enumerate(trace.events) for value in event.outputs if value is not None}
+    """The trace in which indices are compared with, and moved by, places along the table that they
+    index.
+    """
+    made = {
+        value: number
+        for number, event in enumerate(trace.events)
+        for value in event.outputs
+        if value is not None
+    }
     filled = {given.value: given.number for given in trace.given if given.number is not None}
     values = list(trace.values)
     before: dict[int, list[Event]] = {}
@@ -74,20 +109,44 @@ def with_boundaries(trace: Trace) -> Trace:
     for number, event in enumerate(trace.events):
         for lookup in _lookups(event):
             cone = _cone(trace, made, lookup.indices)
-            if taken.isdisjoint(cone) and any(_number(trace.events[n]) is not None for n in cone) and _may_wait(trace, cone, number):
+            if (
+                taken.isdisjoint(cone)
+                and any(_number(trace.events[n]) is not None for n in cone)
+                and _may_wait(trace, cone, number)
+            ):
                 taken.update(cone)
-                before.setdefault(number, []).extend(_placed([trace.events[n] for n in cone], lookup, values, filled))
-    events = [new for number, event in enumerate(trace.events) if number not in taken for new in (*before.get(number, ()), event)]
+                before.setdefault(number, []).extend(
+                    _placed([trace.events[n] for n in cone], lookup, values, filled)
+                )
+    events = [
+        new
+        for number, event in enumerate(trace.events)
+        if number not in taken
+        for new in (*before.get(number, ()), event)
+    ]
     return replace(trace, values=tuple(values), events=tuple(events))
 
 
 def _lookups(event: Event) -> Iterator[Lookup]:
     arguments = event.arguments
-    if event.operator == "embedding.default" and isinstance(arguments[0], Ref) and isinstance(arguments[1], Ref):
+    if (
+        event.operator == "embedding.default"
+        and isinstance(arguments[0], Ref)
+        and isinstance(arguments[1], Ref)
+    ):
         yield Lookup(arguments[0].value, arguments[1].value, 0)
-    elif event.operator == "gather.default" and isinstance(arguments[0], Ref) and isinstance(arguments[1], int) and isinstance(arguments[2], Ref):
+    elif (
+        event.operator == "gather.default"
+        and isinstance(arguments[0], Ref)
+        and isinstance(arguments[1], int)
+        and isinstance(arguments[2], Ref)
+    ):
         yield Lookup(arguments[0].value, arguments[2].value, arguments[1])
-    elif event.operator == "index.Tensor" and isinstance(arguments[0], Ref) and isinstance(arguments[1], tuple):
+    elif (
+        event.operator == "index.Tensor"
+        and isinstance(arguments[0], Ref)
+        and isinstance(arguments[1], tuple)
+    ):
         for axis, index in enumerate(arguments[1]):
             if isinstance(index, Ref):
                 yield Lookup(arguments[0].value, index.value, axis)
@@ -109,38 +168,71 @@ def _number(event: Event) -> int | None:
     """The number that an event compares with, adds or subtracts, where that may be a place."""
     other = event.arguments[1] if event.operator in COMPARISONS or event.operator in MOVES else None
     plain = len(event.arguments) < 3 or event.arguments[2] == 1
-    return other if plain and isinstance(other, int) and not isinstance(other, bool) and other >= 0 else None
+    return (
+        other
+        if plain and isinstance(other, int) and not isinstance(other, bool) and other >= 0
+        else None
+    )
 
 
 def _may_wait(trace: Trace, cone: Sequence[int], number: int) -> bool:
-    """Whether nothing else needs what these events give before event ``number``: where a table is known only then, so are places along it."""
+    """Whether nothing else needs what these events give before event ``number``: where a table is
+    known only then, so are places along it.
+    """
     given = {value for n in cone for value in trace.events[n].outputs if value is not None}
     inside = set(cone)
-    return cone[-1] < number and all(n in inside or given.isdisjoint(operands(trace.events[n].arguments)) for n in range(cone[0], number))
+    return cone[-1] < number and all(
+        n in inside or given.isdisjoint(operands(trace.events[n].arguments))
+        for n in range(cone[0], number)
+    )
 
 
-def _placed(events: Sequence[Event], lookup: Lookup, values: list[Value], filled: Mapping[int, float]) -> Iterator[Event]:
+def _placed(
+    events: Sequence[Event], lookup: Lookup, values: list[Value], filled: Mapping[int, float]
+) -> Iterator[Event]:
     for event in events:
         number = _number(event)
         first = event.arguments[0]
         if number is not None and isinstance(first, Ref):
             values.append(Value((), values[first.value].dtype))
             place = Ref(len(values) - 1)
-            yield replace(event, operator=BOUNDARY, arguments=(Ref(lookup.table), lookup.axis, number), outputs=(place.value,))
-            yield replace(event, operator=COMPARISONS.get(event.operator, event.operator), arguments=(first, place, *event.arguments[2:]))
+            yield replace(
+                event,
+                operator=BOUNDARY,
+                arguments=(Ref(lookup.table), lookup.axis, number),
+                outputs=(place.value,),
+            )
+            yield replace(
+                event,
+                operator=COMPARISONS.get(event.operator, event.operator),
+                arguments=(first, place, *event.arguments[2:]),
+            )
         else:
             yield _filled(event, values, filled)
 
 
 def _filled(event: Event, values: Sequence[Value], filled: Mapping[int, float]) -> Event:
-    """A number written wherever a mask holds, as that; the event as it is where it does something else."""
+    """A number written wherever a mask holds, as that; the event as it is where it does something
+    else.
+    """
     if event.operator != "index_put.default":
         return event
     base, masks, value, accumulate = event.arguments
-    if not (isinstance(base, Ref) and isinstance(masks, tuple) and len(masks) == 1 and isinstance(masks[0], Ref) and isinstance(value, Ref)) or accumulate:
+    if (
+        not (
+            isinstance(base, Ref)
+            and isinstance(masks, tuple)
+            and len(masks) == 1
+            and isinstance(masks[0], Ref)
+            and isinstance(value, Ref)
+        )
+        or accumulate
+    ):
         return event
     mask, number = masks[0], filled.get(value.value)
-    same = values[mask.value].dtype == "bool" and values[mask.value].shape == values[base.value].shape
+    same = (
+        values[mask.value].dtype == "bool" and values[mask.value].shape == values[base.value].shape
+    )
     if number is None or not same or not float(number).is_integer():
         return event
     arguments: tuple[Argument, ...] = (base, mask, int(number))
@@ -150,7 +242,13 @@ def _filled(event: Event, values: Sequence[Value], filled: Mapping[int, float]) 
 def _boundary(e: Emitter, table: Tensor, axis: int, offset: int) -> Tensor:
     dtype = e.dtype
     said: DType = "int32" if dtype == "int32" else "int64"
-    return e.op(BOUNDARY, table, shape=(), dtype=said, attributes={"axis": axis % table.ndim, "offset": offset})
+    return e.op(
+        BOUNDARY,
+        table,
+        shape=(),
+        dtype=said,
+        attributes={"axis": axis % table.ndim, "offset": offset},
+    )
 
 
 TABLE: dict[str, Row] = {BOUNDARY: row(_boundary, "table axis offset")}

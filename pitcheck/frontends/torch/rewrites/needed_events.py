@@ -1,4 +1,6 @@
-"""What of a recording is one training step: the operators that its results, and its communication, depend on."""
+"""What of a recording is one training step: the operators that its results, and its communication,
+depend on.
+"""
 
 from __future__ import annotations
 
@@ -17,16 +19,27 @@ from pitcheck.frontends.torch.trace import Argument, Event, Item, Ref, Result, T
 DTYPES = frozenset(get_args(DType))
 
 
-def trace_of(rank: int, tape: Tape, start: int, results: Sequence[Result], assumptions: Sequence[str], begun: Collection[int] = ()) -> Trace:
-    """The trace of a step that began with event ``start``. What ran before is in it only as far as the step uses it, as a table that was computed beforehand.
+def trace_of(
+    rank: int,
+    tape: Tape,
+    start: int,
+    results: Sequence[Result],
+    assumptions: Sequence[str],
+    begun: Collection[int] = (),
+) -> Trace:
+    """The trace of a step that began with event ``start``. What ran before is in it only as far as
+    the step uses it, as a table that was computed beforehand.
 
-    All communication of the step stays, for it could block others even where nobody reads what came of it. ``begun``: given values that stay as well.
+    All communication of the step stays, for it could block others even where nobody reads what came
+    of it. ``begun``: given values that stay as well.
     """
     needed = {result.value for result in results}
     kept: list[Event] = []
     for index in range(len(tape.events) - 1, -1, -1):
         event = tape.events[index]
-        if (index >= start and event.meets) or any(number in needed for number in event.outputs if number is not None):
+        if (index >= start and event.meets) or any(
+            number in needed for number in event.outputs if number is not None
+        ):
             kept.append(event)
             needed.update(operands(event.arguments))
             needed.update(number for number in event.outputs if number is not None)
@@ -36,14 +49,20 @@ def trace_of(rank: int, tape: Tape, start: int, results: Sequence[Result], assum
         needed.update(operands(event.arguments))
         needed.update(number for number in event.outputs if number is not None)
     numbers = {old: new for new, old in enumerate(sorted(needed))}
-    read = {number for event in kept for number in operands(event.arguments)} | {result.value for result in results if result.asked}
+    read = {number for event in kept for number in operands(event.arguments)} | {
+        result.value for result in results if result.asked
+    }
     for event in kept:
         _check(event, tape)
     return Trace(
         rank,
         tuple(Value(tape.kinds[old].shape, dtype_name(tape.kinds[old].dtype)) for old in numbers),  # type: ignore[arg-type]
         tuple(_renumbered(event, numbers) for event in kept),
-        tuple(msgspec.structs.replace(given, value=numbers[old], idle=old not in read) for old, given in tape.given.items() if old in numbers),
+        tuple(
+            msgspec.structs.replace(given, value=numbers[old], idle=old not in read)
+            for old, given in tape.given.items()
+            if old in numbers
+        ),
         tuple(msgspec.structs.replace(result, value=numbers[result.value]) for result in results),
         tuple(assumptions),
     )
@@ -52,12 +71,17 @@ def trace_of(rank: int, tape: Tape, start: int, results: Sequence[Result], assum
 def _check(event: Event, tape: Tape) -> None:
     for number in event.outputs:
         if number is not None and dtype_name(tape.kinds[number].dtype) not in DTYPES:
-            raise UnsupportedError(f"{event.source}: {event.operator} has a result of dtype {dtype_name(tape.kinds[number].dtype)}, which plans do not know")
+            raise UnsupportedError(
+                f"{event.source}: {event.operator} has a result of dtype "
+                f"{dtype_name(tape.kinds[number].dtype)}, which plans do not know"
+            )
 
 
 def replaced(event: Event, numbers: Mapping[int, int]) -> Event:
     """An event whose operands are other values."""
-    return msgspec.structs.replace(event, arguments=tuple(_argument(argument, numbers) for argument in event.arguments))
+    return msgspec.structs.replace(
+        event, arguments=tuple(_argument(argument, numbers) for argument in event.arguments)
+    )
 
 
 def _renumbered(event: Event, numbers: Mapping[int, int]) -> Event:

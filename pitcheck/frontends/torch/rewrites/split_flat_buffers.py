@@ -1,9 +1,11 @@
-"""Flat buffers taken apart: what is joined only to be communicated together is communicated piece by piece.
+"""Flat buffers taken apart: what is joined only to be communicated together is communicated piece
+by piece.
 
-Fully sharded parameters, buckets of gradients: frameworks join tensors of any shapes to one of one dimension, gather, scatter or reduce it, and cut the
-result where they joined it. All of these act on every piece alone, so that the same is computed without the buffer, whose dimension has nothing to do with
-any of the model. A collective is taken apart where all its members join pieces of the same sizes; whatever else is done to a buffer is done to the pieces
-joined again.
+Fully sharded parameters, buckets of gradients: frameworks join tensors of any shapes to one of one
+dimension, gather, scatter or reduce it, and cut the result where they joined it. All of these act
+on every piece alone, so that the same is computed without the buffer, whose dimension has nothing
+to do with any of the model. A collective is taken apart where all its members join pieces of the
+same sizes; whatever else is done to a buffer is done to the pieces joined again.
 """
 
 from __future__ import annotations
@@ -28,15 +30,19 @@ VIEWS = ("view.default", "_unsafe_view.default")
 WHOLE = ("all_reduce", "broadcast")
 """Collectives whose result has the shape of the operand."""
 APART = (*WHOLE, "all_gather", "reduce_scatter")
-EACH = frozenset(["_to_copy.default", "clone.default", "mul.Tensor", "mul.Scalar", "div.Tensor", "div.Scalar"])
+EACH = frozenset(
+    ["_to_copy.default", "clone.default", "mul.Tensor", "mul.Scalar", "div.Tensor", "div.Scalar"]
+)
 """Operators on every element alone, of one tensor and numbers."""
 
 
 @dataclass(frozen=True)
 class Flat:
-    """A buffer of ``rows`` rows, each the pieces' rows one after the other; ``pieces`` are values of shape (rows, n) or (rows * n,).
+    """A buffer of ``rows`` rows, each the pieces' rows one after the other; ``pieces`` are values
+    of shape (rows, n) or (rows * n,).
 
-    One of a single row is one in any shape, for its elements are those of the pieces in their order.
+    One of a single row is one in any shape, for its elements are those of the pieces in their
+    order.
     """
 
     rows: int
@@ -57,8 +63,8 @@ class Flat:
 def taken_apart(traces: Sequence[Trace], through: bool = False) -> list[Trace]:
     """The traces of all ranks, which compute what they did, without the buffers.
 
-    ``through``: cut also the pieces of a buffer where something is cut out that begins or ends inside them. That tells which places are read, but gives many
-    small tensors.
+    ``through``: cut also the pieces of a buffer where something is cut out that begins or ends
+    inside them. That tells which places are read, but gives many small tensors.
     """
     whole: set[Key] = set()
     while True:
@@ -66,14 +72,21 @@ def taken_apart(traces: Sequence[Trace], through: bool = False) -> list[Trace]:
         changed = [rank.run() for rank in ranks]
         layouts = {rank.trace.rank: rank.layouts for rank in ranks}
         keys = {key for rank in ranks for key in rank.layouts}
-        differing = {key for key in keys - whole if len({layouts[member].get(key) if member in layouts else None for member in key[0]}) > 1}
+        differing = {
+            key
+            for key in keys - whole
+            if len({layouts[member].get(key) if member in layouts else None for member in key[0]})
+            > 1
+        }
         if not differing:
             return changed
         whole |= differing
 
 
 class _Rank:
-    """One trace, event by event. Collectives in ``whole`` stay as they are; ``through``: pieces may be cut."""
+    """One trace, event by event. Collectives in ``whole`` stay as they are; ``through``: pieces may
+    be cut.
+    """
 
     def __init__(self, trace: Trace, whole: set[Key], through: bool) -> None:
         self.trace = trace
@@ -85,7 +98,9 @@ class _Rank:
         self._flats: dict[int, Flat] = {}
         self._there: set[int] = {given.value for given in trace.given}
         self._shown: dict[int, int] = {}
-        """Of a value that is another one in another shape, that one: a gathered matrix is not cut into what came from every rank, but viewed as it is."""
+        """Of a value that is another one in another shape, that one: a gathered matrix is not cut
+        into what came from every rank, but viewed as it is.
+        """
         self._cutouts: set[int] = set()
         """What was cut out of buffers."""
         self._counts: Counter[tuple[tuple[int, ...], str]] = Counter()
@@ -108,19 +123,36 @@ class _Rank:
         flat = self._flats.get(first.value) if isinstance(first, Ref) else None
         if event.operator == "cat.default":
             self._join(event)
-        if flat is not None and isinstance(first, Ref) and self._follow(event, first.value, flat, key):
+        if (
+            flat is not None
+            and isinstance(first, Ref)
+            and self._follow(event, first.value, flat, key)
+        ):
             return
         for value in operands(event.arguments):
             self._need(value, event)
         out = event.outputs[0] if event.outputs else None
-        if event.operator == "view.default" and isinstance(first, Ref) and first.value in self._cutouts and out is not None:
-            event = replace(event, arguments=(Ref(self._shown[first.value]), self._values[out].shape))
+        if (
+            event.operator == "view.default"
+            and isinstance(first, Ref)
+            and first.value in self._cutouts
+            and out is not None
+        ):
+            event = replace(
+                event, arguments=(Ref(self._shown[first.value]), self._values[out].shape)
+            )
         self._emit(event)
 
     def _emit(self, event: Event) -> None:
         self._events.append(event)
-        if event.operator == "view.default" and isinstance(event.arguments[0], Ref) and event.outputs[0] is not None:
-            self._shown[event.outputs[0]] = self._shown.get(event.arguments[0].value, event.arguments[0].value)
+        if (
+            event.operator == "view.default"
+            and isinstance(event.arguments[0], Ref)
+            and event.outputs[0] is not None
+        ):
+            self._shown[event.outputs[0]] = self._shown.get(
+                event.arguments[0].value, event.arguments[0].value
+            )
         self._there.update(value for value in event.outputs if value is not None)
 
     # --- buffers
@@ -129,22 +161,43 @@ class _Rank:
         """Note a join of rows."""
         parts, dim = event.arguments
         (out,) = event.outputs
-        if out is None or not isinstance(parts, tuple) or len(parts) < 2 or not isinstance(dim, int):
+        if (
+            out is None
+            or not isinstance(parts, tuple)
+            or len(parts) < 2
+            or not isinstance(dim, int)
+        ):
             return
         shape = self._values[out].shape
         values = [part.value for part in parts if isinstance(part, Ref)]
-        if len(values) == len(parts) and len(shape) in (1, 2) and dim % len(shape) == len(shape) - 1:
+        if (
+            len(values) == len(parts)
+            and len(shape) in (1, 2)
+            and dim % len(shape) == len(shape) - 1
+        ):
             sizes = tuple(self._values[value].shape[-1] for value in values)
             # A join of several dtypes casts, which is more than moving elements.
-            if all(sizes) and {self._values[value].dtype for value in values} == {self._values[out].dtype}:
+            if all(sizes) and {self._values[value].dtype for value in values} == {
+                self._values[out].dtype
+            }:
                 flat = Flat(shape[0] if len(shape) == 2 else 1, tuple(values), sizes)
                 self._flats[out] = self._spread(flat) if self._through and flat.rows == 1 else flat
 
     def _spread(self, flat: Flat) -> Flat:
         """The buffer with the pieces of those buffers that it is joined from."""
-        inner = [self._flats.get(piece, Flat(1, (piece,), (size,))) for piece, size in zip(flat.pieces, flat.sizes, strict=True)]
-        inner = [own if own.rows == 1 else Flat(1, (piece,), (size,)) for own, piece, size in zip(inner, flat.pieces, flat.sizes, strict=True)]
-        return Flat(1, tuple(piece for own in inner for piece in own.pieces), tuple(size for own in inner for size in own.sizes))
+        inner = [
+            self._flats.get(piece, Flat(1, (piece,), (size,)))
+            for piece, size in zip(flat.pieces, flat.sizes, strict=True)
+        ]
+        inner = [
+            own if own.rows == 1 else Flat(1, (piece,), (size,))
+            for own, piece, size in zip(inner, flat.pieces, flat.sizes, strict=True)
+        ]
+        return Flat(
+            1,
+            tuple(piece for own in inner for piece in own.pieces),
+            tuple(size for own in inner for size in own.sizes),
+        )
 
     def _follow(self, event: Event, value: int, flat: Flat, key: Key) -> bool:
         """Do to the pieces what an event does to a buffer; False where that is not known."""
@@ -158,7 +211,11 @@ class _Rank:
         if operator == "wait" and value not in self._there:
             self._map(event, flat)
             return True
-        if operator in EACH and len(self._values[value].shape) == 1 and len(operands(event.arguments)) == 1:
+        if (
+            operator in EACH
+            and len(self._values[value].shape) == 1
+            and len(operands(event.arguments)) == 1
+        ):
             self._map(event, flat)
             return True
         cuts = self._cuts(event, self._values[value].shape, flat)
@@ -175,7 +232,10 @@ class _Rank:
         """The same operator on every piece."""
         (out,) = event.outputs
         if out is not None:
-            pieces = tuple(self._one(event, piece, self._values[piece].shape, self._values[out]) for piece in flat.pieces)
+            pieces = tuple(
+                self._one(event, piece, self._values[piece].shape, self._values[out])
+                for piece in flat.pieces
+            )
             self._flats[out] = Flat(flat.rows, pieces, flat.sizes)
 
     def _one(self, event: Event, piece: int, shape: tuple[int, ...], like: Value) -> int:
@@ -187,7 +247,9 @@ class _Rank:
 
     def _communicated(self, event: Event, value: int, flat: Flat, key: Key) -> bool:
         members = len(event.group)
-        fits = {"all_gather": flat.rows == 1, "reduce_scatter": flat.rows == members}.get(event.operator, True)
+        fits = {"all_gather": flat.rows == 1, "reduce_scatter": flat.rows == members}.get(
+            event.operator, True
+        )
         if not fits or len(self._values[value].shape) != 1:
             return False
         (out,) = event.outputs
@@ -198,7 +260,12 @@ class _Rank:
             return False
         rows = {"all_gather": members, "reduce_scatter": 1}.get(event.operator, flat.rows)
         pieces = tuple(
-            self._one(event, self._shaped(piece, (flat.rows * size,), event), (rows * size,), self._values[out])
+            self._one(
+                event,
+                self._shaped(piece, (flat.rows * size,), event),
+                (rows * size,),
+                self._values[out],
+            )
             for piece, size in zip(flat.pieces, flat.sizes, strict=True)
         )
         self._flats[out] = Flat(rows, pieces, flat.sizes)
@@ -206,14 +273,25 @@ class _Rank:
 
     @staticmethod
     def _cuts(event: Event, shape: tuple[int, ...], flat: Flat) -> list[tuple[int, int]] | None:
-        """Begin and end in a row of everything that an event cuts out; None where it does something else."""
+        """Begin and end in a row of everything that an event cuts out; None where it does something
+        else.
+        """
         arguments = event.arguments
         if event.operator == "split_with_sizes.default" and isinstance(arguments[1], tuple):
             ends = [0, *accumulate(size for size in arguments[1] if isinstance(size, int))]
             dim, cuts = arguments[2], list(pairwise(ends))
-        elif event.operator == "slice.Tensor" and arguments[4] == 1 and isinstance(arguments[1], int) and isinstance(arguments[2], int):
+        elif (
+            event.operator == "slice.Tensor"
+            and arguments[4] == 1
+            and isinstance(arguments[1], int)
+            and isinstance(arguments[2], int)
+        ):
             dim = arguments[1]
-            cuts = [slice(arguments[2], arguments[3] if isinstance(arguments[3], int) else None).indices(shape[dim])[:2]]
+            cuts = [
+                slice(
+                    arguments[2], arguments[3] if isinstance(arguments[3], int) else None
+                ).indices(shape[dim])[:2]
+            ]
         else:
             return None
         if not isinstance(dim, int) or dim % len(shape) != (flat.rows > 1):
@@ -222,7 +300,9 @@ class _Rank:
         return [(start * length, stop * length) for start, stop in cuts]
 
     def _cut(self, event: Event, flat: Flat, cuts: Sequence[tuple[int, int]]) -> bool:
-        """The pieces that lie between these places; False where a cut goes through one of several."""
+        """The pieces that lie between these places; False where a cut goes through one of
+        several.
+        """
         if self._through and flat.rows == 1:
             flat = self._finer(event, flat, cuts)
         chosen = [self._between(flat, *cut) for cut in cuts]
@@ -236,7 +316,14 @@ class _Rank:
             else:
                 self._need(found.pieces[0], event)
                 self._cutouts.add(out)
-                self._emit(replace(event, operator="view.default", arguments=(Ref(found.pieces[0]), self._values[out].shape), outputs=(out,)))
+                self._emit(
+                    replace(
+                        event,
+                        operator="view.default",
+                        arguments=(Ref(found.pieces[0]), self._values[out].shape),
+                        outputs=(out,),
+                    )
+                )
         return True
 
     def _finer(self, event: Event, flat: Flat, cuts: Sequence[tuple[int, int]]) -> Flat:
@@ -244,12 +331,28 @@ class _Rank:
         ends = sorted({*flat.ends, *(end for cut in cuts for end in cut)})
         pieces = []
         for piece, (start, stop) in zip(flat.pieces, pairwise(flat.ends), strict=True):
-            inner = [(low - start, high - start) for low, high in pairwise(ends) if start <= low and high <= stop]
-            pieces += [piece] if len(inner) == 1 else [self._sliced(event, self._shaped(piece, (stop - start,), event), *cut) for cut in inner]
+            inner = [
+                (low - start, high - start)
+                for low, high in pairwise(ends)
+                if start <= low and high <= stop
+            ]
+            pieces += (
+                [piece]
+                if len(inner) == 1
+                else [
+                    self._sliced(event, self._shaped(piece, (stop - start,), event), *cut)
+                    for cut in inner
+                ]
+            )
         return Flat(1, tuple(pieces), tuple(high - low for low, high in pairwise(ends)))
 
     def _sliced(self, event: Event, piece: int, start: int, stop: int) -> int:
-        return self._local(event, "slice.Tensor", (Ref(piece), 0, start, stop, 1), Value((stop - start,), self._values[piece].dtype))
+        return self._local(
+            event,
+            "slice.Tensor",
+            (Ref(piece), 0, start, stop, 1),
+            Value((stop - start,), self._values[piece].dtype),
+        )
 
     @staticmethod
     def _between(flat: Flat, start: int, stop: int) -> Flat | None:
@@ -269,23 +372,42 @@ class _Rank:
         """A piece in another shape."""
         if self._values[value].shape == shape:
             return value
-        return self._local(event, "view.default", (Ref(self._shown.get(value, value)), shape), Value(shape, self._values[value].dtype))
+        return self._local(
+            event,
+            "view.default",
+            (Ref(self._shown.get(value, value)), shape),
+            Value(shape, self._values[value].dtype),
+        )
 
-    def _local(self, event: Event, operator: str, arguments: tuple[Argument, ...], result: Value, out: int | None = None) -> int:
+    def _local(
+        self,
+        event: Event,
+        operator: str,
+        arguments: tuple[Argument, ...],
+        result: Value,
+        out: int | None = None,
+    ) -> int:
         """An operator of this rank at the place of an event."""
         for value in operands(arguments):
             self._need(value, event)
         number = self._new(result) if out is None else out
-        self._emit(replace(event, operator=operator, arguments=arguments, outputs=(number,), group=()))
+        self._emit(
+            replace(event, operator=operator, arguments=arguments, outputs=(number,), group=())
+        )
         return number
 
     def _need(self, value: int, event: Event) -> None:
-        """See that a value is there: a buffer that is needed as a whole is joined from its pieces."""
+        """See that a value is there: a buffer that is needed as a whole is joined from
+        its pieces.
+        """
         if value in self._there or value not in self._flats:
             return
         flat, own = self._flats[value], self._values[value]
         shape = (flat.rows,) if flat.rows > 1 else ()
-        parts = tuple(Ref(self._shaped(piece, (*shape, size), event)) for piece, size in zip(flat.pieces, flat.sizes, strict=True))
+        parts = tuple(
+            Ref(self._shaped(piece, (*shape, size), event))
+            for piece, size in zip(flat.pieces, flat.sizes, strict=True)
+        )
         row = (*shape, sum(flat.sizes))
         if row == own.shape:
             self._local(event, "cat.default", (parts, len(shape)), own, value)

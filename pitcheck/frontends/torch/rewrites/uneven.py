@@ -1,6 +1,8 @@
-"""All-to-alls whose parts have different sizes, as sends and receives at once: plans have only such of equal parts.
+"""All-to-alls whose parts have different sizes, as sends and receives at once: plans have only such
+of equal parts.
 
-No rank can tell alone: one whose own parts are equal takes part in an exchange in which others' are not.
+No rank can tell alone: one whose own parts are equal takes part in an exchange in which others' are
+not.
 """
 
 from __future__ import annotations
@@ -18,8 +20,15 @@ Call = tuple[tuple[int, ...], str, int]
 
 
 def with_even_parts(traces: Sequence[Trace]) -> list[Trace]:
-    """The traces without all-to-alls in which some member has parts of different sizes. Raises PlanError for sizes that do not add up."""
-    uneven = {call for trace in traces for event, call in _calls(trace) if call is not None and _is_uneven(event)}
+    """The traces without all-to-alls in which some member has parts of different sizes. Raises
+    PlanError for sizes that do not add up.
+    """
+    uneven = {
+        call
+        for trace in traces
+        for event, call in _calls(trace)
+        if call is not None and _is_uneven(event)
+    }
     return [_Rewriting(trace).without(uneven) for trace in traces] if uneven else list(traces)
 
 
@@ -40,15 +49,23 @@ def _is_uneven(event: Event) -> bool:
 
 
 def part_sizes(event: Event, name: str, sizes: Argument, rows: int) -> tuple[int, ...]:
-    """The rows of every member's part of an all-to-all; equal ones where none are said. Raises PlanError for sizes that do not add up to ``rows``."""
+    """The rows of every member's part of an all-to-all; equal ones where none are said. Raises
+    PlanError for sizes that do not add up to ``rows``.
+    """
     members = len(event.group)
     if not isinstance(sizes, tuple):
         if rows % members:
-            raise PlanError(f"{event.source}: an all_to_all of {members} ranks with {rows} rows, which are not cut into equal parts")
+            raise PlanError(
+                f"{event.source}: an all_to_all of {members} ranks with {rows} rows, which are "
+                f"not cut into equal parts"
+            )
         return (rows // members,) * members
     found = tuple(size for size in sizes if isinstance(size, int))
     if len(found) != members or sum(found) != rows:
-        raise PlanError(f"{event.source}: an all_to_all of {members} ranks with {rows} rows has {name} {list(found)}; they must be one per rank, and add up")
+        raise PlanError(
+            f"{event.source}: an all_to_all of {members} ranks with {rows} rows has {name} "
+            f"{list(found)}; they must be one per rank, and add up"
+        )
     return found
 
 
@@ -66,14 +83,18 @@ class _Rewriting:
                 self._exchange(event, -1 - number)
             else:
                 self._events.append(event)
-        return msgspec.structs.replace(self._trace, values=tuple(self._values), events=tuple(self._events))
+        return msgspec.structs.replace(
+            self._trace, values=tuple(self._values), events=tuple(self._events)
+        )
 
     def _exchange(self, event: Event, batch: int) -> None:
         x, sent, received = event.arguments
         (output,) = event.outputs
         if not isinstance(x, Ref) or output is None:
             raise PlanError(f"{event.source}: an all_to_all without a tensor")
-        parts = self._parts(event, x.value, part_sizes(event, "sizes sent", sent, self._rows(x.value)))
+        parts = self._parts(
+            event, x.value, part_sizes(event, "sizes sent", sent, self._rows(x.value))
+        )
         tag = f"all_to_all of {', '.join(map(str, event.group))}"
         got: dict[int, int] = {}
         for member, rank in enumerate(event.group):
@@ -81,13 +102,26 @@ class _Rewriting:
                 got[member] = parts[member]
             elif member in parts:
                 self._event(event, "send", (Ref(parts[member]), rank, tag), None, batch)
-        for member, (rank, size) in enumerate(zip(event.group, part_sizes(event, "sizes received", received, self._rows(output)), strict=True)):
-            if rank == self._trace.rank and size != (self._rows(got[member]) if member in got else 0):
-                raise PlanError(f"{event.source}: an all_to_all in which rank {rank} receives {size} rows of itself, and sends itself another number")
+        for member, (rank, size) in enumerate(
+            zip(
+                event.group,
+                part_sizes(event, "sizes received", received, self._rows(output)),
+                strict=True,
+            )
+        ):
+            if rank == self._trace.rank and size != (
+                self._rows(got[member]) if member in got else 0
+            ):
+                raise PlanError(
+                    f"{event.source}: an all_to_all in which rank {rank} receives {size} rows of "
+                    f"itself, and sends itself another number"
+                )
             if rank != self._trace.rank and size:
                 got[member] = self._value(size, output)
                 self._event(event, "receive", (rank, tag), got[member], batch)
-        self._event(event, "cat.default", (tuple(Ref(got[member]) for member in sorted(got)), 0), output)
+        self._event(
+            event, "cat.default", (tuple(Ref(got[member]) for member in sorted(got)), 0), output
+        )
 
     def _parts(self, event: Event, x: int, sizes: Sequence[int]) -> dict[int, int]:
         """The part for every member that is sent any rows."""
@@ -95,7 +129,9 @@ class _Rewriting:
         for member, size in enumerate(sizes):
             if size:
                 parts[member] = self._value(size, x)
-                self._event(event, "slice.Tensor", (Ref(x), 0, begin, begin + size, 1), parts[member])
+                self._event(
+                    event, "slice.Tensor", (Ref(x), 0, begin, begin + size, 1), parts[member]
+                )
             begin += size
         return parts
 
@@ -107,9 +143,26 @@ class _Rewriting:
         self._values.append(Value((rows, *known.shape[1:]), known.dtype))
         return len(self._values) - 1
 
-    def _event(self, origin: Event, operator: str, arguments: tuple[Argument, ...], output: int | None, batch: int | None = None) -> None:
+    def _event(
+        self,
+        origin: Event,
+        operator: str,
+        arguments: tuple[Argument, ...],
+        output: int | None,
+        batch: int | None = None,
+    ) -> None:
         outputs = () if output is None else (output,)
         group = origin.group if batch is not None else ()
         self._events.append(
-            Event(operator, arguments, outputs, group, origin.source, origin.module, origin.backward, batch, origin.communicator if group else "")
+            Event(
+                operator,
+                arguments,
+                outputs,
+                group,
+                origin.source,
+                origin.module,
+                origin.backward,
+                batch,
+                origin.communicator if group else "",
+            )
         )

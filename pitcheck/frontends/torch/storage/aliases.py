@@ -1,4 +1,6 @@
-"""Several names of one piece of memory: what is read there cannot be said to be read by one of them, so all must go on to name the same."""
+"""Several names of one piece of memory: what is read there cannot be said to be read by one of
+them, so all must go on to name the same.
+"""
 
 from __future__ import annotations
 
@@ -32,13 +34,20 @@ class Places:
     def share(self, where: Where) -> bool:
         """Whether one of the tensors lies there, too."""
         first, last = where[1].extent
-        return any(first < other[1].extent[1] and other[1].extent[0] < last for other in self._by_storage.get(where[0], ()))
+        return any(
+            first < other[1].extent[1] and other[1].extent[0] < last
+            for other in self._by_storage.get(where[0], ())
+        )
 
 
 class Aliases:
-    """What names share memory when the step begins. ``tensors``: by role and name, as "kept:step.last"; ``given``: those that are given values of their own."""
+    """What names share memory when the step begins. ``tensors``: by role and name, as
+    "kept:step.last"; ``given``: those that are given values of their own.
+    """
 
-    def __init__(self, tensors: Mapping[str, torch.Tensor], given: Places, storages: Storages) -> None:
+    def __init__(
+        self, tensors: Mapping[str, torch.Tensor], given: Places, storages: Storages
+    ) -> None:
         self._where = {name: where_of(tensor) for name, tensor in tensors.items()}
         self._of_given = {name for name, where in self._where.items() if given.share(where)}
         self._names: dict[int, list[str]] = defaultdict(list)
@@ -47,8 +56,12 @@ class Aliases:
                 if name not in self._names[root]:
                     self._names[root].append(name)
 
-    def check(self, tensors: Mapping[str, torch.Tensor], given: Places, used: Collection[int]) -> None:
-        """Raise UnsupportedError where names of the same memory, one of the values ``used``, are names of different memory after the step."""
+    def check(
+        self, tensors: Mapping[str, torch.Tensor], given: Places, used: Collection[int]
+    ) -> None:
+        """Raise UnsupportedError where names of the same memory, one of the values ``used``, are
+        names of different memory after the step.
+        """
         after = {name: where_of(tensor) for name, tensor in tensors.items() if name in self._where}
         for root in sorted(used):
             names = [name for name in self._names.get(root, ()) if name in after]
@@ -57,12 +70,14 @@ class Aliases:
             others = stayed or [name for name in moved[1:] if after[name] != after[moved[0]]]
             if moved and others:
                 raise UnsupportedError(
-                    f"{_plain(moved[0])!r} and {_plain(others[0])!r} are the same memory before the step and not after it; keep a copy, not an alias"
+                    f"{_plain(moved[0])!r} and {_plain(others[0])!r} are the same memory before "
+                    f"the step and not after it; keep a copy, not an alias"
                 )
         for name in sorted(self._of_given & after.keys()):
             if not given.share(after[name]):
                 raise UnsupportedError(
-                    f"{_plain(name)!r} shares memory with a parameter, buffer or optimizer's state before the step and not after it; keep a copy"
+                    f"{_plain(name)!r} shares memory with a parameter, buffer or optimizer's "
+                    f"state before the step and not after it; keep a copy"
                 )
 
 

@@ -1,4 +1,6 @@
-"""Where the elements of a strided view lie in its storage, and how to get at them from a contiguous stretch of it. Knows nothing of torch."""
+"""Where the elements of a strided view lie in its storage, and how to get at them from a contiguous
+stretch of it. Knows nothing of torch.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,9 @@ from typing import NamedTuple
 
 
 class Geometry(NamedTuple):
-    """A view of a storage, counted in elements. Strides of dimensions of size 1 are 0, for they say nothing."""
+    """A view of a storage, counted in elements. Strides of dimensions of size 1 are 0, for they say
+    nothing.
+    """
 
     shape: tuple[int, ...]
     stride: tuple[int, ...]
@@ -23,24 +27,39 @@ class Geometry(NamedTuple):
 
     @property
     def extent(self) -> tuple[int, int]:
-        """The half-open interval of the storage that the view touches, which is empty without elements."""
+        """The half-open interval of the storage that the view touches, which is empty without
+        elements.
+        """
         if not self.elements:
             return self.offset, self.offset
-        return self.offset, self.offset + 1 + sum((size - 1) * step for size, step in zip(self.shape, self.stride, strict=True))
+        return self.offset, self.offset + 1 + sum(
+            (size - 1) * step for size, step in zip(self.shape, self.stride, strict=True)
+        )
 
     @property
     def order(self) -> tuple[int, ...]:
         """The dimensions of more than one element by falling stride: as they lie in memory."""
-        return tuple(sorted((dim for dim, size in enumerate(self.shape) if size > 1), key=lambda dim: (-self.stride[dim], dim)))
+        return tuple(
+            sorted(
+                (dim for dim, size in enumerate(self.shape) if size > 1),
+                key=lambda dim: (-self.stride[dim], dim),
+            )
+        )
 
     @property
     def repeats(self) -> bool:
-        """Whether some element is seen several times because of a stride of 0, as after an expand."""
-        return any(size > 1 and not step for size, step in zip(self.shape, self.stride, strict=True))
+        """Whether some element is seen several times because of a stride of 0, as after
+        an expand.
+        """
+        return any(
+            size > 1 and not step for size, step in zip(self.shape, self.stride, strict=True)
+        )
 
     @property
     def dense(self) -> bool:
-        """Whether the view is all of its extent, each element once, in whichever order of dimensions."""
+        """Whether the view is all of its extent, each element once, in whichever order of
+        dimensions.
+        """
         expected = 1
         for dim in reversed(self.order):
             if self.stride[dim] != expected:
@@ -55,18 +74,29 @@ class Geometry(NamedTuple):
 
     def single(self) -> Geometry:
         """The same view with every repeated dimension seen once."""
-        return geometry((1 if not step else size for size, step in zip(self.shape, self.stride, strict=True)), self.stride, self.offset)
+        return geometry(
+            (1 if not step else size for size, step in zip(self.shape, self.stride, strict=True)),
+            self.stride,
+            self.offset,
+        )
 
     def offsets(self) -> tuple[int, ...]:
         """Of every element, row-major, its place in the extent."""
-        steps = [range(0, size * step, step) if step else (0,) * size for size, step in zip(self.shape, self.stride, strict=True)]
+        steps = [
+            range(0, size * step, step) if step else (0,) * size
+            for size, step in zip(self.shape, self.stride, strict=True)
+        ]
         return tuple(map(sum, product(*steps)))
 
 
 def geometry(shape: Iterable[int], stride: Iterable[int], offset: int) -> Geometry:
     """A geometry in its one form, so that equal views are equal."""
     sizes = tuple(shape)
-    return Geometry(sizes, tuple(0 if size == 1 else step for size, step in zip(sizes, stride, strict=True)), offset)
+    return Geometry(
+        sizes,
+        tuple(0 if size == 1 else step for size, step in zip(sizes, stride, strict=True)),
+        offset,
+    )
 
 
 def contiguous(shape: Iterable[int], offset: int = 0) -> Geometry:
@@ -79,8 +109,8 @@ def contiguous(shape: Iterable[int], offset: int = 0) -> Geometry:
 class Block:
     """A view as a block of a contiguous stretch.
 
-    ``stretch`` is a row-major shape beginning at ``start`` of the storage; ``begins`` is where the block begins in each of its dimensions, ``sizes`` how many
-    elements it takes there.
+    ``stretch`` is a row-major shape beginning at ``start`` of the storage; ``begins`` is where the
+    block begins in each of its dimensions, ``sizes`` how many elements it takes there.
     """
 
     start: int
@@ -97,7 +127,8 @@ class Block:
 def block(view: Geometry, starts: Iterable[int], size: int) -> Block | None:
     """A view whose strides divide each other as a block; None if it is none, as a diagonal is.
 
-    The stretch begins a whole number of its first dimension's rows after one of ``starts``, if that can be, and lies within a storage of ``size`` elements.
+    The stretch begins a whole number of its first dimension's rows after one of ``starts``, if that
+    can be, and lies within a storage of ``size`` elements.
     """
     strides = [view.stride[dim] for dim in view.order]
     sizes = view.memory_shape
@@ -110,12 +141,16 @@ def block(view: Geometry, starts: Iterable[int], size: int) -> Block | None:
             begins.append(rest // step)
             rest %= step
         found = Block(begin, stretch, tuple(begins), (*sizes, 1))
-        fits = all(at + count <= dim for at, count, dim in zip(begins, found.sizes, stretch, strict=True))
+        fits = all(
+            at + count <= dim for at, count, dim in zip(begins, found.sizes, stretch, strict=True)
+        )
         if fits and found.stop <= size:
             return found
     return None
 
 
 def _beginnings(offset: int, step: int, starts: Iterable[int]) -> Iterator[int]:
-    yield from dict.fromkeys(offset - (offset - start) % step for start in starts if start <= offset)
+    yield from dict.fromkeys(
+        offset - (offset - start) % step for start in starts if start <= offset
+    )
     yield offset

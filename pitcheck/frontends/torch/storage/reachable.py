@@ -1,4 +1,6 @@
-"""The tensors that a program holds, by how one gets to them: attributes of modules, variables that functions close over, globals that they name."""
+"""The tensors that a program holds, by how one gets to them: attributes of modules, variables that
+functions close over, globals that they name.
+"""
 
 from __future__ import annotations
 
@@ -16,11 +18,27 @@ MOST = 200_000
 """Objects that are looked at; what is farther away is not found."""
 TRANSPARENT = frozenset({"_parameters", "_buffers", "_modules"})
 """Dicts of a module whose keys are its attributes."""
-CLOSED = (str, bytes, int, float, complex, bool, type(None), types.ModuleType, types.CodeType, types.FrameType, torch.dtype, torch.device, torch.Size)
+CLOSED = (
+    str,
+    bytes,
+    int,
+    float,
+    complex,
+    bool,
+    type(None),
+    types.ModuleType,
+    types.CodeType,
+    types.FrameType,
+    torch.dtype,
+    torch.device,
+    torch.Size,
+)
 
 
 def reachable(roots: Mapping[str, Any]) -> dict[str, torch.Tensor]:
-    """Every tensor that can be reached from ``roots``, by its shortest path ("step.momentum.0"), and by others that it, or the list it is in, has."""
+    """Every tensor that can be reached from ``roots``, by its shortest path ("step.momentum.0"),
+    and by others that it, or the list it is in, has.
+    """
     found: dict[str, torch.Tensor] = {}
     seen: set[int] = set()
     waiting = deque((name, root) for name, root in roots.items())
@@ -49,7 +67,9 @@ def _inside(item: Any) -> Iterator[tuple[str, Any]]:
     if isinstance(item, torch.Tensor):
         yield from _attributes(item)
     elif isinstance(item, dict):
-        yield from ((_key(key, place), value) for place, (key, value) in enumerate(list(item.items())))
+        yield from (
+            (_key(key, place), value) for place, (key, value) in enumerate(list(item.items()))
+        )
     elif isinstance(item, list | tuple | deque | set | frozenset):
         yield from ((str(place), value) for place, value in enumerate(list(item)))
     elif isinstance(item, types.MethodType):
@@ -61,10 +81,16 @@ def _inside(item: Any) -> Iterator[tuple[str, Any]]:
     elif isinstance(item, types.GeneratorType):
         yield from item.gi_frame.f_locals.items() if item.gi_frame is not None else ()
     elif isinstance(item, type):
-        yield from ((name, value) for name, value in vars(item).items() if not name.startswith("__"))
+        yield from (
+            (name, value) for name, value in vars(item).items() if not name.startswith("__")
+        )
     else:
         yield from _attributes(item)
-        yield from ((name, getattr(item, name, None)) for kind in type(item).__mro__ for name in _slots(kind))
+        yield from (
+            (name, getattr(item, name, None))
+            for kind in type(item).__mro__
+            for name in _slots(kind)
+        )
         if _is_users(type(item)):
             # An attribute of the class is kept just as well.
             yield "", type(item)
@@ -93,12 +119,24 @@ def _of_function(function: types.FunctionType) -> Iterator[tuple[str, Any]]:
     yield from (function.__kwdefaults__ or {}).items()
     yield from vars(function).items()
     if not _is_own(function.__code__):
-        yield from ((name, function.__globals__[name]) for name in sorted(_names(function.__code__)) if name in function.__globals__)
+        yield from (
+            (name, function.__globals__[name])
+            for name in sorted(_names(function.__code__))
+            if name in function.__globals__
+        )
 
 
 def _names(code: types.CodeType) -> set[str]:
     """The names that a function and those within it look up outside."""
-    return {*code.co_names, *(name for inner in code.co_consts if isinstance(inner, types.CodeType) for name in _names(inner))}
+    return {
+        *code.co_names,
+        *(
+            name
+            for inner in code.co_consts
+            if isinstance(inner, types.CodeType)
+            for name in _names(inner)
+        ),
+    }
 
 
 def _is_own(code: types.CodeType) -> bool:
@@ -106,10 +144,23 @@ def _is_own(code: types.CodeType) -> bool:
 
 
 def _is_users(kind: type) -> bool:
-    """Whether a class is the user's: its module is no part of Python, of PyTorch or of this package."""
-    return kind.__module__.partition(".")[0] not in ("builtins", "torch", "pitcheck", "collections", "functools", "typing", "abc", "enum")
+    """Whether a class is the user's: its module is no part of Python, of PyTorch or of this
+    package.
+    """
+    return kind.__module__.partition(".")[0] not in (
+        "builtins",
+        "torch",
+        "pitcheck",
+        "collections",
+        "functools",
+        "typing",
+        "abc",
+        "enum",
+    )
 
 
 def _key(key: Any, place: int) -> str:
-    """The name of a key; of one that has none, such as a parameter in an optimizer's state, its place."""
+    """The name of a key; of one that has none, such as a parameter in an optimizer's state, its
+    place.
+    """
     return str(key) if isinstance(key, str | int | bool) else str(place)

@@ -1,9 +1,11 @@
-"""What lies in memory when the recorded step begins, and what of it is state: what the step reads, and leaves otherwise for the next call.
+"""What lies in memory when the recorded step begins, and what of it is state: what the step reads,
+and leaves otherwise for the next call.
 
-When the step begins, everything in memory gets a twin: a value of its own that stands for what lies there. Of the twins
-that the step turns out to use, some are constants of the program, because the step leaves that memory as it was; these
-are what they were computed as. The others are state, which is of any value: it needs a name, by which it is the same in
-the other program. State without a name is refused. What no result depends on is no state, however often it is written.
+When the step begins, everything in memory gets a twin: a value of its own that stands for what lies
+there. Of the twins that the step turns out to use, some are constants of the program, because the
+step leaves that memory as it was; these are what they were computed as. The others are state, which
+is of any value: it needs a name, by which it is the same in the other program. State without a name
+is refused. What no result depends on is no state, however often it is written.
 """
 
 from __future__ import annotations
@@ -35,7 +37,9 @@ Key = tuple[Role, str]
 
 @dataclass(frozen=True)
 class Named:
-    """A tensor with a name when the step begins. ``origin``: its value till then; ``twin``: what stands for it; ``mark``: of what lies there."""
+    """A tensor with a name when the step begins. ``origin``: its value till then; ``twin``: what
+    stands for it; ``mark``: of what lies there.
+    """
 
     held: Held
     origin: int
@@ -52,7 +56,8 @@ class After(NamedTuple):
 
 
 class Kept(NamedTuple):
-    """What the step leaves beside outputs, gradients, parameters, saved buffers and optimizer state.
+    """What the step leaves beside outputs, gradients, parameters, saved buffers and optimizer
+    state.
 
     ``begun``: given values that stay though nothing uses them.
     """
@@ -65,14 +70,18 @@ class Kept(NamedTuple):
 
 @dataclass
 class _Used:
-    """What uses the state: ``needs`` by the name of a tensor what its new value is made of, ``state`` the names that something is made of."""
+    """What uses the state: ``needs`` by the name of a tensor what its new value is made of,
+    ``state`` the names that something is made of.
+    """
 
     needs: dict[Key, set[Key]] = field(default_factory=dict)
     state: set[Key] = field(default_factory=set)
 
 
 class Memory:
-    """To be made between two calls of the step; ``begin`` when the given values have been written, ``end`` after the second."""
+    """To be made between two calls of the step; ``begin`` when the given values have been written,
+    ``end`` after the second.
+    """
 
     def __init__(self, recorder: Recorder, names: Names) -> None:
         self._storages = recorder.storages
@@ -92,7 +101,9 @@ class Memory:
     # --- when the step begins
 
     def _read_named(self) -> dict[Key, tuple[Held, int]]:
-        """All tensors with names that lie in memory by themselves, in the order in which they are to be written, and their values."""
+        """All tensors with names that lie in memory by themselves, in the order in which they are
+        to be written, and their values.
+        """
         found: dict[Key, tuple[Held, int]] = {}
         seen: set[Where] = set()
         for key, held, tensor in self._all_named():
@@ -126,7 +137,13 @@ class Memory:
                     yield (role, held.name), held, local(own).detach()
 
     def _has_place(self, tensor: torch.Tensor) -> bool:
-        if type(tensor) in PLAIN and self._storages.has(tensor) and tensor.dtype not in REAL and not tensor.is_conj() and not tensor.is_neg():
+        if (
+            type(tensor) in PLAIN
+            and self._storages.has(tensor)
+            and tensor.dtype not in REAL
+            and not tensor.is_conj()
+            and not tensor.is_neg()
+        ):
             view = view_of(tensor)
             return view.elements > 0 and view.dense and not view.repeats
         return False
@@ -165,21 +182,35 @@ class Memory:
                 entered[key] = held, value, self._twin(value)
                 self._storages.write(tensor, entered[key][2])
         for key, (held, origin, twin) in entered.items():
-            self._named[key] = Named(held, origin, twin, self._storages.mark(local(held.tensor).detach()))
+            self._named[key] = Named(
+                held, origin, twin, self._storages.mark(local(held.tensor).detach())
+            )
         self._aliases = Aliases(self._tensors, taken, self._storages)
         self._sizes = {value: _size(storage, value) for value, storage in self._held.items()}
 
     # --- when it has ended
 
-    def end(self, results: Sequence[Result], given: Sequence[torch.Tensor], *, updates: bool, everything: bool) -> tuple[list[Result], Kept]:
+    def end(
+        self,
+        results: Sequence[Result],
+        given: Sequence[torch.Tensor],
+        *,
+        updates: bool,
+        everything: bool,
+    ) -> tuple[list[Result], Kept]:
         """The results in terms of what is left of twins, and what else the step leaves.
 
-        ``given``: what :meth:`begin` was told, as it is now.
-        ``updates``: the step changes parameters; else the gradients before it are taken to be zero. ``everything``: also what is not asked for.
-        Raises UnsupportedError for state without a name, and for what has no form here.
+        ``given``: what :meth:`begin` was told, as it is now. ``updates``: the step changes
+        parameters; else the gradients before it are taken to be zero. ``everything``: also what is
+        not asked for. Raises UnsupportedError for state without a name, and for what has no form
+        here.
         """
         after, tensors = self._after()
-        core = [result.value for result in results] + self._communicated() + [value for value in self._tape.looked_at if value >= self._first]
+        core = (
+            [result.value for result in results]
+            + self._communicated()
+            + [value for value in self._tape.looked_at if value >= self._first]
+        )
         used = self._used(core, after)
         live = {self._named[key].twin for key in used.state if updates or key[0] != "gradient"}
         self._aliases.check(tensors, Places([local(tensor).detach() for tensor in given]), live)
@@ -205,11 +236,18 @@ class Memory:
             if key in self._named and key not in found and self._storages.has(tensor):
                 value = self._value(tensor)
                 if value is not None:
-                    found[key] = After(held, value, self._storages.mark(tensor) != self._named[key].mark)
+                    found[key] = After(
+                        held, value, self._storages.mark(tensor) != self._named[key].mark
+                    )
         return found, tensors
 
     def _communicated(self) -> list[int]:
-        return [number for event in self._tape.events[self._start :] if event.group for number in operands(event.arguments)]
+        return [
+            number
+            for event in self._tape.events[self._start :]
+            if event.group
+            for number in operands(event.arguments)
+        ]
 
     def _used(self, core: Sequence[int], after: Mapping[Key, After]) -> _Used:
         bits = {named.twin: 1 << place for place, named in enumerate(self._named.values())}
@@ -233,7 +271,11 @@ class Memory:
             if key in after and after[key].changed:
                 used.needs[key] = names([after[key].value])
         # What goes round by itself, such as an average over steps, is a result of its own.
-        used.state = _closed(names(core) | {key for key in used.needs if key in _closed(used.needs[key], used.needs)}, used.needs)
+        used.state = _closed(
+            names(core)
+            | {key for key in used.needs if key in _closed(used.needs[key], used.needs)},
+            used.needs,
+        )
         return used
 
     def _clear(self, same: dict[int, int]) -> None:
@@ -244,12 +286,31 @@ class Memory:
             same[zero] = tape.give(tape.kinds[zero], "constant", "", number=0.0)
         for event in tape.events[self._start :]:
             if event.operator == "add.Tensor" and event.outputs[0] is not None:
-                first, second = (getattr(argument, "value", None) for argument in event.arguments[:2])
-                if first in zeros and second is not None and event.arguments[2] == 1 and tape.kinds[second] == tape.kinds[event.outputs[0]]:
+                first, second = (
+                    getattr(argument, "value", None) for argument in event.arguments[:2]
+                )
+                if (
+                    first in zeros
+                    and second is not None
+                    and event.arguments[2] == 1
+                    and tape.kinds[second] == tape.kinds[event.outputs[0]]
+                ):
                     same[event.outputs[0]] = second
 
-    def _settle(self, key: Key, named: Named, after: After | None, used: _Used, same: dict[int, int], kept: Kept, *, everything: bool) -> None:
-        """Decide about one tensor with a name: a constant, a known number that goes on, or state of any value."""
+    def _settle(
+        self,
+        key: Key,
+        named: Named,
+        after: After | None,
+        used: _Used,
+        same: dict[int, int],
+        kept: Kept,
+        *,
+        everything: bool,
+    ) -> None:
+        """Decide about one tensor with a name: a constant, a known number that goes on, or state of
+        any value.
+        """
         tape, state = self._tape, key in used.state
         left = None if after is None else after.value
         if after is not None and (not after.changed or self._alike(named.origin, after.value)):
@@ -258,39 +319,66 @@ class Memory:
         if left is not None and left in tape.known and named.origin in tape.known:
             same[named.twin] = named.origin
             if state or key[0] == "buffer":
-                kept.numbers.append(Number(self._called(key), _text(tape.known[left]), tape.made_at(left)))
+                kept.numbers.append(
+                    Number(self._called(key), _text(tape.known[left]), tape.made_at(left))
+                )
             return
         if state and left is None:
             raise UnsupportedError(
-                f"{self._said(key, named)} is read by the step and is gone, or something else, after it; keep it, or let Program.state name it"
+                f"{self._said(key, named)} is read by the step and is gone, or something else, "
+                f"after it; keep it, or let Program.state name it"
             )
         if left is None or not (state or everything or key[0] == "buffer"):
             return
         if state and named.origin in tape.known and tape.looked_at & self._made_of(named.twin):
-            raise UnsupportedError(f"{self._said(key, named)} has known numbers that the program looks at, and unknown ones after the step")
+            raise UnsupportedError(
+                f"{self._said(key, named)} has known numbers that the program looks at, and "
+                f"unknown ones after the step"
+            )
         kind = tape.kinds[named.twin]
         if state and not kind.dtype.is_floating_point and kind.dtype != torch.bool:
-            raise UnsupportedError(f"{self._said(key, named)} goes from step to step and is {dtype_name(kind.dtype)}; of integers nothing tells the range")
+            raise UnsupportedError(
+                f"{self._said(key, named)} goes from step to step and is "
+                f"{dtype_name(kind.dtype)}; of integers nothing tells the range"
+            )
         part = named.held.part
         tape.given[named.twin] = Given(named.twin, key[0], self._called(key), part.whole, part.box)
         kept.begun.append(named.twin)
-        if key[0] != "gradient" and tape.kinds[left].dtype.is_floating_point == kind.dtype.is_floating_point:
+        if (
+            key[0] != "gradient"
+            and tape.kinds[left].dtype.is_floating_point == kind.dtype.is_floating_point
+        ):
             end = after.held.part if after is not None else part
-            kept.results.append(Result(left, "updated", self._called(key), end.whole, end.box, end.partial, state or key[0] == "buffer", not state))
+            kept.results.append(
+                Result(
+                    left,
+                    "updated",
+                    self._called(key),
+                    end.whole,
+                    end.box,
+                    end.partial,
+                    state or key[0] == "buffer",
+                    not state,
+                )
+            )
 
     def _called(self, key: Key) -> str:
         return f"{LEFT}{key[1]}" if key[0] == "gradient" else key[1]
 
     def _said(self, key: Key, named: Named) -> str:
         place = self._tape.made_at(named.origin)
-        return f"{self._called(key)!r}, which the call before left{f' at {place}' if place else ''},"
+        return (
+            f"{self._called(key)!r}, which the call before left{f' at {place}' if place else ''},"
+        )
 
     def _alike(self, one: int, other: int) -> bool:
         """Whether two values are the same constant."""
         known = self._tape.known
         if one in known and other in known:
             with _disable_current_modes():
-                return known[one].shape == known[other].shape and bool(torch.equal(known[one], known[other]))
+                return known[one].shape == known[other].shape and bool(
+                    torch.equal(known[one], known[other])
+                )
         return False
 
     def _made_of(self, twin: int) -> set[int]:
@@ -302,7 +390,9 @@ class Memory:
         return found
 
     def _check_unnamed(self, wanted: Sequence[int], same: dict[int, int]) -> None:
-        """What the step reads of memory that has no name must be as it was when the step has ended."""
+        """What the step reads of memory that has no name must be as it was when the step
+        has ended.
+        """
         needed = set(wanted)
         for event in reversed(self._tape.events[self._start :]):
             if any(number in needed for number in event.outputs if number is not None):
@@ -317,36 +407,62 @@ class Memory:
     def _unnamed(self, value: int, storage: Storage) -> str:
         kind = self._tape.kinds[value]
         made = self._tape.made_at(self._origins[value]) or "outside the user's code"
-        writers = [self._tape.made_at(piece.root.value) for piece in storage.pieces if piece.root.value >= self._first and piece.root.value != value]
-        written = f", and changes it at {writers[0]}" if writers and writers[0] else ", and changes it"
+        writers = [
+            self._tape.made_at(piece.root.value)
+            for piece in storage.pieces
+            if piece.root.value >= self._first and piece.root.value != value
+        ]
+        written = (
+            f", and changes it at {writers[0]}" if writers and writers[0] else ", and changes it"
+        )
         return (
-            f"the step reads what its call before left in a {dtype_name(kind.dtype)} tensor of shape {kind.shape} at {made}{written}; "
-            "that tensor has no name which the reference could have too, so it is not compared; let Program.state name it"
+            f"the step reads what its call before left in a {dtype_name(kind.dtype)} tensor of "
+            f"shape {kind.shape} at {made}{written}; "
+            "that tensor has no name which the reference could have too, so it is not compared; "
+            "let Program.state name it"
         )
 
-    def _rewritten(self, results: Sequence[Result], kept: Kept, same: Mapping[int, int]) -> tuple[list[Result], Kept]:
+    def _rewritten(
+        self, results: Sequence[Result], kept: Kept, same: Mapping[int, int]
+    ) -> tuple[list[Result], Kept]:
         final = _Final(same)
         events = self._tape.events
         for place in range(self._start, len(events)):
             events[place] = replaced(events[place], final)
         self._check_batch(events, [final[result.value] for result in (*results, *kept.results)])
         renamed = [msgspec.structs.replace(result, value=final[result.value]) for result in results]
-        return renamed, kept._replace(results=[msgspec.structs.replace(result, value=final[result.value]) for result in kept.results])
+        return renamed, kept._replace(
+            results=[
+                msgspec.structs.replace(result, value=final[result.value])
+                for result in kept.results
+            ]
+        )
 
     def _check_batch(self, events: Sequence[Event], wanted: Sequence[int]) -> None:
-        """Raise UnsupportedError where a constant was computed from the batch of the call before."""
+        """Raise UnsupportedError where a constant was computed from the batch of the call
+        before.
+        """
         needed = set(wanted)
         for place in range(len(events) - 1, -1, -1):
             event = events[place]
-            if (place >= self._start and event.group) or any(number in needed for number in event.outputs if number is not None):
+            if (place >= self._start and event.group) or any(
+                number in needed for number in event.outputs if number is not None
+            ):
                 operand = operands(event.arguments)
                 needed.update(operand)
                 for number in operand:
                     given = self._tape.given.get(number)
-                    if given is not None and given.role == "input" and number < self._first and given.integers is None:
+                    if (
+                        given is not None
+                        and given.role == "input"
+                        and number < self._first
+                        and given.integers is None
+                    ):
                         raise UnsupportedError(
-                            f"the step reads what its first call made of batch[{given.name!r}] at {event.source or 'a line outside the user code'}, "
-                            "and no call makes it anew: what later calls do depends on the first batch"
+                            f"the step reads what its first call made of batch[{given.name!r}] at "
+                            f"{event.source or 'a line outside the user code'}, "
+                            "and no call makes it anew: what later calls do depends on the first "
+                            "batch"
                         )
 
 

@@ -1,8 +1,9 @@
 """What the storages of a program hold, while it runs: values of intervals, versioned by writing.
 
-A storage is a row of elements cut into pieces, each a stretch of a value. A read of a view is built from the pieces that lie there by then. A write makes a
-new piece, or, where the view has gaps, a new value of the stretch around it. Contiguous parts of a large buffer are joined and cut, and nothing else of it is
-touched. Complex numbers lie there as pairs of real ones.
+A storage is a row of elements cut into pieces, each a stretch of a value. A read of a view is built
+from the pieces that lie there by then. A write makes a new piece, or, where the view has gaps, a
+new value of the stretch around it. Contiguous parts of a large buffer are joined and cut, and
+nothing else of it is touched. Complex numbers lie there as pairs of real ones.
 """
 
 from __future__ import annotations
@@ -21,19 +22,27 @@ from pitcheck.frontends.torch.storage.geometry import Block, Geometry, block, co
 from pitcheck.frontends.torch.tape import Tape
 from pitcheck.frontends.torch.trace import Ref
 
-REAL = {torch.complex32: torch.float16, torch.complex64: torch.float32, torch.complex128: torch.float64}
+REAL = {
+    torch.complex32: torch.float16,
+    torch.complex64: torch.float32,
+    torch.complex128: torch.float64,
+}
 """What complex numbers are made of."""
 GATHERED = 1 << 20
 """So many elements of a view of irregular strides are read and written by their places."""
 
 
 Mark = tuple[Geometry, tuple[tuple[int, Geometry, int, int], ...]]
-"""A view, and the stretches of roots that it shows: the root's value and how it lay in memory, where the stretch begins in it, and its length."""
+"""A view, and the stretches of roots that it shows: the root's value and how it lay in memory,
+where the stretch begins in it, and its length.
+"""
 
 
 @dataclass(eq=False)
 class Root:
-    """A value that was written as a whole, to a dense view. ``rows``: the same in the order of memory, made when it is first needed."""
+    """A value that was written as a whole, to a dense view. ``rows``: the same in the order of
+    memory, made when it is first needed.
+    """
 
     value: int
     view: Geometry
@@ -54,7 +63,9 @@ class Piece:
 
 @dataclass(eq=False)
 class Storage:
-    """Pieces by their start, and the views that have been read since they were last written to. ``held`` keeps the memory from being given to another."""
+    """Pieces by their start, and the views that have been read since they were last written to.
+    ``held`` keeps the memory from being given to another.
+    """
 
     held: torch.UntypedStorage
     starts: list[int] = field(default_factory=list)
@@ -84,7 +95,10 @@ class Storages:
         storage = self._of(tensor)
         value = self._read(storage, view_of(tensor), tensor.dtype)
         # Conjugated or negated tensors lie in memory as they were before.
-        for lazy, operator in ((tensor.is_conj(), "_conj.default"), (tensor.is_neg(), "_neg_view.default")):
+        for lazy, operator in (
+            (tensor.is_conj(), "_conj.default"),
+            (tensor.is_neg(), "_neg_view.default"),
+        ):
             if lazy:
                 value = self._tape.one(operator, (Ref(value),), tensor.shape, tensor.dtype)
         return value
@@ -111,10 +125,14 @@ class Storages:
 
     def undefined(self, shape: tuple[int, ...], dtype: torch.dtype) -> int:
         """A value of which nothing is known."""
-        return self._tape.one("empty.memory_format", (shape, dtype_name(dtype), None, None, None, None), shape, dtype)
+        return self._tape.one(
+            "empty.memory_format", (shape, dtype_name(dtype), None, None, None, None), shape, dtype
+        )
 
     def mark(self, tensor: torch.Tensor) -> Mark:
-        """What lies where a tensor is: the same as long as nobody writes there, through whatever view it is read."""
+        """What lies where a tensor is: the same as long as nobody writes there, through whatever
+        view it is read.
+        """
         view = view_of(tensor)
         start, stop = view.extent
         storage = self._of(tensor)
@@ -122,7 +140,14 @@ class Storages:
         for piece in storage.pieces:
             first, last = max(piece.start, start), min(piece.stop, stop)
             if first < last:
-                parts.append((piece.root.value, piece.root.view, piece.begin + first - piece.start, last - first))
+                parts.append(
+                    (
+                        piece.root.value,
+                        piece.root.view,
+                        piece.begin + first - piece.start,
+                        last - first,
+                    )
+                )
         return view._replace(offset=0), tuple(parts)
 
     def all(self) -> list[Storage]:
@@ -145,7 +170,11 @@ class Storages:
         found = storage.views.get((view, dtype))
         if found is not None:
             return found
-        value = self._complex(storage, view, dtype) if dtype in REAL else self._build(storage, view, dtype)
+        value = (
+            self._complex(storage, view, dtype)
+            if dtype in REAL
+            else self._build(storage, view, dtype)
+        )
         storage.views[view, dtype] = value
         return value
 
@@ -156,7 +185,9 @@ class Storages:
     def _build(self, storage: Storage, view: Geometry, dtype: torch.dtype) -> int:
         shape = view.shape
         if not view.elements:
-            return self._tape.one("full.default", (shape, 0, dtype_name(dtype), None, None, None), shape, dtype)
+            return self._tape.one(
+                "full.default", (shape, 0, dtype_name(dtype), None, None, None), shape, dtype
+            )
         if view.repeats:
             value = self._read(storage, view.single(), dtype)
             return self._tape.one("expand.default", (Ref(value), shape, False), shape, dtype)
@@ -166,11 +197,15 @@ class Storages:
             around = self._around(storage, view, dtype)
             if around is None:
                 return self._gather(storage, view, dtype)
-            value = self._take(self._read(storage, contiguous(around.stretch, around.start), dtype), around, dtype)
+            value = self._take(
+                self._read(storage, contiguous(around.stretch, around.start), dtype), around, dtype
+            )
         return self._arrange(value, view, dtype)
 
     def _shape_of(self, view: Geometry) -> tuple[int, ...]:
-        """The shape in which a dense view is put together: its own where it is contiguous, so that nothing must be rearranged."""
+        """The shape in which a dense view is put together: its own where it is contiguous, so that
+        nothing must be rearranged.
+        """
         return view.shape if view.order == tuple(sorted(view.order)) else view.memory_shape
 
     def _arrange(self, value: int, view: Geometry, dtype: torch.dtype) -> int:
@@ -181,11 +216,18 @@ class Storages:
         value = self._viewed(value, view.memory_shape, dtype)
         back = tuple(order.index(dim) for dim in sorted(order))
         if back != tuple(range(len(back))):
-            value = self._tape.one("permute.default", (Ref(value), back), tuple(view.memory_shape[dim] for dim in back), dtype)
+            value = self._tape.one(
+                "permute.default",
+                (Ref(value), back),
+                tuple(view.memory_shape[dim] for dim in back),
+                dtype,
+            )
         return self._viewed(value, view.shape, dtype)
 
     def _lay(self, value: int, view: Geometry, dtype: torch.dtype) -> int:
-        """The inverse of :meth:`_arrange`: the dimensions of a view's value in the order of memory."""
+        """The inverse of :meth:`_arrange`: the dimensions of a view's value in the order
+        of memory.
+        """
         order = view.order
         present = sorted(order)
         value = self._viewed(value, tuple(view.shape[dim] for dim in present), dtype)
@@ -199,8 +241,12 @@ class Storages:
             return value
         return self._tape.one("view.default", (Ref(value), shape), shape, dtype)
 
-    def _stretch(self, storage: Storage, start: int, stop: int, shape: tuple[int, ...], dtype: torch.dtype) -> int:
-        """The elements of an interval as a row-major tensor: its pieces joined along the first dimension where that cuts no row, else all in one row."""
+    def _stretch(
+        self, storage: Storage, start: int, stop: int, shape: tuple[int, ...], dtype: torch.dtype
+    ) -> int:
+        """The elements of an interval as a row-major tensor: its pieces joined along the first
+        dimension where that cuts no row, else all in one row.
+        """
         pieces = list(self._pieces(storage, start, stop, dtype))
         row = prod(shape[1:])
         if not shape or any((max(piece.start, start) - start) % row for piece in pieces):
@@ -208,11 +254,20 @@ class Storages:
             return self._viewed(flat, shape, dtype)
         return self._viewed(self._joined(pieces, start, stop, shape[1:], dtype), shape, dtype)
 
-    def _joined(self, pieces: list[Piece], start: int, stop: int, row: tuple[int, ...], dtype: torch.dtype) -> int:
+    def _joined(
+        self, pieces: list[Piece], start: int, stop: int, row: tuple[int, ...], dtype: torch.dtype
+    ) -> int:
         parts = []
         for piece in pieces:
             first, last = max(piece.start, start), min(piece.stop, stop)
-            parts.append(self._part(piece.root, piece.begin + first - piece.start, piece.begin + last - piece.start, row))
+            parts.append(
+                self._part(
+                    piece.root,
+                    piece.begin + first - piece.start,
+                    piece.begin + last - piece.start,
+                    row,
+                )
+            )
         if len(parts) == 1:
             return parts[0]
         shape = ((stop - start) // prod(row), *row)
@@ -228,26 +283,39 @@ class Storages:
     def _cut(self, root: Root, start: int, stop: int, row: tuple[int, ...]) -> int:
         dtype = root.dtype
         if root.rows is None:
-            root.rows = root.value if root.view.order == tuple(sorted(root.view.order)) else self._lay(root.value, root.view, dtype)
+            root.rows = (
+                root.value
+                if root.view.order == tuple(sorted(root.view.order))
+                else self._lay(root.value, root.view, dtype)
+            )
         shape = ((stop - start) // prod(row), *row)
         if (start, stop) == (0, root.view.elements):
             return self._viewed(root.rows, shape, dtype)
         length = prod(row)
         if start % length:
             return self._viewed(self._part(root, start, stop, ()), shape, dtype)
-        whole = self._part(root, 0, root.view.elements, row if not root.view.elements % length else ())
+        whole = self._part(
+            root, 0, root.view.elements, row if not root.view.elements % length else ()
+        )
         if len(self._tape.kinds[whole].shape) != len(shape):
             return self._viewed(self._part(root, start, stop, ()), shape, dtype)
-        return self._tape.one("slice.Tensor", (Ref(whole), 0, start // length, stop // length, 1), shape, dtype)
+        return self._tape.one(
+            "slice.Tensor", (Ref(whole), 0, start // length, stop // length, 1), shape, dtype
+        )
 
-    def _pieces(self, storage: Storage, start: int, stop: int, dtype: torch.dtype) -> Iterator[Piece]:
+    def _pieces(
+        self, storage: Storage, start: int, stop: int, dtype: torch.dtype
+    ) -> Iterator[Piece]:
         """The pieces that an interval touches; what nobody has written is of undefined value."""
         self._fill(storage, start, stop, dtype)
         at = bisect_right(storage.starts, start) - 1
         while at < len(storage.pieces) and storage.pieces[at].start < stop:
             piece = storage.pieces[at]
             if piece.root.dtype != dtype:
-                raise UnsupportedError(f"{self._tape.where()}: memory written as {dtype_name(piece.root.dtype)} is read as {dtype_name(dtype)}")
+                raise UnsupportedError(
+                    f"{self._tape.where()}: memory written as {dtype_name(piece.root.dtype)} is "
+                    f"read as {dtype_name(dtype)}"
+                )
             yield piece
             at += 1
 
@@ -265,7 +333,9 @@ class Storages:
             gaps.append((start, stop))
         for first, last in gaps:
             shape = (last - first,)
-            self._put(storage, first, last, Root(self.undefined(shape, dtype), contiguous(shape), dtype))
+            self._put(
+                storage, first, last, Root(self.undefined(shape, dtype), contiguous(shape), dtype)
+            )
 
     def _put(self, storage: Storage, start: int, stop: int, root: Root) -> None:
         """Replace an interval by a root."""
@@ -283,20 +353,31 @@ class Storages:
         storage.starts[first:last] = [piece.start for piece in new]
 
     def _check_size(self, storage: Storage, dtype: torch.dtype, what: str) -> None:
-        """Raise UnsupportedError where elements of another size lie in a storage: their places are not comparable with those of these."""
+        """Raise UnsupportedError where elements of another size lie in a storage: their places are
+        not comparable with those of these.
+        """
         if storage.pieces and storage.pieces[0].root.dtype.itemsize != dtype.itemsize:
             held = dtype_name(storage.pieces[0].root.dtype)
-            raise UnsupportedError(f"{self._tape.where()}: memory that holds {held} is {what} as {dtype_name(dtype)}")
+            raise UnsupportedError(
+                f"{self._tape.where()}: memory that holds {held} is {what} as {dtype_name(dtype)}"
+            )
 
     def _write(self, storage: Storage, view: Geometry, value: int, dtype: torch.dtype) -> None:
         if not view.elements:
             return
         if view.repeats:
-            raise UnsupportedError(f"{self._tape.where()}: a write to a view that shows elements several times")
+            raise UnsupportedError(
+                f"{self._tape.where()}: a write to a view that shows elements several times"
+            )
         start, stop = view.extent
         if dtype in REAL:
             pairs = _pairs(view)
-            self._write(storage, pairs, self._tape.one("view_as_real.default", (Ref(value),), pairs.shape, REAL[dtype]), REAL[dtype])
+            self._write(
+                storage,
+                pairs,
+                self._tape.one("view_as_real.default", (Ref(value),), pairs.shape, REAL[dtype]),
+                REAL[dtype],
+            )
         elif not view.dense:
             around = self._around(storage, view, dtype)
             if around is None:
@@ -314,15 +395,22 @@ class Storages:
                 if kind == dtype and (other.extent[1] <= start or other.extent[0] >= stop)
             }
             self._check_size(storage, dtype, "written")
-            self._put(storage, start, stop, Root(value, geometry(view.shape, view.stride, 0), dtype))
+            self._put(
+                storage, start, stop, Root(value, geometry(view.shape, view.stride, 0), dtype)
+            )
         storage.views[view, dtype] = value
 
     def _around(self, storage: Storage, view: Geometry, dtype: torch.dtype) -> Block | None:
-        """The stretch of which a view with gaps is a block; preferably one that begins where something was written."""
+        """The stretch of which a view with gaps is a block; preferably one that begins where
+        something was written.
+        """
         start = view.offset
         before = storage.starts[: bisect_right(storage.starts, start)]
         # What a piece was cut from may be where the view's rows begin.
-        origins = [piece.start - piece.begin for piece in storage.pieces[max(len(before) - 1, 0) : len(before)]]
+        origins = [
+            piece.start - piece.begin
+            for piece in storage.pieces[max(len(before) - 1, 0) : len(before)]
+        ]
         return block(view, [*origins, *before[-1:], 0], storage.held.nbytes() // dtype.itemsize)
 
     def _take(self, value: int, around: Block, dtype: torch.dtype) -> int:
@@ -333,13 +421,22 @@ class Storages:
             shape[dim] = size
         return value
 
-    def _slice(self, value: int, shape: list[int], dim: int, begin: int, end: int, dtype: torch.dtype) -> int:
+    def _slice(
+        self, value: int, shape: list[int], dim: int, begin: int, end: int, dtype: torch.dtype
+    ) -> int:
         if (begin, end) == (0, shape[dim]):
             return value
-        return self._tape.one("slice.Tensor", (Ref(value), dim, begin, end, 1), (*shape[:dim], end - begin, *shape[dim + 1 :]), dtype)
+        return self._tape.one(
+            "slice.Tensor",
+            (Ref(value), dim, begin, end, 1),
+            (*shape[:dim], end - begin, *shape[dim + 1 :]),
+            dtype,
+        )
 
     def _insert(self, value: int, inner: int, around: Block, dtype: torch.dtype) -> int:
-        """A stretch with its block replaced: from the innermost cut outwards, what lies before, the new, what lies behind."""
+        """A stretch with its block replaced: from the innermost cut outwards, what lies before, the
+        new, what lies behind.
+        """
         levels: list[tuple[int, int, list[int]]] = []
         shape = list(around.stretch)
         for dim, (begin, size) in enumerate(zip(around.begins, around.sizes, strict=True)):
@@ -355,12 +452,17 @@ class Storages:
             if end < sizes[dim]:
                 parts.append(self._slice(outer, sizes, dim, end, sizes[dim], dtype))
             if len(parts) > 1:
-                inner = self._tape.one("cat.default", (tuple(map(Ref, parts)), dim), tuple(sizes), dtype)
+                inner = self._tape.one(
+                    "cat.default", (tuple(map(Ref, parts)), dim), tuple(sizes), dtype
+                )
         return inner
 
     def _places(self, view: Geometry) -> int:
         if view.elements > GATHERED:
-            raise UnsupportedError(f"{self._tape.where()}: a view of irregular strides {view.stride} with {view.elements} elements")
+            raise UnsupportedError(
+                f"{self._tape.where()}: a view of irregular strides {view.stride} with "
+                f"{view.elements} elements"
+            )
         with _disable_current_modes():
             places = torch.tensor(view.offsets(), dtype=torch.int64).reshape(view.shape)
         return self._tape.constant(places)
@@ -368,13 +470,22 @@ class Storages:
     def _gather(self, storage: Storage, view: Geometry, dtype: torch.dtype) -> int:
         start, stop = view.extent
         flat = self._read(storage, contiguous((stop - start,), start), dtype)
-        return self._tape.one("index.Tensor", (Ref(flat), (Ref(self._places(view)),)), view.shape, dtype)
+        return self._tape.one(
+            "index.Tensor", (Ref(flat), (Ref(self._places(view)),)), view.shape, dtype
+        )
 
     def _scatter(self, storage: Storage, view: Geometry, value: int, dtype: torch.dtype) -> None:
         start, stop = view.extent
         if len(set(view.offsets())) < view.elements:
-            raise UnsupportedError(f"{self._tape.where()}: a write to a view that shows elements several times")
+            raise UnsupportedError(
+                f"{self._tape.where()}: a write to a view that shows elements several times"
+            )
         row = contiguous((stop - start,), start)
         flat = self._read(storage, row, dtype)
-        changed = self._tape.one("index_put.default", (Ref(flat), (Ref(self._places(view)),), Ref(value), False), row.shape, dtype)
+        changed = self._tape.one(
+            "index_put.default",
+            (Ref(flat), (Ref(self._places(view)),), Ref(value), False),
+            row.shape,
+            dtype,
+        )
         self._write(storage, row, changed, dtype)
