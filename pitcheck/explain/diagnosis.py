@@ -1,6 +1,4 @@
-"""What is wrong, as data: the kind of mistake, where it was made and the facts of it. Words are
-made of it last, by ``messages``.
-"""
+"""Mistakes as data: the kind, the place and the facts. ``messages`` makes words of them last."""
 
 from __future__ import annotations
 
@@ -16,11 +14,11 @@ Family = tuple[object, ...]
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of mistake: its code, and what is said of it and of its repair, with names of facts in
-    braces.
+    """A kind of mistake: its code, and the words for it and for its repair, with facts in braces.
 
     Two mistakes of a kind are of one family if the facts named in ``same`` are equal: names of
-    tensors and operators may differ.
+    tensors
+    and operators may differ.
     """
 
     code: str
@@ -33,8 +31,9 @@ class Kind:
 class Diagnosis:
     """A mistake: its kind and the facts that its words need.
 
-    ``codes``: the coordinates where it shows, shape (n,); ``step``: the operator at fault, else the
-    value's writer; ``value``: what is wrong, else what was asked about.
+    ``codes``: the coordinates where it shows, shape (n,); None: those of the value. ``step``: the
+    operator at fault; None: the value's writer. ``value``: what is wrong; None: what was asked
+    about.
     """
 
     kind: Kind
@@ -43,7 +42,9 @@ class Diagnosis:
     step: Step | None = None
     value: int | None = None
     reduced: bool = False
-    """True if it is how terms are reduced: that goes after what the outputs themselves show."""
+    """True if it is about how addends are reduced: what the outputs themselves show comes before
+    it.
+    """
 
     @property
     def code(self) -> str:

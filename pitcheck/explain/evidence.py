@@ -21,6 +21,7 @@ from pitcheck.claims.conjecture import (
 )
 from pitcheck.claims.specification import Specification
 from pitcheck.errors import PitcheckError
+from pitcheck.explain.families import MOVES
 from pitcheck.graph.cuts import Cut
 from pitcheck.graph.graph import Graph, Node, Source, sources_of
 from pitcheck.graph.grids import Codes
@@ -31,8 +32,6 @@ from pitcheck.stage.batch import Step
 from pitcheck.stage.run_batch import run_batch
 
 Mask = NDArray[np.bool_]
-MOVES = VIEWS | {"slice", "split", "chunk", "select", "unbind", "cat", "stack", "cast"}
-"""Kinds of steps that only move elements."""
 MOST_COPIES = 8
 MOST_AT_A_LINE = 4
 """So many operators of one kind are told apart within one round of a loop."""

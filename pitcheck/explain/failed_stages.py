@@ -18,22 +18,21 @@ from pitcheck.base.options import Options
 from pitcheck.claims.specification import Specification
 from pitcheck.errors import PitcheckError
 from pitcheck.explain import messages
-from pitcheck.explain.at_root import cause_at
-from pitcheck.explain.diagnosis import Diagnosis
+from pitcheck.explain.diagnosis import Diagnosis, Kind
 from pitcheck.explain.difference import (
     Explained,
-    at,
     explained,
     explained_by,
     gap_finding,
     is_tried,
-    located,
     shown,
 )
 from pitcheck.explain.evidence import Evidence
-from pitcheck.explain.expected_values import Standing, compared_wrong
-from pitcheck.explain.repairs.table import MOST_CODES
+from pitcheck.explain.observations.observation import AtOperator
+from pitcheck.explain.observe import at, cause_at, located
 from pitcheck.explain.siblings import first_sibling, odd_writers, sibling_cause
+from pitcheck.explain.table import MOST_CODES
+from pitcheck.explain.wrong_values import WrongValues, compared_wrong
 from pitcheck.graph.cuts import Cut
 from pitcheck.graph.graph import Graph
 from pitcheck.graph.grids import Codes, near
@@ -46,6 +45,13 @@ from pitcheck.stage.equal_blocks import Blocks
 from pitcheck.stage.stage import CutOf, Target
 from pitcheck.witness.shrink import witness_of
 from pitcheck.witness.witness import save_witness
+
+STAGE_DIFFERS = Kind(
+    "PIT100",
+    "given all that is proven before it, {result!r} differs from what the plan says that it "
+    "holds; no known cause explains it",
+)
+
 
 MOST_EXPLAINED = 5
 MOST_STAGES = 12
@@ -321,9 +327,9 @@ def _located(second: Graph, run: WholeRun) -> Explained:
     evidence = Evidence(
         run.stage.reference.graph, second, given, run, conjecture(run, second, given)
     )
-    standing = Standing(evidence)
-    root = next(iter(standing.roots([value])), None)
-    cause = cause_at(standing, root) if root is not None else None
+    expected = WrongValues(evidence)
+    root = next(iter(expected.roots([value])), None)
+    cause = cause_at(AtOperator(expected, root)) if root is not None else None
     if sibling is not None and not (
         cause is not None
         and cause.code in REDUCED
@@ -353,7 +359,7 @@ def _unexplained(second: Graph, obligation: Obligation) -> Explained:
     codes = _differing(obligation)
     count = second.coordinates.microbatches
     writers = [second.nodes[w] for w in second.values[value].writers]
-    diagnosis = Diagnosis(messages.STAGE_DIFFERS, {"result": name})
+    diagnosis = Diagnosis(STAGE_DIFFERS, {"result": name})
     finding = Finding(
         code=diagnosis.code,
         verdict="mismatch",

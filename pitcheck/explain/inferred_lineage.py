@@ -1,6 +1,4 @@
-"""What the tensors of a plan that says nothing of them should hold, as far as can be told from
-where the shards of its inputs and outputs lie.
-"""
+"""The cuts of tensors of which a plan says nothing, told from where shards lie."""
 
 from __future__ import annotations
 
@@ -13,22 +11,24 @@ import numpy as np
 from pitcheck.claims.conjecture import Floats, Places
 from pitcheck.errors import PitcheckError
 from pitcheck.explain.evidence import Evidence, Grouping
-from pitcheck.explain.hypotheses import constant_ratio, groups_present, possible_times
+from pitcheck.explain.families import PASSES_ON
+from pitcheck.explain.ratios import constant_ratio
+from pitcheck.explain.term_groups import groups_present, possible_times
 from pitcheck.graph.cuts import Cut, Part, Parts, cut_by_code
 from pitcheck.graph.grids import Codes
 
 FEW = 4
-"""Groups that are added up first: nearly all that do not add up to parts of a reference value show
-it there.
-"""
+"""Groups that are added up first: nearly all that are no addends show it there."""
 
 
 def inferred(evidence: Evidence, unscaled: bool = False) -> dict[int, Cut]:
-    """For every computed value that holds parts of a reference value: the parts that lie where
-    shards of that size of that axis lie elsewhere.
+    """Return the cut of every computed value that holds parts of a reference value.
 
-    A factor that an output is off by is taken for wrong wherever a value has it, and with
-    ``unscaled`` every factor, but for values that a right output is computed from.
+    The parts lie where shards of that size of that axis lie elsewhere. A factor that an output is
+    off
+    by is taken for a mistake wherever a value has it, and with ``unscaled`` every factor; but not
+    for
+    values that a right output is computed from.
     """
     known = {
         **evidence.specification.initial,
@@ -39,11 +39,8 @@ def inferred(evidence: Evidence, unscaled: bool = False) -> dict[int, Cut]:
         evidence.run.shaped,
         {value: _in_all_microbatches(evidence, cut) for value, cut in known.items()},
     )
-    ratios = [
-        constant_ratio(evidence, _real(c.actual), _real(c.expected))
-        for c in evidence.run.comparisons
-    ]
-    factors = {ratio[0] for ratio in ratios if ratio is not None}
+    ratios = [constant_ratio(_real(c.actual), _real(c.expected)) for c in evidence.run.comparisons]
+    factors = {ratio for ratio in ratios if ratio is not None}
     found: dict[int, Cut] = {}
     for value in evidence.writers:
         cut = (
@@ -69,8 +66,8 @@ def inferred(evidence: Evidence, unscaled: bool = False) -> dict[int, Cut]:
 
 
 def _copy(evidence: Evidence, value: int) -> Cut | None:
-    """The cut of what a receive or another copy holds; where the parts lie is left open."""
-    if any(step.kind != "identity" for step in evidence.writers[value]):
+    """Return the cut of what a copy holds, without where the parts lie; None if it is no copy."""
+    if any(step.kind not in PASSES_ON for step in evidence.writers[value]):
         return None
     reference = evidence.part_of(evidence.array(value))
     part_of = np.where(evidence.batch.rows[value] >= 0, 0, -1)
@@ -82,8 +79,8 @@ def _copy(evidence: Evidence, value: int) -> Cut | None:
 
 
 def _term(evidence: Evidence, value: int) -> Cut | None:
-    """The cut of a value whose rows are terms of parts of a reference value; where those parts lie
-    is left open.
+    """Return the cut of a value that holds addends, without where the parts lie; None if it does
+    not.
     """
     grouping = None if evidence.is_true(value) else summed_over(evidence, value)
     if grouping is None or grouping.reference is None:
@@ -101,8 +98,8 @@ def _term(evidence: Evidence, value: int) -> Cut | None:
 
 
 def summed_over(evidence: Evidence, value: int) -> Grouping | None:
-    """The group over which the rows of a value add up to parts of one reference value, None where
-    there is none.
+    """Return the groups over which a value adds up to parts of one reference value; None if none
+    do.
     """
     for grouping in evidence.groupings:
         table = groups_present(evidence, value, grouping)
@@ -116,8 +113,9 @@ def summed_over(evidence: Evidence, value: int) -> Grouping | None:
 def _adds_up(
     evidence: Evidence, grouping: Grouping, table: Codes, values: Sequence[int]
 ) -> Grouping | None:
-    """The grouping, if the rows of the values together add up over it to parts of one reference
-    value, or have these as their mean over ranks.
+    """Return the grouping if values together add up over it to parts of one reference value.
+
+    Their mean over ranks may be these parts, too.
     """
     # dimensions that are equal only at full size
     if len({evidence.array(value).shape[2:] for value in values}) > 1:
@@ -135,7 +133,8 @@ def _adds_up(
 
 
 def _distinct_sums(evidence: Evidence, table: Codes, values: Sequence[int]) -> Floats:
-    """The sums of the rows of the values together over every group, shape (trials, groups, *shape).
+    """Return the sums of the values over every group, shape (trials, groups, *shape).
+
     Groups of the same rows, of which thousands of ranks have many, are added up once.
     """
     rows = np.concatenate(
@@ -153,8 +152,9 @@ def _distinct_sums(evidence: Evidence, table: Codes, values: Sequence[int]) -> F
 
 
 def summed_in_rounds(evidence: Evidence, value: int) -> Grouping | None:
-    """The group over which the rows of a value and of what other rounds of a loop compute in its
-    place add up to parts of one reference value.
+    """Return the groups over which a value and those of other rounds of a loop add up to parts.
+
+    The parts are of one reference value. None if there are no such groups.
     """
     codes = evidence.codes(value)
     for rounds in evidence.rounds(value):
@@ -178,8 +178,9 @@ def summed_in_rounds(evidence: Evidence, value: int) -> Grouping | None:
 
 
 def _in_all_microbatches(evidence: Evidence, cut: Cut) -> Cut:
-    """A cut of a tensor that exists once, at all codes of each rank: its shards lie at the same
-    place in every micro-batch.
+    """Return a cut at all coordinates of each rank.
+
+    Shards of a tensor that exists once lie at the same place in every micro-batch.
     """
     if evidence.second.values[cut.value].tensor.microbatched:
         return cut

@@ -10,16 +10,20 @@ what is shown says which.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from pitcheck.errors import PitcheckError
 from pitcheck.explain.diagnosis import Diagnosis, Family
 from pitcheck.explain.evidence import Evidence
-from pitcheck.explain.expected_values import Standing
 from pitcheck.explain.repairs.repair import Repair, along_program, from_outputs
 from pitcheck.explain.repairs.scaled_sums import scaled_reductions
-from pitcheck.explain.repairs.table import (
+from pitcheck.explain.repairs.unchanged_output import not_changed
+from pitcheck.explain.rerun.changes import Change
+from pitcheck.explain.rerun.rerun import Rerun
+from pitcheck.explain.rerun.site import Candidate, Site, sites_of, where_it_changes
+from pitcheck.explain.search_along import Made, Walk
+from pitcheck.explain.table import (
     FACTOR,
     MOST_CODES,
     MOST_FUSED,
@@ -29,12 +33,12 @@ from pitcheck.explain.repairs.table import (
     PLACEMENTS,
     REPAIRS,
 )
-from pitcheck.explain.repairs.unchanged_output import not_changed
-from pitcheck.explain.rerun import Change, Rerun
-from pitcheck.explain.search_along import Made, Walk
-from pitcheck.explain.site import Candidate, Site, sites_of, where_it_changes
+from pitcheck.explain.wrong_values import WrongValues
 from pitcheck.ops.registry import BACKWARD
 from pitcheck.refute.whole_run import SAME, WholeRun
+
+First = Callable[[], str | None]
+"""Gives the operator where the search from outputs begins; None if no operator looks wrong."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +96,7 @@ def effect_of(
 
 
 def tried_repairs(
-    evidence: Evidence, run: WholeRun, differing: Sequence[int], first: str | None = None
+    evidence: Evidence, run: WholeRun, differing: Sequence[int], first: First
 ) -> list[Tried]:
     """Repairs that together make all outputs right, else those found along the program that make
     some right; none where none were found.
@@ -128,7 +132,7 @@ def _not_changed(evidence: Evidence, left: Sequence[int]) -> list[Tried]:
     return [Tried(found[0][0], tuple(n for _, n in found))] if found else []
 
 
-def _computed(evidence: Evidence, left: list[int], first: str | None) -> list[Tried]:
+def _computed(evidence: Evidence, left: list[int], first: First) -> list[Tried]:
     """Repairs of outputs that are computed. If what a forward pass gives is wrong, it is searched
     first: what follows is wrong with it.
     """
@@ -166,22 +170,22 @@ def _make_right(evidence: Evidence, found: Sequence[Tried], numbers: Sequence[in
         return False
 
 
-def _of_outputs(evidence: Evidence, left: list[int], first: str | None) -> list[Tried]:
+def _of_outputs(evidence: Evidence, left: list[int], first: First) -> list[Tried]:
     try:
-        rerun, standing = Rerun(evidence), Standing(evidence)
+        rerun, expected = Rerun(evidence), WrongValues(evidence)
     except PitcheckError:
         return []
-    walked = _walked(evidence, standing, left)
+    walked = _walked(evidence, expected, left)
     if _all(walked, left):
         return walked
-    return _searched(rerun, standing, left, first) or [each for each in walked if each.outputs]
+    return _searched(rerun, expected, left, first) or [each for each in walked if each.outputs]
 
 
 def _all(found: Sequence[Tried], left: Sequence[int]) -> bool:
     return set(left) == {output for each in found for output in each.outputs}
 
 
-def _searched(rerun: Rerun, standing: Standing, left: list[int], first: str | None) -> list[Tried]:
+def _searched(rerun: Rerun, expected: WrongValues, left: list[int], first: First) -> list[Tried]:
     """Repairs of few mistakes, each looked for from an output; none where they do not make all
     outputs right.
     """
@@ -189,7 +193,7 @@ def _searched(rerun: Rerun, standing: Standing, left: list[int], first: str | No
     differing = left
     try:
         while left and len(found) < MOST_REPAIRS:
-            chosen = _best(rerun, standing, left, first)
+            chosen = _best(rerun, expected, left, first)
             if chosen is None:
                 return []
             candidate, right = chosen
@@ -221,11 +225,11 @@ def _lying_otherwise(evidence: Evidence, left: Sequence[int]) -> Tried | None:
     return None
 
 
-def _walked(evidence: Evidence, standing: Standing, left: Sequence[int]) -> list[Tried]:
+def _walked(evidence: Evidence, expected: WrongValues, left: Sequence[int]) -> list[Tried]:
     """Repairs along the program, one per kind of mistake. Where there are several, one factor or
     one that the outputs alone show may explain them all.
     """
-    steps = _steps(Walk(Rerun(evidence, most=MOST_WALKED), standing, left))
+    steps = _steps(Walk(Rerun(evidence, most=MOST_WALKED), expected, left))
     found = _by_kind(steps, left)
     if not _all(found, left) or any(step.by[0].chance for step in steps):
         scaled = _scaled(Rerun(evidence, most=MOST_FUSED), left)
@@ -237,7 +241,7 @@ def _walked(evidence: Evidence, standing: Standing, left: Sequence[int]) -> list
     if len(found) == 1 and _all(found, left):
         return found
     coarse = _by_kind(
-        _steps(Walk(Rerun(evidence, most=MOST_WALKED), standing, left, outputs_only=True)), left
+        _steps(Walk(Rerun(evidence, most=MOST_WALKED), expected, left, outputs_only=True)), left
     )
     return (
         coarse
@@ -308,12 +312,12 @@ def _of_kind(several: Sequence[tuple[int, Made]], left: Sequence[int]) -> Tried:
 
 
 def _best(
-    rerun: Rerun, standing: Standing, left: Sequence[int], first: str | None
+    rerun: Rerun, expected: WrongValues, left: Sequence[int], first: First
 ) -> tuple[Candidate, list[int]] | None:
     """The first repair that makes all outputs right, else the one that makes most of them right."""
     best: tuple[Candidate, list[int]] | None = None
     for start in left[:MOST_STARTS]:
-        for candidate in _candidates(rerun, standing, start, left, first):
+        for candidate in _candidates(rerun, expected, start, left, first):
             if not rerun.right(candidate[1], [start]):
                 continue
             right = rerun.right(candidate[1], left)
@@ -325,24 +329,25 @@ def _best(
 
 
 def _candidates(
-    rerun: Rerun, standing: Standing, start: int, left: Sequence[int], first: str | None
+    rerun: Rerun, expected: WrongValues, start: int, left: Sequence[int], first: First
 ) -> Iterator[Candidate]:
     """Repairs of what an output is computed by: first of the operators that look wrong, and of
     those what they do rather than what they lack.
     """
+    named = first()
     shared = rerun.behind(start).intersection(*(rerun.behind(n) for n in left))
     sites, phases = sites_of(rerun, rerun.behind(start)), from_outputs(REPAIRS)
     for phase in phases[:-1]:
-        yield from _of_phase(phase, [site for site in sites if site.name == first])
+        yield from _of_phase(phase, [site for site in sites if site.name == named])
     ranked: dict[int, list[Site]] = {}
     for site in sites:
         # What a right output depends on is hardly wrong.
         ranked.setdefault(
-            2 * _behind_right(rerun.evidence, site) + (not _suspected(standing, site, first)), []
+            2 * _behind_right(rerun.evidence, site) + (not _suspected(expected, site, named)), []
         ).append(site)
     for _, several in sorted(ranked.items()):
         ordered = sorted(
-            several, key=lambda site: (site.name != first, not shared.issuperset(site.numbers))
+            several, key=lambda site: (site.name != named, not shared.issuperset(site.numbers))
         )
         for phase in phases:
             yield from _of_phase(phase, ordered)
@@ -359,9 +364,9 @@ def _behind_right(evidence: Evidence, site: Site) -> bool:
     return behind is not None and bool(behind[site.codes].all())
 
 
-def _suspected(standing: Standing, site: Site, first: str | None) -> bool:
+def _suspected(expected: WrongValues, site: Site, first: str | None) -> bool:
     if site.name == first:
         return True
-    return not standing.evidence.is_true(site.value) or bool(
-        standing.wrong(site.value)[site.codes].any()
+    return not expected.evidence.is_true(site.value) or bool(
+        expected.wrong(site.value)[site.codes].any()
     )

@@ -17,10 +17,13 @@ import numpy as np
 
 from pitcheck.errors import BudgetError
 from pitcheck.explain.diagnosis import Diagnosis, Family
-from pitcheck.explain.expected_values import Standing, far
+from pitcheck.explain.expected_values import far
+from pitcheck.explain.families import ACCUMULATIONS
 from pitcheck.explain.repairs.repair import Chain, Phases, Repair
-from pitcheck.explain.rerun import Change, Due, Held, Rerun
-from pitcheck.explain.site import Candidate, Site, sites_of, where_it_changes
+from pitcheck.explain.rerun.changes import Change, Due, Held
+from pitcheck.explain.rerun.rerun import Rerun
+from pitcheck.explain.rerun.site import Candidate, Site, sites_of, where_it_changes
+from pitcheck.explain.wrong_values import WrongValues
 from pitcheck.stage.batch import Step
 
 MOST_STEPS = 60
@@ -85,10 +88,14 @@ class Walk:
     """
 
     def __init__(
-        self, rerun: Rerun, standing: Standing, differing: Sequence[int], outputs_only: bool = False
+        self,
+        rerun: Rerun,
+        expected: WrongValues,
+        differing: Sequence[int],
+        outputs_only: bool = False,
     ) -> None:
         self.rerun = rerun
-        self.standing = standing
+        self.expected = expected
         self.differing = list(differing)
         evidence = rerun.evidence
         behind = frozenset().union(*(rerun.behind(n) for n in differing))
@@ -101,7 +108,7 @@ class Walk:
                     and step.node in behind
                     and (value in outputs or not outputs_only)
                 )
-                known = standing.watched(value) if value is not None and asked else None
+                known = expected.watched(value) if value is not None and asked else None
                 if (
                     value is not None
                     and known is not None
@@ -233,7 +240,7 @@ class Walk:
         """
         evidence = self.rerun.evidence
         if not known(site.value) or any(
-            step.kind == "accumulate" for step in evidence.readers.get(site.value, [])
+            step.kind in ACCUMULATIONS for step in evidence.readers.get(site.value, [])
         ):
             return 1, 0
         return 0, min(evidence.second.rank[number] for number in site.numbers)
@@ -247,7 +254,7 @@ class Walk:
         """Return True if a value is seen to be a term of a mean."""
         return (
             value not in self.watched
-            and (grouping := self.standing.grouping(value)) is not None
+            and (grouping := self.expected.grouping(value)) is not None
             and grouping.times > 1
         )
 

@@ -14,13 +14,47 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pitcheck.explain import messages
 from pitcheck.explain.diagnosis import Diagnosis, Kind
 from pitcheck.explain.evidence import Evidence
-from pitcheck.explain.repairs.missing_operator import TERMS, in_the_place_of
+from pitcheck.explain.families import ADDITIONS
+from pitcheck.explain.repairs.missing_operator import in_the_place_of
 from pitcheck.graph.graph import Graph, Node, Operand, Source, sources_of
 from pitcheck.graph.grids import Codes
 from pitcheck.stage.batch import Step
+
+_DOES = (
+    "operator {operator!r} ({kind}) writes {result!r} where on other ranks {other!r} "
+    "({other_kind}) does"
+)
+_LET = "let all ranks run {other!r}"
+WRITES_IN_PLACE_OF = {
+    "PIT102": Kind("PIT102", _DOES, _LET),
+    "PIT104": Kind("PIT104", f"{_DOES}: what it gives is not reduced", _LET),
+    "PIT105": Kind("PIT105", f"{_DOES}: what it gives is reduced once more", _LET),
+    "PIT107": Kind("PIT107", f"{_DOES}: it has the rank's part alone", _LET),
+    "PIT108": Kind("PIT108", f"{_DOES}: the term {{term}} is missing", _LET),
+}
+"""By code what writes a tensor in the place of an operator of another kind."""
+_WRITES = "operator {operator!r} ({kind}) writes {result!r}"
+SIBLING_TERM_TWICE = Kind(
+    "PIT108", f"{_WRITES} and has the term {{read}} twice, as operand {{place}}, too", "{right}"
+)
+SIBLING_READS = {
+    code: Kind(code, f"{_WRITES} and reads {{read}} as operand {{place}}", "{right}")
+    for code in ("PIT102", "PIT103", "PIT106", "PIT108")
+}
+"""By code what reads another operand than on other ranks."""
+SIBLING_ATTRIBUTES = {
+    code: Kind(code, f"{_WRITES} with {{different}}", "do as {other!r} does")
+    for code in ("PIT102", "PIT107", "PIT111")
+}
+"""By code what has another attribute than on other ranks."""
+SIBLING_OTHERWISE = {
+    code: Kind(code, f"{_WRITES} otherwise than {{other!r}} on other ranks", "do as {other!r} does")
+    for code in ("PIT106", "PIT109")
+}
+"""By code what is done otherwise than on other ranks."""
+
 
 MOST_PAIRS = 20_000
 """Pairs of coordinates that are compared at most."""
@@ -208,21 +242,19 @@ def sibling_cause(evidence: Evidence, found: Sibling) -> Diagnosis:
 
     if node.kind != other.kind:
         code, term = in_the_place_of(evidence, node, other)
-        return diagnosis(messages.WRITES_IN_PLACE_OF[code], term=term)
+        return diagnosis(WRITES_IN_PLACE_OF[code], term=term)
     for place, (mine, theirs) in enumerate(zip(node.inputs, other.inputs, strict=False)):
         different = _other_operand(evidence, found, mine, theirs)
         if (
             different is not None
-            and node.kind in TERMS
+            and node.kind in ADDITIONS
             and _twice(node)
             and different[0] == "PIT103"
         ):
-            return diagnosis(
-                messages.SIBLING_TERM_TWICE, read=different[1], place=place, right=different[2]
-            )
+            return diagnosis(SIBLING_TERM_TWICE, read=different[1], place=place, right=different[2])
         if different is not None:
             return diagnosis(
-                messages.SIBLING_READS[different[0]],
+                SIBLING_READS[different[0]],
                 read=different[1],
                 place=place,
                 right=different[2],
@@ -246,8 +278,8 @@ def sibling_cause(evidence: Evidence, found: Sibling) -> Diagnosis:
             if attributes == ["reduction"]
             else "PIT102"
         )
-        return diagnosis(messages.SIBLING_ATTRIBUTES[code], different=told)
-    return diagnosis(messages.SIBLING_OTHERWISE["PIT106" if _members(node) else "PIT109"])
+        return diagnosis(SIBLING_ATTRIBUTES[code], different=told)
+    return diagnosis(SIBLING_OTHERWISE["PIT106" if _members(node) else "PIT109"])
 
 
 def _twice(node: Node) -> bool:

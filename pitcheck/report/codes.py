@@ -18,6 +18,10 @@ class Code:
     code: str
     title: str
     verdict: FindingVerdict
+    of_finding: str = "{output!r} differs from the reference"
+    """The title of a finding, with ``{output}`` for the output that differs and ``{result}`` for the
+    tensor at fault.
+    """
 
     def page(self) -> str:
         """The page, in Markdown. Raises UsageError where the installation lacks it."""
@@ -44,23 +48,85 @@ CODES: tuple[Code, ...] = (
     Code("PIT011", "the outputs are not well declared", "invalid"),
     Code("PIT012", "sends wait for their receives in a circle", "invalid"),
     Code("PIT100", "values differ, and no cause was recognised", "mismatch"),
-    Code("PIT101", "values differ by a constant factor", "mismatch"),
-    Code("PIT102", "an operator has another attribute or literal", "mismatch"),
-    Code("PIT103", "an operator reads another tensor", "mismatch"),
-    Code("PIT104", "a reduction is missing", "mismatch"),
-    Code("PIT105", "a reduction is repeated", "mismatch"),
-    Code("PIT106", "a reduction runs over another group", "mismatch"),
-    Code("PIT107", "another slice or another order of the same elements", "mismatch"),
-    Code("PIT108", "a term or micro-batch is missing or doubled", "mismatch"),
-    Code("PIT109", "replicas differ", "mismatch"),
+    Code(
+        "PIT101",
+        "values differ by a constant factor",
+        "mismatch",
+        "{result!r} is off by a constant factor",
+    ),
+    Code(
+        "PIT102",
+        "an operator has another attribute or literal",
+        "mismatch",
+        "an operator computes {result!r} otherwise than the reference",
+    ),
+    Code(
+        "PIT103",
+        "an operator reads another tensor",
+        "mismatch",
+        "{result!r} is computed from another tensor than in the reference",
+    ),
+    Code(
+        "PIT104", "a reduction is missing", "mismatch", "{result!r} is not summed where it must be"
+    ),
+    Code("PIT105", "a reduction is repeated", "mismatch", "{result!r} is reduced more than once"),
+    Code(
+        "PIT106",
+        "a reduction runs over another group",
+        "mismatch",
+        "{result!r} is reduced over another group than it must be",
+    ),
+    Code(
+        "PIT107",
+        "another slice or another order of the same elements",
+        "mismatch",
+        "{result!r} holds another part than it should",
+    ),
+    Code(
+        "PIT108",
+        "a term or micro-batch is missing or doubled",
+        "mismatch",
+        "a term or micro-batch is missing or doubled in {result!r}",
+    ),
+    Code("PIT109", "replicas differ", "mismatch", "replicas of {output!r} differ"),
     Code("PIT110", "a part of a reference tensor is held by no rank", "mismatch"),
-    Code("PIT111", "a reduction of another kind", "mismatch"),
-    Code("PIT112", "a mean of means of unequal counts", "mismatch"),
-    Code("PIT113", "a norm over part of the parameters", "mismatch"),
-    Code("PIT114", "random numbers are shared or split wrongly", "mismatch"),
-    Code("PIT115", "a layer is lost", "mismatch"),
-    Code("PIT116", "another version of a buffer, or the wrong order in time", "mismatch"),
-    Code("PIT117", "the parts of a fused tensor are interleaved otherwise", "mismatch"),
+    Code(
+        "PIT111",
+        "a reduction of another kind",
+        "mismatch",
+        "{result!r} is reduced in another way than it must be",
+    ),
+    Code(
+        "PIT112",
+        "a mean of means of unequal counts",
+        "mismatch",
+        "{output!r} is a mean of means of unequal counts",
+    ),
+    Code(
+        "PIT113",
+        "a norm over part of the parameters",
+        "mismatch",
+        "the norm in {result!r} leaves out some of the parameters",
+    ),
+    Code(
+        "PIT114",
+        "random numbers are shared or split wrongly",
+        "mismatch",
+        "{result!r} is drawn from other random numbers than it must be",
+    ),
+    Code("PIT115", "a layer is lost", "mismatch", "a layer is lost before {result!r}"),
+    Code(
+        "PIT116",
+        "another version of a buffer, or the wrong order in time",
+        "mismatch",
+        "{result!r} is computed from another version of a buffer, or out of order",
+    ),
+    Code(
+        "PIT117",
+        "the parts of a fused tensor are interleaved otherwise",
+        "mismatch",
+        "the parts of a fused tensor are interleaved otherwise in {result!r}",
+    ),
     Code("PIT118", "a result depends on memory that nobody has written to", "mismatch"),
     Code("PIT200", "an operator has no meaning here", "inconclusive"),
     Code("PIT201", "an output is missing or has no lineage", "inconclusive"),

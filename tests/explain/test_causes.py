@@ -199,14 +199,14 @@ CASES: dict[str, Case] = {
         lambda right: (attention(), attention(2 if right else 4)),
         "PIT102",
         "div",
-        ("literal 4", "reference has 2"),
+        ("literal 4", "should have 2"),
         (0,),
     ),
     "attribute": Case(
         lambda right: (attention(), attention(axis=1 if right else 0)),
         "PIT102",
         "softmax",
-        ("axis = 0", "reference has 1"),
+        ("axis = 0", "should be 1"),
         (0,),
     ),
     "gelu form": Case(
@@ -237,13 +237,13 @@ CASES: dict[str, Case] = {
         lambda right: megatron("" if right else "twice"),
         "PIT105",
         "all_reduce",
-        ("h1_again", "size of tp"),
+        ("h1_again", "once more"),
     ),
     "summed over dp and tp": Case(
         lambda right: gradients(right, wrong="twice"),
         "PIT105",
         "all_reduce",
-        ("size of",),
+        ("'dw' once more",),
         (0, 1, 2, 3),
     ),
     "other group": Case(
@@ -257,7 +257,7 @@ CASES: dict[str, Case] = {
         sliced,
         "PIT107",
         "slice",
-        ("rank 0 holds [0:4", "rank 1 holds [3:7", "[7:8, 0:3] of 'x'"),
+        ("start = 3 on rank 1", "should be 4", "in the order of tp"),
         (1,),
     ),
     "micro-batch missing": Case(

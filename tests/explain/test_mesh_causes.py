@@ -20,12 +20,12 @@ from mesh_plans import (
 )
 
 from pitcheck.algebra.value import Value
-from pitcheck.explain import messages
 from pitcheck.explain import search as tried
+from pitcheck.explain.repairs.collectives import REDUCED_ONCE_MORE
 from pitcheck.explain.repairs.repair import Repair
-from pitcheck.explain.repairs.table import REPAIRS
-from pitcheck.explain.rerun import Override
-from pitcheck.explain.site import Candidate, Site
+from pitcheck.explain.rerun.changes import Override
+from pitcheck.explain.rerun.site import Candidate, Site
+from pitcheck.explain.table import REPAIRS
 
 RIGHT: dict[str, Callable[[], Pair]] = {
     "averaged on two ranks": lambda: squared_loss(2),
@@ -147,7 +147,7 @@ def test_a_repair_that_is_right_in_one_draw_alone_is_none(monkeypatch: pytest.Mo
                 data[:, 1:] += 1
                 asked.append(draws)
                 yield (
-                    site.diagnosis(messages.REDUCED_ONCE_MORE),
+                    site.diagnosis(REDUCED_ONCE_MORE),
                     [Override(site.value, wanted.codes, Value("field", data))],
                 )
 

@@ -6,6 +6,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
+from importlib import import_module
+from pkgutil import walk_packages
 from string import Formatter
 
 import pytest
@@ -13,19 +15,25 @@ from along_plans import biased, norms
 from explain_plans import Pair, run
 from repair_plans import chain, gradients
 
+from pitcheck import explain
 from pitcheck.errors import BudgetError, ExplanationWarning, UnsupportedError
 from pitcheck.explain import messages
 from pitcheck.explain import search as tried
 from pitcheck.explain.diagnosis import Diagnosis, Kind
+from pitcheck.explain.repairs.missing_collective import COPIED_TERM
 from pitcheck.explain.repairs.repair import Repair, along_program, from_outputs
-from pitcheck.explain.repairs.table import REPAIRS
+from pitcheck.explain.table import REPAIRS
+from pitcheck.explain.term_groups import NOT_REDUCED
 
-KINDS = [
-    kind
-    for each in vars(messages).values()
-    for kind in (each.values() if isinstance(each, dict) else [each])
-    if isinstance(kind, Kind)
-]
+KINDS = list(
+    dict.fromkeys(
+        kind
+        for module in walk_packages(explain.__path__, "pitcheck.explain.")
+        for each in vars(import_module(module.name)).values()
+        for kind in (each.values() if isinstance(each, dict) else [each])
+        if isinstance(kind, Kind)
+    )
+)
 PAIRS: dict[str, Pair] = {
     "a missing sum and a mean": gradients({0: "missing", 2: "avg"}),
     "a factor": chain(True),
@@ -121,15 +129,14 @@ def test_every_kind_of_mistake_has_words_of_its_facts(kind: Kind) -> None:
 
 def test_mistakes_of_one_family_differ_in_names_alone() -> None:
     one, other = (
-        Diagnosis(messages.NOT_REDUCED, {"result": name, "over": "dp", "reduction": "sum"})
-        for name in "ab"
+        Diagnosis(NOT_REDUCED, {"result": name, "over": "dp", "reduction": "sum"}) for name in "ab"
     )
     assert one.family == other.family
     assert (
         one.family
-        != Diagnosis(messages.NOT_REDUCED, {"result": "a", "over": "tp", "reduction": "sum"}).family
+        != Diagnosis(NOT_REDUCED, {"result": "a", "over": "tp", "reduction": "sum"}).family
     )
     assert (
         one.family
-        != Diagnosis(messages.COPIED_TERM, {"result": "a", "over": "dp", "reduction": "sum"}).family
+        != Diagnosis(COPIED_TERM, {"result": "a", "over": "dp", "reduction": "sum"}).family
     )

@@ -24,13 +24,13 @@ OTHERWISE: dict[str, tuple[dict[str, object], str, str]] = {
     "grad:norm.weight": (
         {"attributes": {"reduction": "min"}},
         "PIT111",
-        "reduces with 'min' where it should take the sum",
+        "takes the smallest of terms over dp where it should take their sum",
     ),
     "loss": ({"kind": "identity", "group": None}, "PIT104", "a term of a sum over dp"),
     "corrected_rate": (
         {"inputs": ("learning_rate", Number("1/2"))},
         "PIT102",
-        "the literal 1/2 where the reference has 271/1000",
+        "the literal 1/2 where it should have 271/1000",
     ),
 }
 """By operator what is wrong with it, and how that is named."""

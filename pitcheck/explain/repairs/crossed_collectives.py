@@ -1,5 +1,6 @@
-"""The repair of collectives that ranks call in another order, so that their members meet each
-other's tensors.
+"""The repair of collectives that ranks call in another order.
+
+Their members then meet each other's tensors.
 """
 
 from __future__ import annotations
@@ -8,17 +9,22 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from pitcheck.explain import messages
-from pitcheck.explain.rerun import Draft, Read, Redo
-from pitcheck.explain.site import Candidate, Site
+from pitcheck.explain.diagnosis import Kind
+from pitcheck.explain.rerun.changes import Draft, Read, Redo
+from pitcheck.explain.rerun.site import Candidate, Site
 from pitcheck.graph.graph import Node, Source, Stacked
 from pitcheck.graph.grids import Codes
 
+CROSSED_CALLS = Kind(
+    "PIT116",
+    "{operators} ({kind}) are called in another order on some ranks than on others: tensors of "
+    "one meet the other's",
+    "call them in one order on all ranks",
+)
+
 
 def crossed_calls(site: Site) -> Iterator[Candidate]:
-    """Every collective on the tensor of its own record at all its members, where members that run
-    other records meet here.
-    """
+    """Run every collective on the tensor of its own record at all its members."""
     if not site.collective or not any(_stacked(node) for node in site.nodes):
         return
     graph = site.rerun.graph
@@ -31,7 +37,7 @@ def crossed_calls(site: Site) -> Iterator[Candidate]:
     ]
     names = list(dict.fromkeys(graph.nodes[n].operator for n in crossed))
     if len(names) > 1:
-        diagnosis = site.diagnosis(messages.CROSSED_CALLS, operators=" and ".join(map(repr, names)))
+        diagnosis = site.diagnosis(CROSSED_CALLS, operators=" and ".join(map(repr, names)))
         yield diagnosis, [Redo(number, _on_its_own) for number in crossed]
 
 
@@ -40,7 +46,8 @@ def _stacked(node: Node) -> tuple[Source, ...]:
 
 
 def _on_its_own(node: Node, codes: Codes) -> Draft | None:
-    """The collective on the tensor that it reads at its own coordinates."""
+    """Return the collective on the tensor that it reads at its own coordinates; None if not unique.
+    """
     members = np.stack([source.at(codes) for source in _stacked(node)], axis=1)
     own = {_stacked(node)[int(place)].value for place in (members == codes[:, None]).argmax(axis=1)}
     return (

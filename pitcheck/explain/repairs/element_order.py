@@ -1,6 +1,4 @@
-"""Repairs of where elements lie: side by side where they are added up, or all of them in another
-order.
-"""
+"""Repairs of where elements lie: side by side, exchanged, or in another order."""
 
 from __future__ import annotations
 
@@ -12,22 +10,42 @@ import numpy as np
 
 from pitcheck.algebra.value import Value
 from pitcheck.claims.conjecture import Floats
-from pitcheck.explain import messages
+from pitcheck.explain.diagnosis import Kind
 from pitcheck.explain.evidence import SAME
+from pitcheck.explain.families import JOINS, WHOLE_REDUCTIONS
 from pitcheck.explain.repairs.functions import called
-from pitcheck.explain.rerun import Draft, Override, Read
-from pitcheck.explain.site import Candidate, Site
+from pitcheck.explain.rerun.changes import Draft, Override, Read
+from pitcheck.explain.rerun.site import Candidate, Site
 from pitcheck.graph.graph import Node, Source
 from pitcheck.graph.grids import Codes
 
-JOINED = frozenset({"cat", "stack"})
+ADDED_SIDE_BY_SIDE = Kind(
+    "PIT111",
+    "operator {operator!r} reduces what its ranks have, element by element, where all of it "
+    "should stand side by side",
+    "an all-gather along dimension {axis} in its place",
+    ("axis",),
+)
+PARTS_EXCHANGED = Kind(
+    "PIT107",
+    "operator {operator!r} ({kind}) joins its parts in another order: {parts} are exchanged",
+    "exchange parts {first} and {second} of {operator!r}",
+    ("first", "second"),
+)
+REORDERED = Kind(
+    "PIT107",
+    "{result!r}, of operator {operator!r}, has the right elements in another order{over}{element}",
+    "put the elements of {result!r} in the right order",
+)
+
+
 FEW_PARTS = 4
-"""Of so many parts any two may be exchanged."""
+"""Number of parts up to which any two may be exchanged."""
 
 
 def side_by_side(site: Site) -> Iterator[Candidate]:
-    """What ranks have, put side by side where it is reduced."""
-    if site.kind != "all_reduce":
+    """Put side by side what the ranks hold, in place of reducing it."""
+    if site.kind not in WHOLE_REDUCTIONS:
         return
     source, shape = site.nodes[0].inputs[0], site.rerun.shape(site.value)
     if shape is None or len(site.nodes) != 1 or not isinstance(source, Source):
@@ -41,15 +59,15 @@ def side_by_side(site: Site) -> Iterator[Candidate]:
         )
         if result is not None:
             yield (
-                site.diagnosis(messages.ADDED_SIDE_BY_SIDE, axis=axis),
+                site.diagnosis(ADDED_SIDE_BY_SIDE, axis=axis),
                 [Override(site.value, site.codes, result)],
             )
 
 
 def exchanged_parts(site: Site) -> Iterator[Candidate]:
-    """Two parts of what is joined, the other way round: any two of few, else neighbours."""
+    """Exchange two parts of a join: any two of few, else neighbours."""
     count = len(site.step.inputs)
-    if site.kind not in JOINED:
+    if site.kind not in JOINS:
         return
     for first, second in (
         combinations(range(count), 2) if count <= FEW_PARTS else pairwise(range(count))
@@ -58,7 +76,7 @@ def exchanged_parts(site: Site) -> Iterator[Candidate]:
         if overrides is not None:
             parts = " and ".join(called(site, place) for place in (first, second))
             yield (
-                site.diagnosis(messages.PARTS_EXCHANGED, parts=parts, first=first, second=second),
+                site.diagnosis(PARTS_EXCHANGED, parts=parts, first=first, second=second),
                 overrides,
             )
 
@@ -72,7 +90,7 @@ def _exchanged(site: Site, first: int, second: int, node: Node, codes: Codes) ->
 
 
 def reordered(site: Site) -> Iterator[Candidate]:
-    """The elements that are due, in another order: on each rank, or among the ranks of a group."""
+    """Put the right elements in order, on each rank or among the ranks of a group."""
     known = site.rerun.due.get(site.value)
     actual = site.rerun.data(site.value)
     if (
@@ -90,11 +108,11 @@ def reordered(site: Site) -> Iterator[Candidate]:
     element = _first_elsewhere(known.data, actual)
     overrides = [Override(site.value, known.codes, data)]
     if site.changes(overrides):
-        yield site.diagnosis(messages.REORDERED, over=over, element=element), overrides
+        yield site.diagnosis(REORDERED, over=over, element=element), overrides
 
 
 def _moved(site: Site, codes: Codes, actual: Floats, due: Floats) -> str | None:
-    """Where the elements moved; None where they are not the same ones."""
+    """Return where the elements moved; None if they are not the same ones."""
     if _same_elements(actual, due, np.arange(len(codes))[:, None]):
         return ""
     place = {int(code): n for n, code in enumerate(codes)}
@@ -114,8 +132,9 @@ def _moved(site: Site, codes: Codes, actual: Floats, due: Floats) -> str | None:
 
 
 def _same_elements(actual: Floats, due: Floats, rows: Codes) -> bool:
-    """Whether every group of rows has the same elements, in any order, in all trials; elements that
-    are alike in a trial are told apart by the others.
+    """Return True if every group of rows has the same elements in all trials, in any order.
+
+    Elements that are equal in one trial are told apart by the others.
     """
     for row in rows:
         pair = [array[:, row].reshape(len(array), -1) for array in (actual, due)]
@@ -126,7 +145,7 @@ def _same_elements(actual: Floats, due: Floats, rows: Codes) -> bool:
 
 
 def _first_elsewhere(due: Floats, actual: Floats) -> str:
-    """An element that lies elsewhere on its own rank."""
+    """Return as text an element that lies elsewhere on its own rank; "" if there is none."""
     wrong = np.argwhere(~np.isclose(actual[0], due[0], rtol=SAME, atol=0.0))
     for place in wrong[:1]:
         code, element = int(place[0]), tuple(int(i) for i in place[1:])

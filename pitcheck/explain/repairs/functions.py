@@ -1,18 +1,31 @@
-"""Repairs of what an operator computes: its operands exchanged, or another function of them."""
+"""Repairs of functions: the operands exchanged, or another function of them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
 
-from pitcheck.explain import messages
-from pitcheck.explain.rerun import Draft
-from pitcheck.explain.site import Candidate, Site
+from pitcheck.explain.diagnosis import Kind
+from pitcheck.explain.rerun.changes import Draft
+from pitcheck.explain.rerun.site import Candidate, Site
 from pitcheck.graph.graph import Node
 from pitcheck.graph.grids import Codes
 from pitcheck.ops.declaration import OperatorKind
 from pitcheck.ops.registry import BACKWARD, operator_kind, operator_themes
 from pitcheck.stage.batch import Argument
+
+FUNCTION = Kind(
+    "PIT102",
+    "operator {operator!r} is {kind!r} where it should be {right!r}",
+    "let {operator!r} be {right!r}",
+)
+EXCHANGED = Kind(
+    "PIT103",
+    "operator {operator!r} ({kind}) has its operands exchanged: {first} stands where {second} "
+    "should",
+    "exchange the first two operands of {operator!r}",
+)
+
 
 ORDERED = frozenset(
     {
@@ -30,13 +43,13 @@ ORDERED = frozenset(
         "ge",
     }
 )
-"""Operators whose first two operands are not to be exchanged."""
+"""Operators whose first two operands must not be exchanged."""
 SIGNS = ("sign", "any", "all", "argmax", "argmin")
 """Functions that say so little of their operand that they make much right by accident."""
 
 
 def exchanged_operands(site: Site) -> Iterator[Candidate]:
-    """The first two operands the other way round."""
+    """Exchange the first two operands."""
     if site.kind.removesuffix(BACKWARD) not in ORDERED or len(site.step.inputs) < 2:
         return
 
@@ -47,21 +60,19 @@ def exchanged_operands(site: Site) -> Iterator[Candidate]:
     overrides = site.redone(exchanged)
     if overrides is not None:
         yield (
-            site.diagnosis(messages.EXCHANGED, first=called(site, 0), second=called(site, 1)),
+            site.diagnosis(EXCHANGED, first=called(site, 0), second=called(site, 1)),
             overrides,
         )
 
 
 def called(site: Site, place: int) -> str:
-    """Name of an operand."""
+    """Return the name of an operand."""
     operand = site.step.inputs[place]
     return site.evidence.called(operand.value) if isinstance(operand, Argument) else str(operand)
 
 
 def other_function(site: Site) -> Iterator[Candidate]:
-    """Another function of the same operands: first of the kinds that the reference has, then any
-    that is about the same.
-    """
+    """Compute another function of the same operands, those of the reference first."""
     plain = site.kind.removesuffix(BACKWARD)
     suffix = site.kind[len(plain) :]
     kind = operator_kind(site.kind)
@@ -70,11 +81,11 @@ def other_function(site: Site) -> Iterator[Candidate]:
     for other in _others(site, plain):
         overrides = site.redone(partial(_of_kind, site, other.name + suffix))
         if overrides is not None:
-            yield site.diagnosis(messages.FUNCTION, right=other.name + suffix), overrides
+            yield site.diagnosis(FUNCTION, right=other.name + suffix), overrides
 
 
 def _others(site: Site, plain: str) -> list[OperatorKind]:
-    """Kinds with as many operands that are about the same, those of the reference first."""
+    """Return related operators with as many operands, those of the reference first."""
     kind, own = operator_kind(plain), set(site.attributes)
     theirs = {step.kind.removesuffix(BACKWARD) for step in site.evidence.run.stage.reference.steps}
     theme = next(kinds for kinds in operator_themes().values() if kind in kinds)

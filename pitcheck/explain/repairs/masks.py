@@ -1,6 +1,4 @@
-"""The repair of a mask: the part of the reference's mask that belongs to the elements that are
-masked.
-"""
+"""The repair of a mask: the reference's part for the elements that are masked."""
 
 from __future__ import annotations
 
@@ -9,20 +7,28 @@ from collections.abc import Iterator
 import numpy as np
 
 from pitcheck.algebra.value import Value
-from pitcheck.explain import messages
-from pitcheck.explain.hypotheses import spell
-from pitcheck.explain.rerun import Override, held_at
-from pitcheck.explain.site import Candidate, Site, reference_steps
+from pitcheck.explain.diagnosis import Kind
+from pitcheck.explain.messages import spell
+from pitcheck.explain.rerun.changes import Override, held_at
+from pitcheck.explain.rerun.site import Candidate, Site, reference_steps
 from pitcheck.graph.graph import Source
 from pitcheck.graph.parts import Box
 from pitcheck.stage.batch import Argument, Step
 
+OTHER_MASK = Kind(
+    "PIT102",
+    "operator {operator!r} ({kind}) reads {called}, which is not {box} of {right!r}, what the "
+    "reference reads for these elements",
+    "read {box} of {right!r} there",
+)
+
 
 def mask_of_reference(site: Site) -> Iterator[Candidate]:
-    """Read, in the place of an operand that is no floating-point number, the reference's part for
-    the elements of another operand.
+    """Read the reference's mask for the elements of another operand.
 
-    First for all operators that read it, then for this one alone.
+    Masks are operands that are no floating-point numbers. They are changed for all operators that
+    read
+    them, then for this one alone.
     """
     for place, operand in enumerate(site.step.inputs):
         if (
@@ -39,7 +45,7 @@ def mask_of_reference(site: Site) -> Iterator[Candidate]:
                     "right": site.evidence.first.values[reference].name,
                 }
                 diagnosis, every = (
-                    site.diagnosis(messages.OTHER_MASK, **facts),
+                    site.diagnosis(OTHER_MASK, **facts),
                     [Override(operand.value, site.codes, data)],
                 )
                 if not site.changes(every):
@@ -67,8 +73,10 @@ def _reads_itself(site: Site, place: int) -> bool:
 
 
 def _parts(site: Site, step: Step, place: int, value: int) -> Iterator[tuple[int, Box, Value]]:
-    """Yield (reference tensor at an operand's place, its part at the first coordinate, the parts at
-    all) for the elements of each other operand.
+    """Yield the reference tensor at an operand's place, cut for the elements of each other operand.
+
+    Yields:
+        The tensor, its part at the first coordinate, and the parts at all coordinates.
     """
     evidence, theirs = site.evidence, step.inputs[place]
     if not isinstance(theirs, Argument):

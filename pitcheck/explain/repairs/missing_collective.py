@@ -1,4 +1,4 @@
-"""Repairs that put a collective in: a reduction or a gather that is missing."""
+"""Repairs that put in a collective: a reduction, a gather or an exchange is missing."""
 
 from __future__ import annotations
 
@@ -10,41 +10,77 @@ from typing import Any
 import numpy as np
 
 from pitcheck.algebra.value import Value
-from pitcheck.explain import messages
-from pitcheck.explain.diagnosis import Diagnosis
-from pitcheck.explain.evidence import MOVES, Evidence
-from pitcheck.explain.hypotheses import REDUCTIONS, groups_present, reduced_anyway, too_narrow
+from pitcheck.explain.diagnosis import Diagnosis, Kind
+from pitcheck.explain.evidence import Evidence
+from pitcheck.explain.families import (
+    ADDS_SQUARES,
+    AT_LEAST,
+    COPIES,
+    KEEPS_SUMS,
+    MOVES,
+    POWERS,
+    QUOTIENTS,
+    REDUCTIONS,
+    ROOTS,
+)
 from pitcheck.explain.repairs.missing_operator import copied
-from pitcheck.explain.rerun import Override, Read, held_at
-from pitcheck.explain.site import Candidate, Site, by_code
+from pitcheck.explain.rerun.changes import Override, Read, held_at
+from pitcheck.explain.rerun.site import Candidate, Site, by_code
+from pitcheck.explain.term_groups import NOT_REDUCED, groups_present, reduced_anyway, too_narrow
 from pitcheck.graph.graph import Source
 from pitcheck.graph.grids import Codes
+from pitcheck.ops.registry import operator_kind
 from pitcheck.stage.batch import Argument, Step
 
-SUMS = frozenset(
-    {
-        "add",
-        "sub",
-        "accumulate",
-        "all_reduce",
-        "reduce_scatter",
-        "reduce",
-        "identity",
-        "sum",
-        "cast",
-        "view",
-        "reshape",
-        "stack",
-        "cat",
-    }
+COPIED_TERM = Kind(
+    "PIT104",
+    "operator {operator!r} copies what a rank has of {called}, a term of a {what} over {over}, "
+    "where it should copy that {what}",
+    "a reduction({reduction}) over {over} in its place makes it right",
+    ("reduction", "over"),
 )
-ROOTS = frozenset({"sqrt", "rsqrt"})
-COPIES = MOVES | {"cat", "full", "identity"}
+MEAN_OF_MEANS = Kind(
+    "PIT112",
+    "{result!r} is the count of one rank or micro-batch, by which its sum is divided; the mean of "
+    "such means over {over} is not the mean of all",
+    "divide the sum of all by the count of all: an all-reduce({reduction}) over {over} of "
+    "{result!r} before it is used makes it right",
+    ("over",),
+)
+MEAN_OF_NORMS = Kind(
+    "PIT111",
+    "operator {operator!r} takes the mean of the ranks' norms, where the norm over {over} is the "
+    "root of the sum of their squares",
+    "sum {result!r}, the squares, over {over}, and take the root of that",
+    ("over",),
+)
+NORM_OF_RANK = Kind(
+    "PIT113",
+    "the norm is taken over part of the parameters: {result!r} has the squares of one rank, not "
+    "of all over {over}",
+    "an all-reduce({reduction}) over {over} of {result!r} before it is used makes it right",
+    ("over",),
+)
+NOT_GATHERED = Kind(
+    "PIT107",
+    "operator {operator!r} takes what the rank has of {called}, where it should take the parts of "
+    "all ranks over {over}",
+    "an {collective} over {over} in its place makes it right",
+    ("collective", "over"),
+)
+NOT_EXCHANGED = Kind(
+    "PIT107",
+    "{called} is passed on as every rank has it, where it should have parts of all ranks over "
+    "{over}",
+    "an all-to-all from dimension {axis} to {axis} over {over} of it makes it right",
+    ("axis", "over"),
+)
 
 
 def missing_reduction(site: Site) -> Iterator[Candidate]:
-    """Insert a reduction over each group whose members hold addends of one sum, or what the largest
-    or smallest is taken of.
+    """Insert a reduction over each group whose members hold addends of one sum.
+
+    The largest and the smallest of what they hold are tried after that.
     """
     yield from _reduced(site, ("sum", "max", "min"))
 
@@ -54,9 +90,10 @@ def missing_mean(site: Site) -> Iterator[Candidate]:
     yield from _reduced(site, ("avg",))
 
 
-def _reduced(site: Site, kinds: Sequence[str]) -> Iterator[Candidate]:
-    """Reductions over groups of what is an addend; a value that holds parts of a reference tensor
-    is none.
+def _reduced(site: Site, reductions: Sequence[str]) -> Iterator[Candidate]:
+    """Insert reductions over each group whose members hold addends.
+
+    A value that holds parts of a reference tensor is no addend.
     """
     if site.evidence.is_true(site.value) and not site.is_output:
         return
@@ -68,32 +105,39 @@ def _reduced(site: Site, kinds: Sequence[str]) -> Iterator[Candidate]:
         codes = site.evidence.codes(site.value)
         if _replicas(site, site.value, table) or reduced_anyway(site.evidence, site.value, table):
             continue
-        for kind in kinds:
+        for reduction in reductions:
             result = site.rerun.one(
-                "all_reduce", {"reduction": kind}, [Read(site.value, groups[codes])], len(codes)
+                "all_reduce",
+                {"reduction": reduction},
+                [Read(site.value, groups[codes])],
+                len(codes),
             )
             overrides = [] if result is None else [Override(site.value, codes, result)]
             if result is None or not site.changes(overrides):
                 break
-            if kind in ("max", "min") and _of_one_member(site, table, result):
+            if reduction in ("max", "min") and _of_one_member(site, table, result):
                 continue
             if (
-                kind == "avg"
+                reduction == "avg"
                 and not _of_floats(site.evidence, site.value)
                 and not _divides(site.evidence, site.value)
             ):
                 continue
             narrow = (
                 too_narrow(site.evidence, site.value, replace(grouping, table=table))
-                if kind in ("sum", "avg")
+                if reduction in ("sum", "avg")
                 else None
             )
-            yield _unreduced(site, kind, grouping.name) if narrow is None else narrow, overrides
+            yield (
+                _unreduced(site, reduction, grouping.name) if narrow is None else narrow,
+                overrides,
+            )
 
 
 def _replicas(site: Site, value: int, table: Codes) -> bool:
-    """Whether the members of every group have the same numbers: those are no terms, and their sum
-    would only be a factor.
+    """Return True if the members of every group hold the same numbers.
+
+    Those are no addends: their sum is only a multiple of them.
     """
     held = site.rerun.held(value)
     if held is None:
@@ -107,8 +151,9 @@ def _replicas(site: Site, value: int, table: Codes) -> bool:
 
 
 def _of_one_member(site: Site, table: Codes, result: Value) -> bool:
-    """Whether the largest or smallest of terms is what one and the same member of a group has, in
-    every element and draw: then that one is right as it is.
+    """Return True if an extremum is always what one and the same member of a group holds.
+
+    Then that member is right as it is.
     """
     held = site.rerun.held(site.value)
     if held is None:
@@ -126,22 +171,23 @@ def _of_one_member(site: Site, table: Codes, result: Value) -> bool:
     )
 
 
-def _unreduced(site: Site, kind: str, over: str) -> Diagnosis:
-    facts = {"over": over, "reduction": kind}
-    if kind == "avg" and _divides(site.evidence, site.value):
-        return site.diagnosis(messages.MEAN_OF_MEANS, **facts)
-    averaged = _averaged_root(site.evidence, site.value) if kind == "sum" else None
+def _unreduced(site: Site, reduction: str, over: str) -> Diagnosis:
+    """Return the diagnosis of a value that is not reduced: a count, squares of a norm, or any
+    addend.
+    """
+    facts = {"over": over, "reduction": reduction}
+    if reduction == "avg" and _divides(site.evidence, site.value):
+        return site.diagnosis(MEAN_OF_MEANS, **facts)
+    averaged = _averaged_root(site.evidence, site.value) if reduction == "sum" else None
     if averaged is not None:
         return replace(
-            site.diagnosis(
-                messages.MEAN_OF_NORMS, over=over, operator=site.evidence.operator(averaged)
-            ),
+            site.diagnosis(MEAN_OF_NORMS, over=over, operator=site.evidence.operator(averaged)),
             step=averaged,
         )
-    if kind == "sum" and of_norm(site.evidence, site.value):
-        return site.diagnosis(messages.NORM_OF_RANK, **facts)
-    what, whole = WHOLE[kind]
-    return site.diagnosis(messages.NOT_REDUCED, what=what, whole=whole, **facts)
+    if reduction == "sum" and of_norm(site.evidence, site.value):
+        return site.diagnosis(NORM_OF_RANK, **facts)
+    what, whole = WHOLE[reduction]
+    return site.diagnosis(NOT_REDUCED, what=what, whole=whole, **facts)
 
 
 WHOLE = {
@@ -150,11 +196,11 @@ WHOLE = {
     "max": ("the largest of one rank's elements", "the largest"),
     "min": ("the smallest of one rank's elements", "the smallest"),
 }
-"""By reduction what is not reduced yet, and what it is used for."""
+"""By reduction the words for what is not reduced yet, and for what it should be."""
 
 
 def _averaged_root(evidence: Evidence, value: int) -> Step | None:
-    """The operator that takes the mean of roots of what ranks have of a value."""
+    """Return the step that takes the mean of the ranks' roots of a value; None if there is none."""
     stack, seen = [(value, False)], {value}
     while stack:
         held, rooted = stack.pop()
@@ -165,7 +211,7 @@ def _averaged_root(evidence: Evidence, value: int) -> Step | None:
                 and step.attributes.get("reduction", "sum") == "avg"
             ):
                 return step
-            if step.kind in ROOTS or (step.kind in SUMS and step.kind not in REDUCTIONS):
+            if step.kind in ROOTS or (step.kind in KEEPS_SUMS and step.kind not in REDUCTIONS):
                 new = [o for o in evidence.outputs(step) if o not in seen]
                 seen.update(new)
                 stack.extend((o, rooted or step.kind in ROOTS) for o in new)
@@ -173,7 +219,7 @@ def _averaged_root(evidence: Evidence, value: int) -> Step | None:
 
 
 def _divides(evidence: Evidence, value: int) -> bool:
-    """Whether a value does not depend on floating-point inputs and something is divided by it: a
+    """Return True if something is divided by a value that depends on no floating-point input: a
     count.
     """
     stack, seen = [value], {value}
@@ -181,12 +227,12 @@ def _divides(evidence: Evidence, value: int) -> bool:
         held = stack.pop()
         for step in evidence.readers.get(held, []):
             if (
-                step.kind == "div"
+                step.kind in QUOTIENTS
                 and isinstance(step.inputs[-1], Argument)
                 and step.inputs[-1].value == held
             ):
                 return not _of_floats(evidence, value)
-            if step.kind in MOVES or step.kind in ("clamp", "maximum", "cast"):
+            if step.kind in MOVES or step.kind in AT_LEAST:
                 new = [o for o in evidence.outputs(step) if o not in seen]
                 seen.update(new)
                 stack.extend(new)
@@ -194,7 +240,7 @@ def _divides(evidence: Evidence, value: int) -> bool:
 
 
 def _of_floats(evidence: Evidence, value: int) -> bool:
-    """Whether a value is computed from floating-point inputs."""
+    """Return True if a value is computed from floating-point inputs."""
     stack, seen = [value], {value}
     while stack:
         held = stack.pop()
@@ -209,20 +255,20 @@ def _of_floats(evidence: Evidence, value: int) -> bool:
 
 
 def of_norm(evidence: Evidence, value: int) -> bool:
-    """Whether a number is a sum of squares of which a root is taken: part of the norm of several
-    tensors.
+    """Return True if a value is a sum of squares of which a root is taken.
+
+    It is then part of the norm of several tensors.
     """
     if len(evidence.array(value).shape) > 3 or not any(
-        step.kind in ("sum", "add", "square", "mul", "pow", "stack", "cat")
-        for step in evidence.writers.get(value, [])
+        step.kind in ADDS_SQUARES for step in evidence.writers.get(value, [])
     ):
         return False
     stack, seen = [value], {value}
     while stack:
         for step in evidence.readers.get(stack.pop(), []):
-            if step.kind in ROOTS or (step.kind == "pow" and Fraction(1, 2) in step.inputs):
+            if step.kind in ROOTS or (step.kind in POWERS and Fraction(1, 2) in step.inputs):
                 return all(evidence.array(v).shape[2:] in ((), (1,)) for v in evidence.inputs(step))
-            if step.kind in SUMS or step.kind in MOVES:
+            if step.kind in KEEPS_SUMS or step.kind in MOVES:
                 new = [
                     o
                     for o in evidence.outputs(step)
@@ -236,7 +282,7 @@ def of_norm(evidence: Evidence, value: int) -> bool:
 
 
 def missing_gather(site: Site) -> Iterator[Candidate]:
-    """What a rank has of its own, where the parts of all ranks are due."""
+    """Take the parts of all ranks in place of what the rank holds."""
     source = site.nodes[0].inputs[0] if site.nodes[0].inputs else None
     if (
         site.kind not in COPIES
@@ -281,11 +327,11 @@ def missing_gather(site: Site) -> Iterator[Candidate]:
                     "over": grouping.name,
                     "collective": what,
                 }
-                yield site.diagnosis(messages.NOT_GATHERED, **facts), overrides
+                yield site.diagnosis(NOT_GATHERED, **facts), overrides
 
 
 def missing_exchange(site: Site) -> Iterator[Candidate]:
-    """An all-to-all of a result that is but passed on."""
+    """Insert an all-to-all of a result that is only passed on."""
     shape = site.rerun.shape(site.value)
     if shape is None or not copied(site, site.value):
         return
@@ -308,15 +354,18 @@ def missing_exchange(site: Site) -> Iterator[Candidate]:
                     "over": grouping.name,
                     "axis": axis,
                 }
-                yield site.diagnosis(messages.NOT_EXCHANGED, **facts), overrides
+                yield site.diagnosis(NOT_EXCHANGED, **facts), overrides
 
 
 def _collected(
     site: Site, kind: str, attributes: dict[str, Any], value: int, groups: Codes
 ) -> list[Override] | None:
+    """Return the results of a collective over groups, given by coordinate; None if it has no value.
+    """
     place = (groups == np.arange(len(groups))[:, None]).argmax(axis=1)
+    position = "position" in operator_kind(kind).attributes
     found = []
-    for own in np.unique(place[site.codes]) if kind == "all_to_all" else (None,):
+    for own in np.unique(place[site.codes]) if position else (None,):
         codes = site.codes if own is None else site.codes[place[site.codes] == own]
         more = {} if own is None else {"position": int(own)}
         result = site.rerun.one(
@@ -329,16 +378,16 @@ def _collected(
 
 
 def unreduced_part(site: Site) -> Iterator[Candidate]:
-    """Copy the sum, or a part of it, and not what the rank has."""
+    """Copy the sum, or a part of it, and not the addend of the rank."""
     yield from _copied(site, "sum")
 
 
 def unaveraged_part(site: Site) -> Iterator[Candidate]:
-    """Copy the mean, or a part of it, and not what the rank has."""
+    """Copy the mean, or a part of it, and not the addend of the rank."""
     yield from _copied(site, "avg")
 
 
-def _copied(site: Site, kind: str) -> Iterator[Candidate]:
+def _copied(site: Site, reduction: str) -> Iterator[Candidate]:
     source = site.nodes[0].inputs[0] if site.nodes[0].inputs else None
     if (
         site.kind not in COPIES
@@ -362,7 +411,7 @@ def _copied(site: Site, kind: str) -> Iterator[Candidate]:
             site.evidence.codes(source.value),
         )
         total = site.rerun.one(
-            "all_reduce", {"reduction": kind}, [Read(source.value, groups[codes])], len(codes)
+            "all_reduce", {"reduction": reduction}, [Read(source.value, groups[codes])], len(codes)
         )
         overrides = (
             None
@@ -374,8 +423,8 @@ def _copied(site: Site, kind: str) -> Iterator[Candidate]:
         if overrides is not None:
             facts = {
                 "called": site.evidence.called(source.value),
-                "what": "sum" if kind == "sum" else "mean",
+                "what": "sum" if reduction == "sum" else "mean",
                 "over": grouping.name,
-                "reduction": kind,
+                "reduction": reduction,
             }
-            yield site.diagnosis(messages.COPIED_TERM, **facts), overrides
+            yield site.diagnosis(COPIED_TERM, **facts), overrides

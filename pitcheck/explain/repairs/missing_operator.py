@@ -1,5 +1,6 @@
-"""Repairs of operators that are left out: on some ranks, where others run them, or wholly, where
-the reference does.
+"""Repairs of operators that are left out.
+
+Other ranks run them, or the reference does.
 """
 
 from __future__ import annotations
@@ -7,34 +8,68 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pitcheck.algebra.value import Value
-from pitcheck.explain import messages
 from pitcheck.explain.diagnosis import Kind
 from pitcheck.explain.evidence import Evidence
-from pitcheck.explain.hypotheses import REDUCTIONS
+from pitcheck.explain.families import ADDITIONS, PASSES_ON, REDUCTIONS
 from pitcheck.explain.repairs.functions import SIGNS
-from pitcheck.explain.rerun import Draft, Given, Override, Read, Redo, Rerun, held_at
-from pitcheck.explain.site import Candidate, Site
+from pitcheck.explain.rerun.changes import Draft, Given, Override, Read, Redo, held_at
+from pitcheck.explain.rerun.rerun import Rerun
+from pitcheck.explain.rerun.site import Candidate, Site
 from pitcheck.graph.graph import Node, Source
 from pitcheck.graph.grids import Codes
 from pitcheck.ops.registry import BACKWARD, operator_kind, operator_themes
 from pitcheck.stage.batch import Argument, Step, StepOperand
 
-TERMS = frozenset({"add", "sub"})
+FUNCTION_LEFT_OUT = Kind(
+    "PIT102",
+    "{called} is passed on where {function} of it should be",
+    "run {function} on {called}",
+    ("function",),
+)
+TERM_LEFT_OUT = Kind(
+    "PIT108",
+    "{called} is used without the term {term}, which {left_out!r} ({function}) of the reference "
+    "joins to it",
+    "run {function} on {called} and {term}",
+    ("function",),
+)
+OPERATOR_LEFT_OUT = Kind(
+    "PIT115",
+    "{called} is used where the reference uses what {left_out!r} ({function}) makes of it, which "
+    "no rank computes",
+    "run {function} on {called}",
+    ("function",),
+)
+_STANDS = (
+    "operator {operator!r} ({kind}) stands in the place of {other!r} ({other_kind}), which "
+    "other ranks or micro-batches run"
+)
+_RUN = "run {other!r} everywhere"
+IN_PLACE_OF = {
+    "PIT102": Kind("PIT102", _STANDS, _RUN),
+    "PIT104": Kind("PIT104", f"{_STANDS}: what it gives is not reduced", _RUN),
+    "PIT105": Kind("PIT105", f"{_STANDS}: what it gives is reduced once more", _RUN),
+    "PIT107": Kind("PIT107", f"{_STANDS}: it has the rank's part alone", _RUN),
+    "PIT108": Kind("PIT108", f"{_STANDS}: the term {{term}} is missing", _RUN),
+}
+"""By code what stands in the place of an operator that other ranks or micro-batches run."""
+
+
 ELEMENTWISE = frozenset({"exp", "silu"})
-"""Of every table of functions of one operand, element by element, one."""
+"""One function of every table of functions that act on one operand, element by element."""
 MOST_APPLIED = 12
 """Operators of the reference that are tried on one value."""
 
 
 def operator_of_others(site: Site) -> Iterator[Candidate]:
-    """What writes the same tensor on other ranks or in other micro-batches, run here, too."""
+    """Run what writes the same tensor on other ranks or in other micro-batches."""
     graph = site.rerun.graph
     for number in graph.values[site.value].writers:
         other = graph.nodes[number]
         # An operator beside a copy is one too much, and said so.
         if (
             number in site.numbers
-            or other.kind == "identity"
+            or other.kind in PASSES_ON
             or (other.kind, other.attributes) == (site.kind, site.nodes[0].attributes)
         ):
             continue
@@ -46,12 +81,14 @@ def operator_of_others(site: Site) -> Iterator[Candidate]:
         if overrides is not None:
             code, term = in_the_place_of(site.evidence, site.nodes[0], other)
             facts = {"other": other.operator, "other_kind": other.kind, "term": term}
-            yield site.diagnosis(messages.IN_PLACE_OF[code], **facts), overrides
+            yield site.diagnosis(IN_PLACE_OF[code], **facts), overrides
 
 
 def in_the_place_of(evidence: Evidence, node: Node, other: Node) -> tuple[str, str | None]:
-    """Return (code, missing term) of an operator that stands in the place of one of another kind,
-    which other ranks run.
+    """Return what it means that an operator stands where other ranks run one of another kind.
+
+    Returns:
+        The code, and the missing addend as text; None if none is missing.
     """
     term = lost_term(evidence, node, other)
     if other.kind in REDUCTIONS and node.kind not in REDUCTIONS:
@@ -64,10 +101,11 @@ def in_the_place_of(evidence: Evidence, node: Node, other: Node) -> tuple[str, s
 
 
 def lost_term(evidence: Evidence, node: Node, other: Node) -> str | None:
-    """What an operator adds to, or takes away from, the operand that another one but copies; None
-    where these are other operators.
+    """Return as text the addend that ``other`` joins to the operand that ``node`` only copies.
+
+    None if these are other operators.
     """
-    if node.kind != "identity" or other.kind not in TERMS:
+    if node.kind not in PASSES_ON or other.kind not in ADDITIONS:
         return None
     kept = [
         isinstance(o, Source)
@@ -86,7 +124,7 @@ def lost_term(evidence: Evidence, node: Node, other: Node) -> str | None:
 
 
 def operator_left_out(site: Site) -> Iterator[Candidate]:
-    """What the reference computes of a result, for all operators that read it."""
+    """Run on a result what the reference computes of it, for all operators that read it."""
     for step, changed in _applied_to_copy(site, site.value):
         overrides = (
             [Override(site.value, site.codes, changed)]
@@ -99,8 +137,9 @@ def operator_left_out(site: Site) -> Iterator[Candidate]:
 
 
 def operator_left_out_of_operand(site: Site) -> Iterator[Candidate]:
-    """What the reference computes of an operand: for this operator alone, and for all that read it
-    but the derivative of what is left out.
+    """Run on an operand what the reference computes of it.
+
+    For this operator alone, and for all that read it but the derivative of what is left out.
     """
     for value in dict.fromkeys(o.value for o in site.step.inputs if isinstance(o, Argument)):
         codes = site.evidence.codes(value)
@@ -123,17 +162,18 @@ def operator_left_out_of_operand(site: Site) -> Iterator[Candidate]:
 
 
 def function_left_out(site: Site) -> Iterator[Candidate]:
-    """A function of one operand, element by element, of a result or an operand that is but passed
-    on, where the reference has it within another operator.
+    """Apply a function, element by element, to what is only passed on.
+
+    The reference has such functions within other operators.
     """
-    if site.kind == "identity" or copied(site, site.value):
+    if site.kind in PASSES_ON or copied(site, site.value):
         for kind in _functions():
             result = site.rerun.one(kind, {}, [Read(site.value, site.codes)], len(site.codes))
             overrides = [] if result is None else [Override(site.value, site.codes, result)]
             if overrides and site.changes(overrides):
                 yield (
                     site.diagnosis(
-                        messages.FUNCTION_LEFT_OUT,
+                        FUNCTION_LEFT_OUT,
                         called=site.evidence.called(site.value),
                         function=kind,
                     ),
@@ -155,7 +195,7 @@ def function_left_out(site: Site) -> Iterator[Candidate]:
             if changed is not None:
                 yield (
                     site.diagnosis(
-                        messages.FUNCTION_LEFT_OUT,
+                        FUNCTION_LEFT_OUT,
                         called=site.evidence.called(value),
                         function=kind,
                     ),
@@ -164,6 +204,7 @@ def function_left_out(site: Site) -> Iterator[Candidate]:
 
 
 def _functions() -> list[str]:
+    """Return the functions of one operand, element by element."""
     known = (
         k
         for kinds in operator_themes().values()
@@ -174,7 +215,7 @@ def _functions() -> list[str]:
 
 
 def left_out(evidence: Evidence, value: int, step: Step) -> tuple[Kind, dict[str, object]]:
-    """Return (kind of mistake, facts) where the plan lacks what a step of the reference makes of a
+    """Return the kind of mistake and its facts if the plan lacks a step of the reference on a
     value.
     """
     facts: dict[str, object] = {
@@ -186,29 +227,31 @@ def left_out(evidence: Evidence, value: int, step: Step) -> tuple[Kind, dict[str
     others = [
         o for o in step.inputs if not (isinstance(o, Argument) and evidence.alike(o.value) == own)
     ]
-    if step.kind in TERMS and len(others) == 1 and not isinstance(others[0], tuple):
+    if step.kind in ADDITIONS and len(others) == 1 and not isinstance(others[0], tuple):
         term = (
             repr(evidence.first.values[others[0].value].name)
             if isinstance(others[0], Argument)
             else str(others[0])
         )
-        return messages.TERM_LEFT_OUT, {**facts, "term": term}
-    return messages.OPERATOR_LEFT_OUT, facts
+        return TERM_LEFT_OUT, {**facts, "term": term}
+    return OPERATOR_LEFT_OUT, facts
 
 
 def copied(site: Site, value: int) -> bool:
-    """Whether a value has several names: it is but passed on somewhere."""
+    """Return True if a value has several names: somewhere it is only passed on."""
     return sum(number == value for number in site.rerun.graph.number.values()) > 1
 
 
 def _applied_to_copy(site: Site, value: int) -> Iterator[tuple[Step, Value]]:
-    if copied(site, value) or site.kind == "identity":
+    if copied(site, value) or site.kind in PASSES_ON:
         yield from applied(site.rerun, value)
 
 
 def applied(rerun: Rerun, value: int) -> Iterator[tuple[Step, Value]]:
-    """(step of the reference, its result) of what the reference computes from what a value holds,
-    and the plan does not.
+    """Yield what the reference computes from what a value holds, and the plan does not.
+
+    Yields:
+        The step of the reference, and its result at the coordinates of the value.
     """
     evidence = rerun.evidence
     held = evidence.holds(value)
@@ -245,7 +288,8 @@ def applied(rerun: Rerun, value: int) -> Iterator[tuple[Step, Value]]:
 def _given(
     evidence: Evidence, operand: StepOperand, own: int, value: int, codes: Codes
 ) -> Given | None:
-    """An operand of the reference's, as the plan has it at codes; None where it has not."""
+    """Return an operand of the reference as the plan holds it at coordinates; None if it does not.
+    """
     if isinstance(operand, tuple):
         return None
     if not isinstance(operand, Argument):

@@ -1,4 +1,4 @@
-"""Repairs that join a result with something: a term or a factor that is missing."""
+"""Repairs that join a result with an addend or a factor that is missing."""
 
 from __future__ import annotations
 
@@ -9,25 +9,66 @@ from typing import Any
 import numpy as np
 
 from pitcheck.base.numbers import Literal, parse_number
-from pitcheck.explain import messages
+from pitcheck.explain.diagnosis import Kind
 from pitcheck.explain.evidence import Evidence
-from pitcheck.explain.hypotheses import REDUCTIONS, constant_ratio, factor
+from pitcheck.explain.families import ACCUMULATIONS, PASSES_ON, REDUCTIONS
+from pitcheck.explain.ratios import FACTOR, constant_ratio, factor
 from pitcheck.explain.repairs.missing_collective import of_norm
 from pitcheck.explain.repairs.missing_operator import copied
-from pitcheck.explain.rerun import Override, Read, held_at
-from pitcheck.explain.site import Candidate, Site
+from pitcheck.explain.rerun.changes import Override, Read, held_at
+from pitcheck.explain.rerun.site import Candidate, Site
 from pitcheck.stage.batch import Argument
 
+FACTOR_OF = Kind(
+    "PIT101",
+    "{result!r} is {meaning} times what it should be",
+    "divide by that factor once, or drop the reduction that brought it",
+    ("ratio",),
+)
+USED_WITHOUT_TERM = Kind(
+    "PIT108", "{called} is used without the term {term}", "add {term} once", ("number",)
+)
+USED_WITHOUT_NEGATED_TERM = Kind(
+    "PIT108",
+    "{called} is used without the term {term} (with a minus)",
+    "take away {term} once",
+    ("number",),
+)
+USED_WITHOUT_FACTOR = Kind(
+    "PIT102", "{called} is used without the factor {term}", "multiply by {term} once", ("number",)
+)
+USED_WITHOUT_DIVISOR = Kind(
+    "PIT102", "{called} is used without the divisor {term}", "divide by {term} once", ("number",)
+)
+NORM_WITHOUT_TERM = Kind("PIT113", USED_WITHOUT_TERM.said, USED_WITHOUT_TERM.repair, ("number",))
+READ_WITHOUT_TERM = Kind(
+    "PIT108", "operator {operator!r} reads {called} without the term {term}", "add {term} once"
+)
+READ_WITHOUT_NEGATED_TERM = Kind(
+    "PIT108",
+    "operator {operator!r} reads {called} without the term {term} (with a minus)",
+    "take away {term} once",
+)
+READ_WITHOUT_FACTOR = Kind(
+    "PIT102",
+    "operator {operator!r} reads {called} without the factor {term}",
+    "multiply by {term} once",
+)
+READ_WITHOUT_DIVISOR = Kind(
+    "PIT102",
+    "operator {operator!r} reads {called} without the divisor {term}",
+    "divide by {term} once",
+)
+
+
 MOST_FITTING = 24
-"""Other tensors that are tried as a missing term or factor."""
+"""Other tensors that are tried as a missing addend or factor."""
 MOST_GIVEN = 8
-"""Given tensors and numbers of the reference that are tried beside them."""
+"""Given tensors, and numbers of the reference, that are tried beside them."""
 
 
 def due_term(site: Site) -> Iterator[Candidate]:
-    """What the reference adds to a result, takes away from it or multiplies it with, where nothing
-    in the plan does.
-    """
+    """Add to a result, subtract or multiply what the reference does, if the plan never does."""
     evidence = site.evidence
     held = evidence.holds(site.value)
     if held is None:
@@ -54,18 +95,17 @@ def due_term(site: Site) -> Iterator[Candidate]:
 
 
 JOINED = {
-    "add": (messages.USED_WITHOUT_TERM, messages.READ_WITHOUT_TERM),
-    "sub": (messages.USED_WITHOUT_NEGATED_TERM, messages.READ_WITHOUT_NEGATED_TERM),
-    "mul": (messages.USED_WITHOUT_FACTOR, messages.READ_WITHOUT_FACTOR),
-    "div": (messages.USED_WITHOUT_DIVISOR, messages.READ_WITHOUT_DIVISOR),
+    "add": (USED_WITHOUT_TERM, READ_WITHOUT_TERM),
+    "sub": (USED_WITHOUT_NEGATED_TERM, READ_WITHOUT_NEGATED_TERM),
+    "mul": (USED_WITHOUT_FACTOR, READ_WITHOUT_FACTOR),
+    "div": (USED_WITHOUT_DIVISOR, READ_WITHOUT_DIVISOR),
 }
-"""By kind of operator what it is to be without its second operand: for all that read a result, and
-for one operator alone.
+"""By kind of operator the mistake of leaving it out: for all that read a result, and for one alone.
 """
 
 
 def _with_term(site: Site, other: Any, kind: str, turned: bool) -> Iterator[Candidate]:
-    """Its result joined with one tensor more, or a number."""
+    """Join a result with one more tensor or number. ``turned``: that is the first operand."""
     codes = site.codes
     if isinstance(other, int) and (
         other in site.evidence.downstream(site.value) or other == site.value
@@ -76,7 +116,7 @@ def _with_term(site: Site, other: Any, kind: str, turned: bool) -> Iterator[Cand
     overrides = [] if result is None else [Override(site.value, codes, result)]
     if overrides and site.changes(overrides):
         of = (
-            messages.NORM_WITHOUT_TERM
+            NORM_WITHOUT_TERM
             if kind == "add" and of_norm(site.evidence, site.value)
             else JOINED[kind][0]
         )
@@ -91,8 +131,8 @@ def _with_term(site: Site, other: Any, kind: str, turned: bool) -> Iterator[Cand
 
 
 def missing_term(site: Site) -> Iterator[Candidate]:
-    """A tensor that is to be added, taken away or multiplied with what is but passed on."""
-    if site.kind != "identity" and not copied(site, site.value):
+    """Add, subtract or multiply a tensor with what is only passed on."""
+    if site.kind not in PASSES_ON and not copied(site, site.value):
         return
     for value in fitting(site, site.value):
         for operator, turned in JOINING:
@@ -103,15 +143,17 @@ JOINING = (("add", False), ("sub", False), ("sub", True), ("mul", False), ("div"
 
 
 def missing_number(site: Site) -> Iterator[Candidate]:
-    """A number that is to be added to, or multiplied with, what is but passed on."""
-    if site.kind == "identity" or copied(site, site.value):
+    """Add a number to what is only passed on, or multiply it."""
+    if site.kind in PASSES_ON or copied(site, site.value):
         for kind, literal in _literals_of(site.evidence):
             yield from _with_term(site, literal, kind, turned=False)
 
 
 def fitting(site: Site, value: int) -> list[int]:
-    """Tensors that may have to be joined with one: computed for nothing, near an operator in the
-    program, or given and called like its result.
+    """Return tensors that may have to be joined with a value.
+
+    No output depends on them, they are near in the program, or they are given and named like the
+    result.
     """
     graph = site.rerun.graph
     here, form, name = (
@@ -143,7 +185,7 @@ def fitting(site: Site, value: int) -> list[int]:
 
 
 def called_alike(one: str, other: str) -> int:
-    """How much of two names is the same at their end."""
+    """Return how many characters two names have in common at their ends."""
     return next(
         (n for n, (a, b) in enumerate(zip(reversed(one), reversed(other), strict=False)) if a != b),
         min(len(one), len(other)),
@@ -151,8 +193,9 @@ def called_alike(one: str, other: str) -> int:
 
 
 def _literals_of(evidence: Evidence) -> list[tuple[str, Literal]]:
-    """(kind, number) of what the reference adds or multiplies with, and what its normalisations
-    add.
+    """Return what the reference adds or multiplies with, and what its normalisations add.
+
+    Each is a kind of operator and a number.
     """
     steps = evidence.run.stage.reference.steps
     joined = (step for step in steps if step.kind in JOINED and len(step.inputs) == 2)
@@ -171,9 +214,7 @@ def _literals_of(evidence: Evidence) -> list[tuple[str, Literal]]:
 
 
 def missing_term_of_operand(site: Site) -> Iterator[Candidate]:
-    """An operand that is but a copy, to which something is to be added, taken away or multiplied
-    with, for this operator alone.
-    """
+    """Join an operand that is only a copy with a tensor, for this operator alone."""
     graph, tried = site.rerun.graph, set[int]()
     held_names = list(graph.number.values())
     for operand in (o for o in site.step.inputs if isinstance(o, Argument)):
@@ -205,18 +246,17 @@ def missing_term_of_operand(site: Site) -> Iterator[Candidate]:
 
 
 def _fits(shape: Sequence[int], whole: Sequence[int]) -> bool:
-    """Whether a shape is broadcast to another."""
+    """Return True if a shape broadcasts to another."""
     return len(shape) <= len(whole) and all(
         a in (1, b) for a, b in zip(reversed(shape), reversed(whole), strict=False)
     )
 
 
 def mesh_factor(site: Site) -> Iterator[Candidate]:
-    """A factor by which what a reduction gives is off: the size of a mesh axis, or the number of
-    micro-batches.
+    """Divide the result of a reduction by the size of a mesh axis or the number of micro-batches.
     """
     # elsewhere a function or another operand explains it as well
-    if site.kind not in (*REDUCTIONS, "accumulate"):
+    if site.kind not in REDUCTIONS | ACCUMULATIONS:
         return
     sizes = [
         *site.rerun.graph.coordinates.sizes.values(),
@@ -228,7 +268,7 @@ def mesh_factor(site: Site) -> Iterator[Candidate]:
 
 
 def missing_factor(site: Site) -> Iterator[Candidate]:
-    """A factor by which every element is off: that of a known cut, or of the outputs."""
+    """Divide a result by the factor that its cut, or an output, is off by."""
     yield from _divided(site, None)
 
 
@@ -244,22 +284,19 @@ def _divided(site: Site, among: set[Fraction] | None) -> Iterator[Candidate]:
         )
         overrides = [] if result is None else [Override(site.value, site.codes, result)]
         if overrides and site.changes(overrides):
-            of = (
-                messages.FACTOR
-                if site.value in site.evidence.cuts or site.is_output
-                else messages.FACTOR_OF
-            )
+            of = FACTOR if site.value in site.evidence.cuts or site.is_output else FACTOR_OF
             yield site.diagnosis(of, meaning=factor(site.evidence, ratio), ratio=ratio), overrides
 
 
 def _ratios(site: Site) -> Iterator[Fraction]:
+    """Yield the factors by which a cut of a site, and the outputs, are off."""
     evidence = site.evidence
     cut = evidence.cuts.get(site.value)
     if cut is not None and cut.scale != 1:
         yield cut.scale
     for comparison in evidence.run.comparisons:
         found = constant_ratio(
-            evidence, np.asarray(comparison.actual.data)[0], np.asarray(comparison.expected.data)[0]
+            np.asarray(comparison.actual.data)[0], np.asarray(comparison.expected.data)[0]
         )
         if found is not None:
-            yield found[0]
+            yield found

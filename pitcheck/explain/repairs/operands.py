@@ -1,4 +1,4 @@
-"""Repairs of what is read: another tensor as an operand, and what it is to read the wrong one."""
+"""Repairs of operands: another tensor is read."""
 
 from __future__ import annotations
 
@@ -6,27 +6,81 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from pitcheck.explain import messages
-from pitcheck.explain.diagnosis import Diagnosis
-from pitcheck.explain.evidence import MOVES, SAME, Evidence
-from pitcheck.explain.hypotheses import REDUCTIONS, groups_present
-from pitcheck.explain.repairs.missing_collective import COPIES, SUMS
-from pitcheck.explain.rerun import Draft, Read, Rerun
-from pitcheck.explain.site import Candidate, Site, by_code, reference_steps
+from pitcheck.explain.diagnosis import Diagnosis, Kind
+from pitcheck.explain.evidence import SAME, Evidence
+from pitcheck.explain.families import (
+    ACCUMULATIONS,
+    ADDITIONS,
+    COPIES,
+    KEEPS_SUMS,
+    MOVES,
+    REDUCTIONS,
+)
+from pitcheck.explain.rerun.changes import Draft, Read
+from pitcheck.explain.rerun.rerun import Rerun
+from pitcheck.explain.rerun.site import Candidate, Site, by_code, reference_steps
+from pitcheck.explain.term_groups import groups_present
 from pitcheck.graph.graph import Node, Source, sources_of
 from pitcheck.graph.grids import Codes
 from pitcheck.ops.registry import BACKWARD
 from pitcheck.stage.batch import Argument
 
+READS_OTHER = Kind(
+    "PIT103", "operator {operator!r} reads {read} where it should read {right}", "read {right}"
+)
+TERM_TWICE = Kind(
+    "PIT108",
+    "operator {operator!r} has the term {read} twice, where {right} should be one of them",
+    "read {right}",
+)
+READS_TERM = Kind(
+    "PIT104",
+    "operator {operator!r} reads {read} where it should read {right}: it is a term that is not "
+    "reduced yet",
+    "read {right}{after}",
+)
+READS_TERM_OVER = Kind(
+    "PIT104",
+    "operator {operator!r} reads {read} where it should read {right}: it is a term of that, of a "
+    "sum over {over}",
+    "an all-reduce(sum) over {over} of {read} before it is used makes it right",
+    ("over",),
+)
+READS_TERMS_IN_PART = Kind(
+    "PIT104",
+    "operator {operator!r} reads {read} where it should read {right}: parts of it are terms that "
+    "are not reduced yet",
+    "read {right}",
+)
+READ_TOO_EARLY = Kind(
+    "PIT116",
+    "operator {operator!r} reads {read} where it should read {right}, a later version of it: it "
+    "is read too early",
+    "read {right}{after}",
+)
+OTHER_VERSION = Kind(
+    "PIT116",
+    "operator {operator!r} reads {read} where it should read {right}, another version of the same "
+    "buffer",
+    "read {right}",
+)
+PASSED_OVER = Kind(
+    "PIT115",
+    "operator {operator!r} reads {read} where it should read {right}: {lost} are passed over",
+    "read {right}",
+)
+
+
 MOST_OPERANDS = 24
 """Other tensors of an operand's form that are tried in its place."""
 MOST_BETWEEN = 2000
-"""Values among which what lies between two of them is looked for."""
+"""Values that are searched between two of them."""
 
 
 def due_operand(site: Site) -> Iterator[Candidate]:
-    """The tensor that the reference's operator of that kind reads in an operand's place, where its
-    other operands are those of the plan's.
+    """Read the tensor that the reference's operator reads in that place.
+
+    The other operands are those of the plan.
     """
     evidence = site.evidence
     if site.kind in MOVES:  # the reference views and moves much, which says little
@@ -56,8 +110,9 @@ def due_operand(site: Site) -> Iterator[Candidate]:
 
 
 def near_operand(site: Site) -> Iterator[Candidate]:
-    """Any other tensor of the operand's form: first those that are computed for nothing, of these
-    and of others the nearest in the program.
+    """Read any other tensor of the operand's form, the nearest in the program first.
+
+    Those come first that no output depends on.
     """
     rank = site.rerun.graph.rank
     for place, operand in enumerate(site.step.inputs):
@@ -78,6 +133,7 @@ def near_operand(site: Site) -> Iterator[Candidate]:
 
 
 def _reference_of(evidence: Evidence, operand: object) -> object:
+    """Return what an operand holds: a reference value, a literal, or None if it is unknown."""
     if not isinstance(operand, Argument):
         return operand
     held = evidence.holds(operand.value)
@@ -85,7 +141,7 @@ def _reference_of(evidence: Evidence, operand: object) -> object:
 
 
 def _reading(site: Site, place: int, value: int) -> Iterator[Candidate]:
-    """The operator with another operand."""
+    """Read another tensor in one place."""
     if value in site.evidence.downstream(site.value):
         return
 
@@ -107,46 +163,46 @@ def _reading(site: Site, place: int, value: int) -> Iterator[Candidate]:
 
 
 def other_tensor(site: Site, read: int, due: int) -> Diagnosis:
-    """What it is to read one tensor where another is due: its version before, what a layer was to
-    be applied to, or just another tensor.
+    """Return the diagnosis of reading one tensor where another should be read.
+
+    It is an earlier version, an addend, something before a layer, or just another tensor.
     """
     return next(_other_tensor(site, read, due))
 
 
 def _other_tensor(site: Site, read: int, due: int) -> Iterator[Diagnosis]:
-    """What it is, the most telling first."""
+    """Yield the diagnoses that fit, the most telling first."""
     evidence = site.evidence
     facts = {"read": evidence.called(read), "right": evidence.called(due)}
     between = _between(site.rerun, read, due) or []
     kinds = [kind for kind, _ in between]
     after = f", after {between[-1][1]!r}" if between else ""
     if (
-        site.kind in ("add", "sub")
+        site.kind in ADDITIONS
         and sum(isinstance(o, Argument) and o.value == read for o in site.step.inputs) > 1
     ):
-        yield site.diagnosis(messages.TERM_TWICE, **facts)
+        yield site.diagnosis(TERM_TWICE, **facts)
     if all(kind in COPIES or kind in REDUCTIONS for kind in kinds) and any(
         kind in REDUCTIONS for kind in kinds
     ):
-        yield site.diagnosis(messages.READS_TERM, after=after, **facts)
+        yield site.diagnosis(READS_TERM, after=after, **facts)
     over = _summed_over(site.rerun, read, due)
     if over:
-        yield site.diagnosis(messages.READS_TERM_OVER, over=over, **facts)
+        yield site.diagnosis(READS_TERM_OVER, over=over, **facts)
     if _partly_reduced(site.rerun, read, due):
-        yield site.diagnosis(messages.READS_TERMS_IN_PART, **facts)
-    if between and all(kind in SUMS for kind in kinds) and _of_gradients(site.rerun, read):
-        yield site.diagnosis(messages.READ_TOO_EARLY, after=after, **facts)
+        yield site.diagnosis(READS_TERMS_IN_PART, **facts)
+    if between and all(kind in KEEPS_SUMS for kind in kinds) and _of_gradients(site.rerun, read):
+        yield site.diagnosis(READ_TOO_EARLY, after=after, **facts)
     if _versions(evidence, read, due):
-        yield site.diagnosis(messages.OTHER_VERSION, **facts)
+        yield site.diagnosis(OTHER_VERSION, **facts)
     if any(_has_parameter(site.rerun, operator) for _, operator in between):
-        yield site.diagnosis(
-            messages.PASSED_OVER, lost=", ".join(repr(o) for _, o in between[:3]), **facts
-        )
-    yield site.diagnosis(messages.READS_OTHER, **facts)
+        yield site.diagnosis(PASSED_OVER, lost=", ".join(repr(o) for _, o in between[:3]), **facts)
+    yield site.diagnosis(READS_OTHER, **facts)
 
 
 def _summed_over(rerun: Rerun, read: int, due: int) -> str:
-    """The name of the group over which one value adds up to the other; "" where it does not."""
+    """Return the name of the group over which one value adds up to the other; "" if there is none.
+    """
     wanted, codes = rerun.held(due), rerun.codes(read)
     for grouping in (
         rerun.evidence.groupings if wanted is not None and (wanted.rows[codes] >= 0).all() else ()
@@ -171,9 +227,7 @@ def _summed_over(rerun: Rerun, read: int, due: int) -> str:
 
 
 def _partly_reduced(rerun: Rerun, read: int, due: int) -> bool:
-    """Whether one value is put together of parts of the other, a sum of ranks, and of parts of its
-    terms.
-    """
+    """Return True if a value is joined from parts of a sum over ranks and parts of its addends."""
     graph = rerun.graph
     terms = {
         s.value
@@ -198,10 +252,10 @@ def _partly_reduced(rerun: Rerun, read: int, due: int) -> bool:
 
 
 def _of_gradients(rerun: Rerun, value: int) -> bool:
-    """Whether a value is what a backward pass adds up, or a sum over micro-batches of it."""
+    """Return True if a value is what a backward pass adds up, or a sum over micro-batches of it."""
     graph = rerun.graph
     kinds = [graph.nodes[writer].kind for writer in graph.values[value].writers]
-    if kinds and all(kind in SUMS for kind in kinds):
+    if kinds and all(kind in KEEPS_SUMS for kind in kinds):
         sources = [
             o.value
             for w in graph.values[value].writers
@@ -213,12 +267,13 @@ def _of_gradients(rerun: Rerun, value: int) -> bool:
             for source in sources
             for writer in graph.values[source].writers
         ]
-    return any(kind.endswith(BACKWARD) or kind == "accumulate" for kind in kinds)
+    return any(kind.endswith(BACKWARD) or kind in ACCUMULATIONS for kind in kinds)
 
 
 def _versions(evidence: Evidence, one: int, other: int) -> bool:
-    """Whether two values are computed in one place of a loop, or stand in the user's program under
-    one name with another number.
+    """Return True if two values are versions of one buffer.
+
+    They are computed in one place of a loop, or have one name in the user's program.
     """
     names = [evidence.name(value) for value in (one, other)]
     stems = {name.partition("#")[0] for name in names}
@@ -228,8 +283,9 @@ def _versions(evidence: Evidence, one: int, other: int) -> bool:
 
 
 def _between(rerun: Rerun, read: int, due: int) -> list[tuple[str, str]] | None:
-    """(kind, operator) of the operators through which one value becomes the other, in the order of
-    the program; None where it does not.
+    """Return the operators through which one value becomes the other, in the order of the program.
+
+    Each is its kind and name. None if the second does not depend on the first.
     """
     graph = rerun.graph
     behind: dict[int, set[int]] = {}
@@ -257,6 +313,7 @@ def _between(rerun: Rerun, read: int, due: int) -> list[tuple[str, str]] | None:
 
 
 def _has_parameter(rerun: Rerun, operator: str) -> bool:
+    """Return True if an operator reads a parameter."""
     graph = rerun.graph
     nodes = (node for node in graph.nodes if node.operator == operator)
     return any(

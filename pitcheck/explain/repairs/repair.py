@@ -1,4 +1,4 @@
-"""A repair: one hypothesis about what an operator should do otherwise, and when it is tried."""
+"""A repair: one hypothesis about what an operator should do, and when it is tried."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from enum import Enum
 
 from pitcheck.errors import BudgetError, PitcheckError
 from pitcheck.explain.diagnosis import Diagnosis
-from pitcheck.explain.rerun import Override, Rerun
-from pitcheck.explain.site import Candidate, Site
+from pitcheck.explain.rerun.changes import Override
+from pitcheck.explain.rerun.rerun import Rerun
+from pitcheck.explain.rerun.site import Candidate, Site
 
 
 class Scope(Enum):
-    """What a repair changes."""
+    """The part of an operator that a repair changes."""
 
     OPERATOR = "operator"
     """What an operator does: tried once, however many results it has."""
@@ -22,8 +23,9 @@ class Scope(Enum):
 
 
 class Chain(Enum):
-    """What operators one behind the other may satisfy, as what is linear may be summed before or
-    after: the first of them is meant.
+    """A choice among operators in a row that may all satisfy a repair.
+
+    What is linear may be summed before or after: the first operator is meant.
     """
 
     SUMS = "sums"
@@ -34,13 +36,15 @@ class Chain(Enum):
 
 @dataclass(frozen=True)
 class Repair:
-    """One hypothesis. ``candidates`` yields changes of one operator, cheapest first, and none if
-    the operator is of no concern to it.
+    """One hypothesis.
 
-    ``along`` and ``search`` are the phases in which it is tried, along the program and from an
-    output backwards; None: not at all. Within a phase the order is that of the table. ``chain``:
-    which of several operators one behind the other is meant; None: the nearest. ``chance``: many
-    other mistakes look like it; it is believed after what explains as much and is no such.
+    ``candidates`` yields changes of one operator, cheapest first; none if it has nothing to do with
+    the operator. ``along`` and ``search``: the phases in which it is tried, along the program and
+    back
+    from an output; None: not at all. Within a phase the order is that of the table. ``chain``:
+    which
+    of several operators in a row is meant; None: the nearest. ``chance``: many other mistakes look
+    like it, so it is believed after repairs that explain as much.
     """
 
     name: str
@@ -52,8 +56,9 @@ class Repair:
     search: int | None = None
 
     def of(self, site: Site) -> Iterator[Candidate]:
-        """Yield its candidates at a site; what cannot be evaluated is none. Raises BudgetError if
-        too much was tried.
+        """Yield the candidates at a site; none if an operator of it has no value.
+
+        Raises BudgetError if too much was tried.
         """
         if not site.leads and self.scope is Scope.OPERATOR:
             return
@@ -66,13 +71,14 @@ class Repair:
 
 
 Arrangement = tuple[Diagnosis, Sequence[Override], Sequence[int]]
-"""A mistake, what is given if it is mended, and the outputs that are right then."""
+"""A mistake, what is given once it is mended, and the outputs that are right then."""
 
 
 @dataclass(frozen=True)
 class Placement:
-    """One hypothesis about where what is given lies. ``find`` takes the outputs that differ; at
-    most ``most`` operators are evaluated for it.
+    """One hypothesis about where given tensors lie.
+
+    ``find`` takes the outputs that differ. At most ``most`` operators are evaluated for it.
     """
 
     name: str

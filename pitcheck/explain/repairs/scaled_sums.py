@@ -1,6 +1,4 @@
-"""All sums of one group at once: what each of them adds up is too large by the number of members,
-or a mean where it should be a sum.
-"""
+"""All sums over one group at once: they should be means, or the other way round."""
 
 from __future__ import annotations
 
@@ -10,14 +8,30 @@ from functools import partial
 
 import numpy as np
 
-from pitcheck.explain import messages
-from pitcheck.explain.diagnosis import Diagnosis
+from pitcheck.explain.diagnosis import Diagnosis, Kind
 from pitcheck.explain.evidence import Evidence
-from pitcheck.explain.hypotheses import REDUCTIONS, factor
-from pitcheck.explain.rerun import Draft, Redo, Rerun
+from pitcheck.explain.families import REDUCTIONS
+from pitcheck.explain.ratios import factor
+from pitcheck.explain.rerun.changes import Draft, Redo
+from pitcheck.explain.rerun.rerun import Rerun
 from pitcheck.graph.graph import Node, Source
 from pitcheck.graph.grids import Codes
 from pitcheck.stage.batch import Step
+
+FACTOR_OF_REDUCTION = Kind(
+    "PIT101",
+    "operator {operator!r} takes the sum over {over} where it should take the mean: it is "
+    "{meaning} times what it should be",
+    "divide by {ratio} once, or reduce with 'avg'",
+    ("over", "ratio"),
+)
+MEANS_FOR_SUMS = Kind(
+    "PIT111",
+    "operator {operator!r} takes the mean over {over} where it should take the sum",
+    "reduce with 'sum'",
+    ("over",),
+)
+
 
 FEWEST = 2
 """Reductions that are scaled together; of a single one a repair of its own tells more."""
@@ -26,10 +40,12 @@ FEWEST = 2
 def scaled_reductions(
     rerun: Rerun, left: Sequence[int]
 ) -> tuple[list[Diagnosis], list[Redo]] | None:
-    """Return (mistakes in the order of the program, repair) if all wrong outputs are right once all
-    sums over one group are means, or the other way round.
+    """Find a group whose sums should all be means, or the other way round.
 
     Sums that a right output depends on are left as they are.
+
+    Returns:
+        The mistakes in the order of the program, and the repair; None if there is no such group.
     """
     behind = frozenset().union(*(rerun.behind(n) for n in left))
     for (over, own), steps in _by_group(rerun, behind).items():
@@ -48,8 +64,9 @@ def scaled_reductions(
 
 
 def _by_group(rerun: Rerun, behind: frozenset[int]) -> dict[tuple[str, str], list[Step]]:
-    """Return by (name of the group, reduction) the steps that reduce over it and that no right
-    output depends on, in the order of the program.
+    """Return the reductions that no right output depends on, in the order of the program.
+
+    The keys are the name of the group and the reduction.
     """
     evidence, found = rerun.evidence, dict[tuple[str, str], list[Step]]()
     for step in evidence.batch.steps:
@@ -69,9 +86,7 @@ def _by_group(rerun: Rerun, behind: frozenset[int]) -> dict[tuple[str, str], lis
 
 
 def _over(evidence: Evidence, node: Node) -> str | None:
-    """Return the name of the mesh axes over which a node reduces; None if it reduces over anything
-    else.
-    """
+    """Return the name of the mesh axes over which a node reduces; None for other groups."""
     source = node.inputs[0]
     if not isinstance(source, Source) or source.members < 2:
         return None
@@ -103,7 +118,7 @@ def _diagnosis(evidence: Evidence, step: Step, over: str, own: str) -> Diagnosis
         "ratio": members,
         "meaning": factor(evidence, Fraction(members)),
     }
-    kind = messages.FACTOR_OF_REDUCTION if own == "sum" else messages.MEANS_FOR_SUMS
+    kind = FACTOR_OF_REDUCTION if own == "sum" else MEANS_FOR_SUMS
     codes = np.flatnonzero(node.mask & (evidence.batch.rows[value] >= 0))
     return Diagnosis(kind, facts, codes, step, value)
 

@@ -1,5 +1,4 @@
-"""Repairs of sums: terms that every rank adds where one is due, micro-batches that count more than
-once, parameters that a norm leaves out.
+"""Repairs of sums: addends of every rank, weights of micro-batches, tensors that a norm leaves out.
 """
 
 from __future__ import annotations
@@ -12,29 +11,62 @@ import numpy as np
 from pitcheck.algebra.value import Value
 from pitcheck.base.numbers import Literal
 from pitcheck.claims.conjecture import Floats
-from pitcheck.explain import messages
-from pitcheck.explain.evidence import MOVES, SAME
-from pitcheck.explain.hypotheses import REDUCTIONS
-from pitcheck.explain.repairs.missing_collective import ROOTS, of_norm
-from pitcheck.explain.rerun import Draft, Override, Read
-from pitcheck.explain.site import Candidate, Site, by_code
+from pitcheck.explain.diagnosis import Kind
+from pitcheck.explain.evidence import SAME
+from pitcheck.explain.families import (
+    ADDITIONS,
+    COMBINATIONS,
+    DIFFERENCES,
+    MOVES,
+    PRODUCTS,
+    QUOTIENTS,
+    REDUCTIONS,
+    ROOTS,
+    SCALINGS,
+    SQUARES,
+    SUMS_ALONG,
+    WITH_BIAS,
+)
+from pitcheck.explain.repairs.missing_collective import of_norm
+from pitcheck.explain.rerun.changes import Draft, Override, Read
+from pitcheck.explain.rerun.site import Candidate, Site, by_code
 from pitcheck.graph.graph import Node, Source
 from pitcheck.graph.grids import Codes
 from pitcheck.stage.batch import Argument, Step
 
+NORM_WITHOUT = Kind(
+    "PIT113",
+    "the norm in {result!r} is taken over part of the parameters: without {names}",
+    "add their squares to it",
+)
+MICROBATCHES_WEIGHTED = Kind(
+    "PIT108",
+    "{result!r} has {called} of micro-batches 0 to {last} times {weights}, where each should "
+    "count {right}",
+    "add up all micro-batches, each once",
+)
+ADDED_ON_EVERY_RANK = Kind(
+    "PIT108",
+    "operator {operator!r} adds {called} on every rank over {over}, and the results are summed "
+    "then: it counts {count} times",
+    "add {called} to the sum, or on one of the {count} ranks",
+    ("count",),
+)
+
+
+BIAS = 2
+"""The place of the operand that an affine map adds."""
 MOST_CHAINED = 400
-"""Operators through which the terms of a sum over micro-batches are followed back."""
+"""Operators through which the addends of a sum over micro-batches are followed back."""
 NEAR = 4
-"""So many operators behind one a reduction of its result is looked for."""
+"""Operators behind one within which a reduction of its result is looked for."""
 
 
 # --- a term of every rank
 
 
 def added_on_every_rank(site: Site) -> Iterator[Candidate]:
-    """What is the same on all ranks and is added to their terms before these are summed: it is due
-    on one of them.
-    """
+    """Add on one rank what is the same on all ranks and is added to their addends."""
     for place in _added(site):
         operand = site.step.inputs[place]
         for over, groups in _summed_over(site) if isinstance(operand, Argument) else ():
@@ -49,18 +81,22 @@ def added_on_every_rank(site: Site) -> Iterator[Candidate]:
                         "over": over,
                         "count": groups.shape[1],
                     }
-                    yield site.diagnosis(messages.ADDED_ON_EVERY_RANK, **facts), overrides
+                    yield site.diagnosis(ADDED_ON_EVERY_RANK, **facts), overrides
 
 
 def _added(site: Site) -> tuple[int, ...]:
-    """The places of operands that are added to the result."""
-    if site.kind in ("add", "sub"):
+    """Return the places of the operands that are added to the result."""
+    if site.kind in ADDITIONS:
         return tuple(range(len(site.step.inputs)))
-    return (2,) if site.kind == "linear" and len(site.step.inputs) == 3 else ()
+    return (BIAS,) if site.kind in WITH_BIAS and len(site.step.inputs) > BIAS else ()
 
 
 def _summed_over(site: Site) -> Iterator[tuple[str, Codes]]:
-    """(name of the group, by code its members) of the sums that the result goes into."""
+    """Yield the groups over which the result is summed near by.
+
+    Yields:
+        The name of the group, and by coordinate its members.
+    """
     evidence, values, seen = site.evidence, [site.value], {site.value}
     for _ in range(NEAR):
         steps = [step for value in values for step in evidence.readers.get(value, [])]
@@ -98,7 +134,7 @@ def _called(site: Site, table: Codes) -> str:
 
 
 def _alike_in(site: Site, place: int, groups: Codes) -> bool:
-    """Whether an operand is the same on all members of every group."""
+    """Return True if an operand is the same on all members of every group."""
     for node in site.nodes:
         codes = np.flatnonzero(node.mask & (site.evidence.batch.rows[site.value] >= 0))
         source = node.inputs[place]
@@ -129,11 +165,9 @@ def _without(site: Site, place: int, groups: Codes) -> Callable[[Node, Codes], D
         if groups[codes[0]].min() == codes[0]:
             return node.kind, site.rerun.attributes_of(node), given
         rest = [*given[:place], *given[place + 1 :]]
-        return (
-            (node.kind if node.kind == "linear" else "identity"),
-            site.rerun.attributes_of(node) if node.kind == "linear" else {},
-            rest,
-        )
+        if node.kind in WITH_BIAS:
+            return node.kind, site.rerun.attributes_of(node), rest
+        return "identity", {}, rest
 
     return draft
 
@@ -142,10 +176,10 @@ def _without(site: Site, place: int, groups: Codes) -> Callable[[Node, Codes], D
 
 
 def weighted_microbatches(site: Site) -> Iterator[Candidate]:
-    """A sum over micro-batches in which they count otherwise than once each."""
+    """Count every micro-batch of a sum once, or as one part of their mean."""
     graph = site.rerun.graph
     count = graph.coordinates.microbatches
-    if count < 2 or graph.values[site.value].tensor.microbatched or site.kind not in LINEAR:
+    if count < 2 or graph.values[site.value].tensor.microbatched or site.kind not in COMBINATIONS:
         return
     weights = [_weights(site, int(code)) for code in site.codes]
     values = {value for each in weights for value, _ in each or {}}
@@ -177,15 +211,13 @@ def weighted_microbatches(site: Site) -> Iterator[Candidate]:
                 "weights": shown,
                 "right": "once" if factor == 1 else f"{factor} times",
             }
-            yield site.diagnosis(messages.MICROBATCHES_WEIGHTED, **facts), overrides
-
-
-LINEAR = frozenset({"add", "sub", "mul", "div", "identity", "accumulate"})
+            yield site.diagnosis(MICROBATCHES_WEIGHTED, **facts), overrides
 
 
 def _weights(site: Site, code: int) -> dict[tuple[int, int], Fraction] | None:
-    """How often what micro-batches have is in the result at a code: (value, code) -> weight. None
-    where it is no sum of such.
+    """Return how often each addend is in the result at a coordinate: (value, coordinate) to weight.
+
+    None if the result is no such sum.
     """
     graph = site.rerun.graph
     found: dict[tuple[int, int], Fraction] = {}
@@ -210,8 +242,11 @@ def _weights(site: Site, code: int) -> dict[tuple[int, int], Fraction] | None:
 
 
 def _terms(node: Node, code: int) -> list[tuple[int, int, Fraction]] | None:
-    """(value, code, factor) of what a linear operator adds up at a code."""
-    if node.kind not in LINEAR:
+    """Return what a linear operator adds up at a coordinate: value, coordinate, factor.
+
+    None if the operator is not linear.
+    """
+    if node.kind not in COMBINATIONS:
         return None
     codes = np.array([code])
     reads = [
@@ -219,20 +254,20 @@ def _terms(node: Node, code: int) -> list[tuple[int, int, Fraction]] | None:
         for operand in node.inputs
         if isinstance(operand, Source)
     ]
-    if node.kind in ("mul", "div"):
+    if node.kind in SCALINGS:
         literals: list[Literal] = [o for o in node.inputs if isinstance(o, (int, Fraction))]
         if (
             len(reads) != 1
             or len(literals) != 1
             or not literals[0]
-            or (node.kind == "div" and not isinstance(node.inputs[0], Source))
+            or (node.kind in QUOTIENTS and not isinstance(node.inputs[0], Source))
         ):
             return None
         factor = Fraction(literals[0])  # type: ignore[arg-type]
-        return [(reads[0][0], int(reads[0][1][0]), factor if node.kind == "mul" else 1 / factor)]
+        return [(reads[0][0], int(reads[0][1][0]), factor if node.kind in PRODUCTS else 1 / factor)]
     if len(reads) != len(node.inputs):
         return None
-    signs = [Fraction(1), Fraction(-1 if node.kind == "sub" else 1)]
+    signs = [Fraction(1), Fraction(-1 if node.kind in DIFFERENCES else 1)]
     return [
         (value, int(at), signs[min(place, 1)])
         for place, (value, places) in enumerate(reads)
@@ -244,9 +279,7 @@ def _terms(node: Node, code: int) -> list[tuple[int, int, Fraction]] | None:
 
 
 def norm_of_all(site: Site) -> Iterator[Candidate]:
-    """A sum of squares, or its root, that leaves out tensors of which the reference's sum has the
-    squares.
-    """
+    """Take a sum of squares, or its root, over all tensors of which the reference takes it."""
     if not (site.kind in ROOTS or of_norm(site.evidence, site.value)):
         return
     held, codes = site.rerun.held(site.value), site.rerun.codes(site.value)
@@ -262,14 +295,15 @@ def norm_of_all(site: Site) -> Iterator[Candidate]:
             if told.any() and np.allclose(missing[told], total[told, None], rtol=SAME, atol=0.0):
                 more = f" and {len(names) - 3} more" if len(names) > 3 else ""
                 diagnosis = site.diagnosis(
-                    messages.NORM_WITHOUT, names=", ".join(map(repr, names[:3])) + more
+                    NORM_WITHOUT, names=", ".join(map(repr, names[:3])) + more
                 )
                 yield diagnosis, [Override(site.value, codes, Value(held.value.kind, due[None]))]
 
 
 def _norms(site: Site, actual: Floats) -> Iterator[Floats]:
-    """What a norm may have to be, in the form of what it is: what is known of it, else the
-    reference's roots.
+    """Yield what a norm may have to be, shape (trials, codes, *shape).
+
+    That is what is known of it, else each root of the reference.
     """
     known = site.rerun.due.get(site.value)
     if known is not None:
@@ -286,8 +320,12 @@ def _norms(site: Site, actual: Floats) -> Iterator[Floats]:
 
 
 def _left_out(site: Site) -> Iterator[tuple[list[str], Floats]]:
-    """(names, sum for every trial) of the reference's sums of squares of tensors that the plan
-    squares nowhere: all of them together, and each.
+    """Yield the reference's sums of squares of tensors that the plan squares nowhere.
+
+    All of them together, then each one.
+
+    Yields:
+        The names of the tensors, and the sum for every trial, shape (trials,).
     """
     evidence = site.evidence
     squared = [step.arguments[0].value for step in evidence.batch.steps if _squares(step)]
@@ -305,7 +343,7 @@ def _left_out(site: Site) -> Iterator[tuple[list[str], Floats]]:
         for total in (
             s
             for s in steps
-            if s.kind == "sum" and s.arguments and s.arguments[0].value in square.outputs
+            if s.kind in SUMS_ALONG and s.arguments and s.arguments[0].value in square.outputs
         ):
             data = (
                 None
@@ -324,5 +362,5 @@ def _left_out(site: Site) -> Iterator[tuple[list[str], Floats]]:
 
 
 def _squares(step: Step) -> bool:
-    alike = step.kind == "mul" and len(step.inputs) == 2 and step.inputs[0] == step.inputs[1]
-    return (step.kind == "square" or alike) and isinstance(step.inputs[0], Argument)
+    alike = step.kind in PRODUCTS and len(step.inputs) == 2 and step.inputs[0] == step.inputs[1]
+    return (step.kind in SQUARES or alike) and isinstance(step.inputs[0], Argument)

@@ -1,24 +1,32 @@
-"""Outputs that are what the plan is given, with nothing done: the term or the operator that is
-missing.
-"""
+"""Outputs that are what the plan is given, with nothing done to it."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from pitcheck.explain import messages
-from pitcheck.explain.diagnosis import Diagnosis
+from pitcheck.explain.diagnosis import Diagnosis, Kind
 from pitcheck.explain.repairs.missing_operator import applied, left_out
 from pitcheck.explain.repairs.missing_term_or_factor import called_alike
-from pitcheck.explain.rerun import Read, Rerun
+from pitcheck.explain.rerun.changes import Read
+from pitcheck.explain.rerun.rerun import Rerun
+
+NOT_UPDATED = Kind(
+    "PIT108",
+    "{output!r} is {result!r} as it was given, without the term {term!r}",
+    "add {term!r} once",
+)
+NOT_UPDATED_NEGATED = Kind("PIT108", NOT_UPDATED.said, "take away {term!r} once")
+
 
 MOST_TERMS = 64
-"""Tensors that are tried as the missing term."""
+"""Tensors that are tried as the missing addend."""
 
 
 def not_changed(rerun: Rerun, number: int) -> Diagnosis | None:
-    """The term without which an output is what was given (of a parameter its update), or the
-    operator. None where it is computed, or none makes it right.
+    """Find the addend, or the operator, without which an output is what was given.
+
+    Of a parameter the addend is its update. None if the output is computed, or nothing makes it
+    right.
     """
     evidence, graph = rerun.evidence, rerun.graph
     value = evidence.run.comparisons[number].target.cut.value
@@ -44,10 +52,9 @@ def not_changed(rerun: Rerun, number: int) -> Diagnosis | None:
             -graph.depth(v),
         ),
     )[:MOST_TERMS]:
-        for kind in ("sub", "add"):
+        for kind, of in (("sub", NOT_UPDATED_NEGATED), ("add", NOT_UPDATED)):
             result = rerun.one(kind, {}, [Read(value, codes), Read(term, codes)], len(codes))
             if result is not None and rerun.is_output(number, result, codes):
-                of = messages.NOT_UPDATED if kind == "add" else messages.NOT_UPDATED_NEGATED
                 facts = {
                     "output": evidence.run.comparisons[number].target.name,
                     "result": name,

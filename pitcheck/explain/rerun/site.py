@@ -1,4 +1,4 @@
-"""The operators of a plan as places for repairs: what one does, and how it is done otherwise."""
+"""The operators of a plan as places for repairs."""
 
 from __future__ import annotations
 
@@ -11,20 +11,23 @@ import numpy as np
 
 from pitcheck.explain.diagnosis import Diagnosis, Kind
 from pitcheck.explain.evidence import Evidence
-from pitcheck.explain.rerun import Change, Draft, Held, Override, Rerun
+from pitcheck.explain.families import ACCUMULATIONS
+from pitcheck.explain.rerun.changes import Change, Draft, Held, Override
+from pitcheck.explain.rerun.rerun import Rerun
 from pitcheck.graph.graph import Node
 from pitcheck.graph.grids import Codes
 from pitcheck.ops.registry import BACKWARD, operator_kind
 from pitcheck.stage.batch import Argument, Step
 
 Candidate = tuple[Diagnosis, Sequence[Change]]
-"""A mistake, and what is done otherwise if it is mended."""
+"""A mistake, and the changes that mend it."""
 
 
 @dataclass(frozen=True, eq=False)
 class Site:
-    """An operator of the plan: its nodes, which write ``value`` and do the same thing at different
-    coordinates. ``value``: one of its results.
+    """An operator of the plan: nodes that write ``value`` and do the same at different coordinates.
+
+    ``value`` is one of its results.
     """
 
     rerun: Rerun
@@ -33,7 +36,7 @@ class Site:
 
     @property
     def evidence(self) -> Evidence:
-        """What the run showed."""
+        """The values of the run."""
         return self.rerun.evidence
 
     @cached_property
@@ -48,29 +51,30 @@ class Site:
 
     @property
     def kind(self) -> str:
-        """What it is."""
+        """Its kind."""
         return self.nodes[0].kind
 
     @property
     def name(self) -> str:
-        """The operator in the plan."""
+        """Its name in the plan."""
         return self.nodes[0].operator
 
     @property
     def leads(self) -> bool:
-        """Whether ``value`` is its first result that something reads: what an operator does is
-        tried once, not once per result.
+        """True if ``value`` is its first result.
+
+        What an operator does is tried once, not once per result.
         """
         return self.value == next(output for output in self.step.outputs if output is not None)
 
     @property
     def called(self) -> str:
-        """The name of that result."""
+        """The name of ``value``."""
         return self.evidence.name(self.value)
 
     @cached_property
     def codes(self) -> Codes:
-        """Where it runs and its result is needed."""
+        """The coordinates at which it runs and ``value`` is needed, shape (codes,)."""
         return np.flatnonzero(
             np.logical_or.reduce([node.mask for node in self.nodes])
             & (self.evidence.batch.rows[self.value] >= 0)
@@ -78,22 +82,23 @@ class Site:
 
     @cached_property
     def attributes(self) -> Mapping[str, Any]:
-        """Those of its first node, at the sizes of the run."""
+        """The attributes of its first node, at the sizes of the run."""
         return self.rerun.attributes[self.numbers[0]]
 
     @property
     def collective(self) -> bool:
-        """Whether it reads what several ranks have."""
-        return operator_kind(self.kind).collective and self.kind != "accumulate"
+        """True if it reads what several ranks have."""
+        return operator_kind(self.kind).collective and self.kind not in ACCUMULATIONS
 
     @property
     def is_output(self) -> bool:
-        """Whether the result is an output that is compared."""
+        """True if ``value`` is an output that is compared."""
         return self.value in {c.target.cut.value for c in self.evidence.run.comparisons}
 
     def diagnosis(self, of: Kind, /, **facts: object) -> Diagnosis:
-        """Return a mistake of this operator; its name and kind, and the name of its result, are
-        facts of it.
+        """Return a mistake of this operator.
+
+        Its name and kind, and the name of its result, are facts of it.
         """
         own = {"operator": self.name, "kind": self.kind, "result": self.called}
         return Diagnosis(of, {**own, **facts}, self.codes, self.step, self.value)
@@ -104,11 +109,16 @@ class Site:
         apart: Codes | None = None,
         known: Mapping[int, Held] | None = None,
     ) -> list[Override] | None:
-        """Its results where all its nodes run something else; None where that cannot be, or changes
-        nothing.
+        """Return its results if all its nodes run something else.
 
-        ``apart``: codes of other entries run apart. ``known``: values that are others than the
-        plan's.
+        Args:
+            draft: gives what runs in the place of a node at coordinates; None if nothing can.
+            apart: by coordinate a number, shape (codes,); coordinates of different numbers run
+                separately.
+            known: values that it sees in place of the plan's.
+
+        Returns:
+            The results; None if they have no value, or are what they were.
         """
         found: list[Override] = []
         for node, codes in self._parts(apart):
@@ -133,8 +143,9 @@ class Site:
 
     @cached_property
     def derivatives(self) -> list[int]:
-        """The nodes that compute its derivative: they read what it reads, its result and the
-        gradient of that.
+        """The nodes of its derivative.
+
+        They read what it reads, its result and the gradient of that.
         """
         own = _values(self.step)
         return [
@@ -146,7 +157,7 @@ class Site:
         ]
 
     def changes(self, overrides: Sequence[Override]) -> bool:
-        """Whether the shape is as before, and some number is not."""
+        """Return True if results have the same shapes and kinds as before and some other number."""
         changed = False
         for override in overrides:
             held = self.rerun.held(override.value)
@@ -163,7 +174,7 @@ class Site:
         return changed
 
     def as_given(self, node: Node, codes: Codes, **attributes: Any) -> Draft:
-        """What it does, with other attributes."""
+        """Return what a node does, with other attributes."""
         return (
             node.kind,
             {**self.rerun.attributes_of(node), **attributes},
@@ -172,14 +183,12 @@ class Site:
 
 
 def _values(step: Step) -> list[object]:
-    """The values that a step reads, and its literals."""
+    """Return the values that a step reads, and its literals."""
     return [operand.value if isinstance(operand, Argument) else operand for operand in step.inputs]
 
 
 def sites_of(rerun: Rerun, numbers: Iterable[int]) -> list[Site]:
-    """The operators of the plan among some nodes, one site per result, in the order of
-    the program.
-    """
+    """Return the operators among some nodes, one site per result, in the order of the program."""
     found: dict[tuple[str, int], list[int]] = {}
     for number in sorted(numbers, key=rerun.graph.rank.__getitem__):
         for output in rerun.steps[number].outputs:
@@ -189,8 +198,7 @@ def sites_of(rerun: Rerun, numbers: Iterable[int]) -> list[Site]:
 
 
 def where_it_changes(rerun: Rerun, candidate: Candidate) -> Diagnosis:
-    """The mistake that a candidate mends, at the coordinates at which the repair makes another
-    number of the value that is named.
+    """Return the mistake that a candidate mends, at the coordinates at which it changes a number.
     """
     diagnosis, changes = candidate
     found: list[Codes] = []
@@ -216,14 +224,19 @@ def where_it_changes(rerun: Rerun, candidate: Candidate) -> Diagnosis:
 
 
 def by_code(table: Codes, codes: int) -> Codes:
-    """For every code the members of its group, -1 where it is in none."""
+    """Return by coordinate the members of its group, shape (codes, members); -1 if it is in none.
+
+    Args:
+        table: the groups, shape (groups, members).
+        codes: the number of all coordinates.
+    """
     groups = np.full((codes, table.shape[1]), -1, dtype=np.int64)
     groups[table] = table[:, None, :]
     return groups
 
 
 def reference_steps(site: Site) -> list[Step]:
-    """The reference's steps of its kind with as many operands."""
+    """Return the reference's steps of the same kind with as many operands."""
     count = len(site.step.inputs)
     return [
         step

@@ -1,6 +1,4 @@
-"""Whether tensors that two axes of the mesh cut along one dimension lie in the other order of these
-axes than the program puts them together in.
-"""
+"""Tensors that two mesh axes cut in the other order than the program assumes."""
 
 from __future__ import annotations
 
@@ -11,20 +9,31 @@ from itertools import permutations
 import numpy as np
 
 from pitcheck.algebra.value import Value
-from pitcheck.explain import messages
-from pitcheck.explain.diagnosis import Diagnosis
-from pitcheck.explain.repairs.fused_parameter import behind_what_is_right, right_where_it_lies
-from pitcheck.explain.rerun import Override, Rerun
+from pitcheck.explain.diagnosis import Diagnosis, Kind
+from pitcheck.explain.placements.fused_parameter import behind_what_is_right, right_where_it_lies
+from pitcheck.explain.rerun.changes import Override
+from pitcheck.explain.rerun.rerun import Rerun
 from pitcheck.graph.cuts import Cut
 from pitcheck.graph.grids import Codes
 from pitcheck.stage.stage import Target
+
+AXES_EXCHANGED = Kind(
+    "PIT107",
+    "{names} cut over {outer} first, and each part over {inner}; the program puts them together "
+    "as if they were cut over {inner} first",
+    "cut {cut} over {inner} first, and each part over {outer}",
+)
 
 
 def exchanged_axes(
     rerun: Rerun, left: Sequence[int]
 ) -> tuple[Diagnosis, list[Override], list[int]] | None:
-    """(the cause, the repair, the outputs that it makes right) of what is given cut over two axes.
+    """Find two mesh axes that cut given tensors in the other order.
+
     Outputs that are cut so are compared as they then lie.
+
+    Returns:
+        The cause, the repair, the outputs that it makes right; None if there are no such axes.
     """
     evidence = rerun.evidence
     for outer, inner in permutations(
@@ -70,8 +79,9 @@ def _cut_so(lie: Callable[[Cut, Codes], Value | None], target: Target) -> bool:
 
 
 def _in_other_order(rerun: Rerun, outer: str, inner: str, cut: Cut, codes: Codes) -> Value | None:
-    """What ranks have where a part that ``outer`` cuts first, and ``inner`` then, is cut by these
-    in the other order; None of what is cut otherwise.
+    """Return what ranks hold if the part that ``outer`` cuts first is cut by ``inner`` first.
+
+    None if these axes do not cut it in stretches of equal size along one dimension.
     """
     evidence, coordinates = rerun.evidence, rerun.evidence.second.coordinates
     whole = evidence.run.evaluated.reference.get(cut.reference)
@@ -126,5 +136,5 @@ def _cause(rerun: Rerun, values: Sequence[int], outer: str, inner: str) -> Diagn
         "inner": inner,
     }
     return Diagnosis(
-        messages.AXES_EXCHANGED, facts, evidence.codes(value), evidence.first_reader(value), value
+        AXES_EXCHANGED, facts, evidence.codes(value), evidence.first_reader(value), value
     )

@@ -4,12 +4,50 @@ them.
 
 from __future__ import annotations
 
-from pitcheck.explain.repairs.axis_order import exchanged_axes
+from pitcheck.explain.observations.factors import factor_of_output, factor_of_result, scaled_part
+from pitcheck.explain.observations.observation import AtOperator, AtOutput, Observation, OnTheWay
+from pitcheck.explain.observations.operators import other_microbatches, unlike_reference
+from pitcheck.explain.observations.parts import (
+    doubled_part,
+    joined_twice,
+    other_part,
+    other_tensor,
+    unrelated_parts,
+)
+from pitcheck.explain.observations.reductions import (
+    forgotten_sum_inside,
+    forgotten_sum_of_output,
+    missing_extremum,
+    missing_sum,
+    not_by_sum,
+    reduced_over_others,
+    summed_over_others,
+    term_for_sum,
+    term_of_rounds,
+)
+from pitcheck.explain.observations.terms import (
+    right_in_part,
+    right_on_others,
+    term_of_output,
+    term_of_result,
+)
+from pitcheck.explain.placements.axis_order import exchanged_axes
+from pitcheck.explain.placements.fused_parameter import interleaved
+from pitcheck.explain.placements.part_order import parts_in_order
+from pitcheck.explain.repairs.attributes import other_attribute, other_places
+from pitcheck.explain.repairs.collectives import (
+    dropped_reduction,
+    larger_group,
+    other_extremum,
+    other_group,
+    other_reduction,
+    smaller_group,
+)
 from pitcheck.explain.repairs.crossed_collectives import crossed_calls
 from pitcheck.explain.repairs.element_order import exchanged_parts, reordered, side_by_side
 from pitcheck.explain.repairs.functions import exchanged_operands, other_function
-from pitcheck.explain.repairs.fused_parameter import interleaved
 from pitcheck.explain.repairs.masks import mask_of_reference
+from pitcheck.explain.repairs.microbatches import all_microbatches, own_microbatch
 from pitcheck.explain.repairs.missing_collective import (
     missing_exchange,
     missing_gather,
@@ -32,30 +70,52 @@ from pitcheck.explain.repairs.missing_term_or_factor import (
     missing_term,
     missing_term_of_operand,
 )
-from pitcheck.explain.repairs.operands import due_operand, near_operand
-from pitcheck.explain.repairs.part_order import parts_in_order
-from pitcheck.explain.repairs.repair import Chain, Placement, Repair, Scope
-from pitcheck.explain.repairs.single_changes import (
-    all_microbatches,
+from pitcheck.explain.repairs.numbers import (
     dropped_factor,
     dropped_operator,
-    dropped_reduction,
     foreign_literal,
-    larger_group,
-    other_attribute,
-    other_extremum,
-    other_group,
     other_literal,
-    other_places,
-    other_reduction,
-    own_microbatch,
-    smaller_group,
 )
+from pitcheck.explain.repairs.operands import due_operand, near_operand
+from pitcheck.explain.repairs.repair import Chain, Placement, Repair, Scope
 from pitcheck.explain.repairs.sum_terms import (
     added_on_every_rank,
     norm_of_all,
     weighted_microbatches,
 )
+
+AT_OPERATOR: tuple[Observation[AtOperator], ...] = (
+    Observation("other micro-batches", other_microbatches),
+    Observation("unlike the reference", unlike_reference),
+    Observation("addend used for its sum", term_for_sum),
+    Observation("summed over others", summed_over_others),
+    Observation("factor", factor_of_result),
+    Observation("not by a sum", not_by_sum),
+    Observation("missing sum", missing_sum),
+    Observation("other tensor", other_tensor),
+    Observation("right on other ranks", right_on_others),
+    Observation("missing addend", term_of_result),
+    Observation("unrelated parts", unrelated_parts),
+    Observation("reduced over others", reduced_over_others),
+    Observation("scaled part", scaled_part),
+    Observation("part joined twice", joined_twice),
+    Observation("addend of rounds used for its sum", term_of_rounds),
+    Observation("missing extremum", missing_extremum),
+)
+"""Mistakes that show at the first wrong operator."""
+ON_THE_WAY: tuple[Observation[OnTheWay], ...] = (
+    Observation("doubled part", doubled_part),
+    Observation("forgotten sum", forgotten_sum_inside),
+)
+"""Mistakes that show at a value from which a wrong output is computed."""
+AT_OUTPUT: tuple[Observation[AtOutput], ...] = (
+    Observation("factor", factor_of_output),
+    Observation("other part", other_part),
+    Observation("forgotten sum", forgotten_sum_of_output),
+    Observation("right in part", right_in_part),
+    Observation("missing addend", term_of_output),
+)
+"""Mistakes that show at an output."""
 
 MOST_REPAIRS = 3
 """Independent mistakes that are told apart."""

@@ -1,5 +1,6 @@
-"""Whether the parts of something that is given lie on the ranks in another order than that of the
-mesh: in reverse, or each one further.
+"""Parts of given tensors that lie on the ranks in another order than that of the mesh.
+
+They may lie in reverse, or each one further.
 """
 
 from __future__ import annotations
@@ -12,30 +13,41 @@ from math import prod
 import numpy as np
 
 from pitcheck.algebra.value import Value
-from pitcheck.explain import messages
-from pitcheck.explain.diagnosis import Diagnosis
+from pitcheck.explain.diagnosis import Diagnosis, Kind
 from pitcheck.explain.evidence import Evidence
-from pitcheck.explain.hypotheses import spell
-from pitcheck.explain.repairs.fused_parameter import right_where_it_lies
-from pitcheck.explain.rerun import Override, Rerun
+from pitcheck.explain.messages import spell
+from pitcheck.explain.placements.fused_parameter import right_where_it_lies
+from pitcheck.explain.rerun.changes import Override
+from pitcheck.explain.rerun.rerun import Rerun
 from pitcheck.graph.cuts import Cut
 from pitcheck.graph.grids import Codes
 from pitcheck.graph.parts import Box
 
+PARTS_ORDERED = Kind(
+    "PIT107",
+    "{names}: parts lie in another order than the program takes them in: rank {rank} holds {held} "
+    "where it should hold {box}",
+    "give ranks and micro-batches the parts of {names} in the order of the mesh",
+)
+
+
 MOST_AXES = 3
 """Axes that cut one dimension, up to which all their orders are tried."""
 MOST_ORDERS = 2
-"""Orders of the axes that are tried, that of the mesh first."""
+"""Orders of the axes that are tried, the mesh's first."""
 
 
 def parts_in_order(
     rerun: Rerun, left: Sequence[int]
 ) -> tuple[Diagnosis, list[Override], list[int]] | None:
-    """(the cause, the repair, the outputs that it makes right) of what is given in another order:
-    all of it in order, else one tensor.
+    """Find given tensors whose parts have to lie in the order of the mesh: all of them, or one.
 
-    Outputs that lie so are compared as they then lie. Plans may well give parts in any order and
-    mean it: it is shown only where the outputs are right then.
+    Outputs that lie so are compared as they then lie. Plans may give parts in any order and mean
+    it,
+    so it is a cause only if all outputs are right then.
+
+    Returns:
+        The cause, the repair, the outputs that it makes right; None if there are no such tensors.
     """
     evidence = rerun.evidence
     given = [
@@ -79,8 +91,9 @@ def _fits(rerun: Rerun, value: int, data: Value) -> bool:
 
 
 def _in_order(rerun: Rerun, order: int, cut: Cut, codes: Codes) -> Value | None:
-    """What a cut has at codes where its parts lie in an order of the mesh; None where they do
-    already, or cannot.
+    """Return what a cut has at coordinates if its parts lie in an order of the mesh.
+
+    None if they do already, or cannot.
     """
     boxes = _boxes(rerun.evidence, order, cut, codes)
     return None if boxes is None else rerun.boxes(cut.reference, boxes)
@@ -110,8 +123,9 @@ def _boxes(evidence: Evidence, order: int, cut: Cut, codes: Codes) -> list[Box] 
 def _intervals(
     evidence: Evidence, codes: Codes, own: Sequence[tuple[tuple[int, int], ...]]
 ) -> Iterator[list[tuple[tuple[int, int], ...]]]:
-    """By code the stretches of a dimension in an order of the axes that cut it; none where they lie
-    in one already.
+    """Yield by coordinate the stretches of a dimension in each order of the axes that cut it.
+
+    None are yielded if they lie in one of these orders already.
     """
     coordinates = evidence.second.coordinates
     starts = sorted(set(own))
@@ -138,7 +152,7 @@ def _intervals(
 
 
 def _depends(index: Codes, others: Sequence[Codes]) -> bool:
-    """Whether a number is not the same at all codes that agree in all other coordinates."""
+    """Return True if a number differs between coordinates that agree in all other axes."""
     seen: dict[tuple[int, ...], int] = {}
     rows = zip(*(other.tolist() for other in others), strict=True) if others else ((),) * len(index)
     return any(
@@ -148,7 +162,7 @@ def _depends(index: Codes, others: Sequence[Codes]) -> bool:
 
 
 def _cause(evidence: Evidence, order: int, values: Sequence[int]) -> Diagnosis:
-    """What lies otherwise, at the operator that reads it first."""
+    """Return the diagnosis at the operator that reads a misplaced tensor first."""
     value = evidence.read_first(values)
     cut, codes = evidence.specification.initial[value], evidence.codes(value)
     held = [cut.parts[int(part)].box for part in cut.part_of[codes]]
@@ -164,4 +178,4 @@ def _cause(evidence: Evidence, order: int, values: Sequence[int]) -> Diagnosis:
         "held": spell(held[first]),
         "box": spell(due[first]),
     }
-    return Diagnosis(messages.PARTS_ORDERED, facts, codes, evidence.first_reader(value), value)
+    return Diagnosis(PARTS_ORDERED, facts, codes, evidence.first_reader(value), value)

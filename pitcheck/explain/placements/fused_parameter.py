@@ -1,5 +1,6 @@
-"""Whether the shards of a fused parameter lie otherwise than the program takes them apart: each as
-a part of every piece, and not as one stretch.
+"""Shards of a fused parameter that the program takes apart otherwise than they lie.
+
+Each shard is taken for a part of every piece, and is one stretch of the whole.
 """
 
 from __future__ import annotations
@@ -10,23 +11,35 @@ from functools import partial
 import numpy as np
 
 from pitcheck.algebra.value import Value
-from pitcheck.explain import messages
-from pitcheck.explain.diagnosis import Diagnosis
+from pitcheck.explain.diagnosis import Diagnosis, Kind
 from pitcheck.explain.evidence import SAME, Evidence
-from pitcheck.explain.rerun import Override, Rerun
+from pitcheck.explain.families import CUTS
+from pitcheck.explain.rerun.changes import Override
+from pitcheck.explain.rerun.rerun import Rerun
 from pitcheck.graph.cuts import Cut
 from pitcheck.graph.grids import Codes
 from pitcheck.stage.stage import Target
 
+INTERLEAVED = Kind(
+    "PIT117",
+    "{result!r} is {pieces} fused tensors, cut in {shards} shards as one stretch; the program "
+    "takes each shard apart as if it had a part of all {pieces}",
+    "give each rank its part of every one of the {pieces}, or split the whole before it is cut",
+)
+
+
 PIECES = (2, 3, 4)
-SPLITS = frozenset({"split", "chunk"})
 
 
 def interleaved(
     rerun: Rerun, left: Sequence[int]
 ) -> tuple[Diagnosis, list[Override], list[int]] | None:
-    """(the cause, the repair, the outputs that it makes right) of a fused parameter's shards.
-    Outputs that have its form are compared as they then lie.
+    """Find a fused parameter whose shards must have a part of every piece.
+
+    Outputs of its form are compared as they then lie.
+
+    Returns:
+        The cause, the repair, the outputs that it makes right; None if there is no such parameter.
     """
     evidence = rerun.evidence
     for value, cut in evidence.specification.initial.items():
@@ -64,8 +77,9 @@ def interleaved(
 def behind_what_is_right(
     rerun: Rerun, value: int, left: Sequence[int], alike: Callable[[Target], bool]
 ) -> bool:
-    """Whether an output that is right, and does not lie as the value does, is computed from it:
-    then the value lies as it must.
+    """Return True if a right output that lies otherwise than a value is computed from it.
+
+    Then the value lies as it must. ``alike`` tells the outputs that lie as the value does.
     """
     readers = {step.node for step in rerun.evidence.readers.get(value, [])}
     targets = (
@@ -77,8 +91,7 @@ def behind_what_is_right(
 
 
 def _split_dimension(evidence: Evidence, value: int, cut: Cut) -> int | None:
-    """The dimension along which a parameter is cut in stretches; None where there is not
-    just one.
+    """Return the dimension along which a parameter is cut in stretches; None if it is not just one.
     """
     if (
         value not in evidence.batch.inputs
@@ -100,8 +113,9 @@ def _split_dimension(evidence: Evidence, value: int, cut: Cut) -> int | None:
 
 
 def _pieces(evidence: Evidence, cut: Cut, dim: int) -> Iterator[tuple[int, ...]]:
-    """Sizes of the pieces that a fused parameter may have along a dimension: those in which the
-    reference splits anything, and equal ones.
+    """Yield sizes that the pieces of a fused parameter may have along a dimension.
+
+    These are sizes in which the reference splits a tensor, and equal ones.
     """
     run = evidence.run
     whole = np.asarray(run.evaluated.reference[cut.reference].data).shape[3 + dim]
@@ -109,7 +123,7 @@ def _pieces(evidence: Evidence, cut: Cut, dim: int) -> Iterator[tuple[int, ...]]
     for step, attributes in zip(run.stage.reference.steps, run.shaped.attributes[0], strict=True):
         sizes = attributes.get("sizes")
         if (
-            step.kind in SPLITS
+            step.kind in CUTS
             and isinstance(sizes, tuple)
             and sum(sizes) == whole
             and len(sizes) > 1
@@ -124,8 +138,9 @@ def _pieces(evidence: Evidence, cut: Cut, dim: int) -> Iterator[tuple[int, ...]]
 def _shards(
     rerun: Rerun, cut: Cut, dim: int, pieces: Sequence[int], codes: Codes, reference: int
 ) -> Value | None:
-    """What every rank has where it has its part of every piece; None where they cannot be cut so,
-    or a run's sizes of the tensor are others.
+    """Return what every rank holds if it has its part of every piece, one row per coordinate.
+
+    None if the pieces cannot be cut so, or have other sizes in this run.
     """
     whole = rerun.evidence.run.evaluated.reference[reference]
     starts = sorted({part.box[dim][0][0] for part in cut.parts})
@@ -150,9 +165,7 @@ def _shards(
 
 
 def _alike(evidence: Evidence, own: Cut, cut: Cut) -> bool:
-    """Whether a tensor lies as a parameter does: its gradient, what it becomes, or what an
-    optimizer holds of it.
-    """
+    """Return True if a tensor lies as a parameter does: its gradient, its update, or its state."""
     shapes = [
         evidence.first.values[reference].shape for reference in (own.reference, cut.reference)
     ]
@@ -174,8 +187,9 @@ def _states(
     dim: int,
     pieces: Sequence[int],
 ) -> Iterator[Override]:
-    """What an optimizer is given of the parameter, which lies as that does; nothing but outputs of
-    its form is computed from it.
+    """Yield what an optimizer is given of the parameter, laid out like it.
+
+    Only outputs of the parameter's form are computed from it.
     """
     evidence = rerun.evidence
 
@@ -209,8 +223,9 @@ def right_where_it_lies(
     overrides: Sequence[Override],
     lie: Callable[[Cut, Codes], Value | None],
 ) -> bool:
-    """Whether an output of a parameter's form is right, if it lies as the parameter then does:
-    ``lie`` says what is due at codes in the place of a cut.
+    """Return True if an output of a parameter's form is right once it lies as the parameter does.
+
+    ``lie`` gives what should be at coordinates in place of a cut.
     """
     target = rerun.evidence.run.comparisons[number].target
     changed = rerun.after(overrides, [number])
@@ -234,6 +249,4 @@ def _cause(evidence: Evidence, value: int, cut: Cut, pieces: int) -> Diagnosis:
         "pieces": pieces,
         "shards": len({part.box for part in cut.parts}),
     }
-    return Diagnosis(
-        messages.INTERLEAVED, facts, evidence.codes(value), evidence.first_reader(value), value
-    )
+    return Diagnosis(INTERLEAVED, facts, evidence.codes(value), evidence.first_reader(value), value)

@@ -1,0 +1,71 @@
+"""Observations of constant factors."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+
+from pitcheck.explain.diagnosis import Diagnosis
+from pitcheck.explain.observations.observation import AtOperator, AtOutput
+from pitcheck.explain.ratios import (
+    constant_ratio,
+    members_of,
+    ratio_cause,
+    repeated_reduction,
+)
+
+
+def factor_of_result(view: AtOperator) -> Diagnosis | None:
+    """See that a result is a constant multiple of what it should be."""
+    ratio = None if view.pair is None else constant_ratio(*view.pair)
+    if ratio is None or _is_of_mean(view, ratio):
+        return None
+    again = _reduced_again(view, ratio)
+    return again or ratio_cause(view.evidence, view.value, ratio, view.codes)
+
+
+def _is_of_mean(view: AtOperator, ratio: Fraction) -> bool:
+    """Return True if a factor is that of a mean that should be a sum."""
+    averages = view.step.attributes.get("reduction") == "avg"
+    return averages and ratio * members_of(view.evidence, view.step) == 1
+
+
+def _reduced_again(view: AtOperator, ratio: Fraction) -> Diagnosis | None:
+    """Return the diagnosis of a repeated reduction that brings the factor ``ratio``.
+
+    It is looked for before the operator and behind it, among values that no right output is
+    computed from.
+    """
+    evidence = view.evidence
+    for steps_of, further in (
+        (evidence.writers, evidence.inputs),
+        (evidence.readers, evidence.outputs),
+    ):
+        stack, seen = [view.value], {view.value}
+        while stack:
+            value = stack.pop()
+            for step in evidence.writers.get(value, []):
+                if members_of(evidence, step) == ratio and repeated_reduction(evidence, value):
+                    found = ratio_cause(evidence, value, ratio, evidence.codes(value))
+                    return replace(found, step=step, value=value)
+            new = {v for step in steps_of.get(value, []) for v in further(step)}
+            new -= seen | evidence.behind_right.keys()
+            seen |= new
+            stack.extend(sorted(new))
+    return None
+
+
+def scaled_part(view: AtOperator) -> Diagnosis | None:
+    """See that a result of unknown purpose is a multiple of a part of a reference tensor."""
+    cut = view.evidence.cuts.get(view.value)
+    if view.pair is not None or cut is None or cut.scale == 1:
+        return None
+    return ratio_cause(view.evidence, view.value, cut.scale, view.codes)
+
+
+def factor_of_output(view: AtOutput) -> Diagnosis | None:
+    """See that an output is a constant multiple of what it should be."""
+    ratio = constant_ratio(view.actual, view.wanted)
+    if ratio is None:
+        return None
+    return ratio_cause(view.evidence, view.value, ratio, view.at(view.comparison.codes))

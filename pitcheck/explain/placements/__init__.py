@@ -1,0 +1,1 @@
+"""Hypotheses about where the parts of given tensors lie."""

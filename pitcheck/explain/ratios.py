@@ -1,0 +1,108 @@
+"""Constant factors between what a value holds and what it should hold, and where they come from."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from itertools import combinations
+
+import numpy as np
+
+from pitcheck.claims.conjecture import Floats
+from pitcheck.explain.diagnosis import Diagnosis, Kind
+from pitcheck.explain.evidence import Evidence
+from pitcheck.explain.families import REDUCTIONS
+from pitcheck.graph.graph import Source
+from pitcheck.graph.grids import Codes
+from pitcheck.stage.batch import Step
+
+FACTOR = Kind(
+    "PIT101",
+    "every element is {meaning} times what it should be",
+    "divide by that factor once, or drop the reduction that brought it",
+    ("ratio",),
+)
+REDUCED_AGAIN = Kind(
+    "PIT105",
+    "it is {meaning} times what it should be, and was already reduced before its last reduction",
+    "drop one of the reductions",
+)
+
+
+SOLID = 1e-6
+"""Elements below this share of the largest one say nothing about a ratio; the ratios of the others
+may differ by as much.
+"""
+RATIO_TOLERANCE = 1e-7
+"""Relative distance of a measured ratio from a fraction up to which it counts as that fraction."""
+RATIO_DENOMINATOR = 4096
+"""The largest denominator of a ratio."""
+
+
+def constant_ratio(actual: Floats, wanted: Floats) -> Fraction | None:
+    """Return the factor by which every element is off.
+
+    Args:
+        actual: the numbers that are held, of any shape.
+        wanted: the numbers that should be held, of a shape that broadcasts with it.
+
+    Returns:
+        The ratio of ``actual`` to ``wanted``; None if it is 1, is not constant, or is no fraction
+        with a small denominator.
+    """
+    actual, wanted = np.broadcast_arrays(actual, wanted)
+    scale = np.abs(wanted).max(initial=0.0)
+    solid = np.abs(wanted) > SOLID * scale
+    if not solid.any() or scale == 0:
+        return None
+    ratios = actual[solid] / wanted[solid]
+    middle = float(np.median(ratios))
+    if middle == 0 or not np.isfinite(ratios).all():
+        return None
+    if (np.abs(ratios - middle) > SOLID * abs(middle)).any():
+        return None
+    ratio = Fraction(middle).limit_denominator(RATIO_DENOMINATOR)
+    far = abs(float(ratio) - middle) > RATIO_TOLERANCE * abs(middle)
+    return None if ratio == 1 or far else ratio
+
+
+def factor(evidence: Evidence, ratio: Fraction) -> str:
+    """Return a factor as text, with everything in the plan of that size.
+
+    Mesh axes and micro-batches are named; if none of them fits, all products of two.
+    """
+    coordinates = evidence.second.coordinates
+    sizes = {
+        **{f"size of {name}": size for name, size in coordinates.sizes.items()},
+        "number of micro-batches": coordinates.microbatches,
+    }
+    large = {name: size for name, size in sizes.items() if size > 1}
+    names = [name for name, size in large.items() if ratio in (size, Fraction(1, size))]
+    if not names:
+        names = [
+            f"{a} x {b}"
+            for a, b in combinations(large, 2)
+            if ratio in (large[a] * large[b], Fraction(1, large[a] * large[b]))
+        ]
+    return " = ".join([str(ratio), *(name if ratio > 1 else f"1 / {name}" for name in names)])
+
+
+def members_of(evidence: Evidence, step: Step) -> int:
+    """Return the number of members in the groups of a collective; 0 for other operators."""
+    source = next(iter(evidence.second.nodes[step.node].inputs), None)
+    return source.members if isinstance(source, Source) else 0
+
+
+def repeated_reduction(evidence: Evidence, value: int) -> bool:
+    """Return True if a reduction whose members all hold the same writes the value."""
+    for step in evidence.writers.get(value, []):
+        for operand in step.inputs if step.kind in REDUCTIONS else ():
+            rows = getattr(operand, "rows", None)
+            if rows is not None and rows.ndim == 2 and (rows == rows[:, :1]).all():
+                return True
+    return False
+
+
+def ratio_cause(evidence: Evidence, value: int, ratio: Fraction, codes: Codes) -> Diagnosis:
+    """Return the diagnosis of a constant factor: one reduction too many, or any other factor."""
+    kind = REDUCED_AGAIN if repeated_reduction(evidence, value) else FACTOR
+    return Diagnosis(kind, {"meaning": factor(evidence, ratio)}, codes)

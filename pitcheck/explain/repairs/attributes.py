@@ -1,0 +1,135 @@
+"""Repairs of attributes: another dimension, mode or place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from pitcheck.explain.diagnosis import Kind
+from pitcheck.explain.observations.operators import SIZES
+from pitcheck.explain.rerun.changes import Draft
+from pitcheck.explain.rerun.site import Candidate, Site
+from pitcheck.graph.graph import Node
+from pitcheck.graph.grids import Codes
+from pitcheck.ops.registry import operator_kind
+
+ATTRIBUTE = Kind("PIT102", "operator {operator!r} has {different}", "use {right}", ("right",))
+DRAW_ATTRIBUTE = Kind("PIT114", "operator {operator!r} has {different}", "use {right}", ("right",))
+OTHER_PLACE = Kind(
+    "PIT107",
+    "operator {operator!r} has {attribute} = {place} on rank {rank} where it should be {right} "
+    "({why})",
+    "use {attribute} = {right} there",
+    ("attribute", "right"),
+)
+AXES = frozenset({"axis", "dim0", "dim1", "split_axis", "concat_axis"})
+"""Attributes that are numbers of dimensions."""
+MOST_STEPS = 8
+"""Reference steps of one kind that an operator is compared with; four times as many are looked at.
+"""
+MOST_LITERALS = 8
+"""Sets of attributes that are tried."""
+
+
+def other_attribute(site: Site) -> Iterator[Candidate]:
+    """Use attributes of the reference's operators of that kind, and other dimensions."""
+    run = site.evidence.run
+    own = site.attributes
+    tried: list[dict[str, Any]] = []
+    shaped = run.shaped.attributes[0]
+    numbers = [n for n, step in enumerate(run.stage.reference.steps) if step.kind == site.kind]
+    for number in numbers[: 4 * MOST_STEPS]:
+        different = {k: v for k, v in shaped[number].items() if k not in SIZES and own.get(k) != v}
+        if different and different not in tried and len(tried) < MOST_LITERALS:
+            tried.append(different)
+    tried.extend(
+        {k: other}
+        for k, v in own.items()
+        if k in AXES and isinstance(v, int)
+        for other in range(3)
+        if other != v
+    )
+    tried.extend(
+        {k: tuple(reversed(v))}
+        for k, v in own.items()
+        if k == "permutation" and isinstance(v, tuple)
+    )
+    for different in tried:
+        overrides = site.redone(partial(site.as_given, **different))
+        if overrides is not None:
+            said = ", ".join(
+                f"{k} = {own.get(k)} where it should be {v}" for k, v in different.items()
+            )
+            right = ", ".join(f"{k} = {v}" for k, v in different.items())
+            of = DRAW_ATTRIBUTE if operator_kind(site.kind).random else ATTRIBUTE
+            yield site.diagnosis(of, different=said, right=right), overrides
+
+
+def other_places(site: Site) -> Iterator[Candidate]:
+    """Take parts that begin elsewhere: in the order of the ranks, or one element off."""
+    for name in ("position", "offset", "index", "start"):
+        if (
+            not all(
+                isinstance(site.rerun.attributes_of(node).get(name), int) for node in site.nodes
+            )
+            or site.collective
+        ):
+            continue
+        for table, said in _place_tables(site, name):
+
+            def at(
+                node: Node, codes: Codes, table: Codes = table, name: str = name
+            ) -> Draft | None:
+                own, place = site.rerun.attributes_of(node), int(table[codes[0]])
+                moved = {name: place}
+                if name == "start" and isinstance(own.get("stop"), int):
+                    moved["stop"] = int(own["stop"]) - int(own["start"]) + place
+                return site.as_given(node, codes, **moved) if place >= 0 else None
+
+            overrides = site.redone(at, table)
+            if overrides is not None:
+                first = site.codes[0]
+                was, due = _place_of(site, name, int(first)), int(table[first])
+                if was == due:
+                    first = next(
+                        (c for c in site.codes if _place_of(site, name, int(c)) != table[c]), first
+                    )
+                    was, due = _place_of(site, name, int(first)), int(table[first])
+                rank = int(first) // site.rerun.graph.coordinates.microbatches
+                facts = {"attribute": name, "place": was, "rank": rank, "right": due, "why": said}
+                yield site.diagnosis(OTHER_PLACE, **facts), overrides
+
+
+def _place_of(site: Site, name: str, code: int) -> int:
+    node = next(node for node in site.nodes if node.mask[code])
+    return int(site.rerun.attributes_of(node)[name])
+
+
+def _place_tables(site: Site, name: str) -> Iterator[tuple[Codes, str]]:
+    """Yield by coordinate other places, with the reason as text."""
+    own = np.full(site.rerun.graph.codes, -1, dtype=np.int64)
+    for node in site.nodes:
+        own[node.mask] = int(site.rerun.attributes_of(node)[name])
+    step = int(np.diff(np.unique(own[site.codes])).min(initial=1 << 40))
+    width = (
+        [int(site.attributes["stop"]) - int(site.attributes["start"])]
+        if name == "start" and isinstance(site.attributes.get("stop"), int)
+        else []
+    )
+    widths = list(dict.fromkeys([*width, *([step] if step < 1 << 40 else []), 1]))
+    for grouping in site.evidence.groupings:
+        if grouping.axes:
+            place = np.full(len(own), -1, dtype=np.int64)
+            for row in np.sort(grouping.table, axis=1):
+                place[row] = np.arange(len(row))
+            for each in widths:
+                yield (
+                    np.where(place >= 0, place * each, -1),
+                    f"the parts lie in the order of {grouping.name}",
+                )
+    for more in (-1, 1):
+        yield np.where(own >= 0, own + more, -1), "one element off"
+        yield np.where(own > 0, own + more, own), "one element off"

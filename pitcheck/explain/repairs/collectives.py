@@ -1,0 +1,209 @@
+"""Repairs of collectives: another reduction, another group, or none at all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+
+import numpy as np
+
+from pitcheck.explain.diagnosis import Kind
+from pitcheck.explain.families import REDUCTIONS, WHOLE_REDUCTIONS
+from pitcheck.explain.ratios import repeated_reduction
+from pitcheck.explain.rerun.changes import Draft, Override, Read
+from pitcheck.explain.rerun.site import Candidate, Site, by_code
+from pitcheck.graph.graph import Node, Source, sources_of
+from pitcheck.graph.grids import Codes
+from pitcheck.ops.registry import operator_kind
+
+REDUCED_ONCE_MORE = Kind(
+    "PIT105",
+    "operator {operator!r} reduces {result!r} once more than it should be",
+    "drop this reduction",
+)
+SUM_OF_EQUALS = Kind(
+    "PIT105",
+    "operator {operator!r} adds up{over} what is the same on all members already",
+    "drop one of the reductions, or reduce with 'avg'",
+)
+OTHER_REDUCTION = Kind(
+    "PIT111",
+    "operator {operator!r} takes the {own} of terms{over} where it should take their {right}",
+    "reduce with {reduction!r}",
+    ("reduction",),
+)
+OTHER_GROUP = Kind(
+    "PIT106",
+    "operator {operator!r} ({kind}) runs over another group than it should",
+    "let {operator!r} run over {over}",
+    ("over",),
+)
+OTHER_ORDER_OF_MEMBERS = Kind(
+    "PIT107",
+    "operator {operator!r} ({kind}) joins its members in the order {order}, where it should join "
+    "them in the order {right}",
+    "let the members of {operator!r} stand in that order",
+)
+COMBINED = {"sum": "sum", "avg": "mean", "max": "largest", "min": "smallest"}
+"""By reduction the word for its result."""
+
+
+def dropped_reduction(site: Site) -> Iterator[Candidate]:
+    """Leave out a reduction of what is reduced already."""
+    if site.kind not in WHOLE_REDUCTIONS:
+        return
+
+    def own(node: Node, codes: Codes) -> Draft | None:
+        source = node.inputs[0]
+        return ("identity", {}, [Read(source.value, codes)]) if isinstance(source, Source) else None
+
+    overrides = site.redone(own)
+    if overrides is not None:
+        yield site.diagnosis(REDUCED_ONCE_MORE), overrides
+
+
+def other_reduction(site: Site) -> Iterator[Candidate]:
+    """Take a sum for a mean, a mean for a sum, or one of them for another reduction."""
+    yield from _reduced(site, ("sum", "avg"))
+
+
+def other_extremum(site: Site) -> Iterator[Candidate]:
+    """Take the largest or the smallest of what the members hold."""
+    yield from _reduced(site, ("max", "min"))
+
+
+def _reduced(site: Site, kinds: Sequence[str]) -> Iterator[Candidate]:
+    if site.kind not in REDUCTIONS:
+        return
+    own = site.attributes.get("reduction", "sum")
+    for kind in kinds:
+        overrides = site.redone(partial(site.as_given, reduction=kind)) if kind != own else None
+        if overrides is not None:
+            if kind == "avg" and own == "sum" and repeated_reduction(site.evidence, site.value):
+                yield site.diagnosis(SUM_OF_EQUALS, over=_over_what(site)), overrides
+                continue
+            facts = {"own": COMBINED.get(own, own), "right": COMBINED[kind], "reduction": kind}
+            yield (
+                site.diagnosis(OTHER_REDUCTION, over=_over_what(site), **facts),
+                overrides,
+            )
+
+
+def _over_what(site: Site) -> str:
+    """Return " over" and the name of the group of a collective; "" if it has no name."""
+    own = _own_members(site)
+    for grouping in site.evidence.groupings:
+        if own in [
+            set(row)
+            for row in grouping.table[(grouping.table == site.codes[0]).any(axis=1)].tolist()
+        ]:
+            return f" over {grouping.name}"
+    return ""
+
+
+def other_group(site: Site) -> Iterator[Candidate]:
+    """Run over another group of as many members, or over the members in reverse order."""
+    yield from _grouped(site, lambda members, own: len(members) == len(own))
+
+
+def smaller_group(site: Site) -> Iterator[Candidate]:
+    """Run over a group of another size that lacks some of the members.
+
+    For a group with more members one more reduction says as much.
+    """
+    yield from _grouped(site, lambda members, own: len(members) != len(own) and not own < members)
+
+
+def larger_group(site: Site) -> Iterator[Candidate]:
+    """Run over a group that has the members and more."""
+    yield from _grouped(site, lambda members, own: own < members)
+
+
+def _grouped(site: Site, chosen: Callable[[set[int], set[int]], bool]) -> Iterator[Candidate]:
+    if not site.collective:
+        return
+    own = _own_members(site)
+    source = site.nodes[0].inputs[0]
+    members = source.members if isinstance(source, Source) else 0
+    positions = "position" in operator_kind(site.kind).attributes
+    for grouping in site.evidence.groupings:
+        for table, how in (
+            (np.sort(grouping.table, axis=1), ""),
+            (np.sort(grouping.table, axis=1)[:, ::-1], " in reverse order"),
+        ):
+            if (
+                table.shape[1] < 2
+                or (how and (not members or site.kind in WHOLE_REDUCTIONS))
+                or (members and site.kind not in REDUCTIONS and table.shape[1] != members)
+            ):
+                continue
+            groups = by_code(table, site.rerun.graph.codes)
+            if not chosen(set(groups[site.codes[0]].tolist()), own):
+                continue
+            overrides = _over(site, groups, positions)
+            if overrides is not None:
+                if _same_members(site, groups):
+                    right = _listed(groups[site.codes[0]], site)
+                    yield (
+                        site.diagnosis(OTHER_ORDER_OF_MEMBERS, order=_order(site), right=right),
+                        overrides,
+                    )
+                else:
+                    yield (
+                        site.diagnosis(OTHER_GROUP, over=f"{grouping.name}{how}"),
+                        overrides,
+                    )
+
+
+def _over(site: Site, groups: Codes, positions: bool) -> list[Override] | None:
+    """Return the results of a collective over other groups.
+
+    Args:
+        groups: by coordinate the members of its group in order, shape (codes, members).
+        positions: True if the collective depends on the place of a coordinate in its group.
+    """
+    place = (groups == np.arange(len(groups))[:, None]).argmax(axis=1)
+    found: list[Override] = []
+    for node in site.nodes:
+        source, codes = (
+            node.inputs[0],
+            np.flatnonzero(node.mask & (site.evidence.batch.rows[site.value] >= 0)),
+        )
+        if not isinstance(source, Source) or (groups[codes] < 0).any():
+            return None
+        for own in np.unique(place[codes]) if positions else (0,):
+            chosen = codes[place[codes] == own] if positions else codes
+            attributes = {
+                **site.rerun.attributes_of(node),
+                **({"position": int(own)} if positions else {}),
+            }
+            result = site.rerun.one(
+                node.kind, attributes, [Read(source.value, groups[chosen])], len(chosen)
+            )
+            if result is None:
+                return None
+            found.append(Override(site.value, chosen, result))
+    return found if site.changes(found) else None
+
+
+def _own_members(site: Site) -> set[int]:
+    """Return the group of the first coordinate at which a collective runs."""
+    operand = next(node for node in site.nodes if node.mask[site.codes[0]]).inputs[0]
+    return {
+        int(c)
+        for source in sources_of(operand)
+        for c in np.atleast_1d(source.at(site.codes[:1])[0])
+    }
+
+
+def _same_members(site: Site, groups: Codes) -> bool:
+    return _own_members(site) == set(groups[site.codes[0]].tolist())
+
+
+def _order(site: Site) -> str:
+    source = site.nodes[0].inputs[0]
+    return _listed(source.at(site.codes[:1])[0], site) if isinstance(source, Source) else ""
+
+
+def _listed(codes: Codes, site: Site) -> str:
+    return str([int(code) // site.rerun.graph.coordinates.microbatches for code in codes.tolist()])

@@ -1,0 +1,292 @@
+"""The parallel plan run again on the same numbers, with one thing changed.
+
+Only what depends on the change is computed anew, coordinate by coordinate, and compared with what
+the outputs should be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from pitcheck.algebra.value import Value
+from pitcheck.claims.conjecture import real_differences
+from pitcheck.explain.evidence import SAME
+from pitcheck.explain.rerun.changes import (
+    Change,
+    Draft,
+    Held,
+    Mask,
+    Override,
+    Redo,
+    held_at,
+)
+from pitcheck.explain.rerun.values import PlanValues
+from pitcheck.graph.graph import Node, sources_of
+from pitcheck.graph.grids import Codes
+from pitcheck.stage.evaluate import expected_parts, judged_elements
+from pitcheck.stage.stage import Target
+
+MOST_IDLE = 8
+"""Values that no output depends on, which are tried before nearer ones."""
+
+
+@dataclass
+class _Wanted:
+    """An output that is compared: its coordinates (a row of them for a sum) and what it should be.
+    """
+
+    target: Target
+    codes: Codes
+    expected: Value
+    judged: Mask
+
+
+class Rerun(PlanValues):
+    """The values of a run, and what becomes of them and of the outputs under changes."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.steps = {step.node: step for step in self.evidence.run.stage.parallel.steps}
+        self._wanted: dict[int, _Wanted] = {}
+        self._readers: dict[int, list[int]] = {}
+        for number in self.steps:
+            for operand in self.graph.nodes[number].inputs:
+                for source in sources_of(operand):
+                    self._readers.setdefault(source.value, []).append(number)
+        self._behind: dict[int, frozenset[int]] = {}
+
+    @cached_property
+    def idle(self) -> frozenset[int]:
+        """The values that are computed and that no output depends on.
+
+        What should have read them may read something else.
+        """
+        needed = self.evidence.run.evaluated.parallel
+        return frozenset(
+            v for v, held in enumerate(self.graph.values) if held.writers and v not in needed
+        )
+
+    def nearest(self, values: Iterable[int], rank: int, most: int) -> list[int]:
+        """Return the values that are nearest to a place in the program.
+
+        Those come first that no output depends on. ``rank`` is the place, ``most`` how many are
+        wanted.
+        """
+        near = sorted(values, key=lambda v: abs(self.graph.depth(v) - rank))
+        return list(dict.fromkeys([*[v for v in near if v in self.idle][:MOST_IDLE], *near[:most]]))
+
+    def wanted(self, number: int) -> _Wanted:
+        """Return what output ``number`` of the run must be."""
+        if number not in self._wanted:
+            run = self.evidence.run
+            target = run.comparisons[number].target
+            codes, parts = target.codes, target.cut.part_of[target.codes]
+            groups = target.cut.group_of
+            if groups is not None:
+                order = np.argsort(groups[codes], kind="stable")
+                terms = int(np.unique(groups[codes], return_counts=True)[1].max())
+                codes, parts = (
+                    codes[order].reshape(-1, terms),
+                    parts[order].reshape(-1, terms)[:, 0],
+                )
+            reference = run.evaluated.reference[target.cut.reference]
+            with np.errstate(all="ignore"):
+                expected = expected_parts(self.algebra, run.shaped, number, reference, parts)
+            judged = judged_elements(
+                run.shaped.boxes[number], parts, tuple(expected.data.shape[3:])
+            )
+            self._wanted[number] = _Wanted(target, codes, expected, judged)
+        return self._wanted[number]
+
+    def behind(self, number: int) -> frozenset[int]:
+        """Return the nodes that output ``number`` is computed by."""
+        if number not in self._behind:
+            stack, nodes, seen = (
+                [self.evidence.run.comparisons[number].target.cut.value],
+                set(),
+                set(),
+            )
+            while stack:
+                value = stack.pop()
+                if value in seen:
+                    continue
+                seen.add(value)
+                for step in self.evidence.writers.get(value, []):
+                    nodes.add(step.node)
+                    stack.extend(self.evidence.inputs(step))
+            self._behind[number] = frozenset(nodes)
+        return self._behind[number]
+
+    def right(self, changes: Sequence[Change], numbers: Iterable[int]) -> list[int]:
+        """Return the numbers of those outputs that are right with the changes.
+
+        Raises BudgetError if too much was computed.
+        """
+        asked = list(numbers)
+        changed = self.after(changes, asked)
+        return [
+            number for number in asked if changed is not None and self._is_right(number, changed)
+        ]
+
+    def _is_right(self, number: int, changed: Mapping[int, Held]) -> bool:
+        wanted = self.wanted(number)
+        held = changed.get(wanted.target.cut.value) or self.held(wanted.target.cut.value)
+        if held is None:
+            return False
+        rows = held.rows[wanted.codes]
+        if (rows < 0).any():
+            return False
+        actual = (
+            self.algebra.sum(self.algebra.stack(held.value, rows), (0,))
+            if rows.ndim == 2
+            else self.algebra.gather(held.value, rows)
+        )
+        if actual.data.shape[3:] != wanted.expected.data.shape[3:]:
+            return False
+        differences = real_differences(actual, wanted.expected)
+        return not (np.where(wanted.judged, differences, 0.0) > SAME).any()
+
+    def is_output(self, number: int, data: Value, codes: Codes) -> bool:
+        """Return True if output ``number`` is right once its value has these numbers at
+        coordinates.
+        """
+        return self._is_right(
+            number, {self.wanted(number).target.cut.value: held_at(data, codes, self.graph.codes)}
+        )
+
+    def after(
+        self,
+        changes: Sequence[Change],
+        numbers: Iterable[int],
+        seen: Callable[[int, Held], bool] | None = None,
+    ) -> dict[int, Held] | None:
+        """Return by value what depends on the changes, as far as these outputs need it.
+
+        Args:
+            changes: what is done otherwise.
+            numbers: the outputs.
+            seen: called with every value that is another one then, in the order of the program;
+                returns
+                False to stop.
+
+        Returns:
+            The changed values; None if an operator has no value, or ``seen`` stopped.
+        """
+        changed: dict[int, Held] = {}
+        dirty: dict[int, Mask] = {}
+        redone = {change.node: change for change in changes if isinstance(change, Redo)}
+        for override in (change for change in changes if isinstance(change, Override)):
+            before = changed.get(override.value) or self.held(override.value)
+            changed[override.value] = self._with(before, override.data, override.codes)
+            dirty.setdefault(override.value, np.zeros(self.graph.codes, dtype=np.bool_))[
+                override.codes
+            ] = True
+        fixed = {value: mask.copy() for value, mask in dirty.items()}
+        needed = frozenset().union(*(self.behind(number) for number in numbers))
+        again = [
+            output
+            for number in redone
+            for output in self.graph.nodes[number].outputs
+            if output is not None
+        ]
+        following = sorted(
+            {*self._downstream([*fixed, *again], needed), *redone.keys()},
+            key=self.graph.rank.__getitem__,
+        )
+        last = {
+            output: number
+            for number in following
+            for output in self.graph.nodes[number].outputs
+            if output is not None
+        }
+        if seen is not None and not all(
+            seen(value, changed[value]) for value in fixed if value not in last
+        ):
+            return None
+        for number in following:
+            if not self._computed_after(number, changed, dirty, fixed, redone.get(number)):
+                return None
+            if seen is not None and not all(
+                seen(value, changed[value])
+                for value in self.graph.nodes[number].outputs
+                if value in changed and last[value] == number
+            ):
+                return None
+        return changed
+
+    def _computed_after(
+        self,
+        number: int,
+        changed: dict[int, Held],
+        dirty: dict[int, Mask],
+        fixed: Mapping[int, Mask],
+        redo: Redo | None,
+    ) -> bool:
+        """Compute a node anew if its operands changed, or if something else runs in its place.
+
+        Returns:
+            False if it has no value.
+        """
+        node = self.graph.nodes[number]
+        codes = np.flatnonzero(node.mask) if redo is not None else self._dirty_codes(node, dirty)
+        codes = codes[[self._there(node, int(code)) for code in codes]] if len(codes) else codes
+        if not len(codes):
+            return True
+        as_it_is: Draft = (
+            node.kind,
+            self.attributes.get(number, node.attributes),
+            self.reads(node, codes),
+        )
+        draft = as_it_is if redo is None else redo.draft(node, codes)
+        known = {**changed, **redo.known} if redo is not None else changed
+        results = None if draft is None else self.evaluate(*draft, len(codes), known, node.outputs)
+        if results is None:
+            return False
+        for output, result in zip(node.outputs, results, strict=False):
+            if output is None or result is None:
+                continue
+            free = ~fixed[output][codes] if output in fixed else np.ones(len(codes), dtype=np.bool_)
+            if free.any():
+                changed[output] = self._with(
+                    changed.get(output) or self.held(output),
+                    self.algebra.gather(result, np.flatnonzero(free)),
+                    codes[free],
+                )
+                dirty.setdefault(output, np.zeros(self.graph.codes, dtype=np.bool_))[
+                    codes[free]
+                ] = True
+        return True
+
+    def _there(self, node: Node, code: int) -> bool:
+        """Return True if a result of a node was needed at a coordinate."""
+        return any(
+            held.rows[code] >= 0
+            for output in node.outputs
+            if output is not None and (held := self.held(output)) is not None
+        )
+
+    def _downstream(self, values: Collection[int], needed: Collection[int]) -> list[int]:
+        stack, found = list(values), set()
+        while stack:
+            for number in self._readers.get(stack.pop(), []):
+                if number in needed and number not in found:
+                    found.add(number)
+                    stack.extend(
+                        output for output in self.graph.nodes[number].outputs if output is not None
+                    )
+        return sorted(found, key=self.graph.rank.__getitem__)
+
+    def _dirty_codes(self, node: Node, dirty: Mapping[int, Mask]) -> Codes:
+        codes = np.flatnonzero(node.mask)
+        touched = np.zeros(len(codes), dtype=np.bool_)
+        for source in (
+            s for operand in node.inputs for s in sources_of(operand) if s.value in dirty
+        ):
+            read = source.at(codes)
+            touched |= (dirty[source.value][read] & (read >= 0)).reshape(len(codes), -1).any(axis=1)
+        found: Codes = codes[touched]
+        return found
