@@ -1,6 +1,4 @@
-"""From a real difference of outputs to findings: where it begins, on which ranks, why, and what
-would mend it.
-"""
+"""From outputs that differ to findings: where the mistake is, on which ranks, and what mends it."""
 
 from __future__ import annotations
 
@@ -36,8 +34,10 @@ MOST_FINDINGS = 5
 
 @dataclass(frozen=True)
 class Explained:
-    """A finding, the operator and the tensor that it names, the numbers of the outputs that it
-    explains, and the mistake itself.
+    """A finding with its mistake.
+
+    ``operator`` and ``tensor``: what it names. ``outputs``: the numbers of the outputs that it
+    explains.
     """
 
     finding: Finding
@@ -48,7 +48,7 @@ class Explained:
 
 
 def gap_finding(gap: Gap, verdict: str) -> Finding:
-    """A part of a reference tensor that no rank holds."""
+    """Return the finding of a part of a reference tensor that no rank holds."""
     return Finding(
         code="PIT110",
         verdict="mismatch" if verdict == "mismatch" else "inconclusive",
@@ -70,7 +70,7 @@ def explain_difference(
     options: Options,
     seed: int,
 ) -> list[Finding]:
-    """Findings for the outputs ``differing`` that differ on the reals, first cause first."""
+    """Return findings for the outputs ``differing``, the first cause first."""
     evidence = Evidence(
         first,
         second,
@@ -94,9 +94,7 @@ def explain_difference(
 
 
 def unexplained(shown: Shown, error: Exception) -> Finding:
-    """Return the finding of a difference whose cause could not be looked for because of a fault of
-    pitcheck itself.
-    """
+    """Return the finding of a difference whose cause was not found through a fault of pitcheck."""
     return Finding(
         code="PIT100",
         verdict="mismatch",
@@ -111,17 +109,16 @@ def unexplained(shown: Shown, error: Exception) -> Finding:
 
 
 def is_tried(finding: Finding) -> bool:
-    """Whether the repair of a finding was tried, and not only concluded from what the
-    values show.
-    """
+    """Return True if the repair of a finding was tried, and not only concluded from values."""
     return finding.tried is not None
 
 
 def explained(
     evidence: Evidence, run: WholeRun, differing: list[int], *, of_stage: bool = False
 ) -> list[Explained]:
-    """Findings: what was tried and makes all outputs right, else what the values show.
-    ``of_stage``: of one of many.
+    """Return findings: the repairs that make all outputs right, else what the values show.
+
+    ``of_stage``: True for a stage, whose outputs are not those of the plan.
     """
     seen = cache(partial(located, evidence, run, differing))
     tried = tried_repairs(evidence, run, differing, lambda: seen().operator(evidence))
@@ -202,7 +199,7 @@ def _witnessed(
     options: Options,
     seed: int,
 ) -> Finding:
-    """The finding with a small witness, saved where the options say so."""
+    """Return a finding with a small witness, which is saved if the options say so."""
     given = {
         value: cut
         for value, cut in evidence.cuts.items()
@@ -274,8 +271,11 @@ def finding_of(
 
 
 def shown(run: WholeRun, number: int) -> tuple[str, tuple[int, ...], tuple[str, str]]:
-    """Of an output that differs: its name, the element that differs most, and what it is in the
-    reference and in the parallel plan.
+    """Return the element of an output that differs most.
+
+    Returns:
+        The name of the output, the place of the element in the whole tensor, and its value in the
+        reference and in the parallel plan.
     """
     comparison = run.comparisons[number]
     differences = real_differences(comparison.actual, comparison.expected)
@@ -290,9 +290,7 @@ def shown(run: WholeRun, number: int) -> tuple[str, tuple[int, ...], tuple[str, 
 
 
 def _shown_apart(comparison: Comparison, place: tuple[np.intp, ...]) -> tuple[str, str]:
-    """Both values with as many digits as it takes to tell them apart; what only more digits than
-    float64's tell apart is said so.
-    """
+    """Return both values with as many digits as it takes to tell them apart."""
     pair = [_element(value, place) for value in (comparison.expected, comparison.actual)]
     for digits in (9, 17):
         expected, actual = (f"{x:.{digits}g}" for x in pair)

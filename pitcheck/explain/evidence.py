@@ -1,4 +1,4 @@
-"""What the causes are looked for in: all values of one run of both plans on the reals."""
+"""The values of one run of both plans on the reals, in which causes are looked for."""
 
 from __future__ import annotations
 
@@ -33,21 +33,24 @@ from pitcheck.stage.run_batch import run_batch
 
 Mask = NDArray[np.bool_]
 MOST_COPIES = 8
+"""Copies of a tensor that are followed back."""
 MOST_AT_A_LINE = 4
-"""So many operators of one kind are told apart within one round of a loop."""
+"""Operators of one kind that are told apart within one round of a loop."""
 SAME = 1e-8
 """Relative difference up to which a value counts as what it should be."""
 
 
 @dataclass(frozen=True)
 class Grouping:
-    """A partition of coordinate codes: ``table`` has one row per group. ``name`` says over what,
-    e.g. ``tp`` or ``ranks [0, 2]``.
+    """A partition of coordinates into groups. ``table``: shape (groups, members).
 
-    ``reference``: the reference value that what was added up over it is part of, where that was
-    found. ``beside``: further values whose terms belong to the same sum, those of the other rounds
-    of a loop. ``times``: the sum is so many times what it should be part of; of a mean, as many as
-    it has terms.
+    ``name``: what it runs over, e.g. ``tp`` or ``ranks [0, 2]``. ``reference``: the reference value
+        of
+    which a sum over it is part, if that was found. ``beside``: further values that hold addends of
+    the
+    same sum, those of other rounds of a loop. ``times``: the sum is so many times what it is part
+    of;
+    for a mean the number of its addends.
     """
 
     name: str
@@ -59,12 +62,12 @@ class Grouping:
 
     @property
     def what(self) -> str:
-        """Sum or mean."""
+        """ "sum" or "mean"."""
         return "sum" if self.times == 1 else "mean"
 
     @property
     def reduction(self) -> str:
-        """The reduction that makes the whole of its terms."""
+        """The reduction that makes the whole of the addends."""
         return "sum" if self.times == 1 else "avg"
 
 
@@ -114,31 +117,30 @@ class Evidence:
         self.groupings = _groupings(second, nodes)
 
     def array(self, value: int) -> Floats:
-        """A parallel value, shape (trials, rows, *shape); what does not depend on trial or row is
-        repeated.
-        """
+        """Return a parallel value, shape (trials, rows, *shape)."""
         data = np.asarray(self.run.evaluated.parallel[value].data, dtype=np.float64)[0]
         return np.broadcast_to(
             data, (len(self.run.evaluated.algebra.trials), self.batch.count(value), *data.shape[2:])
         )
 
     def at(self, value: int, codes: Codes) -> Floats | None:
-        """A parallel value at codes, shape (trials, codes, *shape); None where it is not there at
-        one of them.
+        """Return a parallel value at coordinates, shape (trials, codes, *shape).
+
+        None if it is not there at one of them.
         """
         rows = self.batch.rows[value][codes]
         return None if (rows < 0).any() else self.array(value)[:, rows]
 
     def codes(self, value: int) -> Codes:
-        """Codes at which a parallel value is there."""
+        """Return the coordinates that hold a parallel value, shape (codes,)."""
         return np.flatnonzero(self.batch.rows[value] >= 0)
 
     def name(self, value: int) -> str:
-        """Name of a parallel value."""
+        """Return the name of a parallel value."""
         return self.second.values[value].name
 
     def called(self, value: int) -> str:
-        """Name of a parallel value, with the names of its copies."""
+        """Return the name of a parallel value, quoted, with the names of its copies."""
         copies = [
             name
             for name, number in self.second.number.items()
@@ -149,15 +151,14 @@ class Evidence:
         )
 
     def holds(self, value: int) -> int | None:
-        """The reference value that a parallel value holds unscaled parts of, as far as this run
-        shows.
-        """
+        """Return the reference value of which a value holds unscaled parts; None if unknown."""
         cut = self.cuts.get(value)
         return None if cut is None or cut.scale != 1 else cut.reference
 
     def origin(self, value: int) -> str:
-        """As text, how a value is made from another part of the same reference tensor, if it is; ""
-        where it is computed.
+        """Return as text how a value is made from another part of its reference tensor.
+
+        "" if it is not made so.
         """
         said: list[str] = []
         reference = self.holds(value)
@@ -180,8 +181,9 @@ class Evidence:
         )
 
     def alike(self, reference: int) -> int:
-        """The first reference value that holds the same numbers; of one that counts equal blocks,
-        that of which it does.
+        """Return the canonical one of numerically equal reference values.
+
+        The weight of a block of data is mapped to the value that it weights first.
         """
         if self.run.blocks is not None:
             reference = self.run.blocks.batched.scaled.get(reference, reference)
@@ -195,10 +197,11 @@ class Evidence:
         return self._alike.get(reference, reference)
 
     def rounds(self, value: int) -> Iterator[tuple[int, ...]]:
-        """The values that a loop in the user's program computes in the place of this one, itself
-        among them: same line, same kind of operator, same shape.
+        """Yield the values that a loop in the user's program computes in the place of this one.
 
-        Where the line has several such operators, every second of them, or third.
+        They have the same line, kind of operator and shape, and this value is among them. If the
+        line has
+        several such operators, every second of them, or third.
         """
         steps = self.writers.get(value, [])
         if not steps or not self.second.nodes[steps[-1].node].source or self.is_constant(value):
@@ -209,28 +212,27 @@ class Evidence:
                 yield tuple(found[found.index(value) % stride :: stride])
 
     def _line(self, value: int, step: Step) -> tuple[object, ...]:
-        """Equal for the values that a line computes again and again; a recorded program counts them
-        in their names.
-        """
+        """Return a key that is equal for the values that a line computes again and again."""
         node, held = self.second.nodes[step.node], self.second.values[value]
         return node.source, node.kind, held.shape, held.kind, held.name.partition("#")[0]
 
     def operator(self, step: Step) -> str:
-        """The plan's operator that a step belongs to."""
+        """Return the name of the plan's operator that a step belongs to."""
         return self.second.nodes[step.node].operator
 
     def inputs(self, step: Step) -> list[int]:
-        """Parallel values that a step reads."""
+        """Return the parallel values that a step reads, each once."""
         found = [argument.value for argument in step.arguments]
         return list(dict.fromkeys(found))
 
     def outputs(self, step: Step) -> list[int]:
-        """Parallel values that a step writes."""
+        """Return the parallel values that a step writes."""
         return [output for output in step.outputs if output is not None]
 
     def unused(self, step: Step) -> frozenset[int]:
-        """Values that a derivative reads and does not depend on: the gradient of a linear function
-        does not depend on its result.
+        """Return the values that a derivative reads and does not depend on.
+
+        The gradient of a linear function does not depend on its result.
         """
         number = self._numbers[id(step)]
         if number not in self._unused:
@@ -262,7 +264,7 @@ class Evidence:
             return
 
     def _alone(self, number: int, given: Mapping[int, Value]) -> dict[int, Value]:
-        """The values of one step, run on all rows of its inputs."""
+        """Return the values that one step writes, run on all rows of its inputs."""
         inputs = {value: np.arange(self.batch.count(value), dtype=np.int64) for value in given}
         part = replace(self.batch, inputs=inputs, steps=[self.batch.steps[number]])
         with np.errstate(all="ignore"):
@@ -271,13 +273,14 @@ class Evidence:
             )
 
     def is_constant(self, value: int) -> bool:
-        """Whether a value is made of nothing but numbers of the program."""
+        """Return True if a value is made of nothing but numbers of the program."""
         steps = self.writers.get(value, [])
         return bool(steps) and not any(self.inputs(step) for step in steps)
 
     def is_true(self, value: int) -> bool:
-        """Whether a value is a constant, holds unscaled parts of one reference value as far as this
-        run shows, or only views such a value.
+        """Return True if a value holds what the reference holds.
+
+        It is constant, has unscaled parts of one reference value, or only views a value that does.
         """
         if value not in self._true:
             stack, seen = [value], {value}
@@ -293,8 +296,9 @@ class Evidence:
         return self._true[value]
 
     def _viewed(self, value: int) -> list[int] | None:
-        """Return what a value only views (nothing, if it is known to be true by itself); None if it
-        is computed, or off by a factor.
+        """Return what a value only views; None if it is computed, or off by a factor.
+
+        Nothing, if it is known to be true by itself.
         """
         cut = self.cuts.get(value)
         if cut is not None:
@@ -311,9 +315,7 @@ class Evidence:
         )
 
     def reductions_of(self, value: int) -> list[Step]:
-        """The collectives that read a value, or what has its elements in another form: its terms
-        are summed there, rightly or not.
-        """
+        """Return the collectives that read a value, or what has its elements in another form."""
         found, stack, seen = [], [value], {value}
         while stack:
             for step in self.readers.get(stack.pop(), []):
@@ -327,8 +329,9 @@ class Evidence:
 
     @cached_property
     def behind_right(self) -> Mapping[int, Mask]:
-        """By value the codes that something is computed from which an output holds rightly, shape
-        (codes,); of values that have none nothing is said.
+        """By value a mask of the coordinates from which a right output is computed, shape (codes,).
+
+        Values without such coordinates are left out.
         """
         found: dict[int, Mask] = {}
 
@@ -359,13 +362,13 @@ class Evidence:
         return found
 
     def first_reader(self, value: int) -> Step | None:
-        """The step that reads a value first in the order of the program; None where none does."""
+        """Return the step that reads a value first in the program; None if none does."""
         return min(
             self.readers.get(value, []), key=lambda step: self.second.rank[step.node], default=None
         )
 
     def read_first(self, values: Iterable[int]) -> int:
-        """Of values the one that is read first in the order of the program."""
+        """Return the one of several values that is read first in the program."""
         steps = {value: self.first_reader(value) for value in values}
         return min(
             steps,
@@ -377,7 +380,7 @@ class Evidence:
         )
 
     def downstream(self, value: int) -> set[int]:
-        """What is computed from a value."""
+        """Return what is computed from a value, and the value itself."""
         stack, seen = [value], {value}
         while stack:
             for step in self.readers.get(stack.pop(), []):
@@ -387,7 +390,7 @@ class Evidence:
         return seen
 
     def holding(self, reference: int) -> list[int]:
-        """The parallel values that hold parts of a reference value."""
+        """Return the parallel values that hold parts of a reference value."""
         return [
             value
             for value, cut in self.cuts.items()
@@ -395,25 +398,29 @@ class Evidence:
         ]
 
     def part_of(self, data: Floats) -> int | None:
-        """The reference value of which all rows (trials, rows, *shape) are parts, None where there
-        is none.
+        """Return the reference value of which all rows are parts; None if there is none.
+
+        Args:
+            data: the rows, shape (trials, rows, *shape).
         """
         return lookup(data, self.index) if np.isfinite(data).all() and data[0].size > 0 else None
 
     def ranks_of(self, codes: Codes) -> tuple[int, ...]:
-        """Ranks of coordinate codes."""
+        """Return the ranks of coordinates, in order."""
         return tuple(sorted({int(c) // self.second.coordinates.microbatches for c in codes}))
 
     def microbatches_of(self, value: int, codes: Codes) -> tuple[int, ...]:
-        """Micro-batches of coordinate codes, empty for a value that exists once."""
+        """Return the micro-batches of coordinates in order; none for a value that exists once."""
         if not self.second.values[value].tensor.microbatched:
             return ()
         return tuple(sorted({int(c) % self.second.coordinates.microbatches for c in codes}))
 
 
 def _groupings(graph: Graph, nodes: Sequence[Node]) -> list[Grouping]:
-    """Over what a sum might have been forgotten: every mesh axis, micro-batches, both, pairs of
-    axes, and every group that ``nodes`` use.
+    """Return the groups over which a sum may have been forgotten.
+
+    These are every mesh axis, micro-batches, pairs of axes, all of them, and groups that ``nodes``
+    use.
     """
     coordinates = graph.coordinates
     axes = [name for name, size in coordinates.sizes.items() if size > 1] + (

@@ -1,8 +1,7 @@
-"""Findings from the stages that do not hold over what a plan says of its tensors: each is explained
-by itself, from what it reads to what it should give.
+"""Findings from the stages that do not hold over the plan's hints, each explained by itself.
 
-All other stages are proven, so that what such a stage reads is what it should be, on every input of
-the plans. Its own steps are few, however many ranks, layers and micro-batches the plan has.
+All other stages are proven, so such a stage reads what it should, on every input of the plans. Its
+steps are few, however many ranks, layers and micro-batches the plan has.
 """
 
 from __future__ import annotations
@@ -55,18 +54,20 @@ STAGE_DIFFERS = Kind(
 
 MOST_EXPLAINED = 5
 MOST_STAGES = 12
-"""Stages that are explained: those of one mistake are one finding."""
+"""Stages that are explained; those of one mistake are one finding."""
 REDUCED = frozenset({"PIT104", "PIT105", "PIT106"})
-"""Causes of which the values of an operator tell more than what others run in its place."""
+"""Causes that the values of an operator tell better than what other ranks run in its place."""
 MOST_ROWS = 4096
 MOST_STEPS = 120
-"""Steps of a stage, and rows of all of them, up to which its inputs are made small."""
+"""Steps of a stage, and ``MOST_ROWS`` rows of all of them, up to which its inputs are made small.
+"""
 
 
 @dataclass
 class Refused:
-    """The whole run in which outputs ``real`` differ, the stages that do not hold, and the cuts
-    between which they lie.
+    """The whole run in which outputs ``real`` differ, and the stages that do not hold.
+
+    ``cuts``: the cuts between which these stages lie.
     """
 
     run: WholeRun
@@ -84,11 +85,11 @@ def explain_refused(
     seed: int,
     templates: Templates,
 ) -> list[Finding]:
-    """Findings for the stages that do not hold, in the order of the program; each with an output of
-    the whole pair that differs.
+    """Return findings for the stages that do not hold, in the order of the program.
 
-    Repairs are tried in one stage after the other until none is found in one: looking for none
-    costs most.
+    Each names an output of the plans that differs. Repairs are tried stage by stage until a stage
+    has
+    none: looking for none costs most.
     """
     trying = second.codes <= MOST_CODES
     gaps = [gap_finding(gap, "mismatch") for gap in specification.gaps if not gap.output]
@@ -128,9 +129,7 @@ def explain_refused(
 
 
 def _together(places: Sequence[Explained], more: str) -> Finding:
-    """Return one finding of one mistake that was made at several places. ``more`` is said of it at
-    the end.
-    """
+    """Return one finding of one mistake made at several places. ``more`` ends its cause."""
     first, *others = places
     finding = first.finding
     named = messages.places([(each.operator or "", each.tensor) for each in others])
@@ -154,7 +153,7 @@ def _together(places: Sequence[Explained], more: str) -> Finding:
 
 
 def _affected(found: Refused, total: int) -> str:
-    """Which outputs differ, of all or of those that were run."""
+    """Return as text which outputs differ, of all or of those that were run."""
     names = list(dict.fromkeys(found.run.comparisons[n].target.name for n in found.real))
     some = f"{', '.join(map(repr, names[:3]))}{' and others' if len(names) > 3 else ''}"
     if len({comparison.target.name for comparison in found.run.comparisons}) < total:
@@ -166,8 +165,9 @@ def _affected(found: Refused, total: int) -> str:
 
 
 def first_refused(second: Graph, failed: Sequence[Obligation]) -> list[int]:
-    """The values at which the stages end that do not hold, the first of the program first; as many
-    as are explained.
+    """Return the values at which failing stages end, the first of the program first.
+
+    There are as many as are explained.
     """
     return sorted(dict.fromkeys(o.target.cut.value for o in failed), key=second.depth)[
         :MOST_EXPLAINED
@@ -175,8 +175,9 @@ def first_refused(second: Graph, failed: Sequence[Obligation]) -> list[int]:
 
 
 def suspected(second: Graph, obligation: Obligation) -> Codes:
-    """The codes at which a stage that does not hold runs a record of its own, else those at which
-    its values differ.
+    """Return the coordinates at which a failing stage runs a record that others do not.
+
+    If there is none, those at which its values differ. The shape is (codes,).
     """
     odd = odd_writers(second, obligation.nodes)
     if odd:
@@ -186,17 +187,13 @@ def suspected(second: Graph, obligation: Obligation) -> Codes:
 
 
 def _differing(obligation: Obligation) -> Codes:
-    """Codes at which the values of a stage that does not hold differ; where that was not seen, one
-    at which they are compared.
-    """
+    """Return the coordinates at which a failing stage differs; else one that is compared."""
     differing = obligation.proof.differing
     return obligation.target.codes[:1] if differing is None else differing
 
 
 def unproven(second: Graph, obligation: Obligation, why: str) -> Finding:
-    """The finding that a stage over hints does not hold, although no input of both plans shows a
-    difference.
-    """
+    """Return the finding of a stage that does not hold although no input of both plans differs."""
     found = _unexplained(second, obligation).finding
     name = second.values[obligation.target.cut.value].name
     title = (
@@ -224,9 +221,7 @@ def _explained(
     *,
     trying: bool,
 ) -> list[Explained]:
-    """The findings of a stage, and what they have in common: an output of the whole pair that
-    differs, and a small input of the stage.
-    """
+    """Return the findings of a stage, each with an output that differs and a small input."""
     blocks = found.run.blocks
     target = obligation.target
     found_here = _unexplained(second, obligation)
@@ -288,8 +283,9 @@ def _repaired(
     seed: int,
     templates: Templates,
 ) -> list[Explained]:
-    """Repairs that make a stage right, tried with other data at every coordinate; none where
-    nothing is found.
+    """Return findings of repairs that make a stage right; none if there are none.
+
+    They are tried with other data at every coordinate.
     """
     try:
         run = run_stage(
@@ -307,9 +303,7 @@ def _repaired(
 
 
 def _located(second: Graph, run: WholeRun) -> Explained:
-    """What is wrong at the first operator of a stage that reads what it should and gives something
-    else.
-    """
+    """Return what the values of a stage show at the first operator that is wrong."""
     given = Specification(initial=dict(run.stage.cuts))
     evidence = Evidence(run.stage.reference.graph, second, given, run, {})
     value = run.comparisons[0].target.cut.value
@@ -348,7 +342,7 @@ def _located(second: Graph, run: WholeRun) -> Explained:
 
 
 def _distance(second: Graph, output: int, value: int) -> tuple[bool, int]:
-    """Outputs computed after a value first, the nearest first of all."""
+    """Return a key that sorts outputs computed after a value first, the nearest of them first."""
     own, other = second.depth(output), second.depth(value)
     return own < other, abs(own - other)
 
@@ -386,8 +380,10 @@ def _witness(
     seed: int,
     templates: Templates,
 ) -> tuple[str | None, str | None]:
-    """A small input of the stage, at one coordinate at which it differs, as a file, or why it is
-    not written; both None where none is found or wanted.
+    """Save a small input of the stage at one coordinate at which it differs.
+
+    Returns:
+        The path of the file, or why it was not written; both None if none is found or wanted.
     """
     if options.witness_directory is None:
         return None, None
@@ -413,7 +409,7 @@ def _witness(
 
 
 def _at(target: Target, code: int) -> Target:
-    """The target at one coordinate; of a sum, at those of all its terms."""
+    """Return the target at one coordinate; of a sum, at those of all its addends."""
     groups = target.cut.group_of
     codes = target.codes
     chosen = codes[codes == code] if groups is None else codes[groups[codes] == groups[code]]

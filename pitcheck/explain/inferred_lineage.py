@@ -66,7 +66,10 @@ def inferred(evidence: Evidence, unscaled: bool = False) -> dict[int, Cut]:
 
 
 def _copy(evidence: Evidence, value: int) -> Cut | None:
-    """Return the cut of what a copy holds, without where the parts lie; None if it is no copy."""
+    """Return the cut of what a copy holds; None if it is no copy.
+
+    Where the parts lie is left open.
+    """
     if any(step.kind not in PASSES_ON for step in evidence.writers[value]):
         return None
     reference = evidence.part_of(evidence.array(value))
@@ -79,8 +82,9 @@ def _copy(evidence: Evidence, value: int) -> Cut | None:
 
 
 def _term(evidence: Evidence, value: int) -> Cut | None:
-    """Return the cut of a value that holds addends, without where the parts lie; None if it does
-    not.
+    """Return the cut of a value that holds addends; None if it does not.
+
+    Where the parts lie is left open.
     """
     grouping = None if evidence.is_true(value) else summed_over(evidence, value)
     if grouping is None or grouping.reference is None:
@@ -98,9 +102,7 @@ def _term(evidence: Evidence, value: int) -> Cut | None:
 
 
 def summed_over(evidence: Evidence, value: int) -> Grouping | None:
-    """Return the groups over which a value adds up to parts of one reference value; None if none
-    do.
-    """
+    """Return the groups over which a value adds up to parts of a reference value; None if none do."""
     for grouping in evidence.groupings:
         table = groups_present(evidence, value, grouping)
         if table is not None:

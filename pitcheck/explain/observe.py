@@ -1,4 +1,4 @@
-"""What the values of one run show of a mistake: the place where it begins, and its cause.
+"""The place where a mistake begins, and its cause, as the values of one run show them.
 
 Three places are looked at in turn: the first operator that reads what it should and computes
 something else, the values on the way to the outputs, and the outputs themselves.

@@ -1,11 +1,9 @@
-"""The smallest repairs under which all outputs are right, tried one after the other: each is a
-finding of its own.
+"""The smallest repairs that make all outputs right, tried one after the other.
 
-Where one repair makes all outputs right that differ, there is one mistake, however many operators
-compute something wrong behind it. Where none does, one is taken for made, and the next one is
-looked for with it: along the program first, then output by output. Repairs that together do not
-make every output right are shown only where they were found along the program and make some right;
-what is shown says which.
+If one repair makes all outputs right, there is one mistake, however many operators behind it are
+wrong. If none does, one is taken for made and the next is looked for with it: along the program
+first, then output by output. Repairs that do not make every output right together are shown only if
+they were found along the program and make some right; the finding says which.
 """
 
 from __future__ import annotations
@@ -43,11 +41,11 @@ First = Callable[[], str | None]
 
 @dataclass(frozen=True)
 class Tried:
-    """A repair that was tried, and the outputs that it makes right, first the one that is nearest
-    to it.
+    """A repair that was tried, and the outputs that it makes right, the nearest first.
 
-    ``made``: what was done, with its place among all that was done for the repairs that are shown
-    together; empty where no run of the plan had it.
+    ``made``: what was changed, with its place among all changes of the repairs that are shown
+        together;
+    empty if no run of the plan had it.
     """
 
     diagnosis: Diagnosis
@@ -59,9 +57,7 @@ class Tried:
 
 @dataclass(frozen=True)
 class Effect:
-    """Numbers of the outputs that were compared with all repairs made, and of those that are wrong
-    then.
-    """
+    """The outputs that were compared with all repairs made, and those that are wrong then."""
 
     compared: frozenset[int]
     wrong: frozenset[int]
@@ -70,11 +66,11 @@ class Effect:
 def effect_of(
     evidence: Evidence, run: WholeRun, found: Sequence[Tried], differing: Sequence[int]
 ) -> Effect:
-    """What all repairs together make of all outputs, those that were right before among them; else
-    only what is known of those that differ.
+    """Return what all repairs together make of all outputs, including those that were right before.
 
-    An output that is rounding alone, and so no part of what differs although float64 shows a
-    difference, is not compared.
+    An output whose difference is rounding alone is not compared. If comparing all costs too much,
+    only
+    what is known of the outputs that differ is returned.
     """
     rerun = Rerun(evidence, most=MOST_WALKED)
     numbers = [n for n in range(len(run.comparisons)) if n in differing or run.largest[n] <= SAME]
@@ -98,10 +94,11 @@ def effect_of(
 def tried_repairs(
     evidence: Evidence, run: WholeRun, differing: Sequence[int], first: First
 ) -> list[Tried]:
-    """Repairs that together make all outputs right, else those found along the program that make
-    some right; none where none were found.
+    """Return repairs that together make all outputs right.
 
-    ``first``: the operator where the search begins.
+    Else those found along the program that make some right; none if none were found. ``first`` is
+    asked
+    for only if nothing was found along the program.
     """
     if run.blocks is not None or run.targets_only or evidence.second.codes > MOST_CODES:
         return []
@@ -123,7 +120,7 @@ def tried_repairs(
 
 
 def _not_changed(evidence: Evidence, left: Sequence[int]) -> list[Tried]:
-    """Outputs that are what was given, one finding per kind of term that is missing."""
+    """Return outputs that are what was given, one per kind of addend that is missing."""
     try:
         rerun = Rerun(evidence)
         found = [(cause, n) for n in left if (cause := not_changed(rerun, n)) is not None]
@@ -133,8 +130,9 @@ def _not_changed(evidence: Evidence, left: Sequence[int]) -> list[Tried]:
 
 
 def _computed(evidence: Evidence, left: list[int], first: First) -> list[Tried]:
-    """Repairs of outputs that are computed. If what a forward pass gives is wrong, it is searched
-    first: what follows is wrong with it.
+    """Return repairs of outputs that are computed.
+
+    If the forward pass gives something wrong, it is searched first: what follows is wrong with it.
     """
     forward = [n for n in left if not _needs_backward(evidence, n)]
     if 0 < len(forward) < len(left):
@@ -186,8 +184,9 @@ def _all(found: Sequence[Tried], left: Sequence[int]) -> bool:
 
 
 def _searched(rerun: Rerun, expected: WrongValues, left: list[int], first: First) -> list[Tried]:
-    """Repairs of few mistakes, each looked for from an output; none where they do not make all
-    outputs right.
+    """Return repairs of few mistakes, each looked for from an output.
+
+    None if they do not make all outputs right.
     """
     found: list[Tried] = []
     differing = left
@@ -212,9 +211,7 @@ def _searched(rerun: Rerun, expected: WrongValues, left: list[int], first: First
 
 
 def _lying_otherwise(evidence: Evidence, left: Sequence[int]) -> Tried | None:
-    """What is given lies otherwise than it is taken apart or put together: parts in another order,
-    a fused parameter, what two axes cut.
-    """
+    """Return given tensors that lie otherwise than the program takes them."""
     for placement in PLACEMENTS:
         try:
             found = placement.find(Rerun(evidence, most=placement.most), left)
@@ -226,8 +223,9 @@ def _lying_otherwise(evidence: Evidence, left: Sequence[int]) -> Tried | None:
 
 
 def _walked(evidence: Evidence, expected: WrongValues, left: Sequence[int]) -> list[Tried]:
-    """Repairs along the program, one per kind of mistake. Where there are several, one factor or
-    one that the outputs alone show may explain them all.
+    """Return repairs along the program, one per kind of mistake.
+
+    If there are several, one factor, or one that the outputs alone show, may explain them all.
     """
     steps = _steps(Walk(Rerun(evidence, most=MOST_WALKED), expected, left))
     found = _by_kind(steps, left)
@@ -251,7 +249,7 @@ def _walked(evidence: Evidence, expected: WrongValues, left: Sequence[int]) -> l
 
 
 def _scaled(rerun: Rerun, left: Sequence[int]) -> Tried | None:
-    """All sums over one group, which should be means, or the other way round."""
+    """Return all sums over one group that should be means, or the other way round."""
     try:
         found = scaled_reductions(rerun, left)
     except PitcheckError:  # too much was tried
@@ -263,7 +261,7 @@ def _scaled(rerun: Rerun, left: Sequence[int]) -> Tried | None:
 
 
 def _one_factor(rerun: Rerun, left: Sequence[int]) -> Tried | None:
-    """One factor without which every output is right."""
+    """Return one factor without which every output is right."""
     try:
         for site in sites_of(
             rerun, rerun.behind(left[0]).intersection(*(rerun.behind(n) for n in left))
@@ -314,7 +312,7 @@ def _of_kind(several: Sequence[tuple[int, Made]], left: Sequence[int]) -> Tried:
 def _best(
     rerun: Rerun, expected: WrongValues, left: Sequence[int], first: First
 ) -> tuple[Candidate, list[int]] | None:
-    """The first repair that makes all outputs right, else the one that makes most of them right."""
+    """Return the first repair that makes all outputs right, else the one that makes most right."""
     best: tuple[Candidate, list[int]] | None = None
     for start in left[:MOST_STARTS]:
         for candidate in _candidates(rerun, expected, start, left, first):
@@ -331,8 +329,9 @@ def _best(
 def _candidates(
     rerun: Rerun, expected: WrongValues, start: int, left: Sequence[int], first: First
 ) -> Iterator[Candidate]:
-    """Repairs of what an output is computed by: first of the operators that look wrong, and of
-    those what they do rather than what they lack.
+    """Yield repairs of what an output is computed by.
+
+    Operators that look wrong come first, and of those what they do before what they lack.
     """
     named = first()
     shared = rerun.behind(start).intersection(*(rerun.behind(n) for n in left))

@@ -1,9 +1,8 @@
-"""Repairs found one after the other along the program: each makes the first value right that is
-wrong.
+"""Repairs found one after the other along the program, each of the first value that is wrong.
 
-Where it is known what the values in between should hold, a change need not be followed to the
-outputs to be judged: the first value behind it that was wrong must be right then, or right at more
-coordinates. What is kept is judged by the outputs all the same.
+If it is known what values in between should hold, a change is judged without following it to the
+outputs: the first value behind it that was wrong must be right, or right at more coordinates. What
+is kept is judged by the outputs all the same.
 """
 
 from __future__ import annotations
@@ -35,8 +34,9 @@ MOST_HERE = 2_000
 MOST_SITES = 24
 """Operators around a wrong value that are looked at, the nearest ones."""
 AHEAD = 3
-"""So many operators behind a wrong value are looked at, too: what it should hold may be said
-wrongly, and be mended by what reads it.
+"""Operators behind a wrong value that are looked at, too.
+
+What the value should hold may be known wrongly, and mended by what reads it.
 """
 Around = tuple[str, tuple[str, ...]]
 """The kind of an operator, and those of the operators that read its result."""
@@ -58,7 +58,7 @@ class Made:
 
 
 def wrong_at(rerun: Rerun, due: Due, held: Held) -> int:
-    """At how many of the codes something else is held than is due."""
+    """Return at how many coordinates a value is not what it should be."""
     rows = held.rows[due.codes]
     if (rows < 0).any():
         return len(due.codes)
@@ -75,16 +75,18 @@ def wrong_at(rerun: Rerun, due: Due, held: Held) -> int:
 
 @dataclass
 class Judged:
-    """How far a change helps: the values behind it that were wrong and are less so, up to the first
-    that is as wrong as before.
+    """The number of values behind a change that were wrong and are less so.
+
+    Values count up to the first that is as wrong as before.
     """
 
     reach: int = 0
 
 
 class Walk:
-    """Repairs of the outputs ``differing``, in the order of the program. ``outputs_only``: what the
-    values in between should hold is not asked.
+    """Repairs of the outputs ``differing``, in the order of the program.
+
+    ``outputs_only``: True to judge by the outputs alone, and not by values in between.
     """
 
     def __init__(
@@ -120,8 +122,9 @@ class Walk:
         self._look(list(self.watched))
 
     def _look(self, values: Iterable[int]) -> None:
-        """Judge values as they are now. Of one that was right and is wrong since another is right,
-        it is wrongly said what it should hold.
+        """Judge values as they are now.
+
+        If a value was right and is wrong since another one is right, its hint is wrong: it is left.
         """
         for value in values:
             held = self.rerun.held(value) if value in self.watched else None
@@ -132,7 +135,7 @@ class Walk:
                     self._leave(value)
 
     def steps(self, phases: Phases) -> list[Made]:
-        """Repairs after which outputs are right; not always all of them."""
+        """Return repairs after which outputs are right; not always all of them."""
         found: list[Made] = []
         right: frozenset[int] = frozenset()
         try:
@@ -160,19 +163,21 @@ class Walk:
         return found
 
     def _first(self) -> int | None:
-        """The first value that is wrong."""
+        """Return the first value that is wrong; None if there is none."""
         return next((value for value in self.watched if self.wrong.get(value)), None)
 
     def _leave(self, value: int | None) -> None:
-        """Watch a value no longer: it is wrongly said what it should hold."""
+        """Stop watching a value: its hint is wrong."""
         if value is not None:
             del self.watched[value], self.wrong[value]
 
     def _best(
         self, phases: Phases, left: Sequence[int], made: Sequence[Made]
     ) -> tuple[tuple[Repair, Around], Candidate] | None:
-        """The first change that makes all outputs right, or is one as was made before; else the one
-        that helps farthest.
+        """Return the change that helps farthest.
+
+        The first one is taken that makes all outputs right, or repeats a repair that was made
+        before.
         """
         first = self._first()
         best: tuple[int, tuple[Repair, Around], Candidate] | None = None
@@ -200,8 +205,9 @@ class Walk:
     def _repairs(
         self, phases: Phases, sites: Sequence[Site], before: Iterable[tuple[Repair, Around]]
     ) -> Iterator[tuple[tuple[Repair, Around], Candidate]]:
-        """What was done before where it looks alike, then every repair; where too much is tried,
-        the last ones, which ask for little, come at once.
+        """Yield what was done before at similar operators, then every repair.
+
+        If too much is tried, the last phase, which costs little, comes at once.
         """
         most = self.rerun.spent + MOST_HERE
         around = {site: self._seen_from(site) for site in sites}
@@ -217,13 +223,14 @@ class Walk:
                         yield (repair, around[site]), candidate
 
     def _within(self, candidates: Iterator[Candidate], most: float) -> Iterator[Candidate]:
-        """Candidates, until so many operators were evaluated."""
+        """Yield candidates until so many operators were evaluated."""
         while self.rerun.spent <= most and (candidate := next(candidates, None)) is not None:
             yield candidate
 
     def _in_order(self, sites: Sequence[Site], phase: Sequence[Repair]) -> Sequence[Site]:
-        """Return the sites in the order in which the repairs of a phase try them: the nearest
-        first, or the first of a chain.
+        """Return the sites in the order in which the repairs of a phase try them.
+
+        That is the nearest first, or the first of a chain.
         """
         chains = {repair.chain for repair in phase}
         if chains == {Chain.SUMS}:
@@ -235,8 +242,9 @@ class Walk:
         )
 
     def _place(self, site: Site, known: Callable[[int], bool]) -> tuple[int, int]:
-        """Terms come first, in the order of the program; but what micro-batches have is added up
-        before ranks are asked for theirs.
+        """Return a key that sorts addends first, in the order of the program.
+
+        What micro-batches hold is added up before ranks are asked for theirs.
         """
         evidence = self.rerun.evidence
         if not known(site.value) or any(
@@ -246,12 +254,12 @@ class Walk:
         return 0, min(evidence.second.rank[number] for number in site.numbers)
 
     def _known_term(self, value: int) -> bool:
-        """Return True if it is known which sum a value is a term of."""
+        """Return True if it is known of which sum a value is an addend."""
         due = self.watched.get(value)
         return due is not None and due.sums is not None
 
     def _seen_term(self, value: int) -> bool:
-        """Return True if a value is seen to be a term of a mean."""
+        """Return True if a value is seen to be an addend of a mean."""
         return (
             value not in self.watched
             and (grouping := self.expected.grouping(value)) is not None
@@ -264,7 +272,7 @@ class Walk:
         )
 
     def _goes_on(self, judged: Judged, value: int, held: Held) -> bool:
-        """Whether a change is worth being followed beyond a value."""
+        """Return True if a change is worth being followed beyond a value."""
         if self.wrong.get(value):
             if wrong_at(self.rerun, self.watched[value], held) >= self.wrong[value]:
                 return False
@@ -272,9 +280,7 @@ class Walk:
         return True
 
     def _around(self, value: int) -> list[Site]:
-        """The operators that may have made a value wrong, the nearest first, then those that read
-        it.
-        """
+        """Return operators that may have made a value wrong, the nearest first, then its readers."""
         evidence = self.rerun.evidence
         back = self._reached(
             [value],
@@ -290,8 +296,9 @@ class Walk:
         return sorted(sites, key=lambda site: min(order[number] for number in site.numbers))
 
     def _settled(self, value: int) -> bool:
-        """Whether a value is right as it is. Of right terms it is still open whether they are
-        summed where they must be.
+        """Return True if a value is right as it is.
+
+        Right addends may still have to be summed.
         """
         return self.wrong.get(value) == 0 and self.watched[value].sums is None
 
@@ -302,9 +309,7 @@ class Walk:
         further: Callable[..., list[int]],
         most: int,
     ) -> list[int]:
-        """The nodes that are reached from values through what is not known to be right, level by
-        level.
-        """
+        """Return the nodes reached from values through what may be wrong, level by level."""
         found: dict[int, None] = {}
         seen = set(values)
         for _ in range(most):

@@ -1,10 +1,9 @@
-"""What a rank does that others do not: where one operator stands in for another on some of the
-ranks or micro-batches alone.
+"""Operators that some ranks or micro-batches run in place of what the others run.
 
-What a value is computed from at a coordinate where it is wrong is held against what it is computed
-from at one where it is right, operator by operator. Ranks that run the same record do the same
-thing, with a table's own entry for each; where another record writes the same tensor, something was
-meant to be different, or is by mistake.
+What a value is computed from where it is wrong is compared with what it is computed from where it
+is right, operator by operator. Ranks that run the same record do the same thing, with an entry of a
+table for each. Where another record writes the same tensor, something is meant to differ, or is
+by mistake.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ WRITES_IN_PLACE_OF = {
     "PIT107": Kind("PIT107", f"{_DOES}: it has the rank's part alone", _LET),
     "PIT108": Kind("PIT108", f"{_DOES}: the term {{term}} is missing", _LET),
 }
-"""By code what writes a tensor in the place of an operator of another kind."""
+"""By code the mistake of an operator that writes a tensor in place of one of another kind."""
 _WRITES = "operator {operator!r} ({kind}) writes {result!r}"
 SIBLING_TERM_TWICE = Kind(
     "PIT108", f"{_WRITES} and has the term {{read}} twice, as operand {{place}}, too", "{right}"
@@ -43,17 +42,17 @@ SIBLING_READS = {
     code: Kind(code, f"{_WRITES} and reads {{read}} as operand {{place}}", "{right}")
     for code in ("PIT102", "PIT103", "PIT106", "PIT108")
 }
-"""By code what reads another operand than on other ranks."""
+"""By code the mistake of another operand than on other ranks."""
 SIBLING_ATTRIBUTES = {
     code: Kind(code, f"{_WRITES} with {{different}}", "do as {other!r} does")
     for code in ("PIT102", "PIT107", "PIT111")
 }
-"""By code what has another attribute than on other ranks."""
+"""By code the mistake of another attribute than on other ranks."""
 SIBLING_OTHERWISE = {
     code: Kind(code, f"{_WRITES} otherwise than {{other!r}} on other ranks", "do as {other!r} does")
     for code in ("PIT106", "PIT109")
 }
-"""By code what is done otherwise than on other ranks."""
+"""By code the mistake of doing the same otherwise than other ranks."""
 
 
 MOST_PAIRS = 20_000
@@ -64,7 +63,7 @@ PLACES = frozenset({"position", "offset", "start", "stop", "sizes", "axis"})
 
 @dataclass(frozen=True)
 class Sibling:
-    """``step`` writes ``value`` at ``codes``, where ``other`` does on other ranks."""
+    """An operator that writes ``value`` at ``codes``, where ``other`` does on other ranks."""
 
     step: Step
     node: Node
@@ -74,16 +73,20 @@ class Sibling:
 
     @property
     def reduces(self) -> bool:
-        """Whether either joins what several ranks or micro-batches have."""
+        """True if either operator joins what several ranks or micro-batches have."""
         return bool(_members(self.node) or _members(self.other))
 
 
 def first_sibling(evidence: Evidence, value: int, wrong: Codes, right: Codes) -> Sibling | None:
-    """The first operator, in the order of the program, that runs where ``value`` becomes wrong
-    instead of the one that runs where it is right.
+    """Return the first operator that runs where a value becomes wrong in place of another one.
 
-    Where it is wrong everywhere, of two operators that write one tensor in turn the one that does
-    so at fewer coordinates.
+    Of a value that is wrong everywhere, of two operators that write one tensor in turn, it is the
+    one
+    that does so at fewer coordinates.
+
+    Args:
+        wrong: the coordinates at which the value is wrong, shape (n,).
+        right: those at which it is right, shape (m,).
     """
     graph = evidence.second
     if not len(wrong):
@@ -113,8 +116,9 @@ def first_sibling(evidence: Evidence, value: int, wrong: Codes, right: Codes) ->
 
 
 def _where(evidence: Evidence, value: int, mine: Node, other: Node) -> Codes:
-    """Where the record of ``mine`` does what that of ``other`` does nowhere; all its coordinates
-    where there are none such.
+    """Return where the record of ``mine`` does what that of ``other`` does nowhere, shape (codes,).
+
+    All its coordinates if there are none.
     """
     nodes = [
         evidence.second.nodes[number]
@@ -130,7 +134,7 @@ def _where(evidence: Evidence, value: int, mine: Node, other: Node) -> Codes:
 
 
 def _nearest(graph: Graph, code: int, others: Codes) -> int:
-    """The code that differs along the fewest axes."""
+    """Return the coordinate that differs from ``code`` along the fewest axes."""
     shape = graph.coordinates.shape
     own = np.array(np.unravel_index(code, shape))[:, None]
     apart = (np.array(np.unravel_index(others, shape)) != own).sum(axis=0)
@@ -138,8 +142,10 @@ def _nearest(graph: Graph, code: int, others: Codes) -> int:
 
 
 def _pairs(evidence: Evidence, value: int, mine: int, other: int) -> Iterator[tuple[int, int, int]]:
-    """(value, its writer at one coordinate, its writer at the other) of everything that a value is
-    computed from at two coordinates.
+    """Yield what a value is computed from at two coordinates.
+
+    Yields:
+        A value, its writer at one coordinate, and its writer at the other.
     """
     graph = evidence.second
     steps = {step.node for step in evidence.batch.steps}
@@ -160,8 +166,12 @@ def _pairs(evidence: Evidence, value: int, mine: int, other: int) -> Iterator[tu
 
 
 def odd_writers(graph: Graph, nodes: Iterable[int]) -> list[tuple[int, int, int]]:
-    """(value, a writer, one that writes it at more coordinates) of the values that several records
-    among ``nodes`` write; first those that do other things.
+    """Return the values that several records among ``nodes`` write.
+
+    Those come first of which the records do other things.
+
+    Returns:
+        A value, a writer, and one that writes it at more coordinates.
     """
     writers: dict[int, dict[int, None]] = {}
     for number in nodes:
@@ -191,7 +201,7 @@ def odd_writers(graph: Graph, nodes: Iterable[int]) -> list[tuple[int, int, int]
 
 
 def _alike(mine: Node, other: Node) -> bool:
-    """Whether two nodes do the same thing."""
+    """Return True if two nodes do the same thing."""
     if mine.kind != other.kind or mine.attributes != other.attributes:
         return False
     read, others = (
@@ -227,7 +237,7 @@ def _operands(
 
 
 def sibling_cause(evidence: Evidence, found: Sibling) -> Diagnosis:
-    """What the operator does otherwise than the one that writes the same tensor on other ranks."""
+    """Return what an operator does otherwise than the one that writes its tensor on other ranks."""
     node, other = found.node, found.other
     own = {
         "operator": node.operator,
@@ -283,7 +293,7 @@ def sibling_cause(evidence: Evidence, found: Sibling) -> Diagnosis:
 
 
 def _twice(node: Node) -> bool:
-    """Whether two operands are one tensor."""
+    """Return True if two operands are one tensor."""
     read = [o.value for o in node.inputs if isinstance(o, Source)]
     return len(set(read)) < len(read)
 
@@ -301,7 +311,7 @@ Told = tuple[str, str, str]
 def _other_operand(
     evidence: Evidence, found: Sibling, mine: Operand, theirs: Operand
 ) -> Told | None:
-    """What is read where an operand is another one than on other ranks, else None."""
+    """Return what is read if an operand is another one than on other ranks; None if it is not."""
     name = found.other.operator
     if not isinstance(mine, Source) or not isinstance(theirs, Source):
         literal = not isinstance(mine, Source) and not isinstance(theirs, Source) and mine != theirs

@@ -1,5 +1,6 @@
-"""All repairs that are tried, in the order in which they are tried, and how much may be spent on
-them.
+"""The table of mistakes: all that are looked for, in their order, and what may be spent on them.
+
+Repairs and placements are run; observations are seen from the values of one run.
 """
 
 from __future__ import annotations
@@ -122,27 +123,21 @@ MOST_REPAIRS = 3
 MOST_STARTS = 3
 """Outputs from which a mistake is looked for if no repair makes all of them right."""
 MOST_FUSED = 3_000
-"""Operators that are evaluated at most to find what lies otherwise than the program takes it, or
-one factor.
-"""
+"""Operators that are evaluated at most to find how given tensors lie, or one factor."""
 MOST_WALKED = 8_000
 """Operators that are evaluated at most to find repairs along the program."""
 MOST_CODES = 512
-"""Coordinates of a plan up to which repairs are tried coordinate by coordinate."""
+"""Coordinates of a plan up to which repairs are tried."""
 
 PLACEMENTS = (
     Placement("parts in order", parts_in_order, MOST_FUSED),
     Placement("interleaved", interleaved, MOST_FUSED),
     Placement("exchanged axes", exchanged_axes, MOST_WALKED),
 )
-"""What is given may lie otherwise than the program takes it: tried before any operator is
-blamed.
-"""
+"""Hypotheses about how given tensors lie, tried before any operator is blamed."""
 
 FACTOR = Repair("dropped factor", dropped_factor, along=0, search=0)
-"""Tried once more where several repairs were found along the program: one factor may explain them
-all.
-"""
+"""The repair that is tried once more if several were found: one factor may explain them all."""
 REPAIRS = (
     # An operator as it is, with another number, attribute, place or kind of reduction.
     Repair("crossed calls", crossed_calls, along=0, search=0),

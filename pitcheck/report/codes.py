@@ -19,8 +19,8 @@ class Code:
     title: str
     verdict: FindingVerdict
     of_finding: str = "{output!r} differs from the reference"
-    """The title of a finding, with ``{output}`` for the output that differs and ``{result}`` for the
-    tensor at fault.
+    """The title of a finding: ``{output}`` is the output that differs, ``{result}`` the tensor at
+    fault.
     """
 
     def page(self) -> str:

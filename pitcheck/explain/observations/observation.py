@@ -24,7 +24,7 @@ from pitcheck.stage.batch import Step
 from pitcheck.stage.evaluate import Comparison
 
 View = TypeVar("View")
-"""What an observation looks at."""
+"""The object that an observation looks at."""
 
 
 @dataclass(frozen=True)

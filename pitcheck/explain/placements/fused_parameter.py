@@ -91,8 +91,7 @@ def behind_what_is_right(
 
 
 def _split_dimension(evidence: Evidence, value: int, cut: Cut) -> int | None:
-    """Return the dimension along which a parameter is cut in stretches; None if it is not just one.
-    """
+    """Return the only dimension along which a parameter is cut in stretches; None if it has none."""
     if (
         value not in evidence.batch.inputs
         or evidence.second.values[value].tensor.role != "parameter"

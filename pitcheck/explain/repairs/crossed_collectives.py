@@ -46,7 +46,9 @@ def _stacked(node: Node) -> tuple[Source, ...]:
 
 
 def _on_its_own(node: Node, codes: Codes) -> Draft | None:
-    """Return the collective on the tensor that it reads at its own coordinates; None if not unique.
+    """Return the collective on the one tensor that it reads at its own coordinates.
+
+    None if it reads several there.
     """
     members = np.stack([source.at(codes) for source in _stacked(node)], axis=1)
     own = {_stacked(node)[int(place)].value for place in (members == codes[:, None]).argmax(axis=1)}

@@ -172,9 +172,7 @@ def _of_one_member(site: Site, table: Codes, result: Value) -> bool:
 
 
 def _unreduced(site: Site, reduction: str, over: str) -> Diagnosis:
-    """Return the diagnosis of a value that is not reduced: a count, squares of a norm, or any
-    addend.
-    """
+    """Return the diagnosis of an addend: a count, the squares of a norm, or any other."""
     facts = {"over": over, "reduction": reduction}
     if reduction == "avg" and _divides(site.evidence, site.value):
         return site.diagnosis(MEAN_OF_MEANS, **facts)
@@ -219,9 +217,7 @@ def _averaged_root(evidence: Evidence, value: int) -> Step | None:
 
 
 def _divides(evidence: Evidence, value: int) -> bool:
-    """Return True if something is divided by a value that depends on no floating-point input: a
-    count.
-    """
+    """Return True if a value is a count: a divisor that depends on no floating-point input."""
     stack, seen = [value], {value}
     while stack:
         held = stack.pop()
@@ -360,7 +356,10 @@ def missing_exchange(site: Site) -> Iterator[Candidate]:
 def _collected(
     site: Site, kind: str, attributes: dict[str, Any], value: int, groups: Codes
 ) -> list[Override] | None:
-    """Return the results of a collective over groups, given by coordinate; None if it has no value.
+    """Return the results of a collective over groups; None if it has no value.
+
+    Args:
+        groups: by coordinate the members of its group in order, shape (codes, members).
     """
     place = (groups == np.arange(len(groups))[:, None]).argmax(axis=1)
     position = "position" in operator_kind(kind).attributes

@@ -215,9 +215,7 @@ def _functions() -> list[str]:
 
 
 def left_out(evidence: Evidence, value: int, step: Step) -> tuple[Kind, dict[str, object]]:
-    """Return the kind of mistake and its facts if the plan lacks a step of the reference on a
-    value.
-    """
+    """Return the kind of mistake, and its facts, of a step that the plan lacks on a value."""
     facts: dict[str, object] = {
         "left_out": evidence.first.nodes[step.node].operator,
         "called": evidence.called(value),
@@ -288,8 +286,7 @@ def applied(rerun: Rerun, value: int) -> Iterator[tuple[Step, Value]]:
 def _given(
     evidence: Evidence, operand: StepOperand, own: int, value: int, codes: Codes
 ) -> Given | None:
-    """Return an operand of the reference as the plan holds it at coordinates; None if it does not.
-    """
+    """Return an operand of the reference as the plan holds it at coordinates; None if it lacks it."""
     if isinstance(operand, tuple):
         return None
     if not isinstance(operand, Argument):

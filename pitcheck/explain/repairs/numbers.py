@@ -131,9 +131,7 @@ def dropped_operator(site: Site) -> Iterator[Candidate]:
 
 
 def _several_write(site: Site) -> bool:
-    """Return True if other operators write the same tensor on other ranks or in other micro-
-    batches.
-    """
+    """Return True if several operators write the tensor, on different ranks or micro-batches."""
     graph = site.rerun.graph
     return len({graph.nodes[writer].operator for writer in graph.values[site.value].writers}) > 1
 

@@ -201,8 +201,7 @@ def _other_tensor(site: Site, read: int, due: int) -> Iterator[Diagnosis]:
 
 
 def _summed_over(rerun: Rerun, read: int, due: int) -> str:
-    """Return the name of the group over which one value adds up to the other; "" if there is none.
-    """
+    """Return the name of the group over which one value adds up to the other; "" if none does."""
     wanted, codes = rerun.held(due), rerun.codes(read)
     for grouping in (
         rerun.evidence.groupings if wanted is not None and (wanted.rows[codes] >= 0).all() else ()

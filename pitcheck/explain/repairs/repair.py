@@ -17,7 +17,7 @@ class Scope(Enum):
     """The part of an operator that a repair changes."""
 
     OPERATOR = "operator"
-    """What an operator does: tried once, however many results it has."""
+    """The operator: tried once, however many results it has."""
     RESULT = "result"
     """One result of an operator."""
 

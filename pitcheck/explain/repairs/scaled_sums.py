@@ -1,4 +1,4 @@
-"""All sums over one group at once: they should be means, or the other way round."""
+"""Sums over one group that should all be means, or the other way round."""
 
 from __future__ import annotations
 

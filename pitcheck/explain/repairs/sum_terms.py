@@ -1,5 +1,4 @@
-"""Repairs of sums: addends of every rank, weights of micro-batches, tensors that a norm leaves out.
-"""
+"""Repairs of sums: addends of every rank, and tensors that a norm leaves out."""
 
 from __future__ import annotations
 

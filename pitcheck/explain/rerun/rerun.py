@@ -36,8 +36,7 @@ MOST_IDLE = 8
 
 @dataclass
 class _Wanted:
-    """An output that is compared: its coordinates (a row of them for a sum) and what it should be.
-    """
+    """An output that is compared: where (a row of coordinates for a sum), and with what."""
 
     target: Target
     codes: Codes
@@ -151,9 +150,7 @@ class Rerun(PlanValues):
         return not (np.where(wanted.judged, differences, 0.0) > SAME).any()
 
     def is_output(self, number: int, data: Value, codes: Codes) -> bool:
-        """Return True if output ``number`` is right once its value has these numbers at
-        coordinates.
-        """
+        """Return True if output ``number`` is right once its value is ``data`` at ``codes``."""
         return self._is_right(
             number, {self.wanted(number).target.cut.value: held_at(data, codes, self.graph.codes)}
         )

@@ -198,8 +198,7 @@ def sites_of(rerun: Rerun, numbers: Iterable[int]) -> list[Site]:
 
 
 def where_it_changes(rerun: Rerun, candidate: Candidate) -> Diagnosis:
-    """Return the mistake that a candidate mends, at the coordinates at which it changes a number.
-    """
+    """Return the mistake of a candidate at the coordinates at which it changes a number."""
     diagnosis, changes = candidate
     found: list[Codes] = []
     for change in changes:

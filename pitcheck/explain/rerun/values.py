@@ -140,9 +140,7 @@ class PlanValues:
         return self.boxes(cut.reference, [cut.parts[int(part)].box for part in cut.part_of[codes]])
 
     def boxes(self, reference: int, boxes: Sequence[Box]) -> Value | None:
-        """Return parts of a reference value, one row each; None if the reduced sizes do not have
-        them.
-        """
+        """Return parts of a reference value, one row each; None if the reduced sizes lack them."""
         run = self.evidence.run
         # padding
         if reference not in run.evaluated.reference or any(
