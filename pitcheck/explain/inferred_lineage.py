@@ -102,7 +102,7 @@ def _term(evidence: Evidence, value: int) -> Cut | None:
 
 
 def summed_over(evidence: Evidence, value: int) -> Grouping | None:
-    """Return the groups over which a value adds up to parts of a reference value; None if none do."""
+    """Return the groups over which a value adds up to parts of a reference value; else None."""
     for grouping in evidence.groupings:
         table = groups_present(evidence, value, grouping)
         if table is not None:

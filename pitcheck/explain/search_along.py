@@ -280,7 +280,7 @@ class Walk:
         return True
 
     def _around(self, value: int) -> list[Site]:
-        """Return operators that may have made a value wrong, the nearest first, then its readers."""
+        """Return operators that may have made a value wrong, the nearest first, and its readers."""
         evidence = self.rerun.evidence
         back = self._reached(
             [value],

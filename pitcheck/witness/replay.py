@@ -1,9 +1,8 @@
-"""Replaying a witness: the stage with its inputs, in float64, to many digits and over a prime field
-by galois.
+"""Replay of a witness: in float64, to many digits, and over a prime field by galois.
 
-What float64 shows is no more than a hint: it rounds away what is small, and of what is 0 in truth
-nothing but rounding is left of it. A witness is reproduced where the other two show the difference;
-to many digits it must not be what is left of terms that cancel.
+float64 is only a hint: it rounds away what is small, and of a true 0 it leaves rounding. A witness
+is reproduced if the other two show the difference; to many digits it must not be what is left of
+addends that cancel.
 """
 
 from __future__ import annotations
@@ -31,33 +30,41 @@ from pitcheck.witness.witness import Filled, Held, Side, Witness, batch_of, read
 DIGITS = 60
 """Digits that are shown."""
 COMPUTED, AGAIN = 200, 260
-"""Digits with which a witness is computed, and with which a difference that may be rounding is
-looked at again.
-"""
+"""Digits of the first run, and of a second one for a difference that may be rounding."""
 SURE = 1e-60
-"""From this size on a difference is no rounding of so many digits, of terms up to 10^100."""
+"""Size from which a difference is no rounding of so many digits, for addends up to 10^100."""
 STAYS = 0.01
+"""Share by which a difference may change from one number of digits to the next."""
 DISTURBED = 1e-4
-"""The share of a difference by which disturbed last digits may move either side."""
+"""Share of a difference by which disturbed last digits may move either side."""
 
 
 @dataclass(frozen=True)
 class Replayed:
-    """Both values at the witness' element in one arithmetic."""
+    """The two values at the element of a witness, in one arithmetic."""
 
     arithmetic: str
     reference: str
     parallel: str
     differs: bool
     difference: Any = 0
-    """Parallel minus reference, in that arithmetic."""
+    """Parallel minus reference in that arithmetic."""
 
 
 def replay_in(
     witness: Witness, arithmetic: str, algebra: Any, show: Callable[[Any], str]
 ) -> Replayed:
-    """Run both sides of a witness that ``check_witness`` passed in one algebra. Raises StepError
-    for an operator that cannot run in it.
+    """Run both sides of a witness in one algebra.
+
+    Args:
+        witness: one that ``check_witness`` passed.
+        arithmetic: the name of the algebra.
+        algebra: the algebra.
+        show: turns a number of it into text.
+
+    Raises:
+        StepError: an operator cannot run in the algebra.
+        PlanError: a step is broken.
     """
     try:
         with np.errstate(all="ignore"):
@@ -106,8 +113,13 @@ def _replayed(
 
 
 def replay_to_digits(witness: Witness, name: str) -> Replayed:
-    """Run both sides to many digits. A difference that may be what is left of terms that cancel, or
-    hangs on such a number, is none. Raises StepError.
+    """Run both sides to many digits.
+
+    A difference that may be the rest of addends that cancel, or that hangs on such a number, is
+    none.
+
+    Raises:
+        StepError: an operator is not known to so many digits.
     """
     algebra = WatchedAlgebra(COMPUTED, 0, [0])
     result = replay_in(witness, name, algebra, _to_digits)
@@ -132,8 +144,10 @@ def _finite(number: Any) -> bool:
 
 
 def stands_disturbed(witness: Witness) -> bool:
-    """Whether the difference in float64 is far more than other last digits of every result make of
-    either side. Raises StepError.
+    """Return True if the difference in float64 is no rounding.
+
+    It is if other last digits of every result change either side by a visible share of it. Raises
+    StepError if an operator cannot run.
     """
     plain, moved = (
         replay_in(witness, "float64", algebra, repr)
@@ -145,7 +159,7 @@ def stands_disturbed(witness: Witness) -> bool:
 
 
 class _Disturbed(Noise):
-    """float64 with disturbed last digits, the same ones every time."""
+    """float64 with disturbed last digits, the same ones in every run."""
 
     def __init__(self) -> None:
         super().__init__(np, 0, [0])
@@ -197,7 +211,7 @@ FLOAT64 = "float64"
 
 
 def in_float64(witness: Witness) -> Replayed:
-    """Run both sides in float64. Raises StepError."""
+    """Run both sides in float64. Raises StepError if an operator cannot run."""
     return replay_in(witness, FLOAT64, RealAlgebra(np, 0, [0]), lambda x: f"{float(x):.12g}")
 
 
@@ -211,14 +225,20 @@ ARITHMETICS: Mapping[str, Callable[[Witness], Replayed]] = {
     f"{DIGITS} digits": lambda witness: replay_to_digits(witness, f"{DIGITS} digits"),
     "galois, the lowest prime of the chain left": _over_a_prime,
 }
-"""The arithmetics a witness is replayed in."""
+"""The arithmetics in which a witness is replayed."""
 
 
 def replay(path: Path) -> tuple[str, int]:
-    """(text of all replays, 1 where the difference is there in all arithmetics that tell it, else
-    0). Raises PlanError for a file that is no sound witness.
+    """Replay a witness file in all arithmetics.
 
-    float64 tells it only where no other arithmetic applies.
+    float64 decides only if no other arithmetic applies.
+
+    Returns:
+        The text of all replays, and the exit code: 1 if every arithmetic that decides shows the
+        difference, else 0.
+
+    Raises:
+        PlanError: the file is no sound witness.
     """
     witness = read_witness(path)
     check_witness(witness)

@@ -1,5 +1,6 @@
-"""Finding a small witness: a stage that ends in a wrong output, with small integers, as many zeros
-as possible, on which it still differs.
+"""The search for a small witness: a stage with small integers, as many zeros as possible.
+
+The stage ends in a wrong output, and still differs on them.
 """
 
 from __future__ import annotations
@@ -44,16 +45,20 @@ Inputs = dict[int, NDArray[np.int64]]
 CLEAR = 1e-6
 """Relative difference that a witness shows at least."""
 SMALL_ONES = (3, 6)
-"""Which candidates are computed to many digits where float64 shows the difference in none: integers
-that are not all zeros and ones.
+"""Candidates that are computed to many digits if float64 shows the difference in none.
+
+These are the integers that are not all zeros and ones.
 """
 MOST_STAGES = 3
+"""Stages that are tried."""
 MOST_EVALUATIONS = 120
+"""Evaluations that shrinking may cost."""
 MOST_WORK = 4000
 """Steps times evaluations that shrinking may cost."""
 MOST_PRECISE_STEPS = 80
-"""Stages of more steps are confirmed in float64 alone, plain and with disturbed last digits: many
-digits would take minutes.
+"""Steps up to which a stage is computed to many digits; larger ones would take minutes.
+
+Those are confirmed in float64 alone, plain and with disturbed last digits.
 """
 
 
@@ -65,12 +70,15 @@ def find_witness(
     finding: Finding,
     seed: int,
 ) -> Witness | None:
-    """A witness for a stage that ends in one of ``targets`` (the finding's output first, then the
-    smallest) and differs.
+    """Return a witness for a stage that ends in one of ``targets``.
 
-    None where no small integers show the difference.
+    The finding's output is tried first, then the smallest stages.
 
-    ``given``: cuts at which parallel values may be taken as given.
+    Args:
+        given: cuts at which parallel values may be taken as given.
+
+    Returns:
+        The witness; None if no small integers show the difference.
     """
     tried = 0
     for alike in (
@@ -108,8 +116,10 @@ def _from_stage(stage: Stage, finding: Finding, seed: int) -> Witness | None:
 
 
 def witness_of(shaped: ShapedStage, finding: Finding, seed: int) -> Witness | None:
-    """A witness for one stage of one target; None where no small integers show the difference.
-    Raises PitcheckError where it cannot be evaluated.
+    """Return a witness for one stage of one target; None if no small integers show the difference.
+
+    Raises:
+        PitcheckError: the stage cannot be evaluated.
     """
     search = _Search(shaped, seed)
     inputs = search.first()
@@ -129,7 +139,7 @@ def witness_of(shaped: ShapedStage, finding: Finding, seed: int) -> Witness | No
 
 
 class _Search:
-    """Looks for inputs on which the stage differs, and makes them smaller."""
+    """The search for inputs on which the stage differs, and for smaller ones."""
 
     def __init__(self, shaped: ShapedStage, seed: int) -> None:
         self.shaped = shaped
@@ -137,7 +147,7 @@ class _Search:
         self.left = max(12, min(MOST_EVALUATIONS, MOST_WORK // max(_work(shaped.stage), 1)))
 
     def compare(self, inputs: Inputs) -> Comparison:
-        """Both sides on the reals."""
+        """Return both sides on the reals."""
         algebra = RealAlgebra(np, self.seed, [0])
         drawn = {
             v: algebra.cast(algebra.integers(a[None, None]), self.shaped.fresh[v].kind)
@@ -147,14 +157,14 @@ class _Search:
             return compare_target(self.shaped, evaluate_stage(self.shaped, algebra, drawn), 0)
 
     def differs(self, inputs: Inputs) -> bool:
-        """Whether the inputs show a clear, finite difference."""
+        """Return True if the inputs show a clear, finite difference."""
         self.left -= 1
         comparison = self.compare(inputs)
         found = real_differences(comparison.actual, comparison.expected)
         return bool(((found > CLEAR) & np.isfinite(found) & comparison.judged).any())
 
     def first(self) -> Inputs | None:
-        """The first candidate that shows the difference: from {0, 1}, then small integers."""
+        """Return the first candidate that shows the difference; None if none does."""
         for candidate in self.candidates():
             if self.left <= 0:
                 return None
@@ -163,7 +173,7 @@ class _Search:
         return None
 
     def candidates(self) -> Iterator[Inputs]:
-        """Inputs that are tried: small integers, at first hardly more than zeros and ones."""
+        """Yield inputs that are tried: small integers, at first hardly more than zeros and ones."""
         generator = np.random.default_rng(self.seed)
         for low, high in (
             (0, 2),
@@ -192,9 +202,7 @@ class _Search:
         return drawn * drawn if fresh.domain == "square" else drawn
 
     def shrink(self, inputs: Inputs) -> Inputs:
-        """Set whole tensors, then halves and ever smaller blocks of all of them to zero while the
-        difference stays.
-        """
+        """Set whole tensors, then ever smaller blocks, to zero while the difference stays."""
         parts = {
             value: 1
             for value in inputs
@@ -209,8 +217,9 @@ class _Search:
         return inputs
 
     def _without_blocks(self, inputs: Inputs, value: int, block: int) -> Inputs:
-        """The inputs without those blocks of a tensor that the difference does not need; blocks of
-        zeros cost nothing.
+        """Return the inputs without those blocks of a tensor that the difference does not need.
+
+        Blocks of zeros cost nothing.
         """
         for number in np.unique(np.flatnonzero(inputs[value]) // max(block, 1)).tolist():
             if self.left <= 0:
@@ -279,10 +288,11 @@ def _witness(
 
 
 def _confirmed(witness: Witness, steps: int) -> Witness | None:
-    """The witness with both values to as many digits as was computed; None where another arithmetic
-    than float64 does not show it.
+    """Return the witness with both values, to as many digits as were computed.
 
-    Raises PlanError for one too large.
+    None if another arithmetic than float64 does not show the difference. Raises PlanError for a
+    witness
+    that is too large.
     """
     check_witness(witness)
     digits = _to_digits(witness) if steps <= MOST_PRECISE_STEPS else None
@@ -306,7 +316,7 @@ def _confirmed(witness: Witness, steps: int) -> Witness | None:
 
 
 def _to_digits(witness: Witness) -> Replayed | None:
-    """Both sides to many digits; None where an operator is not known to so many."""
+    """Return both sides to many digits; None if an operator is not known to so many."""
     try:
         return replay_to_digits(witness, f"{DIGITS} digits")
     except PitcheckError:

@@ -1,9 +1,8 @@
-"""Whether a witness file may be run: every number in it in range, and every tensor small, seen on
-shapes before anything is computed.
+"""The check of a witness file before it is run.
 
-A witness comes from anywhere, so that nothing in it is believed: its steps are first run on the
-dimensions alone, which costs no memory, and a tensor of more than ``MOST_ELEMENTS`` elements on the
-way is refused.
+A witness comes from anywhere, so nothing in it is believed: every number must be in range, and its
+steps are first run on the dimensions alone, which costs no memory. A tensor of more than
+``MOST_ELEMENTS`` elements on the way is refused.
 """
 
 from __future__ import annotations
@@ -37,14 +36,18 @@ BROKEN = (
     MemoryError,
     StopIteration,
 )
-"""What an operator raises when it meets attributes that no plan could have brought it: of the
-file's making, hence no fault of the program.
+"""Errors of operators that meet attributes that no plan could have brought them.
+
+They are the fault of the file, and not of the program.
 """
 
 
 def check_witness(witness: Witness) -> None:
-    """Raise PlanError, naming the place, where a witness contradicts itself, holds a number out of
-    range, an unknown operator or too large a tensor.
+    """Check that a witness can be run.
+
+    Raises:
+        PlanError: it contradicts itself, or has a number out of range, an unknown operator or too
+            large a tensor; the error names the place.
     """
     for value, filled in witness.inputs.items():
         _check_filled(filled, f"inputs[{value}]")
@@ -168,8 +171,10 @@ def _check_held(held: Held, inputs: dict[int, Filled], place: str) -> None:
 
 
 def check_box(box: list[list[tuple[int, int]]], shape: tuple[int, ...], place: str) -> None:
-    """Raise PlanError unless a box lies within a tensor of that shape; intervals that begin at -1
-    are free.
+    """Check that a box lies within a tensor of a shape. Intervals that begin at -1 are free.
+
+    Raises:
+        PlanError: it does not.
     """
     _refuse_unless(
         len(box) == len(shape),
@@ -196,8 +201,11 @@ def _box_shape(box: list[list[tuple[int, int]]]) -> tuple[int, ...]:
 def _shapes(
     witness: Witness,
 ) -> tuple[dict[int, tuple[int, ...]], dict[int, tuple[int, ...]], Batch]:
-    """The shapes of all values of both sides, from a run on dimensions alone; and the parallel
-    batch.
+    """Return the shapes of all values of both sides, from a run on dimensions alone.
+
+    Returns:
+        By value the shapes of the reference side, those of the parallel side, and the parallel
+        batch.
     """
     filled = {value: (tuple(f.shape), f.kind) for value, f in witness.inputs.items()}
     held = {
@@ -250,9 +258,7 @@ def _run_on_shapes(
 
 
 class Bounded:
-    """An algebra of dimensions that refuses to make a tensor of more than ``MOST_ELEMENTS``
-    elements. Raises PlanError.
-    """
+    """An algebra of dimensions that raises PlanError for a tensor of too many elements."""
 
     def __init__(self, inner: AxisAlgebra) -> None:
         self.inner = inner

@@ -1,5 +1,6 @@
-"""The witness file: one stage with small inputs on which both sides differ, complete in itself, and
-its reading and writing.
+"""The witness file: one stage with small inputs on which both sides differ.
+
+The file is complete in itself.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from pitcheck.stage.batch import Argument, Batch, Step, StepOperand
 
 FORMAT = "pitcheck.witness/1"
 LARGEST = 64 << 20
+"""The size of the largest file that is read, in bytes."""
 _SCALE = re.compile(r"-?\d{1,18}(/\d{1,18})?")
 
 
@@ -59,8 +61,9 @@ class Filled(msgspec.Struct, frozen=True):
 
 
 class Held(msgspec.Struct, frozen=True):
-    """What the rows of a parallel input hold of reference tensor ``source``: ``rows`` are (box,
-    term, number of terms).
+    """Parts of reference tensor ``source`` that a parallel input holds.
+
+    Each of ``rows`` is (box, number of the addend, number of addends).
     """
 
     name: str
@@ -78,8 +81,11 @@ class Side(msgspec.Struct, frozen=True):
 
 
 class Compared(msgspec.Struct, frozen=True):
-    """What is compared: the sum over ``rows`` of parallel value ``parallel`` against ``scale``
-    times ``box`` of reference value ``reference``.
+    """The comparison of a witness.
+
+    The sum over ``rows`` of parallel value ``parallel`` should be ``scale`` times ``box`` of
+    reference
+    value ``reference``.
     """
 
     parallel: int
@@ -91,8 +97,10 @@ class Compared(msgspec.Struct, frozen=True):
 
 
 class Witness(msgspec.Struct, frozen=True):
-    """A witness. ``reference_value`` and ``parallel_value`` are what the two sides give at
-    ``compared.element``, to 60 digits where that was computed.
+    """A witness.
+
+    ``reference_value`` and ``parallel_value``: what both sides give at ``compared.element``, to 60
+    digits if that many were computed.
     """
 
     code: str
@@ -112,8 +120,13 @@ class Witness(msgspec.Struct, frozen=True):
 
 
 def write_witness(witness: Witness, directory: Path) -> Path:
-    """Write a witness under a name made of its code and contents; whole or not at all. Returns the
-    path. Raises OSError where it cannot be written.
+    """Write a witness under a name made of its code and contents; whole or not at all.
+
+    Returns:
+        The path.
+
+    Raises:
+        OSError: the file cannot be written.
     """
     data = msgspec.json.format(msgspec.json.encode(witness), indent=1)
     path = directory / f"{witness.code}-{hashlib.sha256(data).hexdigest()[:10]}.witness.json"
@@ -130,8 +143,11 @@ def write_witness(witness: Witness, directory: Path) -> Path:
 
 
 def save_witness(witness: Witness, directory: Path | None) -> tuple[str | None, str | None]:
-    """The path of the witness, written into ``directory`` unless that is None; or why it could not
-    be written, which makes the difference no less of one.
+    """Write a witness into ``directory``, unless that is None.
+
+    Returns:
+        The path, and the reason if it could not be written. A difference stays one without its
+        file.
     """
     if directory is None:
         return None, None
@@ -142,7 +158,11 @@ def save_witness(witness: Witness, directory: Path | None) -> tuple[str | None, 
 
 
 def read_witness(path: Path) -> Witness:
-    """Read a witness. Raises PlanError, naming the place, for anything that is none."""
+    """Read a witness.
+
+    Raises:
+        PlanError: the file is none; the error names the place.
+    """
     try:
         if path.stat().st_size > LARGEST:
             raise PlanError(f"the file is larger than {LARGEST >> 20} MiB", str(path))
@@ -160,7 +180,13 @@ def read_witness(path: Path) -> Witness:
 def side_of(
     batch: Batch, attributes: list[Any], constants: dict[int, tuple[Any, tuple[int, ...], str]]
 ) -> Side:
-    """One side of a stage as data."""
+    """Return one side of a stage as data.
+
+    Args:
+        batch: its steps.
+        attributes: the attributes of each step, at the sizes of the stage.
+        constants: by value its number, shape and kind.
+    """
     steps = [
         WitnessStep(
             batch.graph.nodes[step.node].operator,
@@ -196,7 +222,7 @@ def _operand(operand: StepOperand) -> Operand:
 
 
 def spell_number(number: Literal) -> str:
-    """A literal as the text that ``parse_number`` reads."""
+    """Return a literal as the text that ``parse_number`` reads."""
     return str(number)
 
 
@@ -204,8 +230,15 @@ def spell_number(number: Literal) -> str:
 
 
 def batch_of(side: Side, inputs: dict[int, int], place: str) -> Batch:
-    """A batch that runs the side's steps; ``inputs`` maps input values to their number of rows.
-    Raises PlanError for rows out of range.
+    """Return a batch that runs the steps of a side.
+
+    Args:
+        side: the side of a witness.
+        inputs: by input value the number of its rows.
+        place: the name of the side in errors.
+
+    Raises:
+        PlanError: a row is out of range, or a value is read before it is written.
     """
     graph = Graph(Coordinates((Axis("witness", 1),), 1))
     batch = Batch(
@@ -241,7 +274,11 @@ def batch_of(side: Side, inputs: dict[int, int], place: str) -> Batch:
 
 
 def scale_of(text: str, place: str) -> Fraction:
-    """A rational factor. Raises PlanError for text that is none."""
+    """Return a rational factor that is given as text.
+
+    Raises:
+        PlanError: the text is no rational.
+    """
     if not _SCALE.fullmatch(text) or re.search(r"/0+$", text):
         raise PlanError(f"scale {text[:40]!r} is not a rational such as '1/2'", place)
     return Fraction(text)

@@ -91,7 +91,7 @@ def behind_what_is_right(
 
 
 def _split_dimension(evidence: Evidence, value: int, cut: Cut) -> int | None:
-    """Return the only dimension along which a parameter is cut in stretches; None if it has none."""
+    """Return the one dimension along which a parameter is cut in stretches, if there is one."""
     if (
         value not in evidence.batch.inputs
         or evidence.second.values[value].tensor.role != "parameter"

@@ -286,7 +286,7 @@ def applied(rerun: Rerun, value: int) -> Iterator[tuple[Step, Value]]:
 def _given(
     evidence: Evidence, operand: StepOperand, own: int, value: int, codes: Codes
 ) -> Given | None:
-    """Return an operand of the reference as the plan holds it at coordinates; None if it lacks it."""
+    """Return an operand of the reference as the plan holds it at coordinates, if it does."""
     if isinstance(operand, tuple):
         return None
     if not isinstance(operand, Argument):
