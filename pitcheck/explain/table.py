@@ -47,6 +47,7 @@ from pitcheck.explain.repairs.collectives import (
 from pitcheck.explain.repairs.crossed_collectives import crossed_calls
 from pitcheck.explain.repairs.element_order import exchanged_parts, reordered, side_by_side
 from pitcheck.explain.repairs.functions import exchanged_operands, other_function
+from pitcheck.explain.repairs.layout import moved_parts
 from pitcheck.explain.repairs.masks import mask_of_reference
 from pitcheck.explain.repairs.microbatches import all_microbatches, own_microbatch
 from pitcheck.explain.repairs.missing_collective import (
@@ -77,7 +78,7 @@ from pitcheck.explain.repairs.numbers import (
     foreign_literal,
     other_literal,
 )
-from pitcheck.explain.repairs.operands import due_operand, near_operand
+from pitcheck.explain.repairs.operands import due_operand, exchanged_tensors, near_operand
 from pitcheck.explain.repairs.repair import Chain, Placement, Repair, Scope
 from pitcheck.explain.repairs.sum_terms import (
     added_on_every_rank,
@@ -187,6 +188,8 @@ REPAIRS = (
     Repair("other extremum", other_extremum, chance=True, along=11, search=8),
     Repair("missing term of an operand", missing_term_of_operand, chance=True, along=11, search=8),
     Repair("near operand", near_operand, chance=True, along=11, search=8),
+    Repair("exchanged tensors", exchanged_tensors, Scope.RESULT, chance=True, along=11, search=8),
+    Repair("moved parts", moved_parts, along=11, search=8),
     Repair("missing factor", missing_factor, Scope.RESULT, chance=True, along=11, search=8),
     Repair("reordered", reordered, Scope.RESULT, along=12),
 )

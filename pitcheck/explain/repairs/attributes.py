@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
+from itertools import islice, permutations
 from typing import Any
 
 import numpy as np
 
 from pitcheck.explain.diagnosis import Kind
 from pitcheck.explain.observations.operators import SIZES
-from pitcheck.explain.rerun.changes import Draft
+from pitcheck.explain.rerun.changes import Change, Draft, Redo
 from pitcheck.explain.rerun.site import Candidate, Site
 from pitcheck.graph.graph import Node
 from pitcheck.graph.grids import Codes
@@ -25,11 +26,13 @@ OTHER_PLACE = Kind(
     "use {attribute} = {right} there",
     ("attribute", "right"),
 )
-AXES = frozenset({"axis", "dim0", "dim1", "split_axis", "concat_axis"})
+AXES = frozenset({"axis", "dim0", "dim1", "split_axis", "concat_axis", "permutation"})
 """Attributes that are numbers of dimensions."""
 MOST_STEPS = 8
 """Reference steps of one kind that an operator is compared with; four times as many are looked at.
 """
+MOST_ORDERS = 24
+"""Permutations of dimensions that are tried."""
 MOST_LITERALS = 8
 """Sets of attributes that are tried."""
 
@@ -53,19 +56,24 @@ def other_attribute(site: Site) -> Iterator[Candidate]:
         if other != v
     )
     tried.extend(
-        {k: tuple(reversed(v))}
+        {k: order}
         for k, v in own.items()
         if k == "permutation" and isinstance(v, tuple)
+        for order in islice(permutations(v), MOST_ORDERS)
+        if order != v
     )
     for different in tried:
-        overrides = site.redone(partial(site.as_given, **different))
-        if overrides is not None:
+        draft = partial(site.as_given, **different)
+        changes: Sequence[Change] | None = site.redone(draft)
+        if changes is None and not AXES.isdisjoint(different):
+            changes = [Redo(number, draft) for number in site.numbers]
+        if changes is not None:
             said = ", ".join(
                 f"{k} = {own.get(k)} where it should be {v}" for k, v in different.items()
             )
             right = ", ".join(f"{k} = {v}" for k, v in different.items())
             of = DRAW_ATTRIBUTE if operator_kind(site.kind).random else ATTRIBUTE
-            yield site.diagnosis(of, different=said, right=right), overrides
+            yield site.diagnosis(of, different=said, right=right), changes
 
 
 def other_places(site: Site) -> Iterator[Candidate]:
@@ -91,21 +99,41 @@ def other_places(site: Site) -> Iterator[Candidate]:
 
             overrides = site.redone(at, table)
             if overrides is not None:
-                first = site.codes[0]
-                was, due = _place_of(site, name, int(first)), int(table[first])
-                if was == due:
-                    first = next(
-                        (c for c in site.codes if _place_of(site, name, int(c)) != table[c]), first
-                    )
-                    was, due = _place_of(site, name, int(first)), int(table[first])
-                rank = int(first) // site.rerun.graph.coordinates.microbatches
-                facts = {"attribute": name, "place": was, "rank": rank, "right": due, "why": said}
+                first = next(
+                    (c for c in site.codes.tolist() if _place_of(site, name, c) != table[c]),
+                    int(site.codes[0]),
+                )
+                was, right = _in_full(site, name, first, int(table[first]))
+                rank = first // site.rerun.graph.coordinates.microbatches
+                facts = {"attribute": name, "place": was, "rank": rank, "right": right, "why": said}
                 yield site.diagnosis(OTHER_PLACE, **facts), overrides
 
 
+def _node_at(site: Site, code: int) -> Node:
+    return next(node for node in site.nodes if node.mask[code])
+
+
 def _place_of(site: Site, name: str, code: int) -> int:
-    node = next(node for node in site.nodes if node.mask[code])
-    return int(site.rerun.attributes_of(node)[name])
+    return int(site.rerun.attributes_of(_node_at(site, code))[name])
+
+
+def _in_full(site: Site, name: str, code: int, place: int) -> tuple[int, int]:
+    """Return the place that the plan states at a coordinate, and ``place``, both at full sizes."""
+    node = _node_at(site, code)
+    stated, reduced = int(node.attributes[name]), _place_of(site, name, code)
+    length = _length(site.rerun.attributes_of(node), site.rerun.shape(site.value) or ())
+    full = _length(node.attributes, site.rerun.graph.values[site.value].shape)
+    if length and place % length == 0:
+        return stated, place // length * full
+    return stated, stated + place - reduced
+
+
+def _length(attributes: Mapping[str, Any], shape: tuple[int, ...]) -> int:
+    """Return the length of the part that a result with attributes is; 0 if that is unknown."""
+    start, stop, axis = (attributes.get(name) for name in ("start", "stop", "axis"))
+    if isinstance(start, int) and isinstance(stop, int):
+        return stop - start
+    return shape[axis] if isinstance(axis, int) and axis < len(shape) else 0
 
 
 def _place_tables(site: Site, name: str) -> Iterator[tuple[Codes, str]]:
@@ -114,12 +142,10 @@ def _place_tables(site: Site, name: str) -> Iterator[tuple[Codes, str]]:
     for node in site.nodes:
         own[node.mask] = int(site.rerun.attributes_of(node)[name])
     step = int(np.diff(np.unique(own[site.codes])).min(initial=1 << 40))
-    width = (
-        [int(site.attributes["stop"]) - int(site.attributes["start"])]
-        if name == "start" and isinstance(site.attributes.get("stop"), int)
-        else []
+    length = _length(site.attributes, site.rerun.shape(site.value) or ())
+    widths = list(
+        dict.fromkeys([*([length] if length else []), *([step] if step < 1 << 40 else []), 1])
     )
-    widths = list(dict.fromkeys([*width, *([step] if step < 1 << 40 else []), 1]))
     for grouping in site.evidence.groupings:
         if grouping.axes:
             place = np.full(len(own), -1, dtype=np.int64)

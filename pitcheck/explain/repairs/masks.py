@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import numpy as np
-
 from pitcheck.algebra.value import Value
 from pitcheck.explain.diagnosis import Kind
 from pitcheck.explain.messages import spell
 from pitcheck.explain.rerun.changes import Override, held_at
-from pitcheck.explain.rerun.site import Candidate, Site, reference_steps
-from pitcheck.graph.graph import Source
+from pitcheck.explain.rerun.site import Candidate, Site, reads_itself, reference_steps
 from pitcheck.graph.parts import Box
 from pitcheck.stage.batch import Argument, Step
 
@@ -34,7 +31,7 @@ def mask_of_reference(site: Site) -> Iterator[Candidate]:
         if (
             not isinstance(operand, Argument)
             or site.rerun.graph.values[operand.value].kind == "field"
-            or not _reads_itself(site, place)
+            or not reads_itself(site, place)
         ):
             continue
         for step in reference_steps(site):
@@ -57,19 +54,6 @@ def mask_of_reference(site: Site) -> Iterator[Candidate]:
                 )
                 if overrides is not None:
                     yield diagnosis, overrides
-
-
-def _reads_itself(site: Site, place: int) -> bool:
-    """Return True if every coordinate reads of an operand what it has itself."""
-    for node in site.nodes:
-        source, codes = node.inputs[place], np.flatnonzero(node.mask)
-        if (
-            not isinstance(source, Source)
-            or source.members
-            or not np.array_equal(source.at(codes), codes)
-        ):
-            return False
-    return True
 
 
 def _parts(site: Site, step: Step, place: int, value: int) -> Iterator[tuple[int, Box, Value]]:

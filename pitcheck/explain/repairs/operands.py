@@ -16,7 +16,7 @@ from pitcheck.explain.families import (
     MOVES,
     REDUCTIONS,
 )
-from pitcheck.explain.rerun.changes import Draft, Read
+from pitcheck.explain.rerun.changes import Draft, Override, Read
 from pitcheck.explain.rerun.rerun import Rerun
 from pitcheck.explain.rerun.site import Candidate, Site, by_code, reference_steps
 from pitcheck.explain.term_groups import groups_present
@@ -71,6 +71,13 @@ PASSED_OVER = Kind(
 )
 
 
+EXCHANGED_TENSORS = Kind(
+    "PIT103",
+    "{first} and {second} stand in each other's place in the operators that read them",
+    "read {second} where {first} is read, and the other way round",
+)
+MOST_EXCHANGED = 4
+"""Results that are exchanged with one, the nearest in the program."""
 MOST_OPERANDS = 24
 """Other tensors of an operand's form that are tried in its place."""
 MOST_BETWEEN = 2000
@@ -130,6 +137,38 @@ def near_operand(site: Site) -> Iterator[Candidate]:
         here = rank[site.numbers[0]]
         for value in site.rerun.nearest(alike, here, MOST_OPERANDS):
             yield from _reading(site, place, value)
+
+
+def exchanged_tensors(site: Site) -> Iterator[Candidate]:
+    """Let two results of operators of one kind stand in each other's place wherever they are read.
+
+    The other one stands behind this one in the program.
+    """
+    rerun, graph = site.rerun, site.rerun.graph
+    mine, codes = rerun.held(site.value), site.evidence.codes(site.value)
+    alike = (
+        other
+        for step in site.evidence.batch.steps
+        for other in site.evidence.outputs(step)
+        if step.kind == site.kind
+        and graph.rank[step.node] > graph.rank[site.numbers[-1]]
+        and graph.values[other].shape == graph.values[site.value].shape
+        and np.array_equal(site.evidence.codes(other), codes)
+    )
+    for other in rerun.nearest(alike, graph.rank[site.numbers[0]], MOST_EXCHANGED):
+        theirs = rerun.held(other)
+        if mine is None or theirs is None or other in site.evidence.downstream(site.value):
+            continue
+        overrides = [
+            Override(site.value, codes, rerun.algebra.gather(theirs.value, theirs.rows[codes])),
+            Override(other, codes, rerun.algebra.gather(mine.value, mine.rows[codes])),
+        ]
+        if site.changes(overrides):
+            facts = {
+                "first": site.evidence.called(site.value),
+                "second": site.evidence.called(other),
+            }
+            yield site.diagnosis(EXCHANGED_TENSORS, **facts), overrides
 
 
 def _reference_of(evidence: Evidence, operand: object) -> object:
@@ -195,6 +234,8 @@ def _other_tensor(site: Site, read: int, due: int) -> Iterator[Diagnosis]:
         yield site.diagnosis(READ_TOO_EARLY, after=after, **facts)
     if _versions(evidence, read, due):
         yield site.diagnosis(OTHER_VERSION, **facts)
+    if between and _is_state(site.rerun, read):
+        yield site.diagnosis(READ_TOO_EARLY, after=after, **facts)
     if any(_has_parameter(site.rerun, operator) for _, operator in between):
         yield site.diagnosis(PASSED_OVER, lost=", ".join(repr(o) for _, o in between[:3]), **facts)
     yield site.diagnosis(READS_OTHER, **facts)
@@ -309,6 +350,12 @@ def _between(rerun: Rerun, read: int, due: int) -> list[tuple[str, str]] | None:
             values.extend(output for output in graph.nodes[number].outputs if output is not None)
     found = (graph.nodes[number] for number in sorted(passed, key=graph.rank.__getitem__))
     return list(dict.fromkeys((node.kind, node.operator) for node in found))
+
+
+def _is_state(rerun: Rerun, value: int) -> bool:
+    """Return True if a value is a parameter or optimizer state as it was given."""
+    info = rerun.graph.values[value]
+    return not info.writers and info.tensor.role in ("parameter", "optimizer_state")
 
 
 def _has_parameter(rerun: Rerun, operator: str) -> bool:

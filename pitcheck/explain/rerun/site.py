@@ -14,7 +14,7 @@ from pitcheck.explain.evidence import Evidence
 from pitcheck.explain.families import ACCUMULATIONS
 from pitcheck.explain.rerun.changes import Change, Draft, Held, Override
 from pitcheck.explain.rerun.rerun import Rerun
-from pitcheck.graph.graph import Node
+from pitcheck.graph.graph import Node, Source
 from pitcheck.graph.grids import Codes
 from pitcheck.ops.registry import BACKWARD, operator_kind
 from pitcheck.stage.batch import Argument, Step
@@ -242,3 +242,16 @@ def reference_steps(site: Site) -> list[Step]:
         for step in site.evidence.run.stage.reference.steps
         if step.kind == site.kind and len(step.inputs) == count
     ]
+
+
+def reads_itself(site: Site, place: int) -> bool:
+    """Return True if every coordinate reads of an operand what it has itself."""
+    for node in site.nodes:
+        source, codes = node.inputs[place], np.flatnonzero(node.mask)
+        if (
+            not isinstance(source, Source)
+            or source.members
+            or not np.array_equal(source.at(codes), codes)
+        ):
+            return False
+    return True

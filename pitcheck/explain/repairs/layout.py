@@ -1,0 +1,94 @@
+"""Repairs of how a tensor is viewed: the parts of a group lie along another dimension."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pitcheck.explain.diagnosis import Kind
+from pitcheck.explain.families import PASSES_ON
+from pitcheck.explain.rerun.changes import Override, Read, held_at
+from pitcheck.explain.rerun.site import Candidate, Site, reads_itself
+from pitcheck.graph.graph import Source
+from pitcheck.ops.registry import kinds_with
+from pitcheck.ops.traits import Trait
+
+VIEWED = kinds_with(Trait.KEEPS_ORDER) - PASSES_ON
+"""Operators that give the same elements in the same order in another shape."""
+MIXED = Kind(
+    "PIT107",
+    "operator {operator!r} ({kind}) reads {called} as it lies, which mixes the {count} parts of "
+    "{over}: the dimension of {count} in {split} should be at place {place}",
+    "view {called} as {split}, permute it by {permutation}, and reshape it then",
+    ("over", "place"),
+)
+
+
+def moved_parts(site: Site) -> Iterator[Candidate]:
+    """Move the dimension that has the parts of a mesh axis to another place before a reshape."""
+    source = site.nodes[0].inputs[0] if site.nodes[0].inputs else None
+    if site.kind not in VIEWED or not isinstance(source, Source) or not reads_itself(site, 0):
+        return
+    shape = site.rerun.shape(source.value)
+    if shape is None:
+        return
+    for over, count in _counts(site):
+        for split, place in _splits(shape, count):
+            for to in range(len(split)):
+                overrides = _permuted(site, source.value, split, _moved(len(split), place, to))
+                if to != place and overrides is not None:
+                    facts = {
+                        "called": site.evidence.called(source.value),
+                        "over": over,
+                        "count": count,
+                        "split": list(split),
+                        "permutation": list(_moved(len(split), place, to)),
+                        "place": to,
+                    }
+                    yield site.diagnosis(MIXED, **facts), overrides
+
+
+def _counts(site: Site) -> list[tuple[str, int]]:
+    """Return the mesh axes and micro-batches with their sizes, one for each size above 1."""
+    coordinates = site.rerun.graph.coordinates
+    sizes = {**coordinates.sizes, "micro-batches": coordinates.microbatches}
+    found: dict[int, str] = {}
+    for name, size in sizes.items():
+        if size > 1:
+            found.setdefault(size, name)
+    return [(name, size) for size, name in found.items()]
+
+
+def _splits(shape: tuple[int, ...], count: int) -> Iterator[tuple[tuple[int, ...], int]]:
+    """Yield shapes of the same elements with a dimension of ``count``, and its place."""
+    for dim, size in enumerate(shape):
+        if size % count == 0:
+            before, after, rest = shape[:dim], shape[dim + 1 :], size // count
+            yield (*before, count, *((rest,) if rest > 1 else ()), *after), dim
+            if rest > 1:
+                yield (*before, rest, count, *after), dim + 1
+
+
+def _moved(count: int, place: int, to: int) -> tuple[int, ...]:
+    """Return the permutation of ``count`` dimensions that moves one of them."""
+    order = [dim for dim in range(count) if dim != place]
+    return (*order[:to], place, *order[to:])
+
+
+def _permuted(
+    site: Site, value: int, split: tuple[int, ...], permutation: tuple[int, ...]
+) -> list[Override] | None:
+    """Return the results of a site that reads a value permuted; None if they do not change."""
+    rerun, codes = site.rerun, site.evidence.codes(value)
+    result = rerun.one("reshape", {"sizes": split}, [Read(value, codes)], len(codes))
+    for kind, attributes in (
+        ("permute", {"permutation": permutation}),
+        ("reshape", {"sizes": rerun.shape(value)}),
+    ):
+        if result is None:
+            return None
+        known = {value: held_at(result, codes, rerun.graph.codes)}
+        results = rerun.evaluate(kind, attributes, [Read(value, codes)], len(codes), known)
+        result = None if results is None else results[0]
+    if result is None:
+        return None
+    return site.redone(site.as_given, known={value: held_at(result, codes, rerun.graph.codes)})
