@@ -79,6 +79,7 @@ from pitcheck.explain.repairs.numbers import (
     other_literal,
 )
 from pitcheck.explain.repairs.operands import due_operand, exchanged_tensors, near_operand
+from pitcheck.explain.repairs.other_root import other_root
 from pitcheck.explain.repairs.repair import Chain, Placement, Repair, Scope
 from pitcheck.explain.repairs.sum_terms import (
     added_on_every_rank,
@@ -148,6 +149,7 @@ REPAIRS = (
     FACTOR,
     Repair("dropped reduction", dropped_reduction, along=1, search=1),
     Repair("other reduction", other_reduction, along=1, search=1),
+    Repair("other root", other_root, along=1, search=1),
     Repair("other group", other_group, along=1, search=1),
     Repair("smaller group", smaller_group, along=1, search=1),
     Repair("all micro-batches", all_microbatches, along=1, search=1),

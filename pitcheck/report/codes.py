@@ -128,6 +128,12 @@ CODES: tuple[Code, ...] = (
         "the parts of a fused tensor are interleaved otherwise in {result!r}",
     ),
     Code("PIT118", "a result depends on memory that nobody has written to", "mismatch"),
+    Code(
+        "PIT119",
+        "a broadcast or a scatter from another rank than the one that has the value",
+        "mismatch",
+        "{result!r} comes from another rank than it must",
+    ),
     Code("PIT200", "an operator has no meaning here", "inconclusive"),
     Code("PIT201", "an output is missing or has no lineage", "inconclusive"),
     Code("PIT202", "a stage is not proven, but no real input shows a difference", "inconclusive"),

@@ -217,3 +217,24 @@ def never_synchronised(right: bool) -> Pair:
         b.op("sub", w, shard, out=f"updated{n}")
         b.output(b.op("all_gather", f"updated{n}", axis=0, group="dp", out=f"new{n}"))
     return r.plan(), b.plan()
+
+
+def updated_by_owners(*roots: int, owners: tuple[int, ...] | None = None, size: int = 2) -> Pair:
+    """Two weights, each updated by one rank, its owner, and broadcast from a root.
+
+    ``owners``: by default the roots; a weight without an owner is updated by no rank.
+    """
+    owners = roots if owners is None else owners
+    r, b = Builder("reference"), Builder("owners", {"dp": size})
+    for n, root in enumerate(roots):
+        w, g = r.parameter(f"w{n}", (4, 3)), r.input(f"g{n}", (4, 3))
+        r.output(r.op("sub", w, r.op("mul", g, Number("1/10")), out=f"new{n}"))
+        w, g = b.parameter(f"w{n}", (4, 3), {}), b.input(f"g{n}", (4, 3), {})
+        step = b.op("mul", g, Number("1/10"), out=f"step{n}")
+        owner = owners[n : n + 1]
+        others = tuple(rank for rank in range(size) if rank not in owner)
+        if owner:
+            b.op("sub", w, step, out=f"held{n}", where={"dp": owner})
+        b.op("identity", w, out=f"held{n}", where={"dp": others})
+        b.output(b.op("broadcast", f"held{n}", group="dp", root=root, out=f"new{n}"))
+    return r.plan(), b.plan()

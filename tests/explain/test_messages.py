@@ -11,6 +11,7 @@ from bugs.records import megatron_1256 as dropout
 from explain_plans import row_parallel
 from message_plans import PAIRS, crossed_calls, unreachable_experts
 from repair_plans import gated, masked_mean, norm, stacked
+from spread_plans import updated_by_owners
 from syrupy.assertion import SnapshotAssertion
 
 from pitcheck.base.options import Options
@@ -29,6 +30,7 @@ REPAIRED = {
     "PIT115": lambda: stacked("lost"),
     "PIT116": crossed_calls,
     "PIT117": lambda: gated("stretch"),
+    "PIT119": lambda: updated_by_owners(0, 0, owners=(0, 1)),
     "PIT204": unreachable_experts,
 }
 SHOWN = {**PAIRS, **REPAIRED}
