@@ -5,7 +5,7 @@ Repairs and placements are run; observations are seen from the values of one run
 
 from __future__ import annotations
 
-from pitcheck.explain.observations.factors import factor_of_output, factor_of_result, scaled_part
+from pitcheck.explain.observations.factors import factor_of_output, factor_of_result
 from pitcheck.explain.observations.observation import AtOperator, AtOutput, Observation, OnTheWay
 from pitcheck.explain.observations.operators import other_microbatches, unlike_reference
 from pitcheck.explain.observations.parts import (
@@ -18,7 +18,6 @@ from pitcheck.explain.observations.parts import (
 from pitcheck.explain.observations.reductions import (
     forgotten_sum_inside,
     forgotten_sum_of_output,
-    missing_extremum,
     missing_sum,
     not_by_sum,
     reduced_over_others,
@@ -100,10 +99,8 @@ AT_OPERATOR: tuple[Observation[AtOperator], ...] = (
     Observation("missing addend", term_of_result),
     Observation("unrelated parts", unrelated_parts),
     Observation("reduced over others", reduced_over_others),
-    Observation("scaled part", scaled_part),
     Observation("part joined twice", joined_twice),
     Observation("addend of rounds used for its sum", term_of_rounds),
-    Observation("missing extremum", missing_extremum),
 )
 """Mistakes that show at the first wrong operator."""
 ON_THE_WAY: tuple[Observation[OnTheWay], ...] = (

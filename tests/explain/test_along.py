@@ -75,7 +75,7 @@ NAMED: dict[str, tuple[Change, str, str, str]] = {
         "'sigmoid' where it should be 'gelu'",
     ),
     "operands exchanged": (lambda: one_operator("exchanged"), "PIT103", "sub", "exchanged"),
-    "rows of both ranks in turn": (lambda: reshaped(True), "PIT107", "", "another order"),
+    "rows of both ranks in turn": (lambda: reshaped(True), "PIT107", "", "should be 1"),
     "an update that is lost": (lambda: updated(True), "PIT108", "", "without the term 'step'"),
     "an activation that is left out": (
         lambda: activated("all"),

@@ -55,14 +55,6 @@ def _reduced_again(view: AtOperator, ratio: Fraction) -> Diagnosis | None:
     return None
 
 
-def scaled_part(view: AtOperator) -> Diagnosis | None:
-    """See that a result of unknown purpose is a multiple of a part of a reference tensor."""
-    cut = view.evidence.cuts.get(view.value)
-    if view.pair is not None or cut is None or cut.scale == 1:
-        return None
-    return ratio_cause(view.evidence, view.value, cut.scale, view.codes)
-
-
 def factor_of_output(view: AtOutput) -> Diagnosis | None:
     """See that an output is a constant multiple of what it should be."""
     ratio = constant_ratio(view.actual, view.wanted)

@@ -13,9 +13,7 @@ from pitcheck.explain.expected_values import far
 from pitcheck.explain.families import ACCUMULATIONS, REDUCTIONS
 from pitcheck.explain.observations.observation import AtOperator, AtOutput, OnTheWay
 from pitcheck.explain.term_groups import (
-    NOT_REDUCED,
     close,
-    distinct_groups,
     groups_present,
     otherwise_reduced,
     possible_times,
@@ -266,30 +264,6 @@ def reduced_over_others(view: AtOperator) -> Diagnosis | None:
     if grouping is None or grouping.beside:
         return None
     return otherwise_reduced(view.evidence, operand, grouping, view.step)
-
-
-def missing_extremum(view: AtOperator) -> Diagnosis | None:
-    """See that the largest or smallest of the results over a group is a part of a tensor."""
-    evidence = view.evidence
-    for grouping in evidence.groupings if view.step.kind not in REDUCTIONS else ():
-        table = groups_present(evidence, view.value, grouping)
-        if table is None:
-            continue
-        values = evidence.array(view.value)[:, distinct_groups(evidence, view.value, table)]
-        for reduction, word, combined in (
-            ("max", "largest", values.max(axis=2)),
-            ("min", "smallest", values.min(axis=2)),
-        ):
-            if varies(combined) and evidence.part_of(combined) is not None:
-                facts = {
-                    "result": evidence.name(view.value),
-                    "what": f"the {word} of one rank's elements",
-                    "whole": f"the {word}",
-                    "over": grouping.name,
-                    "reduction": reduction,
-                }
-                return Diagnosis(NOT_REDUCED, facts)
-    return None
 
 
 def forgotten_sum_inside(view: OnTheWay) -> Diagnosis | None:

@@ -18,6 +18,8 @@ from pitcheck.graph.grids import Codes
 from pitcheck.ops.registry import operator_kind
 
 ATTRIBUTE = Kind("PIT102", "operator {operator!r} has {different}", "use {right}", ("right",))
+OTHER_DIMENSION = Kind("PIT107", ATTRIBUTE.said, ATTRIBUTE.repair, ("right",))
+"""Elements go along another dimension, and the result has another shape."""
 DRAW_ATTRIBUTE = Kind("PIT114", "operator {operator!r} has {different}", "use {right}", ("right",))
 OTHER_PLACE = Kind(
     "PIT107",
@@ -64,15 +66,15 @@ def other_attribute(site: Site) -> Iterator[Candidate]:
     )
     for different in tried:
         draft = partial(site.as_given, **different)
+        of = DRAW_ATTRIBUTE if operator_kind(site.kind).random else ATTRIBUTE
         changes: Sequence[Change] | None = site.redone(draft)
         if changes is None and not AXES.isdisjoint(different):
-            changes = [Redo(number, draft) for number in site.numbers]
+            of, changes = OTHER_DIMENSION, [Redo(number, draft) for number in site.numbers]
         if changes is not None:
             said = ", ".join(
                 f"{k} = {own.get(k)} where it should be {v}" for k, v in different.items()
             )
             right = ", ".join(f"{k} = {v}" for k, v in different.items())
-            of = DRAW_ATTRIBUTE if operator_kind(site.kind).random else ATTRIBUTE
             yield site.diagnosis(of, different=said, right=right), changes
 
 

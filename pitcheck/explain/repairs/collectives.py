@@ -10,11 +10,10 @@ import numpy as np
 from pitcheck.explain.diagnosis import Kind
 from pitcheck.explain.families import REDUCTIONS, WHOLE_REDUCTIONS
 from pitcheck.explain.ratios import repeated_reduction
-from pitcheck.explain.rerun.changes import Draft, Override, Read
-from pitcheck.explain.rerun.site import Candidate, Site, by_code
+from pitcheck.explain.rerun.changes import Draft, Read
+from pitcheck.explain.rerun.site import Candidate, Site, by_code, collected
 from pitcheck.graph.graph import Node, Source, sources_of
 from pitcheck.graph.grids import Codes
-from pitcheck.ops.registry import operator_kind
 
 REDUCED_ONCE_MORE = Kind(
     "PIT105",
@@ -125,7 +124,6 @@ def _grouped(site: Site, chosen: Callable[[set[int], set[int]], bool]) -> Iterat
     own = _own_members(site)
     source = site.nodes[0].inputs[0]
     members = source.members if isinstance(source, Source) else 0
-    positions = "position" in operator_kind(site.kind).attributes
     for grouping in site.evidence.groupings:
         for table, how in (
             (np.sort(grouping.table, axis=1), ""),
@@ -140,7 +138,11 @@ def _grouped(site: Site, chosen: Callable[[set[int], set[int]], bool]) -> Iterat
             groups = by_code(table, site.rerun.graph.codes)
             if not chosen(set(groups[site.codes[0]].tolist()), own):
                 continue
-            overrides = _over(site, groups, positions)
+            overrides = (
+                collected(site, site.kind, site.attributes, source.value, groups)
+                if isinstance(source, Source)
+                else None
+            )
             if overrides is not None:
                 if _same_members(site, groups):
                     right = _listed(groups[site.codes[0]], site)
@@ -153,37 +155,6 @@ def _grouped(site: Site, chosen: Callable[[set[int], set[int]], bool]) -> Iterat
                         site.diagnosis(OTHER_GROUP, over=f"{grouping.name}{how}"),
                         overrides,
                     )
-
-
-def _over(site: Site, groups: Codes, positions: bool) -> list[Override] | None:
-    """Return the results of a collective over other groups.
-
-    Args:
-        groups: by coordinate the members of its group in order, shape (codes, members).
-        positions: True if the collective depends on the place of a coordinate in its group.
-    """
-    place = (groups == np.arange(len(groups))[:, None]).argmax(axis=1)
-    found: list[Override] = []
-    for node in site.nodes:
-        source, codes = (
-            node.inputs[0],
-            np.flatnonzero(node.mask & (site.evidence.batch.rows[site.value] >= 0)),
-        )
-        if not isinstance(source, Source) or (groups[codes] < 0).any():
-            return None
-        for own in np.unique(place[codes]) if positions else (0,):
-            chosen = codes[place[codes] == own] if positions else codes
-            attributes = {
-                **site.rerun.attributes_of(node),
-                **({"position": int(own)} if positions else {}),
-            }
-            result = site.rerun.one(
-                node.kind, attributes, [Read(source.value, groups[chosen])], len(chosen)
-            )
-            if result is None:
-                return None
-            found.append(Override(site.value, chosen, result))
-    return found if site.changes(found) else None
 
 
 def _own_members(site: Site) -> set[int]:

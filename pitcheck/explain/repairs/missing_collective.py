@@ -24,12 +24,11 @@ from pitcheck.explain.families import (
     ROOTS,
 )
 from pitcheck.explain.repairs.missing_operator import copied
-from pitcheck.explain.rerun.changes import Override, Read, held_at
-from pitcheck.explain.rerun.site import Candidate, Site, by_code
+from pitcheck.explain.rerun.changes import held_at
+from pitcheck.explain.rerun.site import Candidate, Site, collected, groups_of_mesh, reduced
 from pitcheck.explain.term_groups import NOT_REDUCED, groups_present, reduced_anyway, too_narrow
 from pitcheck.graph.graph import Source
 from pitcheck.graph.grids import Codes
-from pitcheck.ops.registry import operator_kind
 from pitcheck.stage.batch import Argument, Step
 
 COPIED_TERM = Kind(
@@ -101,21 +100,13 @@ def _reduced(site: Site, reductions: Sequence[str]) -> Iterator[Candidate]:
         table = groups_present(site.evidence, site.value, grouping)
         if table is None:
             continue
-        groups = by_code(np.sort(table, axis=1), site.rerun.graph.codes)
-        codes = site.evidence.codes(site.value)
         if _replicas(site, site.value, table) or reduced_anyway(site.evidence, site.value, table):
             continue
         for reduction in reductions:
-            result = site.rerun.one(
-                "all_reduce",
-                {"reduction": reduction},
-                [Read(site.value, groups[codes])],
-                len(codes),
-            )
-            overrides = [] if result is None else [Override(site.value, codes, result)]
-            if result is None or not site.changes(overrides):
+            override = reduced(site.rerun, site.value, table, reduction)
+            if override is None or not site.changes([override]):
                 break
-            if reduction in ("max", "min") and _of_one_member(site, table, result):
+            if reduction in ("max", "min") and _of_one_member(site, table, override.data):
                 continue
             if (
                 reduction == "avg"
@@ -130,7 +121,7 @@ def _reduced(site: Site, reductions: Sequence[str]) -> Iterator[Candidate]:
             )
             yield (
                 _unreduced(site, reduction, grouping.name) if narrow is None else narrow,
-                overrides,
+                [override],
             )
 
 
@@ -290,13 +281,8 @@ def missing_gather(site: Site) -> Iterator[Candidate]:
     shape, own = site.rerun.shape(site.value), site.rerun.shape(source.value)
     if shape is None or own is None or len(shape) != len(own) or not shape:
         return
-    for grouping in site.evidence.groupings:
-        groups, members = (
-            by_code(np.sort(grouping.table, axis=1), site.rerun.graph.codes),
-            grouping.table.shape[1],
-        )
-        if (groups[site.codes] < 0).any() or members < 2:
-            continue
+    for over, groups in groups_of_mesh(site):
+        members = groups.shape[1]
         axes = [
             axis for axis, (a, b) in enumerate(zip(own, shape, strict=True)) if b == a * members
         ]
@@ -304,23 +290,21 @@ def missing_gather(site: Site) -> Iterator[Candidate]:
             ("all_gather", {"axis": axis}, f"all-gather along dimension {axis}") for axis in axes
         ]
         if shape == own:
-            whole = [axis for axis, size in enumerate(own) if size % members == 0]
             drafts += [
                 (
                     "all_to_all",
-                    {"split_axis": a, "concat_axis": b},
-                    f"all-to-all from dimension {a} to {b}",
+                    {"split_axis": axis, "concat_axis": axis},
+                    f"all-to-all from dimension {axis} to {axis}",
                 )
-                for a in whole
-                for b in whole
-                if a == b
+                for axis, size in enumerate(own)
+                if size % members == 0
             ]
         for kind, attributes, what in drafts:
-            overrides = _collected(site, kind, attributes, source.value, groups)
+            overrides = collected(site, kind, attributes, source.value, groups)
             if overrides is not None:
                 facts = {
                     "called": site.evidence.called(source.value),
-                    "over": grouping.name,
+                    "over": over,
                     "collective": what,
                 }
                 yield site.diagnosis(NOT_GATHERED, **facts), overrides
@@ -331,49 +315,18 @@ def missing_exchange(site: Site) -> Iterator[Candidate]:
     shape = site.rerun.shape(site.value)
     if shape is None or not copied(site, site.value):
         return
-    for grouping in site.evidence.groupings:
-        groups, members = (
-            by_code(np.sort(grouping.table, axis=1), site.rerun.graph.codes),
-            grouping.table.shape[1],
-        )
-        for axis in (
-            axis
-            for axis, size in enumerate(shape)
-            if members > 1 and size % members == 0 and not (groups[site.codes] < 0).any()
-        ):
-            overrides = _collected(
-                site, "all_to_all", {"split_axis": axis, "concat_axis": axis}, site.value, groups
-            )
-            if overrides is not None:
-                facts = {
-                    "called": site.evidence.called(site.value),
-                    "over": grouping.name,
-                    "axis": axis,
-                }
-                yield site.diagnosis(NOT_EXCHANGED, **facts), overrides
-
-
-def _collected(
-    site: Site, kind: str, attributes: dict[str, Any], value: int, groups: Codes
-) -> list[Override] | None:
-    """Return the results of a collective over groups; None if it has no value.
-
-    Args:
-        groups: by coordinate the members of its group in order, shape (codes, members).
-    """
-    place = (groups == np.arange(len(groups))[:, None]).argmax(axis=1)
-    position = "position" in operator_kind(kind).attributes
-    found = []
-    for own in np.unique(place[site.codes]) if position else (None,):
-        codes = site.codes if own is None else site.codes[place[site.codes] == own]
-        more = {} if own is None else {"position": int(own)}
-        result = site.rerun.one(
-            kind, {**attributes, **more}, [Read(value, groups[codes])], len(codes)
-        )
-        if result is None:
-            return None
-        found.append(Override(site.value, codes, result))
-    return found if site.changes(found) else None
+    for over, groups in groups_of_mesh(site):
+        for axis, size in enumerate(shape):
+            if size % groups.shape[1] == 0:
+                attributes = {"split_axis": axis, "concat_axis": axis}
+                overrides = collected(site, "all_to_all", attributes, site.value, groups)
+                if overrides is not None:
+                    facts = {
+                        "called": site.evidence.called(site.value),
+                        "over": over,
+                        "axis": axis,
+                    }
+                    yield site.diagnosis(NOT_EXCHANGED, **facts), overrides
 
 
 def unreduced_part(site: Site) -> Iterator[Candidate]:
@@ -405,20 +358,11 @@ def _copied(site: Site, reduction: str) -> Iterator[Candidate]:
             or reduced_anyway(site.evidence, source.value, table)
         ):
             continue
-        groups, codes = (
-            by_code(np.sort(table, axis=1), site.rerun.graph.codes),
-            site.evidence.codes(source.value),
-        )
-        total = site.rerun.one(
-            "all_reduce", {"reduction": reduction}, [Read(source.value, groups[codes])], len(codes)
-        )
-        overrides = (
-            None
-            if total is None
-            else site.redone(
-                site.as_given, known={source.value: held_at(total, codes, site.rerun.graph.codes)}
-            )
-        )
+        total = reduced(site.rerun, source.value, table, reduction)
+        if total is None:
+            continue
+        known = {source.value: held_at(total.data, total.codes, site.rerun.graph.codes)}
+        overrides = site.redone(site.as_given, known=known)
         if overrides is not None:
             facts = {
                 "called": site.evidence.called(source.value),

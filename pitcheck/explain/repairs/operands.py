@@ -18,7 +18,7 @@ from pitcheck.explain.families import (
 )
 from pitcheck.explain.rerun.changes import Draft, Override, Read
 from pitcheck.explain.rerun.rerun import Rerun
-from pitcheck.explain.rerun.site import Candidate, Site, by_code, reference_steps
+from pitcheck.explain.rerun.site import Candidate, Site, reduced, reference_steps
 from pitcheck.explain.term_groups import groups_present
 from pitcheck.graph.graph import Node, Source, sources_of
 from pitcheck.graph.grids import Codes
@@ -248,16 +248,11 @@ def _summed_over(rerun: Rerun, read: int, due: int) -> str:
         rerun.evidence.groupings if wanted is not None and (wanted.rows[codes] >= 0).all() else ()
     ):
         table = groups_present(rerun.evidence, read, grouping)
-        groups = None if table is None else by_code(np.sort(table, axis=1), rerun.graph.codes)
-        total = (
-            None
-            if groups is None
-            else rerun.one("all_reduce", {}, [Read(read, groups[codes])], len(codes))
-        )
+        total = None if table is None else reduced(rerun, read, table, "sum")
         if total is not None and wanted is not None:
             one, other = (
                 rerun.numbers(value)
-                for value in (total, rerun.algebra.gather(wanted.value, wanted.rows[codes]))
+                for value in (total.data, rerun.algebra.gather(wanted.value, wanted.rows[codes]))
             )
             if one.shape == other.shape and np.allclose(
                 one, other, rtol=SAME, atol=SAME, equal_nan=True

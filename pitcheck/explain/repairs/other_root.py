@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-
-import numpy as np
+from functools import partial
 
 from pitcheck.explain.diagnosis import Kind
 from pitcheck.explain.rerun.changes import Draft, Read
-from pitcheck.explain.rerun.site import Candidate, Site, by_code
+from pitcheck.explain.rerun.site import Candidate, Site, groups_of_mesh
 from pitcheck.graph.graph import Node, Source
 from pitcheck.graph.grids import Codes
 from pitcheck.ops.registry import operator_kind
@@ -28,19 +27,12 @@ def other_root(site: Site) -> Iterator[Candidate]:
     if not operator_kind(site.kind).reads_root or not isinstance(source, Source):
         return
     first = site.codes[:1]
-    for grouping in site.evidence.groupings:
-        groups = by_code(np.sort(grouping.table, axis=1), site.rerun.graph.codes)
-        root = int(source.at(first).reshape(-1)[0])
+    root = int(source.at(first).reshape(-1)[0])
+    for over, groups in groups_of_mesh(site):
         if groups.shape[1] != source.members or root not in groups[first]:
             continue
         for place, right in enumerate(groups[first[0]].tolist()):
-
-            def sent(node: Node, codes: Codes, groups: Codes = groups, at: int = place) -> Draft:
-                members = groups[codes][:, [at] * groups.shape[1]]
-                value = node.inputs[0]
-                read = [Read(value.value, members)] if isinstance(value, Source) else []
-                return node.kind, site.rerun.attributes_of(node), read
-
+            sent = partial(_sent, site, groups[:, [place] * groups.shape[1]])
             overrides = None if right == root else site.redone(sent)
             if overrides is not None:
                 per_rank = site.rerun.graph.coordinates.microbatches
@@ -49,6 +41,14 @@ def other_root(site: Site) -> Iterator[Candidate]:
                     "root": root // per_rank,
                     "right": right // per_rank,
                     "place": place,
-                    "over": grouping.name,
+                    "over": over,
                 }
                 yield site.diagnosis(OTHER_ROOT, **facts), overrides
+
+
+def _sent(site: Site, roots: Codes, node: Node, codes: Codes) -> Draft | None:
+    """Return what a node does if all members of its group read ``roots``, by coordinate."""
+    source = node.inputs[0]
+    if not isinstance(source, Source):
+        return None
+    return node.kind, site.rerun.attributes_of(node), [Read(source.value, roots[codes])]

@@ -12,7 +12,7 @@ import numpy as np
 from pitcheck.explain.diagnosis import Diagnosis, Kind
 from pitcheck.explain.evidence import Evidence
 from pitcheck.explain.families import ACCUMULATIONS
-from pitcheck.explain.rerun.changes import Change, Draft, Held, Override
+from pitcheck.explain.rerun.changes import Change, Draft, Held, Override, Read
 from pitcheck.explain.rerun.rerun import Rerun
 from pitcheck.graph.graph import Node, Source
 from pitcheck.graph.grids import Codes
@@ -232,6 +232,60 @@ def by_code(table: Codes, codes: int) -> Codes:
     groups = np.full((codes, table.shape[1]), -1, dtype=np.int64)
     groups[table] = table[:, None, :]
     return groups
+
+
+def groups_of_mesh(site: Site) -> Iterator[tuple[str, Codes]]:
+    """Yield the groups in which all coordinates of a site are: name, and members by coordinate.
+
+    The members are in order, shape (codes, members).
+    """
+    for grouping in site.evidence.groupings:
+        groups = by_code(np.sort(grouping.table, axis=1), site.rerun.graph.codes)
+        if groups.shape[1] > 1 and (groups[site.codes] >= 0).all():
+            yield grouping.name, groups
+
+
+def collected(
+    site: Site, kind: str, attributes: Mapping[str, Any], value: int, groups: Codes
+) -> list[Override] | None:
+    """Return the results of a collective over groups in place of those of a site.
+
+    Args:
+        kind: the collective.
+        attributes: its attributes; the place of a coordinate in its group is added.
+        value: the value that it reads.
+        groups: by coordinate the members of its group in order, shape (codes, members).
+
+    Returns:
+        The results; None if they have no value, or are what they were.
+    """
+    if (groups[site.codes] < 0).any():
+        return None
+    place = (groups == np.arange(len(groups))[:, None]).argmax(axis=1)[site.codes]
+    positioned = "position" in operator_kind(kind).attributes
+    found: list[Override] = []
+    for own in np.unique(place).tolist() if positioned else (None,):
+        codes = site.codes if own is None else site.codes[place == own]
+        more = {} if own is None else {"position": own}
+        reads = [Read(value, groups[codes])]
+        result = site.rerun.one(kind, {**attributes, **more}, reads, len(codes))
+        if result is None:
+            return None
+        found.append(Override(site.value, codes, result))
+    return found if site.changes(found) else None
+
+
+def reduced(rerun: Rerun, value: int, table: Codes, reduction: str) -> Override | None:
+    """Return a value reduced over groups, at all its coordinates; None if it cannot be.
+
+    Args:
+        table: the groups, shape (groups, members).
+        reduction: "sum", "avg", "max" or "min".
+    """
+    codes = rerun.evidence.codes(value)
+    groups = by_code(np.sort(table, axis=1), rerun.graph.codes)[codes]
+    result = rerun.one("all_reduce", {"reduction": reduction}, [Read(value, groups)], len(codes))
+    return None if result is None else Override(value, codes, result)
 
 
 def reference_steps(site: Site) -> list[Step]:
