@@ -15,6 +15,7 @@ from pitcheck.explain.families import (
     KEEPS_SUMS,
     MOVES,
     REDUCTIONS,
+    SCALES,
 )
 from pitcheck.explain.rerun.changes import Draft, Override, Read
 from pitcheck.explain.rerun.rerun import Rerun
@@ -234,7 +235,7 @@ def _other_tensor(site: Site, read: int, due: int) -> Iterator[Diagnosis]:
         yield site.diagnosis(READ_TOO_EARLY, after=after, **facts)
     if _versions(evidence, read, due):
         yield site.diagnosis(OTHER_VERSION, **facts)
-    if between and _is_state(site.rerun, read):
+    if between and _is_updated(site.rerun, read, due):
         yield site.diagnosis(READ_TOO_EARLY, after=after, **facts)
     if any(_has_parameter(site.rerun, operator) for _, operator in between):
         yield site.diagnosis(PASSED_OVER, lost=", ".join(repr(o) for _, o in between[:3]), **facts)
@@ -347,10 +348,19 @@ def _between(rerun: Rerun, read: int, due: int) -> list[tuple[str, str]] | None:
     return list(dict.fromkeys((node.kind, node.operator) for node in found))
 
 
-def _is_state(rerun: Rerun, value: int) -> bool:
-    """Return True if a value is a parameter or optimizer state as it was given."""
+def _is_updated(rerun: Rerun, value: int, new: int) -> bool:
+    """Return True if a parameter or state becomes another value by sums, factors and copies."""
     info = rerun.graph.values[value]
-    return not info.writers and info.tensor.role in ("parameter", "optimizer_state")
+    if info.writers or info.tensor.role not in ("parameter", "optimizer_state"):
+        return False
+    stack, seen = [new], {new}
+    while stack and len(seen) < MOST_BETWEEN:
+        for node in (rerun.graph.nodes[n] for n in rerun.graph.values[stack.pop()].writers):
+            if node.kind in KEEPS_SUMS | COPIES | SCALES:
+                sources = {s.value for operand in node.inputs for s in sources_of(operand)} - seen
+                seen |= sources
+                stack.extend(sorted(sources))
+    return value in seen
 
 
 def _has_parameter(rerun: Rerun, operator: str) -> bool:
