@@ -17,8 +17,16 @@ COPIES = MOVES | {"full"}
 PASSES_ON = frozenset(kind for kind in operator_names() if operator_kind(kind).copies)
 """Operators that give their operand as it is."""
 
-REDUCTIONS = frozenset(k for k in collective_kinds() if "reduction" in operator_kind(k).attributes)
-"""Collectives that combine what the members of a group hold, place by place."""
+REDUCTIONS = frozenset(
+    kind
+    for kind in collective_kinds()
+    if "reduction" in operator_kind(kind).attributes
+    and not (kind in kinds_with(Trait.KEEPS_SIZES) and "position" in operator_kind(kind).attributes)
+)
+"""Collectives that combine what all members of a group hold, place by place.
+
+One that depends on a member's place, and keeps the sizes, combines only some of them.
+"""
 WHOLE_REDUCTIONS = REDUCTIONS & kinds_with(Trait.KEEPS_SIZES)
 """Reductions that give the whole result and not a part of it."""
 ACCUMULATIONS = kinds_with(Trait.ADDS_PLAINLY)
