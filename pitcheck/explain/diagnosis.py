@@ -17,8 +17,7 @@ class Kind:
     """A kind of mistake: its code, and the words for it and for its repair, with facts in braces.
 
     Two mistakes of a kind are of one family if the facts named in ``same`` are equal: names of
-    tensors
-    and operators may differ.
+    tensors and operators may differ.
     """
 
     code: str

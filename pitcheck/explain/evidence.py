@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -200,8 +200,7 @@ class Evidence:
         """Yield the values that a loop in the user's program computes in the place of this one.
 
         They have the same line, kind of operator and shape, and this value is among them. If the
-        line has
-        several such operators, every second of them, or third.
+        line has several such operators, every second of them, or third.
         """
         steps = self.writers.get(value, [])
         if not steps or not self.second.nodes[steps[-1].node].source or self.is_constant(value):
@@ -316,16 +315,24 @@ class Evidence:
 
     def reductions_of(self, value: int) -> list[Step]:
         """Return the collectives that read a value, or what has its elements in another form."""
-        found, stack, seen = [], [value], {value}
+        steps = self.read_behind([value], lambda step: step.kind in MOVES)
+        return [step for step in steps if operator_kind(step.kind).collective]
+
+    def read_behind(self, values: Iterable[int], goes_on: Callable[[Step], bool]) -> Iterator[Step]:
+        """Yield the steps that read values, or what steps behind them make of these.
+
+        ``goes_on`` tells the steps whose results are followed. A step that reads several of the
+        values comes several times.
+        """
+        stack = list(values)
+        seen = set(stack)
         while stack:
             for step in self.readers.get(stack.pop(), []):
-                if operator_kind(step.kind).collective:
-                    found.append(step)
-                elif step.kind in MOVES:
-                    moved = [output for output in self.outputs(step) if output not in seen]
-                    seen.update(moved)
-                    stack.extend(moved)
-        return found
+                yield step
+                if goes_on(step):
+                    new = [output for output in self.outputs(step) if output not in seen]
+                    seen.update(new)
+                    stack.extend(new)
 
     @cached_property
     def behind_right(self) -> Mapping[int, Mask]:
@@ -381,13 +388,8 @@ class Evidence:
 
     def downstream(self, value: int) -> set[int]:
         """Return what is computed from a value, and the value itself."""
-        stack, seen = [value], {value}
-        while stack:
-            for step in self.readers.get(stack.pop(), []):
-                new = [output for output in self.outputs(step) if output not in seen]
-                seen.update(new)
-                stack.extend(new)
-        return seen
+        steps = self.read_behind([value], lambda _: True)
+        return {value, *(output for step in steps for output in self.outputs(step))}
 
     def holding(self, reference: int) -> list[int]:
         """Return the parallel values that hold parts of a reference value."""

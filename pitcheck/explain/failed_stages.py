@@ -88,8 +88,7 @@ def explain_refused(
     """Return findings for the stages that do not hold, in the order of the program.
 
     Each names an output of the plans that differs. Repairs are tried stage by stage until a stage
-    has
-    none: looking for none costs most.
+    has none: looking for none costs most.
     """
     trying = second.codes <= MOST_CODES
     gaps = [gap_finding(gap, "mismatch") for gap in specification.gaps if not gap.output]
@@ -308,37 +307,27 @@ def _located(second: Graph, run: WholeRun) -> Explained:
     evidence = Evidence(run.stage.reference.graph, second, given, run, {})
     value = run.comparisons[0].target.cut.value
     wrong = np.flatnonzero(compared_wrong(evidence, value))
-    sibling = first_sibling(
-        evidence, value, wrong, np.setdiff1d(run.comparisons[0].target.codes, wrong)
-    )
-    if sibling is not None and not sibling.reduces:
-        return explained_by(
-            evidence,
-            run,
-            at(evidence, 0, sibling.step, sibling.value, sibling_cause(evidence, sibling)),
-            [0],
-        )
+    right = np.setdiff1d(run.comparisons[0].target.codes, wrong)
+    sibling = first_sibling(evidence, value, wrong, right)
+    told = None
+    if sibling is not None:
+        cause = sibling_cause(evidence, sibling)
+        told = at(evidence, 0, sibling.step, sibling.value, cause)
+        if not sibling.reduces:
+            return explained_by(evidence, run, told, [0])
     evidence = Evidence(
         run.stage.reference.graph, second, given, run, conjecture(run, second, given)
     )
     expected = WrongValues(evidence)
     root = next(iter(expected.roots([value])), None)
-    cause = cause_at(AtOperator(expected, root)) if root is not None else None
-    if sibling is not None and not (
-        cause is not None
-        and cause.code in REDUCED
-        and root is not None
-        and root.step is sibling.step
-    ):
-        return explained_by(
-            evidence,
-            run,
-            at(evidence, 0, sibling.step, sibling.value, sibling_cause(evidence, sibling)),
-            [0],
-        )
-    if root is None or cause is None or not cause.explains:
+    found = None if root is None else cause_at(AtOperator(expected, root))
+    if sibling is not None and told is not None:
+        better = found is not None and found.code in REDUCED
+        if not better or root is None or root.step is not sibling.step:
+            return explained_by(evidence, run, told, [0])
+    if root is None or found is None or not found.explains:
         return explained_by(evidence, run, located(evidence, run, [0]), [0])
-    return explained_by(evidence, run, at(evidence, 0, root.step, root.value, cause), [0])
+    return explained_by(evidence, run, at(evidence, 0, root.step, root.value, found), [0])
 
 
 def _distance(second: Graph, output: int, value: int) -> tuple[bool, int]:

@@ -25,10 +25,8 @@ def inferred(evidence: Evidence, unscaled: bool = False) -> dict[int, Cut]:
     """Return the cut of every computed value that holds parts of a reference value.
 
     The parts lie where shards of that size of that axis lie elsewhere. A factor that an output is
-    off
-    by is taken for a mistake wherever a value has it, and with ``unscaled`` every factor; but not
-    for
-    values that a right output is computed from.
+    off by is taken for a mistake wherever a value has it, and with ``unscaled`` every factor; but
+    not for values that a right output is computed from.
     """
     known = {
         **evidence.specification.initial,

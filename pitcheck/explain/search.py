@@ -69,26 +69,28 @@ def effect_of(
     """Return what all repairs together make of all outputs, including those that were right before.
 
     An output whose difference is rounding alone is not compared. If comparing all costs too much,
-    only
-    what is known of the outputs that differ is returned.
+    only what is known of the outputs that differ is returned.
     """
-    rerun = Rerun(evidence, most=MOST_WALKED)
     numbers = [n for n in range(len(run.comparisons)) if n in differing or run.largest[n] <= SAME]
-    try:
-        for _, changes in sorted(
-            (made for each in found for made in each.made), key=lambda made: made[0]
-        ):
-            changed = rerun.after(changes, numbers)
-            rerun.changes.update(changed or {})
-        right = (
-            frozenset(rerun.right([], numbers)) if all(each.made for each in found) else frozenset()
-        )
-    except PitcheckError:  # too much to be compared
-        right = frozenset()
+    right = _right_with(evidence, found, numbers) if all(e.made for e in found) else frozenset()
     known = frozenset(n for each in found for n in each.outputs)
     if not known <= right:
         return Effect(known, frozenset())
     return Effect(frozenset(numbers), frozenset(numbers) - right)
+
+
+def _right_with(
+    evidence: Evidence, found: Sequence[Tried], numbers: Sequence[int]
+) -> frozenset[int]:
+    """Return those of some outputs that are right with all repairs; none if that costs too much."""
+    rerun = Rerun(evidence, most=MOST_WALKED)
+    made = (made for each in found for made in each.made)
+    try:
+        for _, changes in sorted(made, key=lambda each: each[0]):
+            rerun.changes.update(rerun.after(changes, numbers) or {})
+        return frozenset(rerun.right([], numbers))
+    except PitcheckError:  # too much to be compared
+        return frozenset()
 
 
 def tried_repairs(
@@ -97,8 +99,7 @@ def tried_repairs(
     """Return repairs that together make all outputs right.
 
     Else those found along the program that make some right; none if none were found. ``first`` is
-    asked
-    for only if nothing was found along the program.
+    asked for only if nothing was found along the program.
     """
     if run.blocks is not None or run.targets_only or evidence.second.codes > MOST_CODES:
         return []
@@ -138,7 +139,7 @@ def _computed(evidence: Evidence, left: list[int], first: First) -> list[Tried]:
     forward = [n for n in left if not _needs_backward(evidence, n)]
     if 0 < len(forward) < len(left):
         found = _of_outputs(evidence, forward, first)
-        if found and _make_right(evidence, found, left):
+        if found and len(_right_with(evidence, found, left)) == len(left):
             return [
                 replace(
                     found[0], outputs=(*found[0].outputs, *(n for n in left if n not in forward))
@@ -154,19 +155,6 @@ def _needs_backward(evidence: Evidence, number: int) -> bool:
         evidence.second.nodes[node].kind.endswith(BACKWARD)
         for node in Rerun(evidence).behind(number)
     )
-
-
-def _make_right(evidence: Evidence, found: Sequence[Tried], numbers: Sequence[int]) -> bool:
-    """Return True if outputs are right with all repairs together."""
-    rerun = Rerun(evidence, most=MOST_WALKED)
-    try:
-        for _, changes in sorted(
-            (made for each in found for made in each.made), key=lambda made: made[0]
-        ):
-            rerun.changes.update(rerun.after(changes, numbers) or {})
-        return len(rerun.right([], numbers)) == len(numbers)
-    except PitcheckError:  # too much to be compared
-        return False
 
 
 def _of_outputs(evidence: Evidence, left: list[int], first: First) -> list[Tried]:

@@ -2,8 +2,8 @@
 
 What a value is computed from where it is wrong is compared with what it is computed from where it
 is right, operator by operator. Ranks that run the same record do the same thing, with an entry of a
-table for each. Where another record writes the same tensor, something is meant to differ, or is
-by mistake.
+table for each. Where another record writes the same tensor, something is meant to differ, or is by
+mistake.
 """
 
 from __future__ import annotations
@@ -81,8 +81,7 @@ def first_sibling(evidence: Evidence, value: int, wrong: Codes, right: Codes) ->
     """Return the first operator that runs where a value becomes wrong in place of another one.
 
     Of a value that is wrong everywhere, of two operators that write one tensor in turn, it is the
-    one
-    that does so at fewer coordinates.
+    one that does so at fewer coordinates.
 
     Args:
         wrong: the coordinates at which the value is wrong, shape (n,).

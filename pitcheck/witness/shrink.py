@@ -291,8 +291,7 @@ def _confirmed(witness: Witness, steps: int) -> Witness | None:
     """Return the witness with both values, to as many digits as were computed.
 
     None if another arithmetic than float64 does not show the difference. Raises PlanError for a
-    witness
-    that is too large.
+    witness that is too large.
     """
     check_witness(witness)
     digits = _to_digits(witness) if steps <= MOST_PRECISE_STEPS else None

@@ -84,8 +84,7 @@ class Compared(msgspec.Struct, frozen=True):
     """The comparison of a witness.
 
     The sum over ``rows`` of parallel value ``parallel`` should be ``scale`` times ``box`` of
-    reference
-    value ``reference``.
+    reference value ``reference``.
     """
 
     parallel: int

@@ -43,8 +43,7 @@ def parts_in_order(
     """Find given tensors whose parts have to lie in the order of the mesh: all of them, or one.
 
     Outputs that lie so are compared as they then lie. Plans may give parts in any order and mean
-    it,
-    so it is a cause only if all outputs are right then.
+    it, so it is a cause only if all outputs are right then.
 
     Returns:
         The cause, the repair, the outputs that it makes right; None if there are no such tensors.

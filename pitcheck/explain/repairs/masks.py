@@ -24,8 +24,7 @@ def mask_of_reference(site: Site) -> Iterator[Candidate]:
     """Read the reference's mask for the elements of another operand.
 
     Masks are operands that are no floating-point numbers. They are changed for all operators that
-    read
-    them, then for this one alone.
+    read them, then for this one alone.
     """
     for place, operand in enumerate(site.step.inputs):
         if (

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -74,6 +75,8 @@ NOT_EXCHANGED = Kind(
     "an all-to-all from dimension {axis} to {axis} over {over} of it makes it right",
     ("axis", "over"),
 )
+MOST_SQUARES = 64
+"""Elements of a tensor up to which it may hold the squares of a norm."""
 
 
 def missing_reduction(site: Site) -> Iterator[Candidate]:
@@ -190,39 +193,26 @@ WHOLE = {
 
 def _averaged_root(evidence: Evidence, value: int) -> Step | None:
     """Return the step that takes the mean of the ranks' roots of a value; None if there is none."""
-    stack, seen = [(value, False)], {value}
-    while stack:
-        held, rooted = stack.pop()
-        for step in evidence.readers.get(held, []):
-            if (
-                rooted
-                and step.kind in REDUCTIONS
-                and step.attributes.get("reduction", "sum") == "avg"
-            ):
-                return step
-            if step.kind in ROOTS or (step.kind in KEEPS_SUMS and step.kind not in REDUCTIONS):
-                new = [o for o in evidence.outputs(step) if o not in seen]
-                seen.update(new)
-                stack.extend((o, rooted or step.kind in ROOTS) for o in new)
-    return None
+    sums = KEEPS_SUMS - REDUCTIONS
+    read = evidence.read_behind([value], lambda step: step.kind in sums)
+    roots = [o for step in read if step.kind in ROOTS for o in evidence.outputs(step)]
+    averages = (
+        step
+        for step in evidence.read_behind(roots, lambda step: step.kind in ROOTS | sums)
+        if step.kind in REDUCTIONS and step.attributes.get("reduction", "sum") == "avg"
+    )
+    return next(averages, None)
 
 
 def _divides(evidence: Evidence, value: int) -> bool:
     """Return True if a value is a count: a divisor that depends on no floating-point input."""
-    stack, seen = [value], {value}
-    while stack:
-        held = stack.pop()
-        for step in evidence.readers.get(held, []):
-            if (
-                step.kind in QUOTIENTS
-                and isinstance(step.inputs[-1], Argument)
-                and step.inputs[-1].value == held
-            ):
-                return not _of_floats(evidence, value)
-            if step.kind in MOVES or step.kind in AT_LEAST:
-                new = [o for o in evidence.outputs(step) if o not in seen]
-                seen.update(new)
-                stack.extend(new)
+    counts = {value}
+    for step in evidence.read_behind([value], lambda step: step.kind in MOVES | AT_LEAST):
+        divisor = step.inputs[-1]
+        if step.kind in QUOTIENTS and isinstance(divisor, Argument) and divisor.value in counts:
+            return not _of_floats(evidence, value)
+        if step.kind in MOVES | AT_LEAST:
+            counts.update(evidence.outputs(step))
     return False
 
 
@@ -250,22 +240,18 @@ def of_norm(evidence: Evidence, value: int) -> bool:
         step.kind in ADDS_SQUARES for step in evidence.writers.get(value, [])
     ):
         return False
-    stack, seen = [value], {value}
-    while stack:
-        for step in evidence.readers.get(stack.pop(), []):
-            if step.kind in ROOTS or (step.kind in POWERS and Fraction(1, 2) in step.inputs):
-                return all(evidence.array(v).shape[2:] in ((), (1,)) for v in evidence.inputs(step))
-            if step.kind in KEEPS_SUMS or step.kind in MOVES:
-                new = [
-                    o
-                    for o in evidence.outputs(step)
-                    if o not in seen
-                    and evidence.array(o).size
-                    <= 64 * evidence.array(o).shape[0] * evidence.array(o).shape[1]
-                ]
-                seen.update(new)
-                stack.extend(new)
+    for step in evidence.read_behind([value], partial(_joins_squares, evidence)):
+        if step.kind in ROOTS or (step.kind in POWERS and Fraction(1, 2) in step.inputs):
+            return all(evidence.array(v).shape[2:] in ((), (1,)) for v in evidence.inputs(step))
     return False
+
+
+def _joins_squares(evidence: Evidence, step: Step) -> bool:
+    """Return True if a step keeps sums or moves elements, and its results are small."""
+    kept = step.kind in KEEPS_SUMS | MOVES
+    return kept and all(
+        evidence.array(o)[0, 0].size <= MOST_SQUARES for o in evidence.outputs(step)
+    )
 
 
 def missing_gather(site: Site) -> Iterator[Candidate]:

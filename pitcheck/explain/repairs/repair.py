@@ -40,11 +40,9 @@ class Repair:
 
     ``candidates`` yields changes of one operator, cheapest first; none if it has nothing to do with
     the operator. ``along`` and ``search``: the phases in which it is tried, along the program and
-    back
-    from an output; None: not at all. Within a phase the order is that of the table. ``chain``:
-    which
-    of several operators in a row is meant; None: the nearest. ``chance``: many other mistakes look
-    like it, so it is believed after repairs that explain as much.
+    back from an output; None: not at all. Within a phase the order is that of the table. ``chain``:
+    which of several operators in a row is meant; None: the nearest. ``chance``: many other mistakes
+    look like it, so it is believed after repairs that explain as much.
     """
 
     name: str
