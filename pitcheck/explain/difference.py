@@ -84,7 +84,7 @@ def explain_difference(
         for each in explained(evidence, run, differing)
     ]
     parameters = {t.name for t in (v.tensor for v in second.values) if t.role == "parameter"}
-    # What a gap brings about is only named before it where a repair of something else was tried.
+    # A gap may cause the differences, so it comes first unless another repair was tried.
     tried = any(map(is_tried, findings))
     return (
         [*findings, *gaps][:MOST_FINDINGS]

@@ -112,7 +112,7 @@ def explain_refused(
                 )
                 trying = any(is_tried(each.finding) for each in of_stage)
                 for each in of_stage:
-                    # What is only concluded, and not tried, is told place by place.
+                    # Causes that are only observed, and not tried, are told place by place.
                     family = (
                         each.diagnosis.family
                         if is_tried(each.finding)
@@ -236,7 +236,7 @@ def _explained(
             )
             if run.largest[0] > SAME:
                 found_here = _located(second, run)
-        # the values of the stage cannot be had: it is named all the same
+        # Without its values the stage is still named.
         except (PitcheckError, MemoryError):
             pass
     findings = findings or [found_here]

@@ -117,7 +117,7 @@ def _adds_up(
 
     Their mean over ranks may be these parts, too.
     """
-    # dimensions that are equal only at full size
+    # Some dimensions are equal only at full sizes.
     if len({evidence.array(value).shape[2:] for value in values}) > 1:
         return None
     few = _distinct_sums(evidence, table[:FEW], values)

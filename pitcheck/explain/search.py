@@ -105,8 +105,8 @@ def tried_repairs(
         return []
     try:
         rerun = Rerun(evidence)
-        # Outputs that differ as they are and not as they are evaluated here are not understood: no
-        # repair is shown then.
+        # If an output differs in the run and not here, the difference is not understood: no
+        # repair is shown.
         if rerun.right([], differing):
             return []
         left = sorted(differing, key=lambda n: (len(rerun.behind(n)), n))
@@ -279,7 +279,7 @@ def _by_kind(steps: Sequence[Made], left: Sequence[int]) -> list[Tried]:
     for place, step in enumerate(steps):
         found.setdefault(step.family, []).append((place, step))
     tried = [_of_kind(several, left) for several in found.values()]
-    # What makes no output right by itself stands with what is right in the end.
+    # A repair that makes no output right by itself is told with all that are right in the end.
     return (
         [each if each.outputs else replace(each, outputs=tuple(left)) for each in tried]
         if _all(tried, left)
@@ -329,7 +329,7 @@ def _candidates(
         yield from _of_phase(phase, [site for site in sites if site.name == named])
     ranked: dict[int, list[Site]] = {}
     for site in sites:
-        # What a right output depends on is hardly wrong.
+        # An operator that a right output depends on is hardly wrong.
         ranked.setdefault(
             2 * _behind_right(rerun.evidence, site) + (not _suspected(expected, site, named)), []
         ).append(site)

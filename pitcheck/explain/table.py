@@ -138,7 +138,7 @@ PLACEMENTS = (
 FACTOR = Repair("dropped factor", dropped_factor, along=0, search=0)
 """The repair that is tried once more if several were found: one factor may explain them all."""
 REPAIRS = (
-    # An operator as it is, with another number, attribute, place or kind of reduction.
+    # The same operator with another number, attribute, place or reduction.
     Repair("crossed calls", crossed_calls, along=0, search=0),
     Repair("exchanged operands", exchanged_operands, along=0, search=0),
     Repair("exchanged parts", exchanged_parts, along=0, search=0),
@@ -160,7 +160,7 @@ REPAIRS = (
     Repair("weighted micro-batches", weighted_microbatches, along=3, search=6),
     Repair("norm of all", norm_of_all, along=3, search=6),
     Repair("mask of the reference", mask_of_reference, along=3, search=6),
-    # What is missing where something is but passed on.
+    # Operators that are missing where a tensor is only passed on.
     Repair("unreduced part", unreduced_part, chain=Chain.SUMS, along=4, search=6),
     Repair("operator of others", operator_of_others, along=2, search=6),
     Repair("operator left out", operator_left_out, along=2, search=6),
@@ -169,9 +169,9 @@ REPAIRS = (
     Repair("function left out", function_left_out, chance=True, along=2, search=6),
     Repair("missing term", missing_term, Scope.RESULT, chance=True, along=7, search=6),
     Repair("unaveraged part", unaveraged_part, chain=Chain.MEANS, along=5, search=6),
-    # A factor of the mesh, before what agrees by chance.
+    # A factor of the mesh comes before repairs that agree by chance.
     Repair("factor of the mesh", mesh_factor, Scope.RESULT, chance=True, along=6, search=2),
-    # What the reference has there.
+    # Operands and addends of the reference.
     Repair("operand of the reference", due_operand, chance=True, along=7, search=3),
     Repair("term of the reference", due_term, Scope.RESULT, chance=True, along=7, search=3),
     Repair("dropped operator", dropped_operator, along=8, search=4),
@@ -183,7 +183,7 @@ REPAIRS = (
     Repair("missing exchange", missing_exchange, Scope.RESULT, chain=Chain.SUMS, along=4, search=5),
     Repair("larger group", larger_group, along=9, search=5),
     Repair("other function", other_function, chance=True, along=10, search=7),
-    # What makes much right by accident.
+    # Repairs that make many outputs right by accident.
     Repair("other extremum", other_extremum, chance=True, along=11, search=8),
     Repair("missing term of an operand", missing_term_of_operand, chance=True, along=11, search=8),
     Repair("near operand", near_operand, chance=True, along=11, search=8),

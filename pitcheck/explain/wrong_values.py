@@ -58,7 +58,7 @@ class WrongValues(ExpectedValues):
         """Return a mask of the coordinates at which a value is wrong, shape (codes,)."""
         if value not in self._wrong:
             self._enter(OF_MOVED)
-            # Ranks may hand a tensor round: what is asked about itself is not wrong by that.
+            # Ranks may hand a tensor round in a circle: until it is judged, it counts as right.
             self._wrong[value] = np.zeros(self.evidence.second.codes, dtype=np.bool_)
             for source in reversed(self._moved_from(value)):
                 self.wrong(source)
@@ -144,7 +144,7 @@ class WrongValues(ExpectedValues):
                 found = compared_wrong(evidence, value)
             if found is not None:
                 return found
-        # Of a constant nothing tells which of the reference's it should be.
+        # Nothing tells which constant of the reference a constant should be.
         judged = (
             not evidence.is_constant(value)
             and value in self._numbers
@@ -160,7 +160,7 @@ class WrongValues(ExpectedValues):
         ):
             return np.zeros_like(present)
         steps = evidence.writers.get(value, [])
-        # A view of something is as right as that is.
+        # A view is as right as what it views.
         wrong = (
             self._viewed(value, steps)
             if steps and all(step.kind in VIEWS for step in steps)
@@ -218,7 +218,7 @@ class WrongValues(ExpectedValues):
         return self._terms[id(step)]
 
     def _terms_of(self, value: int, reader: Step) -> tuple[frozenset[int], frozenset[int]]:
-        # A sum over one row is that row, too; so it is asked of what is right as well.
+        # A sum over one row is that row, so right values are asked, too.
         grouping = self.grouping(value)
         if grouping is not None and grouping.beside:
             return frozenset([value]), frozenset([value, *grouping.beside])

@@ -130,7 +130,7 @@ def witness_of(shaped: ShapedStage, finding: Finding, seed: int) -> Witness | No
         )
     if _work(shaped.stage) > MOST_PRECISE_STEPS:
         return None
-    # What float64 does not show clearly, more digits may.
+    # More digits may show a difference that float64 does not.
     small = (
         _confirmed(_witness(shaped, each, search.compare(each), finding), _work(shaped.stage))
         for each in islice(search.candidates(), *SMALL_ONES)

@@ -12,17 +12,18 @@ from string import Formatter
 
 import pytest
 from along_plans import biased, norms
-from explain_plans import Pair, run
+from explain_plans import Pair, row_parallel, run
 from repair_plans import chain, gradients
 
 from pitcheck import explain
 from pitcheck.errors import BudgetError, ExplanationWarning, UnsupportedError
-from pitcheck.explain import messages
+from pitcheck.explain import messages, observe
 from pitcheck.explain import search as tried
 from pitcheck.explain.diagnosis import Diagnosis, Kind
+from pitcheck.explain.observations.observation import Observation
 from pitcheck.explain.repairs.missing_collective import COPIED_TERM
 from pitcheck.explain.repairs.repair import Repair, along_program, from_outputs
-from pitcheck.explain.table import REPAIRS
+from pitcheck.explain.table import AT_OPERATOR, AT_OUTPUT, ON_THE_WAY, REPAIRS
 from pitcheck.explain.term_groups import NOT_REDUCED
 
 KINDS = list(
@@ -140,3 +141,29 @@ def test_mistakes_of_one_family_differ_in_names_alone() -> None:
         one.family
         != Diagnosis(COPIED_TERM, {"result": "a", "over": "dp", "reduction": "sum"}).family
     )
+
+
+@pytest.mark.parametrize("table", [AT_OPERATOR, ON_THE_WAY, AT_OUTPUT])
+def test_observations_of_a_place_have_names_of_their_own(table: tuple[Observation, ...]) -> None:
+    assert len({each.name for each in table}) == len(table) > 1
+
+
+def test_what_is_only_observed_is_told_by_the_first_that_sees_it_and_never_called_tried(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(tried, "REPAIRS", ())
+    monkeypatch.setattr(tried, "PLACEMENTS", ())
+    (before,) = run(row_parallel(False)).findings
+    assert before.code == "PIT104" and before.tried is None
+    assert "tried" not in (before.repair or "")
+
+    def seen(view):
+        return Diagnosis(Kind("PIT101", "seen at {name!r}", "look"), {"name": view.step.kind})
+
+    table = (Observation("blind", lambda view: None), Observation("seen", seen), *AT_OPERATOR)
+    monkeypatch.setattr(observe, "AT_OPERATOR", table)
+    monkeypatch.setattr(observe, "ON_THE_WAY", ())
+    monkeypatch.setattr(observe, "AT_OUTPUT", ())
+    (after,) = run(row_parallel(False)).findings
+    assert (after.code, after.repair, after.tried) == ("PIT101", "look", None)
+    assert (after.cause or "").startswith("seen at ")

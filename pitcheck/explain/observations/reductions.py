@@ -221,7 +221,7 @@ def _group_of(view: AtOperator, value: int) -> Grouping | None:
             for code in row
             if code in place
         ]
-        # What a reduction adds up is no mean.
+        # The operand of a reduction is an addend of its sum, and not of a mean.
         for times in possible_times(evidence, value, table) if of_result else (1,):
             sums, wanted = (
                 total[:, [g for g, _ in known]] / times,
@@ -317,7 +317,7 @@ def _adds_up(
 ) -> bool:
     """Return True if the sums over the groups of ``table`` are what is wanted of them."""
     if wanted is None:
-        # What is the same in every trial is a part of much by accident.
+        # A value that is equal in every trial is a part of many tensors by accident.
         return varies(sums) and evidence.part_of(sums) is not None
     numbers, codes = wanted
     place = {int(c): i for i, c in enumerate(codes)}

@@ -57,7 +57,7 @@ def exchanged_axes(
             if overrides and lie(target.cut, target.codes) is not None
         ]
         others = [n for n in left if n not in own]
-        # The nearest output first: few plans cut anything so.
+        # The nearest output is tried first, as few plans cut tensors so.
         if (
             not overrides
             or not others

@@ -59,7 +59,7 @@ def interleaved(
                 Override(value, codes, data),
                 *_states(rerun, own, others, value, cut, dim, pieces),
             ]
-            # The nearest output first: nearly all parameters are none of this.
+            # The nearest output is tried first, as nearly no parameter lies so.
             if (
                 not others
                 or not rerun.right(overrides, others[:1])

@@ -66,7 +66,7 @@ def operator_of_others(site: Site) -> Iterator[Candidate]:
     graph = site.rerun.graph
     for number in graph.values[site.value].writers:
         other = graph.nodes[number]
-        # An operator beside a copy is one too much, and said so.
+        # Beside a copy, this operator is one too many: another repair drops it.
         if (
             number in site.numbers
             or other.kind in PASSES_ON

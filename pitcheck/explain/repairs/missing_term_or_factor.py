@@ -254,7 +254,7 @@ def _fits(shape: Sequence[int], whole: Sequence[int]) -> bool:
 
 def mesh_factor(site: Site) -> Iterator[Candidate]:
     """Divide the result of a reduction by the size of a mesh axis or the count of micro-batches."""
-    # elsewhere a function or another operand explains it as well
+    # Elsewhere another function or operand explains the factor as well.
     if site.kind not in REDUCTIONS | ACCUMULATIONS:
         return
     sizes = [

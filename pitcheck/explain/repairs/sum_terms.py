@@ -289,7 +289,7 @@ def norm_of_all(site: Site) -> Iterator[Candidate]:
     for due in _norms(site, actual):
         missing = (due**power - actual**power).reshape(len(actual), len(codes))
         for names, total in _left_out(site):
-            # a draw in which no token counts is NaN
+            # A draw in which no token counts gives NaN.
             told = np.isfinite(total) & np.isfinite(missing).all(axis=1)
             if told.any() and np.allclose(missing[told], total[told, None], rtol=SAME, atol=0.0):
                 more = f" and {len(names) - 3} more" if len(names) > 3 else ""

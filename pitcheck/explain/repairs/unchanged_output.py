@@ -43,7 +43,7 @@ def not_changed(rerun: Rerun, number: int) -> Diagnosis | None:
         for v, own in enumerate(graph.values)
         if own.writers and own.shape == form.shape and own.kind == form.kind
     ]
-    # What nothing reads any more is rather what is missing.
+    # A value that nothing reads any more is the likeliest one to be missing.
     for term in sorted(
         terms,
         key=lambda v: (

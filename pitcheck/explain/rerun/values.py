@@ -142,7 +142,6 @@ class PlanValues:
     def boxes(self, reference: int, boxes: Sequence[Box]) -> Value | None:
         """Return parts of a reference value, one row each; None if the reduced sizes lack them."""
         run = self.evidence.run
-        # padding
         if reference not in run.evaluated.reference or any(
             start < 0 for box in boxes for intervals in box for start, _ in intervals
         ):
@@ -295,7 +294,7 @@ class PlanValues:
                     else self.algebra.gather(self._dense(result, len(first)), which)
                     for result in results
                 ]
-        # another operand or attribute may have no meaning: then it is no repair
+        # Another operand or attribute may have no meaning; it is no repair then.
         except PitcheckError:
             return None
 
